@@ -1,0 +1,55 @@
+"""Recollect: long-term memory for AI agents that remembers with evidence, recalls within a budget and says why.
+
+    import recollect
+
+    with recollect.open("memory.db") as memory:
+        ana = memory.scope(user="ana")
+        ana.remember("I moved to Lisbon in May.")
+        print(ana.recall("where does she live?").prompt())
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import errors
+from .errors import RecollectError
+from .model import Draft, Filter, Labels, Memory, Message, Recall, Receipt, Scope
+
+if TYPE_CHECKING:
+    from . import aio
+    from .sync import Blocking
+
+__version__ = "0.1.0"
+__all__ = [
+    "Draft",
+    "Filter",
+    "Labels",
+    "Memory",
+    "Message",
+    "Recall",
+    "Receipt",
+    "RecollectError",
+    "Scope",
+    "aio",
+    "errors",
+    "open",
+]
+
+
+def open(db: str | Path | None = None, **settings: Any) -> Blocking:
+    """Open a memory: a file, `:memory:`, or the default place. Use it in a `with` block, or close it.
+
+    Every setting can be given by name. Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
+    """
+    from .sync import Blocking
+
+    return Blocking.open(db, **settings)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "aio":  # loaded when it is used, so that `import recollect` stays quick
+        return import_module(".aio", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

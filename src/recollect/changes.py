@@ -1,0 +1,198 @@
+"""What stands behind the longer verbs: an edit and the version before it, evidence, export and import."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from . import codec
+from .errors import EmbedderUnavailable, InvalidInput, NotFound
+from .ids import new_id
+from .ingest import drafts
+from .ingest.piece import Piece
+from .model import KINDS, Change, Draft, Evidence, Memory, Message, Outcome, Put, Receipt, Said, Scope
+from .ports import Store, Vectors
+from .text import normalise
+
+if TYPE_CHECKING:
+    from .engine import Engine, Scoped
+
+FORMAT = 1
+BATCH = 256
+
+
+def draft_fields(**given: Any) -> dict[str, Any]:
+    """The fields that all drafts of one call share, checked. Raises InvalidInput."""
+    kind, importance, confidence = given["kind"], given["importance"], given["confidence"]
+    if kind is not None and kind not in KINDS:
+        raise InvalidInput(f"No kind {kind!r}: there are {', '.join(KINDS)}")
+    for name, value in (("importance", importance), ("confidence", confidence)):
+        if value is not None and not (isinstance(value, (int, float)) and 0 <= value <= 1):
+            raise InvalidInput(f"{name} lies between 0 and 1, not {value!r}")
+    for name in ("tags", "source_ids", "evidence"):
+        if isinstance(given[name], str) or not all(isinstance(each, str) for each in given[name]):
+            raise InvalidInput(f"{name} is a list of texts")
+        given[name] = tuple(map(normalise.storable, given[name]))
+    return given
+
+
+async def edited(
+    engine: Engine, scope: Scope, id: str, text: str | None, fields: Mapping[str, Any], actor: str | None
+) -> Memory:
+    """Put the new version in the place of the old, and the old beside it as superseded."""
+    vectors = await _vectors(engine, scope, id, text)
+    async with engine.store.transaction(scope) as tx:
+        found = await tx.get(scope, [str(id)])
+        if not found:
+            raise NotFound(f"No memory with id {id!r} in this scope")
+        old, now = found[0], engine.clock()
+        new = replace(old, **fields, updated_at=now, revision=old.revision + 1)
+        changes: list[Change] = []
+        if text is not None:
+            piece = Piece(Draft(text=text), normalise.clean(normalise.storable(text)))
+            before = replace(old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=now, key=None)
+            vector = vectors.get(old.text)
+            changes.append(Put(memory=_embedded(before, vector), event=None, vector=vector, model=engine.corpora.model))
+            new = replace(
+                new, text=piece.text, content_hash=piece.content_hash, simhash=piece.simhash, valid_from=now
+            )
+            new = _embedded(new, vectors.get(piece.text))
+        old_ref = changes[0].memory.id if changes and isinstance(changes[0], Put) else None
+        changes.append(
+            Put(memory=new, event="updated", vector=vectors.get(new.text), model=engine.corpora.model,
+                old_ref=old_ref, actor=actor, meta={"fields": sorted([*fields, *(["text"] if text else [])])})
+        )  # fmt: skip
+        await tx.apply(changes)
+    return new
+
+
+def _embedded(memory: Memory, vector: Vectors | None) -> Memory:
+    return replace(memory, needs_embedding=vector is None)
+
+
+async def _vectors(engine: Engine, scope: Scope, id: str, text: str | None) -> dict[str, Vectors]:
+    """Vectors of the text before and after an edit, made before the write lock is taken."""
+    if text is None or engine.embedder is None:
+        return {}
+    before = [memory.text for memory in await engine.store.get(scope, [str(id)])]
+    texts = [*before, normalise.clean(normalise.storable(text))]
+    try:
+        return dict(zip(texts, await engine.embedder.encode_batch(texts), strict=True))
+    except EmbedderUnavailable:
+        return {}
+
+
+async def evidence(store: Store, memory: Memory) -> Evidence:
+    """What a memory rests on, as far as it can still be read."""
+    kept = await store.messages(memory.scope, memory.source_ids)
+    if memory.source_message_id and memory.source_message_id not in kept:  # the memory holds it word for word
+        kept[memory.source_message_id] = Message(
+            id=memory.source_message_id, content=memory.text, role=memory.labels.role or "user", name=memory.speaker,
+            at=memory.occurred_at, session=memory.labels.session,
+        )  # fmt: skip
+    memories = await store.get(memory.scope, memory.evidence_ids)
+    found = {*kept, *(other.id for other in memories)}
+    named = (*memory.source_ids, *memory.evidence_ids, *memory.evidence)
+    return Evidence(
+        memory=memory,
+        messages=tuple(kept[id] for id in memory.source_ids if id in kept),
+        memories=tuple(memories),
+        missing=tuple(reference for reference in named if reference not in found),
+    )
+
+
+async def exported(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
+    """All records as plain values: first what they are, then memories, messages, long-term records."""
+    yield {"record_type": "recollect", "data": {"format": FORMAT}}
+    async for record in store.export(scope):
+        data = record["data"]
+        yield {**record, "data": data if isinstance(data, dict) else codec.dump(data)}
+
+
+async def imported(records: Iterable[Mapping[str, Any]], into: Scoped | None, engine: Engine) -> Receipt:
+    """Take in records, in batches that are each committed whole."""
+    outcomes: list[Outcome] = []
+    batch: list[Mapping[str, Any]] = []
+    for number, record in enumerate(records, 1):
+        _check(record, number, into)
+        if batch and (len(batch) == BATCH or _sort(record) != _sort(batch[0])):
+            outcomes += await _take(batch, into, engine)
+            batch = []
+        batch.append(record)
+    return Receipt((*outcomes, *(await _take(batch, into, engine) if batch else ())))
+
+
+_KNOWN = ("recollect", "memory", "message", "user_profile", "project_memory")
+
+
+def _check(record: Mapping[str, Any], number: int, into: Scoped | None) -> None:
+    if not isinstance(record, Mapping):
+        raise InvalidInput(f"Record {number} is no object")
+    if "content" in record:
+        if into is None:
+            raise InvalidInput(f"Record {number} is a message: say whose it is, with a scope or --user")
+    elif record.get("record_type") not in _KNOWN or "data" not in record:
+        raise InvalidInput(f"Record {number} is neither an exported record nor a message with 'content'")
+    elif record["record_type"] == "recollect" and record["data"].get("format") != FORMAT:
+        raise InvalidInput(f"This export has format {record['data'].get('format')!r}, this version reads {FORMAT}")
+
+
+def _sort(record: Mapping[str, Any]) -> str:
+    """Records that may be taken in together have the same sort: kind, and scope where they name one."""
+    data = record.get("data", {})
+    return "said" if "content" in record else f"{record['record_type']} {data.get('scope')}"
+
+
+async def _take(batch: Sequence[Mapping[str, Any]], into: Scoped | None, engine: Engine) -> Sequence[Outcome]:
+    if "content" in batch[0]:
+        assert into is not None
+        return (await into.remember(list(batch))).outcomes
+    kind = batch[0]["record_type"]
+    if kind == "recollect":
+        return []
+    data = [record["data"] for record in batch]
+    scope = into.scope if into is not None else Scope(**data[0]["scope"])
+    if kind == "memory":
+        return await _take_memories([codec.memory(each) for each in data], scope, engine)
+    async with engine.store.transaction(scope) as tx:
+        if kind == "message":
+            known = await tx.said(scope, [each["id"] for each in data])
+            await tx.apply([_said(each) for each in data if each["id"] not in known])
+        else:
+            there = {each.id for each in await engine.store.summaries(scope, kind)}
+            await tx.apply([s for each in data if (s := codec.summary(_without_scope(each))).id not in there])
+    return []
+
+
+def _without_scope(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name != "scope"}
+
+
+def _said(data: Mapping[str, Any]) -> Said:
+    fields = {name: data.get(name) for name in ("id", "role", "name", "session")}
+    message = Message(content=data["text"] or "", at=drafts.moment(data["at"]), **fields)  # type: ignore[arg-type]
+    return Said(
+        id=data["id"], message=message, outcome=codec.outcome(data["outcome"]), digest=data["digest"],
+        keep_text=data["text"] is not None,
+    )  # fmt: skip
+
+
+async def _take_memories(memories: Sequence[Memory], scope: Scope, engine: Engine) -> list[Outcome]:
+    """Keep memories as they are, with vectors of this engine's model; those already here stay untouched."""
+    vectors = {}
+    if engine.embedder is not None:
+        made = await engine.embedder.encode_batch([memory.text for memory in memories])
+        vectors = {memory.id: vector for memory, vector in zip(memories, made, strict=True)}
+    async with engine.store.transaction(scope) as tx:
+        there = {memory.id for memory in await tx.get(scope, [memory.id for memory in memories])}
+        new = [_embedded(replace(m, scope=scope), vectors.get(m.id)) for m in memories if m.id not in there]
+        await tx.apply(
+            [
+                Put(memory=memory, event="created" if memory.state != "superseded" else None,
+                    vector=vectors.get(memory.id), model=engine.corpora.model, meta={"imported": True})
+                for memory in new
+            ]
+        )  # fmt: skip
+    return [Outcome(status="skipped" if m.id in there else "created", ids=(m.id,), reason="it is here already" if m.id in there else "")
+            for m in memories]  # fmt: skip

@@ -1,0 +1,52 @@
+"""Memories as plain values for files and wires, and back, checked on the way in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from .errors import InvalidInput
+from .model import Memory, Outcome, Summary
+
+
+@cache
+def _adapter(kind: type) -> Any:
+    from pydantic import TypeAdapter  # slow to import, and only needed at the edges
+
+    return TypeAdapter(kind)
+
+
+def dump(value: Any) -> dict[str, Any]:
+    """A value as JSON knows it: times as ISO 8601 text, tuples as lists."""
+    plain: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json")
+    return plain
+
+
+def memory(data: Mapping[str, Any]) -> Memory:
+    """The memory that `dump` made plain. Raises InvalidInput, naming the field."""
+    made: Memory = _load(Memory, data)
+    return made
+
+
+def summary(data: Mapping[str, Any]) -> Summary:
+    """The long-term record that `dump` made plain. Raises InvalidInput."""
+    made: Summary = _load(Summary, data)
+    return made
+
+
+def outcome(data: Mapping[str, Any]) -> Outcome:
+    """The outcome that `dump` made plain. Raises InvalidInput."""
+    made: Outcome = _load(Outcome, data)
+    return made
+
+
+def _load(kind: type, data: Mapping[str, Any]) -> Any:
+    from pydantic import ValidationError
+
+    try:
+        return _adapter(kind).validate_python(data)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or kind.__name__
+        raise InvalidInput(f"This is no {kind.__name__.lower()}: {where}: {first['msg']}") from error

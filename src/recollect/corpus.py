@@ -1,0 +1,327 @@
+"""One scope, held in the process so that a question is answered by a few array operations.
+
+A `Corpus` is an immutable snapshot: vectors in blocks, postings in sorted segments, everything else in columns.
+`Corpora` keeps the snapshots of recently used scopes, brings each up to the revision of the store before it is
+used, and lets go of the longest unused when there are too many. Nothing here is the truth: the store is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from functools import cached_property, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .model import KINDS, STATES, Scope
+from .ports import IndexRow, Reading, Vectors
+from .text import clock, terms
+
+NO_TIME = clock.NO_TIME
+IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT = 1, 2, 4, 8
+ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
+WORKING = KINDS.index("working")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """One value per position."""
+
+    row: NDArray[np.int64]  # number of the row in the store
+    state: NDArray[np.uint8]
+    kind: NDArray[np.uint8]
+    flags: NDArray[np.uint8]  # IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT
+    pinned: NDArray[np.bool_]
+    embedded: NDArray[np.bool_]
+    session: NDArray[np.int32]  # codes; -1 means none
+    sequence: NDArray[np.int32]
+    speaker: NDArray[np.int32]
+    channel: NDArray[np.int32]
+    occurred: NDArray[np.int64]  # microseconds since 1970, or NO_TIME
+    created: NDArray[np.int64]
+    valid_from: NDArray[np.int64]
+    valid_to: NDArray[np.int64]
+    importance: NDArray[np.float32]
+    confidence: NDArray[np.float32]
+    simhash: NDArray[np.uint64]
+    length: NDArray[np.float32]  # terms of the text
+
+
+_DTYPES = dict(zip((f.name for f in fields(Columns)), (
+    np.int64, np.uint8, np.uint8, np.uint8, np.bool_, np.bool_, np.int32, np.int32, np.int32, np.int32,
+    np.int64, np.int64, np.int64, np.int64, np.float32, np.float32, np.uint64, np.float32,
+), strict=True))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Postings of some positions, sorted by term."""
+
+    terms: NDArray[np.uint32]
+    positions: NDArray[np.int32]
+    counts: NDArray[np.uint8]
+
+    @staticmethod
+    def of(packed: Sequence[bytes], first: int) -> Segment:
+        pairs = [terms.unpack(each) for each in packed]
+        sizes = [len(numbers) for numbers, _ in pairs]
+        numbers = np.concatenate([p[0] for p in pairs]) if pairs else np.empty(0, np.uint32)
+        counts = np.concatenate([p[1] for p in pairs]) if pairs else np.empty(0, np.uint8)
+        return Segment(numbers, np.repeat(np.arange(first, first + len(sizes), dtype=np.int32), sizes), counts).sorted()
+
+    def sorted(self) -> Segment:
+        order = np.argsort(self.terms, kind="stable")
+        return Segment(self.terms[order], self.positions[order], self.counts[order])
+
+    def find(self, term: int) -> slice:
+        wanted = np.uint32(term)
+        return slice(int(self.terms.searchsorted(wanted)), int(self.terms.searchsorted(wanted, side="right")))
+
+
+def _joined(a: Segment, b: Segment) -> Segment:
+    fields = (np.concatenate(pair) for pair in zip(_fields(a), _fields(b), strict=True))
+    return Segment(*fields).sorted()
+
+
+def _fields(segment: Segment) -> tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint8]]:
+    return segment.terms, segment.positions, segment.counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus(Columns):
+    """A scope at one revision. Positions run from 0 to n - 1; a changed memory moves to a new position."""
+
+    model: str
+    dimensions: int
+    revision: int
+    blocks: tuple[Vectors, ...]
+    segments: tuple[Segment, ...]
+    present: NDArray[np.bool_]  # not replaced, not gone
+    alive: NDArray[np.bool_]  # counts for this question
+    codes: dict[str, dict[str, int]]  # of sessions, speakers and channels; only ever added to
+
+    @staticmethod
+    def empty(model: str, dimensions: int) -> Corpus:
+        nothing = np.empty(0, np.bool_)
+        return Corpus(
+            **{name: np.empty(0, dtype) for name, dtype in _DTYPES.items()},  # type: ignore[arg-type]
+            model=model,
+            dimensions=dimensions,
+            revision=0,
+            blocks=(),
+            segments=(),
+            present=nothing,
+            alive=nothing,
+            codes={"session": {}, "speaker": {}, "channel": {}},
+        )
+
+    @property
+    def n(self) -> int:
+        return len(self.present)
+
+    @cached_property
+    def count(self) -> int:
+        return int(self.alive.sum())
+
+    @cached_property
+    def mean_length(self) -> float:
+        return float(self.length[self.alive].mean()) if self.count else 0.0
+
+    @cached_property
+    def speakers(self) -> tuple[str, ...]:
+        return tuple(self.codes["speaker"])
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        held = [*self.blocks, *(getattr(self, name) for name in _DTYPES), self.present, self.alive]
+        return sum(a.nbytes for a in held) + sum(a.nbytes for s in self.segments for a in _fields(s))
+
+    def code(self, column: str, name: str | None) -> int:
+        """The number that stands for a session, speaker or channel; -2 if the scope has never seen it."""
+        return -1 if name is None else self.codes[column].get(name, -2)
+
+    def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Where a term occurs among what is alive, and how often."""
+        found = [
+            (s.positions[where], s.counts[where]) for s in self.segments if (where := s.find(term)).stop > where.start
+        ]
+        if not found:
+            return np.empty(0, np.int32), np.empty(0, np.float32)
+        positions, counts = (np.concatenate(part) for part in zip(*found, strict=True))
+        keep = self.alive[positions]
+        return positions[keep], counts[keep].astype(np.float32)
+
+    def similarity(self, vector: Vectors) -> NDArray[np.float32]:
+        """Cosine to every position; 0 where there is no vector."""
+        out = np.empty(self.n, np.float32)
+        start = 0
+        for block in self.blocks:
+            np.dot(block, vector, out=out[start : start + len(block)])
+            start += len(block)
+        return out
+
+    def vectors(self, positions: NDArray[np.intp]) -> Vectors:
+        """The vectors at these positions, zero where there is none."""
+        starts = np.cumsum([0, *(len(block) for block in self.blocks)])
+        owner = np.searchsorted(starts, positions, side="right") - 1
+        rows = [self.blocks[o][p - starts[o]] for o, p in zip(owner, positions, strict=True)]
+        return np.array(rows, np.float32).reshape(-1, self.dimensions)
+
+    def session_order(self) -> NDArray[np.int32]:
+        """The positions alive, by session, place in it, and position."""
+        return self._session_order
+
+    @cached_property
+    def _session_order(self) -> NDArray[np.int32]:
+        positions = np.flatnonzero(self.alive).astype(np.int32)
+        session, sequence = self.session[positions], self.sequence[positions]
+        return positions[np.lexsort((positions, sequence, session))]
+
+    @cached_property
+    def centroid(self) -> Vectors | None:
+        """The mean direction of what is alive, or None where nothing is embedded."""
+        counted = (self.alive & self.embedded).astype(np.float32)
+        if not counted.any():
+            return None
+        total, start = np.zeros(self.dimensions, np.float32), 0
+        for block in self.blocks:
+            total += counted[start : start + len(block)] @ block
+            start += len(block)
+        return total / np.float32(counted.sum())
+
+    def positions(self, rows: Sequence[int]) -> NDArray[np.intp]:
+        """Where the given rows stand now; those that are gone are left out."""
+        return np.flatnonzero(np.isin(self.row, np.asarray(rows, np.int64)) & self.present)
+
+    def seen_as(self, states: Sequence[str], as_of: datetime | None = None) -> Corpus:
+        """The same scope with other memories alive: those in these states, or those that held at a time."""
+        wanted = np.isin(self.state, [STATES.index(s) for s in states if s in STATES])
+        if as_of is not None:
+            then = clock.micros(as_of)
+            wanted = np.isin(self.state, [ACTIVE, COMPRESSED, SUPERSEDED])
+            wanted &= (self.valid_from <= then) & (then < self.valid_to)
+        return replace(self, alive=self.present & wanted)
+
+    def extended(self, rows: Sequence[IndexRow], gone: Sequence[int], revision: int) -> Corpus:
+        """The snapshot after some rows changed and others went."""
+        stale = self.positions([*(row.row for row in rows), *gone])
+        present = np.concatenate([self.present, np.ones(len(rows), np.bool_)])
+        present[stale] = False
+        columns = {name: np.concatenate([getattr(self, name), new]) for name, new in self._columns(rows).items()}
+        return replace(
+            self,
+            **columns,
+            revision=revision,
+            blocks=_blocks(self.blocks, self._matrix(rows)),
+            segments=_segments(self.segments, Segment.of([row.terms for row in rows], self.n)),
+            present=present,
+            alive=present & (columns["state"] == ACTIVE),
+        )
+
+    def _matrix(self, rows: Sequence[IndexRow]) -> Vectors:
+        matrix = np.zeros((len(rows), self.dimensions), np.float32)
+        for i, row in enumerate(rows):
+            if row.vector is not None and len(row.vector) == 4 * self.dimensions:
+                matrix[i] = np.frombuffer(row.vector, "<f4")
+        return matrix
+
+    def _columns(self, rows: Sequence[IndexRow]) -> dict[str, NDArray[np.generic]]:
+        def number(column: str, name: str | None) -> int:
+            known = self.codes[column]
+            return -1 if name is None else known.setdefault(name, len(known))
+
+        values = [
+            (
+                row.row,
+                STATES.index(row.state),  # type: ignore[arg-type]
+                KINDS.index(row.kind),  # type: ignore[arg-type]
+                row.flags | {"user": FROM_USER, "assistant": FROM_ASSISTANT}.get(row.role or "", 0),
+                row.pinned,
+                row.vector is not None and len(row.vector) == 4 * self.dimensions,
+                number("session", row.session),
+                -1 if row.sequence is None else row.sequence,
+                number("speaker", row.speaker),
+                number("channel", row.channel),
+                clock.micros(row.occurred_at),
+                clock.micros(row.created_at),
+                clock.micros(row.valid_from),
+                clock.micros(row.valid_to, missing=np.iinfo(np.int64).max),
+                row.importance,
+                row.confidence,
+                row.simhash,
+                len(row.terms) and sum(row.terms[len(row.terms) // 5 * 4 :]),
+            )
+            for row in rows
+        ]
+        by_column = zip(*values, strict=True) if values else ([] for _ in _DTYPES)
+        return {name: np.array(column, dtype) for (name, dtype), column in zip(_DTYPES.items(), by_column, strict=True)}
+
+
+_BLOCK = 8192  # rows; the last block grows up to this, then a new one begins
+
+
+def _blocks(blocks: tuple[Vectors, ...], new: Vectors) -> tuple[Vectors, ...]:
+    if not len(new):
+        return blocks
+    if blocks and len(blocks[-1]) + len(new) <= _BLOCK:
+        return (*blocks[:-1], np.concatenate([blocks[-1], new]))
+    return (*blocks, new)
+
+
+def _segments(segments: tuple[Segment, ...], new: Segment) -> tuple[Segment, ...]:
+    """Join segments of like size, so that there are few of them and each posting is copied seldom."""
+    kept = [*segments, new]
+    while len(kept) > 1 and len(kept[-2].terms) <= 2 * len(kept[-1].terms):
+        kept[-2:] = [_joined(kept[-2], kept[-1])]
+    return tuple(kept)
+
+
+class Corpora:
+    """The snapshots of the scopes in use, within a bound of bytes."""
+
+    def __init__(self, *, model: str, dimensions: int, limit_bytes: int) -> None:
+        self.model, self.dimensions = model, dimensions
+        self._limit, self._size = limit_bytes, 0
+        self._held: OrderedDict[Scope, Corpus] = OrderedDict()
+
+    async def current(self, scope: Scope, source: Reading) -> Corpus:
+        """The scope as the source sees it now."""
+        corpus = self._held.get(scope)
+        if corpus is None or corpus.n > 1024 + 1.5 * corpus.present.sum():  # mostly replaced rows: begin anew
+            corpus = Corpus.empty(self.model, self.dimensions)
+        latest = await _caught_up(corpus, scope, source)
+        self._keep(scope, latest)
+        return latest
+
+    def drop(self, scope: Scope) -> None:
+        """Let go of a scope; it is read anew when it is needed."""
+        self._size -= self._held.pop(scope).size if scope in self._held else 0
+
+    def _keep(self, scope: Scope, corpus: Corpus) -> None:
+        if self._held.get(scope) is not corpus:
+            self.drop(scope)
+            self._held[scope] = corpus
+            self._size += corpus.size
+        self._held.move_to_end(scope)
+        while len(self._held) > 1 and self._size > self._limit:
+            self.drop(next(iter(self._held)))
+
+
+async def _caught_up(corpus: Corpus, scope: Scope, source: Reading) -> Corpus:
+    delta = await source.changed_since(scope, corpus.revision, model=corpus.model, limit=_BLOCK)
+    if delta.revision == corpus.revision:
+        return corpus
+    since, first, gone = corpus.revision, delta.revision, delta.gone
+    while True:
+        # What changes while the pages are read is newer than the first page, so it is read again next time.
+        extend = partial(corpus.extended, delta.rows, gone, first)
+        corpus = await asyncio.to_thread(extend) if len(delta.rows) > 512 else extend()
+        if delta.next is None:
+            return corpus
+        delta = await source.changed_since(scope, since, after=delta.next, model=corpus.model, limit=_BLOCK)
+        gone = []

@@ -1,0 +1,102 @@
+"""Every error Recollect raises: one tree, one root.
+
+    RecollectError
+    ├── InvalidInput · NotFound · Conflict · OverBudget
+    ├── Refused            ConsentMissing · NotAllowed · UnsafeContent
+    ├── ProviderFailed     StoreUnavailable · StoreFull · StoreDamaged · EmbedderUnavailable · EmbedderChanged
+    │                      · WrongDimensions · BadModelAnswer
+    └── Misconfigured · MigrationNeeded
+
+The docstring of an error is its default message; `retry` says whether the same call may work later.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+
+class RecollectError(Exception):
+    """Recollect could not do this."""
+
+    retry = False
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__(message or inspect.cleandoc(type(self).__doc__ or ""))
+
+
+class InvalidInput(RecollectError, ValueError):
+    """The input cannot be used as it is."""
+
+
+class NotFound(RecollectError, LookupError):
+    """There is no such memory in this scope."""
+
+
+class Conflict(RecollectError):
+    """Somebody else changed this in the meantime: read it again and repeat the change."""
+
+    retry = True
+
+
+class OverBudget(RecollectError):
+    """This would cost more than the budget allows."""
+
+
+class Refused(RecollectError):
+    """This is not allowed to happen."""
+
+
+class ConsentMissing(Refused):
+    """The person has not agreed to this change yet."""
+
+
+class NotAllowed(Refused):
+    """This agent may not see or change that."""
+
+
+class UnsafeContent(Refused):
+    """The text tries to give orders or carries a secret, so it is not remembered."""
+
+
+class ProviderFailed(RecollectError):
+    """A part that Recollect relies on did not do its work."""
+
+
+class StoreUnavailable(ProviderFailed):
+    """The store did not answer; the same call may work later."""
+
+    retry = True
+
+
+class StoreFull(StoreUnavailable):
+    """There is no room left on the disk: nothing was written. Free some space and repeat the call."""
+
+
+class StoreDamaged(ProviderFailed):
+    """The database file is damaged: restore a backup, or export what can still be read."""
+
+
+class EmbedderUnavailable(ProviderFailed):
+    """The embedding model did not answer; the same call may work later."""
+
+    retry = True
+
+
+class EmbedderChanged(ProviderFailed):
+    """The memories were embedded by another model: run `recollect index` to embed them anew."""
+
+
+class WrongDimensions(ProviderFailed):
+    """A vector has another number of dimensions than its model."""
+
+
+class BadModelAnswer(ProviderFailed):
+    """The model's answer could not be used."""
+
+
+class Misconfigured(RecollectError):
+    """A setting is missing or wrong."""
+
+
+class MigrationNeeded(RecollectError):
+    """The database was made by another version of Recollect."""

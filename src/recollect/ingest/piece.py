@@ -1,0 +1,50 @@
+"""A piece: as much of a draft as becomes one memory, with everything that is known before it meets the store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+from ..model import Draft
+from ..policy.writing import Policy
+from ..text import entities, normalise, simhash, tokens
+from . import chunk
+
+WINDOW = 200  # tokens by our count that surely fit into the 256 word pieces of the packaged model
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A text about to be remembered."""
+
+    draft: Draft
+    text: str
+
+    @cached_property
+    def content_hash(self) -> str:
+        """The same for texts that differ only in case and blanks."""
+        return hashlib.sha256(normalise.one_line(self.text).casefold().encode("utf-8", "surrogatepass")).hexdigest()
+
+    @cached_property
+    def simhash(self) -> int:
+        return simhash.simhash64(self.text)
+
+    @cached_property
+    def tags(self) -> tuple[tuple[str, ...], float]:
+        """What it is about, and how sure that is."""
+        return entities.tags(self.text)
+
+
+def pieces(draft: Draft, policy: Policy, count: Callable[[str], int] = tokens.count_tokens) -> list[Piece]:
+    """Clean a draft and cut it where the policy says, or where the model could not read it at once."""
+    text = normalise.clean(draft.text)
+    if policy.longest is not None:
+        text = normalise.one_line(text)[: policy.longest]
+    if not text:
+        return []
+    minimum, maximum = policy.chunk or (0, WINDOW)
+    if count(text) <= maximum:
+        return [Piece(draft, text)]
+    return [Piece(draft, part) for part in chunk.by_meaning(text, count, minimum, maximum)]

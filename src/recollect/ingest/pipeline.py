@@ -1,0 +1,152 @@
+"""Remembering, from top to bottom."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from ..corpus import Corpora
+from ..errors import EmbedderUnavailable
+from ..lifecycle import capacity
+from ..model import Draft, Message, Outcome, Said, Scope, Status
+from ..policy.writing import Policy
+from ..ports import Embedder, Reading, Store, Vectors
+from ..text import normalise
+from . import desk as desks
+from . import drafts as told
+from .desk import Desk
+from .piece import Piece, pieces
+from .weigh import Weighed, weigh
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ingest:
+    """What remembering needs beside the drafts."""
+
+    store: Store
+    corpora: Corpora
+    embedder: Embedder | None
+    policy: Policy
+    new_id: Callable[[], str]
+
+
+async def remember(drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: datetime) -> list[Outcome]:
+    """Take drafts in, in one transaction; the outcomes stand in the order of the drafts."""
+    before = await _told_before(drafts, scope, parts.store)
+    cut = [[] if draft.message_id in before else pieces(draft, parts.policy) for draft in drafts]
+    vectors, problem = await _embedded([piece for each in cut for piece in each], parts)
+    async with parts.store.transaction(scope) as tx:
+        before = await _told_before(drafts, scope, tx)
+        corpus = await parts.corpora.current(scope, tx)
+        every = [piece for each in cut for piece in each]
+        keys = [_key(piece) for piece in every] if parts.policy.keyed_preferences else []
+        desk = await desks.opened(
+            tx, scope, corpus, every, policy=parts.policy, keys=keys, now=now, new_id=parts.new_id
+        )
+        outcomes = [_outcome(draft, each, desk, vectors, before, parts) for draft, each in zip(drafts, cut, strict=True)]
+        await tx.apply(desk.changes)
+        if parts.policy.capacity is not None and any(outcome.status == "created" for outcome in outcomes):
+            await capacity.enforce(tx, scope, parts.policy.capacity, now)
+    return [_with_problem(outcome, problem) for outcome in outcomes]
+
+
+async def _told_before(drafts: Sequence[Draft], scope: Scope, reading: Reading) -> dict[str | None, Outcome]:
+    """Messages that were remembered earlier, with what became of them then."""
+    by_id = {draft.message_id: draft for draft in drafts if draft.message_id is not None}
+    said = await reading.said(scope, list(by_id)) if by_id else {}
+    return {
+        id: seen.outcome
+        if seen.digest == told.digest(by_id[id].text)
+        else Outcome(
+            status="conflicting",
+            ids=seen.outcome.ids,
+            message_id=id,
+            reason=f"message {id!r} was remembered with another text: edit the memory instead",
+        )
+        for id, seen in said.items()
+    }
+
+
+async def _embedded(every: Sequence[Piece], parts: Ingest) -> tuple[dict[str, Vectors], str]:
+    """One batch for all the pieces, or none where vectors are made later; and why there are none."""
+    if not every or parts.policy.embed == "deferred":
+        return {}, ""
+    if parts.embedder is None:
+        return {}, "not embedded: no embedding model is configured"
+    texts = list(dict.fromkeys(piece.text for piece in every))
+    try:
+        made = await parts.embedder.encode_batch(texts)
+    except EmbedderUnavailable as error:
+        return {}, f"not embedded yet: {error}"
+    return dict(zip(texts, made, strict=True)), ""
+
+
+def _outcome(
+    draft: Draft,
+    cut: Sequence[Piece],
+    desk: Desk,
+    vectors: dict[str, Vectors],
+    before: dict[str | None, Outcome],
+    parts: Ingest,
+) -> Outcome:
+    if draft.message_id in before:
+        return before[draft.message_id]
+    results = [_placed(piece, desk, vectors.get(piece.text), parts) for piece in cut]
+    outcome = _summed_up(results, draft)
+    if draft.message_id is not None:
+        verbatim = len(cut) == 1 and cut[0].text == draft.text and outcome.status == "created"
+        desk.extra.append(_said(draft, outcome, keep_text=not verbatim))
+        before[draft.message_id] = outcome
+    return outcome
+
+
+def _placed(piece: Piece, desk: Desk, vector: Vectors | None, parts: Ingest) -> Outcome:
+    """One piece, through the steps of the policy."""
+    policy = parts.policy
+    if policy.tombstones and desk.is_forgotten(piece):
+        return Outcome(status="refused", reason="it was forgotten on request: save it on purpose to keep it again")
+    twin = desk.twin(piece) if policy.exact or policy.near else None
+    if twin is not None:
+        return Outcome(status="merged", ids=(desk.merge(twin, piece).id,), reason="said before")
+    weighed = weigh(piece, policy, vector, desk.corpus.centroid)
+    if _too_slight(piece, weighed, policy):
+        return Outcome(status="skipped", reason=f"importance {weighed.importance:.2f} is below {policy.gate}")
+    key = _key(piece) if policy.keyed_preferences and weighed.kind == "procedural" else None
+    status: Status = "updated" if key is not None and key in desk.keyed else "created"
+    model = parts.embedder.model if parts.embedder is not None else ""
+    return Outcome(status=status, ids=(desk.create(piece, weighed, vector, model, key).id,))
+
+
+def _too_slight(piece: Piece, weighed: Weighed, policy: Policy) -> bool:
+    return weighed.importance < policy.gate and not (piece.draft.manually_saved or piece.draft.pinned)
+
+
+def _summed_up(results: Sequence[Outcome], draft: Draft) -> Outcome:
+    if not results:
+        return Outcome(status="skipped", reason="there is nothing but blanks in it", message_id=draft.message_id)
+    order: tuple[Status, ...] = ("created", "updated", "merged", "refused", "skipped")
+    best = min(results, key=lambda result: order.index(result.status))
+    ids = tuple(dict.fromkeys(id for result in results for id in result.ids))
+    return replace(best, ids=ids, message_id=draft.message_id)
+
+
+def _said(draft: Draft, outcome: Outcome, *, keep_text: bool) -> Said:
+    name = draft.speaker if draft.speaker != draft.labels.role else None
+    message = Message(
+        id=draft.message_id, content=draft.text, role=draft.labels.role or "user", name=name, at=draft.at,
+        session=draft.labels.session,
+    )  # fmt: skip
+    return Said(
+        id=draft.message_id or "", message=message, outcome=outcome, digest=told.digest(draft.text), keep_text=keep_text
+    )
+
+
+def _key(piece: Piece) -> str:
+    folded = normalise.one_line(piece.text).lower()
+    return "preference_" + hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _with_problem(outcome: Outcome, problem: str) -> Outcome:
+    return replace(outcome, reason=problem) if problem and outcome.status == "created" else outcome

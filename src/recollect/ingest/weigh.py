@@ -1,0 +1,73 @@
+"""How important a piece is and what kind of memory it becomes, as the write policy decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from ..model import Kind
+from ..policy.writing import Policy
+from ..ports import Vectors
+from . import route, score
+from .piece import Piece
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """What the scoring and routing steps found."""
+
+    importance: float
+    parts: Mapping[str, float]
+    kind: Kind
+    category: str | None
+    item_type: str | None
+
+
+def weigh(piece: Piece, policy: Policy, vector: Vectors | None, centroid: Vectors | None) -> Weighed:
+    """Score a piece and give it a kind."""
+    importance, parts = _importance(piece, policy, vector, centroid)
+    kind = _kind(piece, policy)
+    item_type = piece.draft.item_type
+    if policy.route == "milton":
+        item_type = route.item_type(piece.text, item_type)
+    return Weighed(
+        importance=importance,
+        parts=parts,
+        kind=kind,
+        category=piece.draft.category or route.category(kind, item_type),
+        item_type=item_type,
+    )
+
+
+def _importance(
+    piece: Piece, policy: Policy, vector: Vectors | None, centroid: Vectors | None
+) -> tuple[float, Mapping[str, float]]:
+    given = piece.draft.importance
+    if policy.score == "given":
+        usual = policy.usual_importance if given is None else given
+        return usual, {"given": usual}
+    tags, confidence = piece.tags
+    saved = piece.draft.manually_saved or piece.draft.pinned
+    heuristic = score.theoria(
+        piece.text, manually_saved=saved, metadata_confidence=confidence, has_tags=bool(tags)
+    )
+    if policy.score == "theoria":
+        return heuristic, {"heuristics": heuristic}
+    novelty = 1.0 if vector is None else score.novelty(vector, centroid)
+    salience = score.salience(piece.text)
+    vault = score.vault(novelty, salience.total)
+    parts = {"novelty": novelty, "salience": salience.total}
+    if policy.score == "vault":
+        return vault, parts
+    return max(vault, heuristic, given or 0.0), {**parts, "heuristics": heuristic, "given": given or 0.0}
+
+
+def _kind(piece: Piece, policy: Policy) -> Kind:
+    hint = piece.draft.kind
+    if policy.route == "vault":
+        return cast(Kind, route.kind(piece.text, hint))
+    if policy.route == "default" and hint is None and piece.draft.message_id is None:
+        found = route.kind(piece.text)
+        return cast(Kind, found if found != "working" else "episodic")  # nothing is lost when a session ends
+    return hint or "episodic"

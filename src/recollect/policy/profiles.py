@@ -1,0 +1,183 @@
+"""Ranking profiles: how recall chooses, as data over one vector of features.
+
+`default` is ours and is tuned by measuring; the others are the formulas of the documents Recollect unites, exact to
+the number. A profile is changed for one call with `dataclasses.replace`, or registered under a new name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from ..errors import InvalidInput
+
+HOUR, DAY = 3600.0, 86400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recency:
+    """How fast a memory fades: 1 for now, towards 0 with age."""
+
+    shape: Literal["hyperbolic", "exponential"]
+    scale: float  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """What is too weak to be returned. Any `enough` passes alone; `strong` passes with at least `signal`."""
+
+    importance_min: float = 0.0  # the pinned pass it
+    floor: float | None = None  # of the score
+    semantic_min: float | None = None
+    enough: Mapping[str, float] = field(default_factory=dict)
+    strong: float | None = None
+    signal: Mapping[str, float] = field(default_factory=dict)
+    strict: bool = True  # if nothing passes: nothing, rather than everything
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One way to rank, gate, select and render."""
+
+    name: str
+    weights: Mapping[str, float]
+    sparse_weights: Mapping[str, float] | None = None  # instead, where no candidate has a semantic score
+    candidates: Literal["blend", "fused", "dense", "all", "recent"] = "blend"
+    lexical: Literal["words", "compact"] = "words"
+    recency: Recency | None = None
+    semantic_weight: float | None = None  # both halves scaled to their best candidate, then mixed by this
+    only_semantic: bool = False  # rank by the semantic half alone
+    gate: Gate = Gate()
+    gate_without_semantic: Gate | None = None
+    diversity: float | None = None  # MMR's λ: 1 relevance alone, 0 diversity alone
+    rerank: bool = False
+    rerank_weight: float | None = None  # mixed into the score by this; None: the re-ranker's score takes its place
+    preferences_first: bool = False
+    workflows: bool = False  # how-to memories are left out unless a profile wants them
+    working_elsewhere: bool = True  # working memories of other sessions count too
+    limit: int = 10
+    most: int = 50  # hits at most, where only a budget is given
+    budget: int | None = None  # tokens
+    budget_of: Literal["rendered", "content"] = "rendered"
+    render: Literal["block", "plain_block", "bullets", "grouped", "lines"] = "block"
+    ties: Literal["row", "milton", "newest"] = "row"
+    scores_first: bool = False  # the scores are written back before the answer returns
+
+    @property
+    def needs_text(self) -> bool:
+        """A feature compares words, so the candidates have to be read before they can be ranked."""
+        return "lexical" in self.weights or (self.sparse_weights is not None and "lexical" in self.sparse_weights)
+
+
+DEFAULT = Profile(
+    name="default",
+    weights=MappingProxyType({}),  # filled from `retrieve.blend`, where they are explained
+    gate=Gate(floor=None),
+    budget=2000,
+)
+
+MILTON = Profile(
+    name="milton.deterministic",
+    weights={"lexical": 0.65, "recency": 0.35, "importance": 0.15},
+    candidates="all",
+    recency=Recency(shape="hyperbolic", scale=HOUR),
+    render="lines",
+    ties="milton",
+)
+
+
+def milton(recency_bias: float = 0.35, semantic_weight: float = 0.5, mode: str = "hybrid") -> Profile:
+    """Milton's ranking with the caller's weights; the bias is kept within 0 and 1."""
+    bias = min(1.0, max(0.0, recency_bias))
+    weights = {"lexical": 1 - bias, "recency": bias, "importance": 0.15}
+    made = {"name": f"milton.{mode}", "weights": weights}
+    if mode == "deterministic":
+        return _with(MILTON, **made)
+    if mode == "hybrid":
+        return _with(MILTON, **made, semantic_weight=semantic_weight)
+    if mode == "semantic":
+        return _with(MILTON, **made, semantic_weight=1.0, only_semantic=True)
+    raise InvalidInput(f"mode {mode!r} is not one of hybrid, deterministic, semantic")
+
+
+VAULT = Profile(
+    name="mls.recall",
+    weights={"semantic": 1.0},
+    sparse_weights={"sparse": 1.0},
+    candidates="dense",
+    gate=Gate(importance_min=0.2),
+    preferences_first=True,
+    working_elsewhere=False,
+    limit=5,
+    most=5,
+    budget=2000,
+    budget_of="content",
+    render="plain_block",
+)
+
+THEORIA = Profile(
+    name="theoria.triscore",
+    weights={"relevance": 1.0, "recency": 1.0, "importance": 1.0},
+    candidates="fused",
+    recency=Recency(shape="exponential", scale=7 * DAY),
+    diversity=0.7,
+    limit=12,
+    most=16,
+    budget=2000,
+    render="grouped",
+    scores_first=True,
+)
+
+SUPERVISOR = Profile(
+    name="imp.bullets",
+    weights={"semantic": 0.55, "level": 0.20, "recency": 0.15, "pinned": 0.10, "related": 0.05},
+    candidates="fused",
+    recency=Recency(shape="hyperbolic", scale=DAY),
+    limit=3,
+    most=24,
+    budget=512,
+    render="bullets",
+)
+
+_CLANKER_GATE = Gate(enough={"semantic": 0.20, "lexical": 0.22}, strong=0.52, signal={"semantic": 0.08, "lexical": 0.10})
+CLANKER = Profile(
+    name="clanker.hybrid",
+    weights={"semantic": 0.50, "lexical": 0.28, "confidence": 0.10, "recency": 0.07, "channel": 0.05},
+    sparse_weights={"lexical": 0.75, "confidence": 0.10, "recency": 0.10, "channel": 0.05},
+    candidates="recent",
+    lexical="compact",
+    recency=Recency(shape="hyperbolic", scale=45 * DAY),
+    gate=_CLANKER_GATE,
+    gate_without_semantic=Gate(enough={"lexical": 0.24}, strong=0.62),
+    limit=10,
+    most=24,
+    render="lines",
+    ties="newest",
+)
+
+
+def _with(profile: Profile, **changes: object) -> Profile:
+    from dataclasses import replace
+
+    return replace(profile, **changes)  # type: ignore[arg-type]
+
+
+PROFILES: dict[str, Profile] = {}
+
+
+def register(profile: Profile) -> None:
+    """Make a profile known by its name."""
+    PROFILES[profile.name] = profile
+
+
+def named(name: str) -> Profile:
+    """The profile of that name. Raises InvalidInput."""
+    if name not in PROFILES:
+        raise InvalidInput(f"No profile {name!r}: there are {', '.join(sorted(PROFILES))}")
+    return PROFILES[name]
+
+
+for _profile in (DEFAULT, MILTON, milton(), milton(mode="semantic"), VAULT, THEORIA, SUPERVISOR, CLANKER):
+    register(_profile)

@@ -1,0 +1,151 @@
+"""Which memories a question is measured against, and what is known of each before any text is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..corpus import Corpus
+from ..policy.profiles import Profile
+from ..text import clock
+from . import blend, dense, fuse, sparse
+from .understand import Question
+
+Column = NDArray[np.float64]
+RRF_K = 60
+PER_LEG = 100  # of each leg's ranking, where rankings are fused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """Positions with their features, and once they are scored, the score and the parts that add up to it."""
+
+    positions: NDArray[np.intp]
+    features: Mapping[str, Column]
+    parts: Mapping[str, Column] = field(default_factory=dict)
+    score: Column = field(default_factory=lambda: np.empty(0))
+
+    def taken(self, order: NDArray[np.intp]) -> Candidates:
+        """The same for some of the positions, in the given order; -1 stands for one that was not found."""
+        return Candidates(
+            positions=_picked(self.positions, order),
+            features={name: _picked(column, order) for name, column in self.features.items()},
+            parts={name: _picked(column, order) for name, column in self.parts.items()},
+            score=_picked(self.score, order) if len(self.score) else np.zeros(len(order)),
+        )
+
+    def parts_of(self, i: int) -> dict[str, float]:
+        """What adds up to the score of one candidate."""
+        return {name: float(column[i]) for name, column in self.parts.items() if column[i]}
+
+
+def _picked(column: NDArray[Any], order: NDArray[np.intp]) -> NDArray[Any]:
+    if not len(order) or order.min() >= 0:
+        return column[order]
+    return np.append(column, np.zeros(1, column.dtype))[order]
+
+
+def find(
+    profile: Profile,
+    corpus: Corpus,
+    question: Question,
+    vector: NDArray[np.float32] | None,
+    allowed: NDArray[np.bool_],
+    *,
+    channel: int,
+    limit: int,
+    pool: int,
+    now: datetime,
+) -> Candidates:
+    """The candidates of a profile, with the features that need no text."""
+    if profile.candidates == "blend":
+        weights = profile.weights or blend.DEFAULT_WEIGHTS
+        best = blend.blend(corpus, question, vector, allowed, weights, now, pool)
+        positions = best.positions.astype(np.intp)
+        semantic = dense.cosine(corpus, vector)[positions].astype(np.float64)
+        return Candidates(positions=positions, features={"semantic": semantic}, parts=best.parts, score=best.score)
+    lexical = sparse.bm25(corpus, question.terms)
+    semantic = dense.cosine(corpus, vector)
+    usable = allowed & corpus.alive
+    positions = _chosen(profile, corpus, lexical, semantic, usable, limit=limit, pool=pool)
+    return Candidates(positions=positions, features=_features(profile, corpus, positions, lexical, semantic, channel, now))
+
+
+def _chosen(
+    profile: Profile,
+    corpus: Corpus,
+    lexical: NDArray[np.float32],
+    semantic: NDArray[np.float32],
+    usable: NDArray[np.bool_],
+    *,
+    limit: int,
+    pool: int,
+) -> NDArray[np.intp]:
+    if profile.candidates == "all":
+        return np.flatnonzero(usable)
+    if profile.candidates == "recent":
+        found = np.flatnonzero(usable)
+        return found[np.argsort(-corpus.created[found], kind="stable")][: max(pool, min(180, 12 * limit))]
+    if profile.candidates == "dense":
+        leg = semantic if (semantic * usable).any() else lexical
+        return _ranking(leg, usable, max(pool, 4 * limit))
+    rankings = [_ranking(leg, usable, max(pool, PER_LEG)).tolist() for leg in (lexical, semantic)]
+    return np.array(list(fuse.reciprocal_rank(rankings, k=RRF_K)), np.intp)
+
+
+def _ranking(scores: NDArray[np.float32], usable: NDArray[np.bool_], most: int) -> NDArray[np.intp]:
+    """Positions with a score above 0, best first, equals by position."""
+    found = np.flatnonzero(usable & (scores > 0))
+    if len(found) > most:
+        at_least = np.partition(scores[found], -most)[-most]
+        found = found[scores[found] >= at_least]
+    return found[np.argsort(-scores[found], kind="stable")][:most]
+
+
+def _features(
+    profile: Profile,
+    corpus: Corpus,
+    positions: NDArray[np.intp],
+    lexical: NDArray[np.float32],
+    semantic: NDArray[np.float32],
+    channel: int,
+    now: datetime,
+) -> dict[str, Column]:
+    best = float(lexical.max()) if len(lexical) else 0.0
+    share = (lexical[positions] / best if best > 0 else lexical[positions]).astype(np.float64)
+    near = semantic[positions].astype(np.float64)
+    importance = corpus.importance[positions].astype(np.float64)
+    return {
+        "sparse": share,
+        "semantic": near,
+        "relevance": np.where(corpus.embedded[positions] & semantic.any(), near, share),
+        "recency": _recency(profile, corpus, positions, now),
+        "importance": importance,
+        "level": np.clip(np.ceil(np.round(5 * importance, 9)), 1, 5) / 5,
+        "confidence": corpus.confidence[positions].astype(np.float64),
+        "channel": _channel(corpus, positions, channel),
+        "pinned": corpus.pinned[positions].astype(np.float64),
+        "related": np.zeros(len(positions)),
+    }
+
+
+def _recency(profile: Profile, corpus: Corpus, positions: NDArray[np.intp], now: datetime) -> Column:
+    if profile.recency is None:
+        return np.zeros(len(positions))
+    age = np.maximum(clock.micros(now) - corpus.created[positions], 0) / 1e6  # a date in the future is now
+    if profile.recency.shape == "hyperbolic":
+        return np.asarray(1.0 / (1.0 + age / profile.recency.scale))
+    return np.asarray(np.exp(-age / profile.recency.scale))
+
+
+def _channel(corpus: Corpus, positions: NDArray[np.intp], channel: int) -> Column:
+    """1 in the channel of the question, 0.25 for what belongs to none, 0 elsewhere or if no channel is asked from."""
+    if channel == -1:
+        return np.zeros(len(positions))
+    there = corpus.channel[positions]
+    return np.where(there == channel, 1.0, np.where(there == -1, 0.25, 0.0))

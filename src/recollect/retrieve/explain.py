@@ -1,0 +1,55 @@
+"""Why was this memory not returned? The same question, with nothing left out, and where the memory stands in it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import numpy as np
+
+from ..model import Filter, Memory, Query, Reason
+from ..policy.profiles import Profile
+from . import pipeline, rank
+
+_ALL = 10**9
+
+
+async def stands(query: Query, memory: Memory, profile: Profile, parts: pipeline.Retrieve, now: datetime) -> Reason:
+    """Where one memory stands for a question, whether it was returned or not."""
+    answer = await pipeline.recall(query, profile, parts, now)
+    for place, hit in enumerate(answer.hits, 1):
+        if hit.memory.id == memory.id:
+            return Reason(
+                id=memory.id, returned=True, reason="it was returned", rank=place, score=hit.score, parts=hit.parts
+            )
+    place_in_all = await _measured(query, memory, profile, parts, now)
+    if place_in_all is None:
+        return Reason(id=memory.id, returned=False, reason=_absent(memory, query))
+    place, score, named = place_in_all
+    cut = next((cut.reason for cut in answer.cut if cut.id == memory.id), f"{place - 1} memories fit the question better")
+    return Reason(id=memory.id, returned=False, reason=cut, rank=place, score=score, parts=named)
+
+
+async def _measured(
+    query: Query, memory: Memory, profile: Profile, parts: pipeline.Retrieve, now: datetime
+) -> tuple[int, float, dict[str, float]] | None:
+    corpus, found, _ = await pipeline.look(query, profile, parts, now, pool=_ALL)
+    if profile.needs_text:
+        found, memories = await pipeline.read(corpus, found, query, parts.store)
+        found = pipeline.with_words(profile, query, found, memories)
+    found = rank.scored(profile, found)
+    rows = await parts.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))
+    where = np.flatnonzero(np.isin(corpus.row[found.positions], rows))
+    if not len(where):
+        return None
+    i = int(where[0])
+    return int((found.score > found.score[i]).sum()) + 1, float(found.score[i]), found.parts_of(i)
+
+
+def _absent(memory: Memory, query: Query) -> str:
+    if query.as_of is not None:
+        return f"it did not hold at {query.as_of.isoformat()}"
+    if memory.state not in query.where.states:
+        return f"it is {memory.state}; only {', '.join(query.where.states)} memories were asked for"
+    if not query.where.is_plain:
+        return "the filter leaves it out"
+    return "it shares no word with the question, and its meaning is not near to it"

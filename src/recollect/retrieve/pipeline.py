@@ -1,0 +1,168 @@
+"""Recalling, from top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..corpus import WORKING, Corpora, Corpus
+from ..errors import ProviderFailed
+from ..model import Cut, Filter, Hit, Memory, Query, Recall
+from ..policy.profiles import Profile
+from ..ports import Embedder, Reranker, Store, Vectors
+from . import budget, candidates, diversify, gate, rank, rerank
+from .candidates import Candidates
+from .render import RENDERERS
+from .understand import Question, understand
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrieve:
+    """What recalling needs beside the question."""
+
+    store: Store
+    corpora: Corpora
+    embedder: Embedder | None
+    reranker: Reranker | None
+    count: Callable[[str], int]  # tokens of a text
+    language: str
+
+
+async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime) -> Recall:
+    """Answer a question with what is remembered."""
+    corpus, found, legs = await look(query, profile, parts, now, pool=max(30, 3 * query.limit))
+    found, memories = await read(corpus, found, query, parts.store)
+    found, memories = _ordered(profile, rank.scored(profile, with_words(profile, query, found, memories)), memories)
+    if profile.rerank and memories:
+        found, memories, legs["rerank"] = await rerank.closer(query.text, profile, parts.reranker, found, memories)
+    found, memories, weak = gate.kept(profile, found, memories)
+    found, memories = _diversified(profile, corpus, found, memories, query.limit)
+    if profile.preferences_first:
+        found, memories = await _preferences_first(query, parts.store, found, memories)
+    fitted = _fitted(query, profile, memories, parts.count)
+    cut = [Cut(id=memories[i].id, reason=why, score=float(found.score[i])) for i, why in fitted.cut.items()]
+    return Recall(
+        query=query,
+        profile=profile.name,
+        hits=tuple(_hit(found, memories[i], i, parts.count) for i in fitted.taken),
+        text=fitted.text,
+        tokens=fitted.tokens,
+        cut=(*cut, *weak),
+        legs=legs,
+    )
+
+
+async def look(
+    query: Query, profile: Profile, parts: Retrieve, now: datetime, *, pool: int
+) -> tuple[Corpus, Candidates, dict[str, str]]:
+    """Find candidates: both legs over the scope, what the filter lets through, and which legs answered."""
+    corpus = _view(await parts.corpora.current(query.scope, parts.store), query)
+    allowed = await _allowed(corpus, query, profile, parts.store)
+    question = understand(query.text, corpus.speakers, now, parts.language)
+    vector, legs = await _embedded(question, parts.embedder)
+    channel = corpus.code("channel", query.labels.channel)
+    found = candidates.find(
+        profile, corpus, question, vector, allowed, channel=channel, limit=query.limit, pool=pool, now=now
+    )
+    return corpus, found, legs
+
+
+def _view(corpus: Corpus, query: Query) -> Corpus:
+    """The scope with those memories alive that this question is about."""
+    states = (*query.where.states, "compressed") if query.include_compressed else query.where.states
+    return corpus if states == ("active",) and query.as_of is None else corpus.seen_as(states, query.as_of)
+
+
+async def _allowed(corpus: Corpus, query: Query, profile: Profile, store: Store) -> NDArray[np.bool_]:
+    """What the filter, asked of the store, and the profile let through."""
+    allowed = corpus.alive
+    if not query.where.is_plain:
+        rows = await store.rows_where(query.scope, replace(query.where, states=()))
+        allowed = allowed & np.isin(corpus.row, np.array(rows, np.int64))
+    if not profile.working_elsewhere:
+        here = corpus.session == corpus.code("session", query.labels.session)
+        allowed = allowed & ((corpus.kind != WORKING) | here)
+    return allowed
+
+
+async def _embedded(question: Question, embedder: Embedder | None) -> tuple[Vectors | None, dict[str, str]]:
+    """The question's vector, or why there is none."""
+    if embedder is None:
+        return None, {"sparse": "ok", "dense": "no embedding model is configured"}
+    try:
+        return (await embedder.encode_batch([question.dense_text]))[0], {"sparse": "ok", "dense": "ok"}
+    except ProviderFailed as error:
+        return None, {"sparse": "ok", "dense": str(error)}
+
+
+async def read(corpus: Corpus, found: Candidates, query: Query, store: Store) -> tuple[Candidates, list[Memory]]:
+    """The candidates' memories; one that was erased a moment ago is left out."""
+    rows = corpus.row[found.positions].tolist()
+    memories = await store.at_rows(query.scope, rows)
+    there = [i for i, row in enumerate(rows) if row in memories]
+    kept = found if len(there) == len(rows) else found.taken(np.array(there, np.intp))
+    return kept, [memories[rows[i]] for i in there]
+
+
+def with_words(profile: Profile, query: Query, found: Candidates, memories: list[Memory]) -> Candidates:
+    """The candidates with their overlap in words, where the profile counts it."""
+    if not profile.needs_text:
+        return found
+    return replace(found, features={**found.features, "lexical": rank.lexical(profile, query.text, memories)})
+
+
+def _ordered(profile: Profile, found: Candidates, memories: list[Memory]) -> tuple[Candidates, list[Memory]]:
+    """Best first; equals in the order the profile says, so that the same question gives the same answer."""
+    order = list(range(len(memories)))
+    if profile.only_semantic and rank.has_semantic(found):
+        order = [i for i in order if found.score[i] > 0]
+    order.sort(key=lambda i: memories[i].id, reverse=profile.ties != "row")
+    order.sort(key=lambda i: (-round(float(found.score[i]), 9), *_TIES[profile.ties](memories[i])))
+    return found.taken(np.array(order, np.intp)), [memories[i] for i in order]
+
+
+_TIES: dict[str, Callable[[Memory], tuple[float, ...]]] = {
+    "row": lambda memory: (),
+    "milton": lambda memory: (-memory.importance, -memory.created_at.timestamp()),
+    "newest": lambda memory: (-memory.created_at.timestamp(),),
+}
+
+
+def _diversified(
+    profile: Profile, corpus: Corpus, found: Candidates, memories: list[Memory], limit: int
+) -> tuple[Candidates, list[Memory]]:
+    if profile.diversity is None or len(memories) < 2:
+        return found, memories
+    tags = [frozenset(memory.tags) for memory in memories]
+    vectors = corpus.vectors(found.positions)
+    order = diversify.order(found.score, vectors, tags, trade=profile.diversity, k=4 * limit)
+    return found.taken(np.array(order, np.intp)), [memories[i] for i in order]
+
+
+async def _preferences_first(
+    query: Query, store: Store, found: Candidates, memories: list[Memory]
+) -> tuple[Candidates, list[Memory]]:
+    """All preferences stand before everything else, newest first, whether they match or not."""
+    if query.where.kinds and "procedural" not in query.where.kinds:
+        return found, memories
+    page = await store.page(query.scope, Filter(kinds=("procedural",)), limit=query.limit)
+    first = [memory for memory in page.memories if memory.procedural_form != "workflow"]
+    first.sort(key=lambda memory: memory.updated_at, reverse=True)
+    known = {memory.id: i for i, memory in enumerate(memories)}
+    rest = [i for i, memory in enumerate(memories) if memory.kind != "procedural"]
+    order = [known.get(memory.id, -1) for memory in first] + rest
+    return found.taken(np.array(order, np.intp)), [*first, *(memories[i] for i in rest)]
+
+
+def _fitted(query: Query, profile: Profile, memories: list[Memory], count: Callable[[str], int]) -> budget.Fitted:
+    caps = budget.Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
+    fit = budget.fit_content if profile.budget_of == "content" else budget.fit
+    return fit(memories, caps, RENDERERS[profile.render], count)
+
+
+def _hit(found: Candidates, memory: Memory, i: int, count: Callable[[str], int]) -> Hit:
+    return Hit(memory=memory, score=float(found.score[i]), parts=found.parts_of(i), tokens=count(memory.text))

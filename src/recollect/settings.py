@@ -1,0 +1,55 @@
+"""Every choice a user can make: from arguments, from the environment (`RECOLLECT_*`), from a TOML file, in that order."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from platformdirs import user_config_path, user_data_path, user_state_path
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+from .errors import Misconfigured
+
+
+class Settings(BaseSettings):
+    """What Recollect is opened with. Each field is also an environment variable: `RECOLLECT_PROFILE`, …"""
+
+    model_config = SettingsConfigDict(env_prefix="RECOLLECT_", extra="forbid", frozen=True)
+
+    db: str = Field(default_factory=lambda: str(user_data_path("recollect") / "memory.db"), description="where memories are kept: a file, or :memory:")
+    state_dir: Path = Field(default_factory=lambda: user_state_path("recollect"), description="where caches are kept")
+    tenant: str = Field("default", description="tenant of scopes that name none")
+    user: str | None = Field(None, description="user of the command line")
+    space: str = Field("default", description="space of scopes that name none")
+    language: str = Field("english", description="language of texts in Latin script, for stemming")
+    embedder: Literal["minilm", "hashing", "none"] = Field("minilm", description="which model makes vectors")
+    cache_mb: int = Field(256, ge=0, description="megabytes of vectors cached on disk; 0 switches the cache off")
+    corpus_mb: int = Field(1024, ge=1, description="megabytes of scopes held in the process")
+    reranker: Literal["none", "maxsim", "cross-encoder"] = Field("none", description="looks closer at the best candidates")
+    cross_encoder: Path | None = Field(None, description="folder with a cross-encoder: model.onnx and vocab.txt")
+    policy: str = Field("default", description="write policy")
+    profile: str = Field("default", description="ranking profile")
+    max_text_chars: int = Field(1_000_000, ge=1, description="longest text that is taken in at once")
+    max_query_chars: int = Field(10_000, ge=1, description="of a longer question only this much is read")
+    tombstone_hours: float = Field(24, ge=0, description="how long a forgotten text is not taken in again automatically")
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, env_settings: PydanticBaseSettingsSource, **_: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = os.environ.get("RECOLLECT_CONFIG") or str(user_config_path("recollect") / "recollect.toml")
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+
+
+def load(**given: Any) -> Settings:
+    """The settings in force. Raises Misconfigured, naming what is wrong."""
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"])) or "settings"
+        raise Misconfigured(f"Setting {name!r}: {first['msg']}. See `recollect doctor`") from error
+    except ValueError as error:  # a TOML file that cannot be read
+        raise Misconfigured(f"The configuration file cannot be read: {error}") from error

@@ -1,0 +1,55 @@
+"""A filter as a condition in SQL, applied where the rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..model import Filter
+from ..text import clock
+from .rows import LABELS
+
+_SETS = (("ids", "id"), ("kinds", "kind"), ("states", "state"), ("item_types", "item_type"))
+_EQUAL = ("pinned", "manually_saved", "needs_embedding", "speaker")
+_TIMES = ("created", "updated", "occurred")
+
+
+def condition(where: Filter) -> tuple[str, list[Any]]:
+    """The condition and its values; it always holds for an empty filter.
+
+    >>> condition(Filter(kinds=("semantic",), pinned=True))
+    ('kind IN (?) AND state IN (?) AND pinned = ?', ['semantic', 'active', 1])
+    """
+    parts: list[tuple[str, Sequence[Any]]] = []
+    for name, column in _SETS:
+        parts += _among(column, getattr(where, name))
+    parts += _among("lower(category)", [c.lower() for c in where.categories])
+    parts += [(f"{name} = ?", [_plain(v)]) for name in _EQUAL if (v := getattr(where, name)) is not None]
+    parts += [(f"{name} = ?", [v]) for name in LABELS if (v := getattr(where.labels, name)) is not None]
+    parts += _ranges(where)
+    if where.tags:
+        parts.append((_in_json("tags", len(where.tags)), [tag.lower() for tag in where.tags]))
+    if where.source_id is not None:
+        parts.append((_in_json("source_ids", 1), [where.source_id.lower()]))
+    return " AND ".join(sql for sql, _ in parts) or "1 = 1", [value for _, values in parts for value in values]
+
+
+def _among(column: str, values: Sequence[Any]) -> list[tuple[str, Sequence[Any]]]:
+    return [(f"{column} IN ({', '.join('?' * len(values))})", values)] if values else []
+
+
+def _ranges(where: Filter) -> list[tuple[str, Sequence[Any]]]:
+    bounds: list[tuple[str, Any]] = [("importance >= ?", where.importance_min), ("importance <= ?", where.importance_max)]
+    for name in _TIMES:
+        for sign, end in ((">=", "after"), ("<", "before")):
+            at = getattr(where, f"{name}_{end}")
+            bounds.append((f"{name}_at {sign} ?", None if at is None else clock.iso(at)))
+    return [(sql, [value]) for sql, value in bounds if value is not None]
+
+
+def _in_json(column: str, n: int) -> str:
+    return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE lower(value) IN ({', '.join('?' * n)}))"
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else value

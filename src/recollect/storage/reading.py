@@ -1,0 +1,148 @@
+"""The statements that read one scope, in the SQL that every engine understands."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from ..errors import InvalidInput
+from ..model import Filter, Memory, Outcome, Page, Scope
+from ..ports import Delta, SaidBefore
+from ..text import clock
+from . import filters, rows
+from .session import Session
+
+_SELECT = f"SELECT {', '.join(rows.COLUMNS)} FROM memories"
+_INDEX = ", ".join(f"m.{name.strip()}" for name in rows.INDEX_COLUMNS.split(","))
+_FEW = 500  # values in one IN (…)
+
+
+class Readings:
+    """Reads a scope through a session. Implements `ports.Reading`."""
+
+    def __init__(self, session: Session, known: dict[Scope, int], secret: bytes) -> None:
+        self._session = session
+        self._known = known  # scopes by their number, which never changes
+        self._secret = secret
+
+    async def number(self, scope: Scope) -> int:
+        """The number of a scope, or -1 if nothing was ever remembered in it."""
+        if scope not in self._known:
+            key = (scope.tenant, scope.user, scope.space)
+            found = await self._session.rows("SELECT id FROM scopes WHERE tenant = ? AND user_id = ? AND space = ?", key)
+            if not found:
+                return -1
+            self._known[scope] = found[0][0]
+        return self._known[scope]
+
+    async def get(self, scope: Scope, ids: Sequence[str]) -> list[Memory]:
+        found = {memory.id: memory for memory in await self._memories(scope, "id", ids)}
+        return [found[id] for id in dict.fromkeys(ids) if id in found]
+
+    async def at_rows(self, scope: Scope, numbers: Sequence[int]) -> dict[int, Memory]:
+        sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ?"
+        found = await self._in(sql, scope, "row", numbers)
+        return {row[0]: rows.memory(row[1:], scope) for row in found}
+
+    async def page(self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
+        condition, values = filters.condition(where)
+        sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row < ? AND {condition}"
+        before = _row_of(cursor) if cursor else 2**62
+        found = await self._session.rows(
+            f"{sql} ORDER BY row DESC LIMIT ?", (await self.number(scope), before, *values, limit + 1)
+        )
+        memories = tuple(rows.memory(row[1:], scope) for row in found[:limit])
+        return Page(memories, f"r{found[limit - 1][0]}" if len(found) > limit else None)
+
+    async def rows_where(self, scope: Scope, where: Filter) -> list[int]:
+        condition, values = filters.condition(where)
+        sql = f"SELECT row FROM memories WHERE scope = ? AND {condition}"
+        return [row[0] for row in await self._session.rows(sql, (await self.number(scope), *values))]
+
+    async def revision(self, scope: Scope) -> int:
+        found = await self._session.rows("SELECT revision FROM scopes WHERE id = ?", (await self.number(scope),))
+        return found[0][0] if found else 0
+
+    async def changed_since(self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0) -> Delta:
+        now = await self.revision(scope)
+        if now == revision:
+            return Delta(revision=now, rows=[], gone=[], next=None)
+        number = await self.number(scope)
+        found = await self._session.rows(
+            f"SELECT {_INDEX}, v.embedding FROM memories m LEFT JOIN vectors v ON v.memory = m.row AND v.model = ? "
+            "WHERE m.scope = ? AND m.changed > ? AND m.row > ? AND m.state <> 'soft_deleted' ORDER BY m.row LIMIT ?",
+            (model, number, revision, after, limit),
+        )
+        gone = await self._session.rows(
+            "SELECT row FROM erased WHERE scope = ? AND changed > ? UNION ALL "
+            "SELECT row FROM memories WHERE scope = ? AND changed > ? AND state = 'soft_deleted'",
+            (number, revision, number, revision),
+        )
+        return Delta(
+            revision=now,
+            rows=[rows.index_row(row) for row in found],
+            gone=[row[0] for row in gone],
+            next=found[-1][0] if len(found) == limit else None,
+        )
+
+    async def same_text(self, scope: Scope, hashes: Iterable[str]) -> dict[str, list[Memory]]:
+        out: dict[str, list[Memory]] = {}
+        for memory in await self._memories(scope, "content_hash", list(hashes)):
+            if memory.is_active:
+                out.setdefault(memory.content_hash, []).append(memory)
+        return out
+
+    async def by_key(self, scope: Scope, keys: Iterable[str]) -> dict[str, Memory]:
+        found = await self._memories(scope, "key", list(keys))
+        return {memory.key: memory for memory in found if memory.is_active and memory.key}
+
+    async def said(self, scope: Scope, ids: Sequence[str]) -> dict[str, SaidBefore]:
+        found = await self._in("SELECT id, digest, outcome FROM messages WHERE scope = ?", scope, "id", ids)
+        return {id: SaidBefore(digest=digest, outcome=_outcome(outcome, id)) for id, digest, outcome in found}
+
+    async def last_sequence(self, scope: Scope, session: str) -> int:
+        sql = "SELECT coalesce(max(sequence), -1) FROM memories WHERE scope = ? AND session = ?"
+        return int((await self._session.rows(sql, (await self.number(scope), session)))[0][0])
+
+    async def tombstones(self, scope: Scope, texts: Sequence[str], now: datetime) -> set[str]:
+        digests = {digest(self._secret, text): text for text in texts}
+        sql = "SELECT digest, until FROM tombstones WHERE scope = ?"
+        found = await self._in(sql, scope, "digest", list(digests))
+        return {digests[d] for d, until in found if until is None or until > clock.iso(now)}
+
+    async def _memories(self, scope: Scope, column: str, values: Sequence[Any]) -> list[Memory]:
+        found = await self._in(f"{_SELECT} WHERE scope = ?", scope, column, values)
+        return [rows.memory(row, scope) for row in found]
+
+    async def _in(self, sql: str, scope: Scope, column: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Run a query for each few of the values, so that no statement takes too many."""
+        number = await self.number(scope)
+        distinct = list(dict.fromkeys(values))
+        if number < 0:
+            return []
+        out: list[tuple[Any, ...]] = []
+        for start in range(0, len(distinct), _FEW):
+            few = distinct[start : start + _FEW]
+            marks = ", ".join("?" * len(few))
+            out += await self._session.rows(f"{sql} AND {column} IN ({marks})", (number, *few))
+        return out
+
+
+def digest(secret: bytes, text: str) -> str:
+    """A keyed digest: without the key nobody can test a guess against it."""
+    return hmac.new(secret, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+
+
+def _outcome(text: str, message_id: str) -> Outcome:
+    status, ids, reason = json.loads(text)
+    return Outcome(status=status, ids=tuple(ids), reason=reason, message_id=message_id)
+
+
+def _row_of(cursor: str) -> int:
+    if not (cursor.startswith("r") and cursor[1:].isdecimal()):
+        raise InvalidInput(f"{cursor!r} is not a cursor: pass the `cursor` of the page before")
+    return int(cursor[1:])

@@ -1,0 +1,258 @@
+"""The embedded store: one SQLite file, any number of processes.
+
+One thread owns the connection that writes, a few own connections that read; nothing blocks the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import uuid4
+
+import apsw
+
+from ...errors import StoreUnavailable
+from ...model import Entry, Memory, Message, Scope, Summary
+from ...text import clock, index, terms
+from .. import rows
+from ..reading import Readings
+from ..session import Values
+from ..writing import Writings
+from . import checks
+from .connection import connect, translated
+from .migrate import migrate
+
+T = TypeVar("T")
+_READERS = 2
+_RESERVE = 1 << 20  # bytes kept aside, so that forgetting still works when the disk is full
+
+
+class Thread:
+    """A connection that lives in threads of its own. Implements `Session`."""
+
+    def __init__(self, path: str, *, threads: int = 1, name: str) -> None:
+        self.path = path
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"recollect-{name}")
+        self._own = threading.local()
+        self._opened: list[apsw.Connection] = []
+
+    async def run(self, work: Callable[[apsw.Connection], T]) -> T:
+        """Do something with the connection, in its thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, self._work, work)
+
+    def _work(self, work: Callable[[apsw.Connection], T]) -> T:
+        with translated(self.path):
+            connection = getattr(self._own, "connection", None)
+            if connection is None:
+                connection = self._own.connection = connect(self.path)
+                self._opened.append(connection)
+            return work(connection)
+
+    async def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        return await self.run(lambda connection: connection.execute(sql, tuple(values)).fetchall())
+
+    async def many(self, sql: str, values: Iterable[Values]) -> None:
+        batch = [tuple(each) for each in values]
+        if batch:
+            await self.run(lambda connection: connection.executemany(sql, batch).fetchall())
+
+    async def close(self) -> None:
+        await asyncio.get_running_loop().run_in_executor(None, self._pool.shutdown)
+        for connection in self._opened:
+            connection.close()
+
+
+class SqliteStore(Readings):
+    """Memories in one file. Implements `ports.Store`; open it with `SqliteStore.open`."""
+
+    def __init__(self, path: str, *, language: str, secret: bytes, writer: Thread, reader: Thread) -> None:
+        self._known: dict[Scope, int] = {}
+        super().__init__(reader, self._known, secret)
+        self.path, self._language = path, language
+        self._writer, self._reader = writer, reader
+        self._turn = asyncio.Lock()  # one transaction at a time in this process; SQLite sees to the other processes
+
+    @classmethod
+    async def open(cls, path: str | Path, *, language: str = "english") -> SqliteStore:
+        """Open or make the file. `:memory:` keeps everything in the process. Raises StoreUnavailable, StoreDamaged."""
+        place = f"file:/{uuid4().hex}?vfs=memdb" if str(path) == ":memory:" else str(path)
+        if not place.startswith("file:"):
+            _make_folder(Path(place))
+        writer = Thread(place, name="writer")
+        try:
+            await writer.run(lambda connection: migrate(connection, place))
+            await writer.run(lambda connection: _reanalyse(connection, language))
+            secret = (await writer.rows("SELECT value FROM meta WHERE key = 'secret'"))[0][0]
+        except BaseException:
+            await writer.close()
+            raise
+        reader = Thread(place, threads=_READERS, name="reader")
+        store = cls(place, language=language, secret=bytes.fromhex(secret), writer=writer, reader=reader)
+        store._keep_reserve()
+        return store
+
+    @asynccontextmanager
+    async def transaction(self, scope: Scope) -> AsyncIterator[Writings]:
+        """Commits when the block ends, durably, and rolls back if it raises."""
+        async with self._turn:
+            writings = Writings(self._writer, self._known, self._secret, scope=scope, language=self._language)
+            await self._writer.rows("BEGIN IMMEDIATE")
+            try:
+                yield writings
+                await asyncio.shield(self._writer.rows("COMMIT"))
+            except BaseException:
+                await asyncio.shield(self._writer.run(_rollback))
+                raise
+            if writings.erased:
+                await self._writer.run(checkpoint)
+
+    async def messages(self, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
+        sql = "SELECT id, text, role, name, at, session FROM messages WHERE scope = ?"
+        return {
+            id: Message(id=id, content=text, role=role, name=name, at=clock.parse(at) if at else None, session=session)
+            for id, text, role, name, at, session in await self._in(sql, scope, "id", ids)
+            if text is not None
+        }
+
+    async def history(self, scope: Scope, memory_id: str | None = None, *, limit: int = 100) -> list[Entry]:
+        sql = "SELECT id, memory_id, event, old_ref, new_ref, actor, meta, ts FROM history WHERE scope = ?"
+        one = " AND memory_id = ?" if memory_id is not None else ""
+        values = [await self.number(scope), *([memory_id] if memory_id is not None else []), limit]
+        found = await self._session.rows(f"{sql}{one} ORDER BY ts DESC, id DESC LIMIT ?", values)
+        return [rows.entry(row) for row in found]
+
+    async def summaries(self, scope: Scope, record_type: str) -> list[Summary]:
+        sql = "SELECT id, record_type, name, data, evidence_ids, at FROM summaries WHERE scope = ? AND record_type = ?"
+        found = await self._session.rows(f"{sql} ORDER BY at DESC, id DESC", (await self.number(scope), record_type))
+        return [
+            Summary(
+                id=id, record_type=kind, name=name, data=json.loads(data),
+                evidence_ids=tuple(json.loads(ids)), at=clock.parse(at),
+            )
+            for id, kind, name, data, ids, at in found
+        ]  # fmt: skip
+
+    async def unembedded(
+        self, model: str, *, limit: int, everything: bool = False, after: int = 0
+    ) -> list[tuple[int, Memory]]:
+        columns = ", ".join(f"m.{column}" for column in rows.COLUMNS)
+        missing = "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.memory = m.row AND v.model = ?)"
+        found = await self._session.rows(
+            f"SELECT s.tenant, s.user_id, s.space, m.row, {columns} FROM memories m JOIN scopes s ON s.id = m.scope "
+            f"WHERE m.row > ? AND m.state <> 'soft_deleted' AND ({missing} OR ?) ORDER BY m.row LIMIT ?",
+            (after, model, everything, limit),
+        )
+        return [(r[3], rows.memory(r[4:], Scope(tenant=r[0], user=r[1], space=r[2]))) for r in found]
+
+    async def scopes(self) -> list[Scope]:
+        found = await self._session.rows("SELECT tenant, user_id, space FROM scopes ORDER BY id")
+        return [Scope(tenant=tenant, user=user, space=space) for tenant, user, space in found]
+
+    async def stats(self, scope: Scope | None, model: str) -> dict[str, Any]:
+        number = None if scope is None else await self.number(scope)
+        return await self._reader.run(lambda connection: checks.stats(connection, number, model, self.path))
+
+    async def export(self, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
+        for each in [scope] if scope is not None else await self.scopes():
+            async for record in self._export(each):
+                yield record
+
+    async def _export(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
+        number, after = await self.number(scope), 0
+        sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row > ? ORDER BY row LIMIT 500"
+        while page := await self._session.rows(sql, (number, after)):
+            for row in page:
+                yield {"record_type": "memory", "data": rows.memory(row[1:], scope)}
+            after = page[-1][0]
+        async for record in self._export_rest(scope, number):
+            yield record
+
+    async def _export_rest(self, scope: Scope, number: int) -> AsyncIterator[dict[str, Any]]:
+        whose = {"tenant": scope.tenant, "user": scope.user, "space": scope.space}
+        names = ("id", "session", "role", "name", "at", "text", "digest", "outcome")
+        for row in await self._session.rows(f"SELECT {', '.join(names)} FROM messages WHERE scope = ? ORDER BY row", (number,)):
+            data = dict(zip(names, row, strict=True))
+            status, ids, reason = json.loads(data["outcome"])
+            outcome = {"status": status, "ids": ids, "reason": reason, "message_id": data["id"]}
+            yield {"record_type": "message", "data": {**data, "outcome": outcome, "scope": whose}}
+        for kind in ("user_profile", "project_memory"):
+            for each in await self.summaries(scope, kind):
+                data = {**asdict(each), "at": clock.iso(each.at), "evidence_ids": list(each.evidence_ids), "scope": whose}
+                yield {"record_type": kind, "data": data}
+
+    async def backup(self, path: Path) -> None:
+        """A complete copy of the file, taken while others write."""
+        await self._reader.run(lambda connection: checks.backup(connection, path))
+
+    async def vacuum(self) -> None:
+        async with self._turn:
+            await self._writer.rows("VACUUM")
+            await self._writer.run(checkpoint)
+
+    async def check(self) -> list[str]:
+        return await self._reader.run(lambda connection: checks.problems(connection, self._language))
+
+    def make_room(self) -> bool:
+        """Give the reserve back to a full disk; False if it was used up before."""
+        reserve = Path(f"{self.path}-reserve")
+        with suppress(OSError):
+            reserve.unlink()
+            return True
+        return False
+
+    async def close(self) -> None:
+        await self._reader.close()
+        await self._writer.close()
+
+    def _keep_reserve(self) -> None:
+        if self.path.startswith("file:") or os.path.exists(f"{self.path}-reserve"):
+            return
+        with suppress(OSError), open(f"{self.path}-reserve", "wb") as file:
+            file.write(bytes(_RESERVE))
+
+
+def checkpoint(connection: apsw.Connection) -> None:
+    """Move what was committed into the file and empty the log, so that erased words are nowhere."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _rollback(connection: apsw.Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreUnavailable(f"The folder {str(path.parent)!r} cannot be made: choose another place") from error
+    if path.is_dir():
+        raise StoreUnavailable(f"{str(path)!r} is a folder: name a file in it, such as {str(path / 'memory.db')!r}")
+
+
+def _reanalyse(connection: apsw.Connection, language: str) -> None:
+    """Make the terms anew if the analysis or the language is not the one they were made with."""
+    wanted = f"{terms.ANALYSIS}:{language}"
+    known = connection.execute("SELECT value FROM meta WHERE key = 'analysis'").fetchall()
+    if known == [(wanted,)]:
+        return
+    with connection:
+        for number, tenant, user, space in connection.execute("SELECT id, tenant, user_id, space FROM scopes").fetchall():
+            scope = Scope(tenant=tenant, user=user, space=space)
+            sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ?"
+            for row in connection.execute(sql, (number,)).fetchall():
+                made = index.terms_of(rows.memory(row[1:], scope), language)
+                connection.execute(
+                    "UPDATE memories SET terms = ?, changed = (SELECT revision + 1 FROM scopes WHERE id = ?) WHERE row = ?",
+                    (made, number, row[0]),
+                )
+            connection.execute("UPDATE scopes SET revision = revision + 1 WHERE id = ?", (number,))
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('analysis', ?)", (wanted,))

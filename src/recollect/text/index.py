@@ -1,0 +1,21 @@
+"""What is kept of a memory so that it can be found: its terms and a few marks."""
+
+from __future__ import annotations
+
+from ..model import Memory
+from . import dates, terms, tokens, turns
+
+IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT = 1, 2, 4, 8
+
+
+def terms_of(memory: Memory, language: str) -> bytes:
+    """The packed terms of everything about a memory that a question may name: words, tags, speaker, date."""
+    said = tokens.analyse(tokens.sparse_text(memory.text, memory.speaker, memory.occurred_at), language)
+    tags = set(tokens.analyse(" ".join(memory.tags), language)).difference(said) if memory.tags else ()
+    return terms.pack(tokens.term_id(term) for term in (*said, *tags))
+
+
+def flags_of(memory: Memory) -> int:
+    """Marks that ranking looks at: it only asks, it speaks of a time, who said it."""
+    flags = IS_QUESTION * turns.is_question(memory.text) | HAS_TIME * dates.has_time(memory.text)
+    return flags | {"user": FROM_USER, "assistant": FROM_ASSISTANT}.get(memory.labels.role or "", 0)

@@ -1,0 +1,59 @@
+"""Names and topics found by how words are written."""
+
+import pytest
+
+from recollect.text.entities import Entity, entities, keyphrases, mean_confidence, tags
+
+
+@pytest.mark.spec("MLS-25", "THE-74")
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Alice moved to Berlin", ["Alice", "Berlin"]),
+        ("I love Porto. Porto is small.", ["Porto"]),
+        ("We visited the University of Oxford and Bank of America", ["University of Oxford", "Bank of America"]),
+        ("It runs on PostgreSQL and an iPhone", ["PostgreSQL", "iPhone"]),
+        ("ping @bob_k, not me@mail.example", ["@bob_k"]),
+        ("NATO and the UN", ["NATO", "UN"]),
+        ("I met Dr. Müller and Vincent van Gogh", ["Dr Müller", "Vincent van Gogh"]),
+        ("Does Siobhan O'Neill like New York City?", ["Siobhan O'Neill", "New York City"]),
+        ("- Call Sarah\n- Buy GPT-4", ["Sarah", "GPT-4"]),
+        ("Anna's dog Rex", ["Anna", "Rex"]),
+    ],
+)
+def test_names_are_found(text: str, names: list[str]) -> None:
+    assert [entity.text for entity in entities(text)] == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I like tea", "The weather is nice. Really nice.", "Porridge is fine", "I HATE THIS SO MUCH", "On Tuesday in March",
+     "OK, I'm fine. Thanks", "\"Great\" she said", "https://Anna.example/Berlin", "", "我喜欢北京"],
+)  # fmt: skip
+def test_a_capital_alone_makes_no_name(text: str) -> None:
+    assert entities(text) == []
+
+
+def test_keyphrases_put_what_is_repeated_or_longer_first() -> None:
+    found = keyphrases("The solar panels are old. New solar panels cost money, says the electrician.")
+    assert found[0] == Entity(text="solar panels", confidence=0.75)
+
+
+@pytest.mark.spec("THE-77")
+def test_metadata_confidence_is_the_mean_of_the_detectors_from_0_to_1() -> None:
+    found = [Entity(text="a", confidence=0.5), Entity(text="b", confidence=0.8)]
+    assert mean_confidence(found) == 0.65
+    assert mean_confidence([Entity(text="a", confidence=3.0)]) == 1.0
+    assert mean_confidence([Entity(text="a", confidence=-1.0)]) == 0.0
+    assert tags("hello") == ((), 0.0)
+
+
+def test_another_detector_can_be_plugged_in() -> None:
+    assert tags("tea", lambda _: [Entity(text="Camellia", confidence=0.4)]) == (("camellia",), 0.4)
+
+
+def test_there_are_at_most_eight_names_and_twelve_topics() -> None:
+    text = " and ".join(f"Xyz{letter}ab" for letter in "abcdefghijkl") + ". " + ". ".join(f"qwer{c}ty" for c in "abcdefghijklmnop")
+    found, _ = tags(text)
+    assert sum(tag.startswith("xyz") for tag in found[:8]) == 8
+    assert len(found) <= 20

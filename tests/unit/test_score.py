@@ -1,0 +1,155 @@
+"""How much a text is worth remembering."""
+
+import numpy as np
+import pytest
+
+from recollect.errors import InvalidInput
+from recollect.ingest import score
+
+EAST, NORTH = np.array([1.0, 0.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32)
+
+
+@pytest.mark.spec("MLS-20", "MLS-21")
+def test_importance_is_six_parts_novelty_and_four_parts_salience() -> None:
+    assert score.vault(0.5, 0.9) == 0.66
+    assert (score.vault(0.0, 0.0), score.vault(1.0, 1.0)) == (0.0, 1.0)
+
+
+@pytest.mark.spec("MLS-22")
+def test_novelty_is_the_cosine_distance_to_what_is_known() -> None:
+    assert score.novelty(EAST, EAST * 7) == 0.0
+    assert score.novelty(EAST, NORTH) == 1.0
+    assert score.novelty(EAST, EAST + NORTH) == pytest.approx(1 - 2**-0.5)
+
+
+@pytest.mark.spec("MLS-23")
+def test_everything_is_new_to_someone_without_memories() -> None:
+    assert score.novelty(EAST, None) == 1.0
+    assert score.novelty(EAST, EAST * 0) == 1.0
+
+
+@pytest.mark.spec("MLS-24")
+def test_novelty_is_at_most_one() -> None:
+    assert score.novelty(EAST, -EAST) == 1.0
+
+
+@pytest.mark.spec("MLS-25", "MLS-26", "MLS-27", "MLS-28")
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("we talked to Boris", {"entity": 0.3}),
+        ("we need 3 of them", {"number": 0.2}),
+        ("see you on Monday", {"number": 0.2}),
+        ("it was in May", {"number": 0.2}),
+        ("it may rain", {}),
+        ("I prefer tea", {"preference": 0.4}),
+        ("I always walk", {"preference": 0.4}),
+        ("I hate rain", {"preference": 0.4}),
+        ("my favorite food", {"preference": 0.4}),
+        ("the proxy drops the websocket", {"technical": 0.1}),
+        ("hello again", {}),
+    ],
+)
+def test_each_signal_adds_its_part(text: str, parts: dict[str, float]) -> None:
+    assert score.salience(text) == score.Salience(**parts)
+
+
+@pytest.mark.spec("MLS-29")
+def test_all_signals_together_are_at_most_one() -> None:
+    assert score.salience("I prefer PostgreSQL 16 with Anna on async pipelines").total == 1.0
+
+
+TECHNICAL = [
+    "The gRPC gateway retries idempotent PUTs with exponential backoff",
+    "fix the NullPointerException in UserService.java",
+    "useEffect runs twice in React strict mode",
+    "the nginx proxy terminates TLS",
+    "Set max_connections to 200",
+    "The postgres replica lags behind the primary because of a long-running vacuum",
+]
+PLAIN = [
+    "My daughter started kindergarten and loves painting",
+    "The neighbour's dog barked all night, I'm exhausted",
+    "The museum exhibition about Egyptian mummies was fascinating",
+    "Mum baked a delicious rhubarb crumble",
+    "Let's go hiking on Saturday, the forecast looks great",
+    "Ich habe gestern mit meiner Schwester telefoniert",
+    "Я люблю чай",
+    "我喜欢喝茶",
+]
+
+
+@pytest.mark.spec("MLS-28")
+def test_rare_words_make_a_text_technical_and_plain_talk_is_not() -> None:
+    assert all(score.is_technical(text) for text in TECHNICAL)
+    assert not any(score.is_technical(text) for text in PLAIN)
+    assert all(score.is_technical(f"the {word}") for word in score.TECHNICAL_WORDS)
+
+
+@pytest.mark.spec("MLS-30")
+def test_a_chunk_below_0_3_is_dropped_unless_a_person_saved_it() -> None:
+    assert score.is_kept(0.3)
+    assert not score.is_kept(0.299)
+    assert score.is_kept(0.0, manually_saved=True)
+    assert score.is_kept(0.0, pinned=True)
+
+
+@pytest.mark.spec("THE-38")
+def test_an_explicit_save_adds_a_half() -> None:
+    assert score.theoria("The sky was red", manually_saved=True) == 0.5
+
+
+@pytest.mark.spec("THE-39")
+@pytest.mark.parametrize("text", ["I prefer tea", "I will send it on Friday", "My goal is a marathon", "We can't stand noise"])
+def test_preferences_commitments_and_goals_add_0_3(text: str) -> None:
+    assert score.theoria(text) == 0.3
+
+
+@pytest.mark.spec("THE-40")
+def test_confident_tags_add_0_2() -> None:
+    assert score.theoria("It was red", metadata_confidence=0.6, has_tags=True) == 0.2
+    assert score.theoria("It was red", metadata_confidence=0.59, has_tags=True) == 0.0
+    assert score.theoria("It was red", metadata_confidence=0.9, has_tags=False) == 0.0
+
+
+@pytest.mark.spec("THE-41")
+def test_chit_chat_costs_0_1_and_never_goes_below_zero() -> None:
+    assert score.theoria("ok thanks", manually_saved=True) == 0.4
+    assert score.theoria("ok thanks") == 0.0
+
+
+@pytest.mark.spec("THE-33")
+def test_repeats_raise_the_first_importance_ever_more_slowly() -> None:
+    assert [round(score.repeat_boost(n), 3) for n in (0, 1, 2, 3, 4, 7, 50)] == [0, 0.1, 0.158, 0.2, 0.232, 0.3, 0.3]
+    assert score.repeated(0.3, 4) == pytest.approx(0.532, abs=0.001)
+    assert score.repeated(0.9, 7) == 1.0
+
+
+@pytest.mark.spec("MIL-1")
+def test_the_optional_scorer_knows_the_seven_types_and_no_other() -> None:
+    types = ("fact", "decision", "preference", "project", "result", "request", "crumb")
+    assert [score.milton(each) for each in types] == [0.8, 0.75, 0.7, 0.7, 0.6, 0.5, 0.2]
+    assert score.milton("crumb", ["Urgent", "urgent", "garden"]) == 0.45
+    with pytest.raises(InvalidInput):
+        score.milton("rumour")
+
+
+def test_the_unified_score_is_the_highest_measure() -> None:
+    assert score.unified(0.16, 0.3) == 0.3
+    assert score.unified(0.66, 0.3) == 0.66
+    assert score.unified(0.1, 0.1, level=5) == 1.0
+
+
+def test_a_restated_preference_is_not_dropped() -> None:
+    text = "I prefer tea"
+    assert not score.is_kept(score.vault(0.0, score.salience(text).total))
+    assert score.is_kept(score.unified(score.vault(0.0, score.salience(text).total), score.theoria(text)))
+
+
+def test_levels_survive_the_way_there_and_back() -> None:
+    assert [score.to_level(score.from_level(level)) for level in range(1, 6)] == [1, 2, 3, 4, 5]
+    assert (score.to_level(0.4), score.to_level(0.41), score.to_level(-1), score.to_level(2)) == (2, 3, 1, 5)
+
+
+def test_a_word_of_a_million_letters_is_scored() -> None:
+    assert score.salience("a" * 1_000_000).total == 0.0

@@ -1,0 +1,62 @@
+"""Fingerprints of texts."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.text.simhash import distance, near, simhash64, to_signed, to_unsigned
+
+WORDS = [f"word{n}" for n in range(70)]
+
+
+@pytest.mark.spec("THE-29")
+def test_a_fingerprint_is_the_same_on_every_machine() -> None:
+    assert simhash64("The quick brown fox jumps over the lazy dog") == 0x1AF2CB60D07ABA96
+    assert 0 <= simhash64("tea") < 2**64
+
+
+@pytest.mark.parametrize("other", ["I LIKE green tea!!", "I like green\n\ntea", "I like green tea [12] https://a.example"])
+def test_case_punctuation_links_and_citations_do_not_count(other: str) -> None:
+    assert simhash64(other) == simhash64("I like green tea")
+
+
+def test_a_changed_word_in_a_long_text_moves_few_bits_and_another_order_moves_many() -> None:
+    changed = simhash64(" ".join([*WORDS[:30], "other", *WORDS[31:]]))
+    assert distance(simhash64(" ".join(WORDS)), changed) < 10
+    assert distance(simhash64("anna pays boris"), simhash64("boris pays anna")) > 3
+
+
+@pytest.mark.parametrize(("a", "b"), [("👍", "👎"), ("https://a.example", "https://b.example"), ("tea", "")])
+def test_texts_without_words_still_differ(a: str, b: str) -> None:
+    assert distance(simhash64(a), simhash64(b)) > 3
+
+
+@pytest.mark.spec("THE-30")
+def test_three_bits_are_near_and_four_are_not() -> None:
+    hashes = np.array([0b0111, 0b1111, 2**64 - 1, 0], dtype=np.uint64)
+    assert near(hashes, 0).tolist() == [0, 3]
+    assert near(hashes, 2**64 - 1).tolist() == [2]
+    assert near(np.array([], dtype=np.uint64), 5).tolist() == []
+
+
+@pytest.mark.spec("THE-13")
+@given(st.integers(0, 2**64 - 1))
+def test_large_fingerprints_survive_a_signed_column(value: int) -> None:
+    assert -(2**63) <= to_signed(value) < 2**63
+    assert to_unsigned(to_signed(value)) == value
+
+
+@given(st.text(), st.text())
+def test_distance_is_symmetric_and_zero_to_itself(a: str, b: str) -> None:
+    assert distance(simhash64(a), simhash64(b)) == distance(simhash64(b), simhash64(a)) <= 64
+    assert distance(simhash64(a), simhash64(a)) == 0
+
+
+def test_unrelated_short_texts_are_far_apart() -> None:
+    hashes = np.array([simhash64(f"{WORDS[i % 70]} {WORDS[i * 7 % 69]} note {i}") for i in range(500)], dtype=np.uint64)
+    assert all(len(near(hashes, int(value))) == 1 for value in hashes)
+
+
+def test_a_text_larger_than_one_batch_has_a_fingerprint() -> None:
+    assert simhash64(" ".join(f"w{n}" for n in range(70_000))) > 0
