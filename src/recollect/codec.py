@@ -6,47 +6,48 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from . import model
 from .errors import InvalidInput
 from .model import Memory, Outcome, Summary
 
 
 @cache
-def _adapter(kind: type) -> Any:
+def _adapter(name: str) -> Any:
     from pydantic import TypeAdapter  # slow to import, and only needed at the edges
 
-    return TypeAdapter(kind)
+    return TypeAdapter(getattr(model, name))
 
 
 def dump(value: Any) -> dict[str, Any]:
     """A value as JSON knows it: times as ISO 8601 text, tuples as lists."""
-    plain: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json")
+    plain: dict[str, Any] = _adapter(type(value).__name__).dump_python(value, mode="json")
     return plain
 
 
 def memory(data: Mapping[str, Any]) -> Memory:
     """The memory that `dump` made plain. Raises InvalidInput, naming the field."""
-    made: Memory = _load(Memory, data)
+    made: Memory = _load("Memory", data)
     return made
 
 
 def summary(data: Mapping[str, Any]) -> Summary:
     """The long-term record that `dump` made plain. Raises InvalidInput."""
-    made: Summary = _load(Summary, data)
+    made: Summary = _load("Summary", data)
     return made
 
 
 def outcome(data: Mapping[str, Any]) -> Outcome:
     """The outcome that `dump` made plain. Raises InvalidInput."""
-    made: Outcome = _load(Outcome, data)
+    made: Outcome = _load("Outcome", data)
     return made
 
 
-def _load(kind: type, data: Mapping[str, Any]) -> Any:
+def _load(kind: str, data: Mapping[str, Any]) -> Any:
     from pydantic import ValidationError
 
     try:
         return _adapter(kind).validate_python(data)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or kind.__name__
-        raise InvalidInput(f"This is no {kind.__name__.lower()}: {where}: {first['msg']}") from error
+        where = ".".join(map(str, first["loc"])) or kind
+        raise InvalidInput(f"This is no {kind.lower()}: {where}: {first['msg']}") from error

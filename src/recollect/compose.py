@@ -43,9 +43,11 @@ def _embedder(settings: Settings) -> Embedder | None:
 
 def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
     if settings.reranker == "maxsim":
+        from .embedders.minilm import MiniLM
         from .rerankers.maxsim import MaxSim
 
-        return MaxSim()
+        loaded = getattr(embedder, "_embedder", None)  # under the cache: one model in the process is enough
+        return MaxSim(loaded if isinstance(loaded, MiniLM) else MiniLM())
     if settings.reranker == "cross-encoder":
         from .rerankers.cross_encoder import CrossEncoder
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .errors import StoreDamaged
 from .model import KINDS, STATES, Scope
 from .ports import IndexRow, Reading, Vectors
 from .text import clock, terms
@@ -25,6 +27,7 @@ NO_TIME = clock.NO_TIME
 IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT = 1, 2, 4, 8
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
 WORKING = KINDS.index("working")
+_LAST = 2**31 - 1  # place in a session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,12 +86,11 @@ class Segment:
 
 
 def _joined(a: Segment, b: Segment) -> Segment:
-    fields = (np.concatenate(pair) for pair in zip(_fields(a), _fields(b), strict=True))
-    return Segment(*fields).sorted()
-
-
-def _fields(segment: Segment) -> tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint8]]:
-    return segment.terms, segment.positions, segment.counts
+    return Segment(
+        np.concatenate([a.terms, b.terms]),
+        np.concatenate([a.positions, b.positions]),
+        np.concatenate([a.counts, b.counts]),
+    ).sorted()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +104,14 @@ class Corpus(Columns):
     segments: tuple[Segment, ...]
     present: NDArray[np.bool_]  # not replaced, not gone
     alive: NDArray[np.bool_]  # counts for this question
-    codes: dict[str, dict[str, int]]  # of sessions, speakers and channels; only ever added to
+    codes: Mapping[str, Mapping[str, int]]  # of sessions, speakers and channels
 
     @staticmethod
     def empty(model: str, dimensions: int) -> Corpus:
         nothing = np.empty(0, np.bool_)
+        nowhere: dict[str, Any] = {name: np.empty(0, dtype) for name, dtype in _DTYPES.items()}
         return Corpus(
-            **{name: np.empty(0, dtype) for name, dtype in _DTYPES.items()},  # type: ignore[arg-type]
+            **nowhere,
             model=model,
             dimensions=dimensions,
             revision=0,
@@ -139,7 +142,8 @@ class Corpus(Columns):
     def size(self) -> int:
         """Bytes held."""
         held = [*self.blocks, *(getattr(self, name) for name in _DTYPES), self.present, self.alive]
-        return sum(a.nbytes for a in held) + sum(a.nbytes for s in self.segments for a in _fields(s))
+        held += [array for segment in self.segments for array in (segment.terms, segment.positions, segment.counts)]
+        return sum(int(array.nbytes) for array in held)
 
     def code(self, column: str, name: str | None) -> int:
         """The number that stands for a session, speaker or channel; -2 if the scope has never seen it."""
@@ -212,10 +216,13 @@ class Corpus(Columns):
         stale = self.positions([*(row.row for row in rows), *gone])
         present = np.concatenate([self.present, np.ones(len(rows), np.bool_)])
         present[stale] = False
-        columns = {name: np.concatenate([getattr(self, name), new]) for name, new in self._columns(rows).items()}
+        codes = {name: _numbered(known, (getattr(row, name) for row in rows)) for name, known in self.codes.items()}
+        new = _columns(rows, codes, self.dimensions)
+        columns: dict[str, Any] = {name: np.concatenate([getattr(self, name), new[name]]) for name in _DTYPES}
         return replace(
             self,
             **columns,
+            codes=codes,
             revision=revision,
             blocks=_blocks(self.blocks, self._matrix(rows)),
             segments=_segments(self.segments, Segment.of([row.terms for row in rows], self.n)),
@@ -230,39 +237,54 @@ class Corpus(Columns):
                 matrix[i] = np.frombuffer(row.vector, "<f4")
         return matrix
 
-    def _columns(self, rows: Sequence[IndexRow]) -> dict[str, NDArray[np.generic]]:
-        def number(column: str, name: str | None) -> int:
-            known = self.codes[column]
-            return -1 if name is None else known.setdefault(name, len(known))
 
-        values = [
-            (
-                row.row,
-                STATES.index(row.state),  # type: ignore[arg-type]
-                KINDS.index(row.kind),  # type: ignore[arg-type]
-                row.flags | {"user": FROM_USER, "assistant": FROM_ASSISTANT}.get(row.role or "", 0),
-                row.pinned,
-                row.vector is not None and len(row.vector) == 4 * self.dimensions,
-                number("session", row.session),
-                -1 if row.sequence is None else row.sequence,
-                number("speaker", row.speaker),
-                number("channel", row.channel),
-                clock.micros(row.occurred_at),
-                clock.micros(row.created_at),
-                clock.micros(row.valid_from),
-                clock.micros(row.valid_to, missing=np.iinfo(np.int64).max),
-                row.importance,
-                row.confidence,
-                row.simhash,
-                len(row.terms) and sum(row.terms[len(row.terms) // 5 * 4 :]),
-            )
-            for row in rows
-        ]
-        by_column = zip(*values, strict=True) if values else ([] for _ in _DTYPES)
-        return {name: np.array(column, dtype) for (name, dtype), column in zip(_DTYPES.items(), by_column, strict=True)}
+def _numbered(known: Mapping[str, int], names: Iterable[str | None]) -> Mapping[str, int]:
+    """The codes with those of new names added; a snapshot in use keeps its own."""
+    new = dict.fromkeys(name for name in names if name is not None and name not in known)
+    return {**known, **{name: code for code, name in enumerate(new, len(known))}} if new else known
 
 
-_BLOCK = 8192  # rows; the last block grows up to this, then a new one begins
+def _columns(
+    rows: Sequence[IndexRow], codes: Mapping[str, Mapping[str, int]], dimensions: int
+) -> dict[str, NDArray[np.generic]]:
+    def number(column: str, name: str | None) -> int:
+        return -1 if name is None else codes[column][name]
+
+    values = [
+        (
+            row.row,
+            _place(STATES, row.state),
+            _place(KINDS, row.kind),
+            row.flags | {"user": FROM_USER, "assistant": FROM_ASSISTANT}.get(row.role or "", 0),
+            row.pinned,
+            row.vector is not None and len(row.vector) == 4 * dimensions,
+            number("session", row.session),
+            -1 if row.sequence is None else max(-1, min(row.sequence, _LAST)),
+            number("speaker", row.speaker),
+            number("channel", row.channel),
+            clock.micros(row.occurred_at),
+            clock.micros(row.created_at),
+            clock.micros(row.valid_from),
+            clock.micros(row.valid_to, missing=np.iinfo(np.int64).max),
+            row.importance,
+            row.confidence,
+            row.simhash,
+            len(row.terms) and sum(row.terms[len(row.terms) // 5 * 4 :]),
+        )
+        for row in rows
+    ]
+    by_column = zip(*values, strict=True) if values else ([] for _ in _DTYPES)
+    return {name: np.array(column, dtype) for (name, dtype), column in zip(_DTYPES.items(), by_column, strict=True)}
+
+
+def _place(names: Sequence[str], name: str) -> int:
+    if name not in names:
+        raise StoreDamaged(f"A memory was altered on disk: {name!r:.60} is none of {', '.join(names)}")
+    return names.index(name)
+
+
+_BLOCK = 16384  # rows; the last block grows up to this, then a new one begins
+_PAGE = 2048  # rows read from the store at a time
 
 
 def _blocks(blocks: tuple[Vectors, ...], new: Vectors) -> tuple[Vectors, ...]:
@@ -313,7 +335,7 @@ class Corpora:
 
 
 async def _caught_up(corpus: Corpus, scope: Scope, source: Reading) -> Corpus:
-    delta = await source.changed_since(scope, corpus.revision, model=corpus.model, limit=_BLOCK)
+    delta = await source.changed_since(scope, corpus.revision, model=corpus.model, limit=_PAGE)
     if delta.revision == corpus.revision:
         return corpus
     since, first, gone = corpus.revision, delta.revision, delta.gone
@@ -323,5 +345,5 @@ async def _caught_up(corpus: Corpus, scope: Scope, source: Reading) -> Corpus:
         corpus = await asyncio.to_thread(extend) if len(delta.rows) > 512 else extend()
         if delta.next is None:
             return corpus
-        delta = await source.changed_since(scope, since, after=delta.next, model=corpus.model, limit=_BLOCK)
+        delta = await source.changed_since(scope, since, after=delta.next, model=corpus.model, limit=_PAGE)
         gone = []

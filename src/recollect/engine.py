@@ -333,7 +333,7 @@ class Scoped:
         if summary is not None and len(summary) > 280:
             raise InvalidInput(f"A summary has at most 280 characters, not {len(summary)}")
         given = {"summary": summary, "category": category, "importance": importance}
-        fields = {name: value for name, value in given.items() if value is not None}
+        fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         if tags is not None:
             fields["tags"] = tuple(dict.fromkeys(tag.lower() for tag in tags))
         return await changes.edited(self._engine, self.scope, id, text, fields, actor)

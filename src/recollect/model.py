@@ -32,7 +32,7 @@ class Scope:
     tenant: str = "default"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Labels:
     """Finer marks inside a scope: they can be filtered by, and they bias; they are no wall."""
 

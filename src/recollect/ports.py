@@ -196,6 +196,10 @@ class Store(Reading, Protocol):
         """A complete copy, taken while others write."""
         ...
 
+    def make_room(self) -> bool:
+        """Release what was kept aside for a full disk, so that forgetting still works; False if there is nothing."""
+        ...
+
     async def vacuum(self) -> None:
         """Give unused space back and leave no trace of erased words."""
         ...

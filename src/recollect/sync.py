@@ -1,22 +1,22 @@
 """The same verbs, blocking: each call runs on one event loop in a thread of its own.
 
-The methods are made from the async ones, so that names, signatures and docstrings cannot drift apart.
+A verb here is made from the async one, so that names, signatures and docstrings cannot drift apart.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .compose import open_engine
 from .engine import Engine, Scoped
 from .errors import RecollectError
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -28,59 +28,60 @@ class Loop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="recollect", daemon=True)
         self._thread.start()
 
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Wait for something to be done on the loop."""
-        if not self._thread.is_alive():
+        if not self.is_running:
             work.close()
             raise RecollectError("This memory is closed: open it again")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Go through what an async iterator gives."""
-        end = object()
-        while (item := self.run(_next(items, end))) is not end:
-            yield item  # type: ignore[misc]
+        while page := self.run(_few(items)):
+            yield from page
 
     def close(self) -> None:
-        if self._thread.is_alive():
+        if self.is_running:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
 
 
-async def _next(items: AsyncIterator[Any], end: object) -> Any:
-    return await anext(items, end)
+async def _few(items: AsyncIterator[T], most: int = 100) -> list[T]:
+    page: list[T] = []
+    async for item in items:
+        page.append(item)
+        if len(page) == most:
+            break
+    return page
 
 
-def _blocking(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method that waits for the async method of the same name."""
-    if inspect.iscoroutinefunction(method):
+def verb(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """The async verb, waited for."""
 
-        @functools.wraps(method)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return self._loop.run(method(self._inner, *args, **kwargs))
-    else:
-
-        @functools.wraps(method)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return self._loop.iterate(method(self._inner, *args, **kwargs))
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        done: T = self._loop.run(method(self._inner, *args, **kwargs))
+        return done
 
     return call
 
 
-def _verbs(source: type, *, own: tuple[str, ...] = ()) -> Callable[[type[T]], type[T]]:
-    """Give a class the public verbs of an async one, all but those it has of its own."""
+def stream(method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """The async iterator, gone through step by step."""
 
-    def add(target: type[T]) -> type[T]:
-        for name, method in vars(source).items():
-            if inspect.isfunction(method) and not name.startswith("_") and name not in own:
-                setattr(target, name, _blocking(method))
-        return target
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        given: Iterator[T] = self._loop.iterate(method(self._inner, *args, **kwargs))
+        return given
 
-    return add
+    return call
 
 
-@_verbs(Scoped)
 class BlockingScope:
     """The verbs for one scope, blocking."""
 
@@ -88,11 +89,24 @@ class BlockingScope:
         self._inner, self._loop = inner, loop
         self.scope, self.labels = inner.scope, inner.labels
 
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"A scope has no verb {name!r}")
+    remember = verb(Scoped.remember)
+    remember_drafts = verb(Scoped.remember_drafts)
+    recall = verb(Scoped.recall)
+    why_not = verb(Scoped.why_not)
+    get = verb(Scoped.get)
+    list = verb(Scoped.list)
+    edit = verb(Scoped.edit)
+    why = verb(Scoped.why)
+    history = verb(Scoped.history)
+    pin = verb(Scoped.pin)
+    unpin = verb(Scoped.unpin)
+    forget = verb(Scoped.forget)
+    restore = verb(Scoped.restore)
+    stats = verb(Scoped.stats)
+    export = stream(Scoped.export)
+    import_ = verb(Scoped.import_)
 
 
-@_verbs(Engine, own=("scope", "close"))
 class Blocking:
     """A memory that is open, blocking. Use it in a `with` block, or close it."""
 
@@ -114,9 +128,18 @@ class Blocking:
         """The memory of one user in one space; see `Engine.scope`."""
         return BlockingScope(self._inner.scope(user, space, tenant, **labels), self._loop)
 
+    scopes = verb(Engine.scopes)
+    stats = verb(Engine.stats)
+    index = verb(Engine.index)
+    export = stream(Engine.export)
+    import_ = verb(Engine.import_)
+    backup = verb(Engine.backup)
+    vacuum = verb(Engine.vacuum)
+    check = verb(Engine.check)
+
     def close(self) -> None:
         """Finish what is under way and let go of everything. Closing twice is fine."""
-        if self._loop._thread.is_alive():
+        if self._loop.is_running:
             self._loop.run(self._inner.close())
             self._loop.close()
 
@@ -125,6 +148,3 @@ class Blocking:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"A memory has no verb {name!r}: verbs such as remember and recall need a scope(user=…)")

@@ -97,7 +97,9 @@ def test_a_fence_larger_than_the_maximum_is_cut_at_lines() -> None:
     assert all(line in ("```", "value = call(1)") for chunk in chunks for line in chunk.splitlines())
 
 
-pieces = st.sampled_from(["Ab cd. ", "e", " ", "\n", "\n\n", "```\n", "~~~", "。", "我", "x" * 30, "! Y", "\u0301", "\r\n", "\x1c"])
+pieces = st.sampled_from(
+    ["Ab cd. ", "e", " ", "\n", "\n\n", "```\n", "~~~", "。", "我", "x" * 30, "! Y", "\u0301", "\r\n", "\x1c"]
+)
 
 
 @given(st.lists(pieces).map("".join), st.integers(1, 6), st.integers(0, 20), st.sampled_from([words, quarters, len]))
@@ -108,7 +110,9 @@ def test_nothing_is_lost_and_nothing_is_too_large(text: str, minimum: int, more:
     assert all(count(chunk) <= minimum + more for chunk in chunks)
 
 
-@pytest.mark.parametrize("part", [SENTENCE, "A. ", "a\n", "a\n\n", "x", "word ", "我喜欢茶。", "```\n", '."', "a. B\n\n```\nc\n```\n"])
+@pytest.mark.parametrize(
+    "part", [SENTENCE, "A. ", "a\n", "a\n\n", "x", "word ", "我喜欢茶。", "```\n", '."', "a. B\n\n```\nc\n```\n"]
+)
 def test_the_counting_grows_with_the_text_and_no_faster(part: str) -> None:
     counted = {size: _characters_counted(part * (size // len(part))) for size in (100_000, 200_000)}
     assert counted[200_000] < 2.5 * counted[100_000] + 20_000

@@ -14,7 +14,9 @@ def test_a_hint_wins_over_every_rule() -> None:
 
 
 @pytest.mark.spec("MLS-27", "MLS-32")
-@pytest.mark.parametrize("text", ["I prefer tea", "so i  ALWAYS walk", "I hate rain", "My favorite is blue", "my favourite"])
+@pytest.mark.parametrize(
+    "text", ["I prefer tea", "so i  ALWAYS walk", "I hate rain", "My favorite is blue", "my favourite"]
+)
 def test_a_preference_is_procedural(text: str) -> None:
     assert route.kind(text) == "procedural"
 
@@ -30,7 +32,9 @@ def test_phrases_can_be_added() -> None:
 
 
 @pytest.mark.spec("MLS-33")
-@pytest.mark.parametrize("text", ["We are at the station now", "Right now it rains", "currently busy", "in this session", "Today"])
+@pytest.mark.parametrize(
+    "text", ["We are at the station now", "Right now it rains", "currently busy", "in this session", "Today"]
+)
 def test_what_is_about_now_is_working_memory(text: str) -> None:
     assert route.kind(text) == "working"
 
@@ -38,15 +42,17 @@ def test_what_is_about_now_is_working_memory(text: str) -> None:
 @pytest.mark.spec("MLS-34")
 @pytest.mark.parametrize(
     "text",
-    ["User is a backend engineer", "I am allergic to nuts", "Anna works at ACME", "My sister lives in Oslo", "I'm a vegetarian",
-     "The deploy server uses Debian", "Zoë has two cats", "Élodie speaks French"],
+    ["User is a backend engineer", "I am allergic to nuts", "Anna works at ACME", "My sister lives in Oslo",
+     "I'm a vegetarian", "The deploy server uses Debian", "Zoë has two cats", "Élodie speaks French"],
 )  # fmt: skip
 def test_a_subject_a_predicate_and_an_object_are_semantic(text: str) -> None:
     assert route.kind(text) == "semantic"
 
 
 @pytest.mark.spec("MLS-35")
-@pytest.mark.parametrize("text", ["We went home", "It is raining", "Is Anna a doctor?", "ok", "", "Discussed the migration"])
+@pytest.mark.parametrize(
+    "text", ["We went home", "It is raining", "Is Anna a doctor?", "ok", "", "Discussed the migration"]
+)
 def test_everything_else_is_episodic(text: str) -> None:
     assert route.kind(text) == "episodic"
 
@@ -91,7 +97,13 @@ def test_the_type_is_guessed_from_the_text(text: str, expected: str) -> None:
 
 def test_each_type_has_its_usual_kind() -> None:
     kinds = {each: route.kind_of(each) for each in (*route.ITEM_TYPES, "profile", "relationship", "lore")}
-    assert [each for each in kinds if kinds[each] == "semantic"] == ["fact", "project", "profile", "relationship", "lore"]
+    assert [each for each in kinds if kinds[each] == "semantic"] == [
+        "fact",
+        "project",
+        "profile",
+        "relationship",
+        "lore",
+    ]
     assert [each for each in kinds if kinds[each] == "procedural"] == ["preference"]
     assert [each for each in kinds if kinds[each] == "episodic"] == ["decision", "crumb", "request", "result"]
 
@@ -101,17 +113,23 @@ def test_the_category_is_the_type_or_follows_the_kind() -> None:
     assert route.category("semantic", "project") == "project"
 
 
-@pytest.mark.parametrize("text", ["hi", "Thanks so much!", "👍👍", "good morning", "lol ok", "谢谢！", "brb one sec", ""])
+@pytest.mark.parametrize(
+    "text", ["hi", "Thanks so much!", "👍👍", "good morning", "lol ok", "谢谢！", "brb one sec", ""]
+)
 def test_chit_chat_is_recognised(text: str) -> None:
     assert route.is_chit_chat(text)
 
 
-@pytest.mark.parametrize("text", ["Thanks, my flight is at 9", "ok the door code is 1234", "hi " * 300 + "secret", "Yes, Berlin"])
+@pytest.mark.parametrize(
+    "text", ["Thanks, my flight is at 9", "ok the door code is 1234", "hi " * 300 + "secret", "Yes, Berlin"]
+)
 def test_what_carries_something_is_no_chit_chat(text: str) -> None:
     assert not route.is_chit_chat(text)
 
 
-@pytest.mark.parametrize("text", ["I'll call Anna", "I promised to help", "my goal: run 10 km", "remind me on Friday", "I plan to move"])
+@pytest.mark.parametrize(
+    "text", ["I'll call Anna", "I promised to help", "my goal: run 10 km", "remind me on Friday", "I plan to move"]
+)
 def test_commitments_and_goals_are_recognised(text: str) -> None:
     assert route.is_commitment_or_goal(text)
 

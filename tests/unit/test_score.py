@@ -100,7 +100,9 @@ def test_an_explicit_save_adds_a_half() -> None:
 
 
 @pytest.mark.spec("THE-39")
-@pytest.mark.parametrize("text", ["I prefer tea", "I will send it on Friday", "My goal is a marathon", "We can't stand noise"])
+@pytest.mark.parametrize(
+    "text", ["I prefer tea", "I will send it on Friday", "My goal is a marathon", "We can't stand noise"]
+)
 def test_preferences_commitments_and_goals_add_0_3(text: str) -> None:
     assert score.theoria(text) == 0.3
 

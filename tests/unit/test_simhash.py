@@ -16,7 +16,9 @@ def test_a_fingerprint_is_the_same_on_every_machine() -> None:
     assert 0 <= simhash64("tea") < 2**64
 
 
-@pytest.mark.parametrize("other", ["I LIKE green tea!!", "I like green\n\ntea", "I like green tea [12] https://a.example"])
+@pytest.mark.parametrize(
+    "other", ["I LIKE green tea!!", "I like green\n\ntea", "I like green tea [12] https://a.example"]
+)
 def test_case_punctuation_links_and_citations_do_not_count(other: str) -> None:
     assert simhash64(other) == simhash64("I like green tea")
 

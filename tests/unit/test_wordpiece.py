@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recollect.embedders.minilm import PACKAGED
-from recollect.text.wordpiece import WordPiece
+from recollect.text.wordpiece import WordPiece, spans, words
 
 # fmt: off
 GOLDEN = [  # ids between [CLS] 101 and [SEP] 102; 100 is [UNK]
@@ -66,6 +66,15 @@ def test_ids_are_those_of_the_reference_for_thousands_of_texts(tokenizer: WordPi
     reference = _reference()
     for text in _texts(3_000):
         assert tokenizer.encode(text) == reference.encode(text).ids, ascii(text)
+
+
+@pytest.mark.parametrize("window", range(1, 40))
+def test_a_text_is_never_cut_inside_a_word_or_a_special_token(window: int) -> None:
+    text = "McDonald\u2019s (caf\u00e9)[SEP]\u6771\u4eacTOWER\x1cs\x0bx \u0085z\tx[MASK]y [[CLS]] ]end"
+    parts = list(spans(text, window=window))
+    assert "".join(parts) == text
+    assert [word for part in parts for word in words(part)] == words(text)
+    assert sum(part.count(token) for part in parts for token in ("[SEP]", "[MASK]", "[CLS]")) == 3
 
 
 def test_a_long_text_is_cut_to_what_the_model_reads(tokenizer: WordPiece) -> None:

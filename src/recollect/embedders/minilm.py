@@ -131,6 +131,7 @@ class _Loaded:
 
 def _load(directory: Path, threads: int) -> _Loaded:
     with _translated(f"load from {directory}"):
+        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else it keeps a device id in ~/.cache and reports home
         import onnxruntime  # slow to import, so only when needed
 
         options = onnxruntime.SessionOptions()

@@ -1,8 +1,8 @@
 """Cut a text where its meaning is cut: at blank lines, then at sentence ends, then at lines, then at blanks.
 
-Chunks are stretches of the text itself, so nothing is lost but the whitespace between them. A fenced block of code stays
-whole while it fits. The work is linear in the text: a stretch is counted when it is made, joined sizes are added up, and
-only a sum that passes a limit is counted again.
+Chunks are stretches of the text itself, so nothing is lost but the whitespace between them. A fenced block of code
+stays whole while it fits. The work is linear in the text: a stretch is counted when it is made, joined sizes are added
+up, and only a sum that passes a limit is counted again.
 """
 
 import re

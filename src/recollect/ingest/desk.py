@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-
 from ..corpus import Corpus
-from ..model import Change, Memory, Put, Scope
+from ..model import Change, Event, Memory, Put, Scope
 from ..policy.writing import Policy
 from ..ports import Transaction, Vectors
 from ..text import normalise, simhash
@@ -64,7 +63,7 @@ class Desk:
         made = _memory(piece, weighed, self, key, embedded=vector is not None)
         if old is not None:
             made = replace(made, id=old.id, created_at=old.created_at, revision=old.revision + 1)
-        event = "created" if old is None else "updated"
+        event: Event = "created" if old is None else "updated"
         self._put(Put(memory=made, event=event, vector=vector, model=model))
         if key:
             self.keyed[key] = made
@@ -85,13 +84,14 @@ class Desk:
 
 def _memory(piece: Piece, weighed: Weighed, desk: Desk, key: str | None, *, embedded: bool) -> Memory:
     draft = piece.draft
+    created = draft.at if desk.policy.dated and draft.at else desk.now
     tags, confidence = piece.tags if desk.policy.score in ("unified", "theoria") else ((), 0.0)
     return Memory(
         id=desk.new_id(),
         scope=desk.scope,
         text=piece.text,
         kind=weighed.kind,
-        created_at=desk.now,
+        created_at=created,
         updated_at=desk.now,
         labels=draft.labels,
         item_type=weighed.item_type,

@@ -32,9 +32,14 @@ class Piece:
         return simhash.simhash64(self.text)
 
     @cached_property
+    def entities(self) -> list[entities.Entity]:
+        """The names in it."""
+        return entities.entities(self.text)
+
+    @cached_property
     def tags(self) -> tuple[tuple[str, ...], float]:
         """What it is about, and how sure that is."""
-        return entities.tags(self.text)
+        return entities.tags(self.text, lambda _: self.entities)
 
 
 def pieces(draft: Draft, policy: Policy, count: Callable[[str], int] = tokens.count_tokens) -> list[Piece]:

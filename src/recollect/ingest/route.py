@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 from recollect.errors import InvalidInput
+from recollect.text.common_words import word_set
 from recollect.text.normalise import one_line
 from recollect.text.tokens import words
 
@@ -36,15 +37,18 @@ _PREFERENCE = _phrases(PREFERENCE_SIGNALS)
 _WORKING = _phrases(WORKING_SIGNALS)
 _LIKING = re.compile(
     r"\b(?:I|we|(?:the )?user|he|she|they)(?:['’]d| would)? (?:really |also |absolutely |usually )?"
-    r"(?:like|love|enjoy|prefer|hate|dislike|adore|detest|loathe|rather|never|always|(?:do not|don['’]?t|can['’]?t|cannot)"
-    r" (?:like|stand|want|enjoy)|(?:am|['’]m) (?:not )?(?:a fan of|fond of|keen on|into))(?:s|d|es)?\b"
+    r"(?:like|love|enjoy|prefer|hate|dislike|adore|detest|loathe|rather|never|always"
+    r"|(?:do not|don['’]?t|can['’]?t|cannot) (?:like|stand|want|enjoy))(?:s|d|es)?\b"
+    r"|\b(?:I|we)(?:['’]m| am|['’]re| are) (?:not |really |a big )?(?:a fan of|fan of|fond of|keen on|into)\b"
     r"|\bfavou?rites?\b|\bpreferences?\b|\bplease (?:always|never|don['’]?t)\b",
     re.IGNORECASE,
 )
 _CHOICE = re.compile(
-    r"\b(?:I|we|they|user|team)(?:['’]ve| have)? (?:finally |just |all )?(?:decided|chose|chosen|agreed|settled|picked|opted)\b"
+    r"\b(?:I|we|they|user|team)(?:['’]ve| have)? (?:finally |just |all )?"
+    r"(?:decided|chose|chosen|agreed|settled|picked|opted)\b"
     r"|\b(?:decision|decided)(?: is| was)?:|\blet['’]?s (?:go with|use|switch to|stick with)\b"
-    r"|\b(?:we|I)(?:['’]ll| will) (?:go with|use|switch to|stick with|drop)\b|\bthe decision (?:is|was)\b|\bfrom now on\b",
+    r"|\b(?:we|I)(?:['’]ll| will) (?:go with|use|switch to|stick with|drop)\b"
+    r"|\bthe decision (?:is|was)\b|\bfrom now on\b",
     re.IGNORECASE,
 )
 _PROJECT = re.compile(
@@ -55,34 +59,36 @@ _PROJECT = re.compile(
 )
 _COMMITMENT = re.compile(
     r"\b(?:I|we)(?:['’]ll| will| shall) (?!see\b|be right back|brb|talk to you|think about)\w+"
-    r"|\b(?:I|we) (?:promised?|commit(?:ted)?|plan(?:ned)?|intend(?:ed)?|aim|hope|want|need|have|vow(?:ed)?|agreed) to\b"
-    r"|\b(?:I|we) (?:promised?|swear|vow)\b|\b(?:I|we)(?:['’]m| am|['’]re| are) (?:going to|planning to|trying to|training for)\b"
+    r"|\b(?:I|we) (?:commit(?:ted)?|plan(?:ned)?|intend(?:ed)?|aim|hope|want|need|have|agreed) to\b"
+    r"|\b(?:I|we) (?:promised?|swear|vow(?:ed)?)\b"
+    r"|\b(?:I|we)(?:['’]m| am|['’]re| are) (?:going to|planning to|trying to|training for)\b"
     r"|\b(?:my|our) (?:goals?|aims?|plans?|objectives?|resolutions?|dream|target|deadline)\b|\bremind (?:me|us)\b"
     r"|\bI(?:['’]d| would) like to\b|\bdeadline\b",
     re.IGNORECASE,
 )
 _VERB = (
-    r"(?:am|is|are|has|have|works?|uses?|lives?|owns?|speaks?|stud(?:y|ies)|plays?|drives?|likes?|loves?|prefers?|knows?|needs?"
-    r"|wants?|manages?|leads?|runs?|teaches|teach|means?|contains?|supports?|requires?|belongs?|comes? from|grew up|was born)"
+    r"(?:am|is|are|has|have|works?|uses?|lives?|owns?|speaks?|stud(?:y|ies)|plays?|drives?|likes?|loves?|prefers?"
+    r"|knows?|needs?|wants?|manages?|leads?|runs?|teach(?:es)?|means?|contains?|supports?|requires?|belongs?"
+    r"|comes? from|grew up|was born)"
 )
+_NAME = r"(?!(?:It|This|That|There|Here|What|Who|How|Why|When|Where|If|So)\b)[^\W\d_a-z]\w+"
 _FACT = re.compile(
-    rf"\b(?:I|(?i:(?:the )?user)|(?!(?:It|This|That|There|Here|What|Who|How|Why|When|Where|If|So)\b)[^\W\d_a-z]\w+) {_VERB} \w"
+    rf"\b(?:I|(?i:(?:the )?user)|{_NAME}) {_VERB} \w"
     r"|\b(?:I['’](?:m|ve)|I(?:m|ve)) \w"
     rf"|\b(?i:my|our|the|her|his|their) (?:[^\W_][\w'’-]* ){{1,4}}{_VERB} \w"
 )
 _QUESTION = re.compile(r"\?\s*$")
-_CHATTER = frozenset(
-    """
-    hi hello hey hiya yo sup morning evening afternoon night good bye goodbye cya later see you soon thanks thank thx ty much
-    very so many ok okay k kk yes yeah yep yup no nope nah sure right cool nice great awesome perfect lol lmao haha hahaha
-    hehe rofl wow oh ah hm hmm hmmm uh um well brb afk gtg sorry please welcome np problem how are doing what's up is it
-    going fine and too that's i'm you're one sec second moment wait a the there all alright got it understood agreed true
-    hallo danke bitte tschüss hola gracias adiós merci bonjour salut ciao grazie olá obrigado obrigada спасибо привет
-    """.split()
-)
+_CHATTER = word_set("""
+    hi hello hey hiya yo sup morning evening afternoon night good bye goodbye cya later see you soon thanks thank
+    thx ty much very so many ok okay k kk yes yeah yep yup no nope nah sure right cool nice great awesome perfect
+    lol lmao haha hahaha hehe rofl wow oh ah hm hmm hmmm uh um well brb afk gtg sorry please welcome np problem how
+    are doing what's up is it going fine and too that's i'm you're one sec second moment wait a the there all
+    alright got it understood agreed true hallo danke bitte tschüss hola gracias adiós merci bonjour salut ciao
+    grazie olá obrigado obrigada спасибо привет
+    """)
 _MOST_CHATTER = 8  # words
 _LONGEST_CHATTER = 200  # characters
-_UNSPACED_CHATTER = frozenset("你好 谢谢 好的 再见 ありがとう こんにちは 안녕 감사합니다".split())
+_UNSPACED_CHATTER = word_set("你好 谢谢 好的 再见 ありがとう こんにちは 안녕 감사합니다")
 
 
 def preference_signal(text: str, extra: Iterable[str] = ()) -> bool:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from recollect.errors import InvalidInput
 from recollect.ingest.route import is_chit_chat, is_commitment_or_goal, is_preference, preference_signal
-from recollect.text.common_words import is_common
+from recollect.text.common_words import is_common, word_set
 from recollect.text.common_words import is_technical as is_of_the_trade
 from recollect.text.entities import EntityDetector, entities
 from recollect.text.normalise import without_links
@@ -23,7 +23,7 @@ from recollect.text.stopwords import ENGLISH
 KEEP_FROM = 0.3  # below this, vault discards a chunk
 CONFIDENT_FROM = 0.6  # tags found with this confidence count in theoria
 TECHNICAL_FROM = 0.25  # mean rarity of the words
-TECHNICAL_WORDS = frozenset("api async postgresql docker kubernetes vector embedding token schema".split())
+TECHNICAL_WORDS = word_set("api async postgresql docker kubernetes vector embedding token schema")
 
 _NUMBER_OR_DATE = re.compile(
     r"\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
@@ -32,7 +32,9 @@ _NUMBER_OR_DATE = re.compile(
     re.IGNORECASE,
 )
 _WORD = re.compile(r"[^\W_](?:[\w.-]*\w|\+\+|#)?(?:['’]\w+)?")
-_CODE_SHAPE = re.compile(r"\w*[a-z][A-Z]\w*|[A-Z]{2,}[a-z]\w+|\w+_\w+|\w+\.[a-z]{1,5}\d?|\w*[a-z]\w*\d\w*|\w+(?:\+\+|#)")
+_CODE_SHAPE = re.compile(
+    r"\w*[a-z][A-Z]\w*|[A-Z]{2,}[a-z]\w+|\w+_\w+|\w+\.[a-z]{1,5}\d?|\w*[a-z]\w*\d\w*|\w+(?:\+\+|#)"
+)
 _LONGEST_WORD = 64  # longer ones are noise, and would make the patterns slow
 _TECHNICAL_ENDING = re.compile(
     r"\w{3,}(?:potent|ential|ization|isation|ology|metric|ware|base|sync|izer|iser|ector|gorithm|byte|script)s?"
@@ -151,7 +153,7 @@ def is_kept(importance: float, *, manually_saved: bool = False, pinned: bool = F
     return manually_saved or pinned or importance >= KEEP_FROM
 
 
-def theoria(text: str, *, manually_saved: bool = False, metadata_confidence: float = 0.0, has_tags: bool = False) -> float:
+def theoria(text: str, manually_saved: bool = False, metadata_confidence: float = 0.0, has_tags: bool = False) -> float:
     """Return the importance by Theoria's heuristics.
 
     >>> theoria("I prefer tea", manually_saved=True), theoria("ok thanks")

@@ -27,10 +27,10 @@ class Weighed:
 def weigh(piece: Piece, policy: Policy, vector: Vectors | None, centroid: Vectors | None) -> Weighed:
     """Score a piece and give it a kind."""
     importance, parts = _importance(piece, policy, vector, centroid)
-    kind = _kind(piece, policy)
     item_type = piece.draft.item_type
     if policy.route == "milton":
         item_type = route.item_type(piece.text, item_type)
+    kind = _kind(piece, policy, item_type)
     return Weighed(
         importance=importance,
         parts=parts,
@@ -55,7 +55,7 @@ def _importance(
     if policy.score == "theoria":
         return heuristic, {"heuristics": heuristic}
     novelty = 1.0 if vector is None else score.novelty(vector, centroid)
-    salience = score.salience(piece.text)
+    salience = score.salience(piece.text, detect=lambda _: piece.entities)
     vault = score.vault(novelty, salience.total)
     parts = {"novelty": novelty, "salience": salience.total}
     if policy.score == "vault":
@@ -63,10 +63,12 @@ def _importance(
     return max(vault, heuristic, given or 0.0), {**parts, "heuristics": heuristic, "given": given or 0.0}
 
 
-def _kind(piece: Piece, policy: Policy) -> Kind:
+def _kind(piece: Piece, policy: Policy, item_type: str | None) -> Kind:
     hint = piece.draft.kind
     if policy.route == "vault":
         return cast(Kind, route.kind(piece.text, hint))
+    if policy.route == "milton" and hint is None and item_type is not None:
+        return cast(Kind, route.kind_of(item_type))
     if policy.route == "default" and hint is None and piece.draft.message_id is None:
         found = route.kind(piece.text)
         return cast(Kind, found if found != "working" else "episodic")  # nothing is lost when a session ends

@@ -43,10 +43,12 @@ async def backfill(
 
 async def _embed(store: Store, embedder: Embedder, memories: Sequence[Memory]) -> None:
     vectors = await embedder.encode_batch([memory.text for memory in memories])
-    by_scope: dict[Scope, list[Embedded]] = {}
+    by_scope: dict[Scope, dict[tuple[str, str], Embedded]] = {}
     for memory, vector in zip(memories, vectors, strict=True):
         made = Embedded(memory_id=memory.id, model=embedder.model, vector=vector)
-        by_scope.setdefault(memory.scope, []).append(made)
+        by_scope.setdefault(memory.scope, {})[memory.id, memory.text] = made
     for scope, made_there in by_scope.items():
         async with store.transaction(scope) as tx:
-            await tx.apply(made_there)
+            now = await tx.get(scope, [id for id, _ in made_there])
+            # A text that was edited in the meantime has another vector.
+            await tx.apply([made_there[m.id, m.text] for m in now if (m.id, m.text) in made_there])

@@ -7,7 +7,7 @@ the number. A profile is changed for one call with `dataclasses.replace`, or reg
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -66,6 +66,12 @@ class Profile:
     scores_first: bool = False  # the scores are written back before the answer returns
 
     @property
+    def needs_meaning(self) -> bool:
+        """The question has to be embedded: something compares it by meaning."""
+        by_meaning = {"semantic", "relevance"} & set(self.weights) or self.semantic_weight is not None
+        return bool(by_meaning) or self.candidates in ("blend", "fused", "dense")
+
+    @property
     def needs_text(self) -> bool:
         """A feature compares words, so the candidates have to be read before they can be ranked."""
         return "lexical" in self.weights or (self.sparse_weights is not None and "lexical" in self.sparse_weights)
@@ -89,14 +95,14 @@ MILTON = Profile(
 
 
 def milton(recency_bias: float = 0.35, semantic_weight: float = 0.5, mode: str = "hybrid") -> Profile:
-    """Milton's ranking with the caller's weights; the bias is kept within 0 and 1."""
-    bias = min(1.0, max(0.0, recency_bias))
+    """Milton's ranking with the caller's weights, which are kept within 0 and 1."""
+    bias, meaning = (min(1.0, max(0.0, weight)) for weight in (recency_bias, semantic_weight))
     weights = {"lexical": 1 - bias, "recency": bias, "importance": 0.15}
     made = {"name": f"milton.{mode}", "weights": weights}
     if mode == "deterministic":
         return _with(MILTON, **made)
     if mode == "hybrid":
-        return _with(MILTON, **made, semantic_weight=semantic_weight)
+        return _with(MILTON, **made, semantic_weight=meaning)
     if mode == "semantic":
         return _with(MILTON, **made, semantic_weight=1.0, only_semantic=True)
     raise InvalidInput(f"mode {mode!r} is not one of hybrid, deterministic, semantic")
@@ -141,7 +147,10 @@ SUPERVISOR = Profile(
     render="bullets",
 )
 
-_CLANKER_GATE = Gate(enough={"semantic": 0.20, "lexical": 0.22}, strong=0.52, signal={"semantic": 0.08, "lexical": 0.10})
+_CLANKER_GATE = Gate(
+    enough={"semantic": 0.20, "lexical": 0.22}, strong=0.52, signal={"semantic": 0.08, "lexical": 0.10}
+)
+_CLANKER_LEXICAL = Gate(enough={"lexical": 0.24}, strong=0.62)
 CLANKER = Profile(
     name="clanker.hybrid",
     weights={"semantic": 0.50, "lexical": 0.28, "confidence": 0.10, "recency": 0.07, "channel": 0.05},
@@ -149,18 +158,17 @@ CLANKER = Profile(
     candidates="recent",
     lexical="compact",
     recency=Recency(shape="hyperbolic", scale=45 * DAY),
-    gate=_CLANKER_GATE,
-    gate_without_semantic=Gate(enough={"lexical": 0.24}, strong=0.62),
+    gate=replace(_CLANKER_GATE, strict=False),
+    gate_without_semantic=replace(_CLANKER_LEXICAL, strict=False),
     limit=10,
     most=24,
     render="lines",
     ties="newest",
 )
+CLANKER_STRICT = replace(CLANKER, name="clanker.strict", gate=_CLANKER_GATE, gate_without_semantic=_CLANKER_LEXICAL)
 
 
 def _with(profile: Profile, **changes: object) -> Profile:
-    from dataclasses import replace
-
     return replace(profile, **changes)  # type: ignore[arg-type]
 
 
@@ -179,5 +187,6 @@ def named(name: str) -> Profile:
     return PROFILES[name]
 
 
-for _profile in (DEFAULT, MILTON, milton(), milton(mode="semantic"), VAULT, THEORIA, SUPERVISOR, CLANKER):
+_MILTONS = (MILTON, milton(), milton(mode="semantic"))
+for _profile in (DEFAULT, *_MILTONS, VAULT, THEORIA, SUPERVISOR, CLANKER, CLANKER_STRICT):
     register(_profile)

@@ -7,6 +7,8 @@ from typing import Literal
 
 from ..errors import InvalidInput
 
+WHOLE = (0, 2**31)  # tokens: nothing is cut, one draft is one memory
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
@@ -25,19 +27,27 @@ class Policy:
     near: bool = False  # SimHash within three bits, with the value guard
     embed: Literal["inline", "deferred"] = "inline"
     capacity: int | None = None  # active memories in a scope
+    dated: bool = False  # a memory is as old as the time it was given, and not as its writing
 
 
 POLICIES: dict[str, Policy] = {
     policy.name: policy
     for policy in (
         Policy(name="default", tombstones=True, exact=True, near=True),
-        Policy(name="milton", score="given", route="milton"),
+        Policy(name="milton", chunk=WHOLE, score="given", route="milton", dated=True),
         Policy(name="vault", chunk=(50, 300), score="vault", gate=0.3, route="vault", keyed_preferences=True),
-        Policy(name="theoria", score="theoria", tombstones=True, near=True, embed="deferred", capacity=200),
+        Policy(
+            name="theoria", chunk=WHOLE, score="theoria", tombstones=True, near=True, embed="deferred", capacity=200
+        ),
         Policy(name="supervisor", score="theoria", exact=True),
         Policy(name="clanker", longest=320, score="given", route="given", exact=True, embed="deferred", capacity=80),
     )
 }
+
+
+def register(policy: Policy) -> None:
+    """Make a policy known by its name."""
+    POLICIES[policy.name] = policy
 
 
 def named(name: str) -> Policy:

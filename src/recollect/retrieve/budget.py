@@ -69,6 +69,8 @@ def fit_content(memories: Sequence[Memory], caps: Caps, render: Renderer, count:
             cut[i] = f"beyond the limit of {caps.limit}"
         elif caps.tokens is not None and used + cost > caps.tokens:
             cut[i] = f"its {cost} tokens do not fit into the budget of {caps.tokens}"
+        elif caps.chars is not None and len(render([memories[j] for j in (*taken, i)])) > caps.chars:
+            cut[i] = f"it does not fit into {caps.chars} characters"
         else:
             taken.append(i)
             used += cost

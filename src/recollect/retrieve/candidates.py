@@ -67,8 +67,9 @@ def find(
         weights = profile.weights or blend.DEFAULT_WEIGHTS
         best = blend.blend(corpus, question, vector, allowed, weights, now, pool)
         positions = best.positions.astype(np.intp)
-        semantic = dense.cosine(corpus, vector)[positions].astype(np.float64)
-        return Candidates(positions=positions, features={"semantic": semantic}, parts=best.parts, score=best.score)
+        near = np.zeros(len(positions)) if vector is None else corpus.vectors(positions) @ vector
+        features = {"semantic": np.asarray(near, np.float64)}
+        return Candidates(positions=positions, features=features, parts=best.parts, score=best.score)
     lexical = sparse.bm25(corpus, question.terms)
     semantic = dense.cosine(corpus, vector)
     usable = allowed & corpus.alive

@@ -27,9 +27,12 @@ def order(
     >>> order(np.array([1.0, 0.9, 0.5]), unit, [frozenset()] * 3, trade=0.5, k=2)
     [0, 2]
     """
+    if not len(values):
+        return []
     similar = _similarity(vectors, tags)
     worth = _stretched(values)
-    left, chosen = list(range(len(values))), []
+    left = list(range(len(values)))
+    chosen: list[int] = []
     nearest = np.zeros(len(values))
     while left and len(chosen) < k:
         marginal = trade * worth[left] - (1 - trade) * nearest[left]
@@ -44,15 +47,13 @@ def order(
 
 
 def _stretched(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    low, high = values.min(initial=0.0), values.max(initial=0.0)
-    if len(values):
-        low, high = values.min(), values.max()
+    low, high = (values.min(), values.max()) if len(values) else (0.0, 0.0)
     return (values - low) / (high - low) if high > low else np.ones(len(values))
 
 
 def _similarity(vectors: NDArray[np.float32], tags: Sequence[frozenset[str]]) -> NDArray[np.float64]:
-    similar = np.clip(vectors @ vectors.T, 0, 1).astype(np.float64)
-    for i in np.flatnonzero(~vectors.any(axis=1)):
+    similar: NDArray[np.float64] = np.clip(vectors @ vectors.T, 0, 1).astype(np.float64)
+    for i in np.flatnonzero(~vectors.any(axis=1)).tolist():
         similar[i] = similar[:, i] = [tag_overlap(tags[i], other) for other in tags]
     return similar
 

@@ -16,7 +16,6 @@ from ..text.dates import Interval
 from ..text.turns import ENDS_ASKING
 
 Scores = NDArray[np.float32]
-BEST_OF_SESSION = 3
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later
 HALF_LIFE = timedelta(days=30)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,68 +24,79 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Who stands beside whom: positions in the order of their sessions."""
+    """Who stands beside whom: the positions in the order of their sessions."""
 
-    order: NDArray[np.int32]
-    before: NDArray[np.int32]  # per position, the one said just before it; -1 = none
-    after: NDArray[np.int32]
-    starts: NDArray[np.intp]  # where in `order` each session begins
+    order: NDArray[np.intp]
+    joined: NDArray[np.float32]  # 1 where the next in `order` is of the same session, else 0; one shorter than `order`
 
 
 def places(corpus: Corpus) -> Places:
-    """The neighbours of each position within its session; a memory without a session stands alone."""
-    order = corpus.session_order()
+    """Where each memory stands; one without a session stands alone."""
+    order = corpus.session_order().astype(np.intp)  # numpy would convert it at each use
     session = corpus.session[order]
-    same = (session[1:] == session[:-1]) & (session[1:] >= 0)
-    before = np.full(corpus.n, -1, dtype=np.int32)
-    after = np.full(corpus.n, -1, dtype=np.int32)
-    before[order[1:][same]] = order[:-1][same]
-    after[order[:-1][same]] = order[1:][same]
-    return Places(order, before, after, np.flatnonzero(np.concatenate(([True], ~same)))[: len(order)])
+    joined = (session[1:] == session[:-1]) & (session[1:] >= 0)
+    return Places(order, joined.astype(np.float32))
 
 
 def neighbours(scores: Scores, place: Places) -> Scores:
-    """The better score of the two turns around each: an answer stands next to its question."""
-    padded = np.append(scores, np.float32(0.0))  # -1 finds the zero
-    return np.maximum(padded[place.before], padded[place.after])
+    """The better score of the two turns around each: who speaks of a thing goes on speaking of it.
+
+    >>> place = Places(np.array([0, 1, 2]), np.array([1.0, 0.0], dtype=np.float32))
+    >>> neighbours(np.array([0.5, 0.0, 0.25], dtype=np.float32), place).tolist()
+    [0.0, 0.5, 0.0]
+    """
+    ordered = scores[place.order]
+    found = _before(ordered, place)
+    np.maximum(found[:-1], ordered[1:] * place.joined, out=found[:-1])
+    return _scattered(found, place, len(scores))
 
 
 def answers(corpus: Corpus, scores: Scores, place: Places, *, asks_assistant: bool) -> Scores:
-    """The score of the turn before where that ended in a question, for who replies tells what was asked.
+    """The score of the turn before where that ended in a question, for the reply tells what was asked.
 
     What an assistant replies tells nothing about the person, so it counts only where the assistant is asked about.
     """
-    padded = np.append(np.where(corpus.flags & ENDS_ASKING, scores, np.float32(0.0)), np.float32(0.0))
-    found = padded[place.before]
+    asked = np.where(corpus.flags & ENDS_ASKING, scores, np.float32(0.0))
+    found = _scattered(_before(asked[place.order], place), place, len(scores))
     return found if asks_assistant else np.where(corpus.flags & FROM_ASSISTANT, np.float32(0.0), found)
 
 
 def session(scores: Scores, place: Places) -> Scores:
-    """The mean of the best scores in the session of each."""
-    found = np.zeros_like(scores)
+    """The best score in the session of each.
+
+    >>> place = Places(np.array([1, 0, 2]), np.array([1.0, 0.0], dtype=np.float32))
+    >>> session(np.array([0.5, 0.0, 0.25], dtype=np.float32), place).tolist()
+    [0.5, 0.5, 0.25]
+    """
     if not len(place.order):
-        return found
-    size = np.diff(np.append(place.starts, len(place.order)))
-    left, total = scores[place.order], np.zeros(len(size), dtype=np.float32)
-    for _ in range(BEST_OF_SESSION):
-        best = np.maximum.reduceat(left, place.starts)
-        total += np.maximum(best, 0.0)
-        left = np.where(left == np.repeat(best, size), -np.inf, left)
-    found[place.order] = np.repeat(total / np.minimum(size, BEST_OF_SESSION), size)
+        return np.zeros_like(scores)
+    starts = np.concatenate(([0], np.flatnonzero(place.joined == 0) + 1))
+    best = np.maximum.reduceat(scores[place.order], starts)
+    return _scattered(np.repeat(best, np.diff(starts, append=len(place.order))), place, len(scores))
+
+
+def _before(ordered: Scores, place: Places) -> Scores:
+    found = np.zeros_like(ordered)
+    found[1:] = ordered[:-1] * place.joined
     return found
 
 
-def speaker(corpus: Corpus, named: Sequence[int]) -> Scores:
-    """1 for what the one person named in the question said; nothing if it names several."""
-    if len(named) != 1:
-        return np.zeros(corpus.n, dtype=np.float32)
-    said: NDArray[np.bool_] = corpus.speaker == named[0]
+def _scattered(ordered: Scores, place: Places, n: int) -> Scores:
+    found = np.zeros(n, dtype=np.float32)
+    found[place.order] = ordered
+    return found
+
+
+def speaker(corpus: Corpus, number: int) -> Scores:
+    """1 for what one of the speakers said."""
+    said: NDArray[np.bool_] = corpus.speaker == number
     return said.astype(np.float32)
 
 
 def role(corpus: Corpus, *, asks_assistant: bool) -> Scores:
     """1 for the voice not asked about in a chat with an assistant, which is nearly always the assistant's."""
-    return _marked(corpus, FROM_USER if asks_assistant else FROM_ASSISTANT)
+    assistant = _marked(corpus, FROM_ASSISTANT)
+    return _marked(corpus, FROM_USER) if asks_assistant and assistant.any() else assistant
 
 
 def time(corpus: Corpus, intervals: Sequence[Interval]) -> Scores:
@@ -104,9 +114,9 @@ def time(corpus: Corpus, intervals: Sequence[Interval]) -> Scores:
     return found
 
 
-def tells_when(corpus: Corpus, *, asked: bool) -> Scores:
-    """1 for a turn that names a time, if a time is asked for."""
-    return _marked(corpus, HAS_TIME) if asked else np.zeros(corpus.n, dtype=np.float32)
+def tells_when(corpus: Corpus) -> Scores:
+    """1 for a turn that names a time."""
+    return _marked(corpus, HAS_TIME)
 
 
 def question(corpus: Corpus) -> Scores:
@@ -116,8 +126,9 @@ def question(corpus: Corpus) -> Scores:
 
 def recency(corpus: Corpus, now: datetime) -> Scores:
     """1 for now, halved every thirty days back; 0 where the time is unknown."""
-    age = np.maximum(clock.micros(now) - corpus.occurred.astype(np.float64), 0.0)  # NO_TIME is infinitely long ago
-    return np.exp2(-age / (HALF_LIFE // _MICROSECOND)).astype(np.float32)
+    age = (clock.micros(now) - corpus.occurred.astype(np.float64)).astype(np.float32)  # NO_TIME is very long ago
+    halvings = np.maximum(age / np.float32(HALF_LIFE // _MICROSECOND), np.float32(0.0))
+    return np.asarray(np.exp2(-halvings), dtype=np.float32)
 
 
 def _marked(corpus: Corpus, mark: int) -> Scores:

@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from ..corpus import WORKING, Corpora, Corpus
 from ..errors import ProviderFailed
-from ..model import Cut, Filter, Hit, Memory, Query, Recall
+from ..model import Cut, Hit, Memory, Query, Recall
 from ..policy.profiles import Profile
 from ..ports import Embedder, Reranker, Store, Vectors
 from . import budget, candidates, diversify, gate, rank, rerank
 from .candidates import Candidates
 from .render import RENDERERS
 from .understand import Question, understand
+
+MOST_PREFERENCES = 100  # looked at, where they all stand first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,7 @@ class Retrieve:
 
 async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime) -> Recall:
     """Answer a question with what is remembered."""
-    corpus, found, legs = await look(query, profile, parts, now, pool=max(30, 3 * query.limit))
+    corpus, found, legs = await look(query, profile, parts, now, pool=_pool(profile, query.limit))
     found, memories = await read(corpus, found, query, parts.store)
     found, memories = _ordered(profile, rank.scored(profile, with_words(profile, query, found, memories)), memories)
     if profile.rerank and memories:
@@ -56,6 +58,14 @@ async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime)
     )
 
 
+def _pool(profile: Profile, limit: int) -> int:
+    """How many candidates to read: few more than are wanted, where the steps after ranking keep the order."""
+    if profile.candidates in ("dense", "recent"):
+        return 0  # these specifications say how many, as `candidates` knows
+    looks_closer = profile.rerank or profile.diversity is not None
+    return max(30, 4 * limit) if looks_closer or profile.candidates != "blend" else limit + 5
+
+
 async def look(
     query: Query, profile: Profile, parts: Retrieve, now: datetime, *, pool: int
 ) -> tuple[Corpus, Candidates, dict[str, str]]:
@@ -63,7 +73,7 @@ async def look(
     corpus = _view(await parts.corpora.current(query.scope, parts.store), query)
     allowed = await _allowed(corpus, query, profile, parts.store)
     question = understand(query.text, corpus.speakers, now, parts.language)
-    vector, legs = await _embedded(question, parts.embedder)
+    vector, legs = await _embedded(question, parts.embedder) if profile.needs_meaning else (None, {"sparse": "ok"})
     channel = corpus.code("channel", query.labels.channel)
     found = candidates.find(
         profile, corpus, question, vector, allowed, channel=channel, limit=query.limit, pool=pool, now=now
@@ -121,7 +131,8 @@ def _ordered(profile: Profile, found: Candidates, memories: list[Memory]) -> tup
     if profile.only_semantic and rank.has_semantic(found):
         order = [i for i in order if found.score[i] > 0]
     order.sort(key=lambda i: memories[i].id, reverse=profile.ties != "row")
-    order.sort(key=lambda i: (-round(float(found.score[i]), 9), *_TIES[profile.ties](memories[i])))
+    digits = 6 if profile.ties == "newest" else 9
+    order.sort(key=lambda i: (-round(float(found.score[i]), digits), *_TIES[profile.ties](memories[i])))
     return found.taken(np.array(order, np.intp)), [memories[i] for i in order]
 
 
@@ -149,8 +160,11 @@ async def _preferences_first(
     """All preferences stand before everything else, newest first, whether they match or not."""
     if query.where.kinds and "procedural" not in query.where.kinds:
         return found, memories
-    page = await store.page(query.scope, Filter(kinds=("procedural",)), limit=query.limit)
-    first = [memory for memory in page.memories if memory.procedural_form != "workflow"]
+    there = [memory for memory in memories if memory.kind == "procedural"]
+    if query.as_of is None:
+        where = replace(query.where, kinds=("procedural",))
+        there = list((await store.page(query.scope, where, limit=max(query.limit, MOST_PREFERENCES))).memories)
+    first = [memory for memory in there if memory.procedural_form != "workflow"]
     first.sort(key=lambda memory: memory.updated_at, reverse=True)
     known = {memory.id: i for i, memory in enumerate(memories)}
     rest = [i for i, memory in enumerate(memories) if memory.kind != "procedural"]

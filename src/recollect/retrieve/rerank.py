@@ -10,6 +10,7 @@ from ..errors import ProviderFailed
 from ..model import Memory
 from ..policy.profiles import Profile
 from ..ports import Reranker
+from . import rank
 from .candidates import Candidates, Column
 
 SIMILARITY, IMPORTANCE = 0.8, 0.2  # the blend that stands in for a re-ranker
@@ -20,13 +21,16 @@ async def closer(
 ) -> tuple[Candidates, list[Memory], str]:
     """The candidates in the order a re-ranker gives them, and "ok" or why it could not.
 
-    Without one, similarity and importance are blended. Equals are ordered by the newer change.
+    Without one, a profile that would rank by it alone blends similarity and importance; the others stay as they are.
+    Equals are ordered by the newer change.
     """
     try:
         if reranker is None:
-            raise ProviderFailed("no re-ranker is configured: similarity and importance were blended instead")
+            raise ProviderFailed("no re-ranker is configured: set `reranker`")
         scores = (await reranker.score(question, [memory.text for memory in memories])).astype(np.float64)
     except ProviderFailed as error:
+        if profile.candidates == "blend" or profile.rerank_weight is not None:
+            return found, memories, str(error)
         return *_sorted(found, _blend(found, memories), memories), str(error)
     if profile.rerank_weight is None:
         return *_sorted(found, {"rerank": scores}, memories), "ok"
@@ -35,8 +39,8 @@ async def closer(
 
 def _blend(found: Candidates, memories: list[Memory]) -> dict[str, Column]:
     importance = np.array([memory.importance for memory in memories])
-    similarity = found.features.get("semantic", np.zeros(len(memories)))
-    return {"semantic": SIMILARITY * similarity, "importance": IMPORTANCE * importance}
+    leg = "semantic" if rank.has_semantic(found) else "sparse"
+    return {leg: SIMILARITY * found.features[leg], "importance": IMPORTANCE * importance}
 
 
 def _sorted(found: Candidates, parts: dict[str, Column], memories: list[Memory]) -> tuple[Candidates, list[Memory]]:

@@ -11,17 +11,17 @@ from ..text.common_words import is_common
 from ..text.dates import Interval
 
 _FIRST_PERSON = re.compile(r"\b(?:i|me|my|mine|myself|we|us|our|ours)\b", re.IGNORECASE)
-_ANSWERING = (
-    r"(?:said|say|told|tell|suggest\w*|recommend\w*|mention\w*|advis\w*|explain\w*|propos\w*|gave|give|wrote|write|"
-    r"list\w*|provid\w*|describ\w*|show\w*|came up with)"
+_TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
+    r"(?:said|told|suggested|recommended|mentioned|advised|explained|proposed|gave|wrote|listed|provided|described|"
+    r"showed|came up with)"
 )
+_TELL = r"(?:say|tell|suggest|recommend|mention|advise|explain|propose|give|write|list|provide|describe|show)"
 _ASKS_ASSISTANT = re.compile(
-    rf"\b(?:you|(?:the|my) assistant) (?:\w+ ){{0,2}}?{_ANSWERING}\b|"
-    r"\byour (?:\w+ )?(?:suggestions?|recommendations?|advice|answer|explanation|list|reply)\b",
+    rf"\b(?:you|(?:the|my) assistant) (?:\w+ )?{_TOLD}\b|\bdid (?:you|(?:the|my) assistant) (?:\w+ )?{_TELL}\b|"
+    r"\byour (?:previous|earlier|last) \w+",
     re.IGNORECASE,
 )
-_TOLD_MYSELF = re.compile(rf"\bI (?:\w+ ){{0,2}}?{_ANSWERING}\b|\byou (?:what|about|that) I\b", re.IGNORECASE)
-
+_TOLD_MYSELF = re.compile(rf"\bI (?:\w+ )?{_TOLD}\b|\bdid I (?:\w+ )?{_TELL}\b", re.IGNORECASE)
 _WORD = re.compile(r"[^\W\d_][^\W_]*")
 
 MOST_TERMS = 512

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from .rows import LABELS
 _SETS = (("ids", "id"), ("kinds", "kind"), ("states", "state"), ("item_types", "item_type"))
 _EQUAL = ("pinned", "manually_saved", "needs_embedding", "speaker")
 _TIMES = ("created", "updated", "occurred")
+_FEW = 500
 
 
 def condition(where: Filter) -> tuple[str, list[Any]]:
@@ -28,18 +30,21 @@ def condition(where: Filter) -> tuple[str, list[Any]]:
     parts += [(f"{name} = ?", [v]) for name in LABELS if (v := getattr(where.labels, name)) is not None]
     parts += _ranges(where)
     if where.tags:
-        parts.append((_in_json("tags", len(where.tags)), [tag.lower() for tag in where.tags]))
+        parts.append((_in_json("tags", "lower(value)", len(where.tags)), [tag.lower() for tag in where.tags]))
     if where.source_id is not None:
-        parts.append((_in_json("source_ids", 1), [where.source_id.lower()]))
+        parts.append((_in_json("source_ids", "value", 1), [where.source_id]))
     return " AND ".join(sql for sql, _ in parts) or "1 = 1", [value for _, values in parts for value in values]
 
 
 def _among(column: str, values: Sequence[Any]) -> list[tuple[str, Sequence[Any]]]:
+    if len(values) > _FEW:  # a statement takes 32,766 values and no more
+        return [(f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(list(values))])]
     return [(f"{column} IN ({', '.join('?' * len(values))})", values)] if values else []
 
 
 def _ranges(where: Filter) -> list[tuple[str, Sequence[Any]]]:
-    bounds: list[tuple[str, Any]] = [("importance >= ?", where.importance_min), ("importance <= ?", where.importance_max)]
+    bounds: list[tuple[str, Any]] = [("importance >= ?", where.importance_min)]
+    bounds += [("importance <= ?", where.importance_max)]
     for name in _TIMES:
         for sign, end in ((">=", "after"), ("<", "before")):
             at = getattr(where, f"{name}_{end}")
@@ -47,8 +52,8 @@ def _ranges(where: Filter) -> list[tuple[str, Sequence[Any]]]:
     return [(sql, [value]) for sql, value in bounds if value is not None]
 
 
-def _in_json(column: str, n: int) -> str:
-    return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE lower(value) IN ({', '.join('?' * n)}))"
+def _in_json(column: str, value: str, n: int) -> str:
+    return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE {value} IN ({', '.join('?' * n)}))"
 
 
 def _plain(value: Any) -> Any:

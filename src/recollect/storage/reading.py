@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -32,8 +31,8 @@ class Readings:
     async def number(self, scope: Scope) -> int:
         """The number of a scope, or -1 if nothing was ever remembered in it."""
         if scope not in self._known:
-            key = (scope.tenant, scope.user, scope.space)
-            found = await self._session.rows("SELECT id FROM scopes WHERE tenant = ? AND user_id = ? AND space = ?", key)
+            sql = "SELECT id FROM scopes WHERE tenant = ? AND user_id = ? AND space = ?"
+            found = await self._session.rows(sql, (scope.tenant, scope.user, scope.space))
             if not found:
                 return -1
             self._known[scope] = found[0][0]
@@ -138,11 +137,11 @@ def digest(secret: bytes, text: str) -> str:
 
 
 def _outcome(text: str, message_id: str) -> Outcome:
-    status, ids, reason = json.loads(text)
+    status, ids, reason = rows.loaded(text)
     return Outcome(status=status, ids=tuple(ids), reason=reason, message_id=message_id)
 
 
 def _row_of(cursor: str) -> int:
-    if not (cursor.startswith("r") and cursor[1:].isdecimal()):
+    if not (isinstance(cursor, str) and cursor.startswith("r") and cursor[1:].isdecimal() and len(cursor) < 20):
         raise InvalidInput(f"{cursor!r} is not a cursor: pass the `cursor` of the page before")
     return int(cursor[1:])

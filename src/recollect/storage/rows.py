@@ -4,40 +4,45 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
+from numbers import Real
 from typing import Any
 
-from ..errors import StoreDamaged
+from ..errors import InvalidInput, StoreDamaged
 from ..model import Entry, Labels, Memory, Scope
 from ..ports import IndexRow
 from ..text import clock, simhash
 
 LABELS = tuple(f.name for f in fields(Labels))
-_TEXTS = ("text", "summary", "steps_text", "kind", "item_type", "fact_type", "category", "procedural_form", "tier", "key")
-_LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
-_TIMES = ("occurred_at", "valid_from", "valid_to", "created_at", "updated_at", "purge_at")
-_PLAIN = (
-    "sequence",
+_TEXTS = (
     "speaker",
-    *_TEXTS,
-    "importance",
-    "base_importance",
-    "confidence",
-    "metadata_confidence",
+    "text",
+    "summary",
+    "steps_text",
+    "kind",
+    "item_type",
+    "fact_type",
+    "category",
+    "procedural_form",
+    "tier",
+    "key",
     "evidence_text",
     "source_message_id",
     "source_session_id",
-    "repeat_count",
     "content_hash",
     "state",
     "superseded_by",
-    "revision",
 )
+_NUMBERS = ("importance", "base_importance", "confidence", "metadata_confidence")
+_WHOLE = ("sequence", "repeat_count", "revision")
 _FLAGS = ("pinned", "manually_saved", "compression_source", "needs_embedding")
+_TIMES = ("occurred_at", "valid_from", "valid_to", "created_at", "updated_at", "purge_at")
+_LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
 # Everything that says what is remembered, in this order, goes into the hash of the row.
-HASHED = ("id", *LABELS, *_PLAIN, *_FLAGS, *_TIMES, *_LISTS, "importance_parts", "simhash")
+HASHED = ("id", *LABELS, *_TEXTS, *_NUMBERS, *_WHOLE, *_FLAGS, *_TIMES, *_LISTS, "importance_parts", "simhash")
 USE = ("last_accessed", "access_count", "last_scores")  # changes with every recall, so it is not hashed
 COLUMNS = (*HASHED, "row_hash", *USE)
 INDEX_COLUMNS = (
@@ -47,11 +52,13 @@ INDEX_COLUMNS = (
 
 
 def values(memory: Memory) -> tuple[Any, ...]:
-    """A memory as the values of `COLUMNS`."""
+    """A memory as the values of `COLUMNS`. Raises InvalidInput for a value that would not come back as it went in."""
     hashed = (
-        memory.id,
-        *(getattr(memory.labels, name) for name in LABELS),
-        *(getattr(memory, name) for name in _PLAIN),
+        _text("id", memory.id),
+        *(_text(name, getattr(memory.labels, name)) for name in LABELS),
+        *(_text(name, getattr(memory, name)) for name in _TEXTS),
+        *(_number(name, getattr(memory, name)) for name in _NUMBERS),
+        *(_whole(name, getattr(memory, name)) for name in _WHOLE),
         *(int(getattr(memory, name)) for name in _FLAGS),
         *(_time(getattr(memory, name)) for name in _TIMES),
         *(_json(getattr(memory, name)) for name in _LISTS),
@@ -59,40 +66,41 @@ def values(memory: Memory) -> tuple[Any, ...]:
         simhash.to_signed(memory.simhash),
     )
     use = (_time(memory.last_accessed), memory.access_count, _json(memory.last_scores) if memory.last_scores else None)
-    return (*hashed, row_hash(hashed), *use)
+    return (*hashed, row_hash(hashed, memory.scope), *use)
 
 
 def memory(row: Sequence[Any], scope: Scope) -> Memory:
     """The memory that a row of `COLUMNS` holds. Raises StoreDamaged if the row is not what was written."""
     hashed = tuple(row[: len(HASHED)])
-    if row_hash(hashed) != row[len(HASHED)]:
+    if row_hash(hashed, scope) != row[len(HASHED)]:
         raise StoreDamaged(f"Memory {row[0]!r} was altered on disk: restore a backup, or forget it")
     at = dict(zip(COLUMNS, row, strict=True))
+    plain: dict[str, Any] = {name: at[name] for name in ("id", *_TEXTS, *_NUMBERS, *_WHOLE)}
+    plain |= {name: bool(at[name]) for name in _FLAGS}
+    plain |= {name: _parsed(at[name]) for name in _TIMES}
+    plain |= {name: tuple(loaded(at[name])) for name in _LISTS}
     return Memory(
-        id=at["id"],
         scope=scope,
         labels=Labels(**{name: at[name] for name in LABELS}),
-        **{name: at[name] for name in _PLAIN},
-        **{name: bool(at[name]) for name in _FLAGS},
-        **{name: _parsed(at[name]) for name in _TIMES},
-        **{name: tuple(_loaded(at[name])) for name in _LISTS},
-        importance_parts=_loaded(at["importance_parts"]),
+        **plain,
+        importance_parts=loaded(at["importance_parts"]),
         simhash=simhash.to_unsigned(at["simhash"]),
         last_accessed=_parsed(at["last_accessed"]),
         access_count=at["access_count"],
-        last_scores=_loaded(at["last_scores"]) if at["last_scores"] else None,
+        last_scores=loaded(at["last_scores"]) if at["last_scores"] else None,
     )
 
 
-def row_hash(hashed: tuple[Any, ...]) -> bytes:
-    """A digest of a row's values: one flipped bit changes it."""
-    return hashlib.blake2b(repr(hashed).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
+    """A digest of a row's values and of whose they are: one flipped bit changes it."""
+    whole = (scope.tenant, scope.user, scope.space, *hashed)
+    return hashlib.blake2b(repr(whole).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def index_row(row: Sequence[Any]) -> IndexRow:
     """A row of `INDEX_COLUMNS` and a vector, as the legs need it."""
-    times = (_parsed(value) for value in row[8:12])
-    return IndexRow(*row[:8], *times, *row[12:14], bool(row[14]), simhash.to_unsigned(row[15]), *row[16:])
+    made: list[Any] = [*row[:8], *map(_parsed, row[8:12]), *row[12:14], bool(row[14]), simhash.to_unsigned(row[15])]
+    return IndexRow(*made, *row[16:])
 
 
 def entry(row: Sequence[Any]) -> Entry:
@@ -100,8 +108,35 @@ def entry(row: Sequence[Any]) -> Entry:
     id, memory_id, event, old, new, actor, meta, at = row
     return Entry(
         id=id, memory_id=memory_id, event=event, old_ref=old, new_ref=new, actor=actor,
-        meta=json.loads(meta), at=clock.parse(at),
+        meta=loaded(meta), at=clock.parse(at),
     )  # fmt: skip
+
+
+def loaded(text: str) -> Any:
+    """What a column of JSON holds. Raises StoreDamaged."""
+    try:
+        return () if text == "[]" else json.loads(text)
+    except (ValueError, TypeError) as error:
+        raise StoreDamaged("A row was altered on disk: run `recollect check`, restore a backup") from error
+
+
+def _text(name: str, value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise InvalidInput(f"{name} is text, not {type(value).__name__}")
+    return value
+
+
+def _number(name: str, value: object) -> float:
+    """The number as a column of reals gives it back: never whole, never -0.0."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        raise InvalidInput(f"{name} is a finite number, not {value!r:.60}")
+    return float(value) + 0.0
+
+
+def _whole(name: str, value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | None):
+        raise InvalidInput(f"{name} is a whole number, not {value!r:.60}")
+    return value
 
 
 def _time(at: datetime | None) -> str | None:
@@ -109,14 +144,13 @@ def _time(at: datetime | None) -> str | None:
 
 
 def _parsed(text: str | None) -> datetime | None:
-    return None if text is None else clock.parse(text)
+    try:
+        return None if text is None else clock.parse(text)
+    except (ValueError, TypeError) as error:
+        raise StoreDamaged("A time in the database was altered on disk: run `recollect check`") from error
 
 
 def _json(value: Sequence[str] | Mapping[str, Any]) -> str:
     if not value:
         return "{}" if isinstance(value, Mapping) else "[]"
     return json.dumps(value if isinstance(value, Mapping) else list(value), ensure_ascii=False, sort_keys=True)
-
-
-def _loaded(text: str) -> Any:
-    return () if text == "[]" else json.loads(text)

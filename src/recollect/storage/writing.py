@@ -38,20 +38,34 @@ _VECTOR = (
     "SELECT scope, row, ?, ?, ? FROM memories WHERE scope = ? AND id = ? "
     "ON CONFLICT (memory, model) DO UPDATE SET dims = excluded.dims, embedding = excluded.embedding"
 )
+_STALE_VECTORS = (
+    "DELETE FROM vectors WHERE scope = ? AND memory = "
+    "(SELECT row FROM memories WHERE scope = ? AND id = ? AND text <> ?)"
+)
 
 
 class Writings(Readings):
     """Reads and writes a scope through a session in a transaction. Implements `ports.Transaction`."""
 
-    def __init__(self, session: Session, known: dict[Scope, int], secret: bytes, *, scope: Scope, language: str) -> None:
+    def __init__(
+        self, session: Session, known: dict[Scope, int], secret: bytes, *, scope: Scope, language: str
+    ) -> None:
         super().__init__(session, known, secret)
         self._scope = scope
         self._language = language
         self._changed: int | None = None  # the scope's revision after this transaction
         self._made: int | None = None  # the scope's number, where this transaction is the first to write there
         self.erased = False
+        self.failed: BaseException | None = None  # a change was made by half, so nothing may be committed
 
     async def apply(self, changes: Sequence[Change]) -> None:
+        try:
+            await self._apply(changes)
+        except BaseException as error:
+            self.failed = error
+            raise
+
+    async def _apply(self, changes: Sequence[Change]) -> None:
         puts = [change for change in changes if isinstance(change, Put)]
         await self._put(puts)
         await self._log(puts)
@@ -82,6 +96,8 @@ class Writings(Readings):
         if any(put.memory.scope != self._scope for put in puts):
             raise InvalidInput("A memory can only be written to its own scope")
         number, changed = await self._begin()
+        same = [(number, number, put.memory.id, put.memory.text) for put in puts]
+        await self._session.many(_STALE_VECTORS, same)  # of whatever model: a vector belongs to one text
         await self._session.many(_UPSERT, [self._row(put.memory, number, changed) for put in puts])
         await self._only_ours([put.memory for put in puts], number)
         vectors = [_vector(put.model, put.vector, number, put.memory.id) for put in puts if put.vector is not None]
@@ -109,7 +125,8 @@ class Writings(Readings):
         threads = {put.memory.labels.thread or put.memory.labels.session for put in told} - {None}
         revs = {thread: await self._next_rev(number, str(thread)) for thread in sorted(map(str, threads))}
         await self._session.many(
-            "INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (new_id(), number, thread, revs[thread], put.memory.id, put.event, _dump(put.meta),
                  clock.iso(put.memory.updated_at))
@@ -150,11 +167,11 @@ class Writings(Readings):
         number, _ = await self._begin()
         await self._session.many(
             "INSERT INTO messages (scope, id, session, role, name, at, text, digest, outcome) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, id) DO NOTHING",
             [
                 (number, s.id, s.message.session, s.message.role, s.message.name,
-                 clock.iso(s.message.at) if s.message.at else None, s.message.content if s.keep_text else None, s.digest,
-                 json.dumps([s.outcome.status, list(s.outcome.ids), s.outcome.reason], ensure_ascii=False))
+                 clock.iso(s.message.at) if s.message.at else None, s.message.content if s.keep_text else None,
+                 s.digest, json.dumps([s.outcome.status, list(s.outcome.ids), s.outcome.reason], ensure_ascii=False))
                 for s in messages
             ],
         )  # fmt: skip
@@ -168,35 +185,50 @@ class Writings(Readings):
         )
 
     async def _forget(self, change: Forget) -> None:
-        """Remove the words wherever they stand: row, vector, terms, message, earlier versions."""
+        """Remove the words wherever they stand: row, vector, terms, message, history, earlier versions."""
         number, changed = await self._begin()
+        id, sources = change.memory.id, {*change.memory.source_ids, change.memory.source_message_id}
         gone = await self._session.rows(
-            "SELECT row, id FROM memories WHERE scope = ? AND (id = ? OR (superseded_by = ? AND state = 'superseded'))",
-            (number, change.memory.id, change.memory.id),
+            "SELECT row, id, text FROM memories "
+            "WHERE scope = ? AND (id = ? OR (superseded_by = ? AND state = 'superseded'))",
+            (number, id, id),
         )
-        for row, _ in gone:
-            await self._session.rows("INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)", (number, row, changed))
-            await self._session.rows("DELETE FROM vectors WHERE memory = ?", (row,))
-            await self._session.rows("DELETE FROM memories WHERE row = ?", (row,))
-        for id in change.memory.source_ids:
-            await self._session.rows("UPDATE messages SET text = NULL WHERE scope = ? AND id = ?", (number, id))
-        marker = digest(self._secret, normalise.for_hash(change.memory.text))
-        await self._session.rows(
+        await self._bury({change.memory.text, *(text for _, _, text in gone)}, number, change)
+        if not gone:  # somebody else was faster
+            return
+        for sql, keys in (
+            ("INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)", [(row, changed) for row, _, _ in gone]),
+            ("DELETE FROM vectors WHERE scope = ? AND memory = ?", [(row,) for row, _, _ in gone]),
+            ("DELETE FROM memories WHERE scope = ? AND row = ?", [(row,) for row, _, _ in gone]),
+            ("UPDATE history SET meta = '{}' WHERE scope = ? AND memory_id = ?", [(id,) for _, id, _ in gone]),
+            ("UPDATE change_log SET meta = '{}' WHERE scope = ? AND memory_id = ?", [(id,) for _, id, _ in gone]),
+            ("UPDATE messages SET text = NULL WHERE scope = ? AND id = ?", [(id,) for id in sources]),
+        ):
+            await self._session.many(sql, [(number, *key) for key in keys])
+        meta = {"reason": change.reason} if change.reason else {}
+        await self._history([(id, "deleted", None, None, change.actor, meta, clock.iso(change.at))])
+        self.erased = True
+
+    async def _bury(self, texts: set[str], number: int, change: Forget) -> None:
+        """Leave a keyed digest of each text, so that it does not come back by itself."""
+        until = clock.iso(change.until) if change.until else None
+        await self._session.many(
             "INSERT INTO tombstones (scope, digest, until) VALUES (?, ?, ?) "
             "ON CONFLICT (scope, digest) DO UPDATE SET until = excluded.until",
-            (number, marker, clock.iso(change.until) if change.until else None),
+            [(number, digest(self._secret, normalise.for_hash(text)), until) for text in texts],
         )
-        meta = {"reason": change.reason} if change.reason else {}
-        await self._history([(change.memory.id, "deleted", None, None, change.actor, meta, clock.iso(change.at))])
-        self.erased = True
 
     async def _summary(self, change: Summary) -> None:
         number, _ = await self._begin()
         evidence = json.dumps(list(change.evidence_ids))
-        await self._session.rows(
-            "INSERT INTO summaries (id, scope, record_type, name, data, evidence_ids, at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        kept = await self._session.rows(
+            "INSERT INTO summaries (id, scope, record_type, name, data, evidence_ids, at) VALUES (?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET name = excluded.name, data = excluded.data, at = excluded.at, "
+            "evidence_ids = excluded.evidence_ids WHERE summaries.scope = excluded.scope RETURNING id",
             (change.id, number, change.record_type, change.name, _dump(change.data), evidence, clock.iso(change.at)),
         )
+        if not kept:
+            raise Conflict(f"Id {change.id!r} is already in use: import it under a new id")
 
 
 def _embedded_now(memory: Memory, made: Sequence[Embedded]) -> Memory:

@@ -1,7 +1,8 @@
 """Names and topics in a text, found by how words are written.
 
-People, organisations, places and products stand out by their capitals, so this works for languages that write names that
-way and stays silent for the others; German nouns look like names to it. Anything better plugs in as an `EntityDetector`.
+People, organisations, places and products stand out by their capitals, so this works for languages that write names
+that way and stays silent for the others; German nouns look like names to it. Anything better plugs in as an
+`EntityDetector`.
 """
 
 import re
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from recollect.text.common_words import GIVEN_NAMES, is_common
+from recollect.text.common_words import GIVEN_NAMES, is_common, word_set
 from recollect.text.dates import MONTHS, WEEKDAYS
 from recollect.text.normalise import without_links
 from recollect.text.stopwords import ENGLISH
@@ -38,16 +39,16 @@ class _Word:
 
 
 _WORD = re.compile(r"(?<![\w.])@[^\W_]\w{0,60}|[^\W_][\w'’&+#-]{0,60}")
-_ABBREVIATED = frozenset("Dr Mr Mrs Ms Prof St Mme Herr Sr Jr".split())  # their full stop ends no sentence
+_ABBREVIATED = word_set("Dr Mr Mrs Ms Prof St Mme Herr Sr Jr")  # their full stop ends no sentence
 _POSSESSIVE = re.compile(r"['’]s?$|[-&'’]+$")
 _SENTENCE_START = re.compile(r"""[.!?…:;\n•*>|/"“„(\[][\s"“„'‘(\[*_#>-]{0,20}$""")
 _HANDLE = re.compile(r"@\w{2,40}")
 _HUMPS = re.compile(r"[a-z]{1,12}[A-Z]\w+|[A-Z][a-z0-9]+[A-Z]\w*|[A-Z]{2,}[a-z]{2,}\w*|[A-Z]\w*-?\d\w*")
 _ACRONYM = re.compile(r"[A-Z][A-Z&]{1,5}s?")
-_PARTICLES = frozenset("of de del della di da du la le van von der den ter bin ibn al el y".split())
-_NO_ACRONYM = frozenset("OK AM PM FYI LOL ASAP BTW IMO IMHO OMG BRB TBD TBH NB PS EG IE NO YES AND OR NOT".split())
+_PARTICLES = word_set("of de del della di da du la le van von der den ter bin ibn al el y")
+_NO_ACRONYM = word_set("OK AM PM FYI LOL ASAP BTW IMO IMHO OMG BRB TBD TBH NB PS EG IE NO YES AND OR NOT")
 _CALENDAR = frozenset(MONTHS + WEEKDAYS)
-_SPEAKERS = frozenset("i i'm i've i'll i'd im user assistant system".split())
+_SPEAKERS = word_set("i i'm i've i'll i'd im user assistant system")
 _EMPTY = _CALENDAR | ENGLISH | _SPEAKERS  # words that are never a topic
 
 
@@ -198,7 +199,9 @@ def tags(text: str, detect: EntityDetector = entities) -> tuple[tuple[str, ...],
     """
     names = sorted(detect(text), key=lambda entity: -entity.confidence)[:MOST_ENTITIES]
     taken = {part for name in names for part in name.text.casefold().split()}
-    topics = [phrase for phrase in keyphrases(text) if not taken.issuperset(phrase.text.casefold().split())][:MOST_TOPICS]
+    topics = [phrase for phrase in keyphrases(text) if not taken.issuperset(phrase.text.casefold().split())][
+        :MOST_TOPICS
+    ]
     found = [*names, *topics]
     return tuple(dict.fromkeys(one.text.casefold() for one in found)), mean_confidence(found)
 

@@ -9,8 +9,9 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from recollect.text.common_words import GIVEN_NAMES
+from recollect.text.common_words import GIVEN_NAMES, word_set
 from recollect.text.normalise import AUTHOR_YEAR, composed, links, without_links, without_numbered_citations
 from recollect.text.stopwords import ENGLISH
 
@@ -40,9 +41,9 @@ def _numbered(groups: str, first: int = 0) -> dict[str, int]:
 _WEEKDAYS = _numbered(
     "monday mondays mon montag lundi lunes lunedì segunda-feira maandag/tuesday tuesdays tue tues dienstag mardi martes"
     " martedì terça-feira dinsdag/wednesday wednesdays wed mittwoch mercredi miércoles mercoledì quarta-feira woensdag"
-    "/thursday thursdays thu thur thurs donnerstag jeudi jueves giovedì quinta-feira donderdag/friday fridays fri freitag"
-    " vendredi viernes venerdì sexta-feira vrijdag/saturday saturdays sat samstag sonnabend samedi sábado sabato zaterdag"
-    "/sunday sundays sun sonntag dimanche domingo domenica zondag"
+    "/thursday thursdays thu thur thurs donnerstag jeudi jueves giovedì quinta-feira donderdag/friday fridays fri"
+    " freitag vendredi viernes venerdì sexta-feira vrijdag/saturday saturdays sat samstag sonnabend samedi sábado"
+    " sabato zaterdag/sunday sundays sun sonntag dimanche domingo domenica zondag"
 )
 _MONTHS = _numbered(
     "january jan januar janvier enero gennaio janeiro/february feb februar février febrero febbraio fevereiro/march mar"
@@ -52,14 +53,14 @@ _MONTHS = _numbered(
     "/december dec dezember décembre diciembre dicembre dezembro",
     first=1,
 )
-_DAYS = frozenset(
-    "today tomorrow yesterday tonight morning afternoon evening night heute morgen gestern demain hier aujourd'hui hoy"
-    " mañana ayer oggi domani ieri hoje amanhã ontem next last previous daily weekly monthly yearly".split()
+_DAYS = word_set(
+    "today tomorrow yesterday tonight morning afternoon evening night heute morgen gestern demain hier aujourdhui hoy"
+    " mañana ayer oggi domani ieri hoje amanhã ontem next last previous daily weekly monthly yearly"
 )
 _SMALL = _numbered(
-    "zero null/one once first/two twice second zwei deux dos dois tre/three thrice third drei trois tres três"
-    "/four fourth vier quatre cuatro quattro quatro/five fifth fünf cinq cinco cinque/six sixth sechs seis/seven seventh"
-    " sieben sept siete sette sete/eight eighth acht huit ocho otto oito/nine ninth neun neuf nueve nove"
+    "zero null/one once first/two twice second zwei deux dos dois/three thrice third drei trois tres três tre"
+    "/four fourth vier quatre cuatro quattro quatro/five fifth fünf cinq cinco cinque/six sixth sechs seis/seven"
+    " seventh sieben sept siete sette sete/eight eighth acht huit ocho otto oito/nine ninth neun neuf nueve nove"
     "/ten tenth zehn dix diez dieci dez/eleven eleventh elf onze undici/twelve twelfth zwölf douze doce dodici doze"
     "/thirteen thirteenth/fourteen fourteenth/fifteen fifteenth/sixteen sixteenth/seventeen seventeenth"
     "/eighteen eighteenth/nineteen nineteenth"
@@ -71,22 +72,21 @@ _TENS = {
 _SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000, "dozen": 12}
 _NUMBER_WORDS = _SMALL.keys() - _MONTHS.keys() | _TENS.keys() | _SCALES.keys()
 _UNITS = {
-    "$": "dollar", "dollar": "dollar", "dollars": "dollar", "usd": "dollar", "€": "euro", "euro": "euro", "euros": "euro",
-    "eur": "euro", "£": "pound", "pound": "pound", "pounds": "pound", "gbp": "pound", "¥": "yen", "yen": "yen",
+    "$": "dollar", "dollar": "dollar", "dollars": "dollar", "usd": "dollar",
+    "€": "euro", "euro": "euro", "euros": "euro", "eur": "euro",
+    "£": "pound", "pound": "pound", "pounds": "pound", "gbp": "pound", "¥": "yen", "yen": "yen",
     "%": "percent", "percent": "percent", "half": "half", "quarter": "quarter", "double": "double", "triple": "triple",
 }  # fmt: skip
-_NEGATIONS = frozenset(
-    """
+_NEGATIONS = word_set("""
     not no never none nobody nothing neither nor nowhere without cannot dont doesnt didnt cant couldnt wont wouldnt
-    shouldnt isnt arent wasnt werent hasnt havent hadnt aint mustnt neednt mightnt shant stopped quit hardly formerly
-    nicht kein keine keinen keiner keinem keines nie niemals nichts niemand ohne ne pas jamais rien aucun aucune sans
-    nunca jamás nada nadie sin tampoco ningún ninguna ninguno non niente nulla nessuno senza não ninguém sem nenhum
-    niet geen nooit zonder inte ikke aldrig aldri ingen не нет никогда без ни nie nigdy bez değil yok asla لا ليس لم لن
-    नहीं मत
-    """.split()
-)
+    shouldnt isnt arent wasnt werent hasnt havent hadnt aint mustnt neednt mightnt shant stopped quit hardly
+    formerly nicht kein keine keinen keiner keinem keines nie niemals nichts niemand ohne ne pas jamais rien aucun
+    aucune sans nunca jamás nada nadie sin tampoco ningún ninguna ninguno non niente nulla nessuno senza não ninguém
+    sem nenhum niet geen nooit zonder inte ikke aldrig aldri ingen не нет никогда без ни nie nigdy bez değil yok
+    asla لا ليس لم لن नहीं मत
+    """)
 _UNSAID = re.compile(r"[不没沒無无别別未非]|ない|ません|なかった|않|못|없")
-_PASSED_OVER = ENGLISH - _NEGATIONS | frozenset("really even ever longer anymore quite always particularly".split())
+_PASSED_OVER = ENGLISH - _NEGATIONS | word_set("really even ever longer anymore quite always particularly")
 _LEANINGS = {
     word: leaning
     for leaning, words in {
@@ -104,14 +104,16 @@ _LEANINGS = {
 _NOT_NAMES = (
     {word.replace("'", "") for word in ENGLISH}
     | (_WEEKDAYS.keys() | _MONTHS.keys() | _NUMBER_WORDS | _UNITS.keys() | _LEANINGS.keys() | _DAYS | _NEGATIONS)
-    | set("hello hi hey also yes yeah well ok okay please thanks maybe now then however actually user".split())
+    | word_set("hello hi hey also yes yeah well ok okay please thanks maybe now then however actually user")
 )
 
 _CLOCK = re.compile(
     r"(?<![\w:.])(?:(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))?\s?(?P<half>[ap])\.?m\b\.?"
     r"|(?P<hour24>\d{1,2})[:h](?P<minute24>[0-5]\d)(?::[0-5]\d)?(?![\d:])|(?P<word>noon|midnight)\b)"
 )
-_DATE = re.compile(r"(?<![\d.])\d{1,4}(?P<mark>[-/.])\d{1,2}(?P=mark)\d{1,4}(?![\d.]?\d)|(?<![\d/])\d{1,2}/\d{1,2}(?![\d/])")
+_DATE = re.compile(
+    r"(?<![\d.])\d{1,4}(?P<mark>[-/.])\d{1,2}(?P=mark)\d{1,4}(?![\d.]?\d)|(?<![\d/])\d{1,2}/\d{1,2}(?![\d/])"
+)
 _DOTTED = re.compile(r"(?<![^\W_])(?:[^\W\d_]\.){2,}")  # U.S.A.
 _TOKEN = re.compile(
     r"(?<![\w.,)])[-−]\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|segunda-feira|(?:terça|quarta|quinta|sexta)-feira"
@@ -256,7 +258,7 @@ def _negations(words: Sequence[str]) -> Iterator[str]:
         elif word not in _PASSED_OVER:
             subject = word
     yield from reversed(found)
-    yield from ("used to" for a, b in zip(words, words[1:], strict=False) if (a, b) == ("used", "to"))
+    yield from ("used to" for a, b in pairwise(words) if (a, b) == ("used", "to"))
 
 
 def _is_name(token: str) -> bool:

@@ -64,7 +64,7 @@ _IDEOGRAPHS = "3400-4dbf 4e00-9fff f900-faff 20000-2a6df 2a700-2b81f 2b920-2ceaf
 
 _SPECIAL = re.compile(r"(\[(?:PAD|UNK|CLS|SEP|MASK)\])")
 # Where a long text may be cut without changing a word. "]" is left out: it may end a special token.
-_SEPARATOR = re.compile(r"[\s!-/:-\[\\^_`{-~\u3001\u3002\u3400-\u4dbf\u4e00-\u9fff]")
+_SEPARATOR = re.compile(r"[ \t\n\r!-/:-@\[\\^_`{-~\u3001\u3002\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 class _Ranges:

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import apsw
 
 from ...errors import MigrationNeeded, StoreDamaged
+from . import checks
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] |
     """Bring the database to the newest schema, in one transaction, after a backup of what was there.
 
     Any number of processes may call it at once: one migrates, the others find it done. Raises MigrationNeeded for a
-    database from a newer version, StoreDamaged for a foreign or altered one.
+    database from a newer version, StoreDamaged for an altered one.
     """
     steps = shipped() if steps is None else steps
     if not _missing(connection, steps, path):
@@ -59,24 +61,22 @@ def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] |
 
 
 def _missing(connection: apsw.Connection, steps: Sequence[Migration], path: str) -> list[Migration]:
-    done = _done(connection, path)
+    done = _done(connection)
     known = {step.number: step.checksum for step in steps}
     newest = max(done, default=0)
     if newest > max(known):
         raise MigrationNeeded(f"{path!r} was made by a newer Recollect (schema {newest}): upgrade with pip")
-    altered = [number for number, checksum in done.items() if known[number] != checksum]
+    altered = [number for number, checksum in done.items() if known.get(number) != checksum]
     if altered:
         raise StoreDamaged(f"Schema step {altered[0]} of {path!r} is not the one Recollect ships")
     return [step for step in steps if step.number > newest]
 
 
-def _done(connection: apsw.Connection, path: str) -> dict[int, str]:
-    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if not tables:
+def _done(connection: apsw.Connection) -> dict[int, str]:
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall():
         return {}
-    if "migrations" not in tables:
-        raise StoreDamaged(f"{path!r} is a SQLite database, but not one of Recollect: choose another file")
-    return dict(connection.execute("SELECT number, checksum FROM migrations ORDER BY number").fetchall())
+    rows: list[Any] = connection.execute("SELECT number, checksum FROM migrations").fetchall()
+    return dict(rows)
 
 
 def _run(connection: apsw.Connection, step: Migration) -> None:
@@ -96,8 +96,8 @@ def _statements(sql: str) -> list[str]:
 
 def _backup(path: str, schema: int) -> None:
     """A copy beside the file, named after the schema it holds."""
-    source, target = apsw.Connection(path), apsw.Connection(f"{path}.before-{schema + 1}")
-    with target.backup("main", source, "main") as copying:
-        copying.step(-1)
-    target.close()
-    source.close()
+    source = apsw.Connection(path)
+    try:
+        checks.copy(source, Path(f"{path}.before-{schema + 1}"))
+    finally:
+        source.close()

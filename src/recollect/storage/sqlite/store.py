@@ -6,8 +6,8 @@ One thread owns the connection that writes, a few own connections that read; not
 from __future__ import annotations
 
 import asyncio
-import json
 import os
+import shutil
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ from uuid import uuid4
 
 import apsw
 
-from ...errors import StoreUnavailable
+from ...errors import RecollectError, StoreDamaged, StoreUnavailable
 from ...model import Entry, Memory, Message, Scope, Summary
 from ...text import clock, index, terms
 from .. import rows
@@ -27,12 +27,13 @@ from ..reading import Readings
 from ..session import Values
 from ..writing import Writings
 from . import checks
-from .connection import connect, translated
+from .connection import IN_MEMORY, connect, translated, wait
 from .migrate import migrate
 
 T = TypeVar("T")
 _READERS = 2
 _RESERVE = 1 << 20  # bytes kept aside, so that forgetting still works when the disk is full
+_CLEAN_SECONDS = 5  # a forget waits so long for others to let go of the log; then the next write cleans it
 
 
 class Thread:
@@ -43,9 +44,12 @@ class Thread:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"recollect-{name}")
         self._own = threading.local()
         self._opened: list[apsw.Connection] = []
+        self._closed = False
 
     async def run(self, work: Callable[[apsw.Connection], T]) -> T:
         """Do something with the connection, in its thread."""
+        if self._closed:
+            raise RecollectError("This memory is closed: open it again")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._work, work)
 
     def _work(self, work: Callable[[apsw.Connection], T]) -> T:
@@ -65,6 +69,7 @@ class Thread:
             await self.run(lambda connection: connection.executemany(sql, batch).fetchall())
 
     async def close(self) -> None:
+        self._closed = True
         await asyncio.get_running_loop().run_in_executor(None, self._pool.shutdown)
         for connection in self._opened:
             connection.close()
@@ -79,40 +84,49 @@ class SqliteStore(Readings):
         self.path, self._language = path, language
         self._writer, self._reader = writer, reader
         self._turn = asyncio.Lock()  # one transaction at a time in this process; SQLite sees to the other processes
+        self._unclean = False  # erased words may still stand in the log
 
     @classmethod
     async def open(cls, path: str | Path, *, language: str = "english") -> SqliteStore:
         """Open or make the file. `:memory:` keeps everything in the process. Raises StoreUnavailable, StoreDamaged."""
-        place = f"file:/{uuid4().hex}?vfs=memdb" if str(path) == ":memory:" else str(path)
-        if not place.startswith("file:"):
-            _make_folder(Path(place))
+        on_disk = str(path) != ":memory:"
+        place = _made_ready(Path(path)) if on_disk else f"{IN_MEMORY}{uuid4().hex}?vfs=memdb"
         writer = Thread(place, name="writer")
         try:
             await writer.run(lambda connection: migrate(connection, place))
             await writer.run(lambda connection: _reanalyse(connection, language))
             secret = (await writer.rows("SELECT value FROM meta WHERE key = 'secret'"))[0][0]
+            if on_disk:
+                await writer.run(lambda connection: checkpoint(connection, seconds=0))  # after a crash: see `_clean`
+                await writer.run(lambda _: _keep_reserve(place))
         except BaseException:
             await writer.close()
             raise
         reader = Thread(place, threads=_READERS, name="reader")
-        store = cls(place, language=language, secret=bytes.fromhex(secret), writer=writer, reader=reader)
-        store._keep_reserve()
-        return store
+        return cls(place, language=language, secret=bytes.fromhex(secret), writer=writer, reader=reader)
 
     @asynccontextmanager
     async def transaction(self, scope: Scope) -> AsyncIterator[Writings]:
         """Commits when the block ends, durably, and rolls back if it raises."""
         async with self._turn:
             writings = Writings(self._writer, self._known, self._secret, scope=scope, language=self._language)
-            await self._writer.rows("BEGIN IMMEDIATE")
             try:
+                await self._writer.rows("BEGIN IMMEDIATE")
                 yield writings
+                if writings.failed is not None:
+                    raise writings.failed
+                self._unclean |= writings.erased
                 await asyncio.shield(self._writer.rows("COMMIT"))
-            except BaseException:
+            except BaseException:  # cancelled too: whatever still runs in the thread is undone after it
                 await asyncio.shield(self._writer.run(_rollback))
                 raise
-            if writings.erased:
-                await self._writer.run(checkpoint)
+            if self._unclean:
+                await self._clean()
+
+    async def _clean(self) -> None:
+        """Leave no erased word in the log. What was committed stands, so a failure waits for the next write."""
+        with suppress(RecollectError):
+            self._unclean = not await self._writer.run(checkpoint)
 
     async def messages(self, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
         sql = "SELECT id, text, role, name, at, session FROM messages WHERE scope = ?"
@@ -126,7 +140,7 @@ class SqliteStore(Readings):
         sql = "SELECT id, memory_id, event, old_ref, new_ref, actor, meta, ts FROM history WHERE scope = ?"
         one = " AND memory_id = ?" if memory_id is not None else ""
         values = [await self.number(scope), *([memory_id] if memory_id is not None else []), limit]
-        found = await self._session.rows(f"{sql}{one} ORDER BY ts DESC, id DESC LIMIT ?", values)
+        found = await self._session.rows(f"{sql}{one} ORDER BY ts DESC, rowid DESC LIMIT ?", values)
         return [rows.entry(row) for row in found]
 
     async def summaries(self, scope: Scope, record_type: str) -> list[Summary]:
@@ -134,8 +148,8 @@ class SqliteStore(Readings):
         found = await self._session.rows(f"{sql} ORDER BY at DESC, id DESC", (await self.number(scope), record_type))
         return [
             Summary(
-                id=id, record_type=kind, name=name, data=json.loads(data),
-                evidence_ids=tuple(json.loads(ids)), at=clock.parse(at),
+                id=id, record_type=kind, name=name, data=rows.loaded(data),
+                evidence_ids=tuple(rows.loaded(ids)), at=clock.parse(at),
             )
             for id, kind, name, data, ids, at in found
         ]  # fmt: skip
@@ -178,15 +192,16 @@ class SqliteStore(Readings):
     async def _export_rest(self, scope: Scope, number: int) -> AsyncIterator[dict[str, Any]]:
         whose = {"tenant": scope.tenant, "user": scope.user, "space": scope.space}
         names = ("id", "session", "role", "name", "at", "text", "digest", "outcome")
-        for row in await self._session.rows(f"SELECT {', '.join(names)} FROM messages WHERE scope = ? ORDER BY row", (number,)):
+        sql = f"SELECT {', '.join(names)} FROM messages WHERE scope = ? ORDER BY row"
+        for row in await self._session.rows(sql, (number,)):
             data = dict(zip(names, row, strict=True))
-            status, ids, reason = json.loads(data["outcome"])
+            status, ids, reason = rows.loaded(data["outcome"])
             outcome = {"status": status, "ids": ids, "reason": reason, "message_id": data["id"]}
             yield {"record_type": "message", "data": {**data, "outcome": outcome, "scope": whose}}
         for kind in ("user_profile", "project_memory"):
             for each in await self.summaries(scope, kind):
-                data = {**asdict(each), "at": clock.iso(each.at), "evidence_ids": list(each.evidence_ids), "scope": whose}
-                yield {"record_type": kind, "data": data}
+                plain = {"at": clock.iso(each.at), "evidence_ids": list(each.evidence_ids), "scope": whose}
+                yield {"record_type": kind, "data": {**asdict(each), **plain}}
 
     async def backup(self, path: Path) -> None:
         """A complete copy of the file, taken while others write."""
@@ -195,10 +210,13 @@ class SqliteStore(Readings):
     async def vacuum(self) -> None:
         async with self._turn:
             await self._writer.rows("VACUUM")
-            await self._writer.run(checkpoint)
+            await self._clean()
 
     async def check(self) -> list[str]:
-        return await self._reader.run(lambda connection: checks.problems(connection, self._language))
+        try:
+            return await self._reader.run(lambda connection: checks.problems(connection, self._language))
+        except StoreDamaged as error:  # so badly that it cannot be read to the end
+            return [str(error)]
 
     def make_room(self) -> bool:
         """Give the reserve back to a full disk; False if it was used up before."""
@@ -212,16 +230,16 @@ class SqliteStore(Readings):
         await self._reader.close()
         await self._writer.close()
 
-    def _keep_reserve(self) -> None:
-        if self.path.startswith("file:") or os.path.exists(f"{self.path}-reserve"):
-            return
-        with suppress(OSError), open(f"{self.path}-reserve", "wb") as file:
-            file.write(bytes(_RESERVE))
 
-
-def checkpoint(connection: apsw.Connection) -> None:
-    """Move what was committed into the file and empty the log, so that erased words are nowhere."""
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+def checkpoint(connection: apsw.Connection, *, seconds: int = _CLEAN_SECONDS) -> bool:
+    """Move what was committed into the file and empty the log; False if others would not let go of it in time."""
+    wait(connection, connection.filename, seconds)
+    try:
+        return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0] == 0
+    except apsw.BusyError:
+        return False
+    finally:
+        wait(connection, connection.filename)
 
 
 def _rollback(connection: apsw.Connection) -> None:
@@ -229,30 +247,59 @@ def _rollback(connection: apsw.Connection) -> None:
         connection.execute("ROLLBACK")
 
 
-def _make_folder(path: Path) -> None:
+def _keep_reserve(path: str) -> None:
+    """Set a little room aside, where there is plenty."""
+    reserve = Path(f"{path}-reserve")
+    with suppress(OSError):
+        if reserve.exists() or shutil.disk_usage(reserve.parent).free < 4 * _RESERVE:
+            return
+        try:
+            reserve.write_bytes(os.urandom(_RESERVE))  # not zeros: some file systems keep those for nothing
+        except OSError:
+            reserve.unlink()
+
+
+def _made_ready(path: Path) -> str:
+    """The whole path of the file, its folder made: what begins with `file:` is a name like any other."""
     try:
+        path = path.absolute()
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnavailable(f"The folder {str(path.parent)!r} cannot be made: choose another place") from error
     if path.is_dir():
         raise StoreUnavailable(f"{str(path)!r} is a folder: name a file in it, such as {str(path / 'memory.db')!r}")
+    return str(path)
 
 
 def _reanalyse(connection: apsw.Connection, language: str) -> None:
     """Make the terms anew if the analysis or the language is not the one they were made with."""
     wanted = f"{terms.ANALYSIS}:{language}"
-    known = connection.execute("SELECT value FROM meta WHERE key = 'analysis'").fetchall()
-    if known == [(wanted,)]:
+    if _analysis(connection) == wanted:
         return
-    with connection:
-        for number, tenant, user, space in connection.execute("SELECT id, tenant, user_id, space FROM scopes").fetchall():
-            scope = Scope(tenant=tenant, user=user, space=space)
-            sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ?"
-            for row in connection.execute(sql, (number,)).fetchall():
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _analysis(connection) != wanted:  # another process may have been faster
+            _make_terms(connection, language)
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('analysis', ?)", (wanted,))
+        connection.execute("COMMIT")
+    except BaseException:
+        _rollback(connection)
+        raise
+
+
+def _analysis(connection: apsw.Connection) -> str | None:
+    known = connection.execute("SELECT value FROM meta WHERE key = 'analysis'").fetchall()
+    return str(known[0][0]) if known else None
+
+
+def _make_terms(connection: apsw.Connection, language: str) -> None:
+    connection.execute("UPDATE scopes SET revision = revision + 1")
+    scopes: list[Any] = connection.execute("SELECT id, tenant, user_id, space, revision FROM scopes").fetchall()
+    for number, tenant, user, space, revision in scopes:
+        scope = Scope(tenant=tenant, user=user, space=space)
+        sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ?"
+        for row in connection.execute(sql, (number,)).fetchall():
+            with suppress(StoreDamaged):  # `check` tells of it; the others can still be found
                 made = index.terms_of(rows.memory(row[1:], scope), language)
-                connection.execute(
-                    "UPDATE memories SET terms = ?, changed = (SELECT revision + 1 FROM scopes WHERE id = ?) WHERE row = ?",
-                    (made, number, row[0]),
-                )
-            connection.execute("UPDATE scopes SET revision = revision + 1 WHERE id = ?", (number,))
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('analysis', ?)", (wanted,))
+                change = "UPDATE memories SET terms = ?, changed = ? WHERE scope = ? AND row = ?"
+                connection.execute(change, (made, revision, number, row[0]))

@@ -1,0 +1,84 @@
+"""How much of the evidence comes back: recall@k of the messages that answer each question.
+
+    python -m bench.quality [--data FOLDER] [--profile NAME] [--rerank]
+
+Each conversation is a user of its own, all in one database, through the public API, with the packaged model and no
+language model. A message counts as found when a memory within the first k names it as its source.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import recollect
+from bench import data, report
+from recollect.model import Recall
+
+SETS = {"locomo-dev.jsonl": 10, "ikat-dev.jsonl": 5, "locomo10.json": 10}
+BUDGETS = (500, 1000, 2000)
+
+
+def found_share(answer: Recall, evidence: tuple[str, ...], k: int) -> float:
+    """The share of the evidence among the sources of the first k hits."""
+    sources = {source for hit in answer.hits[:k] for source in hit.memory.source_ids}
+    return sum(id in sources for id in evidence) / len(evidence)
+
+
+async def measure(path: Path, k: int, profile: str, rerank: bool, folder: Path) -> list[dict[str, Any]]:
+    """One row per category, and one for all that count."""
+    conversations = data.read(path)
+    shares: dict[str, list[float]] = defaultdict(list)
+    budgets: dict[int, list[float]] = defaultdict(list)
+    settings = {"reranker": "maxsim"} if rerank else {}
+    async with recollect.aio.open(folder / f"{path.stem}.db", state_dir=folder, **settings) as memory:
+        started = time.perf_counter()
+        for conversation in conversations:
+            await memory.scope(user=conversation.name).remember(conversation.messages)
+        took = time.perf_counter() - started
+        for conversation in conversations:
+            scope = memory.scope(user=conversation.name)
+            for question in conversation.questions:
+                answer = await scope.recall(question.text, limit=k, budget=10**6, profile=profile, rerank=rerank)
+                shares[question.category].append(found_share(answer, question.evidence, k))
+                if question.category != "5":
+                    for budget in BUDGETS:
+                        within = await scope.recall(question.text, budget=budget, profile=profile, rerank=rerank)
+                        budgets[budget].append(found_share(within, question.evidence, 10**6))
+    counted = [share for category, each in shares.items() if category != "5" for share in each]
+    rows = [_row(path.stem, f"category {name}", each, k) for name, each in sorted(shares.items()) if len(shares) < 8]
+    rows += [_row(path.stem, f"within {budget} tokens", each, 0) for budget, each in budgets.items()]
+    rows.append({**_row(path.stem, "all but category 5", counted, k)})
+    print(f"{path.stem}: {sum(len(c.messages) for c in conversations)} messages taken in within {took:.1f} s")
+    return rows
+
+
+def _row(name: str, what: str, shares: list[float], k: int) -> dict[str, Any]:
+    mean = sum(shares) / len(shares) if shares else 0.0
+    return {"set": name, "what": what, "k": str(k or "budget"), "questions": len(shares), "recall": round(mean, 4)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=data.DATA)
+    parser.add_argument("--profile", default="default")
+    parser.add_argument("--rerank", action="store_true", help="with MaxSim over the packaged model's token states")
+    options = parser.parse_args()
+    paths = [options.data / name for name in SETS if (options.data / name).exists()]
+    if not paths:
+        raise SystemExit(f"No data in {options.data}: expected one of {', '.join(SETS)}")
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for path in paths:
+            rows += asyncio.run(measure(path, SETS[path.name], options.profile, options.rerank, Path(folder)))
+    report.table("Recall of evidence", rows)
+    print(report.save("quality", {"profile": options.profile, "rerank": options.rerank, "rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

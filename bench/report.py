@@ -1,0 +1,33 @@
+"""A table on the screen and the same figures in a file."""
+
+from __future__ import annotations
+
+import json
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def table(title: str, rows: list[dict[str, Any]]) -> None:
+    """Print rows that share their keys."""
+    shown = Table(title=title, title_justify="left")
+    for name in rows[0]:
+        shown.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+    for row in rows:
+        shown.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
+    Console(width=160).print(shown)
+
+
+def save(name: str, figures: dict[str, Any]) -> Path:
+    """Write the figures with where and when they were measured."""
+    RESULTS.mkdir(exist_ok=True)
+    about = {"at": datetime.now(UTC).isoformat(), "python": platform.python_version(), "machine": platform.machine()}
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({**about, **figures}, indent=2))
+    return path

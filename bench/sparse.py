@@ -1,0 +1,126 @@
+"""Three ways to keep the sparse index, side by side: FTS5, rows of postings in SQL, packed terms read into arrays.
+
+    python -m bench.sparse [--sizes 10000 100000]
+
+The same analysed texts and the same questions for all three; the figures behind ADR-005.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+import numpy as np
+
+from bench import report
+from bench.speed import sentence
+from recollect.corpus import Segment
+from recollect.text import terms, tokens
+
+K1, B, BEST = 1.2, 0.9, 40
+
+
+def median_ms(ask: Callable[[list[str]], object], asked: Sequence[list[str]]) -> float:
+    times = []
+    for stems in asked:
+        started = time.perf_counter()
+        ask(stems)
+        times.append(time.perf_counter() - started)
+    return statistics.median(times) * 1e3
+
+
+def fts(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]) -> dict[str, Any]:
+    """FTS5 over the stems; its statistics are those of the whole table, so every scope would need one of its own."""
+    db = apsw.Connection(str(folder / "fts.db"))
+    db.execute("PRAGMA journal_mode = WAL").fetchall()
+    db.execute("CREATE VIRTUAL TABLE t USING fts5(body, content='', tokenize='unicode61')")
+    started = time.perf_counter()
+    with db:
+        db.executemany("INSERT INTO t(rowid, body) VALUES (?, ?)", ((i, " ".join(s)) for i, s in enumerate(texts, 1)))
+    wrote = time.perf_counter() - started
+    sql = f"SELECT rowid, bm25(t) FROM t WHERE t MATCH ? ORDER BY bm25(t) LIMIT {BEST}"
+    took = median_ms(lambda stems: db.execute(sql, (" OR ".join(f'"{s}"' for s in stems),)).fetchall(), asked)
+    return {"index": "FTS5, best 40", "write µs/text": wrote / len(texts) * 1e6, "ask ms": took, "load ms": 0.0}
+
+
+def sql_rows(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]) -> dict[str, Any]:
+    """One row per term and text; BM25 is summed in SQL."""
+    db = apsw.Connection(str(folder / "rows.db"))
+    db.execute("PRAGMA journal_mode = WAL").fetchall()
+    db.execute("CREATE TABLE p (scope, term, doc, tf, len, PRIMARY KEY (scope, term, doc)) WITHOUT ROWID")
+    started = time.perf_counter()
+    with db:
+        db.executemany(
+            "INSERT INTO p VALUES (1, ?, ?, ?, ?)",
+            ((t, i, n, len(s)) for i, s in enumerate(texts) for t, n in Counter(map(tokens.term_id, s)).items()),
+        )
+    wrote = time.perf_counter() - started
+    mean = statistics.mean(map(len, texts))
+
+    def ask(stems: list[str]) -> list[Any]:
+        ids = [tokens.term_id(stem) for stem in stems]
+        marks = ", ".join("?" * len(ids))
+        found = db.execute(f"SELECT term, count(*) FROM p WHERE scope = 1 AND term IN ({marks}) GROUP BY term", ids)
+        idf = {t: float(np.log1p((len(texts) - n + 0.5) / (n + 0.5))) for t, n in found}
+        cases = " ".join(f"WHEN {t} THEN {w}" for t, w in idf.items()) or "WHEN 0 THEN 0"
+        return db.execute(
+            f"SELECT doc, sum((CASE term {cases} END) * tf / (tf + {K1} * ({1 - B} + {B} * len / {mean}))) s FROM p "
+            f"WHERE scope = 1 AND term IN ({marks}) GROUP BY doc ORDER BY s DESC LIMIT {BEST}",
+            ids,
+        ).fetchall()
+
+    return {"index": "rows in SQL, best 40", "write µs/text": wrote / len(texts) * 1e6, "ask ms": median_ms(ask, asked), "load ms": 0.0}
+
+
+def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]) -> dict[str, Any]:
+    """The terms of a text packed into its own row, read into sorted arrays once; scores of all texts, not only 40."""
+    db = apsw.Connection(str(folder / "packed.db"))
+    db.execute("PRAGMA journal_mode = WAL").fetchall()
+    db.execute("CREATE TABLE m (row INTEGER PRIMARY KEY, terms BLOB)")
+    started = time.perf_counter()
+    with db:
+        db.executemany("INSERT INTO m(terms) VALUES (?)", ((terms.pack(map(tokens.term_id, s)),) for s in texts))
+    wrote = time.perf_counter() - started
+    started = time.perf_counter()
+    segment = Segment.of([row[0] for row in db.execute("SELECT terms FROM m ORDER BY row")], 0)
+    loaded = time.perf_counter() - started
+    length = np.array([len(s) for s in texts], np.float32)
+    norm = K1 * (1 - B + B * length / length.mean())
+
+    def ask(stems: list[str]) -> Any:
+        scores = np.zeros(len(texts), np.float32)
+        for stem in stems:
+            where = segment.find(tokens.term_id(stem))
+            at, tf = segment.positions[where], segment.counts[where].astype(np.float32)
+            scores[at] += np.log1p((len(texts) - len(at) + 0.5) / (len(at) + 0.5)) * tf / (tf + norm[at])
+        return scores
+
+    row = {"index": "packed terms, all scores", "write µs/text": wrote / len(texts) * 1e6, "ask ms": median_ms(ask, asked)}
+    return {**row, "load ms": loaded * 1e3}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
+    rows: list[dict[str, Any]] = []
+    for size in parser.parse_args().sizes:
+        rng = random.Random(size)
+        texts = [tokens.analyse(sentence(rng)) for _ in range(size)]
+        asked = [tokens.analyse(sentence(rng))[:6] for _ in range(40)]
+        with tempfile.TemporaryDirectory() as folder:
+            for way in (fts, sql_rows, packed):
+                rows.append({"texts": size, **way(Path(folder), texts, asked)})
+    report.table("sparse", rows)
+    print(report.save("sparse", {"rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+"""How fast it is, as ratios within one run: machines differ, ratios less so.
+
+    python -m bench.speed [--sizes 1000 10000 100000] [--questions 60] [--only recall scopes ingest memory import]
+
+The floor of recall is what nothing can avoid: embedding the question with the packaged model and an exact numpy search
+over the same vectors. Memories get made-up vectors, so that 100,000 of them need no hour of embedding; questions are
+embedded for real, and floor and recall take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import recollect
+from bench import data, report
+from recollect.compose import open_engine
+from recollect.embedders.minilm import MiniLM
+from recollect.engine import Engine, Scoped
+
+WORDS = (
+    "garden bicycle invoice harbour violin teacher weather project kitchen mountain deadline sister recipe train ticket "
+    "museum painting coffee meeting budget doctor holiday window forest letter market bridge summer printer battery "
+    "castle lesson dinner engine planet camera jacket river pillow tunnel orchard carpet hammer island folder lantern "
+    "we they she he found lost bought sold moved painted repaired visited forgot planned liked hated finished started"
+).split()
+
+
+class MadeUp:
+    """The packaged model for questions, made-up unit vectors for memories."""
+
+    def __init__(self) -> None:
+        self._real = MiniLM()
+        self._random = np.random.default_rng(7)
+        self.bulk = False
+
+    model = "all-MiniLM-L6-v2"
+    dimensions = 384
+
+    async def encode_batch(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        if not self.bulk:
+            return await self._real.encode_batch(texts)
+        made = self._random.standard_normal((len(texts), 384), dtype=np.float32)
+        unit: NDArray[np.float32] = made / np.linalg.norm(made, axis=1, keepdims=True)
+        return unit
+
+    async def close(self) -> None:
+        await self._real.close()
+
+
+def sentence(rng: random.Random) -> str:
+    return " ".join(rng.choices(WORDS, k=rng.randint(8, 22))).capitalize() + f" {rng.randint(1, 10**6)}."
+
+
+def questions(n: int, rng: random.Random) -> list[str]:
+    return [f"When did {' '.join(rng.choices(WORDS, k=5))} happen, number {i}?" for i in range(n)]
+
+
+async def filled(path: Path, users: Sequence[str], size: int) -> Engine:
+    """A memory with `size` memories for each user, in sessions of twenty."""
+    engine = await open_engine(path, state_dir=path.parent, cache_mb=0)
+    made = MadeUp()
+    engine.embedder, made.bulk = made, True
+    rng = random.Random(size)
+    for user in users:
+        said = [{"content": sentence(rng), "id": str(i), "session": str(i // 20), "name": "Ana"} for i in range(size)]
+        await engine.scope(user).remember(said)
+    made.bulk = False
+    return engine
+
+
+async def timed(work: Callable[[], Awaitable[object]]) -> float:
+    started = time.perf_counter()
+    await work()
+    return time.perf_counter() - started
+
+
+async def recall(sizes: Sequence[int], asked: int, folder: Path) -> list[dict[str, Any]]:
+    """Recall in one scope against its floor."""
+    rows = []
+    for size in sizes:
+        engine = await filled(folder / f"one-{size}.db", ["ana"], size)
+        scope = engine.scope("ana")
+        await scope.recall("warm up")
+        matrix = np.concatenate((await engine.corpora.current(scope.scope, engine.store)).blocks)
+        took = await _in_turns(engine, scope, matrix, questions(asked, random.Random(1)))
+        rows.append({"memories": size, **took})
+        await engine.close()
+    return rows
+
+
+async def _in_turns(engine: Engine, scope: Scoped, matrix: NDArray[np.float32], texts: Sequence[str]) -> dict[str, Any]:
+    floor, ours = [], []
+    for text in texts:
+
+        async def search(text: str = text) -> None:
+            assert engine.embedder is not None
+            scores = matrix @ (await engine.embedder.encode_batch([text + " really"]))[0]
+            np.argpartition(-scores, 10)[:10]
+
+        floor.append(await timed(search))
+        ours.append(await timed(lambda text=text: scope.recall(text)))  # type: ignore[misc]
+    low, high = statistics.median(floor) * 1e3, statistics.median(ours) * 1e3
+    return {"floor p50 ms": low, "recall p50 ms": high, "ratio": high / low, "p95 ms": sorted(ours)[int(0.95 * len(ours))] * 1e3}
+
+
+async def scopes(asked: int, folder: Path) -> list[dict[str, Any]]:
+    """One scope of 1,000 among a hundred, against a database with that scope alone."""
+    many = await filled(folder / "many.db", [f"user-{i}" for i in range(100)], 1000)
+    alone = await filled(folder / "alone.db", ["user-0"], 1000)
+    times: dict[str, list[float]] = {"alone": [], "among 100": []}
+    for i, text in enumerate(questions(asked, random.Random(2))):
+        for name, scope in (("alone", alone.scope("user-0")), ("among 100", many.scope(f"user-{i % 10}"))):
+            if i < 10:
+                await scope.recall("warm up")
+            times[name].append(await timed(lambda s=scope, t=text: s.recall(t)))  # type: ignore[misc]
+    await many.close()
+    await alone.close()
+    one, hundred = (statistics.median(each) * 1e3 for each in times.values())
+    return [{"alone p50 ms": one, "among 100 p50 ms": hundred, "ratio": hundred / one}]
+
+
+async def ingest(folder: Path, path: Path) -> list[dict[str, Any]]:
+    """Taking in conversations, against embedding their texts and nothing else."""
+    conversations = data.read(path)[:3] if path.exists() else [_made_up_conversation()]
+    bare = MiniLM()
+    await bare.encode_batch(["warm up"])
+    spent = {"bare": 0.0, "remember": 0.0}
+    async with recollect.aio.open(folder / "ingest.db", state_dir=folder / "state") as memory:
+        await memory.scope("warm up").remember("warm up")
+        for conversation in conversations:
+            scope, texts = memory.scope(conversation.name), [said["content"] for said in conversation.messages]
+            spent["bare"] += await timed(lambda texts=texts: bare.encode_batch(texts))  # type: ignore[misc]
+            spent["remember"] += await timed(lambda s=scope, c=conversation: s.remember(c.messages))  # type: ignore[misc]
+    await bare.close()
+    n = sum(len(conversation.messages) for conversation in conversations)
+    rates = {name: n / seconds for name, seconds in spent.items()}
+    return [{"messages": n, "bare/s": rates["bare"], "remember/s": rates["remember"], "ratio": rates["remember"] / rates["bare"]}]
+
+
+def _made_up_conversation() -> data.Conversation:
+    rng = random.Random(3)
+    said = [{"content": sentence(rng), "id": str(i), "session": "1"} for i in range(500)]
+    return data.Conversation(name="made up", messages=said, questions=[])
+
+
+_HELD = """
+import asyncio, resource, sys
+from recollect.compose import open_engine
+def held():
+    with open("/proc/self/statm") as f: return int(f.read().split()[1]) * resource.getpagesize()
+async def main():
+    engine = await open_engine(sys.argv[1], embedder="none")
+    engine.corpora.model, engine.corpora.dimensions = "all-MiniLM-L6-v2", 384
+    await engine.corpora.current(engine.scope("nobody").scope, engine.store)
+    before = held()
+    corpus = await engine.corpora.current(engine.scope("ana").scope, engine.store)
+    print(corpus.n, corpus.size, held() - before)
+    await engine.close()
+asyncio.run(main())
+"""
+
+
+def memory(folder: Path, size: int) -> list[dict[str, Any]]:
+    """Bytes of a fresh process that holds a scope, against its raw vectors."""
+    printed = subprocess.run([sys.executable, "-c", _HELD, str(folder / f"one-{size}.db")], capture_output=True, text=True, check=True)
+    n, arrays, resident = map(int, printed.stdout.split())
+    raw = n * 384 * 4
+    return [{"memories": n, "raw MB": raw / 1e6, "arrays ratio": arrays / raw, "resident ratio": resident / raw}]
+
+
+def imported() -> list[dict[str, Any]]:
+    """CPU seconds of `import recollect`, and whether a model runtime came along."""
+    code = "import time, sys; t = time.process_time(); import recollect; print(time.process_time() - t, 'onnxruntime' in sys.modules)"
+    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() for _ in range(5)]
+    return [{"import cpu s": statistics.median(float(run[0]) for run in runs), "model runtime": runs[0][1]}]
+
+
+async def measure(options: argparse.Namespace, folder: Path) -> dict[str, list[dict[str, Any]]]:
+    figures: dict[str, list[dict[str, Any]]] = {}
+    if "recall" in options.only:
+        figures["recall"] = await recall(options.sizes, options.questions, folder)
+        gc.collect()
+    if "memory" in options.only and "recall" in options.only:
+        figures["memory"] = memory(folder, max(options.sizes))
+    if "scopes" in options.only:
+        figures["scopes"] = await scopes(options.questions, folder)
+    if "ingest" in options.only:
+        figures["ingest"] = await ingest(folder, options.data / "locomo-dev.jsonl")
+    if "import" in options.only:
+        figures["import"] = imported()
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
+    parser.add_argument("--questions", type=int, default=60)
+    parser.add_argument("--data", type=Path, default=data.DATA)
+    parser.add_argument("--only", nargs="+", default=["recall", "memory", "scopes", "ingest", "import"])
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = asyncio.run(measure(options, Path(folder)))
+    for name, rows in figures.items():
+        report.table(name, rows)
+    print(report.save("speed", figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The Memory Logic Specification in its own words: ingest, recall, and the block for the prompt."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from ..engine import Engine
+from ..errors import InvalidInput
+from ..model import Filter, Memory
+from ..retrieve import render
+
+
+class MemoryType(StrEnum):
+    EPISODIC = "episodic"
+    SEMANTIC = "semantic"
+    WORKING = "working"
+    PROCEDURAL = "procedural"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryChunk:
+    """One chunk of a text, as it is remembered."""
+
+    id: str  # mem_ and 12 hexadecimal digits
+    content: str
+    memory_type: MemoryType
+    user_id: str
+    session_id: str | None
+    importance: float  # 0 skip … 1 high
+    compressed: bool
+    created_at: datetime
+    memory_id: str  # under which the engine knows it
+
+
+@dataclass(frozen=True, slots=True)
+class RecallResult:
+    """What fits into the budget, best first, preferences before everything else."""
+
+    memories: list[MemoryChunk]
+    total_tokens: int
+    budget_used: float  # share of the budget
+
+
+class Vault:
+    """The specification's API over an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def ingest(
+        self, text: str, user_id: str, session_id: str, memory_type_hint: MemoryType | None = None
+    ) -> list[MemoryChunk]:
+        """Cut, embed, score and keep a text; chunks of little importance are left out. Raises InvalidInput."""
+        scope = self._engine.scope(user=user_id, session=session_id)
+        hint = None if memory_type_hint is None else _type(memory_type_hint).value
+        receipt = await scope.remember(text, policy="vault", kind=hint)
+        return [chunk_of(memory) for memory in await self._engine.store.get(scope.scope, receipt.ids)]
+
+    async def recall(
+        self,
+        query: str,
+        user_id: str,
+        top_k: int = 5,
+        token_budget: int = 2000,
+        memory_types: list[MemoryType] | None = None,
+        *,
+        include_compressed: bool = False,
+        session_id: str | None = None,
+        reranker_enabled: bool = False,
+    ) -> RecallResult:
+        """What is remembered that answers, within the budget. Raises InvalidInput.
+
+        Working memories belong to their session, so they come back only where it is named.
+        """
+        kinds = () if memory_types is None else tuple(_type(each).value for each in memory_types)
+        if memory_types is not None and not kinds:
+            return RecallResult([], 0, 0.0)
+        answer = await self._engine.scope(user=user_id, session=session_id).recall(
+            query,
+            limit=top_k,
+            budget=token_budget,
+            profile="mls.recall",
+            where=Filter(kinds=kinds),
+            include_compressed=include_compressed,
+            rerank=reranker_enabled,
+        )
+        chunks = [chunk_of(memory) for memory in answer.memories]
+        return RecallResult(chunks, answer.tokens, answer.tokens / token_budget)
+
+
+def to_prompt(result: RecallResult) -> str:
+    """The block that goes before the model, byte for byte as specified; empty if there is nothing to say.
+
+    The format is frozen: whoever changes it changes the specification first.
+    """
+    return render.labelled((chunk.memory_type.value, chunk.content) for chunk in result.memories)
+
+
+def chunk_of(memory: Memory) -> MemoryChunk:
+    """A memory as the specification knows it."""
+    return MemoryChunk(
+        id="mem_" + hashlib.sha256(memory.id.encode()).hexdigest()[:12],
+        content=memory.text,
+        memory_type=MemoryType.SEMANTIC if memory.kind == "insight" else MemoryType(memory.kind),
+        user_id=memory.scope.user,
+        session_id=memory.labels.session,
+        importance=memory.importance,
+        compressed=memory.compressed,
+        created_at=memory.created_at,
+        memory_id=memory.id,
+    )
+
+
+def _type(given: MemoryType | str) -> MemoryType:
+    try:
+        return MemoryType(given)
+    except ValueError as error:
+        raise InvalidInput(f"No memory type {given!r}: there are {', '.join(MemoryType)}") from error

@@ -1,0 +1,159 @@
+"""Re-ranking with a cross-encoder of the user's own: a folder that holds `model.onnx` and `vocab.txt`.
+
+Any BERT-like model with one logit will do, such as ms-marco-MiniLM-L-6-v2. It is loaded on first use and runs in one
+thread of its own, which it gives back between batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import BadModelAnswer, ProviderFailed
+from ..text.wordpiece import WordPiece
+
+LONGEST = 512  # pieces of a pair, the special ones included
+_BATCH_TOKENS = 2048  # padding included
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A question and a text as the model reads them."""
+
+    place: int  # of the text in the call
+    ids: list[int]
+    first: int  # how many of the ids belong to the question
+
+
+class CrossEncoder:
+    """An ONNX cross-encoder as a Reranker. Safe to share between event loops."""
+
+    def __init__(self, folder: str | Path, *, longest: int = LONGEST) -> None:
+        self._folder, self._longest = Path(folder), longest
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cross-encoder")
+        self._loaded: tuple[Any, WordPiece] | None = None  # touched in that thread only
+
+    @property
+    def name(self) -> str:
+        return f"cross-encoder:{self._folder.name}"
+
+    async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
+        """How well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
+        scores = np.zeros(len(texts), np.float32)
+        pairs = await self._run(self._pairs, question, texts)
+        for batch in batches(pairs):
+            scores[[pair.place for pair in batch]] = squashed(await self._run(self._logits, batch))
+        return scores
+
+    async def close(self) -> None:
+        """Wait for the work under way and give up the model. Closing twice is fine."""
+        await asyncio.to_thread(self._thread.shutdown)
+        self._loaded = None
+
+    async def _run(self, step: Callable[..., Result], *arguments: object) -> Result:
+        try:
+            future = self._thread.submit(step, *arguments)
+        except RuntimeError as error:
+            raise ProviderFailed(f"The cross-encoder {self.name} is closed") from error
+        return await asyncio.wrap_future(future)
+
+    def _pairs(self, question: str, texts: Sequence[str]) -> list[Pair]:
+        _, tokenizer = self._ready()
+        asked = tokenizer.pieces(question, limit=self._longest)
+        told = [tokenizer.pieces(text, limit=self._longest) for text in texts]
+        return [_pair(place, tokenizer, *fitted(asked, each, self._longest - 3)) for place, each in enumerate(told)]
+
+    def _logits(self, batch: Sequence[Pair]) -> NDArray[np.float64]:
+        session, _ = self._ready()
+        wanted = {each.name for each in session.get_inputs()}
+        inputs = {name: rows for name, rows in padded(batch).items() if name in wanted}
+        with self._translated():
+            found = np.asarray(session.run(None, inputs)[0], np.float64)
+        if found.size != len(batch) or not np.isfinite(found).all():
+            raise BadModelAnswer(f"The cross-encoder in {self._folder} has to give one number for each pair")
+        return found.reshape(-1)
+
+    def _ready(self) -> tuple[Any, WordPiece]:
+        if self._loaded is None:
+            with self._translated():
+                import onnxruntime  # slow to import, so only when needed
+
+                session = onnxruntime.InferenceSession(
+                    str(self._folder / "model.onnx"), providers=["CPUExecutionProvider"]
+                )
+                self._loaded = session, WordPiece(self._folder / "vocab.txt")
+        return self._loaded
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Turn whatever the runtime raises into our error; its own errors share no base class."""
+        try:
+            yield
+        except Exception as error:
+            way_out = "it needs a model.onnx and a vocab.txt; or set `reranker` to none or maxsim"
+            raise ProviderFailed(f"The cross-encoder in {self._folder} did not work: {error}. {way_out}") from error
+
+
+def _pair(place: int, tokenizer: WordPiece, asked: list[int], told: list[int]) -> Pair:
+    first = tokenizer.framed(asked)
+    return Pair(place, [*first, *tokenizer.framed(told)[1:]], len(first))
+
+
+def fitted(asked: list[int], told: list[int], room: int) -> tuple[list[int], list[int]]:
+    """Both cut to fit together: the longer one gives way first.
+
+    >>> fitted([1, 2], [3, 4, 5, 6], 5), fitted([1, 2, 3, 4], [5, 6, 7], 4)
+    (([1, 2], [3, 4, 5]), ([1, 2], [5, 6]))
+    """
+    asked = asked[: max(room - len(told), room // 2)]
+    return asked, told[: room - len(asked)]
+
+
+def batches(pairs: Sequence[Pair], *, tokens: int = _BATCH_TOKENS) -> Iterator[list[Pair]]:
+    """Group pairs of like length, so that little is padding and no group has more than `tokens` with it.
+
+    >>> three = [Pair(place, [0] * n, 1) for place, n in enumerate([9, 2, 3])]
+    >>> [[pair.place for pair in batch] for batch in batches(three, tokens=9)]
+    [[1, 2], [0]]
+    """
+    batch: list[Pair] = []
+    for pair in sorted(pairs, key=lambda pair: len(pair.ids)):
+        if batch and (len(batch) + 1) * len(pair.ids) > tokens:
+            yield batch
+            batch = []
+        batch.append(pair)
+    if batch:
+        yield batch
+
+
+def padded(batch: Sequence[Pair]) -> dict[str, NDArray[np.int64]]:
+    """The inputs a BERT-like model takes.
+
+    >>> padded([Pair(0, [1, 7, 2, 8, 2], 3), Pair(1, [1, 2, 2], 2)])["token_type_ids"].tolist()
+    [[0, 0, 0, 1, 1], [0, 0, 1, 0, 0]]
+    """
+    ids, mask, kinds = (np.zeros((len(batch), max(len(pair.ids) for pair in batch)), np.int64) for _ in range(3))
+    for row, pair in enumerate(batch):
+        ids[row, : len(pair.ids)] = pair.ids
+        mask[row, : len(pair.ids)] = 1
+        kinds[row, pair.first : len(pair.ids)] = 1
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}
+
+
+def squashed(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Any numbers as numbers between 0 and 1, in the same order.
+
+    >>> squashed(np.array([0.0, 800.0, -800.0])).tolist()
+    [0.5, 1.0, 0.0]
+    """
+    return np.asarray(0.5 * (1.0 + np.tanh(0.5 * logits)))

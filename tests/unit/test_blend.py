@@ -1,0 +1,166 @@
+"""The default ranking over a scope of a few turns."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from recollect.retrieve import fuse, sparse
+from recollect.retrieve.blend import DEFAULT_WEIGHTS, Blend, blend, floor
+from recollect.retrieve.understand import understand
+from recollect.text import clock, dates, tokens, turns
+
+MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
+NOW = datetime(2023, 9, 1, tzinfo=UTC)
+
+
+class TinyCorpus:
+    """Turns (session, speaker, time, text) as a corpus; a vector is one number per word of a small vocabulary."""
+
+    def __init__(self, said: Sequence[tuple[str | None, str, datetime | None, str]], dead: Sequence[int] = ()) -> None:
+        self.n = len(said)
+        sessions = [session for session, *_ in said]
+        self.session = np.array(
+            [-1 if s is None else sorted(filter(None, sessions)).index(s) for s in sessions], np.int32
+        )
+        self.sequence = np.arange(self.n, dtype=np.int32)
+        self.speakers = tuple(dict.fromkeys(speaker for _, speaker, _, _ in said))
+        self.speaker = np.array([self.speakers.index(speaker) for _, speaker, _, _ in said], np.int32)
+        self.occurred = np.array([clock.micros(at) for _, _, at, _ in said], np.int64)
+        self.alive = np.array([position not in dead for position in range(self.n)], np.bool_)
+        self.flags = np.array([_flags(text, speaker) for _, speaker, _, text in said], np.uint8)
+        self.terms = [Counter(map(tokens.term_id, tokens.analyse(tokens.sparse_text(t, s, a)))) for _, s, a, t in said]
+        self.length = np.array([terms.total() for terms in self.terms], np.float32)
+        self.count, self.mean_length = int(self.alive.sum()), float(self.length[self.alive].mean()) if said else 0.0
+        self.vectors = np.zeros((self.n, 2), np.float32)
+
+    def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        where = [p for p in range(self.n) if self.alive[p] and term in self.terms[p]]
+        return np.array(where, np.int32), np.array([self.terms[p][term] for p in where], np.float32)
+
+    def similarity(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self.vectors @ vector
+
+    def session_order(self) -> NDArray[np.int32]:
+        alive = np.flatnonzero(self.alive)
+        return alive[np.lexsort((alive, self.sequence[alive], self.session[alive]))].astype(np.int32)
+
+
+def _flags(text: str, speaker: str) -> int:
+    marks = 1 * turns.is_question(text) | 2 * dates.has_time(text) | turns.ENDS_ASKING * turns.ends_asking(text)
+    return marks | {"user": 4, "assistant": 8}.get(speaker, 0)
+
+
+def ask(corpus: Any, text: str, vector: NDArray[np.float32] | None = None, **options: Any) -> Blend:
+    return blend(corpus, understand(text, corpus.speakers, NOW), vector, **options)
+
+
+CHAT = (
+    ("1", "Caroline", MAY, "I went to the beach yesterday."),
+    ("1", "Melanie", MAY, "Nice! Which ice cream did you have?"),
+    ("1", "Caroline", MAY, "Pistachio."),
+    ("2", "Melanie", JUNE, "I went to the beach too."),
+    ("2", "Caroline", JUNE, "Good for you."),
+    (None, "Melanie", None, "My dog is called Rex."),
+)
+
+
+def test_the_parts_of_a_score_add_up() -> None:
+    found = ask(TinyCorpus(CHAT), "When did Caroline go to the beach in May?", np.array([1, 0], np.float32))
+    assert set(found.parts) == set(DEFAULT_WEIGHTS)
+    np.testing.assert_allclose(found.score, sum(found.parts.values()), rtol=0, atol=1e-12)
+    assert list(found.score) == sorted(found.score, reverse=True)
+
+
+@pytest.mark.spec("THE-73")
+def test_without_vectors_the_words_still_find() -> None:
+    assert ask(TinyCorpus(CHAT), "What is the name of Rex the dog?").positions[0] == 5
+
+
+@pytest.mark.spec("THE-57")
+def test_without_a_shared_word_the_meaning_finds_and_a_memory_without_vector_is_passed_over() -> None:
+    corpus = TinyCorpus([("1", "user", None, "I cannot eat nuts."), ("2", "user", None, "My car is red.")])
+    corpus.vectors[0] = (0.6, 0.8)
+    assert ask(corpus, "allergies", np.array([1, 0], np.float32)).positions.tolist() == [0]
+
+
+def test_nothing_matching_returns_nothing() -> None:
+    assert ask(TinyCorpus(CHAT), "quantum chromodynamics").positions.tolist() == []
+
+
+def test_an_empty_scope_returns_nothing() -> None:
+    found = ask(TinyCorpus([]), "beach", np.array([1, 0], np.float32))
+    assert (found.positions.tolist(), found.evidence) == ([], 0.0)
+
+
+def test_the_speaker_asked_about_comes_first() -> None:
+    assert ask(TinyCorpus(CHAT), "Did Melanie see the beach?").positions[0] == 3
+    assert ask(TinyCorpus(CHAT), "Did Caroline see the beach?").positions[0] == 0
+
+
+def test_the_month_asked_about_comes_first() -> None:
+    assert ask(TinyCorpus(CHAT), "Who was at the beach in June?").positions[0] == 3
+    assert ask(TinyCorpus(CHAT), "Who was at the beach in May?").positions[0] == 0
+
+
+def test_the_reply_to_a_question_is_found_by_the_question() -> None:
+    found = ask(TinyCorpus(CHAT), "Which ice cream?")
+    reply = found.positions.tolist().index(2)
+    assert found.parts["sparse"][reply] == 0
+    assert found.parts["answers"][reply] > 0
+    assert found.parts["question"][found.positions.tolist().index(1)] < 0
+
+
+def test_what_the_assistant_says_stands_back_unless_it_is_asked_about() -> None:
+    corpus = TinyCorpus(
+        [("1", "assistant", MAY, "Paris has good hotels."), ("1", "user", MAY, "Paris has good hotels.")]
+    )
+    assert ask(corpus, "Paris hotels").positions.tolist() == [1, 0]
+    assert ask(corpus, "Which Paris hotels did you recommend?").positions.tolist() == [0, 1]
+
+
+def test_the_dead_are_neither_returned_nor_counted() -> None:
+    corpus = TinyCorpus(CHAT, dead=[0])
+    found = ask(corpus, "beach")
+    assert 0 not in found.positions
+    assert sparse.bm25(corpus, [tokens.term_id("beach")])[0] == 0
+
+
+def test_what_is_not_allowed_is_not_returned_and_supports_nothing() -> None:
+    allowed = np.array([False, True, True, True, True, True])
+    found = ask(TinyCorpus(CHAT), "beach", allowed=allowed)
+    assert found.positions.tolist() == [3, 4]
+
+
+def test_equal_scores_are_ordered_by_position() -> None:
+    corpus = TinyCorpus([(None, "user", None, "tea")] * 20)
+    assert ask(corpus, "tea", pool=5).positions.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_of_two_equal_memories_the_newer_comes_first() -> None:
+    corpus = TinyCorpus([(None, "user", MAY, "tea time"), (None, "user", JUNE, "tea time")])
+    assert blend(corpus, understand("tea"), None, now=NOW).positions.tolist() == [1, 0]
+
+
+def test_the_pool_holds_the_best() -> None:
+    corpus = TinyCorpus(CHAT)
+    assert ask(corpus, "beach", pool=2).positions.tolist() == ask(corpus, "beach").positions.tolist()[:2]
+
+
+def test_a_part_that_has_no_weight_is_left_out() -> None:
+    found = ask(TinyCorpus(CHAT), "Caroline beach", weights={"sparse": 1.0, "semantic": 1.0})
+    assert set(found.parts) == {"sparse", "semantic"}
+
+
+@pytest.mark.spec("THE-58", "THE-73")
+def test_rank_fusion_takes_an_empty_ranking() -> None:
+    assert fuse.reciprocal_rank([["a", "b"], []]) == {"a": 1 / 61, "b": 1 / 62}
+
+
+def test_a_larger_scope_asks_for_more_evidence() -> None:
+    assert floor(5) == 0.0
+    assert 0.0 < floor(50) < floor(500) < floor(10**6) == 0.3

@@ -1,0 +1,89 @@
+"""Token analysis: the same terms on every machine, in linear time."""
+
+import time
+from datetime import datetime
+
+import pytest
+
+from recollect.text import tokens
+
+
+def test_words_keep_stop_words_and_numbers_in_lower_case() -> None:
+    assert tokens.words("The GPA is 5.6, isn’t it?") == ["the", "gpa", "is", "5.6", "isn't", "it"]
+
+
+def test_terms_are_stems_without_stop_words() -> None:
+    assert tokens.analyse("She was hiking with her dogs") == tokens.analyse("hike dog")
+
+
+def test_a_possessive_is_the_same_term_as_the_name() -> None:
+    assert tokens.analyse("Caroline's") == tokens.analyse("Caroline")
+
+
+def test_accents_and_composition_do_not_matter() -> None:
+    assert tokens.analyse("cafe\u0301") == tokens.analyse("café") == tokens.analyse("CAFE")
+
+
+def test_thousands_may_be_grouped() -> None:
+    assert tokens.analyse("2,000") == tokens.analyse("2000")
+
+
+def test_underscores_separate_words() -> None:
+    assert tokens.words("snake_case") == ["snake", "case"]
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [("собаки", "собака"), ("कुत्ते", "कुत्ता"), ("γάτες", "γάτα"), ("gatos", "gato")],
+    ids=["russian", "hindi", "greek", "spanish"],
+)
+def test_each_script_has_its_stemmer(text: str, other: str) -> None:
+    assert tokens.analyse(text, "spanish") == tokens.analyse(other, "spanish")
+
+
+def test_han_is_cut_in_pairs_and_a_single_character_stands_alone() -> None:
+    assert tokens.words("我喜欢茶") == ["我喜", "喜欢", "欢茶"]
+    assert tokens.words("茶 tea") == ["茶", "tea"]
+
+
+def test_thai_is_cut_between_letters_and_not_between_a_letter_and_its_marks() -> None:
+    assert tokens.words("สวัสดี") == ["สวั", "วัส", "สดี"]
+
+
+def test_hindi_words_stay_whole() -> None:
+    assert tokens.words("नमस्ते दुनिया") == ["नमस्ते", "दुनिया"]
+
+
+def test_stop_words_are_kept_in_other_languages() -> None:
+    assert tokens.analyse("die", "german") == ["die"]
+
+
+def test_term_ids_never_change() -> None:
+    assert [tokens.term_id(term) for term in ("tea", "茶", "собак")] == [2391201714, 3984890356, 574570339]
+
+
+def test_what_is_indexed_names_the_day_and_the_speaker() -> None:
+    terms = tokens.analyse(tokens.sparse_text("I ran.", "Mel", datetime(2023, 5, 8)))
+    assert terms == ["8", "may", "2023", "mel", "ran"]
+
+
+def test_a_role_is_not_indexed() -> None:
+    assert tokens.sparse_text("I ran.", "assistant") == "I ran."
+
+
+def test_token_counts_are_at_least_one_and_grow_with_the_script() -> None:
+    assert tokens.count_tokens("a") == 1
+    assert tokens.count_tokens("word" * 10) == 11
+    assert tokens.count_tokens("茶" * 10) == 11
+    assert tokens.count_tokens("чай" * 10) == 17
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["\u0301\u0316" * 500_000, "a" * 1_000_000, "a'" * 500_000, "1." * 500_000 + "a", "é\u0301\u0316" * 300_000],
+    ids=["marks", "one word", "apostrophes", "number", "marked letters"],
+)
+def test_hostile_text_takes_linear_time(hostile: str) -> None:
+    start = time.perf_counter()
+    tokens.analyse(hostile)
+    assert time.perf_counter() - start < 5
