@@ -56,7 +56,8 @@ def _compact(data: dict[str, Any]) -> Conversation:
         for said in data["messages"]
     ]
     questions = [
-        Question(text=q["question"], evidence=tuple(q["evidence"]), category=str(q["category"])) for q in data["questions"]
+        Question(text=q["question"], evidence=tuple(q["evidence"]), category=str(q["category"]))
+        for q in data["questions"]
     ]
     return Conversation(name=data["name"], messages=messages, questions=questions)
 

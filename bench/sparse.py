@@ -77,7 +77,12 @@ def sql_rows(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]
             ids,
         ).fetchall()
 
-    return {"index": "rows in SQL, best 40", "write µs/text": wrote / len(texts) * 1e6, "ask ms": median_ms(ask, asked), "load ms": 0.0}
+    return {
+        "index": "rows in SQL, best 40",
+        "write µs/text": wrote / len(texts) * 1e6,
+        "ask ms": median_ms(ask, asked),
+        "load ms": 0.0,
+    }
 
 
 def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]) -> dict[str, Any]:
@@ -103,7 +108,11 @@ def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]])
             scores[at] += np.log1p((len(texts) - len(at) + 0.5) / (len(at) + 0.5)) * tf / (tf + norm[at])
         return scores
 
-    row = {"index": "packed terms, all scores", "write µs/text": wrote / len(texts) * 1e6, "ask ms": median_ms(ask, asked)}
+    row = {
+        "index": "packed terms, all scores",
+        "write µs/text": wrote / len(texts) * 1e6,
+        "ask ms": median_ms(ask, asked),
+    }
     return {**row, "load ms": loaded * 1e3}
 
 
@@ -116,8 +125,7 @@ def main() -> None:
         texts = [tokens.analyse(sentence(rng)) for _ in range(size)]
         asked = [tokens.analyse(sentence(rng))[:6] for _ in range(40)]
         with tempfile.TemporaryDirectory() as folder:
-            for way in (fts, sql_rows, packed):
-                rows.append({"texts": size, **way(Path(folder), texts, asked)})
+            rows += [{"texts": size, **way(Path(folder), texts, asked)} for way in (fts, sql_rows, packed)]
     report.table("sparse", rows)
     print(report.save("sparse", {"rows": rows}))
 

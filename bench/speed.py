@@ -32,7 +32,7 @@ from recollect.embedders.minilm import MiniLM
 from recollect.engine import Engine, Scoped
 
 WORDS = (
-    "garden bicycle invoice harbour violin teacher weather project kitchen mountain deadline sister recipe train ticket "
+    "garden bicycle invoice harbour violin teacher weather project kitchen mountain deadline sister recipe train "
     "museum painting coffee meeting budget doctor holiday window forest letter market bridge summer printer battery "
     "castle lesson dinner engine planet camera jacket river pillow tunnel orchard carpet hammer island folder lantern "
     "we they she he found lost bought sold moved painted repaired visited forgot planned liked hated finished started"
@@ -114,7 +114,8 @@ async def _in_turns(engine: Engine, scope: Scoped, matrix: NDArray[np.float32], 
         floor.append(await timed(search))
         ours.append(await timed(lambda text=text: scope.recall(text)))  # type: ignore[misc]
     low, high = statistics.median(floor) * 1e3, statistics.median(ours) * 1e3
-    return {"floor p50 ms": low, "recall p50 ms": high, "ratio": high / low, "p95 ms": sorted(ours)[int(0.95 * len(ours))] * 1e3}
+    late = sorted(ours)[int(0.95 * len(ours))] * 1e3
+    return {"floor p50 ms": low, "recall p50 ms": high, "ratio": high / low, "p95 ms": late}
 
 
 async def scopes(asked: int, folder: Path) -> list[dict[str, Any]]:
@@ -133,9 +134,8 @@ async def scopes(asked: int, folder: Path) -> list[dict[str, Any]]:
     return [{"alone p50 ms": one, "among 100 p50 ms": hundred, "ratio": hundred / one}]
 
 
-async def ingest(folder: Path, path: Path) -> list[dict[str, Any]]:
+async def ingest(folder: Path, conversations: Sequence[data.Conversation]) -> list[dict[str, Any]]:
     """Taking in conversations, against embedding their texts and nothing else."""
-    conversations = data.read(path)[:3] if path.exists() else [_made_up_conversation()]
     bare = MiniLM()
     await bare.encode_batch(["warm up"])
     spent = {"bare": 0.0, "remember": 0.0}
@@ -147,14 +147,17 @@ async def ingest(folder: Path, path: Path) -> list[dict[str, Any]]:
             spent["remember"] += await timed(lambda s=scope, c=conversation: s.remember(c.messages))  # type: ignore[misc]
     await bare.close()
     n = sum(len(conversation.messages) for conversation in conversations)
-    rates = {name: n / seconds for name, seconds in spent.items()}
-    return [{"messages": n, "bare/s": rates["bare"], "remember/s": rates["remember"], "ratio": rates["remember"] / rates["bare"]}]
+    bare_rate, rate = (n / seconds for seconds in spent.values())
+    return [{"messages": n, "bare/s": bare_rate, "remember/s": rate, "ratio": rate / bare_rate}]
 
 
-def _made_up_conversation() -> data.Conversation:
+def conversations(path: Path) -> list[data.Conversation]:
+    """Some real ones, or one made up where there are none."""
+    if path.exists():
+        return data.read(path)[:3]
     rng = random.Random(3)
     said = [{"content": sentence(rng), "id": str(i), "session": "1"} for i in range(500)]
-    return data.Conversation(name="made up", messages=said, questions=[])
+    return [data.Conversation(name="made up", messages=said, questions=[])]
 
 
 _HELD = """
@@ -176,17 +179,23 @@ asyncio.run(main())
 
 def memory(folder: Path, size: int) -> list[dict[str, Any]]:
     """Bytes of a fresh process that holds a scope, against its raw vectors."""
-    printed = subprocess.run([sys.executable, "-c", _HELD, str(folder / f"one-{size}.db")], capture_output=True, text=True, check=True)
-    n, arrays, resident = map(int, printed.stdout.split())
+    n, arrays, resident = map(int, _run(_HELD, str(folder / f"one-{size}.db")).split())
     raw = n * 384 * 4
     return [{"memories": n, "raw MB": raw / 1e6, "arrays ratio": arrays / raw, "resident ratio": resident / raw}]
 
 
 def imported() -> list[dict[str, Any]]:
     """CPU seconds of `import recollect`, and whether a model runtime came along."""
-    code = "import time, sys; t = time.process_time(); import recollect; print(time.process_time() - t, 'onnxruntime' in sys.modules)"
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() for _ in range(5)]
+    code = (
+        "import time, sys; t = time.process_time(); import recollect; "
+        "print(time.process_time() - t, 'onnxruntime' in sys.modules)"
+    )
+    runs = [_run(code).split() for _ in range(5)]
     return [{"import cpu s": statistics.median(float(run[0]) for run in runs), "model runtime": runs[0][1]}]
+
+
+def _run(code: str, *arguments: str) -> str:
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True).stdout
 
 
 async def measure(options: argparse.Namespace, folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -199,7 +208,7 @@ async def measure(options: argparse.Namespace, folder: Path) -> dict[str, list[d
     if "scopes" in options.only:
         figures["scopes"] = await scopes(options.questions, folder)
     if "ingest" in options.only:
-        figures["ingest"] = await ingest(folder, options.data / "locomo-dev.jsonl")
+        figures["ingest"] = await ingest(folder, conversations(options.data / "locomo-dev.jsonl"))
     if "import" in options.only:
         figures["import"] = imported()
     return figures

@@ -1,6 +1,6 @@
 """Embed the memories that have no vector yet: `recollect index`, under the name that the Milton memory system gives it.
 
-    python memory/index_embeddings.py [--dry-run] [--batch-size 32] [--force] [--stats]
+python memory/index_embeddings.py [--dry-run] [--batch-size 32] [--force] [--stats]
 """
 
 import sys

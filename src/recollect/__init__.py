@@ -1,11 +1,11 @@
 """Recollect: long-term memory for AI agents that remembers with evidence, recalls within a budget and says why.
 
-    import recollect
+import recollect
 
-    with recollect.open("memory.db") as memory:
-        ana = memory.scope(user="ana")
-        ana.remember("I moved to Lisbon in May.")
-        print(ana.recall("where does she live?").prompt())
+with recollect.open("memory.db") as memory:
+    ana = memory.scope(user="ana")
+    ana.remember("I moved to Lisbon in May.")
+    print(ana.recall("where does she live?").prompt())
 """
 
 from __future__ import annotations

@@ -54,9 +54,7 @@ async def edited(
             before = replace(old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=now, key=None)
             vector = vectors.get(old.text)
             changes.append(Put(memory=_embedded(before, vector), event=None, vector=vector, model=engine.corpora.model))
-            new = replace(
-                new, text=piece.text, content_hash=piece.content_hash, simhash=piece.simhash, valid_from=now
-            )
+            new = replace(new, text=piece.text, content_hash=piece.content_hash, simhash=piece.simhash, valid_from=now)
             new = _embedded(new, vectors.get(piece.text))
         old_ref = changes[0].memory.id if changes and isinstance(changes[0], Put) else None
         changes.append(

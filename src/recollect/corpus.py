@@ -24,7 +24,6 @@ from .ports import IndexRow, Reading, Vectors
 from .text import clock, terms
 
 NO_TIME = clock.NO_TIME
-IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT = 1, 2, 4, 8
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
 WORKING = KINDS.index("working")
 _LAST = 2**31 - 1  # place in a session
@@ -37,7 +36,7 @@ class Columns:
     row: NDArray[np.int64]  # number of the row in the store
     state: NDArray[np.uint8]
     kind: NDArray[np.uint8]
-    flags: NDArray[np.uint8]  # IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT
+    flags: NDArray[np.uint8]  # as `text.index` sets them
     pinned: NDArray[np.bool_]
     embedded: NDArray[np.bool_]
     session: NDArray[np.int32]  # codes; -1 means none
@@ -255,7 +254,7 @@ def _columns(
             row.row,
             _place(STATES, row.state),
             _place(KINDS, row.kind),
-            row.flags | {"user": FROM_USER, "assistant": FROM_ASSISTANT}.get(row.role or "", 0),
+            row.flags,
             row.pinned,
             row.vector is not None and len(row.vector) == 4 * dimensions,
             number("session", row.session),

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import changes, codec
+from . import changes
 from .corpus import Corpora
 from .errors import InvalidInput, NotFound, StoreFull
 from .ids import new_id
@@ -93,7 +93,9 @@ class Engine:
         try:
             marks = Labels(**labels)
         except TypeError as error:
-            raise InvalidInput(f"{error}: a scope takes user, space, tenant and {', '.join(Labels.__slots__)}") from error
+            raise InvalidInput(
+                f"{error}: a scope takes user, space, tenant and {', '.join(Labels.__slots__)}"
+            ) from error
         return Scoped(self, Scope(**names), marks)
 
     async def scopes(self) -> list[Scope]:
@@ -228,7 +230,8 @@ class Scoped:
     ) -> Recall:
         """What is remembered that answers the question: at most `limit` memories within `budget` tokens.
 
-        Weak evidence gives an empty answer. If a part is away, the rest answers and `legs` says so. Raises InvalidInput.
+        Weak evidence gives an empty answer. If a part is away, the rest answers and `legs` says so.
+        Raises InvalidInput.
         """
         asked, by = self._query(query, limit, budget, max_chars, profile, where, as_of, include_compressed, rerank)
         now = self._engine.clock()
@@ -378,7 +381,10 @@ class Scoped:
             await self._engine.embedder.forget([memory.text])
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
-        """Bring back a memory that was trimmed, expired, archived or softly forgotten. Raises NotFound, InvalidInput."""
+        """Bring back a memory that was trimmed, expired, archived or softly forgotten.
+
+        Raises NotFound; InvalidInput if there is nothing to restore.
+        """
         memory = await self.get(id)
         if memory.state in ("active", "superseded"):
             raise InvalidInput(f"Memory {id!r} is {memory.state}: there is nothing to restore")
@@ -438,4 +444,6 @@ def _check_text(text: str, most: int) -> None:
 
 def _check_size(text: str, most: int) -> None:
     if len(text) > most:
-        raise InvalidInput(f"A text of {len(text):,} characters is too long: cut it, or raise max_text_chars ({most:,})")
+        raise InvalidInput(
+            f"A text of {len(text):,} characters is too long: cut it, or raise max_text_chars ({most:,})"
+        )

@@ -60,7 +60,6 @@ class IndexRow:
     session: str | None
     sequence: int | None
     speaker: str | None
-    role: str | None
     channel: str | None
     kind: str
     occurred_at: datetime | None

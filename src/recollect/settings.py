@@ -1,4 +1,4 @@
-"""Every choice a user can make: from arguments, from the environment (`RECOLLECT_*`), from a TOML file, in that order."""
+"""Every choice a user can make: from arguments, the environment (`RECOLLECT_*`) or a TOML file, in that order."""
 
 from __future__ import annotations
 
@@ -16,24 +16,42 @@ from .errors import Misconfigured
 class Settings(BaseSettings):
     """What Recollect is opened with. Each field is also an environment variable: `RECOLLECT_PROFILE`, …"""
 
-    model_config = SettingsConfigDict(env_prefix="RECOLLECT_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="RECOLLECT_", extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
 
-    db: str = Field(default_factory=lambda: str(user_data_path("recollect") / "memory.db"), description="where memories are kept: a file, or :memory:")
-    state_dir: Path = Field(default_factory=lambda: user_state_path("recollect"), description="where caches are kept")
-    tenant: str = Field("default", description="tenant of scopes that name none")
-    user: str | None = Field(None, description="user of the command line")
-    space: str = Field("default", description="space of scopes that name none")
-    language: str = Field("english", description="language of texts in Latin script, for stemming")
-    embedder: Literal["minilm", "hashing", "none"] = Field("minilm", description="which model makes vectors")
-    cache_mb: int = Field(256, ge=0, description="megabytes of vectors cached on disk; 0 switches the cache off")
-    corpus_mb: int = Field(1024, ge=1, description="megabytes of scopes held in the process")
-    reranker: Literal["none", "maxsim", "cross-encoder"] = Field("none", description="looks closer at the best candidates")
-    cross_encoder: Path | None = Field(None, description="folder with a cross-encoder: model.onnx and vocab.txt")
-    policy: str = Field("default", description="write policy")
-    profile: str = Field("default", description="ranking profile")
-    max_text_chars: int = Field(1_000_000, ge=1, description="longest text that is taken in at once")
-    max_query_chars: int = Field(10_000, ge=1, description="of a longer question only this much is read")
-    tombstone_hours: float = Field(24, ge=0, description="how long a forgotten text is not taken in again automatically")
+    db: str = Field(default_factory=lambda: str(user_data_path("recollect") / "memory.db"))
+    """Where memories are kept: a file, or `:memory:`."""
+    state_dir: Path = Field(default_factory=lambda: user_state_path("recollect"))
+    """Where caches are kept."""
+    tenant: str = "default"
+    """Tenant of scopes that name none."""
+    user: str | None = None
+    """User of the command line; without it, the name you are logged in with."""
+    space: str = "default"
+    """Space of scopes that name none."""
+    language: str = "english"
+    """Language of texts in Latin script, for stemming."""
+    embedder: Literal["minilm", "hashing", "none"] = "minilm"
+    """Which model makes vectors."""
+    cache_mb: int = Field(256, ge=0)
+    """Megabytes of vectors cached on disk; 0 switches the cache off."""
+    corpus_mb: int = Field(1024, ge=1)
+    """Megabytes of scopes held in the process."""
+    reranker: Literal["none", "maxsim", "cross-encoder"] = "none"
+    """What looks closer at the best candidates, where a profile or a call asks for it."""
+    cross_encoder: Path | None = None
+    """Folder with a cross-encoder: `model.onnx` and `vocab.txt`."""
+    policy: str = "default"
+    """Write policy."""
+    profile: str = "default"
+    """Ranking profile."""
+    max_text_chars: int = Field(1_000_000, ge=1)
+    """Longest text that is taken in at once."""
+    max_query_chars: int = Field(10_000, ge=1)
+    """Of a longer question only this much is read."""
+    tombstone_hours: float = Field(24, ge=0)
+    """How long a forgotten text is not taken in again automatically."""
 
     @classmethod
     def settings_customise_sources(

@@ -124,7 +124,9 @@ class Blocking:
             loop.close()
             raise
 
-    def scope(self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None) -> BlockingScope:
+    def scope(
+        self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None
+    ) -> BlockingScope:
         """The memory of one user in one space; see `Engine.scope`."""
         return BlockingScope(self._inner.scope(user, space, tenant, **labels), self._loop)
 

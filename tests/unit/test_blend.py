@@ -51,7 +51,7 @@ class TinyCorpus:
 
 
 def _flags(text: str, speaker: str) -> int:
-    marks = 1 * turns.is_question(text) | 2 * dates.has_time(text) | turns.ENDS_ASKING * turns.ends_asking(text)
+    marks = 1 * turns.is_question(text) | 2 * dates.has_time(text) | 16 * turns.ends_asking(text)
     return marks | {"user": 4, "assistant": 8}.get(speaker, 0)
 
 

@@ -159,5 +159,3 @@ async def opened(
 def _near(corpus: Corpus, piece: Piece) -> Sequence[int]:
     found = simhash.near(corpus.simhash, piece.simhash)
     return [int(position) for position in found[corpus.alive[found]]] if len(found) else []
-
-

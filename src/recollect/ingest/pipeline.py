@@ -45,7 +45,9 @@ async def remember(drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: da
         desk = await desks.opened(
             tx, scope, corpus, every, policy=parts.policy, keys=keys, now=now, new_id=parts.new_id
         )
-        outcomes = [_outcome(draft, each, desk, vectors, before, parts) for draft, each in zip(drafts, cut, strict=True)]
+        outcomes = [
+            _outcome(draft, each, desk, vectors, before, parts) for draft, each in zip(drafts, cut, strict=True)
+        ]
         await tx.apply(desk.changes)
         if parts.policy.capacity is not None and any(outcome.status == "created" for outcome in outcomes):
             await capacity.enforce(tx, scope, parts.policy.capacity, now)

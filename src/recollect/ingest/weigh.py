@@ -49,9 +49,7 @@ def _importance(
         return usual, {"given": usual}
     tags, confidence = piece.tags
     saved = piece.draft.manually_saved or piece.draft.pinned
-    heuristic = score.theoria(
-        piece.text, manually_saved=saved, metadata_confidence=confidence, has_tags=bool(tags)
-    )
+    heuristic = score.theoria(piece.text, manually_saved=saved, metadata_confidence=confidence, has_tags=bool(tags))
     if policy.score == "theoria":
         return heuristic, {"heuristics": heuristic}
     novelty = 1.0 if vector is None else score.novelty(vector, centroid)

@@ -128,13 +128,15 @@ app = typer.Typer(
 )
 
 
-def command(panel: str, *, name: str | None = None, example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(
+    panel: str, *, name: str | None = None, example: str
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command. It takes a `Call` first; the options behind it work before and after its name."""
 
     def add(work: Callable[..., None]) -> Callable[..., None]:
         def run(ctx: typer.Context, **given: Any) -> None:
             call = _narrowed(ctx.obj, {name: given.pop(name) for name in _SHARED})
-            with quiet_pipe():
+            with quiet_end():
                 work(call, **given)
 
         run.__name__, run.__doc__, run.__annotations__ = work.__name__, work.__doc__, {}
@@ -147,6 +149,7 @@ def command(panel: str, *, name: str | None = None, example: str) -> Callable[[C
 
 def _signature(work: Callable[..., None]) -> inspect.Signature:
     """The parameters of a command with those that all commands have."""
+
     def named(name: str, kind: Any, default: Any) -> inspect.Parameter:
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
 
@@ -193,8 +196,8 @@ def never_fail_to_print() -> None:
 
 
 @contextmanager
-def quiet_pipe() -> Iterator[None]:
-    """End without a word when whoever reads our output has seen enough, as in `recollect list | head`."""
+def quiet_end() -> Iterator[None]:
+    """End without a word when whoever reads our output has seen enough (`recollect list | head`), or at Ctrl-C."""
     try:
         yield
         sys.stdout.flush()
@@ -202,6 +205,10 @@ def quiet_pipe() -> Iterator[None]:
         with suppress(OSError, ValueError):  # what is still buffered goes nowhere, or Python complains at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(errors.PIPE_CLOSED) from None
+    except KeyboardInterrupt:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        os._exit(errors.INTERRUPTED)  # all is closed or safe on disk; the event loop would complain about its last task
 
 
 def told(error: Exception, *, as_json: bool) -> int:
@@ -229,5 +236,3 @@ def _message(error: Exception) -> str:
     if isinstance(error, typer.Abort):
         return "stopped"
     return f"something unexpected went wrong: {type(error).__name__}: {error} (RECOLLECT_TRACEBACK=1 shows where)"
-
-

@@ -72,9 +72,9 @@ def _object(text: str, number: int) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"Line {number} is not JSON: each line is one object, such as {{\"content\": \"…\"}}") from error
+        raise InvalidInput(f'Line {number} is not JSON: each line is one object, such as {{"content": "…"}}') from error
     if not isinstance(found, dict):
-        raise InvalidInput(f"Line {number} is no object: each line is one, such as {{\"content\": \"…\"}}")
+        raise InvalidInput(f'Line {number} is no object: each line is one, such as {{"content": "…"}}')
     return found
 
 

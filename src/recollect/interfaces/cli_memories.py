@@ -1,4 +1,4 @@
-"""The commands about memories: taking in, asking, looking, and the say that a person has over what is remembered."""
+"""The commands that take in, ask and look."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..model import KINDS, STATES, Filter, Kind
 from .cli_app import Call, command
 from .errors import REFUSED
 
-ASK, SAY = "Remember and recall", "Look and decide"
+ASK = "Remember and recall"
 
 
 def _among(known: Sequence[str]) -> Callable[[list[str] | None], list[str] | None]:
@@ -26,23 +26,29 @@ def _among(known: Sequence[str]) -> Callable[[list[str] | None], list[str] | Non
     return check
 
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="The memory, as `list` and `recall` name it.", show_default=False)]
+Id = Annotated[
+    str, typer.Argument(metavar="ID", help="The memory, as `list` and `recall` name it.", show_default=False)
+]
 Question = Annotated[str, typer.Argument(metavar="QUESTION", help="What you want to know.", show_default=False)]
 Kinds = Annotated[
     list[str] | None,
-    typer.Option("--kind", metavar="KIND", callback=_among(KINDS), help=f"Only this kind; may be repeated: {', '.join(KINDS)}."),
+    typer.Option("--kind", metavar="KIND", callback=_among(KINDS), help=f"Only this kind: {', '.join(KINDS)}."),
 ]
-Categories = Annotated[list[str] | None, typer.Option("--category", metavar="NAME", help="Only about this; may be repeated.")]
-Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this tag; may be repeated.")]
+Categories = Annotated[list[str] | None, typer.Option("--category", metavar="NAME", help="Only about this.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this tag.")]
 States = Annotated[
     list[str] | None,
-    typer.Option("--state", metavar="STATE", callback=_among(STATES), help=f"In this state, not active; may be repeated: {', '.join(STATES)}."),
+    typer.Option("--state", metavar="STATE", callback=_among(STATES), help=f"In this state: {', '.join(STATES)}."),
 ]
 Speaker = Annotated[str | None, typer.Option(metavar="NAME", help="Only what this person said.")]
 After = Annotated[str | None, typer.Option(metavar="TIME", help="Only what happened then or later: 2026-05-31.")]
 Before = Annotated[str | None, typer.Option(metavar="TIME", help="Only what happened before: 2026-06-30.")]
-Limit = Annotated[int | None, typer.Option("--limit", "-n", metavar="N", help="So many memories at most.", show_default=False)]
-Budget = Annotated[int | None, typer.Option(metavar="TOKENS", help="So many tokens of text at most.", show_default=False)]
+Limit = Annotated[
+    int | None, typer.Option("--limit", "-n", metavar="N", help="So many memories at most.", show_default=False)
+]
+Budget = Annotated[
+    int | None, typer.Option(metavar="TOKENS", help="So many tokens of text at most.", show_default=False)
+]
 Profile = Annotated[str | None, typer.Option(metavar="NAME", help="How to rank. [RECOLLECT_PROFILE]")]
 AsOf = Annotated[str | None, typer.Option("--as-of", metavar="TIME", help="What held at that time.")]
 
@@ -64,7 +70,9 @@ def remember(
     tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="May be repeated.")] = None,
     importance: Annotated[float | None, typer.Option(metavar="0..1", help="How much it matters.")] = None,
     at: Annotated[str | None, typer.Option(metavar="TIME", help="When it happened: 2026-05-31T14:00:00Z.")] = None,
-    evidence: Annotated[list[str] | None, typer.Option(metavar="URL", help="What it rests on; may be repeated.")] = None,
+    evidence: Annotated[
+        list[str] | None, typer.Option(metavar="URL", help="What it rests on; may be repeated.")
+    ] = None,
     pin: Annotated[bool, typer.Option("--pin", help="Never trim or expire it.")] = False,
     on_purpose: Annotated[bool, typer.Option("--on-purpose", help="Keep it even if it was forgotten before.")] = False,
     policy: Annotated[str | None, typer.Option(metavar="NAME", help="How to take it in. [RECOLLECT_POLICY]")] = None,
@@ -79,7 +87,7 @@ def remember(
             said, policy=policy, at=at, kind=kind, category=category, tags=tag or (), importance=importance,
             evidence=evidence or (), pinned=pin, manually_saved=on_purpose,
         )  # fmt: skip
-    show.as_json(_dump(receipt)) if call.json else show.receipt(receipt)
+    show.as_json(receipt) if call.json else show.receipt(receipt)
     if all(outcome.status == "refused" for outcome in receipt.outcomes):
         raise typer.Exit(REFUSED)
 
@@ -102,7 +110,11 @@ def recall(
     profile: Profile = None,
     rerank: Annotated[bool | None, typer.Option("--rerank/--no-rerank", help="Look closer at the best.")] = None,
 ) -> None:
-    """Recall what answers a question. Weak evidence gives an empty answer."""
+    """Recall what answers a question. Weak evidence gives an empty answer.
+
+    The filters --kind, --category and --tag may be repeated.
+    """
+    from ..codec import dump
     from . import show
 
     where = _filter(kind, category, tag, None, speaker, after, before)
@@ -111,7 +123,7 @@ def recall(
             question, limit=limit, budget=budget, profile=profile, where=where, as_of=as_of, rerank=rerank
         )
     if call.json:
-        show.as_json({**_dump(found), "degraded": found.degraded})
+        show.as_json({**dump(found), "degraded": found.degraded})
     elif prompt:
         print(found.prompt())
     else:
@@ -140,7 +152,7 @@ def list_(
         page = mine.list(where, limit=limit, cursor=cursor)
     if call.json:
         for memory in page:
-            show.as_line(_dump(memory))
+            show.as_line(memory)
     else:
         show.memories(page)
     if page.cursor:
@@ -156,7 +168,7 @@ def show_(call: Call, id: Id) -> None:
 
     with call.mine() as mine:
         memory = mine.get(id)
-    show.as_json(_dump(memory)) if call.json else show.memory(memory, _dump(memory))
+    show.as_json(memory) if call.json else show.memory(memory)
 
 
 @command(ASK, example="recollect why 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
@@ -166,7 +178,7 @@ def why(call: Call, id: Id) -> None:
 
     with call.mine() as mine:
         found = mine.why(id)
-    show.as_json(_dump(found)) if call.json else show.evidence(found)
+    show.as_json(found) if call.json else show.evidence(found)
 
 
 @command(ASK, name="why-not", example='recollect why-not "where does she live?" 019a3c5e-7ddf-7926-adf6-688e0fc76dd8')
@@ -184,89 +196,7 @@ def why_not(
 
     with call.mine() as mine:
         found = mine.why_not(question, id, limit=limit, budget=budget, as_of=as_of, profile=profile)
-    show.as_json(_dump(found)) if call.json else show.reason(found)
-
-
-@command(SAY, example='recollect edit 019a3c5e-7ddf-7926-adf6-688e0fc76dd8 "I moved to Porto in May."')
-def edit(
-    call: Call,
-    id: Id,
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The new text; - reads stdin.", show_default=False)] = None,
-    summary: Annotated[str | None, typer.Option(metavar="TEXT", help="A summary of at most 280 characters.")] = None,
-    category: Annotated[str | None, typer.Option(metavar="NAME", help="What it is about.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="The tags it has from now on.")] = None,
-    importance: Annotated[float | None, typer.Option(metavar="0..1", min=0, max=1, help="How much it matters.")] = None,
-) -> None:
-    """Correct a memory. Its id stays, and the version before can still be read."""
-    from .cli_files import standard_input
-
-    if text is summary is category is tag is importance is None:
-        raise typer.BadParameter("Say what to change: a new TEXT, or --summary, --category, --tag, --importance")
-    said = standard_input() if text == "-" else text
-    with call.mine() as mine:
-        changed = mine.edit(id, said, summary=summary, category=category, tags=tag, importance=importance)
-    _now(call, changed)
-
-
-@command(SAY, example="recollect pin 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
-def pin(call: Call, id: Id) -> None:
-    """Pin a memory: it is never trimmed or expired."""
-    with call.mine() as mine:
-        _now(call, mine.pin(id))
-
-
-@command(SAY, example="recollect unpin 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
-def unpin(call: Call, id: Id) -> None:
-    """Take the pin off a memory."""
-    with call.mine() as mine:
-        _now(call, mine.unpin(id))
-
-
-@command(SAY, example="recollect forget 019a3c5e-7ddf-7926-adf6-688e0fc76dd8 --keep-days 30")
-def forget(
-    call: Call,
-    id: Id,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")] = "",
-    keep_days: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Only hide it, and restore it within so many days.")] = 0,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
-    """Forget a memory everywhere, for good, or hide it for a while with --keep-days."""
-    from . import show
-
-    with call.mine() as mine:
-        memory = mine.get(id)
-        if not (yes or keep_days or call.json) and _somebody_is_there():
-            typer.confirm(f"Forget for good: {show.plain(memory.text)[:200]!r}?", abort=True, err=True)
-        mine.forget(id, reason=reason, keep_days=keep_days)
-    if call.json:
-        show.as_json({"id": id, "forgotten": True, "keep_days": keep_days})
-    else:
-        show.show(f"forgotten  {id}" + (f"  `recollect restore` brings it back for {keep_days:g} days" if keep_days else ""))
-
-
-@command(SAY, example="recollect restore 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
-def restore(call: Call, id: Id) -> None:
-    """Bring back a memory that was hidden, trimmed, expired or archived."""
-    with call.mine() as mine:
-        _now(call, mine.restore(id))
-
-
-@command(SAY, example="recollect history --limit 20")
-def history(
-    call: Call,
-    id: Annotated[str | None, typer.Argument(metavar="[ID]", help="One memory; without it, all.", show_default=False)] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="So many lines at most.")] = 100,
-) -> None:
-    """Show what happened to a memory, or to all of them, newest first. With --json one entry a line."""
-    from . import show
-
-    with call.mine() as mine:
-        entries = mine.history(id, limit=limit)
-    if not call.json:
-        show.history(entries)
-        return
-    for entry in entries:
-        show.as_line(_dump(entry))
+    show.as_json(found) if call.json else show.reason(found)
 
 
 def _filter(
@@ -279,22 +209,3 @@ def _filter(
         states=tuple(states or ("active",)), speaker=speaker, pinned=pinned,
         occurred_after=moment(after), occurred_before=moment(before),
     )  # fmt: skip
-
-
-def _now(call: Call, memory: Any) -> None:
-    """A memory as it stands after a change."""
-    from . import show
-
-    show.as_json(_dump(memory)) if call.json else show.memories([memory])
-
-
-def _somebody_is_there() -> bool:
-    import sys
-
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def _dump(value: Any) -> dict[str, Any]:
-    from ..codec import dump
-
-    return dump(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from itertools import chain
@@ -29,23 +30,32 @@ def import_(
 ) -> None:
     """Take in an export, or a file of messages: one JSON object a line.
 
-    A message has content, and may have role, name, at, session and id. Exported records go back to where they came from, or to --user if you name one. A line that cannot be read stops the import; what stood before it is kept, and importing again changes nothing twice.
+    A message has content, and may have role, name, at, session and id. Exported records go back to where they
+    came from, or to --user if you name one. A line that cannot be read stops the import; what stood before it
+    is kept, and importing the same file again changes nothing.
     """
     from . import cli_files, show
 
     outcomes: list[Outcome] = []
+    read = 0
     with call.memory() as memory, cli_files.opened(file) as source:
+        before = memory.stats()["memories"]
         found = cli_files.named(cli_files.lines(source), file=file, session=call.session)
         with show.progress("Importing", _size(source), hidden=call.json) as advance:
             for batch in _batches(found):
                 mine = batch[0].is_message or call.names_a_scope
                 outcomes += _taken(batch, (call.scope(memory) if mine else memory).import_)
+                read += len(batch)
                 advance(batch[-1].read)
-    counts = {status: sum(o.status == status for o in outcomes) for status in dict.fromkeys(o.status for o in outcomes)}
+        new = memory.stats()["memories"] - before
+    counts = Counter(outcome.status for outcome in outcomes)
     if call.json:
-        show.as_json({"records": len(outcomes), **counts})
+        show.as_json({"records": read, "new_memories": new, "outcomes": counts})
     else:
-        show.show(f"{len(outcomes)} imported" + "".join(f", {count} {status}" for status, count in counts.items()))
+        left = "".join(
+            f", {counts[status]} {status}" for status in ("refused", "conflicting", "pending") if counts[status]
+        )
+        show.line(f"{read} records read, {new} new memories{left}")
 
 
 def _size(source: Any) -> int | None:
@@ -87,21 +97,23 @@ def _taken(batch: Sequence[Line], import_: Callable[[list[dict[str, Any]]], Any]
 @command(FILES, example="recollect export memories.jsonl")
 def export(
     call: Call,
-    file: Annotated[str | None, typer.Argument(metavar="[FILE]", help="Where to; without it, stdout.", show_default=False)] = None,
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="Where to; without it, stdout.", show_default=False)
+    ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="Of everybody, not only of --user.")] = False,
 ) -> None:
     """Write everything that is kept, one JSON object a line, as `import` takes it."""
     from . import cli_files, show
 
-    written = 0
+    written = 0  # without the header, which comes first
     with call.memory() as memory, cli_files.written(file) as target:
         source = memory if everyone else call.scope(memory)
         with show.progress("Exporting", None, hidden=call.json or file is None) as advance:
-            for written, record in enumerate(source.export()):  # noqa: B007 - the first record is the header
+            for written, record in enumerate(source.export()):
                 print(json.dumps(record, ensure_ascii=file is None), file=target)
                 advance(written)
     if file is not None and file != "-":
-        show.as_json({"records": written, "file": file}) if call.json else show.show(f"{written} records in {file}")
+        show.as_json({"records": written, "file": file}) if call.json else show.line(f"{written} records in {file}")
 
 
 @command(FILES, example="recollect backup memory-2026-05-31.db")
@@ -113,14 +125,16 @@ def backup(
 
     with call.memory() as memory:
         memory.backup(file)
-    show.as_json({"file": file}) if call.json else show.show(f"copied to {file}")
+    show.as_json({"file": file}) if call.json else show.line(f"copied to {file}")
 
 
 @command(CARE, example="recollect index --dry-run")
 def index(
     call: Call,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what there is to do.")] = False,
-    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Memories embedded together.")] = 32,
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", metavar="N", min=1, help="Memories embedded together.")
+    ] = 32,
     force: Annotated[bool, typer.Option("--force", help="Also those that are embedded already.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Print how many are embedded, and do nothing.")] = False,
 ) -> None:
@@ -140,7 +154,7 @@ def index(
         show.as_json({**asdict(done), "dry_run": dry_run})
     else:
         what = "would be embedded" if dry_run else "embedded"
-        show.show(f"{done.found} {what} in {done.batches} batches of at most {batch_size}")
+        show.line(f"{done.found} {what} in {done.batches} batches of at most {batch_size}")
 
 
 @command(CARE, example="recollect stats --all")
@@ -179,4 +193,4 @@ def vacuum(call: Call) -> None:
     if call.json:
         show.as_json({"bytes_before": before, "bytes_after": after})
     else:
-        show.show(f"{before:,} bytes before, {after:,} after")
+        show.line(f"{before:,} bytes before, {after:,} after")

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ..sync import BlockingScope
 
 BEST = 2  # memories shown for each question
+PLAINLY: dict[str, Any] = {  # as it comes, whatever this machine is set to
+    "embedder": "minilm", "reranker": "none", "profile": "default", "policy": "default", "language": "english",
+    "cache_mb": 0,
+}  # fmt: skip
 
 NEXT = """\
 Next
@@ -56,16 +60,18 @@ def played(script: dict[str, Any], *, hidden: bool) -> Told:
     import recollect
 
     total = len(script["messages"]) + len(script["questions"])
-    plainly = {"embedder": "minilm", "reranker": "none", "profile": "default", "policy": "default", "language": "english"}
-    with tempfile.TemporaryDirectory() as folder, show.progress("Listening", total, hidden=hidden) as advance:
-        with recollect.open(":memory:", state_dir=folder, cache_mb=0, **plainly) as memory:
-            mine, begun = memory.scope(user="demo"), time.perf_counter()
-            _take_in(mine, script["messages"], advance)
-            asked, answers = time.perf_counter(), []
-            for question in script["questions"]:
-                answers.append(mine.recall(question, limit=BEST))
-                advance(len(script["messages"]) + len(answers))
-            ended = time.perf_counter()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        show.progress("Listening", total, hidden=hidden) as advance,
+        recollect.open(":memory:", state_dir=folder, **PLAINLY) as memory,
+    ):
+        mine, begun = memory.scope(user="demo"), time.perf_counter()
+        _take_in(mine, script["messages"], advance)
+        asked, answers = time.perf_counter(), []
+        for question in script["questions"]:
+            answers.append(mine.recall(question, limit=BEST))
+            advance(len(script["messages"]) + len(answers))
+        ended = time.perf_counter()
     return Told(
         messages=script["messages"], answers=answers, explained=script["explained"],
         taking_in=asked - begun, asking=ended - asked,
@@ -127,7 +133,9 @@ def _explanation(told: Told) -> RenderableType:
 
 def _closing(told: Told) -> RenderableType:
     each = 1000 * told.asking / max(1, len(told.answers))
-    took = f"{len(told.messages)} messages took {told.taking_in:.1f} s with loading the model, a question {each:.0f} ms."
+    took = (
+        f"{len(told.messages)} messages took {told.taking_in:.1f} s, with loading the model; a question {each:.0f} ms."
+    )
     return Text(f"\n{took}\nEverything ran on this machine, in memory. Nothing was left behind.\n\n{NEXT}")
 
 

@@ -156,7 +156,8 @@ def _cache(settings: Settings) -> Iterator[Finding]:
         yield Finding(about="cache", state="good", seen=f"{folder}, at most {settings.cache_mb} MB")
     else:
         mend = "set RECOLLECT_STATE_DIR to a folder that can be written"
-        yield Finding(about="cache", state="poor", seen=f"{folder} cannot be written: each text is embedded anew", mend=mend)
+        seen = f"{folder} cannot be written: each text is embedded anew"
+        yield Finding(about="cache", state="poor", seen=seen, mend=mend)
 
 
 def _writable(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""How the command line looks: answers on stdout, for people in words and bars, for programs in JSON; the rest on stderr.
+"""How the command line looks: answers on stdout, in words and bars or in JSON; remarks and progress on stderr.
 
 What a memory says is printed as plain text: it can neither colour nor command the terminal.
 """
@@ -10,13 +10,14 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from .. import codec
 from ..model import Entry, Evidence, Hit, Memory, Reason, Recall, Receipt
 
 _JOINERS = "\u200c\u200d"  # parts of emoji and of Indic scripts
@@ -41,6 +42,11 @@ def show(*things: RenderableType) -> None:
         console.print(thing)
 
 
+def line(text: str | Text) -> None:
+    """Print one line to stdout, however long, so that it can be cut apart again."""
+    screen().print(text, soft_wrap=True)
+
+
 def note(text: str) -> None:
     """Print a remark to stderr."""
     screen(stderr=True).print(Text(text, style="dim"), soft_wrap=True)
@@ -57,6 +63,8 @@ def as_line(value: Any) -> None:
 
 
 def _dumped(value: Any, indent: int | None = None) -> str:
+    if is_dataclass(value):
+        value = codec.dump(value)
     return jsonlib.dumps(value, ensure_ascii=not _speaks_unicode(sys.stdout), indent=indent, default=str)
 
 
@@ -131,8 +139,8 @@ def hits(found: Sequence[Hit], *, parts: bool = False) -> RenderableType:
     table.add_column(no_wrap=True, justify="right")
     table.add_column(overflow="fold")
     for hit in found:
-        lines: list[RenderableType] = [said(hit.memory), marks(hit.memory)]
-        table.add_row(score_bar(hit.score / best), f"{hit.score:.2f}", Group(*lines, *([made_of(hit)] if parts else [])))
+        lines = (said(hit.memory), marks(hit.memory), *((made_of(hit),) if parts else ()))
+        table.add_row(score_bar(hit.score / best), f"{hit.score:.2f}", Group(*lines))
     return table
 
 
@@ -167,12 +175,13 @@ def receipt(made: Receipt) -> None:
     """What became of each thing that was to be remembered."""
     for outcome in made.outcomes:
         ids = "  ".join(outcome.ids)
-        show(Text(f"{outcome.status:<9}  {ids}  {plain(outcome.reason)}".rstrip()))
+        line(f"{outcome.status:<9}  {ids}  {plain(outcome.reason)}".rstrip())
 
 
 def memories(found: Iterable[Memory]) -> None:
     for memory in found:
-        show(said(memory), Padding(marks(memory), (0, 0, 0, 2)))
+        show(said(memory))
+        line(Text("  ").append(marks(memory)))
 
 
 def pairs(values: Mapping[str, Any]) -> Table:
@@ -195,16 +204,16 @@ def _value(value: Any) -> str:
     return plain(str(value))
 
 
-def memory(one: Memory, plain_values: Mapping[str, Any]) -> None:
+def memory(one: Memory) -> None:
     """Everything known about a memory, but for what is empty."""
     hidden = ("text", "simhash", "content_hash", "last_scores")
-    known = {name: v for name, v in plain_values.items() if name not in hidden and v not in (None, [], {}, "", 0, False)}
+    known = {name: value for name, value in codec.dump(one).items() if name not in hidden and value}
     show(said(one), pairs(known))
 
 
 def evidence(found: Evidence) -> None:
     """What a memory rests on."""
-    show(said(found.memory), Padding(marks(found.memory), (0, 0, 0, 2)))
+    memories([found.memory])
     for message in found.messages:
         when = f"{message.at:%Y-%m-%d %H:%M} " if message.at else ""
         show(Text(f"- said {when}by {plain(message.name or message.role)}: {plain(message.content)} ({message.id})"))
@@ -228,4 +237,4 @@ def history(entries: Iterable[Entry]) -> None:
     for entry in entries:
         more = " ".join(f"{name}={_value(value)}" for name, value in entry.meta.items())
         who = f" by {plain(entry.actor)}" if entry.actor else ""
-        show(Text(f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.event:<12}{entry.memory_id}{who}  {plain(more)}".rstrip()))
+        line(f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.event:<12}{entry.memory_id}{who}  {plain(more)}".rstrip())

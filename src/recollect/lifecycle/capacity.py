@@ -32,7 +32,9 @@ async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> lis
         for m in candidates
         if scores[m.id] is not m.last_scores
     ]
-    changes += [Put(memory=_trimmed(memory, now), event="soft_deleted", meta={"reason": "capacity"}) for memory in victims]
+    changes += [
+        Put(memory=_trimmed(memory, now), event="soft_deleted", meta={"reason": "capacity"}) for memory in victims
+    ]
     await tx.apply(changes)
     return [memory.id for memory in victims]
 

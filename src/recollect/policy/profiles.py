@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Literal
 
 from ..errors import InvalidInput
@@ -29,6 +28,7 @@ class Gate:
     """What is too weak to be returned. Any `enough` passes alone; `strong` passes with at least `signal`."""
 
     importance_min: float = 0.0  # the pinned pass it
+    grows: bool = False  # the best match has to stand out from chance, which grows with the scope
     floor: float | None = None  # of the score
     semantic_min: float | None = None
     enough: Mapping[str, float] = field(default_factory=dict)
@@ -79,8 +79,20 @@ class Profile:
 
 DEFAULT = Profile(
     name="default",
-    weights=MappingProxyType({}),  # filled from `retrieve.blend`, where they are explained
-    gate=Gate(floor=None),
+    weights={
+        "sparse": 1.0,  # BM25 as a share of what the question's terms could reach
+        "semantic": 1.0,  # cosine
+        "neighbours": 0.3,  # the better match of the turns before and after
+        "answers": 0.2,  # the turn before asks what the question asks
+        "session": 0.2,  # the best match of the session
+        "speaker": 0.2,  # said by the one person the question names
+        "time": 0.2,  # said in the time the question names
+        "tells_when": 0.1,  # the question asks when, and this names a time
+        "question": -0.15,  # the turn only asks
+        "role": -0.3,  # said by the voice that is not asked about
+        "recency": 0.01,  # halved every thirty days: more than this drowns what fits
+    },
+    gate=Gate(grows=True),
     budget=2000,
 )
 

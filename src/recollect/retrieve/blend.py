@@ -14,22 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..corpus import Corpus
+from ..policy.profiles import DEFAULT
 from . import dense, features, fuse, sparse
 from .understand import Question
 
-DEFAULT_WEIGHTS: dict[str, float] = {
-    "sparse": 1.0,
-    "semantic": 1.0,
-    "neighbours": 0.3,
-    "answers": 0.2,
-    "session": 0.2,
-    "speaker": 0.2,
-    "time": 0.2,
-    "tells_when": 0.1,
-    "question": -0.15,
-    "role": -0.3,
-    "recency": 0.01,
-}
+DEFAULT_WEIGHTS = DEFAULT.weights
 Features = dict[str, NDArray[np.float32]]  # by name, one number per position
 
 

@@ -29,6 +29,7 @@ class Candidates:
     features: Mapping[str, Column]
     parts: Mapping[str, Column] = field(default_factory=dict)
     score: Column = field(default_factory=lambda: np.empty(0))
+    is_chance: bool = False  # the best match is no better than the best of so many unrelated memories would be
 
     def taken(self, order: NDArray[np.intp]) -> Candidates:
         """The same for some of the positions, in the given order; -1 stands for one that was not found."""
@@ -37,6 +38,7 @@ class Candidates:
             features={name: _picked(column, order) for name, column in self.features.items()},
             parts={name: _picked(column, order) for name, column in self.parts.items()},
             score=_picked(self.score, order) if len(self.score) else np.zeros(len(order)),
+            is_chance=self.is_chance,
         )
 
     def parts_of(self, i: int) -> dict[str, float]:
@@ -64,17 +66,23 @@ def find(
 ) -> Candidates:
     """The candidates of a profile, with the features that need no text."""
     if profile.candidates == "blend":
-        weights = profile.weights or blend.DEFAULT_WEIGHTS
-        best = blend.blend(corpus, question, vector, allowed, weights, now, pool)
+        best = blend.blend(corpus, question, vector, allowed, profile.weights, now, pool)
         positions = best.positions.astype(np.intp)
         near = np.zeros(len(positions)) if vector is None else corpus.vectors(positions) @ vector
-        features = {"semantic": np.asarray(near, np.float64)}
-        return Candidates(positions=positions, features=features, parts=best.parts, score=best.score)
+        return Candidates(
+            positions=positions,
+            features={"semantic": np.asarray(near, np.float64)},
+            parts=best.parts,
+            score=best.score,
+            is_chance=vector is not None and best.evidence < blend.floor(corpus.count),
+        )
     lexical = sparse.bm25(corpus, question.terms)
     semantic = dense.cosine(corpus, vector)
     usable = allowed & corpus.alive
     positions = _chosen(profile, corpus, lexical, semantic, usable, limit=limit, pool=pool)
-    return Candidates(positions=positions, features=_features(profile, corpus, positions, lexical, semantic, channel, now))
+    return Candidates(
+        positions=positions, features=_features(profile, corpus, positions, lexical, semantic, channel, now)
+    )
 
 
 def _chosen(

@@ -25,7 +25,9 @@ async def stands(query: Query, memory: Memory, profile: Profile, parts: pipeline
     if place_in_all is None:
         return Reason(id=memory.id, returned=False, reason=_absent(memory, query))
     place, score, named = place_in_all
-    cut = next((cut.reason for cut in answer.cut if cut.id == memory.id), f"{place - 1} memories fit the question better")
+    cut = next(
+        (cut.reason for cut in answer.cut if cut.id == memory.id), f"{place - 1} memories fit the question better"
+    )
     return Reason(id=memory.id, returned=False, reason=cut, rank=place, score=score, parts=named)
 
 

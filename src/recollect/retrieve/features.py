@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpus import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, NO_TIME, Corpus
+from ..corpus import NO_TIME, Corpus
 from ..text import clock
 from ..text.dates import Interval
-from ..text.turns import ENDS_ASKING
+from ..text.index import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION
 
 Scores = NDArray[np.float32]
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later

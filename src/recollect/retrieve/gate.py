@@ -18,6 +18,8 @@ def kept(profile: Profile, found: Candidates, memories: list[Memory]) -> tuple[C
     semantic = rank.has_semantic(found)
     gate = profile.gate if semantic or profile.gate_without_semantic is None else profile.gate_without_semantic
     ok = passes(gate, found)
+    if gate.grows and found.is_chance:
+        ok[:] = False
     if not ok.any() and not gate.strict:
         ok[:] = True
     reasons = [_reason(profile, gate, memory, bool(strong)) for memory, strong in zip(memories, ok, strict=True)]

@@ -46,7 +46,7 @@ HASHED = ("id", *LABELS, *_TEXTS, *_NUMBERS, *_WHOLE, *_FLAGS, *_TIMES, *_LISTS,
 USE = ("last_accessed", "access_count", "last_scores")  # changes with every recall, so it is not hashed
 COLUMNS = (*HASHED, "row_hash", *USE)
 INDEX_COLUMNS = (
-    "row, state, session, sequence, speaker, role, channel, kind, occurred_at, created_at, valid_from, valid_to, "
+    "row, state, session, sequence, speaker, channel, kind, occurred_at, created_at, valid_from, valid_to, "
     "importance, confidence, pinned, simhash, flags, terms"
 )
 
@@ -99,8 +99,8 @@ def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
 
 def index_row(row: Sequence[Any]) -> IndexRow:
     """A row of `INDEX_COLUMNS` and a vector, as the legs need it."""
-    made: list[Any] = [*row[:8], *map(_parsed, row[8:12]), *row[12:14], bool(row[14]), simhash.to_unsigned(row[15])]
-    return IndexRow(*made, *row[16:])
+    made: list[Any] = [*row[:7], *map(_parsed, row[7:11]), *row[11:13], bool(row[13]), simhash.to_unsigned(row[14])]
+    return IndexRow(*made, *row[15:])
 
 
 def entry(row: Sequence[Any]) -> Entry:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model import Memory
 from . import dates, terms, tokens, turns
 
-IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT = 1, 2, 4, 8
+IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT, ENDS_ASKING = 1, 2, 4, 8, 16
 
 
 def terms_of(memory: Memory, language: str) -> bytes:
@@ -17,5 +17,6 @@ def terms_of(memory: Memory, language: str) -> bytes:
 
 def flags_of(memory: Memory) -> int:
     """Marks that ranking looks at: it only asks, it speaks of a time, who said it."""
-    flags = IS_QUESTION * turns.is_question(memory.text) | HAS_TIME * dates.has_time(memory.text)
-    return flags | {"user": FROM_USER, "assistant": FROM_ASSISTANT}.get(memory.labels.role or "", 0)
+    voice = {"user": FROM_USER, "assistant": FROM_ASSISTANT}.get(memory.labels.role or memory.speaker or "", 0)
+    asks = IS_QUESTION * turns.is_question(memory.text) | ENDS_ASKING * turns.ends_asking(memory.text)
+    return voice | asks | HAS_TIME * dates.has_time(memory.text)

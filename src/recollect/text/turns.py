@@ -6,7 +6,6 @@ _SENTENCE = re.compile(r"[^.!?。！？…؟\u037e]*+[.!?。！？…؟\u037e]*+
 _ASKING = ("?", "？", "؟", "\u037e")
 _LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")  # what follows may be a smiley or a quotation mark
 _WORDS = re.compile(r"\w+")
-ENDS_ASKING = 16  # the mark of a turn that ends in a question, beside those in index.py
 FEW = 4  # words: "Wow, that's cool, Caroline!" before a question tells nothing
 
 

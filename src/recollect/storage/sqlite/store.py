@@ -233,6 +233,8 @@ class SqliteStore(Readings):
 
 def checkpoint(connection: apsw.Connection, *, seconds: int = _CLEAN_SECONDS) -> bool:
     """Move what was committed into the file and empty the log; False if others would not let go of it in time."""
+    if not connection.filename:  # in memory there is no log
+        return True
     wait(connection, connection.filename, seconds)
     try:
         return connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()[0][0] == 0

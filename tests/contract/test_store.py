@@ -1,0 +1,918 @@
+"""What every store promises: one test, or a few, for each line of `ports.Reading`, `Transaction` and `Store`."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recollect.errors import Conflict, InvalidInput, RecollectError, StoreDamaged
+from recollect.ids import new_id
+from recollect.model import (
+    Change,
+    Embedded,
+    Filter,
+    Forget,
+    Labels,
+    Memory,
+    Message,
+    Outcome,
+    Put,
+    Said,
+    Scope,
+    Summary,
+    Used,
+)
+from recollect.ports import Delta, Store
+from recollect.text import normalise, terms
+
+NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+ANA, BOB = Scope(user="ana"), Scope(user="bob")
+MODEL = "hashing-4"
+
+
+def memory(text: str = "I drink tea", **given: Any) -> Memory:
+    """A memory as the engine would make it, with only the fields a test speaks of."""
+    usual = {"id": new_id(), "scope": ANA, "kind": "episodic", "created_at": NOW, "updated_at": NOW}
+    return Memory(**{**usual, "content_hash": f"hash of {text}", **given}, text=text)
+
+
+def put(kept: Memory, event: Any = "created", **given: Any) -> Put:
+    return Put(memory=kept, event=event, **given)
+
+
+async def apply(store: Store, *changes: Change, scope: Scope = ANA) -> None:
+    async with store.transaction(scope) as tx:
+        await tx.apply(changes)
+
+
+async def keep(store: Store, *texts: str, **given: Any) -> list[Memory]:
+    made = [memory(text, **given) for text in texts]
+    await apply(store, *map(put, made), scope=made[0].scope)
+    return made
+
+
+def forget(gone: Memory, **given: Any) -> Forget:
+    return Forget(**{"memory": gone, "at": NOW, "until": NOW + 24 * HOUR, **given})
+
+
+def said(id: str, content: str, *, keep_text: bool = True, **given: Any) -> Said:
+    outcome = given.pop("outcome", Outcome(status="created", ids=("m1",), reason="why", message_id=id))
+    message = Message(id=id, content=content, **given)
+    return Said(id=id, message=message, outcome=outcome, digest=f"digest of {content}", keep_text=keep_text)
+
+
+async def delta(store: Store, since: int = 0, scope: Scope = ANA, **given: Any) -> Delta:
+    return await store.changed_since(scope, since, **{"model": MODEL, "limit": 1000, **given})
+
+
+WHOLE = Memory(
+    id="01890000-0000-7000-8000-000000000001",
+    scope=ANA,
+    text="Tea — 茶 — चाय 🍵\n```\n  x = 1\n```\x0b",
+    kind="procedural",
+    created_at=NOW - HOUR,
+    updated_at=NOW,
+    labels=Labels(
+        session="s", thread="t", run="r", channel="c", agent="a", actor="ac", subject="su", role="assistant"
+    ),
+    summary="Tea",
+    steps_text="1. boil",
+    item_type="preference",
+    fact_type="taste",
+    category="Drinks",
+    procedural_form="workflow",
+    tier="long",
+    key="preference_tea",
+    importance=1 / 3,
+    base_importance=0.1,
+    importance_parts={"novelty": 0.7, "salience": 0.25},
+    confidence=1,
+    metadata_confidence=0.123456789012345,
+    tags=("Tea", "drinks 🍵"),
+    source_ids=("msg-1", "https://tea.example"),
+    evidence=("/tmp/tea.md",),
+    evidence_ids=("m0",),
+    evidence_text="she said: tea",
+    source_message_id="msg-1",
+    source_session_id="s0",
+    pinned=True,
+    manually_saved=True,
+    repeat_count=7,
+    simhash=2**64 - 2**63 + 5,
+    content_hash="abc",
+    sequence=2**40,
+    speaker="Ana",
+    occurred_at=datetime(1, 1, 1, tzinfo=UTC),
+    valid_from=datetime(2020, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+    valid_to=datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    last_accessed=NOW,
+    access_count=3,
+    state="archived",
+    compression_source=True,
+    superseded_by="m2",
+    purge_at=NOW + HOUR,
+    needs_embedding=False,
+    last_scores={"total": 0.5, "computed_at": "2026-05-31T14:00:00.000000Z"},
+    revision=9,
+)
+
+
+# Reading memories
+
+
+async def test_a_memory_comes_back_with_every_field(store: Store) -> None:
+    assert all(getattr(WHOLE, f.name) not in (None, (), {}, 0) or f.name == "needs_embedding" for f in fields(Memory))
+    await apply(store, put(WHOLE))
+    assert await store.get(ANA, [WHOLE.id]) == [WHOLE]
+
+
+@pytest.mark.parametrize("simhash", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
+async def test_a_fingerprint_keeps_all_its_64_bits(store: Store, simhash: int) -> None:
+    kept = memory(simhash=simhash)
+    await apply(store, put(kept))
+    assert (await store.get(ANA, [kept.id]))[0].simhash == simhash
+    assert (await delta(store)).rows[0].simhash == simhash
+
+
+async def test_a_time_of_another_zone_is_the_same_moment(store: Store) -> None:
+    kept = memory(occurred_at=datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=5))))
+    await apply(store, put(kept))
+    assert (await store.get(ANA, [kept.id]))[0].occurred_at == kept.occurred_at
+
+
+@pytest.mark.parametrize(("field", "value"), [("confidence", 1), ("importance", -0.0), ("importance", np.float32(0.5))])
+async def test_any_finite_number_can_be_read_again(store: Store, field: str, value: Any) -> None:
+    kept = memory(**{field: value})
+    await apply(store, put(kept))
+    assert getattr((await store.get(ANA, [kept.id]))[0], field) == value
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("category", 5), ("importance", float("nan")), ("importance", "high"), ("sequence", 1.5), ("text", b"tea")],
+)
+async def test_a_value_that_would_not_come_back_is_refused(store: Store, field: str, value: Any) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        await apply(store, put(replace(memory(), **{field: value})))
+    assert len(await store.page(ANA, Filter(), limit=10)) == 0
+
+
+@pytest.mark.parametrize("id", ["half a pair \ud83d", "\udcff"])
+async def test_an_id_that_is_no_text_is_refused(store: Store, id: str) -> None:
+    await keep(store, "tea")
+    with pytest.raises(InvalidInput):
+        await store.get(ANA, [id])
+
+
+async def test_get_keeps_the_order_of_the_ids_and_leaves_the_missing_out(store: Store) -> None:
+    one, two, three = await keep(store, "one", "two", "three")
+    found = await store.get(ANA, [three.id, "nobody", one.id, three.id, two.id])
+    assert [each.text for each in found] == ["three", "one", "two"]
+
+
+async def test_get_finds_a_memory_in_any_state(store: Store) -> None:
+    for state in ("active", "compressed", "archived", "superseded", "soft_deleted"):
+        (kept,) = await keep(store, state, state=state)
+        assert (await store.get(ANA, [kept.id]))[0].state == state
+
+
+async def test_get_takes_more_ids_than_a_statement_does(store: Store) -> None:
+    made = await keep(store, "tea")
+    assert await store.get(ANA, [*(f"m{i}" for i in range(40_000)), made[0].id]) == made
+
+
+async def test_at_rows_gives_memories_by_their_row(store: Store) -> None:
+    tea, milk = await keep(store, "tea", "milk")
+    rows = [row.row for row in (await delta(store)).rows]
+    assert await store.at_rows(ANA, [*rows, 999]) == {rows[0]: tea, rows[1]: milk}
+
+
+async def test_same_text_finds_active_memories_by_their_hash(store: Store) -> None:
+    tea, again, old = memory("tea"), memory("tea"), memory("tea", state="superseded")
+    await apply(store, put(tea), put(again), put(old), put(memory("milk")))
+    found = await store.same_text(ANA, [tea.content_hash, "nothing"])
+    assert {hash: {each.id for each in same} for hash, same in found.items()} == {tea.content_hash: {tea.id, again.id}}
+
+
+async def test_by_key_finds_the_active_memory_under_a_key(store: Store) -> None:
+    old, new = memory("green", key="colour", state="superseded"), memory("blue", key="colour")
+    await apply(store, put(old), put(new))
+    assert await store.by_key(ANA, ["colour", "shape"]) == {"colour": new}
+
+
+async def test_two_active_memories_under_one_key_conflict(store: Store) -> None:
+    await keep(store, "blue", key="colour")
+    with pytest.raises(Conflict):
+        await keep(store, "green", key="colour")
+    assert [each.text for each in await store.page(ANA, Filter(), limit=10)] == ["blue"]
+
+
+async def test_last_sequence_is_the_highest_place_in_the_session(store: Store) -> None:
+    await keep(store, "a", sequence=4, labels=Labels(session="s"))
+    await keep(store, "b", sequence=9, labels=Labels(session="other"))
+    assert await store.last_sequence(ANA, "s") == 4
+    assert await store.last_sequence(ANA, "nowhere") == -1
+
+
+# Pages and filters
+
+
+async def test_pages_go_from_the_newest_to_the_oldest(store: Store) -> None:
+    await keep(store, *(f"memory {i}" for i in range(7)))
+    first = await store.page(ANA, Filter(), limit=3)
+    second = await store.page(ANA, Filter(), limit=3, cursor=first.cursor)
+    third = await store.page(ANA, Filter(), limit=3, cursor=second.cursor)
+    assert [each.text[-1] for page in (first, second, third) for each in page] == list("6543210")
+    assert third.cursor is None
+
+
+async def test_a_full_last_page_has_no_cursor(store: Store) -> None:
+    await keep(store, "one", "two")
+    assert (await store.page(ANA, Filter(), limit=2)).cursor is None
+
+
+async def test_pages_neither_repeat_nor_skip_while_others_write(store: Store) -> None:
+    made = await keep(store, *(f"memory {i}" for i in range(9)))
+    seen, cursor = [], None
+    while True:
+        page = await store.page(ANA, Filter(), limit=2, cursor=cursor)
+        seen += [each.id for each in page]
+        await keep(store, "written meanwhile")
+        await apply(store, put(replace(made[0], pinned=True, revision=2), "updated"))
+        await apply(store, forget(made[-1]))
+        if (cursor := page.cursor) is None:
+            break
+    assert seen == [each.id for each in reversed(made)]
+
+
+@pytest.mark.parametrize("cursor", ["", "x1", "r", "r-1", "r1.5", "r" + "9" * 40, "r1; DROP TABLE memories", 7])
+async def test_a_wrong_cursor_is_refused(store: Store, cursor: Any) -> None:
+    await keep(store, "tea")
+    if cursor == "":
+        assert len(await store.page(ANA, Filter(), limit=5, cursor=cursor)) == 1
+        return
+    with pytest.raises(InvalidInput, match="cursor"):
+        await store.page(ANA, Filter(), limit=5, cursor=cursor)
+
+
+YES = {
+    "kinds": {"kind": "semantic"},
+    "states": {"state": "archived"},
+    "categories": {"category": "Goals"},
+    "item_types": {"item_type": "fact"},
+    "tags": {"tags": ("Äpfel", "b")},
+    "pinned": {"pinned": True},
+    "manually_saved": {"manually_saved": True},
+    "needs_embedding": {"needs_embedding": False},
+    "importance_min": {"importance": 0.75},
+    "importance_max": {"importance": 0.125},
+    "created_after": {"created_at": NOW},
+    "created_before": {"created_at": NOW - 2 * HOUR},
+    "updated_after": {"updated_at": NOW},
+    "updated_before": {"updated_at": NOW - 2 * HOUR},
+    "occurred_after": {"occurred_at": NOW},
+    "occurred_before": {"occurred_at": NOW - 2 * HOUR},
+    "speaker": {"speaker": "Ana"},
+    "source_id": {"source_ids": ("x", "Msg-1")},
+    "labels": {"labels": Labels(session="s", thread="t", run="r", channel="c", agent="a", actor="b", subject="d", role="e")},
+}
+ASK = {
+    "kinds": ("semantic", "insight"),
+    "states": ("archived",),
+    "categories": ("gOALS",),
+    "item_types": ("fact", "result"),
+    "tags": ("äPFEL", "nothing"),
+    "pinned": True,
+    "manually_saved": True,
+    "needs_embedding": False,
+    "importance_min": 0.75,
+    "importance_max": 0.125,
+    "created_after": NOW,
+    "created_before": NOW - HOUR,
+    "updated_after": NOW,
+    "updated_before": NOW - HOUR,
+    "occurred_after": NOW,
+    "occurred_before": NOW - HOUR,
+    "speaker": "Ana",
+    "source_id": "Msg-1",
+    "labels": YES["labels"]["labels"],
+}
+PLAIN = {
+    "importance": 0.5,
+    "created_at": NOW - HOUR,
+    "updated_at": NOW - HOUR,
+    "occurred_at": NOW - HOUR,
+    "source_ids": ("msg-1",),
+}
+
+
+@pytest.mark.spec("THE-79")
+@pytest.mark.parametrize("field", [f.name for f in fields(Filter) if f.name != "ids"])
+async def test_a_filter_lets_through_what_it_names_and_nothing_else(store: Store, field: str) -> None:
+    wanted, other = memory("wanted", **{**PLAIN, **YES[field]}), memory("other", **PLAIN)
+    await apply(store, put(wanted), put(other))
+    where = Filter(**{field: ASK[field]})
+    assert [each.text for each in await store.page(ANA, where, limit=10)] == ["wanted"]
+    assert await store.rows_where(ANA, where) == [row.row for row in (await delta(store)).rows][:1]
+
+
+@pytest.mark.parametrize("label", [f.name for f in fields(Labels)])
+async def test_each_label_can_be_filtered_by(store: Store, label: str) -> None:
+    await keep(store, "wanted", labels=Labels(**{label: "x"}))
+    await keep(store, "other", labels=Labels(**{label: "y"}))
+    page = await store.page(ANA, Filter(labels=Labels(**{label: "x"})), limit=10)
+    assert [each.text for each in page] == ["wanted"]
+
+
+async def test_a_filter_by_ids_takes_any_number_of_them(store: Store) -> None:
+    tea, _ = await keep(store, "tea", "milk")
+    for ids in ((tea.id,), (tea.id, *(f"m{i}" for i in range(40_000)))):
+        assert [each.text for each in await store.page(ANA, Filter(ids=ids), limit=10)] == ["tea"]
+
+
+async def test_parts_of_a_filter_hold_together(store: Store) -> None:
+    await keep(store, "both", pinned=True, kind="semantic")
+    await keep(store, "pinned", pinned=True)
+    await keep(store, "semantic", kind="semantic")
+    page = await store.page(ANA, Filter(pinned=True, kinds=("semantic",)), limit=10)
+    assert [each.text for each in page] == ["both"]
+
+
+async def test_a_filter_without_states_takes_all_states(store: Store) -> None:
+    await keep(store, "old", state="superseded")
+    await keep(store, "new")
+    assert len(await store.rows_where(ANA, Filter(states=()))) == 2
+
+
+@pytest.mark.parametrize("text", ["' OR 1=1 --", '"; DROP TABLE memories', "%", "_", "*"])
+async def test_a_filter_is_never_read_as_sql(store: Store, text: str) -> None:
+    await keep(store, "tea", speaker="Ana", tags=("a",), category="fact", source_ids=("s",))
+    for where in (Filter(speaker=text), Filter(tags=(text,)), Filter(categories=(text,)), Filter(source_id=text)):
+        assert len(await store.page(ANA, where, limit=5)) == 0
+    assert len(await store.page(ANA, Filter(), limit=5)) == 1
+
+
+# Transactions
+
+
+async def test_a_transaction_commits_when_the_block_ends(store: Store) -> None:
+    kept = memory()
+    async with store.transaction(ANA) as tx:
+        await tx.apply([put(kept)])
+        assert await tx.get(ANA, [kept.id]) == [kept]  # it reads what it wrote
+    assert await store.get(ANA, [kept.id]) == [kept]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, asyncio.CancelledError])
+async def test_a_transaction_rolls_everything_back_if_the_block_raises(store: Store, error: type) -> None:
+    kept = memory(labels=Labels(session="s"))
+    with pytest.raises(error):
+        async with store.transaction(ANA) as tx:
+            await tx.apply([put(kept), said("msg-1", "hello")])
+            raise error
+    assert await store.get(ANA, [kept.id]) == []
+    assert await store.history(ANA) == []
+    assert await store.said(ANA, ["msg-1"]) == {}
+    assert await store.revision(ANA) == 0
+
+
+async def test_apply_makes_all_the_changes_or_none(store: Store) -> None:
+    (theirs,) = await keep(store, "theirs", scope=BOB)
+    with pytest.raises(Conflict):
+        await apply(store, put(memory("mine")), put(memory("stolen", id=theirs.id)))
+    assert len(await store.page(ANA, Filter(), limit=10)) == 0
+    assert await store.get(BOB, [theirs.id]) == [theirs]
+
+
+async def test_a_failed_apply_cannot_be_committed_by_going_on(store: Store) -> None:
+    (theirs,) = await keep(store, "theirs", scope=BOB)
+    with pytest.raises(Conflict):
+        async with store.transaction(ANA) as tx:
+            try:
+                await tx.apply([put(memory("mine")), put(memory("stolen", id=theirs.id))])
+            except RecollectError:
+                await tx.apply([put(memory("more"))])
+    assert len(await store.page(ANA, Filter(), limit=10)) == 0
+
+
+async def test_a_store_works_on_after_a_failed_transaction(store: Store) -> None:
+    with pytest.raises(InvalidInput):
+        await apply(store, put(memory(importance=float("inf"))))
+    await keep(store, "tea")
+    assert len(await store.page(ANA, Filter(), limit=10)) == 1
+
+
+async def test_a_transaction_cancelled_at_any_moment_leaves_no_lock(store: Store) -> None:
+    async def write(text: str) -> None:
+        await keep(store, text)
+
+    for moment in range(40):
+        task = asyncio.create_task(write(f"memory {moment}"))
+        for _ in range(moment % 20):
+            await asyncio.sleep(0.0002)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    await asyncio.wait_for(keep(store, "afterwards"), timeout=5)
+    assert (await store.page(ANA, Filter(), limit=1)).memories[0].text == "afterwards"
+    assert await store.check() == ["41 memories that are called embedded and have no vector"][:0]
+
+
+async def test_cancelling_one_that_waits_for_its_turn_leaves_the_other_alone(store: Store) -> None:
+    async with store.transaction(ANA) as tx:
+        waiting = asyncio.create_task(keep(store, "waiting"))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await tx.apply([put(memory("mine"))])
+    assert [each.text for each in await store.page(ANA, Filter(), limit=10)] == ["mine"]
+
+
+async def test_what_a_transaction_read_cannot_change_before_it_commits(store: Store) -> None:
+    (kept,) = await keep(store, "tea")
+
+    async def once_more() -> None:
+        async with store.transaction(ANA) as tx:
+            (now,) = await tx.get(ANA, [kept.id])
+            await asyncio.sleep(0)
+            await tx.apply([put(replace(now, repeat_count=now.repeat_count + 1), "merged")])
+
+    await asyncio.gather(*(once_more() for _ in range(30)))
+    assert (await store.get(ANA, [kept.id]))[0].repeat_count == 30
+
+
+async def test_others_do_not_see_a_transaction_before_it_commits(store: Store) -> None:
+    await keep(store, "before")
+    async with store.transaction(ANA) as tx:
+        await tx.apply([put(memory("after"))])
+        looking = asyncio.create_task(store.page(ANA, Filter(), limit=10))
+        await asyncio.sleep(0.05)
+        if looking.done():  # an engine may also let the reader wait
+            assert [each.text for each in looking.result()] == ["before"]
+    assert len(await looking) in (1, 2)
+
+
+@pytest.mark.spec("THE-114")
+async def test_each_public_write_has_one_line_of_history(store: Store) -> None:
+    (kept,) = await keep(store, "tea")
+    await apply(store, put(replace(kept, pinned=True, revision=2), "updated", actor="me", meta={"pinned": True}))
+    await apply(store, forget(kept, reason="asked", actor="me"))
+    lines = await store.history(ANA, kept.id)
+    assert [line.event for line in lines] == ["DELETE", "UPDATE", "ADD"]
+    assert (lines[0].actor, lines[0].meta) == ("me", {"reason": "asked"})
+    assert (lines[2].new_ref, lines[1].new_ref) == (f"{kept.id}#1", f"{kept.id}#2")
+
+
+EVENTS = {"created": "ADD", "updated": "UPDATE", "superseded": "UPDATE", "merged": "MERGE", "deleted": "DELETE",
+          "soft_deleted": "TTL", "restored": "RESTORE", "linked": "LINK"}  # fmt: skip
+
+
+async def test_each_event_has_its_word_in_the_history(store: Store) -> None:
+    for event, word in EVENTS.items():
+        kept = memory(event)
+        await apply(store, put(kept, event))
+        assert [line.event for line in await store.history(ANA, kept.id)] == [word]
+
+
+async def test_an_earlier_version_has_no_history_of_its_own(store: Store) -> None:
+    version = memory(state="superseded")
+    await apply(store, put(version, None))
+    assert await store.get(ANA, [version.id]) == [version]
+    assert await store.history(ANA) == []
+
+
+async def test_history_is_newest_first_even_within_a_moment(store: Store) -> None:
+    (kept,) = await keep(store, "tea")
+    for revision in range(2, 30):
+        await apply(store, put(replace(kept, revision=revision), "updated"))
+    assert [line.new_ref for line in await store.history(ANA, limit=5)] == [f"{kept.id}#{n}" for n in range(29, 24, -1)]
+
+
+async def test_putting_a_memory_twice_leaves_the_same_state(store: Store) -> None:
+    kept = replace(WHOLE, needs_embedding=True)
+    await apply(store, put(kept))
+    before = await delta(store)
+    await apply(store, put(kept))
+    assert await store.get(ANA, [kept.id]) == [kept]
+    assert [row.row for row in (await delta(store)).rows] == [row.row for row in before.rows]
+
+
+async def test_a_memory_is_only_written_to_its_own_scope(store: Store) -> None:
+    with pytest.raises(InvalidInput):
+        await apply(store, put(memory(scope=BOB)), scope=ANA)
+
+
+async def test_being_used_makes_no_revision_and_no_history(store: Store) -> None:
+    (kept,) = await keep(store, "tea")
+    before = await store.revision(ANA)
+    await apply(store, Used(memory_id=kept.id, at=NOW, scores={"total": 1.0}))
+    await apply(store, Used(memory_id=kept.id, at=NOW + HOUR, scores={"total": 2.0}, accessed=False))
+    (now,) = await store.get(ANA, [kept.id])
+    assert (now.access_count, now.last_accessed, now.last_scores) == (1, NOW, {"total": 2.0})
+    assert await store.revision(ANA) == before
+    assert len(await store.history(ANA)) == 1
+
+
+# What changed
+
+
+async def test_a_revision_grows_with_each_committed_change(store: Store) -> None:
+    assert await store.revision(ANA) == 0
+    seen = [0]
+    (kept,) = await keep(store, "tea")
+    for change in (put(replace(kept, revision=2), "updated"), Embedded(memory_id=kept.id, model=MODEL, vector=[1, 0]),
+                   said("msg", "hello"), forget(kept)):  # fmt: skip
+        seen.append(await store.revision(ANA))
+        await apply(store, change)
+    seen.append(await store.revision(ANA))
+    assert seen == sorted(set(seen))
+    assert await store.revision(BOB) == 0
+
+
+async def test_changed_since_tells_what_is_new_and_what_is_gone(store: Store) -> None:
+    tea, milk, water = await keep(store, "tea", "milk", "water")
+    start = await delta(store)
+    rows = dict(zip(("tea", "milk", "water"), (row.row for row in start.rows), strict=True))
+    await apply(store, put(replace(tea, pinned=True), "updated"), forget(milk))
+    await apply(store, put(replace(water, state="soft_deleted"), "soft_deleted"))
+    since = await delta(store, start.revision)
+    assert [(row.row, row.pinned) for row in since.rows] == [(rows["tea"], True)]
+    assert set(since.gone) == {rows["milk"], rows["water"]}
+    assert (await delta(store, since.revision)).rows == []
+
+
+async def test_changed_since_comes_in_pages_by_row(store: Store) -> None:
+    await keep(store, *(f"memory {i}" for i in range(5)))
+    first = await delta(store, limit=2)
+    second = await delta(store, limit=2, after=first.next)
+    third = await delta(store, limit=2, after=second.next)
+    rows = [row.row for page in (first, second, third) for row in page.rows]
+    assert rows == sorted(set(rows))
+    assert (len(rows), third.next) == (5, None)
+
+
+async def test_what_changes_while_pages_are_read_is_read_now_or_next_time(store: Store) -> None:
+    made = await keep(store, *(f"memory {i}" for i in range(6)))
+    first = await delta(store, limit=3)
+    await apply(store, put(replace(made[0], pinned=True), "updated"))  # its page has been read
+    await apply(store, put(replace(made[5], pinned=True), "updated"))  # its page is still to come
+    await apply(store, forget(made[1]), forget(made[4]))
+    await keep(store, "new")
+    later = await delta(store, limit=100, after=first.next)
+    caught_up = {row.row: row for row in (*first.rows, *later.rows)}
+    again = await delta(store, first.revision)
+    caught_up |= {row.row: row for row in again.rows}
+    for row in again.gone:
+        caught_up.pop(row, None)
+    fresh = {row.row: row for row in (await delta(store)).rows}
+    assert caught_up == fresh
+
+
+async def test_a_row_number_is_never_used_again(store: Store) -> None:
+    (tea,) = await keep(store, "tea")
+    (first,) = (await delta(store)).rows
+    await apply(store, forget(tea))
+    await keep(store, "milk")
+    assert (await delta(store)).rows[0].row > first.row
+
+
+async def test_an_index_row_holds_what_the_legs_need(store: Store) -> None:
+    vector = np.array([0.6, 0.8, 0, 0], np.float32)
+    await apply(store, put(WHOLE, vector=vector, model=MODEL))
+    (row,) = (await delta(store)).rows
+    for name in ("state", "sequence", "speaker", "kind", "occurred_at", "created_at", "valid_from", "valid_to",
+                 "importance", "confidence", "pinned"):  # fmt: skip
+        assert getattr(row, name) == getattr(WHOLE, name)
+    assert (row.session, row.role, row.channel) == ("s", "assistant", "c")
+    assert row.vector is not None
+    assert np.array_equal(np.frombuffer(row.vector, "<f4"), vector)
+    assert len(terms.unpack(row.terms)[0]) > 0
+
+
+# Vectors
+
+
+async def test_vectors_are_kept_for_each_memory_and_model(store: Store) -> None:
+    kept = memory()
+    await apply(store, put(kept, vector=[1, 0], model="two"))
+    await apply(store, Embedded(memory_id=kept.id, model="three", vector=[0, 0, 1]))
+    sizes = {model: len((await delta(store, model=model)).rows[0].vector or b"") for model in ("two", "three", "none")}
+    assert sizes == {"two": 8, "three": 12, "none": 0}
+    assert not (await store.get(ANA, [kept.id]))[0].needs_embedding
+
+
+async def test_a_new_text_takes_the_vectors_of_the_old_one_away(store: Store) -> None:
+    kept = memory("tea", needs_embedding=False)
+    await apply(store, put(kept, vector=[1, 0], model="two"))
+    await apply(store, put(replace(kept, text="milk", needs_embedding=True), "updated"))
+    assert (await delta(store, model="two")).rows[0].vector is None
+    assert [each.text for _, each in await store.unembedded("two", limit=5)] == ["milk"]
+
+
+async def test_a_vector_stays_as_long_as_the_text_does(store: Store) -> None:
+    kept = memory("tea", needs_embedding=False)
+    await apply(store, put(kept, vector=[1, 0], model="two"))
+    await apply(store, put(replace(kept, pinned=True), "updated"))
+    assert (await delta(store, model="two")).rows[0].vector is not None
+
+
+async def test_unembedded_lists_what_a_model_has_not_seen_by_row_in_all_scopes(store: Store) -> None:
+    done = memory("done")
+    await apply(store, put(done, vector=[1, 0], model="two"))
+    await keep(store, "one")
+    await keep(store, "two", scope=BOB)
+    await keep(store, "gone", state="soft_deleted")
+    first = await store.unembedded("two", limit=1)
+    rest = await store.unembedded("two", limit=5, after=first[0][0])
+    assert [(each.text, each.scope) for _, each in (*first, *rest)] == [("one", ANA), ("two", BOB)]
+    assert [each.text for _, each in await store.unembedded("two", limit=9, everything=True)] == ["done", "one", "two"]
+
+
+async def test_a_vector_of_a_memory_that_is_gone_is_not_kept(store: Store) -> None:
+    (kept,) = await keep(store, "tea")
+    await apply(store, forget(kept))
+    await apply(store, Embedded(memory_id=kept.id, model=MODEL, vector=[1, 0]))
+    assert await store.check() == []
+
+
+async def test_embedding_may_score_a_memory_anew(store: Store) -> None:
+    (kept,) = await keep(store, "tea", importance=0.2)
+    await apply(store, Embedded(memory_id=kept.id, model=MODEL, vector=[1, 0], importance=0.5))
+    (now,) = await store.get(ANA, [kept.id])
+    assert (now.importance, now.base_importance) == (0.5, 0.5)
+
+
+# Messages, long-term records
+
+
+async def test_a_message_is_answered_as_it_was_the_first_time(store: Store) -> None:
+    outcome = Outcome(status="merged", ids=("m1", "m2"), reason="said before — 茶", message_id="msg-1")
+    await apply(store, said("msg-1", "hello", outcome=outcome))
+    await apply(store, said("msg-1", "something else"))
+    before = (await store.said(ANA, ["msg-1", "msg-2"]))["msg-1"]
+    assert (before.digest, before.outcome) == ("digest of hello", outcome)
+
+
+async def test_the_words_of_a_message_are_kept_where_no_memory_holds_them(store: Store) -> None:
+    await apply(
+        store,
+        said("msg-1", "hello", role="assistant", name="Bo", at=NOW, session="s"),
+        said("msg-2", "verbatim", keep_text=False),
+    )
+    kept = await store.messages(ANA, ["msg-1", "msg-2", "msg-3"])
+    assert kept == {"msg-1": Message(id="msg-1", content="hello", role="assistant", name="Bo", at=NOW, session="s")}
+
+
+async def test_long_term_records_are_newest_first_and_kept_once(store: Store) -> None:
+    old = Summary(id="p1", record_type="user_profile", name="ana", data={"tea": "yes"}, evidence_ids=("m1",), at=NOW)
+    new = replace(old, id="p2", data={"tea": "no"}, at=NOW + HOUR)
+    await apply(store, old, new)
+    await apply(store, old)
+    assert await store.summaries(ANA, "user_profile") == [new, old]
+    assert await store.summaries(ANA, "project_memory") == []
+
+
+# Forgetting
+
+
+@pytest.mark.spec("THE-83")
+async def test_a_forgotten_memory_is_not_found(store: Store) -> None:
+    (kept,) = await keep(store, "tea")
+    await apply(store, forget(kept))
+    assert await store.get(ANA, [kept.id]) == []
+    assert await store.same_text(ANA, [kept.content_hash]) == {}
+    assert (await delta(store)).rows == []
+    assert len(await store.page(ANA, Filter(states=()), limit=10)) == 0
+
+
+async def test_forgetting_takes_earlier_versions_along(store: Store) -> None:
+    new = memory("I live in Porto")
+    old = memory("I live in Lisbon", state="superseded", superseded_by=new.id)
+    await apply(store, put(old, None), put(new))
+    await apply(store, forget(new))
+    assert len(await store.page(ANA, Filter(states=()), limit=10)) == 0
+    texts = [normalise.for_hash(each.text) for each in (old, new)]
+    assert await store.tombstones(ANA, texts, NOW) == set(texts)
+
+
+async def test_forgetting_blanks_messages_and_what_the_history_said(store: Store) -> None:
+    kept = memory("secret", source_ids=("msg-1",), labels=Labels(session="s"))
+    await apply(store, put(kept, meta={"quote": "secret"}), said("msg-1", "a secret"), said("msg-2", "other"))
+    await apply(store, forget(kept))
+    assert set(await store.messages(ANA, ["msg-1", "msg-2"])) == {"msg-2"}
+    assert all(not line.meta for line in await store.history(ANA))
+
+
+async def test_forgetting_twice_is_told_once(store: Store) -> None:
+    (kept,) = await keep(store, "tea")
+    await apply(store, forget(kept))
+    await apply(store, forget(kept))
+    assert [line.event for line in await store.history(ANA)] == ["DELETE", "ADD"]
+
+
+@pytest.mark.spec("THE-84")
+async def test_a_tombstone_stands_until_its_time_is_over(store: Store) -> None:
+    (kept,) = await keep(store, "I like  Tea")
+    text = normalise.for_hash(kept.text)
+    assert await store.tombstones(ANA, [text], NOW) == set()
+    await apply(store, forget(kept))
+    assert await store.tombstones(ANA, [text, "other"], NOW + 23 * HOUR) == {text}
+    assert await store.tombstones(ANA, [text], NOW + 25 * HOUR) == set()
+
+
+async def test_a_tombstone_without_an_end_stands_for_ever(store: Store) -> None:
+    (kept,) = await keep(store, "tea")
+    await apply(store, forget(kept, until=None))
+    assert await store.tombstones(ANA, ["tea"], NOW.replace(year=9999)) == {"tea"}
+
+
+# The wall
+
+
+SCOPES = [
+    Scope(user="bob"),
+    Scope(user="ana", space="work"),
+    Scope(user="ana", tenant="acme"),
+    Scope(user="default", space="ana"),
+    Scope(user="Ana"),
+    Scope(user="ana "),
+    Scope(user="ana%"),
+    Scope(user="ana\u0301"),
+    Scope(user="1"),
+    Scope(user="' OR '1'='1"),
+]
+
+
+@pytest.mark.spec("THE-109", "CLK-12")
+@pytest.mark.parametrize("other", SCOPES, ids=lambda scope: f"{scope.tenant}-{scope.user}-{scope.space}")
+async def test_nothing_is_seen_from_another_scope(store: Store, other: Scope) -> None:
+    kept = replace(WHOLE, state="active")
+    record = Summary(id="p1", record_type="user_profile", name="ana", data={"a": 1}, evidence_ids=(), at=NOW)
+    gone = memory("milk")
+    await apply(store, put(kept, vector=[1, 0, 0, 0], model=MODEL), said("msg-1", "hello"), record, put(gone))
+    await apply(store, forget(gone))
+    for written in (False, True):  # before and after something is remembered there
+        rows = [row.row for row in (await delta(store)).rows]
+        assert await store.get(other, [kept.id]) == []
+        assert await store.at_rows(other, rows) == {}
+        assert await store.rows_where(other, Filter(ids=(kept.id,), states=())) == []
+        assert kept.id not in [each.id for each in await store.page(other, Filter(states=()), limit=10)]
+        assert not set(rows) & {row.row for row in (await delta(store, scope=other)).rows}
+        assert (await delta(store, scope=other)).gone == []
+        assert await store.same_text(other, [kept.content_hash]) == {}
+        assert await store.by_key(other, [kept.key or ""]) == {}
+        assert await store.said(other, ["msg-1"]) == {}
+        assert await store.messages(other, ["msg-1"]) == {}
+        assert await store.last_sequence(other, "s") == -1
+        assert await store.tombstones(other, ["milk"], NOW) == set()
+        assert await store.history(other, kept.id) == []
+        assert await store.summaries(other, "user_profile") == []
+        assert (await store.stats(other, MODEL))["memories"] == written
+        assert kept.id not in str([record async for record in store.export(other)])
+        await keep(store, "their own", scope=other)
+
+
+@pytest.mark.spec("THE-109", "CLK-13")
+async def test_nothing_is_changed_from_another_scope(store: Store) -> None:
+    kept = memory(source_ids=("msg-1",))
+    record = Summary(id="p1", record_type="user_profile", name="ana", data={"a": 1}, evidence_ids=(), at=NOW)
+    await apply(store, put(kept, vector=[1, 0], model=MODEL), said("msg-1", "hello"), record)
+    before = [each async for each in store.export(ANA)]
+    for theirs in (
+        forget(kept),
+        Embedded(memory_id=kept.id, model=MODEL, vector=[0, 1]),
+        Used(memory_id=kept.id, at=NOW, scores={}),
+        said("msg-1", "theirs"),
+    ):
+        await apply(store, theirs, scope=BOB)
+    for theirs in (put(replace(kept, scope=BOB, text="stolen")), replace(record, name="stolen")):
+        with pytest.raises(Conflict):
+            await apply(store, theirs, scope=BOB)
+    assert [each async for each in store.export(ANA)] == before
+    assert np.frombuffer((await delta(store)).rows[0].vector or b"", "<f4").tolist() == [1, 0]
+    assert [line.event for line in await store.history(ANA)] == ["ADD"]
+
+
+# The store as a whole
+
+
+async def test_scopes_lists_everybody_in_the_order_they_came(store: Store) -> None:
+    for scope in (BOB, ANA, replace(ANA, space="work")):
+        await keep(store, "tea", scope=scope)
+    assert await store.scopes() == [BOB, ANA, replace(ANA, space="work")]
+
+
+@pytest.mark.spec("MIL-42")
+async def test_stats_count_one_scope_or_all(store: Store) -> None:
+    await apply(store, put(memory("tea", needs_embedding=False), vector=[1, 0, 0, 0], model=MODEL))
+    await keep(store, "milk", kind="semantic", state="archived")
+    await keep(store, "water", scope=BOB)
+    ana, all_of_it = await store.stats(ANA, MODEL), await store.stats(None, MODEL)
+    assert (ana["memories"], ana["with_embeddings"], ana["without_embeddings"], ana["waiting"]) == (2, 1, 1, 1)
+    assert (ana["states"], ana["kinds"]) == ({"active": 1, "archived": 1}, {"episodic": 1, "semantic": 1})
+    assert (all_of_it["memories"], all_of_it["scopes"]) == (3, 2)
+
+
+async def test_an_export_gives_memories_then_messages_then_long_term_records(store: Store) -> None:
+    record = Summary(id="p1", record_type="project_memory", name="x", data={"a": 1}, evidence_ids=("m1",), at=NOW)
+    await apply(store, record, said("msg-1", "hello"), put(memory("tea")), put(memory("milk")))
+    await keep(store, "theirs", scope=BOB)
+    mine = [each async for each in store.export(ANA)]
+    assert [each["record_type"] for each in mine] == ["memory", "memory", "message", "project_memory"]
+    assert [each["data"].text for each in mine[:2]] == ["tea", "milk"]
+    assert len([each async for each in store.export(None)]) == 5
+
+
+async def test_a_backup_is_complete_and_can_be_opened(store: Store, tmp_path: Path) -> None:
+    from recollect.storage.sqlite.store import SqliteStore
+
+    made = await keep(store, "tea", "milk")
+    await store.backup(tmp_path / "copy.db")
+    with pytest.raises(InvalidInput, match="exists"):
+        await store.backup(tmp_path / "copy.db")
+    copy = await SqliteStore.open(tmp_path / "copy.db")
+    try:
+        assert await copy.get(ANA, [each.id for each in made]) == made
+        assert await copy.check() == []
+    finally:
+        await copy.close()
+
+
+async def test_a_vacuum_changes_nothing_that_can_be_read(store: Store) -> None:
+    made = await keep(store, *(f"memory {i}" for i in range(50)))
+    await apply(store, *map(forget, made[::2]))
+    before = [each async for each in store.export(ANA)]
+    rows = (await delta(store)).rows
+    await store.vacuum()
+    assert [each async for each in store.export(ANA)] == before
+    assert (await delta(store)).rows == rows
+    assert await store.check() == []
+
+
+async def test_a_closed_store_says_so(store: Store) -> None:
+    await store.close()
+    with pytest.raises(RecollectError, match="closed"):
+        await store.get(ANA, ["m1"])
+    with pytest.raises(RecollectError, match="closed"):
+        await keep(store, "tea")
+
+
+# Damage
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "text = 'I drink tee'",
+        "text = CAST(X'ff2041' AS TEXT)",
+        "importance = importance + 0.0000001",
+        "pinned = 1",
+        "simhash = simhash + 1",
+        "tags = '[\"x\"]'",
+        "session = 's'",
+        "created_at = '2026-05-31T14:00:00.000001Z'",
+        "row_hash = X'00'",
+        "superseded_by = id",
+    ],
+)
+async def test_altered_words_are_never_returned(store: Store, tamper: Any, change: str) -> None:
+    (kept,) = await keep(store, "I drink tea")
+    await tamper(f"UPDATE memories SET {change} WHERE id = ?", [kept.id])
+    with pytest.raises(StoreDamaged):
+        await store.get(ANA, [kept.id])
+    assert await store.check() != []
+
+
+async def test_a_memory_that_wandered_into_another_scope_is_not_shown(store: Store, tamper: Any) -> None:
+    (kept,) = await keep(store, "I drink tea")
+    await keep(store, "theirs", scope=BOB)
+    await tamper("UPDATE memories SET scope = (SELECT id FROM scopes WHERE user_id = 'bob') WHERE id = ?", [kept.id])
+    with pytest.raises(StoreDamaged):
+        await store.get(BOB, [kept.id])
+
+
+PLANTED = {
+    "terms": "UPDATE memories SET terms = X'0100000001'",
+    "marks": "UPDATE memories SET flags = flags + 1",
+    "no memory": "INSERT INTO vectors VALUES (1, 99, 'm', 1, X'00000000')",
+    "wrong size": "UPDATE vectors SET dims = 7",
+    "no vector": "DELETE FROM vectors",
+    "no history": "DELETE FROM history",
+    "newer": "UPDATE scopes SET revision = 0",
+    "other scope": "UPDATE vectors SET scope = scope + 1",
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+async def test_a_check_finds_planted_damage(store: Store, tamper: Any, planted: str) -> None:
+    await apply(store, put(memory("tea", needs_embedding=False), vector=[1, 0, 0, 0], model=MODEL))
+    await keep(store, "milk")
+    assert await store.check() == []
+    await tamper(PLANTED[planted])
+    assert await store.check() != []

@@ -1,0 +1,106 @@
+"""No context is ever larger than any cap it was given."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.model import Memory, Scope
+from recollect.retrieve import budget, render
+from recollect.retrieve.budget import Caps
+from recollect.text.tokens import count_tokens
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def memories(*texts: str) -> list[Memory]:
+    return [
+        Memory(id=f"m{i}", scope=Scope(user="ana"), text=text, kind="semantic", created_at=NOW, updated_at=NOW)
+        for i, text in enumerate(texts)
+    ]
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def content(texts: list[str], *, limit: int = 9, tokens: int | None = None) -> budget.Fitted:
+    return budget.fit_content(memories(*texts), Caps(limit=limit, tokens=tokens), render.plain_block, words)
+
+
+@pytest.mark.spec("MLS-51")
+def test_a_chunk_that_fills_the_budget_exactly_is_taken() -> None:
+    assert content(["a b c", "d e"], tokens=5).taken == [0, 1]
+    assert content(["a b c", "d e"], tokens=4).taken == [0]
+
+
+@pytest.mark.spec("MLS-52")
+def test_a_chunk_that_does_not_fit_is_skipped_and_a_smaller_one_still_taken() -> None:
+    found = content(["a b", "c d e f", "g"], tokens=3)
+    assert (found.taken, found.tokens) == ([0, 2], 3)
+    assert found.cut == {1: "its 4 tokens do not fit into the budget of 3"}
+
+
+@pytest.mark.spec("MLS-53")
+def test_taking_stops_at_the_limit() -> None:
+    found = content(["a", "b", "c"], limit=2, tokens=99)
+    assert (found.taken, found.cut) == ([0, 1], {2: "beyond the limit of 2"})
+
+
+@pytest.mark.spec("MLS-55")
+def test_the_tokens_are_those_of_the_chunks() -> None:
+    assert content(["a b", "c"], tokens=10).tokens == 3
+
+
+def test_nothing_fits_into_a_budget_that_is_too_small() -> None:
+    found = content(["a b", "c d"], tokens=1)
+    assert (found.taken, found.text, found.tokens) == ([], "", 0)
+
+
+def test_the_rendered_text_is_what_counts_where_it_is_injected() -> None:
+    found = budget.fit(memories("a b", "c"), Caps(limit=9, tokens=5), render.plain_block, words)
+    assert found.text == "<memory>\n[SEMANTIC] a b\n</memory>"
+    assert found.tokens == 5
+    assert found.cut == {1: "it does not fit into the budget of 5 tokens"}
+
+
+def test_whole_lines_are_taken_while_the_characters_last() -> None:
+    found = budget.fit(memories("tea", "coffee and cake", "milk"), Caps(limit=9, chars=12), render.lines, words)
+    assert found.text == "- tea\n- milk"
+
+
+RENDERERS = st.sampled_from(sorted(render.RENDERERS))
+TEXTS = st.lists(st.text(min_size=1, max_size=60), max_size=12)
+LIMITS = st.integers(1, 15)
+OPTIONAL = st.none() | st.integers(1, 300)
+
+
+@given(TEXTS, RENDERERS, LIMITS, OPTIONAL, OPTIONAL)
+def test_no_context_exceeds_any_cap(
+    texts: list[str], name: str, limit: int, tokens: int | None, chars: int | None
+) -> None:
+    fitted = budget.fit(
+        memories(*texts), Caps(limit=limit, tokens=tokens, chars=chars), render.RENDERERS[name], count_tokens
+    )
+    assert len(fitted.taken) <= limit
+    assert tokens is None or count_tokens(fitted.text) <= tokens
+    assert chars is None or len(fitted.text) <= chars
+    assert sorted([*fitted.taken, *fitted.cut]) == list(range(len(texts)))
+
+
+@given(TEXTS, LIMITS, OPTIONAL, OPTIONAL)
+def test_counted_by_content_no_cap_is_exceeded_either(
+    texts: list[str], limit: int, tokens: int | None, chars: int | None
+) -> None:
+    caps = Caps(limit=limit, tokens=tokens, chars=chars)
+    fitted = budget.fit_content(memories(*texts), caps, render.plain_block, count_tokens)
+    assert len(fitted.taken) <= limit
+    assert tokens is None or sum(count_tokens(texts[i]) for i in fitted.taken) <= fitted.tokens <= tokens
+    assert chars is None or len(fitted.text) <= chars
+    assert sorted([*fitted.taken, *fitted.cut]) == list(range(len(texts)))
+
+
+@given(TEXTS)
+def test_without_caps_everything_is_taken(texts: list[str]) -> None:
+    assert budget.fit(memories(*texts), Caps(limit=99), render.lines, count_tokens).taken == list(range(len(texts)))
