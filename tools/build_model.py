@@ -334,7 +334,9 @@ class Runner:
     """One built model, called the way the package calls it."""
 
     def __init__(self, content: bytes) -> None:
-        import onnxruntime
+        from recollect import runtime
+
+        onnxruntime = runtime.load()
 
         self.size = len(content)
         options = onnxruntime.SessionOptions()

@@ -46,9 +46,18 @@ class Loop:
 
     def close(self) -> None:
         if self.is_running:
+            asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
+
+
+async def _cancel_others() -> None:
+    """End what an interrupted call left under way."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 async def _few(items: AsyncIterator[T], most: int = 100) -> list[T]:

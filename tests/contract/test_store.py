@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -281,7 +282,7 @@ YES = {
     "occurred_before": {"occurred_at": NOW - 2 * HOUR},
     "speaker": {"speaker": "Ana"},
     "source_id": {"source_ids": ("x", "Msg-1")},
-    "labels": {"labels": Labels(session="s", thread="t", run="r", channel="c", agent="a", actor="b", subject="d", role="e")},
+    "labels": {"labels": Labels(session="s", thread="t", agent="a", role="e")},
 }
 ASK = {
     "kinds": ("semantic", "insight"),
@@ -373,10 +374,14 @@ async def test_a_transaction_commits_when_the_block_ends(store: Store) -> None:
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, asyncio.CancelledError])
 async def test_a_transaction_rolls_everything_back_if_the_block_raises(store: Store, error: type) -> None:
     kept = memory(labels=Labels(session="s"))
-    with pytest.raises(error):
+
+    async def interrupted() -> None:
         async with store.transaction(ANA) as tx:
             await tx.apply([put(kept), said("msg-1", "hello")])
             raise error
+
+    with pytest.raises(error):
+        await interrupted()
     assert await store.get(ANA, [kept.id]) == []
     assert await store.history(ANA) == []
     assert await store.said(ANA, ["msg-1"]) == {}
@@ -393,12 +398,15 @@ async def test_apply_makes_all_the_changes_or_none(store: Store) -> None:
 
 async def test_a_failed_apply_cannot_be_committed_by_going_on(store: Store) -> None:
     (theirs,) = await keep(store, "theirs", scope=BOB)
-    with pytest.raises(Conflict):
+
+    async def stubborn() -> None:
         async with store.transaction(ANA) as tx:
-            try:
+            with suppress(RecollectError):
                 await tx.apply([put(memory("mine")), put(memory("stolen", id=theirs.id))])
-            except RecollectError:
-                await tx.apply([put(memory("more"))])
+            await tx.apply([put(memory("more"))])
+
+    with pytest.raises(Conflict):
+        await stubborn()
     assert len(await store.page(ANA, Filter(), limit=10)) == 0
 
 
@@ -421,7 +429,7 @@ async def test_a_transaction_cancelled_at_any_moment_leaves_no_lock(store: Store
         await asyncio.gather(task, return_exceptions=True)
     await asyncio.wait_for(keep(store, "afterwards"), timeout=5)
     assert (await store.page(ANA, Filter(), limit=1)).memories[0].text == "afterwards"
-    assert await store.check() == ["41 memories that are called embedded and have no vector"][:0]
+    assert await store.check() == []
 
 
 async def test_cancelling_one_that_waits_for_its_turn_leaves_the_other_alone(store: Store) -> None:
@@ -589,7 +597,7 @@ async def test_an_index_row_holds_what_the_legs_need(store: Store) -> None:
     for name in ("state", "sequence", "speaker", "kind", "occurred_at", "created_at", "valid_from", "valid_to",
                  "importance", "confidence", "pinned"):  # fmt: skip
         assert getattr(row, name) == getattr(WHOLE, name)
-    assert (row.session, row.role, row.channel) == ("s", "assistant", "c")
+    assert (row.session, row.channel) == ("s", "c")
     assert row.vector is not None
     assert np.array_equal(np.frombuffer(row.vector, "<f4"), vector)
     assert len(terms.unpack(row.terms)[0]) > 0

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import runtime
 from ..errors import EmbedderUnavailable
 from ..ports import Vectors
 from ..text.wordpiece import LONGEST_INPUT, WordPiece
@@ -131,9 +132,7 @@ class _Loaded:
 
 def _load(directory: Path, threads: int) -> _Loaded:
     with _translated(f"load from {directory}"):
-        os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # else it keeps a device id in ~/.cache and reports home
-        import onnxruntime  # slow to import, so only when needed
-
+        onnxruntime = runtime.load()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         # A waiting thread that spins takes the core another part of the process needs

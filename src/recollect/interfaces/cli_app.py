@@ -168,7 +168,7 @@ def _narrowed(before: Call, after: dict[str, Any]) -> Call:
     return replace(before, **{name: value for name, value in after.items() if value not in (None, False)})
 
 
-@app.callback()
+@app.callback(invoke_without_command=True)
 def everywhere(
     ctx: typer.Context,
     db: Db = None,
@@ -177,7 +177,7 @@ def everywhere(
     tenant: Tenant = None,
     session: Session = None,
     json: Json = False,
-    version: Annotated[bool, typer.Option("--version", help="Say which version this is.", is_eager=True)] = False,
+    version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False,
 ) -> None:
     """Long-term memory: remembers with evidence, recalls within a budget, says why."""
     if version:
@@ -185,6 +185,8 @@ def everywhere(
 
         typer.echo(f'{{"version": "{__version__}"}}' if json else f"recollect {__version__}")
         raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        ctx.fail("Name a command; `recollect --help` lists them.")
     ctx.obj = Call(db=db, user=user, space=space, tenant=tenant, session=session, json=json)
 
 

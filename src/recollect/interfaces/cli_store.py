@@ -90,7 +90,9 @@ def _taken(batch: Sequence[Line], import_: Callable[[list[dict[str, Any]]], Any]
         return tuple(import_([line.record for line in batch]).outcomes)
     except InvalidInput as error:
         if len(batch) == 1:
-            raise InvalidInput(f"Line {batch[0].number}: {error}") from error
+            said = str(error).removeprefix("Record 1 ")  # the first of the one that was given
+            between = " " if said != str(error) else ": "
+            raise InvalidInput(f"Line {batch[0].number}{between}{said}") from error
     return tuple(chain.from_iterable(_taken([line], import_) for line in batch))
 
 

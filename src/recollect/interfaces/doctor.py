@@ -48,8 +48,11 @@ def examined(db: str | None) -> list[Finding]:
 
         settings = load(db=db)
     except RecollectError as error:
-        mend = "correct the setting in the environment or in the configuration file"
-        return [*found, Finding(about="settings", state="bad", seen=str(error), mend=mend)]
+        seen, mend = (
+            str(error).removesuffix(". See `recollect doctor`"),
+            "correct it in the environment or in recollect.toml",
+        )
+        return [*found, Finding(about="settings", state="bad", seen=seen, mend=mend)]
     for about, look in (("settings", _settings), ("model", _model), ("cache", _cache), ("file", _file)):
         found += _looked(about, look, settings)
     return found
@@ -176,9 +179,8 @@ def _file(settings: Settings) -> Iterator[Finding]:
     try:
         with recollect.open(place) as memory:
             counts, problems = memory.stats(), memory.check()
-    except RecollectError as error:
-        mend = "restore a backup, or name another file with --db"
-        yield Finding(about="file", state="bad", seen=str(error), mend=mend)
+    except RecollectError as error:  # whose message names the way out
+        yield Finding(about="file", state="bad", seen=str(error))
         return
     yield Finding(about="file", state="good", seen=f"{place}, {counts['memories']} memories, {counts['bytes']:,} bytes")
     yield from _health(problems)

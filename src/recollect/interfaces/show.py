@@ -79,9 +79,9 @@ def progress(title: str, total: int | None, *, hidden: bool = False) -> Iterator
     if hidden or not console.is_terminal:
         yield lambda done: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as shown:
         task = shown.add_task(title, total=total)
         yield lambda done: shown.update(task, completed=done)

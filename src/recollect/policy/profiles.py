@@ -30,6 +30,7 @@ class Gate:
     importance_min: float = 0.0  # the pinned pass it
     grows: bool = False  # the best match has to stand out from chance, which grows with the scope
     floor: float | None = None  # of the score
+    share_of_best: float | None = None  # what scores less than this share of the best is noise beside it
     semantic_min: float | None = None
     enough: Mapping[str, float] = field(default_factory=dict)
     strong: float | None = None
@@ -92,7 +93,7 @@ DEFAULT = Profile(
         "role": -0.3,  # said by the voice that is not asked about
         "recency": 0.01,  # halved every thirty days: more than this drowns what fits
     },
-    gate=Gate(grows=True),
+    gate=Gate(grows=True, floor=0.0, share_of_best=0.25),
     budget=2000,
 )
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import runtime
 from ..errors import BadModelAnswer, ProviderFailed
 from ..text.wordpiece import WordPiece
 
@@ -86,9 +87,7 @@ class CrossEncoder:
     def _ready(self) -> tuple[Any, WordPiece]:
         if self._loaded is None:
             with self._translated():
-                import onnxruntime  # slow to import, so only when needed
-
-                session = onnxruntime.InferenceSession(
+                session = runtime.load().InferenceSession(
                     str(self._folder / "model.onnx"), providers=["CPUExecutionProvider"]
                 )
                 self._loaded = session, WordPiece(self._folder / "vocab.txt")

@@ -274,7 +274,7 @@ def _made_ready(path: Path) -> str:
 
 
 def _reanalyse(connection: apsw.Connection, language: str) -> None:
-    """Make the terms anew if the analysis or the language is not the one they were made with."""
+    """Make terms and marks anew if the analysis or the language is not the one they were made with."""
     wanted = f"{terms.ANALYSIS}:{language}"
     if _analysis(connection) == wanted:
         return
@@ -302,6 +302,7 @@ def _make_terms(connection: apsw.Connection, language: str) -> None:
         sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ?"
         for row in connection.execute(sql, (number,)).fetchall():
             with suppress(StoreDamaged):  # `check` tells of it; the others can still be found
-                made = index.terms_of(rows.memory(row[1:], scope), language)
-                change = "UPDATE memories SET terms = ?, changed = ? WHERE scope = ? AND row = ?"
-                connection.execute(change, (made, revision, number, row[0]))
+                memory = rows.memory(row[1:], scope)
+                made = (index.terms_of(memory, language), index.flags_of(memory))
+                change = "UPDATE memories SET terms = ?, flags = ?, changed = ? WHERE scope = ? AND row = ?"
+                connection.execute(change, (*made, revision, number, row[0]))

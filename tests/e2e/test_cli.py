@@ -1,0 +1,483 @@
+"""The command line, through the door people use: a few commands in a process of their own, the rest in this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from recollect.interfaces.cli import app
+
+ROOT = Path(__file__).parents[2]
+Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for every test, and the quick embedder."""
+    for name in [name for name in os.environ if name.startswith("RECOLLECT_")]:
+        monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(home))
+    monkeypatch.setenv("RECOLLECT_DB", str(tmp_path / "memory.db"))
+    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
+    monkeypatch.setenv("RECOLLECT_USER", "ana")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run() -> Run:
+    return lambda *words, **more: CliRunner().invoke(app, [str(word) for word in words], **more)
+
+
+@pytest.fixture
+def tea(run: Run) -> str:
+    """The id of a memory."""
+    answer = run("remember", "I drink green tea.", "--json")
+    return str(json.loads(answer.stdout)["outcomes"][0]["ids"][0])
+
+
+def process(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "recollect", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, **more)
+
+
+def lines(path: Path, *records: Any) -> Path:
+    path.write_text("".join(f"{r if isinstance(r, str) else json.dumps(r)}\n" for r in records), encoding="utf-8")
+    return path
+
+
+# In a process of their own
+
+
+def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
+    code = (
+        "import sys\n"
+        "from recollect.interfaces.cli import app\n"
+        "try: app(['--help'])\n"
+        "finally: print([m for m in ('numpy', 'onnxruntime', 'pydantic', 'apsw') if m in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert done.stderr.strip() == "[]"
+    for name in ("demo", "remember", "recall", "list", "show", "why", "why-not", "forget", "pin", "unpin", "edit"):
+        assert f" {name} " in done.stdout
+    for name in ("restore", "history", "export", "import", "index", "stats", "doctor", "backup", "vacuum"):
+        assert f" {name} " in done.stdout
+
+
+def test_the_demo_answers_its_questions_and_leaves_nothing_behind(place: Path) -> None:
+    temporary = place / "tmp"
+    temporary.mkdir()
+    before = sorted(place.rglob("*"))
+    done = process("demo", env={**os.environ, "TMPDIR": str(temporary)})
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "Hazelnuts" in done.stdout
+    assert "█" in done.stdout
+    assert sorted(place.rglob("*")) == before
+
+
+def test_the_demo_finds_what_each_question_is_about() -> None:
+    done = process("demo", "--json")
+    best = [question["answers"][0]["text"] for question in json.loads(done.stdout)["questions"]]
+    for text, word in zip(best, ("Trieste", "Hazelnuts", "13 March", "Quince", "accordions"), strict=True):
+        assert word in text
+
+
+def test_a_closed_pipe_ends_quietly(run: Run, place: Path) -> None:
+    run("import", lines(place / "chat.jsonl", *({"content": f"thing {n} " + "x" * 900} for n in range(200))))
+    command = [sys.executable, "-m", "recollect", "export"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 141
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback(place: Path) -> None:
+    command = [sys.executable, "-m", "recollect", "import", "-"]  # waits for a file that never ends
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        wait_for(place / "memory.db")
+        running.send_signal(signal.SIGINT)
+        assert running.stderr is not None
+        assert running.stderr.read() == b""
+    assert running.returncode == 130
+
+
+def wait_for(path: Path) -> None:
+    for _ in range(500):
+        if path.exists():
+            return
+        time.sleep(0.02)
+    raise AssertionError(f"{path} did not appear")
+
+
+def test_any_text_can_be_printed_where_only_ascii_can() -> None:
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for words in (
+        ["remember", "Čaj – 東京 🎉"],
+        ["list"],
+        ["recall", "東京", "--explain"],
+        ["list", "--json"],
+        ["--help"],
+    ):
+        done = process(*words, env=ascii_only)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.isascii()
+
+
+def test_an_unexpected_failure_shows_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("recollect.sync.Blocking.open", broken)
+    answer = run("list")
+    assert answer.exit_code == 1
+    assert "a bug" in answer.stderr
+    assert "Traceback" not in answer.output
+
+
+# Remembering and recalling
+
+
+def test_what_is_remembered_is_recalled(run: Run) -> None:
+    assert run("remember", "I moved to Lisbon in May.").stdout.startswith("created")
+    answer = run("recall", "Lisbon", "--explain")
+    assert answer.exit_code == 0
+    assert "I moved to Lisbon in May." in answer.stdout
+    assert "sparse" in answer.stdout
+
+
+def test_text_comes_from_stdin_too(run: Run) -> None:
+    assert run("remember", "-", input="Ünïcode from a pipe").exit_code == 0
+    assert "Ünïcode from a pipe" in run("list").stdout
+
+
+def test_json_is_taken_before_and_after_the_command(run: Run, tea: str) -> None:
+    after, before = run("show", tea, "--json"), run("--json", "show", tea)
+    assert json.loads(after.stdout) == json.loads(before.stdout)
+
+
+@pytest.mark.parametrize("words", [["recall", "tea"], ["stats"], ["stats", "--all"], ["doctor"], ["index", "--stats"]])
+def test_json_is_one_document(run: Run, tea: str, words: list[str]) -> None:
+    answer = run(*words, "--json")
+    assert answer.exit_code == 0
+    assert isinstance(json.loads(answer.stdout), dict)
+
+
+def test_lists_are_one_memory_a_line(run: Run) -> None:
+    for text in ("one apple", "two bananas", "three cherries"):
+        run("remember", text)
+    answer = run("list", "--json", "--limit", 2)
+    assert [json.loads(line)["text"] for line in answer.stdout.splitlines()] == ["three cherries", "two bananas"]
+    assert "--cursor" in answer.stderr
+
+
+def test_users_do_not_see_each_other(run: Run, tea: str) -> None:
+    assert run("list", "--user", "ben").stdout == ""
+    assert run("show", tea, "--user", "ben").exit_code == 3
+
+
+def test_without_a_user_the_login_name_is_taken(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RECOLLECT_USER")
+    monkeypatch.setenv("LOGNAME", "carla")
+    run("remember", "I drink coffee.")
+    assert "coffee" in run("list", "--user", "carla").stdout
+
+
+def test_a_budget_smaller_than_any_memory_gives_an_empty_answer(run: Run, tea: str) -> None:
+    answer = run("recall", "tea", "--budget", 1)
+    assert (answer.exit_code, answer.stdout) == (0, "")
+    assert "budget" in answer.stderr
+
+
+def test_a_memory_cannot_command_the_terminal(run: Run) -> None:
+    run("remember", "red \x1b[31m and [bold]not bold[/bold]")
+    shown = run("list").stdout
+    assert "\x1b" not in shown
+    assert "[bold]not bold[/bold]" in shown
+
+
+def test_prompt_prints_the_block_alone(run: Run, tea: str) -> None:
+    assert run("recall", "tea", "--prompt").stdout.startswith("<memory>\n")
+
+
+# Deciding
+
+
+def test_a_memory_is_pinned_and_unpinned(run: Run, tea: str) -> None:
+    assert "pinned" in run("pin", tea).stdout
+    assert "pinned" not in run("unpin", tea).stdout
+
+
+def test_an_edit_keeps_the_id_and_is_in_the_history(run: Run, tea: str) -> None:
+    assert json.loads(run("edit", tea, "I drink black tea.", "--json").stdout)["id"] == tea
+    assert "black" in run("show", tea).stdout
+    assert "UPDATE" in run("history", tea).stdout
+
+
+def test_an_edit_of_nothing_is_wrong_use(run: Run, tea: str) -> None:
+    assert run("edit", tea).exit_code == 2
+
+
+def test_what_is_hidden_can_be_restored_and_what_is_forgotten_is_refused(run: Run, tea: str) -> None:
+    assert run("forget", tea, "--keep-days", 3).exit_code == 0
+    assert run("list").stdout == ""
+    assert "green tea" in run("restore", tea).stdout
+    assert run("forget", tea).exit_code == 0
+    assert run("show", tea).exit_code == 3
+    assert run("remember", "I drink green tea.").exit_code == 4
+    assert run("remember", "I drink green tea.", "--on-purpose").exit_code == 0
+
+
+def test_why_and_why_not(run: Run, place: Path) -> None:
+    run("import", lines(place / "chat.jsonl", {"content": "My cat is Pilot.", "name": "Jo", "at": "2026-05-01"}))
+    found = json.loads(run("list", "--json").stdout)
+    assert "by Jo: My cat is Pilot." in run("why", found["id"]).stdout
+    assert "returned" in run("why-not", "cat", found["id"]).stdout.lower()
+
+
+# Files
+
+
+def test_an_import_twice_changes_nothing(run: Run, place: Path) -> None:
+    chat = lines(place / "chat.jsonl", {"content": "I like tea."}, "", {"content": "ok"}, {"content": "ok"})
+    assert "2 new memories" in run("import", chat).stdout
+    before = run("list", "--json").stdout
+    assert "0 new memories" in run("import", chat).stdout
+    assert run("list", "--json").stdout == before
+
+
+@pytest.mark.parametrize("bad", ["nope", "[1]", '{"content": 3}', '{"content": "x", "colour": "red"}', '{"data": 1}'])
+def test_a_bad_line_is_named_and_what_stood_before_it_is_kept(run: Run, place: Path, bad: str) -> None:
+    answer = run("import", lines(place / "chat.jsonl", {"content": "I like tea."}, bad, {"content": "I like cake."}))
+    assert answer.exit_code == 2
+    assert "Line 2" in answer.stderr
+    listed = run("list").stdout
+    assert "tea" in listed
+    assert "cake" not in listed
+
+
+def test_an_export_comes_back_as_it_was(run: Run, place: Path, tea: str) -> None:
+    assert "records in out.jsonl" in run("export", "out.jsonl").stdout
+    assert run("--db", "other.db", "import", "out.jsonl").exit_code == 0
+    assert json.loads(run("--db", "other.db", "show", tea, "--json").stdout)["text"] == "I drink green tea."
+    assert "0 new memories" in run("--db", "other.db", "import", "out.jsonl").stdout
+
+
+def test_an_export_goes_to_the_user_that_is_named(run: Run, tea: str) -> None:
+    run("export", "out.jsonl")
+    run("--db", "other.db", "import", "out.jsonl", "--user", "ben")
+    assert "green tea" in run("--db", "other.db", "list", "--user", "ben").stdout
+
+
+def test_an_export_to_stdout_is_jsonl(run: Run, tea: str) -> None:
+    kinds = [json.loads(line)["record_type"] for line in run("export").stdout.splitlines()]
+    assert kinds == ["recollect", "memory"]
+
+
+def test_an_import_reads_stdin(run: Run) -> None:
+    assert "1 new memories" in run("import", "-", input='{"content": "from a pipe"}\n').stdout
+
+
+def test_a_backup_is_a_memory(run: Run, tea: str) -> None:
+    assert run("backup", "copy.db").exit_code == 0
+    assert run("--db", "copy.db", "show", tea).exit_code == 0
+    assert run("backup", "copy.db").exit_code == 2
+    assert run("vacuum").exit_code == 0
+
+
+# Indexing
+
+
+@pytest.fixture
+def unembedded(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Five memories without a vector."""
+    chat = lines(
+        place / "chat.jsonl", *({"content": f"The {word} is mine."} for word in ("cup", "hat", "car", "dog", "pen"))
+    )
+    with monkeypatch.context() as without:
+        without.setenv("RECOLLECT_EMBEDDER", "none")
+        run("import", chat)
+    return run
+
+
+def counts(run: Run) -> tuple[int, int]:
+    known = json.loads(run("index", "--stats", "--json").stdout)
+    return known["with_embeddings"], known["without_embeddings"]
+
+
+@pytest.mark.spec("MIL-38", "MIL-40")
+def test_the_indexer_embeds_in_batches(unembedded: Run) -> None:
+    done = json.loads(unembedded("index", "--batch-size", 2, "--json").stdout)
+    assert (done["embedded"], done["batches"]) == (5, 3)
+    assert counts(unembedded) == (5, 0)
+
+
+@pytest.mark.spec("MIL-40")
+def test_a_batch_has_32_memories_unless_told_otherwise(unembedded: Run) -> None:
+    assert "at most 32" in unembedded("index").stdout
+    assert unembedded("index", "--batch-size", 0).exit_code == 2
+
+
+@pytest.mark.spec("MIL-39")
+def test_a_dry_run_says_what_it_would_do_and_changes_nothing(unembedded: Run) -> None:
+    assert "5 would be embedded" in unembedded("index", "--dry-run").stdout
+    assert counts(unembedded) == (0, 5)
+
+
+@pytest.mark.spec("MIL-41")
+def test_only_force_embeds_again(unembedded: Run) -> None:
+    unembedded("index")
+    assert json.loads(unembedded("index", "--json").stdout)["embedded"] == 0
+    assert json.loads(unembedded("index", "--force", "--json").stdout)["embedded"] == 5
+
+
+@pytest.mark.spec("MIL-42")
+def test_the_indexer_prints_statistics(unembedded: Run) -> None:
+    shown = unembedded("index", "--stats").stdout
+    for name in ("memories", "with embeddings", "without embeddings"):
+        assert name in shown
+
+
+@pytest.mark.spec("MIL-43")
+def test_the_indexer_works_as_a_script(unembedded: Run) -> None:
+    script = [sys.executable, str(ROOT / "memory" / "index_embeddings.py")]
+    dry = subprocess.run([*script, "--dry-run"], capture_output=True, text=True, timeout=60)
+    assert "5 would be embedded" in dry.stdout
+    done = subprocess.run([*script, "--batch-size", "2"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert counts(unembedded) == (5, 0)
+
+
+# What goes wrong
+
+
+def test_an_unknown_id_is_not_found_and_json_errors_are_json(run: Run) -> None:
+    answer = run("show", "nobody", "--json")
+    error = json.loads(answer.stderr)["error"]
+    assert (answer.exit_code, error["type"], error["exit_code"]) == (3, "NotFound", 3)
+    assert answer.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["remember", "  \n "], 2),
+        (["recall", "tea", "--limit", "-1"], 2),
+        (["recall", "tea", "--profile", "nobody's"], 2),
+        (["recall", "tea", "--kind", "nonsense"], 2),
+        (["recall", "tea", "--as-of", "yesterday-ish"], 2),
+        (["remember", "tea", "--importance", "7"], 2),
+        (["list", "--cursor", "x"], 2),
+        (["list", "--user", ""], 2),
+        (["nonsense"], 2),
+        (["--json"], 2),
+        (["import", "missing.jsonl"], 3),
+        (["import", "."], 2),
+        (["pin", "nobody"], 3),
+        (["forget", "nobody"], 3),
+        (["why-not", "tea", "nobody"], 3),
+        (["export", "no/such/folder/out.jsonl"], 5),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_its_exit_code(run: Run, words: list[str], code: int) -> None:
+    answer = run(*words)
+    assert answer.exit_code == code, answer.output
+    assert answer.stderr
+    assert "Traceback" not in answer.output
+
+
+def test_a_damaged_file_is_said_to_be_damaged(run: Run, place: Path, tea: str) -> None:
+    file = place / "memory.db"
+    for rest in place.glob("memory.db-*"):
+        rest.unlink()
+    file.write_bytes(b"garbage" * 1000)
+    answer = run("list")
+    assert answer.exit_code == 1
+    assert "damaged" in answer.stderr
+    assert file.read_bytes() == b"garbage" * 1000
+
+
+def test_a_file_that_cannot_be_made_is_a_backend_that_is_away(run: Run, place: Path) -> None:
+    (place / "file").write_text("not a folder")
+    answer = run("--db", place / "file" / "memory.db", "remember", "tea")
+    assert answer.exit_code == 5
+    assert "choose another place" in answer.stderr
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_a_backend_that_is_away(run: Run, place: Path) -> None:
+    folder = place / "locked"
+    folder.mkdir(mode=0o500)
+    assert run("--db", folder / "memory.db", "remember", "tea").exit_code == 5
+
+
+def test_a_wrong_setting_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_EMBEDDER", "magic")
+    answer = run("list")
+    assert answer.exit_code == 2
+    assert "embedder" in answer.stderr
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").stdout.startswith("recollect ")
+    assert json.loads(run("--version", "--json").stdout)["version"]
+
+
+# The doctor
+
+
+def test_the_doctor_makes_no_file(run: Run, place: Path) -> None:
+    answer = run("doctor")
+    assert answer.exit_code == 0
+    assert "is made when the first thing is remembered" in " ".join(answer.stdout.split())
+    assert not (place / "memory.db").exists()
+
+
+def test_the_doctor_says_what_is_degraded_and_how_to_mend_it(unembedded: Run) -> None:
+    shown = " ".join(unembedded("doctor").stdout.split())
+    assert "5 of 5 memories are found by their words only" in shown
+    assert "run `recollect index`" in shown
+    assert "RECOLLECT_EMBEDDER=minilm" in shown
+
+
+def test_the_doctor_finds_a_damaged_file(run: Run, place: Path) -> None:
+    (place / "memory.db").write_bytes(b"garbage" * 1000)
+    answer = run("doctor", "--json")
+    found = {finding["about"]: finding["state"] for finding in json.loads(answer.stdout)["findings"]}
+    assert (answer.exit_code, found["file"], found["sqlite"]) == (1, "bad", "good")
+
+
+def test_the_doctor_looks_at_wrong_settings_and_unread_variables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_PROFLE", "default")
+    assert "RECOLLECT_PROFLE" in run("doctor").stdout
+    monkeypatch.setenv("RECOLLECT_CACHE_MB", "many")
+    answer = run("doctor")
+    assert answer.exit_code == 1
+    assert "cache_mb" in answer.stdout
+
+
+def test_every_command_helps_with_an_example(run: Run) -> None:
+    import typer.main
+
+    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
+        assert f"Example: recollect {name}" in run(name, "--help").stdout

@@ -1,0 +1,57 @@
+"""What the documentation shows is run, and what is generated is up to date."""
+
+import contextlib
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "docs/tutorial.md", "docs/how-to.md"]
+BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
+
+
+def steps(page: str) -> list[tuple[str, str]]:
+    """The Python blocks of a page, each with the output that is shown right after it."""
+    blocks = BLOCK.findall((ROOT / page).read_text("utf-8"))
+    following = [*blocks[1:], ("end", "")]
+    return [
+        (code, shown if kind == "" else "")
+        for (language, code), (kind, shown) in zip(blocks, following, strict=True)
+        if language == "python"
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_examples_of_a_page_run_and_print_what_the_page_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path))
+    names: dict[str, object] = {}
+    for code, shown in steps(page):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, page, "exec"), names)
+        assert shown.strip() in printed.getvalue()
+
+
+@pytest.mark.spec("MLS-2", "MLS-1")
+def test_the_chunking_decision_says_why_not_a_fixed_size():
+    text = (ROOT / "docs/adr/ADR-002-chunking-strategy.md").read_text("utf-8")
+    assert "never at a fixed size" in text
+    assert "## Consequences" in text
+
+
+def test_the_generated_pages_are_up_to_date():
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools/reference.py"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_link_between_pages_leads_somewhere():
+    for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} → {target}"

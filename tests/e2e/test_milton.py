@@ -1,0 +1,493 @@
+"""Milton's memory through its own API, on a real file."""
+
+import hashlib
+import inspect
+import sys
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recollect import aio
+from recollect.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
+from recollect.embedders.cached import Cached
+from recollect.embedders.hashing import Hashing
+from recollect.engine import Engine
+from recollect.errors import Conflict, EmbedderUnavailable, InvalidInput
+from recollect.model import Filter
+from recollect.ports import Vectors
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SEVEN = ["fact", "preference", "project", "decision", "crumb", "request", "result"]
+
+
+class Away:
+    """An embedder that never answers."""
+
+    model, dimensions = "hashing-384", 384
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        raise EmbedderUnavailable
+
+    async def close(self) -> None: ...
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    async with aio.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as opened:
+        opened.clock = lambda: NOW
+        yield opened
+
+
+@pytest.fixture
+def milton(engine: Engine) -> Milton:
+    return Milton(engine.scope(user="cole"))
+
+
+def contents(items: list[MemoryItem]) -> list[str]:
+    return [item.content for item in items]
+
+
+# Items
+
+
+@pytest.mark.spec("MIL-1")
+@pytest.mark.parametrize("type", SEVEN)
+async def test_each_of_the_seven_types_is_accepted(milton: Milton, type: str) -> None:
+    await milton.add(type=type, content="The build is green.")
+    assert [item.type for item in await milton.query_recent(1)] == [type]
+
+
+@pytest.mark.spec("MIL-1")
+@pytest.mark.parametrize("type", ["episodic", "Fact", "memory", " "])
+async def test_any_other_type_is_refused(milton: Milton, type: str) -> None:
+    with pytest.raises(InvalidInput, match="is no item type; choose one of fact, preference"):
+        await milton.add(type=type, content="The build is green.")
+    assert await milton.query_recent(1) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "type"),
+    [
+        pytest.param("My sister lives in Oslo.", "fact", marks=pytest.mark.spec("MIL-2")),
+        pytest.param("The user works as a nurse.", "fact", marks=pytest.mark.spec("MIL-2")),
+        pytest.param("I prefer short answers.", "preference", marks=pytest.mark.spec("MIL-3")),
+        pytest.param("I can't stand loud music.", "preference", marks=pytest.mark.spec("MIL-3")),
+        pytest.param("The goal of the Atlas project is a public beta.", "project", marks=pytest.mark.spec("MIL-4")),
+        pytest.param("We decided to use PostgreSQL.", "decision", marks=pytest.mark.spec("MIL-5")),
+        pytest.param("Let's go with the blue logo.", "decision", marks=pytest.mark.spec("MIL-5")),
+        pytest.param("ok, one second", "crumb", marks=pytest.mark.spec("MIL-6")),
+        pytest.param("Did it rain?", "crumb", marks=pytest.mark.spec("MIL-6")),
+    ],
+)
+async def test_an_item_without_a_type_gets_the_one_its_content_shows(milton: Milton, content: str, type: str) -> None:
+    await milton.add(content=content)
+    assert [item.type for item in await milton.query_recent(1)] == [type]
+
+
+@pytest.mark.spec("MIL-7")
+@pytest.mark.parametrize("source", ["ntfy", "iPhone"])
+async def test_what_arrives_over_ntfy_or_iphone_is_a_request(milton: Milton, source: str) -> None:
+    await milton.add(content="I prefer the window seat, book it.", source=source, request_id="r-7")
+    (item,) = await milton.query_recent(1)
+    assert (item.type, item.source, item.request_id) == ("request", source, "r-7")
+
+
+@pytest.mark.spec("MIL-8", "MIL-53")
+async def test_a_result_keeps_the_paths_and_links_that_support_it(milton: Milton) -> None:
+    evidence = ("reports/q1.md", "https://ci.example/run/7")
+    await milton.add(type="result", content="The report is written.", evidence=evidence)
+    (item,) = await milton.query_recent(1)
+    assert (item.type, item.evidence) == ("result", evidence)
+
+
+async def test_an_item_comes_back_with_every_field_it_had(milton: Milton) -> None:
+    item = MemoryItem(
+        id="item-1", ts=NOW - HOUR, agent="planner", type="decision", content="Ship on Friday.",
+        tags=("release",), importance=0.9, source="chat", request_id="r1", evidence=("notes.md",),
+    )  # fmt: skip
+    assert await milton.store(item) == "item-1"
+    assert await milton.query_recent(2) == [item]
+
+
+async def test_an_item_needs_nothing_but_content(milton: Milton) -> None:
+    id = await milton.add(content="The build is green.")
+    (item,) = await milton.query_recent(1)
+    assert (item.id, item.ts, item.importance, item.tags) == (id, NOW, 0.5, ())
+
+
+async def test_unknown_fields_are_refused(milton: Milton) -> None:
+    with pytest.raises(InvalidInput, match="unknown field 'mood': it takes content, type"):
+        await milton.add(content="x", mood="good")
+    with pytest.raises(InvalidInput, match="no 'content'"):
+        await milton.add(type="fact")
+
+
+async def test_a_time_without_a_zone_is_utc_and_others_become_utc(milton: Milton) -> None:
+    await milton.add(content="a", ts=datetime(2026, 3, 1, 11))
+    await milton.add(content="b", ts=datetime(2026, 3, 1, 11, 30, tzinfo=timezone(HOUR)))
+    assert {item.content: item.ts for item in await milton.query_recent(9)} == {
+        "a": datetime(2026, 3, 1, 11, tzinfo=UTC),
+        "b": datetime(2026, 3, 1, 10, 30, tzinfo=UTC),
+    }
+
+
+async def test_tags_are_lower_case_and_single(milton: Milton) -> None:
+    await milton.add(content="x", tags=["Work", "work", "Project:Atlas"])
+    assert (await milton.query_recent(1))[0].tags == ("work", "project:atlas")
+
+
+async def test_the_same_id_again_changes_nothing_and_with_other_words_it_is_a_conflict(milton: Milton) -> None:
+    await milton.add(id="m1", content="The sky is blue.")
+    assert await milton.add(id="m1", content="The sky is blue.") == "m1"
+    with pytest.raises(Conflict, match="'m1' was remembered with another text"):
+        await milton.add(id="m1", content="The sky is green.")
+    assert contents(await milton.query_recent(1)) == ["The sky is blue."]
+
+
+async def test_two_people_may_use_the_same_ids(engine: Engine, milton: Milton) -> None:
+    other = Milton(engine.scope(user="ana"))
+    await milton.add(id="m1", content="mine")
+    await other.add(id="m1", content="hers")
+    assert contents(await milton.query_relevant("mine hers")) == ["mine"]
+
+
+async def test_an_item_is_never_cut_in_pieces(milton: Milton) -> None:
+    long = "\n\n".join(f"Paragraph {i} tells about the harbour and its ships." for i in range(200))
+    await milton.add(content=long)
+    assert contents(await milton.query_recent(1)) == [long]
+
+
+async def test_equal_items_are_all_kept(milton: Milton) -> None:
+    ids = [await milton.add(content="ping", type="crumb") for _ in range(3)]
+    assert len(set(ids)) == len(await milton.query_recent(1)) == 3
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"content": "  "}, {"content": "x", "importance": 1.5}, {"content": 7}, {"content": "x", "tags": "a"}]
+)
+async def test_an_item_that_cannot_be_used_is_refused(milton: Milton, wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        await milton.add(**wrong)
+    assert await milton.query_recent(1) == []
+
+
+# Deterministic retrieval
+
+
+@pytest.mark.spec("MIL-9", "MIL-20", "MIL-30", "MIL-31")
+def test_the_queries_have_miltons_parameters_and_defaults() -> None:
+    def parameters(method: object) -> dict[str, object]:
+        found = inspect.signature(method).parameters.values()  # type: ignore[arg-type]
+        return {each.name: each.default for each in found if each.name != "self"}
+
+    no = inspect.Parameter.empty
+    assert parameters(Milton.query_relevant) == {"text": no, "limit": 10, "recency_bias": 0.35}
+    assert parameters(Milton.query_recent) == {"hours": no, "tags": None, "limit": 20}
+    assert parameters(Milton.query_relevant_hybrid) == {
+        "text": no, "limit": 10, "recency_bias": 0.35, "semantic_weight": 0.5, "mode": "hybrid",
+    }  # fmt: skip
+
+
+@pytest.mark.spec("MIL-9")
+async def test_query_relevant_does_not_ask_the_embedder(engine: Engine, milton: Milton) -> None:
+    await milton.add(content="green tea")
+    engine.embedder = Away()
+    answer = await engine.scope(user="cole").recall("tea", profile="milton.deterministic")
+    assert not answer.degraded
+    assert contents(await milton.query_relevant("tea")) == ["green tea"]
+
+
+@pytest.mark.spec("MIL-10")
+async def test_the_same_question_gives_the_same_answer(milton: Milton) -> None:
+    for i in range(30):
+        await milton.add(content=f"tea number {i % 5}", ts=NOW - (i % 3) * HOUR, importance=(i % 4) / 4)
+    first = await milton.query_relevant("tea number 3", limit=30)
+    assert first == await milton.query_relevant("tea number 3", limit=30)
+    assert len(first) == 30
+
+
+@pytest.mark.spec("MIL-11", "MIL-13", "MIL-14", "MIL-15")
+async def test_a_score_is_made_of_words_age_and_importance(engine: Engine, milton: Milton) -> None:
+    await milton.add(content="green tea at noon", ts=NOW - 3 * HOUR, importance=0.8)
+    answer = await engine.scope(user="cole").recall("green coffee", profile="milton.deterministic")
+    assert answer.hits[0].parts == pytest.approx(
+        {"lexical": 0.5 * 0.65, "recency": 0.25 * 0.35, "importance": 0.8 * 0.15}
+    )
+    assert answer.hits[0].score == pytest.approx(0.5325)
+
+
+@pytest.mark.spec("MIL-12")
+async def test_a_match_in_the_tags_counts_like_one_in_the_content(milton: Milton) -> None:
+    await milton.add(content="Bring the boxes.", ts=NOW - HOUR)
+    await milton.add(content="Call the landlord.", tags=["moving"], ts=NOW - HOUR)
+    assert contents(await milton.query_relevant("moving"))[0] == "Call the landlord."
+
+
+@pytest.mark.spec("MIL-13", "MIL-15")
+async def test_the_recency_bias_moves_the_new_before_the_fitting(milton: Milton) -> None:
+    await milton.add(content="green tea", ts=NOW - 48 * HOUR)
+    await milton.add(content="nothing of the kind", ts=NOW)
+    assert contents(await milton.query_relevant("green tea", recency_bias=0.0))[0] == "green tea"
+    assert contents(await milton.query_relevant("green tea", recency_bias=1.0))[0] == "nothing of the kind"
+
+
+@pytest.mark.spec("MIL-16")
+async def test_of_equal_scores_the_more_important_comes_first(milton: Milton) -> None:
+    question = " ".join(f"word{i}" for i in range(40))
+    await milton.add(content="word1 word2 word3", importance=0.0)  # 3/40
+    await milton.add(content="nothing", importance=0.5)  # 0.5 · 0.15, the same
+    await milton.add(content="word1 word2 word4", importance=0.0)
+    assert contents(await milton.query_relevant(question, recency_bias=0.0))[0] == "nothing"
+
+
+@pytest.mark.spec("MIL-16")
+async def test_then_the_newer_and_then_the_id(milton: Milton) -> None:
+    for id, hours in (("a", 5), ("b", 1), ("c", 5)):
+        await milton.add(id=id, content=f"tea {id}", ts=NOW - hours * HOUR)
+    found = [item.id for item in await milton.query_relevant("tea", recency_bias=0.0)]
+    assert found == ["b", "c", "a"]
+
+
+async def test_a_blank_question_finds_nothing(milton: Milton) -> None:
+    await milton.add(content="green tea")
+    assert await milton.query_relevant("  ") == []
+
+
+async def test_the_limit_of_a_query_holds(milton: Milton) -> None:
+    for i in range(15):
+        await milton.add(content=f"tea {i}")
+    assert len(await milton.query_relevant("tea")) == 10
+    assert len(await milton.query_relevant("tea", limit=3)) == 3
+
+
+@pytest.mark.spec("MIL-17")
+async def test_recent_items_are_those_of_the_last_hours_newest_first(milton: Milton) -> None:
+    for hours in (3, 1, 2, 0):
+        await milton.add(content=f"{hours} hours", ts=NOW - hours * HOUR)
+    assert contents(await milton.query_recent(2)) == ["0 hours", "1 hours", "2 hours"]
+    assert contents(await milton.query_recent(1.99)) == ["0 hours", "1 hours"]
+
+
+@pytest.mark.spec("MIL-18")
+async def test_tags_leave_out_items_that_have_none_of_them(milton: Milton) -> None:
+    await milton.add(content="a", tags=["Work", "tea"])
+    await milton.add(content="b", tags=["home"], ts=NOW - HOUR)
+    await milton.add(content="c")
+    assert contents(await milton.query_recent(9, tags=["WORK"])) == ["a"]
+    assert contents(await milton.query_recent(9, tags=["home", "work"])) == ["a", "b"]
+
+
+@pytest.mark.spec("MIL-19")
+async def test_no_more_recent_items_than_asked_for(milton: Milton) -> None:
+    for i in range(25):
+        await milton.add(content=f"item {i}", ts=NOW - timedelta(minutes=i))
+    assert contents(await milton.query_recent(9, limit=2)) == ["item 0", "item 1"]
+    assert len(await milton.query_recent(9)) == 20
+
+
+# Hybrid retrieval
+
+
+@pytest.mark.spec("MIL-21", "MIL-22", "MIL-24", "MIL-27", "MIL-33", "MIL-37")
+async def test_the_default_model_finds_what_shares_no_word_with_the_question(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as engine:
+        milton = Milton(engine.scope(user="cole"))
+        await milton.add(content="She takes her espresso without sugar.")
+        await milton.add(content="The train to Porto leaves at noon.")
+        found = await milton.query_relevant_hybrid("How does she drink coffee?", mode="semantic")
+        memory = (await engine.scope(user="cole").list()).memories[0]
+        vector = (await engine.embedder.encode_batch(["tea"]))[0]
+    assert contents(found)[0] == "She takes her espresso without sugar."
+    assert engine.embedder.model == "all-MiniLM-L6-v2"
+    assert vector.shape == (384,)
+    assert not memory.needs_embedding
+
+
+@pytest.mark.spec("MIL-24", "MIL-26", "MIL-27", "MIL-28", "MIL-29")
+async def test_a_hybrid_score_is_half_words_and_half_cosine(engine: Engine, milton: Milton) -> None:
+    await milton.add(content="green tea", importance=0.0)
+    await milton.add(content="green coffee beans", importance=0.0)
+    answer = await engine.scope(user="cole").recall("green tea", profile="milton.hybrid")
+    asked, other = await engine.embedder.encode_batch(["green tea", "green coffee beans"])
+    words = (0.5 * 0.65 + 0.35) / (1.0 * 0.65 + 0.35)  # both as shares of the best
+    expected = [1.0, 0.5 * words + 0.5 * float(asked @ other)]
+    assert [hit.score for hit in answer.hits] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.spec("MIL-30", "MIL-31")
+async def test_by_default_both_halves_count_the_same(engine: Engine, milton: Milton) -> None:
+    await milton.add(content="green tea")
+    await milton.add(content="teas, greenish", ts=NOW - 9 * HOUR)
+    default = await milton.query_relevant_hybrid("green tea")
+    assert default == await milton.query_relevant_hybrid("green tea", 10, 0.35, 0.5, "hybrid")
+    parts = (await engine.scope(user="cole").recall("green tea", profile="milton.hybrid")).hits[0].parts
+    assert parts == pytest.approx({"deterministic": 0.5, "semantic": 0.5})
+
+
+@pytest.mark.spec("MIL-32")
+async def test_the_deterministic_mode_is_query_relevant(milton: Milton) -> None:
+    for i in range(12):
+        await milton.add(content=f"tea {i % 3}", ts=NOW - i * HOUR, importance=i / 12)
+    plain = await milton.query_relevant("tea 2", 5, 0.6)
+    assert await milton.query_relevant_hybrid("tea 2", 5, 0.6, mode="deterministic") == plain
+
+
+@pytest.mark.spec("MIL-33")
+async def test_the_semantic_mode_knows_neither_age_nor_importance(milton: Milton) -> None:
+    await milton.add(content="green teas", ts=NOW - 999 * HOUR, importance=0.0)
+    await milton.add(content="greenhouse", ts=NOW, importance=1.0)
+    found = await milton.query_relevant_hybrid("green tea", mode="semantic")
+    assert contents(found)[0] == "green teas"
+
+
+@pytest.mark.spec("MIL-34")
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+async def test_without_embeddings_the_answer_is_the_deterministic_one(
+    engine: Engine, milton: Milton, mode: str
+) -> None:
+    for i in range(9):
+        await milton.add(content=f"tea {i}", ts=NOW - i * HOUR)
+    engine.embedder = Away()
+    assert await milton.query_relevant_hybrid("tea 4", mode=mode) == await milton.query_relevant("tea 4")
+
+
+@pytest.mark.spec("MIL-34")
+async def test_an_item_is_stored_while_the_embedder_is_away(engine: Engine, milton: Milton) -> None:
+    engine.embedder = Away()
+    await milton.add(content="green tea")
+    assert contents(await milton.query_relevant_hybrid("tea")) == ["green tea"]
+
+
+@pytest.mark.spec("MIL-35")
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+async def test_without_the_runtime_of_the_model_the_answer_is_the_deterministic_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as if it were not installed
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as engine:
+        milton = Milton(engine.scope(user="cole"))
+        for content in ("green tea", "black coffee", "tea with milk"):
+            await milton.add(content=content)
+        found = await milton.query_relevant_hybrid("tea", mode=mode)
+        assert contents(found) == contents(await milton.query_relevant("tea"))
+
+
+@pytest.mark.spec("MIL-25")
+async def test_a_text_is_embedded_once_and_then_read_from_the_cache(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "a.db", state_dir=tmp_path) as engine:
+        await Milton(engine.scope(user="cole")).add(content="green tea")
+    name = hashlib.sha256(b"all-MiniLM-L6-v2:green tea").hexdigest()
+    (file,) = (tmp_path / "embeddings_cache").rglob("*.npy")
+    assert (file.stem, np.load(file).shape) == (name, (384,))
+
+
+@pytest.mark.spec("MIL-25")
+async def test_a_cached_text_does_not_need_the_model(tmp_path: Path) -> None:
+    cache = Cached(Hashing(), tmp_path / "embeddings_cache")
+    made = await cache.encode_batch(["green tea"])
+    await cache.close()
+    again = Cached(Away(), tmp_path / "embeddings_cache")
+    assert (await again.encode_batch(["green tea"])).tolist() == made.tolist()
+    await again.close()
+
+
+@pytest.mark.spec("MIL-37")
+async def test_an_item_is_embedded_while_it_is_stored(engine: Engine, milton: Milton) -> None:
+    await milton.add(content="green tea")
+    assert (await engine.scope(user="cole").list(Filter(needs_embedding=False))).memories[0].text == "green tea"
+    assert (await engine.index(dry_run=True)).found == 0
+
+
+# Long-term records
+
+
+@pytest.mark.spec("MIL-49", "MIL-52")
+async def test_a_profile_without_evidence_is_refused(milton: Milton) -> None:
+    id = await milton.add(content="I prefer tea.")
+    before = await milton.upsert_user_profile({"preferences": ["tea"]}, [id])
+    with pytest.raises(InvalidInput, match="needs evidence"):
+        await milton.upsert_user_profile({"preferences": ["coffee"]}, [])
+    assert await milton.user_profile() == before
+
+
+@pytest.mark.spec("MIL-49")
+async def test_a_project_without_evidence_is_refused(milton: Milton) -> None:
+    with pytest.raises(InvalidInput, match="needs evidence"):
+        await milton.upsert_project_memory("atlas", {"goals": ["beta"]}, [])
+    assert await milton.project_memory("atlas") == ProjectMemory(project_name="atlas")
+
+
+@pytest.mark.spec("MIL-50")
+async def test_each_evidence_of_a_profile_is_an_item_that_is_there(engine: Engine, milton: Milton) -> None:
+    mine = await milton.add(content="I prefer tea.")
+    hers = await Milton(engine.scope(user="ana")).add(content="I prefer coffee.")
+    for wrong in ("nothing", hers):
+        with pytest.raises(InvalidInput, match=f"No item with id '{wrong}'"):
+            await milton.upsert_user_profile({"preferences": ["tea"]}, [mine, wrong])
+    assert await milton.user_profile() == UserProfile()
+    made = await milton.upsert_user_profile({"preferences": ["tea"]}, [mine])
+    assert made == UserProfile(preferences=("tea",), last_updated=NOW, evidence_ids=(mine,))
+
+
+@pytest.mark.spec("MIL-50")
+async def test_evidence_is_named_by_the_ids_that_items_were_given(milton: Milton) -> None:
+    await milton.add(id="item-1", content="I prefer tea.")
+    made = await milton.upsert_user_profile({"preferences": ["tea"]}, ["item-1"])
+    assert made.evidence_ids == ("item-1",)
+
+
+@pytest.mark.spec("MIL-51")
+async def test_each_evidence_of_a_project_is_an_item_that_is_there(milton: Milton) -> None:
+    id = await milton.add(content="Atlas needs a beta.", tags=["project:atlas"])
+    with pytest.raises(InvalidInput, match="No item with id 'nothing'"):
+        await milton.upsert_project_memory("atlas", {"goals": ["beta"]}, ["nothing"])
+    made = await milton.upsert_project_memory("atlas", {"goals": ["beta"]}, [id])
+    assert (made.goals, made.evidence_ids) == (("beta",), (id,))
+
+
+async def test_a_forgotten_item_is_no_evidence(engine: Engine, milton: Milton) -> None:
+    id = await milton.add(content="I prefer tea.")
+    await engine.scope(user="cole").forget(id)
+    with pytest.raises(InvalidInput, match="has to be remembered first"):
+        await milton.upsert_user_profile({"preferences": ["tea"]}, [id])
+
+
+async def test_a_patch_adds_to_the_profile_and_repeats_nothing(engine: Engine, milton: Milton) -> None:
+    first, second = await milton.add(content="I prefer tea."), await milton.add(content="My sister lives in Oslo.")
+    await milton.upsert_user_profile({"preferences": ["tea"]}, [first])
+    engine.clock = lambda: NOW + HOUR
+    patch = {"preferences": ["tea", "quiet"], "stable_facts": ["sister: Oslo"]}
+    made = await milton.upsert_user_profile(patch, [second])
+    assert made.preferences == ("tea", "quiet")
+    assert made.stable_facts == ("sister: Oslo",)
+    assert (made.last_updated, made.evidence_ids) == (NOW + HOUR, (first, second))
+    assert await milton.user_profile() == made
+
+
+async def test_every_update_of_a_profile_is_a_version_that_stays(engine: Engine, milton: Milton) -> None:
+    id = await milton.add(content="I prefer tea.")
+    for value in ("tea", "quiet"):
+        await milton.upsert_user_profile({"preferences": [value]}, [id])
+    versions = await engine.store.summaries(engine.scope(user="cole").scope, "user_profile")
+    assert [list(version.data["preferences"]) for version in versions] == [["tea", "quiet"], ["tea"]]
+
+
+async def test_a_patch_takes_only_the_three_lists(milton: Milton) -> None:
+    id = await milton.add(content="I prefer tea.")
+    with pytest.raises(InvalidInput, match="cannot hold 'evidence_ids': it takes preferences, stable_facts"):
+        await milton.upsert_user_profile({"evidence_ids": ["x"]}, [id])
+    with pytest.raises(InvalidInput, match="is a list of texts"):
+        await milton.upsert_user_profile({"preferences": "tea"}, [id])
+
+
+async def test_projects_are_kept_apart_by_name_and_merged_by_it(milton: Milton) -> None:
+    id = await milton.add(content="Atlas needs a beta.")
+    await milton.upsert_project_memory("Atlas", {"goals": ["beta"]}, [id])
+    await milton.upsert_project_memory("hermes", {"goals": ["speed"]}, [id])
+    await milton.upsert_project_memory("atlas", {"blockers": ["no server"], "goals": ["beta"]}, [id])
+    atlas = await milton.project_memory("ATLAS")
+    assert (atlas.goals, atlas.blockers, atlas.next_steps) == (("beta",), ("no server",), ())

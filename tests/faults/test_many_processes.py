@@ -1,0 +1,60 @@
+"""Eight processes read and write one file: no lock errors, no lost updates."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+
+CHILD = Path(__file__).with_name("children.py")
+
+
+def together(path: Path, *, processes: int, times: int) -> list[dict[str, Any]]:
+    """Let many processes merge the same text into one memory; gives what each of them was told."""
+    commands = [[sys.executable, str(CHILD), "merge", str(path), f"process{n}", str(times)] for n in range(processes)]
+    running = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
+    answers = [process.communicate() for process in running]
+    assert [process.returncode for process in running] == [0] * processes, [err[-500:] for _, err in answers]
+    return [json.loads(out)[0] for out, _ in answers]
+
+
+def held(path: Path, told: list[dict[str, Any]]) -> dict[str, int]:
+    """What the file says, against what was acknowledged."""
+    with recollect.open(path, embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        (kettle,) = (each for each in ana.list(limit=1000) if "kettle" in each.text)
+        merges = [line.event for line in ana.history(kettle.id, limit=100_000)].count("MERGE")
+        acked = sum(each["merged"] for each in told)
+        return {
+            "acked": acked,
+            "lost": acked - kettle.repeat_count,
+            "without history": kettle.repeat_count - merges,
+            "lost revisions": 1 + acked - kettle.revision,
+            "made twice": sum(each["created"] for each in told) - 1,
+            "lost pins and edits": sum(1 + each["pins"] + each["edits"] - each["own"][0] for each in told),
+            "errors": sum(each["errors"] for each in told),
+            "unread": sum(each["unread"] for each in told),
+            "problems": len(memory.check()),
+        }
+
+
+@pytest.mark.spec("IMP-14")
+def test_eight_processes_lose_no_update(tmp_path: Path) -> None:
+    found = held(tmp_path / "m.db", together(tmp_path / "m.db", processes=8, times=40))
+    assert found == {**dict.fromkeys(found, 0), "acked": 8 * 40 - 1}
+
+
+@pytest.mark.slow
+def test_eight_processes_lose_no_update_in_2000(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    start = time.monotonic()
+    found = held(tmp_path / "m.db", together(tmp_path / "m.db", processes=8, times=250))
+    with capsys.disabled():
+        print(f"\n8 processes × 250: {found}, {time.monotonic() - start:.0f} s")
+    assert found == {**dict.fromkeys(found, 0), "acked": 8 * 250 - 1}

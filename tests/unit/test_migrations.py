@@ -1,0 +1,134 @@
+"""The schema: what the migrations make of a file, new, old, newer, altered, or opened by many at once."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from recollect.errors import MigrationNeeded, StoreDamaged
+from recollect.storage.sqlite import connection as connections
+from recollect.storage.sqlite.migrate import Migration, migrate, shipped
+from recollect.storage.sqlite.store import SqliteStore
+
+SECOND = Migration(2, "colours", "CREATE TABLE colours (name TEXT);\nINSERT INTO colours VALUES ('blue');")
+BROKEN = Migration(2, "broken", "CREATE TABLE colours (name TEXT);\nCREATE TABLE memories (again TEXT);")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "memory.db")
+
+
+def asked(path: str, sql: str) -> list[Any]:
+    connection = apsw.Connection(path)
+    try:
+        return connection.execute(sql).fetchall()
+    finally:
+        connection.close()
+
+
+def opened_and_migrated(path: str, steps: list[Migration] | None = None) -> list[int]:
+    connection = connections.connect(path)
+    try:
+        return migrate(connection, path, steps)
+    finally:
+        connection.close()
+
+
+def schema(path: str) -> set[str]:
+    sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%'"
+    return {" ".join(row[0].split()) for row in asked(path, sql)}
+
+
+def test_the_schema_equals_its_migrations(path: str) -> None:
+    opened_and_migrated(path)
+    text = resources.files("recollect.storage.sqlite").joinpath("schema.sql").read_text("utf-8")
+    bare = re.sub(r"--.*", "", text)
+    assert {" ".join(each.split()) for each in bare.split(";") if each.strip()} == schema(path)
+
+
+def test_migrations_are_numbered_without_a_gap() -> None:
+    assert [step.number for step in shipped()] == list(range(1, len(shipped()) + 1))
+
+
+def test_a_database_knows_which_steps_made_it(path: str) -> None:
+    assert opened_and_migrated(path) == [step.number for step in shipped()]
+    assert asked(path, "SELECT number, checksum FROM migrations") == [(s.number, s.checksum) for s in shipped()]
+
+
+def test_nothing_is_run_twice(path: str) -> None:
+    opened_and_migrated(path)
+    secret = asked(path, "SELECT value FROM meta WHERE key = 'secret'")
+    assert opened_and_migrated(path) == []
+    assert asked(path, "SELECT value FROM meta WHERE key = 'secret'") == secret
+
+
+def test_a_checksum_is_of_the_whole_step() -> None:
+    assert Migration(1, "a", "x").checksum != Migration(1, "a", "x ").checksum
+
+
+def test_a_new_step_is_run_after_a_backup_of_what_was_there(path: str) -> None:
+    opened_and_migrated(path)
+    assert opened_and_migrated(path, [*shipped(), SECOND]) == [2]
+    assert asked(path, "SELECT name FROM colours") == [("blue",)]
+    before = schema(f"{path}.before-2")
+    assert before == schema(path) - {"CREATE TABLE colours (name TEXT)"}
+
+
+def test_a_new_file_needs_no_backup(path: str) -> None:
+    opened_and_migrated(path, [*shipped(), SECOND])
+    assert not Path(f"{path}.before-2").exists()
+
+
+def test_a_step_that_fails_leaves_the_schema_as_it_was(path: str) -> None:
+    opened_and_migrated(path)
+    before = schema(path)
+    with pytest.raises(apsw.SQLError):
+        opened_and_migrated(path, [*shipped(), BROKEN])
+    assert schema(path) == before
+    assert opened_and_migrated(path, [*shipped(), SECOND]) == [2]
+
+
+async def test_a_database_of_a_newer_version_is_left_alone(path: str) -> None:
+    opened_and_migrated(path, [*shipped(), SECOND])
+    with pytest.raises(MigrationNeeded, match="newer"):
+        await SqliteStore.open(path)
+    assert asked(path, "SELECT max(number) FROM migrations") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "change", ["UPDATE migrations SET checksum = 'x'", "INSERT INTO migrations VALUES (0, 'zero', 'x')"]
+)
+async def test_an_altered_step_is_told(path: str, change: str) -> None:
+    opened_and_migrated(path)
+    asked(path, change)
+    with pytest.raises(StoreDamaged, match="is not the one Recollect ships"):
+        await SqliteStore.open(path)
+
+
+OPEN = """
+import asyncio, sys
+from recollect.storage.sqlite.store import SqliteStore
+
+async def main():
+    store = await SqliteStore.open(sys.argv[1])
+    assert await store.check() == []
+    await store.close()
+
+asyncio.run(main())
+"""
+
+
+def test_many_processes_may_open_a_new_file_at_once(path: str) -> None:
+    running = [subprocess.Popen([sys.executable, "-c", OPEN, path], stderr=subprocess.PIPE) for _ in range(6)]
+    errors = [process.communicate()[1].decode() for process in running]
+    assert [process.returncode for process in running] == [0] * 6, errors
+    assert asked(path, "SELECT count(*) FROM migrations") == [(len(shipped()),)]
+    assert asked(path, "SELECT count(*) FROM meta WHERE key = 'secret'") == [(1,)]

@@ -1,0 +1,182 @@
+"""Write `docs/reference.md` and `docs/requirements.md` from the code and the tests.
+
+    python tools/reference.py          write both
+    python tools/reference.py --check  say whether they are up to date, and write nothing
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from recollect import errors
+from recollect.engine import Engine, Scoped
+from recollect.interfaces.cli import app
+from recollect.policy.profiles import PROFILES
+from recollect.policy.writing import POLICIES
+from recollect.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+SEEDS = {"MIL": 61, "MLS": 68, "THE": 119, "IMP": 122, "CLK": 91}
+
+
+def reference() -> str:
+    """The reference, as Markdown."""
+    parts = [
+        "# Reference",
+        "Made from the code by `tools/reference.py`.",
+        "## Verbs of a scope",
+        "`recollect.open(db).scope(user, space, tenant, **labels)` gives a scope; `recollect.aio.open` the same, async.",
+        *_verbs(Scoped),
+        "## Verbs of a memory",
+        *_verbs(Engine),
+        "## Settings",
+        "Arguments of `open`, `RECOLLECT_…` in the environment, or a TOML file, in that order.",
+        _settings(),
+        "## Profiles",
+        _profiles(),
+        "## Write policies",
+        _policies(),
+        "## Commands",
+        "`recollect COMMAND --help` shows the options and an example.",
+        _commands(),
+        "## Errors",
+        "All are `recollect.RecollectError`; those that may work later have `retry = True`.",
+        _errors(),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _verbs(owner: type) -> Iterator[str]:
+    for name, method in vars(owner).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            doc = inspect.cleandoc(method.__doc__ or "")
+            yield f"### `{name}`\n\n```\n{name}{_signature(method)}\n```\n\n{doc}"
+
+
+def _signature(method: Any) -> str:
+    signature = inspect.signature(method)
+    shown = [re.sub(r"<function .*>", "…", str(p)).replace("'", "") for name, p in signature.parameters.items() if name != "self"]
+    if any(p.kind is p.KEYWORD_ONLY for p in signature.parameters.values()):
+        first = next(i for i, p in enumerate(list(signature.parameters.values())[1:]) if p.kind is p.KEYWORD_ONLY)
+        shown.insert(first, "*")
+    joined = ", ".join(shown)
+    result = str(signature.return_annotation).replace("builtins.", "")
+    return f"({joined}) -> {result}" if len(joined) < 90 else "(\n    " + ",\n    ".join(shown) + f"\n) -> {result}"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines)
+
+
+def _settings() -> str:
+    rows = [
+        (f"`{name}`", "" if field.default_factory else f"`{field.default}`", field.description or "")
+        for name, field in Settings.model_fields.items()
+    ]
+    return _table(("setting", "default", "what it is"), rows)
+
+
+def _profiles() -> str:
+    rows = [
+        (
+            f"`{profile.name}`",
+            ", ".join(f"{weight:+g} {name}" for name, weight in profile.weights.items()),
+            f"{profile.limit} hits, {profile.budget or 'any number of'} tokens, {profile.render}",
+        )
+        for profile in PROFILES.values()
+    ]
+    return _table(("profile", "score", "limits and rendering"), rows)
+
+
+def _policies() -> str:
+    rows = [(f"`{policy.name}`", ", ".join(_differences(policy))) for policy in POLICIES.values()]
+    return _table(("policy", "what it does beyond cleaning"), rows)
+
+
+def _differences(policy: Any) -> Iterator[str]:
+    for field in dataclasses.fields(policy):
+        value = getattr(policy, field.name)
+        if field.name != "name" and value != field.default:
+            yield f"{field.name} = {value}"
+
+
+def _commands() -> str:
+    group = typer.main.get_command(app)
+    commands = getattr(group, "commands", {})
+    rows = [(f"`{name}`", (command.get_short_help_str(100))) for name, command in sorted(commands.items())]
+    return _table(("command", "what it does"), rows)
+
+
+def _errors() -> str:
+    found = [e for e in vars(errors).values() if inspect.isclass(e) and issubclass(e, errors.RecollectError)]
+    rows = [
+        (f"`{e.__name__}`", f"`{e.__mro__[1].__name__}`", inspect.cleandoc(e.__doc__ or ""), "yes" if e.retry else "")
+        for e in found
+    ]
+    return _table(("error", "is a", "meaning", "retry"), rows)
+
+
+def requirements() -> str:
+    """Which requirement is shown by which test, as Markdown."""
+    shown = _shown()
+    total = sum(SEEDS.values())
+    parts = [
+        "# Requirements",
+        "Made from the marks in the tests by `tools/reference.py`. A requirement that is not listed has no test yet.",
+        f"{len(shown)} of {total} have a test.",
+        _table(
+            ("document", "requirements", "with a test"),
+            [(seed, str(n), str(sum(id.startswith(seed) for id in shown))) for seed, n in SEEDS.items()],
+        ),
+    ]
+    for seed, n in SEEDS.items():
+        rows = [(id, ", ".join(f"`{test}`" for test in shown[id])) for i in range(1, n + 1) if (id := f"{seed}-{i}") in shown]
+        if rows:
+            parts += [f"## {seed}", _table(("requirement", "tests"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _shown() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        tree = ast.parse(path.read_text("utf-8"))
+        for test in ast.walk(tree):
+            if isinstance(test, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                for id in _marks(test):
+                    found.setdefault(id, []).append(f"{path.stem}::{test.name}")
+    return found
+
+
+def _marks(test: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
+    for mark in test.decorator_list:
+        if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute) and mark.func.attr == "spec":
+            yield from (str(each.value) for each in mark.args if isinstance(each, ast.Constant))
+
+
+def main() -> int:
+    pages = {"reference.md": reference(), "requirements.md": requirements()}
+    stale = [name for name, text in pages.items() if _read(ROOT / "docs" / name) != text]
+    if "--check" in sys.argv:
+        print(f"out of date: {', '.join(stale)}; run python tools/reference.py" if stale else "up to date")
+        return int(bool(stale))
+    for name, text in pages.items():
+        (ROOT / "docs" / name).write_text(text, "utf-8")
+    return 0
+
+
+def _read(path: Path) -> str:
+    return path.read_text("utf-8") if path.exists() else ""
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
