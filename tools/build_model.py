@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGED = ROOT / "src/recollect/embedders/minilm_model"
 sys.path.insert(0, str(ROOT / "src"))
 
+from recollect import runtime  # noqa: E402
 from recollect.embedders import minilm  # noqa: E402
 from recollect.text.wordpiece import WordPiece  # noqa: E402
 
@@ -334,10 +335,7 @@ class Runner:
     """One built model, called the way the package calls it."""
 
     def __init__(self, content: bytes) -> None:
-        from recollect import runtime
-
         onnxruntime = runtime.load()
-
         self.size = len(content)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = minilm._cores()

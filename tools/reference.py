@@ -1,7 +1,7 @@
 """Write `docs/reference.md` and `docs/requirements.md` from the code and the tests.
 
-    python tools/reference.py          write both
-    python tools/reference.py --check  say whether they are up to date, and write nothing
+python tools/reference.py          write both
+python tools/reference.py --check  say whether they are up to date, and write nothing
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ def reference() -> str:
         "# Reference",
         "Made from the code by `tools/reference.py`.",
         "## Verbs of a scope",
-        "`recollect.open(db).scope(user, space, tenant, **labels)` gives a scope; `recollect.aio.open` the same, async.",
+        "`recollect.open(db).scope(user, …)` gives a scope; `recollect.aio.open` the same, async.",
         *_verbs(Scoped),
         "## Verbs of a memory",
         *_verbs(Engine),
@@ -64,18 +64,19 @@ def _verbs(owner: type) -> Iterator[str]:
 
 def _signature(method: Any) -> str:
     signature = inspect.signature(method)
-    shown = [re.sub(r"<function .*>", "…", str(p)).replace("'", "") for name, p in signature.parameters.items() if name != "self"]
-    if any(p.kind is p.KEYWORD_ONLY for p in signature.parameters.values()):
-        first = next(i for i, p in enumerate(list(signature.parameters.values())[1:]) if p.kind is p.KEYWORD_ONLY)
-        shown.insert(first, "*")
+    given = [p for name, p in signature.parameters.items() if name != "self"]
+    shown = [re.sub(r"<function .*>", "…", str(p)).replace("'", "") for p in given]
+    if any(p.kind is p.KEYWORD_ONLY for p in given):
+        shown.insert([p.kind is p.KEYWORD_ONLY for p in given].index(True), "*")
     joined = ", ".join(shown)
     result = str(signature.return_annotation).replace("builtins.", "")
     return f"({joined}) -> {result}" if len(joined) < 90 else "(\n    " + ",\n    ".join(shown) + f"\n) -> {result}"
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in line) + " |" for line in lines)
+    cells = [[cell.replace("|", "\\|").replace("\n", " ") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 def _settings() -> str:
@@ -140,7 +141,8 @@ def requirements() -> str:
         ),
     ]
     for seed, n in SEEDS.items():
-        rows = [(id, ", ".join(f"`{test}`" for test in shown[id])) for i in range(1, n + 1) if (id := f"{seed}-{i}") in shown]
+        ids = [id for i in range(1, n + 1) if (id := f"{seed}-{i}") in shown]
+        rows = [(id, ", ".join(f"`{test}`" for test in shown[id])) for id in ids]
         if rows:
             parts += [f"## {seed}", _table(("requirement", "tests"), rows)]
     return "\n\n".join(parts) + "\n"

@@ -83,6 +83,7 @@ class Delta:
     rows: list[IndexRow]  # as they are now
     gone: list[int]  # rows that were erased; all of them come with each page
     next: int | None  # where the next page begins
+    total: int = 0  # how many rows changed, on the first of several pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

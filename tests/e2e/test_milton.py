@@ -167,7 +167,11 @@ async def test_equal_items_are_all_kept(milton: Milton) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"content": "  "}, {"content": "x", "importance": 1.5}, {"content": 7}, {"content": "x", "tags": "a"}]
+    "wrong",
+    [
+        {"content": "  "}, {"content": 7}, {"content": "x", "importance": 1.5}, {"content": "x", "tags": "a"},
+        {"content": "x", "tags": None}, {"content": "x", "source": 7}, {"content": "x", "ts": "yesterday"},
+    ],
 )
 async def test_an_item_that_cannot_be_used_is_refused(milton: Milton, wrong: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
@@ -236,17 +240,18 @@ async def test_the_recency_bias_moves_the_new_before_the_fitting(milton: Milton)
 
 
 @pytest.mark.spec("MIL-16")
-async def test_of_equal_scores_the_more_important_comes_first(milton: Milton) -> None:
-    question = " ".join(f"word{i}" for i in range(40))
-    await milton.add(content="word1 word2 word3", importance=0.0)  # 3/40
-    await milton.add(content="nothing", importance=0.5)  # 0.5 · 0.15, the same
-    await milton.add(content="word1 word2 word4", importance=0.0)
+@pytest.mark.parametrize("importance", [0.1, 0.5, 0.7, 0.9])
+async def test_of_equal_scores_the_more_important_comes_first(milton: Milton, importance: float) -> None:
+    question = " ".join(f"word{i}" for i in range(200))
+    shared = " ".join(f"word{i}" for i in range(round(200 * 0.15 * importance)))
+    for content, weight in ((shared, 0.0), ("nothing", importance), (shared, 0.0)):
+        await milton.add(content=content, importance=weight)  # words of one, importance of the other: the same
     assert contents(await milton.query_relevant(question, recency_bias=0.0))[0] == "nothing"
 
 
 @pytest.mark.spec("MIL-16")
 async def test_then_the_newer_and_then_the_id(milton: Milton) -> None:
-    for id, hours in (("a", 5), ("b", 1), ("c", 5)):
+    for id, hours in (("c", 5), ("b", 1), ("a", 5)):
         await milton.add(id=id, content=f"tea {id}", ts=NOW - hours * HOUR)
     found = [item.id for item in await milton.query_relevant("tea", recency_bias=0.0)]
     assert found == ["b", "c", "a"]
@@ -270,6 +275,7 @@ async def test_recent_items_are_those_of_the_last_hours_newest_first(milton: Mil
         await milton.add(content=f"{hours} hours", ts=NOW - hours * HOUR)
     assert contents(await milton.query_recent(2)) == ["0 hours", "1 hours", "2 hours"]
     assert contents(await milton.query_recent(1.99)) == ["0 hours", "1 hours"]
+    assert len(await milton.query_recent(10**12)) == 4
 
 
 @pytest.mark.spec("MIL-18")

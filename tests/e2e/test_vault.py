@@ -2,12 +2,12 @@
 
 import inspect
 import re
-import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import apsw
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -104,6 +104,14 @@ def sections(*topics: str) -> str:
     )
 
 
+def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
+    """What the file holds, read by apsw too: two SQLite libraries in one process break each other's locks."""
+    file = apsw.Connection(str(path / "memory.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    found = file.execute(sql).fetchall()
+    file.close()
+    return found
+
+
 # Ingesting
 
 
@@ -139,14 +147,11 @@ async def test_ingest_returns_the_chunks_it_kept_with_their_metadata(vault: Vaul
 
 
 @pytest.mark.spec("MLS-38")
-async def test_the_metadata_is_on_disk(vault: Vault, engine: Engine, tmp_path: Path) -> None:
+async def test_the_metadata_is_on_disk(vault: Vault, tmp_path: Path) -> None:
     (chunk,) = await vault.ingest("We met Anna Weber in Lisbon on 3 May.", "ana", "s1")
-    await engine.usage.flush()
     sql = "SELECT user_id, session, kind, importance, state, created_at FROM memories JOIN scopes ON scopes.id = scope"
-    with sqlite3.connect(tmp_path / "memory.db") as file:
-        rows = file.execute(sql).fetchall()
-    file.close()
-    assert rows == [("ana", "s1", "episodic", chunk.importance, "active", "2026-03-01T12:00:00.000000Z")]
+    expected = ("ana", "s1", "episodic", chunk.importance, "active", "2026-03-01T12:00:00.000000Z")
+    assert rows(tmp_path, sql) == [expected]
 
 
 @pytest.mark.spec("MLS-16")
@@ -251,14 +256,11 @@ async def test_a_text_gets_the_type_of_the_first_rule_that_fits(vault: Vault, te
 
 
 @pytest.mark.spec("MLS-37")
-async def test_a_preference_stands_in_the_key_value_store(vault: Vault, engine: Engine, tmp_path: Path) -> None:
+async def test_a_preference_stands_in_the_key_value_store(vault: Vault, tmp_path: Path) -> None:
     await vault.ingest("I prefer  TEA.", "ana", "s1")
     await vault.ingest("We went to Porto by train.", "ana", "s1")
-    await engine.usage.flush()
-    with sqlite3.connect(tmp_path / "memory.db") as file:
-        rows = file.execute("SELECT user_id, key, value FROM kv_procedural").fetchall()
-    file.close()
-    assert rows == [("ana", "preference_f3fe3177ff8d", "I prefer  TEA.")]
+    found = rows(tmp_path, "SELECT user_id, key, value FROM kv_procedural")
+    assert found == [("ana", "preference_f3fe3177ff8d", "I prefer  TEA.")]
 
 
 @pytest.mark.spec("MLS-37")

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect import corpus as corpora
-from recollect.corpus import Columns, Corpora, Corpus
+from recollect.corpus import Columns, Corpora, Corpus, corpora
 from recollect.errors import StoreDamaged
 from recollect.ids import new_id
 from recollect.model import Embedded, Forget, Labels, Memory, Put, Scope
@@ -130,14 +129,14 @@ async def test_many_pages_give_the_same_corpus(
     for _ in range(30):
         await life.step()
     whole = await fresh(store)
-    monkeypatch.setattr(corpora, "_BLOCK", block)
+    monkeypatch.setattr(corpora, "PAGE", block)
     assert seen(await fresh(store)) == seen(whole)
 
 
 async def test_writes_between_two_pages_are_not_lost(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [memory(f"tea {i}") for i in range(9)]
     await apply(store, *(Put(memory=each, event="created") for each in made))
-    monkeypatch.setattr(corpora, "_BLOCK", 4)
+    monkeypatch.setattr(corpora, "PAGE", 4)
 
     class Busy:
         """The store, with somebody writing before each page but the first."""

@@ -1,6 +1,7 @@
 """The seeds' formulas, to the number: §2.3 of the requirements as literal values."""
 
 import math
+from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -143,12 +144,12 @@ def test_a_score_is_the_sum_of_its_parts() -> None:
 
 
 def row(**fields: object) -> IndexRow:
-    plain = dict.fromkeys(("session", "sequence", "speaker", "role", "occurred_at", "valid_from", "valid_to"))
+    nothing = {each.name: None for each in dataclass_fields(IndexRow)}
     made = {
         "row": 1, "state": "active", "channel": None, "kind": "semantic", "created_at": NOW, "importance": 0.5,
         "confidence": 1.0, "pinned": False, "simhash": 1, "flags": 0, "terms": b"", "vector": None,
     }  # fmt: skip
-    return IndexRow(**{**plain, **made, **fields})
+    return IndexRow(**{**nothing, **made, **fields})
 
 
 def features(profile: profiles.Profile, *rows: IndexRow, channel: str | None = None) -> dict[str, list[float]]:

@@ -19,6 +19,7 @@ from ..policy import profiles
 from ..ports import Transaction
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these is a request
+LONGEST_HOURS = 24 * 365 * 900  # as far back as a query looks
 _PROFILE = ("preferences", "stable_facts", "do_not_assume")
 _PROJECT = ("goals", "blockers", "next_steps")
 
@@ -74,7 +75,7 @@ class Milton:
 
     async def store(self, item: MemoryItem | Mapping[str, Any]) -> str:
         """Store an item and return its id. Raises InvalidInput, and Conflict if the id stands for another content."""
-        given = item if isinstance(item, MemoryItem) else _item(item)
+        given = _checked(item if isinstance(item, MemoryItem) else _item(item))
         inbound = (given.source or "").lower() in INBOUND
         marks = replace(self._scope.labels, agent=given.agent, channel=given.source, run=given.request_id)
         receipt = await Scoped(self._engine, self._scope.scope, marks).remember(
@@ -98,7 +99,8 @@ class Milton:
 
     async def query_recent(self, hours: float, tags: Sequence[str] | None = None, limit: int = 20) -> list[MemoryItem]:
         """The items of the last hours that have one of the tags, newest first."""
-        where = Filter(created_after=self._engine.clock() - timedelta(hours=hours), tags=tuple(tags or ()))
+        back = timedelta(hours=min(hours, LONGEST_HOURS))
+        where = Filter(created_after=self._engine.clock() - back, tags=tuple(tags or ()))
         page = await self._scope.list(where, limit=1000)
         found = list(page.memories)
         while page.cursor:
@@ -211,6 +213,16 @@ def _item(given: Mapping[str, Any]) -> MemoryItem:
         wrong = f"an unknown field {unknown[0]!r}" if unknown else "no 'content'"
         raise InvalidInput(f"The item has {wrong}: it takes {', '.join(known)}")
     return MemoryItem(**given)
+
+
+def _checked(item: MemoryItem) -> MemoryItem:
+    for name in ("type", "id", "agent", "source", "request_id"):
+        if not isinstance(getattr(item, name), str | None):
+            raise InvalidInput(f"An item's {name!r} is text")
+    for name in ("tags", "evidence"):
+        if not isinstance(getattr(item, name), list | tuple):
+            raise InvalidInput(f"An item's {name!r} is a list of texts")
+    return item
 
 
 def _check_patch(patch: Mapping[str, Sequence[str]], lists: Sequence[str]) -> None:

@@ -130,10 +130,15 @@ def _ordered(profile: Profile, found: Candidates, memories: list[Memory]) -> tup
     order = list(range(len(memories)))
     if profile.only_semantic and rank.has_semantic(found):
         order = [i for i in order if found.score[i] > 0]
-    order.sort(key=lambda i: memories[i].id, reverse=profile.ties != "row")
-    digits = 6 if profile.ties == "newest" else 9
+    order.sort(key=lambda i: _id(memories[i], profile), reverse=profile.ties != "row")
+    digits = 6 if profile.ties == "newest" else 7  # as many as 32-bit features have
     order.sort(key=lambda i: (-round(float(found.score[i]), digits), *_TIES[profile.ties](memories[i])))
     return found.taken(np.array(order, np.intp)), [memories[i] for i in order]
+
+
+def _id(memory: Memory, profile: Profile) -> str:
+    """What the caller knows a memory by."""
+    return memory.source_message_id or memory.id if profile.ties == "milton" else memory.id
 
 
 _TIES: dict[str, Callable[[Memory], tuple[float, ...]]] = {

@@ -71,10 +71,17 @@ class Readings:
         if now == revision:
             return Delta(revision=now, rows=[], gone=[], next=None)
         number = await self.number(scope)
+        # Where everything changed, the plus keeps the planner from that index: by row there is nothing to sort.
+        changed = "m.changed > ?" if revision else "+m.changed > ?"
+        some = f"FROM memories m {{}} WHERE m.scope = ? AND {changed} AND m.state <> 'soft_deleted'"
+        vectors = some.format("LEFT JOIN vectors v ON v.memory = m.row AND v.model = ?")
         found = await self._session.rows(
-            f"SELECT {_INDEX}, v.embedding FROM memories m LEFT JOIN vectors v ON v.memory = m.row AND v.model = ? "
-            "WHERE m.scope = ? AND m.changed > ? AND m.row > ? AND m.state <> 'soft_deleted' ORDER BY m.row LIMIT ?",
+            f"SELECT {_INDEX}, v.embedding {vectors} AND m.row > ? ORDER BY m.row LIMIT ?",
             (model, number, revision, after, limit),
+        )
+        several = len(found) == limit and after == 0
+        total = (
+            (await self._session.rows(f"SELECT count(*) {some.format('')}", (number, revision))) if several else None
         )
         gone = await self._session.rows(
             "SELECT row FROM erased WHERE scope = ? AND changed > ? UNION ALL "
@@ -86,6 +93,7 @@ class Readings:
             rows=[rows.index_row(row) for row in found],
             gone=[row[0] for row in gone],
             next=found[-1][0] if len(found) == limit else None,
+            total=total[0][0] if total else len(found),
         )
 
     async def same_text(self, scope: Scope, hashes: Iterable[str]) -> dict[str, list[Memory]]:
@@ -137,7 +145,7 @@ def digest(secret: bytes, text: str) -> str:
 
 
 def _outcome(text: str, message_id: str) -> Outcome:
-    status, ids, reason = rows.loaded(text)
+    status, ids, reason = rows.outcome(text)
     return Outcome(status=status, ids=tuple(ids), reason=reason, message_id=message_id)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from numbers import Real
+from types import NoneType
 from typing import Any
 
 from ..errors import InvalidInput, StoreDamaged
@@ -49,6 +50,12 @@ INDEX_COLUMNS = (
     "row, state, session, sequence, speaker, channel, kind, occurred_at, created_at, valid_from, valid_to, "
     "importance, confidence, pinned, simhash, flags, terms"
 )
+_WORD, _BLOB = (str, NoneType), (bytes, NoneType)
+_INDEX_TYPES: tuple[Any, ...] = (
+    int, str, _WORD, (int, NoneType), _WORD, _WORD, str, _WORD, str, _WORD, _WORD,
+    float, float, int, int, int, bytes, _BLOB,
+)  # fmt: skip
+_ALTERED = "A row was altered on disk: run `recollect check`, and restore a backup"
 
 
 def values(memory: Memory) -> tuple[Any, ...]:
@@ -99,6 +106,8 @@ def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
 
 def index_row(row: Sequence[Any]) -> IndexRow:
     """A row of `INDEX_COLUMNS` and a vector, as the legs need it."""
+    if not (all(map(isinstance, row, _INDEX_TYPES)) and 0 <= row[15] < 256 and len(row[16]) % 5 == 0):
+        raise StoreDamaged(_ALTERED)
     made: list[Any] = [*row[:7], *map(_parsed, row[7:11]), *row[11:13], bool(row[13]), simhash.to_unsigned(row[14])]
     return IndexRow(*made, *row[15:])
 
@@ -108,7 +117,7 @@ def entry(row: Sequence[Any]) -> Entry:
     id, memory_id, event, old, new, actor, meta, at = row
     return Entry(
         id=id, memory_id=memory_id, event=event, old_ref=old, new_ref=new, actor=actor,
-        meta=loaded(meta), at=clock.parse(at),
+        meta=loaded(meta), at=moment(at),
     )  # fmt: skip
 
 
@@ -117,7 +126,24 @@ def loaded(text: str) -> Any:
     try:
         return () if text == "[]" else json.loads(text)
     except (ValueError, TypeError) as error:
-        raise StoreDamaged("A row was altered on disk: run `recollect check`, restore a backup") from error
+        raise StoreDamaged(_ALTERED) from error
+
+
+def outcome(text: str) -> tuple[Any, list[str], str]:
+    """What a message's column holds of its outcome: status, ids, reason. Raises StoreDamaged."""
+    found = loaded(text)
+    if not (isinstance(found, list) and len(found) == 3):
+        raise StoreDamaged(_ALTERED)
+    status, ids, reason = found
+    return status, ids, reason
+
+
+def moment(text: str) -> datetime:
+    """What a column of times holds. Raises StoreDamaged."""
+    try:
+        return clock.parse(text)
+    except (ValueError, TypeError) as error:
+        raise StoreDamaged(_ALTERED) from error
 
 
 def _text(name: str, value: object) -> str | None:
@@ -144,10 +170,7 @@ def _time(at: datetime | None) -> str | None:
 
 
 def _parsed(text: str | None) -> datetime | None:
-    try:
-        return None if text is None else clock.parse(text)
-    except (ValueError, TypeError) as error:
-        raise StoreDamaged("A time in the database was altered on disk: run `recollect check`") from error
+    return None if text is None else moment(text)
 
 
 def _json(value: Sequence[str] | Mapping[str, Any]) -> str:

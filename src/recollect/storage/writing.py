@@ -202,7 +202,7 @@ class Writings(Readings):
             ("DELETE FROM memories WHERE scope = ? AND row = ?", [(row,) for row, _, _ in gone]),
             ("UPDATE history SET meta = '{}' WHERE scope = ? AND memory_id = ?", [(id,) for _, id, _ in gone]),
             ("UPDATE change_log SET meta = '{}' WHERE scope = ? AND memory_id = ?", [(id,) for _, id, _ in gone]),
-            ("UPDATE messages SET text = NULL WHERE scope = ? AND id = ?", [(id,) for id in sources]),
+            ("UPDATE messages SET text = NULL, name = NULL WHERE scope = ? AND id = ?", [(id,) for id in sources]),
         ):
             await self._session.many(sql, [(number, *key) for key in keys])
         meta = {"reason": change.reason} if change.reason else {}

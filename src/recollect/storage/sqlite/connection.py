@@ -10,6 +10,7 @@ import errno
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,13 +39,13 @@ _PRAGMAS = (
 )
 
 
-def connect(path: str) -> apsw.Connection:
+def connect(path: str, *, create: bool = True) -> apsw.Connection:
     """Open a database file, made if it does not exist. Raises StoreUnavailable, StoreDamaged.
 
     A file that is not ours is left as it is.
     """
     with translated(path):
-        flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
         connection = apsw.Connection(path, flags=flags | (apsw.SQLITE_OPEN_URI if path.startswith(IN_MEMORY) else 0))
         try:
             _prepare(connection, path)
@@ -69,9 +70,14 @@ def _prepare(connection: apsw.Connection, path: str) -> None:
 def wait(connection: apsw.Connection, path: str, seconds: int = BUSY_SECONDS) -> None:
     """Wait so long for the locks of others. In memory a writer keeps readers out, so they look again every moment."""
     if path.startswith(IN_MEMORY):
-        connection.set_busy_handler(lambda tries: time.sleep(_MOMENT) is None and tries * _MOMENT < seconds)
+        connection.set_busy_handler(partial(_again, seconds))
     else:
         connection.set_busy_timeout(seconds * 1000)
+
+
+def _again(seconds: int, tries: int) -> bool:
+    time.sleep(_MOMENT)
+    return tries * _MOMENT < seconds
 
 
 def _use_wal(connection: apsw.Connection) -> None:

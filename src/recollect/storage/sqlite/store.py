@@ -33,14 +33,14 @@ from .migrate import migrate
 T = TypeVar("T")
 _READERS = 2
 _RESERVE = 1 << 20  # bytes kept aside, so that forgetting still works when the disk is full
-_CLEAN_SECONDS = 5  # a forget waits so long for others to let go of the log; then the next write cleans it
+_CLEAN_SECONDS = 2  # a forget waits so long for others to let go of the log; then the next write cleans it
 
 
 class Thread:
     """A connection that lives in threads of its own. Implements `Session`."""
 
-    def __init__(self, path: str, *, threads: int = 1, name: str) -> None:
-        self.path = path
+    def __init__(self, path: str, *, name: str, threads: int = 1, create: bool = False) -> None:
+        self.path, self._create = path, create
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"recollect-{name}")
         self._own = threading.local()
         self._opened: list[apsw.Connection] = []
@@ -56,7 +56,7 @@ class Thread:
         with translated(self.path):
             connection = getattr(self._own, "connection", None)
             if connection is None:
-                connection = self._own.connection = connect(self.path)
+                connection = self._own.connection = connect(self.path, create=self._create)
                 self._opened.append(connection)
             return work(connection)
 
@@ -91,19 +91,19 @@ class SqliteStore(Readings):
         """Open or make the file. `:memory:` keeps everything in the process. Raises StoreUnavailable, StoreDamaged."""
         on_disk = str(path) != ":memory:"
         place = _made_ready(Path(path)) if on_disk else f"{IN_MEMORY}{uuid4().hex}?vfs=memdb"
-        writer = Thread(place, name="writer")
+        writer = Thread(place, name="writer", create=True)
         try:
             await writer.run(lambda connection: migrate(connection, place))
             await writer.run(lambda connection: _reanalyse(connection, language))
-            secret = (await writer.rows("SELECT value FROM meta WHERE key = 'secret'"))[0][0]
+            secret = _secret(await writer.rows("SELECT value FROM meta WHERE key = 'secret'"), place)
             if on_disk:
                 await writer.run(lambda connection: checkpoint(connection, seconds=0))  # after a crash: see `_clean`
                 await writer.run(lambda _: _keep_reserve(place))
         except BaseException:
             await writer.close()
             raise
-        reader = Thread(place, threads=_READERS, name="reader")
-        return cls(place, language=language, secret=bytes.fromhex(secret), writer=writer, reader=reader)
+        reader = Thread(place, name="reader", threads=_READERS)
+        return cls(place, language=language, secret=secret, writer=writer, reader=reader)
 
     @asynccontextmanager
     async def transaction(self, scope: Scope) -> AsyncIterator[Writings]:
@@ -111,7 +111,7 @@ class SqliteStore(Readings):
         async with self._turn:
             writings = Writings(self._writer, self._known, self._secret, scope=scope, language=self._language)
             try:
-                await self._writer.rows("BEGIN IMMEDIATE")
+                await self._writer.run(_begin)
                 yield writings
                 if writings.failed is not None:
                     raise writings.failed
@@ -131,7 +131,7 @@ class SqliteStore(Readings):
     async def messages(self, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
         sql = "SELECT id, text, role, name, at, session FROM messages WHERE scope = ?"
         return {
-            id: Message(id=id, content=text, role=role, name=name, at=clock.parse(at) if at else None, session=session)
+            id: Message(id=id, content=text, role=role, name=name, at=rows.moment(at) if at else None, session=session)
             for id, text, role, name, at, session in await self._in(sql, scope, "id", ids)
             if text is not None
         }
@@ -149,7 +149,7 @@ class SqliteStore(Readings):
         return [
             Summary(
                 id=id, record_type=kind, name=name, data=rows.loaded(data),
-                evidence_ids=tuple(rows.loaded(ids)), at=clock.parse(at),
+                evidence_ids=tuple(rows.loaded(ids)), at=rows.moment(at),
             )
             for id, kind, name, data, ids, at in found
         ]  # fmt: skip
@@ -195,7 +195,7 @@ class SqliteStore(Readings):
         sql = f"SELECT {', '.join(names)} FROM messages WHERE scope = ? ORDER BY row"
         for row in await self._session.rows(sql, (number,)):
             data = dict(zip(names, row, strict=True))
-            status, ids, reason = rows.loaded(data["outcome"])
+            status, ids, reason = rows.outcome(data["outcome"])
             outcome = {"status": status, "ids": ids, "reason": reason, "message_id": data["id"]}
             yield {"record_type": "message", "data": {**data, "outcome": outcome, "scope": whose}}
         for kind in ("user_profile", "project_memory"):
@@ -244,9 +244,22 @@ def checkpoint(connection: apsw.Connection, *, seconds: int = _CLEAN_SECONDS) ->
         wait(connection, connection.filename)
 
 
+def _begin(connection: apsw.Connection) -> None:
+    if connection.filename and not os.path.exists(connection.filename):  # SQLite would go on writing to nowhere
+        raise StoreUnavailable(f"{connection.filename!r} was moved or deleted while it was open: open it again")
+    connection.execute("BEGIN IMMEDIATE")
+
+
 def _rollback(connection: apsw.Connection) -> None:
     if connection.in_transaction:
         connection.execute("ROLLBACK")
+
+
+def _secret(found: list[tuple[Any, ...]], path: str) -> bytes:
+    try:
+        return bytes.fromhex(found[0][0])
+    except (IndexError, TypeError, ValueError) as error:
+        raise StoreDamaged(f"{path!r} has lost its key: restore a backup") from error
 
 
 def _keep_reserve(path: str) -> None:

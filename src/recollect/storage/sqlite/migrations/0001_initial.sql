@@ -65,6 +65,7 @@ CREATE TABLE memories (
   flags INTEGER NOT NULL,
   terms BLOB NOT NULL                  -- what the sparse leg keeps of the text
 );
+CREATE INDEX memories_scope ON memories (scope, row);
 CREATE INDEX memories_changed ON memories (scope, changed);
 CREATE INDEX memories_content ON memories (scope, content_hash);
 CREATE INDEX memories_session ON memories (scope, session, sequence);

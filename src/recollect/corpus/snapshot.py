@@ -1,27 +1,23 @@
-"""One scope, held in the process so that a question is answered by a few array operations.
-
-A `Corpus` is an immutable snapshot: vectors in blocks, postings in sorted segments, everything else in columns.
-`Corpora` keeps the snapshots of recently used scopes, brings each up to the revision of the store before it is
-used, and lets go of the longest unused when there are too many. Nothing here is the truth: the store is.
-"""
+"""A scope at one revision, as arrays. Nothing here is the truth: the store is."""
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import StoreDamaged
-from .model import KINDS, STATES, Scope
-from .ports import IndexRow, Reading, Vectors
-from .text import clock, terms
+from ..errors import StoreDamaged
+from ..model import KINDS, STATES
+from ..ports import IndexRow, Vectors
+from ..text import clock
+from . import segment
+from .matrix import Matrix
+from .segment import Segment
 
 NO_TIME = clock.NO_TIME
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
@@ -59,39 +55,6 @@ _DTYPES = dict(zip((f.name for f in fields(Columns)), (
 ), strict=True))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """Postings of some positions, sorted by term."""
-
-    terms: NDArray[np.uint32]
-    positions: NDArray[np.int32]
-    counts: NDArray[np.uint8]
-
-    @staticmethod
-    def of(packed: Sequence[bytes], first: int) -> Segment:
-        pairs = [terms.unpack(each) for each in packed]
-        sizes = [len(numbers) for numbers, _ in pairs]
-        numbers = np.concatenate([p[0] for p in pairs]) if pairs else np.empty(0, np.uint32)
-        counts = np.concatenate([p[1] for p in pairs]) if pairs else np.empty(0, np.uint8)
-        return Segment(numbers, np.repeat(np.arange(first, first + len(sizes), dtype=np.int32), sizes), counts).sorted()
-
-    def sorted(self) -> Segment:
-        order = np.argsort(self.terms, kind="stable")
-        return Segment(self.terms[order], self.positions[order], self.counts[order])
-
-    def find(self, term: int) -> slice:
-        wanted = np.uint32(term)
-        return slice(int(self.terms.searchsorted(wanted)), int(self.terms.searchsorted(wanted, side="right")))
-
-
-def _joined(a: Segment, b: Segment) -> Segment:
-    return Segment(
-        np.concatenate([a.terms, b.terms]),
-        np.concatenate([a.positions, b.positions]),
-        np.concatenate([a.counts, b.counts]),
-    ).sorted()
-
-
 @dataclass(frozen=True, kw_only=True)
 class Corpus(Columns):
     """A scope at one revision. Positions run from 0 to n - 1; a changed memory moves to a new position."""
@@ -99,7 +62,7 @@ class Corpus(Columns):
     model: str
     dimensions: int
     revision: int
-    blocks: tuple[Vectors, ...]
+    matrix: Matrix
     segments: tuple[Segment, ...]
     present: NDArray[np.bool_]  # not replaced, not gone
     alive: NDArray[np.bool_]  # counts for this question
@@ -114,7 +77,7 @@ class Corpus(Columns):
             model=model,
             dimensions=dimensions,
             revision=0,
-            blocks=(),
+            matrix=Matrix(dimensions),
             segments=(),
             present=nothing,
             alive=nothing,
@@ -140,9 +103,9 @@ class Corpus(Columns):
     @property
     def size(self) -> int:
         """Bytes held."""
-        held = [*self.blocks, *(getattr(self, name) for name in _DTYPES), self.present, self.alive]
+        held = [*(getattr(self, name) for name in _DTYPES), self.present, self.alive]
         held += [array for segment in self.segments for array in (segment.terms, segment.positions, segment.counts)]
-        return sum(int(array.nbytes) for array in held)
+        return self.matrix.nbytes + sum(int(array.nbytes) for array in held)
 
     def code(self, column: str, name: str | None) -> int:
         """The number that stands for a session, speaker or channel; -2 if the scope has never seen it."""
@@ -161,19 +124,12 @@ class Corpus(Columns):
 
     def similarity(self, vector: Vectors) -> NDArray[np.float32]:
         """Cosine to every position; 0 where there is no vector."""
-        out = np.empty(self.n, np.float32)
-        start = 0
-        for block in self.blocks:
-            np.dot(block, vector, out=out[start : start + len(block)])
-            start += len(block)
-        return out
+        near: NDArray[np.float32] = self.matrix.first(self.n) @ vector
+        return near
 
     def vectors(self, positions: NDArray[np.intp]) -> Vectors:
         """The vectors at these positions, zero where there is none."""
-        starts = np.cumsum([0, *(len(block) for block in self.blocks)])
-        owner = np.searchsorted(starts, positions, side="right") - 1
-        rows = [self.blocks[o][p - starts[o]] for o, p in zip(owner, positions, strict=True)]
-        return np.array(rows, np.float32).reshape(-1, self.dimensions)
+        return self.matrix.first(self.n)[positions]
 
     def session_order(self) -> NDArray[np.int32]:
         """The positions alive, by session, place in it, and position."""
@@ -191,11 +147,8 @@ class Corpus(Columns):
         counted = (self.alive & self.embedded).astype(np.float32)
         if not counted.any():
             return None
-        total, start = np.zeros(self.dimensions, np.float32), 0
-        for block in self.blocks:
-            total += counted[start : start + len(block)] @ block
-            start += len(block)
-        return total / np.float32(counted.sum())
+        mean: Vectors = (counted @ self.matrix.first(self.n)) / np.float32(counted.sum())
+        return mean
 
     def positions(self, rows: Sequence[int]) -> NDArray[np.intp]:
         """Where the given rows stand now; those that are gone are left out."""
@@ -210,8 +163,8 @@ class Corpus(Columns):
             wanted &= (self.valid_from <= then) & (then < self.valid_to)
         return replace(self, alive=self.present & wanted)
 
-    def extended(self, rows: Sequence[IndexRow], gone: Sequence[int], revision: int) -> Corpus:
-        """The snapshot after some rows changed and others went."""
+    def extended(self, rows: Sequence[IndexRow], gone: Sequence[int], revision: int, *, expected: int = 0) -> Corpus:
+        """The snapshot after some rows changed and others went; `expected` is how many rows it will have at last."""
         stale = self.positions([*(row.row for row in rows), *gone])
         present = np.concatenate([self.present, np.ones(len(rows), np.bool_)])
         present[stale] = False
@@ -223,18 +176,18 @@ class Corpus(Columns):
             **columns,
             codes=codes,
             revision=revision,
-            blocks=_blocks(self.blocks, self._matrix(rows)),
-            segments=_segments(self.segments, Segment.of([row.terms for row in rows], self.n)),
+            matrix=self.matrix.added(self.n, self._vectors(rows), expected=expected),
+            segments=segment.added(self.segments, Segment.of([row.terms for row in rows], self.n)),
             present=present,
             alive=present & (columns["state"] == ACTIVE),
         )
 
-    def _matrix(self, rows: Sequence[IndexRow]) -> Vectors:
-        matrix = np.zeros((len(rows), self.dimensions), np.float32)
+    def _vectors(self, rows: Sequence[IndexRow]) -> Vectors:
+        made = np.zeros((len(rows), self.dimensions), np.float32)
         for i, row in enumerate(rows):
             if row.vector is not None and len(row.vector) == 4 * self.dimensions:
-                matrix[i] = np.frombuffer(row.vector, "<f4")
-        return matrix
+                made[i] = np.frombuffer(row.vector, "<f4")
+        return made
 
 
 def _numbered(known: Mapping[str, int], names: Iterable[str | None]) -> Mapping[str, int]:
@@ -280,69 +233,3 @@ def _place(names: Sequence[str], name: str) -> int:
     if name not in names:
         raise StoreDamaged(f"A memory was altered on disk: {name!r:.60} is none of {', '.join(names)}")
     return names.index(name)
-
-
-_BLOCK = 16384  # rows; the last block grows up to this, then a new one begins
-_PAGE = 2048  # rows read from the store at a time
-
-
-def _blocks(blocks: tuple[Vectors, ...], new: Vectors) -> tuple[Vectors, ...]:
-    if not len(new):
-        return blocks
-    if blocks and len(blocks[-1]) + len(new) <= _BLOCK:
-        return (*blocks[:-1], np.concatenate([blocks[-1], new]))
-    return (*blocks, new)
-
-
-def _segments(segments: tuple[Segment, ...], new: Segment) -> tuple[Segment, ...]:
-    """Join segments of like size, so that there are few of them and each posting is copied seldom."""
-    kept = [*segments, new]
-    while len(kept) > 1 and len(kept[-2].terms) <= 2 * len(kept[-1].terms):
-        kept[-2:] = [_joined(kept[-2], kept[-1])]
-    return tuple(kept)
-
-
-class Corpora:
-    """The snapshots of the scopes in use, within a bound of bytes."""
-
-    def __init__(self, *, model: str, dimensions: int, limit_bytes: int) -> None:
-        self.model, self.dimensions = model, dimensions
-        self._limit, self._size = limit_bytes, 0
-        self._held: OrderedDict[Scope, Corpus] = OrderedDict()
-
-    async def current(self, scope: Scope, source: Reading) -> Corpus:
-        """The scope as the source sees it now."""
-        corpus = self._held.get(scope)
-        if corpus is None or corpus.n > 1024 + 1.5 * corpus.present.sum():  # mostly replaced rows: begin anew
-            corpus = Corpus.empty(self.model, self.dimensions)
-        latest = await _caught_up(corpus, scope, source)
-        self._keep(scope, latest)
-        return latest
-
-    def drop(self, scope: Scope) -> None:
-        """Let go of a scope; it is read anew when it is needed."""
-        self._size -= self._held.pop(scope).size if scope in self._held else 0
-
-    def _keep(self, scope: Scope, corpus: Corpus) -> None:
-        if self._held.get(scope) is not corpus:
-            self.drop(scope)
-            self._held[scope] = corpus
-            self._size += corpus.size
-        self._held.move_to_end(scope)
-        while len(self._held) > 1 and self._size > self._limit:
-            self.drop(next(iter(self._held)))
-
-
-async def _caught_up(corpus: Corpus, scope: Scope, source: Reading) -> Corpus:
-    delta = await source.changed_since(scope, corpus.revision, model=corpus.model, limit=_PAGE)
-    if delta.revision == corpus.revision:
-        return corpus
-    since, first, gone = corpus.revision, delta.revision, delta.gone
-    while True:
-        # What changes while the pages are read is newer than the first page, so it is read again next time.
-        extend = partial(corpus.extended, delta.rows, gone, first)
-        corpus = await asyncio.to_thread(extend) if len(delta.rows) > 512 else extend()
-        if delta.next is None:
-            return corpus
-        delta = await source.changed_since(scope, since, after=delta.next, model=corpus.model, limit=_PAGE)
-        gone = []

@@ -1,0 +1,60 @@
+"""The scopes in use, each brought up to the store's revision before it is used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from functools import partial
+
+from ..model import Scope
+from ..ports import Reading
+from .snapshot import Corpus
+
+PAGE = 2048  # rows read from the store at a time
+
+
+class Corpora:
+    """The snapshots of the scopes in use, within a bound of bytes."""
+
+    def __init__(self, *, model: str, dimensions: int, limit_bytes: int) -> None:
+        self.model, self.dimensions = model, dimensions
+        self._limit, self._size = limit_bytes, 0
+        self._held: OrderedDict[Scope, Corpus] = OrderedDict()
+
+    async def current(self, scope: Scope, source: Reading) -> Corpus:
+        """The scope as the source sees it now."""
+        corpus = self._held.get(scope)
+        if corpus is None or corpus.n > 1024 + 1.5 * corpus.present.sum():  # mostly replaced rows: begin anew
+            corpus = Corpus.empty(self.model, self.dimensions)
+        latest = await _caught_up(corpus, scope, source)
+        self._keep(scope, latest)
+        return latest
+
+    def drop(self, scope: Scope) -> None:
+        """Let go of a scope; it is read anew when it is needed."""
+        self._size -= self._held.pop(scope).size if scope in self._held else 0
+
+    def _keep(self, scope: Scope, corpus: Corpus) -> None:
+        if self._held.get(scope) is not corpus:
+            self.drop(scope)
+            self._held[scope] = corpus
+            self._size += corpus.size
+        self._held.move_to_end(scope)
+        while len(self._held) > 1 and self._size > self._limit:
+            self.drop(next(iter(self._held)))
+
+
+async def _caught_up(corpus: Corpus, scope: Scope, source: Reading) -> Corpus:
+    delta = await source.changed_since(scope, corpus.revision, model=corpus.model, limit=PAGE)
+    if delta.revision == corpus.revision:
+        return corpus
+    since, first, gone = corpus.revision, delta.revision, delta.gone
+    expected = corpus.n + delta.total if delta.next is not None else 0
+    while True:
+        # What changes while the pages are read is newer than the first page, so it is read again next time.
+        extend = partial(corpus.extended, delta.rows, gone, first, expected=expected)
+        corpus = await asyncio.to_thread(extend) if len(delta.rows) > 512 else extend()
+        if delta.next is None:
+            return corpus
+        delta = await source.changed_since(scope, since, after=delta.next, model=corpus.model, limit=PAGE)
+        gone = []

@@ -1,0 +1,46 @@
+"""Vectors in one piece of memory, so that a scope is searched by one product."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+
+from ..ports import Vectors
+
+_SPARE = 0.125  # room for rows to come, as a share of those there
+
+
+class Matrix:
+    """Rows that are only ever added. A snapshot sees the first n of them, so adding more disturbs none."""
+
+    def __init__(self, dimensions: int, capacity: int = 0) -> None:
+        self._rows = np.empty((capacity, dimensions), np.float32)
+        self._used = 0
+        self._lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        return self._used * self._rows.shape[1] * 4
+
+    def first(self, n: int) -> Vectors:
+        """The first n rows, without copying them."""
+        return self._rows[:n]
+
+    def added(self, n: int, new: Vectors, *, expected: int = 0) -> Matrix:
+        """A matrix with `new` after the first n rows: this one if they fit and nobody else took the place, else a copy.
+
+        `expected` is how many rows there will be in the end, where that is known.
+        """
+        total = n + len(new)
+        with self._lock:
+            if self._used == n and total <= len(self._rows):
+                self._rows[n:total] = new
+                self._used = total
+                return self
+        room = expected if expected >= total else total + int(_SPARE * total) if n else total
+        larger = Matrix(self._rows.shape[1], room)
+        larger._rows[:n] = self._rows[:n]
+        larger._rows[n:total] = new
+        larger._used = total
+        return larger

@@ -1,0 +1,185 @@
+"""Clanker's vectors, scores and gates, through the engine on a real file."""
+
+import sqlite3
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import apsw
+import numpy as np
+import pytest
+
+from recollect import aio
+from recollect.engine import Engine, Scoped
+from recollect.model import Draft, Hit, Labels
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ALL = {"semantic", "lexical", "confidence", "recency", "channel"}
+
+
+@pytest.fixture
+async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+    async with aio.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as opened:
+        opened.clock = lambda: NOW
+        yield opened
+
+
+@pytest.fixture
+def guild(engine: Engine) -> Scoped:
+    return engine.scope(user="ana", space="guild-1", channel="general")
+
+
+async def fact(scope: Scoped, text: str, *, channel: str | None = None, **fields: object) -> str:
+    draft = Draft(text=text, labels=Labels(channel=channel, subject="ana"), **fields)
+    return (await scope.remember_drafts([draft], policy="clanker")).ids[0]
+
+
+async def hit(scope: Scoped, question: str, profile: str = "clanker.hybrid") -> Hit:
+    (found,) = (await scope.recall(question, profile=profile)).hits
+    return found
+
+
+def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
+    """What the file holds, read by apsw too: two SQLite libraries in one process break each other's locks."""
+    file = apsw.Connection(str(path / "memory.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    found = file.execute(sql).fetchall()
+    file.close()
+    return found
+
+
+# Vectors
+
+
+@pytest.mark.spec("CLK-12")
+async def test_a_fact_has_one_vector_for_each_model(engine: Engine, guild: Scoped, tmp_path: Path) -> None:
+    await fact(guild, "Ana likes green tea.")
+    await engine.index()
+    await engine.index(force=True)
+    async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as other:  # the packaged model
+        await other.index()
+    found = rows(tmp_path, "SELECT model FROM vectors ORDER BY model")
+    assert found == [("all-MiniLM-L6-v2",), ("hashing-384",)]
+    keys = rows(tmp_path, "SELECT name FROM pragma_table_info('vectors') WHERE pk > 0 ORDER BY pk")
+    assert keys == [("memory",), ("model",)]
+
+
+@pytest.mark.spec("CLK-13")
+async def test_a_vector_is_kept_with_its_dimensions_as_32_bit_floats(
+    engine: Engine, guild: Scoped, tmp_path: Path
+) -> None:
+    await fact(guild, "Ana likes green tea.")
+    await engine.index()
+    ((dims, blob),) = rows(tmp_path, "SELECT dims, embedding FROM vectors")
+    (made,) = await engine.embedder.encode_batch(["Ana likes green tea."])
+    assert dims == 384
+    assert np.frombuffer(blob, "<f4").tolist() == made.tolist()
+
+
+@pytest.mark.spec("CLK-14", "CLK-64")
+async def test_similarity_is_one_less_the_cosine_distance(engine: Engine, guild: Scoped, tmp_path: Path) -> None:
+    await fact(guild, "Ana likes green tea.")
+    await engine.index()
+    found = await hit(guild, "who likes tea?")
+    ((blob,),) = rows(tmp_path, "SELECT embedding FROM vectors")
+    (asked,) = await engine.embedder.encode_batch(["who likes tea?"])
+    assert found.parts["semantic"] == pytest.approx(0.50 * (1 - cosine_distance(asked.tobytes(), blob)), abs=1e-6)
+
+
+def cosine_distance(a: bytes, b: bytes) -> float:
+    """As sqlite-vec computes it, by sqlite-vec itself where it is installed."""
+    try:
+        import sqlite_vec  # type: ignore[import-not-found]
+    except ImportError:
+        x, y = (np.frombuffer(blob, "<f4").astype(np.float64) for blob in (a, b))
+        return float(1 - x @ y / (np.linalg.norm(x) * np.linalg.norm(y)))
+    with sqlite3.connect(":memory:") as db:
+        db.enable_load_extension(True)
+        sqlite_vec.load(db)
+        return float(db.execute("SELECT vec_distance_cosine(?, ?)", (a, b)).fetchone()[0])
+
+
+# Scores
+
+
+@pytest.mark.spec("CLK-63")
+async def test_words_are_looked_for_in_the_fact_and_its_evidence(guild: Scoped) -> None:
+    await fact(guild, "Ana likes green tea.", evidence_text="I drink it at the harbour")
+    parts = (await hit(guild, "green harbour coffee milk")).parts
+    assert parts["lexical"] == pytest.approx(0.75 * 2 / 4)
+    assert (await hit(guild, "likes GREEN tea")).parts["lexical"] == pytest.approx(0.75)
+
+
+@pytest.mark.spec("CLK-65")
+async def test_a_fact_counts_with_the_confidence_it_was_stored_with(guild: Scoped) -> None:
+    await fact(guild, "Ana likes green tea.", confidence=0.7)
+    assert (await hit(guild, "green tea")).parts["confidence"] == pytest.approx(0.07)
+
+
+@pytest.mark.spec("CLK-66")
+async def test_a_fact_is_worth_half_after_45_days(engine: Engine, guild: Scoped) -> None:
+    await fact(guild, "Ana likes green tea.")
+    engine.clock = lambda: NOW + timedelta(days=45)
+    assert (await hit(guild, "green tea")).parts["recency"] == pytest.approx(0.10 * 0.5)
+
+
+@pytest.mark.spec("CLK-67")
+@pytest.mark.parametrize(("channel", "expected"), [("general", 0.05), (None, 0.0125), ("random", 0.0)])
+async def test_the_channel_of_a_fact_counts_a_little(guild: Scoped, channel: str | None, expected: float) -> None:
+    await fact(guild, "Ana likes green tea.", channel=channel)
+    assert (await hit(guild, "green tea")).parts.get("channel", 0.0) == pytest.approx(expected)
+
+
+@pytest.mark.spec("CLK-68")
+async def test_with_vectors_five_parts_make_the_score(engine: Engine, guild: Scoped) -> None:
+    await fact(guild, "green tea", channel="general", confidence=0.7)
+    await engine.index()
+    engine.clock = lambda: NOW + timedelta(days=45)
+    found = await hit(guild, "green tea")
+    assert set(found.parts) == ALL
+    assert found.score == pytest.approx(0.50 * 1 + 0.28 * 1 + 0.10 * 0.7 + 0.07 * 0.5 + 0.05 * 1, abs=1e-6)
+
+
+@pytest.mark.spec("CLK-69")
+async def test_without_vectors_four_parts_make_the_score(engine: Engine, guild: Scoped) -> None:
+    await fact(guild, "green tea", channel="general", confidence=0.7)
+    engine.clock = lambda: NOW + timedelta(days=45)
+    found = await hit(guild, "green tea")
+    assert set(found.parts) == ALL - {"semantic"}
+    assert found.score == pytest.approx(0.75 * 1 + 0.10 * 0.7 + 0.10 * 0.5 + 0.05 * 1, abs=1e-6)
+
+
+# Gates
+
+
+@pytest.mark.spec("CLK-70")
+async def test_with_vectors_meaning_or_words_let_a_fact_through(engine: Engine, guild: Scoped) -> None:
+    await fact(guild, "Ana likes green tea.")
+    await fact(guild, "The tram stops at noon.")
+    await engine.index()
+    answer = await guild.recall("does she like green tea or coffee?", profile="clanker.strict")
+    assert [found.memory.text for found in answer.hits] == ["Ana likes green tea."]
+    assert [cut.reason for cut in answer.cut] == ["its score is too low to count as evidence"]
+
+
+@pytest.mark.spec("CLK-71")
+async def test_without_vectors_a_quarter_of_the_words_is_enough(guild: Scoped) -> None:
+    await fact(guild, "Ana likes green tea.")
+    four, five = "green xxx yyy zzz", "green xxx yyy zzz www"
+    assert len((await guild.recall(four, profile="clanker.strict")).hits) == 1  # 0.25
+    assert len((await guild.recall(five, profile="clanker.strict")).hits) == 0  # 0.20
+
+
+@pytest.mark.spec("CLK-72")
+async def test_where_every_fact_fails_the_strict_gate_nothing_is_returned(engine: Engine, guild: Scoped) -> None:
+    await fact(guild, "Ana likes green tea.")
+    assert (await guild.recall("quarterly revenue", profile="clanker.strict")).hits == ()
+    assert (await guild.recall("quarterly revenue", profile="clanker.strict")).text == ""
+    assert len((await guild.recall("quarterly revenue", profile="clanker.hybrid")).hits) == 1  # lenient
+
+
+async def test_equal_scores_are_ordered_by_the_newer_fact(engine: Engine, guild: Scoped) -> None:
+    await fact(guild, "green tea one")
+    engine.clock = lambda: NOW + timedelta(milliseconds=5)
+    await fact(guild, "green tea two")
+    answer = await guild.recall("green tea", profile="clanker.hybrid")
+    assert [found.memory.text for found in answer.hits] == ["green tea two", "green tea one"]

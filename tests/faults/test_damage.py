@@ -1,0 +1,145 @@
+"""A damaged file: the error is ours and names the way out, and no altered word is ever returned."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+import pytest
+
+import recollect
+from recollect.errors import MigrationNeeded, ProviderFailed, StoreDamaged, StoreUnavailable
+
+Harm = Callable[[bytearray, random.Random], bytearray]
+
+
+def _flip(data: bytearray, chance: random.Random) -> bytearray:
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    return data
+
+
+def _blank_page(data: bytearray, chance: random.Random) -> bytearray:
+    start = 4096 * chance.randrange(1, len(data) // 4096)
+    data[start : start + 4096] = bytes(4096)
+    return data
+
+
+def _truncate(data: bytearray, chance: random.Random) -> bytearray:
+    return data[: chance.randrange(1, len(data))]
+
+
+def _swap_pages(data: bytearray, chance: random.Random) -> bytearray:
+    a, b = (4096 * page for page in chance.sample(range(1, len(data) // 4096), 2))
+    data[a : a + 4096], data[b : b + 4096] = data[b : b + 4096], data[a : a + 4096]
+    return data
+
+
+HARMS: dict[str, Harm] = {"flip": _flip, "blank": _blank_page, "truncate": _truncate, "swap": _swap_pages}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, str]]:
+    """A sound database of two users, and its texts."""
+    path = tmp_path_factory.mktemp("whole") / "memory.db"
+    chance = random.Random(7)
+    with recollect.open(path, embedder="hashing") as memory:
+        ana, bob = memory.scope("ana"), memory.scope("bob", session="s")
+        for number in range(60):
+            words = " ".join(chance.choices("tea lyon blue ship october budget meeting".split(), k=30))
+            (ana if number % 2 else bob).remember(f"{words} {number * 7919}")
+        memory.vacuum()
+        truth = {each.id: each.text for scope in (ana, bob) for each in scope.list(limit=100)}
+    return path.read_bytes(), truth
+
+
+def tried(path: Path, truth: dict[str, str]) -> str:
+    """What comes of using a damaged file: "refused", "told" by a check, "same" as if nothing had happened."""
+    try:
+        with recollect.open(path, embedder="hashing") as memory:
+            problems = memory.check()
+            for user in ("ana", "bob"):
+                scope = memory.scope(user)
+                hits = scope.recall("blue ship in october", limit=20, budget=10_000).memories
+                for each in (*scope.list(limit=100), *hits):
+                    assert truth[each.id] == each.text
+                    assert each.scope.user == user
+                scope.history()
+            return "told" if problems else "same"
+    except (ProviderFailed, MigrationNeeded):  # the number of the schema may be what was altered
+        return "refused"
+
+
+def damaged(folder: Path, whole: tuple[bytes, dict[str, str]], harm: str, times: int) -> Counter[str]:
+    data, truth = whole
+    seen: Counter[str] = Counter()
+    for seed in range(times):
+        path = folder / f"{harm}{seed}" / "memory.db"
+        path.parent.mkdir()
+        path.write_bytes(HARMS[harm](bytearray(data), random.Random(seed)))
+        seen[tried(path, truth)] += 1
+        shutil.rmtree(path.parent)
+    return seen
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_no_altered_word_is_returned_from_a_damaged_file(
+    tmp_path: Path, whole: tuple[bytes, dict[str, str]], harm: str
+) -> None:
+    seen = damaged(tmp_path, whole, harm, times=25)
+    assert harm == "flip" or seen["same"] < 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", HARMS)
+def test_no_altered_word_is_returned_from_500_damaged_files(
+    tmp_path: Path, whole: tuple[bytes, dict[str, str]], harm: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen = damaged(tmp_path, whole, harm, times=500)
+    with capsys.disabled():
+        print(f"\n{harm}: {dict(seen)}, wrong text 0")
+
+
+@pytest.mark.parametrize("content", [b"Dear diary,\n" * 100, b"\x00" * 5000, b"SQLite format 3\x00" + b"x" * 90])
+def test_a_file_that_is_no_database_is_told_and_not_touched(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "diary.txt"
+    path.write_bytes(content)
+    with pytest.raises(StoreDamaged, match=r"diary\.txt"):
+        recollect.open(path, embedder="hashing")
+    assert path.read_bytes() == content
+    assert [file.name for file in tmp_path.iterdir()] == ["diary.txt"]
+
+
+@pytest.mark.parametrize("table", ["songs", "migrations", "memories"])
+def test_a_database_of_another_program_is_told_and_not_touched(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "songs.db"
+    connection = apsw.Connection(str(path))
+    connection.execute(f"CREATE TABLE {table} (title TEXT)")
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreDamaged, match="choose another file"):
+        recollect.open(path, embedder="hashing")
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["songs.db"]
+
+
+def test_an_empty_file_is_a_new_database(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    path.touch()
+    with recollect.open(path, embedder="hashing") as memory:
+        assert memory.scope("ana").remember("I live in Lisbon.").count("created") == 1
+
+
+def test_nothing_is_acknowledged_once_the_file_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    with recollect.open(path, embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        ana.remember("I live in Lisbon.")
+        for file in tmp_path.iterdir():
+            file.unlink()
+        with pytest.raises(StoreUnavailable, match="deleted"):
+            ana.remember("I moved to Porto.")
+        assert list(tmp_path.iterdir()) == []

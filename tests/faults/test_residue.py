@@ -1,0 +1,121 @@
+"""After a forget, every byte of every file is searched for what was forgotten."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import apsw
+import numpy as np
+import pytest
+
+import recollect
+
+CHILD = Path(__file__).with_name("children.py")
+SECRET = "Zsuzsannaquux lives at Kirschblütenallee 77 and takes Ramiprilxyz."
+EARLIER = "Zsuzsannaquux lived at Mandelblütenweg 3 and took Bisoprololxyz."
+NEEDLES = ("Zsuzsanna", "zsuzsanna", "Kirschbl", "Ramipril", "ramipril", "Mandelbl", "Bisoprolol")
+
+
+def found(folder: Path, *more: bytes) -> dict[str, list[bytes]]:
+    """Which of the words stand in which file."""
+    needles = [*(needle.encode() for needle in NEEDLES), *more]
+    held = {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {name: there for name, data in held.items() if (there := [n for n in needles if n in data])}
+
+
+def others(ana: Any, first: int) -> None:
+    for number in range(first, first + 60):
+        ana.remember(f"Garden {number} has {number * 7919} trains in it.")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A database in which a secret was said, edited, said again in a message, recalled, and buried under others."""
+    folder = tmp_path / "data"
+    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+        ana = memory.scope("ana", session="s", thread="t")
+        others(ana, 0)
+        (id,) = ana.remember([{"id": "m1", "content": EARLIER, "name": "Zsuzsannaquux"}], tags=["ramiprilxyz"]).ids
+        ana.edit(id, SECRET, summary="Zsuzsannaquux, Kirschblütenallee", category="Ramiprilxyz", actor="ana")
+        ana.remember([{"id": "m2", "content": f"  {SECRET}\n\n"}])
+        ana.pin(id)
+        ana.recall("Where does Zsuzsannaquux live?")
+        others(ana, 100)
+    assert found(folder) != {}
+    return folder
+
+
+def secrets(ana: Any) -> list[str]:
+    return [each.id for each in ana.list(limit=1000) if "Zsuzsanna" in each.text]
+
+
+@pytest.mark.spec("THE-83")
+def test_a_forgotten_text_is_nowhere_on_disk(folder: Path) -> None:
+    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        vector = [np.asarray(v).astype("<f4").tobytes()[:64] for v in _vectors(memory)]
+        for id in secrets(ana):
+            ana.forget(id)
+        assert found(folder, *vector) == {}, "while the file is open"
+    assert found(folder, *vector) == {}, "after it was closed"
+
+
+def _vectors(memory: Any) -> Any:
+    from recollect.sync import Loop
+
+    loop = Loop()
+    try:
+        return loop.run(memory._inner.embedder.encode_batch([SECRET, EARLIER]))
+    finally:
+        loop.close()
+
+
+def test_nothing_is_left_if_the_process_dies_before_the_log_is_clean(folder: Path) -> None:
+    command = [sys.executable, str(CHILD), "forget", str(folder / "memory.db"), "Zsuzsanna"]
+    assert subprocess.run(command, check=False).returncode == -9
+    assert found(folder) != {}, "the fault was not caused"
+    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+        for id in secrets(memory.scope("ana")):
+            memory.scope("ana").forget(id)
+        assert found(folder) == {}
+
+
+def test_a_log_that_others_hold_is_cleaned_by_the_next_write(folder: Path) -> None:
+    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        reader = apsw.Connection(str(folder / "memory.db"))
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM memories").fetchall()
+        for id in secrets(ana):
+            ana.forget(id)
+        assert found(folder) != {}, "the fault was not caused"
+        reader.execute("COMMIT")
+        reader.close()
+        ana.remember("The weather is fine in Porto.")
+        assert found(folder) == {}
+
+
+def test_a_vacuum_leaves_nothing_either(folder: Path) -> None:
+    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        for id in secrets(ana):
+            ana.forget(id)
+        memory.vacuum()
+        assert found(folder) == {}
+        assert memory.check() == []
+
+
+@pytest.mark.spec("THE-84")
+def test_a_forgotten_text_does_not_come_back_by_itself_in_any_form(folder: Path) -> None:
+    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        exported = list(memory.export())
+        for id in secrets(ana):
+            ana.forget(id)
+        for text in (SECRET, EARLIER):
+            assert ana.remember(text).count("refused") == 1
+        memory.import_([each for each in exported if each["record_type"] == "memory"])
+        assert found(folder) == {}
