@@ -24,23 +24,36 @@ BATCH = 256
 
 def draft_fields(**given: Any) -> dict[str, Any]:
     """The fields that all drafts of one call share, checked. Raises InvalidInput."""
-    kind, importance, confidence = given["kind"], given["importance"], given["confidence"]
-    if kind is not None and kind not in KINDS:
-        raise InvalidInput(f"No kind {kind!r}: there are {', '.join(KINDS)}")
-    for name, value in (("importance", importance), ("confidence", confidence)):
-        if value is not None and not (isinstance(value, (int, float)) and 0 <= value <= 1):
-            raise InvalidInput(f"{name} lies between 0 and 1, not {value!r}")
+    if given["kind"] is not None and given["kind"] not in KINDS:
+        raise InvalidInput(f"No kind {given['kind']!r}: there are {', '.join(KINDS)}")
+    _check_fields(given, optional=("importance",))
     for name in ("tags", "source_ids", "evidence"):
-        if isinstance(given[name], str) or not all(isinstance(each, str) for each in given[name]):
-            raise InvalidInput(f"{name} is a list of texts")
         given[name] = tuple(map(normalise.storable, given[name]))
     return given
+
+
+def _check_fields(given: Mapping[str, Any], *, optional: Sequence[str] = ()) -> None:
+    """Raises InvalidInput for a value of a wrong kind, naming its field."""
+    for name, value in given.items():
+        if name in ("importance", "confidence"):
+            is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not (is_number and 0 <= value <= 1) and not (value is None and name in optional):
+                raise InvalidInput(f"{name} lies between 0 and 1, not {value!r:.60}")
+        elif name in ("tags", "source_ids", "evidence"):
+            if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(each, str) for each in value):
+                raise InvalidInput(f"{name} is a list of texts, not {value!r:.60}")
+        elif name in ("pinned", "manually_saved"):
+            if not isinstance(value, bool):
+                raise InvalidInput(f"{name} is True or False, not {value!r:.60}")
+        elif value is not None and not isinstance(value, str):
+            raise InvalidInput(f"{name} is text, not {type(value).__name__}")
 
 
 async def edited(
     engine: Engine, scope: Scope, id: str, text: str | None, fields: Mapping[str, Any], actor: str | None
 ) -> Memory:
     """Put the new version in the place of the old, and the old beside it as superseded."""
+    _check_fields(fields)
     vectors = await _vectors(engine, scope, id, text)
     async with engine.store.transaction(scope) as tx:
         found = await tx.get(scope, [str(id)])
@@ -116,6 +129,8 @@ async def exported(store: Store, scope: Scope | None) -> AsyncIterator[dict[str,
 
 async def imported(records: Iterable[Mapping[str, Any]], into: Scoped | None, engine: Engine) -> Receipt:
     """Take in records, in batches that are each committed whole."""
+    if not isinstance(records, Iterable):
+        raise InvalidInput(f"import_ takes a list of records, not {type(records).__name__}")
     outcomes: list[Outcome] = []
     batch: list[Mapping[str, Any]] = []
     for number, record in enumerate(records, 1):

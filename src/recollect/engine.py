@@ -237,7 +237,8 @@ class Scoped:
         now = self._engine.clock()
         answer = await retrieve.recall(asked, by, self._retrieve(), now)
         uses = [
-            Used(memory_id=hit.memory.id, at=now, scores=_scores(hit.memory, hit.parts, now)) for hit in answer.hits
+            Used(memory_id=hit.memory.id, at=now, scores=capacity.scores(hit.memory, hit.relevance, now))
+            for hit in answer.hits
         ]
         if uses and by.scores_first:
             async with self._engine.store.transaction(self.scope) as tx:
@@ -419,11 +420,6 @@ class Scoped:
     async def _apply(self, change: Forget) -> None:
         async with self._engine.store.transaction(self.scope) as tx:
             await tx.apply([change])
-
-
-def _scores(memory: Memory, parts: Mapping[str, float], now: datetime) -> dict[str, Any]:
-    relevance = parts.get("relevance", parts.get("semantic", parts.get("sparse", 0.0)))
-    return capacity.scores(memory, relevance, now)
 
 
 def _check_name(name: str, value: object) -> None:

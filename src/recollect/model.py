@@ -226,6 +226,7 @@ class Hit:
     memory: Memory
     score: float
     parts: Mapping[str, float]
+    relevance: float = 0.0  # how near it is to the question: the cosine, or the share of the best sparse score
     tokens: int = 0
 
 

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +51,7 @@ class Reranker(Protocol):
     async def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class IndexRow:
+class IndexRow(NamedTuple):
     """What the legs of recall need of one memory, without its text."""
 
     row: int  # number of the row in the store; a memory keeps it for life
@@ -62,10 +61,10 @@ class IndexRow:
     speaker: str | None
     channel: str | None
     kind: str
-    occurred_at: datetime | None
-    created_at: datetime
-    valid_from: datetime | None
-    valid_to: datetime | None
+    occurred: int | None  # this and the next three: microseconds since 1970
+    created: int
+    valid_from: int | None
+    valid_to: int | None
     importance: float
     confidence: float
     pinned: bool
@@ -81,7 +80,7 @@ class Delta:
 
     revision: int  # of the scope, when this page was read
     rows: list[IndexRow]  # as they are now
-    gone: list[int]  # rows that were erased; all of them come with each page
+    gone: list[int]  # rows that were erased since the revision; they come with the first page
     next: int | None  # where the next page begins
     total: int = 0  # how many rows changed, on the first of several pages
 

@@ -30,7 +30,7 @@ from recollect.model import (
     Used,
 )
 from recollect.ports import Delta, Store
-from recollect.text import normalise, terms
+from recollect.text import clock, normalise, terms
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -80,9 +80,7 @@ WHOLE = Memory(
     kind="procedural",
     created_at=NOW - HOUR,
     updated_at=NOW,
-    labels=Labels(
-        session="s", thread="t", run="r", channel="c", agent="a", actor="ac", subject="su", role="assistant"
-    ),
+    labels=Labels(session="s", thread="t", run="r", channel="c", agent="a", actor="ac", subject="su", role="assistant"),
     summary="Tea",
     steps_text="1. boil",
     item_type="preference",
@@ -128,12 +126,22 @@ WHOLE = Memory(
 # Reading memories
 
 
+@pytest.mark.spec("THE-7", "THE-9", "THE-10", "THE-15", "THE-16", "THE-17", "THE-18", "THE-19", "THE-20", "THE-21")
 async def test_a_memory_comes_back_with_every_field(store: Store) -> None:
     assert all(getattr(WHOLE, f.name) not in (None, (), {}, 0) or f.name == "needs_embedding" for f in fields(Memory))
     await apply(store, put(WHOLE))
     assert await store.get(ANA, [WHOLE.id]) == [WHOLE]
 
 
+@pytest.mark.spec("THE-11", "THE-12", "THE-14")
+async def test_a_new_memory_waits_for_its_vector_and_was_said_once(store: Store) -> None:
+    (kept,) = await keep(store, "tea")
+    (now,) = await store.get(ANA, [kept.id])
+    assert (now.needs_embedding, now.repeat_count) == (True, 0)
+    assert (await delta(store)).rows[0].vector is None
+
+
+@pytest.mark.spec("THE-13")
 @pytest.mark.parametrize("simhash", [0, 1, 2**63 - 1, 2**63, 2**64 - 1])
 async def test_a_fingerprint_keeps_all_its_64_bits(store: Store, simhash: int) -> None:
     kept = memory(simhash=simhash)
@@ -314,7 +322,6 @@ PLAIN = {
 }
 
 
-@pytest.mark.spec("THE-79")
 @pytest.mark.parametrize("field", [f.name for f in fields(Filter) if f.name != "ids"])
 async def test_a_filter_lets_through_what_it_names_and_nothing_else(store: Store, field: str) -> None:
     wanted, other = memory("wanted", **{**PLAIN, **YES[field]}), memory("other", **PLAIN)
@@ -466,7 +473,6 @@ async def test_others_do_not_see_a_transaction_before_it_commits(store: Store) -
     assert len(await looking) in (1, 2)
 
 
-@pytest.mark.spec("THE-114")
 async def test_each_public_write_has_one_line_of_history(store: Store) -> None:
     (kept,) = await keep(store, "tea")
     await apply(store, put(replace(kept, pinned=True, revision=2), "updated", actor="me", meta={"pinned": True}))
@@ -594,9 +600,10 @@ async def test_an_index_row_holds_what_the_legs_need(store: Store) -> None:
     vector = np.array([0.6, 0.8, 0, 0], np.float32)
     await apply(store, put(WHOLE, vector=vector, model=MODEL))
     (row,) = (await delta(store)).rows
-    for name in ("state", "sequence", "speaker", "kind", "occurred_at", "created_at", "valid_from", "valid_to",
-                 "importance", "confidence", "pinned"):  # fmt: skip
+    for name in ("state", "sequence", "speaker", "kind", "importance", "confidence", "pinned"):
         assert getattr(row, name) == getattr(WHOLE, name)
+    times = (WHOLE.occurred_at, WHOLE.created_at, WHOLE.valid_from, WHOLE.valid_to)
+    assert (row.occurred, row.created, row.valid_from, row.valid_to) == tuple(map(clock.micros, times))
     assert (row.session, row.channel) == ("s", "c")
     assert row.vector is not None
     assert np.array_equal(np.frombuffer(row.vector, "<f4"), vector)
@@ -606,6 +613,7 @@ async def test_an_index_row_holds_what_the_legs_need(store: Store) -> None:
 # Vectors
 
 
+@pytest.mark.spec("CLK-12", "CLK-13")
 async def test_vectors_are_kept_for_each_memory_and_model(store: Store) -> None:
     kept = memory()
     await apply(store, put(kept, vector=[1, 0], model="two"))
@@ -689,7 +697,6 @@ async def test_long_term_records_are_newest_first_and_kept_once(store: Store) ->
 # Forgetting
 
 
-@pytest.mark.spec("THE-83")
 async def test_a_forgotten_memory_is_not_found(store: Store) -> None:
     (kept,) = await keep(store, "tea")
     await apply(store, forget(kept))
@@ -757,7 +764,7 @@ SCOPES = [
 ]
 
 
-@pytest.mark.spec("THE-109", "CLK-12")
+@pytest.mark.spec("THE-109")
 @pytest.mark.parametrize("other", SCOPES, ids=lambda scope: f"{scope.tenant}-{scope.user}-{scope.space}")
 async def test_nothing_is_seen_from_another_scope(store: Store, other: Scope) -> None:
     kept = replace(WHOLE, state="active")
@@ -786,7 +793,7 @@ async def test_nothing_is_seen_from_another_scope(store: Store, other: Scope) ->
         await keep(store, "their own", scope=other)
 
 
-@pytest.mark.spec("THE-109", "CLK-13")
+@pytest.mark.spec("THE-109")
 async def test_nothing_is_changed_from_another_scope(store: Store) -> None:
     kept = memory(source_ids=("msg-1",))
     record = Summary(id="p1", record_type="user_profile", name="ana", data={"a": 1}, evidence_ids=(), at=NOW)
@@ -816,7 +823,6 @@ async def test_scopes_lists_everybody_in_the_order_they_came(store: Store) -> No
     assert await store.scopes() == [BOB, ANA, replace(ANA, space="work")]
 
 
-@pytest.mark.spec("MIL-42")
 async def test_stats_count_one_scope_or_all(store: Store) -> None:
     await apply(store, put(memory("tea", needs_embedding=False), vector=[1, 0, 0, 0], model=MODEL))
     await keep(store, "milk", kind="semantic", state="archived")

@@ -169,8 +169,13 @@ async def test_equal_items_are_all_kept(milton: Milton) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"content": "  "}, {"content": 7}, {"content": "x", "importance": 1.5}, {"content": "x", "tags": "a"},
-        {"content": "x", "tags": None}, {"content": "x", "source": 7}, {"content": "x", "ts": "yesterday"},
+        {"content": "  "},
+        {"content": 7},
+        {"content": "x", "importance": 1.5},
+        {"content": "x", "tags": "a"},
+        {"content": "x", "tags": None},
+        {"content": "x", "source": 7},
+        {"content": "x", "ts": "yesterday"},
     ],
 )
 async def test_an_item_that_cannot_be_used_is_refused(milton: Milton, wrong: dict[str, object]) -> None:

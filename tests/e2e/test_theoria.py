@@ -222,8 +222,9 @@ async def test_tags_and_sources_of_a_repetition_are_added(theoria: Theoria, lab:
 
 
 async def test_a_moved_meeting_is_no_repetition(theoria: Theoria) -> None:
-    moved = NOTES.replace("weekly meeting", "weekly meeting on Tuesday"), NOTES.replace(
-        "weekly meeting", "weekly meeting on Friday"
+    moved = (
+        NOTES.replace("weekly meeting", "weekly meeting on Tuesday"),
+        NOTES.replace("weekly meeting", "weekly meeting on Friday"),
     )
     ids = await persist(theoria, *moved)
     assert len(set(ids)) == 2

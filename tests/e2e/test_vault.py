@@ -500,5 +500,3 @@ async def test_a_remembered_text_cannot_leave_its_line(engine: Engine, vault: Va
     prompt = to_prompt(await vault.recall("green tea", "ana"))
     assert prompt.count("<memory>") == prompt.count("</memory>") == 1
     assert len(prompt.splitlines()) == 3
-
-

@@ -1,8 +1,8 @@
 """What the tests run in processes of their own, through the public API. Each acknowledgement is one line on a pipe.
 
-    children.py mixed PATH SEED EMBEDDER     writes of all kinds until it is killed
-    children.py merge PATH NAME TIMES        the same text again and again, with pins and edits of its own between
-    children.py forget PATH WORD             forgets what holds a word, and dies before the log is cleaned
+children.py mixed PATH SEED EMBEDDER     writes of all kinds until it is killed
+children.py merge PATH NAME TIMES        the same text again and again, with pins and edits of its own between
+children.py forget PATH WORD             forgets what holds a word, and dies before the log is cleaned
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def step(memory: Any, ana: Any, known: list[str], chance: random.Random, name: s
 def merge(path: str, name: str, times: str) -> None:
     told: dict[str, int] = {"merged": 0, "created": 0, "pins": 0, "edits": 0, "errors": 0, "unread": 0}
     with recollect.open(path, embedder="hashing") as memory:
-        ana = memory.scope("ana")
+        ana = memory.scope("ana", thread="t")
         own = ana.remember(f"{name} has a list of its own", tags=[name]).ids[0]
         for number in range(int(times)):
             try:

@@ -60,8 +60,8 @@ def lost(told: Told, ana: Any) -> list[str]:
     now: dict[str, Any] = {each.id: each.text for each in _all(ana)}
     wrong = [id for id, text in told.texts.items() if text is not UNKNOWN and now.get(id, GONE) != text]
     told.texts.update({id: now.get(id, GONE) for id in told.texts})
-    known = told.messages.items()
-    return wrong + [id for id, first in known if ana.remember([{"id": id, "content": "?"}]).outcomes[0].ids != (first,)]
+    again = ana.remember([{"id": id, "content": "?"} for id in told.messages]).outcomes
+    return wrong + [a.message_id for a, first in zip(again, told.messages.values(), strict=True) if a.ids != (first,)]
 
 
 def half_written(memory: Any, ana: Any) -> list[str]:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 import recollect
@@ -37,12 +38,24 @@ def held(path: Path, told: list[dict[str, Any]]) -> dict[str, int]:
             "lost": acked - kettle.repeat_count,
             "without history": kettle.repeat_count - merges,
             "lost revisions": 1 + acked - kettle.revision,
+            "lost thread revisions": _lost_revisions(path),
             "made twice": sum(each["created"] for each in told) - 1,
             "lost pins and edits": sum(1 + each["pins"] + each["edits"] - each["own"][0] for each in told),
             "errors": sum(each["errors"] for each in told),
             "unread": sum(each["unread"] for each in told),
             "problems": len(memory.check()),
         }
+
+
+def _lost_revisions(path: Path) -> int:
+    """Revisions of the thread that were counted and not logged, or logged twice."""
+    connection = apsw.Connection(str(path))
+    try:
+        sql = "SELECT max(rev) - (SELECT rev FROM thread_revision), max(rev) - count(*) FROM change_log"
+        ((ahead, repeated),) = connection.execute(sql).fetchall()
+        return abs(int(ahead or 0)) + abs(int(repeated or 0))
+    finally:
+        connection.close()
 
 
 @pytest.mark.spec("IMP-14")

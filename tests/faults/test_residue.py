@@ -52,7 +52,6 @@ def secrets(ana: Any) -> list[str]:
     return [each.id for each in ana.list(limit=1000) if "Zsuzsanna" in each.text]
 
 
-@pytest.mark.spec("THE-83")
 def test_a_forgotten_text_is_nowhere_on_disk(folder: Path) -> None:
     with recollect.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
@@ -118,4 +117,14 @@ def test_a_forgotten_text_does_not_come_back_by_itself_in_any_form(folder: Path)
         for text in (SECRET, EARLIER):
             assert ana.remember(text).count("refused") == 1
         memory.import_([each for each in exported if each["record_type"] == "memory"])
+        assert found(folder) == {}
+
+
+@pytest.mark.xfail(strict=True, reason="ingest.pipeline keeps the words of a message that a tombstone refused")
+def test_a_message_that_is_refused_leaves_no_words(folder: Path) -> None:
+    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        for id in secrets(ana):
+            ana.forget(id)
+        assert ana.remember([{"id": "m9", "content": SECRET}]).count("refused") == 1
         assert found(folder) == {}

@@ -122,9 +122,7 @@ async def test_a_corpus_kept_up_to_date_equals_one_read_anew(store: SqliteStore,
 
 
 @pytest.mark.parametrize("block", [1, 3, 7])
-async def test_many_pages_give_the_same_corpus(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, block: int
-) -> None:
+async def test_many_pages_give_the_same_corpus(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     life = Life(store, block)
     for _ in range(30):
         await life.step()
@@ -225,6 +223,16 @@ async def test_the_longest_unused_scope_goes_when_there_are_too_many(store: Sqli
         await kept.current(scope, store)
     assert list(kept._held) == [scopes[3], scopes[4], scopes[2]]
     assert kept._size == sum(corpus.size for corpus in kept._held.values())
+
+
+async def test_the_bytes_held_are_counted_as_scopes_grow_and_go(store: SqliteStore) -> None:
+    kept = held()
+    for number in range(30):
+        await apply(store, Put(memory=memory(f"tea {number}"), event="created", vector=[1, 0, 0, 0], model=MODEL))
+        await kept.current(ANA, store)
+        assert kept._size == sum(corpus.size for corpus in kept._held.values())
+    kept.drop(ANA)
+    assert kept._size == 0
 
 
 async def test_one_scope_is_kept_however_large_it_is(store: SqliteStore) -> None:

@@ -54,6 +54,35 @@ def test_the_schema_equals_its_migrations(path: str) -> None:
     assert {" ".join(each.split()) for each in bare.split(";") if each.strip()} == schema(path)
 
 
+def columns(path: str, table: str) -> dict[str, tuple[str, bool]]:
+    """Each column of a table with its type, and whether it is part of the key."""
+    return {row[1]: (row[2], bool(row[5])) for row in asked(path, f"PRAGMA table_info({table})")}
+
+
+@pytest.mark.spec("CLK-12", "CLK-13")
+def test_a_vector_is_kept_by_memory_and_model_with_its_dimensions(path: str) -> None:
+    opened_and_migrated(path)
+    found = columns(path, "vectors")
+    assert {name for name, (_, is_key) in found.items() if is_key} == {"memory", "model"}
+    assert (found["dims"][0], found["embedding"][0]) == ("INTEGER", "BLOB")
+
+
+@pytest.mark.spec("IMP-6", "IMP-7", "IMP-8")
+def test_a_thread_has_a_revision_and_a_log_of_changes(path: str) -> None:
+    opened_and_migrated(path)
+    assert {"thread_id", "rev"} <= set(columns(path, "thread_revision"))
+    assert {"id", "thread_id", "rev", "memory_id", "event", "meta", "ts"} <= set(columns(path, "change_log"))
+    index = asked(path, "SELECT name, \"desc\" FROM pragma_index_xinfo('change_log_thread') WHERE key")
+    assert index == [("scope", 0), ("thread_id", 0), ("rev", 1)]
+
+
+@pytest.mark.spec("THE-12", "THE-14")
+def test_a_row_begins_without_a_vector_and_said_once(path: str) -> None:
+    opened_and_migrated(path)
+    defaults = {row[1]: row[4] for row in asked(path, "PRAGMA table_info(memories)")}
+    assert (defaults["needs_embedding"], defaults["repeat_count"]) == ("1", "0")
+
+
 def test_migrations_are_numbered_without_a_gap() -> None:
     assert [step.number for step in shipped()] == list(range(1, len(shipped()) + 1))
 

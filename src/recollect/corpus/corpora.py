@@ -48,13 +48,12 @@ async def _caught_up(corpus: Corpus, scope: Scope, source: Reading) -> Corpus:
     delta = await source.changed_since(scope, corpus.revision, model=corpus.model, limit=PAGE)
     if delta.revision == corpus.revision:
         return corpus
-    since, first, gone = corpus.revision, delta.revision, delta.gone
+    since, first = corpus.revision, delta.revision
     expected = corpus.n + delta.total if delta.next is not None else 0
     while True:
         # What changes while the pages are read is newer than the first page, so it is read again next time.
-        extend = partial(corpus.extended, delta.rows, gone, first, expected=expected)
+        extend = partial(corpus.extended, delta.rows, delta.gone, first, expected=expected)
         corpus = await asyncio.to_thread(extend) if len(delta.rows) > 512 else extend()
         if delta.next is None:
             return corpus
         delta = await source.changed_since(scope, since, after=delta.next, model=corpus.model, limit=PAGE)
-        gone = []

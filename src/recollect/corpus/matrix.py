@@ -21,7 +21,8 @@ class Matrix:
 
     @property
     def nbytes(self) -> int:
-        return self._used * self._rows.shape[1] * 4
+        """Bytes held, the room to spare included: the same for every snapshot that shares this matrix."""
+        return int(self._rows.nbytes)
 
     def first(self, n: int) -> Vectors:
         """The first n rows, without copying them."""

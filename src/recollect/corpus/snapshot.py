@@ -22,6 +22,7 @@ from .segment import Segment
 NO_TIME = clock.NO_TIME
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
 WORKING = KINDS.index("working")
+FOREVER = 2**63 - 1
 _LAST = 2**31 - 1  # place in a session
 
 
@@ -183,11 +184,9 @@ class Corpus(Columns):
         )
 
     def _vectors(self, rows: Sequence[IndexRow]) -> Vectors:
-        made = np.zeros((len(rows), self.dimensions), np.float32)
-        for i, row in enumerate(rows):
-            if row.vector is not None and len(row.vector) == 4 * self.dimensions:
-                made[i] = np.frombuffer(row.vector, "<f4")
-        return made
+        size, nothing = 4 * self.dimensions, bytes(4 * self.dimensions)
+        blobs = (row.vector if row.vector is not None and len(row.vector) == size else nothing for row in rows)
+        return np.frombuffer(b"".join(blobs), "<f4").reshape(-1, self.dimensions)
 
 
 def _numbered(known: Mapping[str, int], names: Iterable[str | None]) -> Mapping[str, int]:
@@ -199,34 +198,22 @@ def _numbered(known: Mapping[str, int], names: Iterable[str | None]) -> Mapping[
 def _columns(
     rows: Sequence[IndexRow], codes: Mapping[str, Mapping[str, int]], dimensions: int
 ) -> dict[str, NDArray[np.generic]]:
-    def number(column: str, name: str | None) -> int:
-        return -1 if name is None else codes[column][name]
-
-    values = [
-        (
-            row.row,
-            _place(STATES, row.state),
-            _place(KINDS, row.kind),
-            row.flags,
-            row.pinned,
-            row.vector is not None and len(row.vector) == 4 * dimensions,
-            number("session", row.session),
-            -1 if row.sequence is None else max(-1, min(row.sequence, _LAST)),
-            number("speaker", row.speaker),
-            number("channel", row.channel),
-            clock.micros(row.occurred_at),
-            clock.micros(row.created_at),
-            clock.micros(row.valid_from),
-            clock.micros(row.valid_to, missing=np.iinfo(np.int64).max),
-            row.importance,
-            row.confidence,
-            row.simhash,
-            len(row.terms) and sum(row.terms[len(row.terms) // 5 * 4 :]),
-        )
-        for row in rows
-    ]
-    by_column = zip(*values, strict=True) if values else ([] for _ in _DTYPES)
-    return {name: np.array(column, dtype) for (name, dtype), column in zip(_DTYPES.items(), by_column, strict=True)}
+    given: dict[str, Sequence[Any]] = dict(zip(IndexRow._fields, zip(*rows, strict=True), strict=True)) if rows else {}
+    made: dict[str, Sequence[Any]] = {
+        **given,
+        "state": [_place(STATES, name) for name in given.get("state", ())],
+        "kind": [_place(KINDS, name) for name in given.get("kind", ())],
+        "embedded": [blob is not None and len(blob) == 4 * dimensions for blob in given.get("vector", ())],
+        "sequence": [-1 if at is None else max(-1, min(at, _LAST)) for at in given.get("sequence", ())],
+        "occurred": [NO_TIME if at is None else at for at in given.get("occurred", ())],
+        "valid_from": [NO_TIME if at is None else at for at in given.get("valid_from", ())],
+        "valid_to": [FOREVER if at is None else at for at in given.get("valid_to", ())],
+        "length": [sum(packed[len(packed) // 5 * 4 :]) for packed in given.get("terms", ())],
+        **{
+            name: [-1 if each is None else known[each] for each in given.get(name, ())] for name, known in codes.items()
+        },
+    }
+    return {name: np.array(made.get(name, ()), dtype) for name, dtype in _DTYPES.items()}
 
 
 def _place(names: Sequence[str], name: str) -> int:

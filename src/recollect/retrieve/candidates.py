@@ -135,7 +135,7 @@ def _features(
         "relevance": np.where(corpus.embedded[positions] & semantic.any(), near, share),
         "recency": _recency(profile, corpus, positions, now),
         "importance": importance,
-        "level": np.clip(np.ceil(np.round(5 * importance, 9)), 1, 5) / 5,
+        "level": np.clip(np.ceil(np.round(5 * importance, 6)), 1, 5) / 5,
         "confidence": corpus.confidence[positions].astype(np.float64),
         "channel": _channel(corpus, positions, channel),
         "pinned": corpus.pinned[positions].astype(np.float64),

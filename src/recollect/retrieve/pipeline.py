@@ -184,4 +184,11 @@ def _fitted(query: Query, profile: Profile, memories: list[Memory], count: Calla
 
 
 def _hit(found: Candidates, memory: Memory, i: int, count: Callable[[str], int]) -> Hit:
-    return Hit(memory=memory, score=float(found.score[i]), parts=found.parts_of(i), tokens=count(memory.text))
+    near = found.features.get("relevance", found.features.get("semantic"))
+    return Hit(
+        memory=memory,
+        score=float(found.score[i]),
+        parts=found.parts_of(i),
+        relevance=0.0 if near is None else float(near[i]),
+        tokens=count(memory.text),
+    )

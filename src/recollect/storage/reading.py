@@ -83,18 +83,22 @@ class Readings:
         total = (
             (await self._session.rows(f"SELECT count(*) {some.format('')}", (number, revision))) if several else None
         )
-        gone = await self._session.rows(
+        gone = await self._gone(number, revision) if revision and not after else []
+        return Delta(
+            revision=now,
+            rows=[rows.index_row(row) for row in found],
+            gone=gone,
+            next=found[-1][0] if len(found) == limit else None,
+            total=total[0][0] if total else len(found),
+        )
+
+    async def _gone(self, number: int, revision: int) -> list[int]:
+        found = await self._session.rows(
             "SELECT row FROM erased WHERE scope = ? AND changed > ? UNION ALL "
             "SELECT row FROM memories WHERE scope = ? AND changed > ? AND state = 'soft_deleted'",
             (number, revision, number, revision),
         )
-        return Delta(
-            revision=now,
-            rows=[rows.index_row(row) for row in found],
-            gone=[row[0] for row in gone],
-            next=found[-1][0] if len(found) == limit else None,
-            total=total[0][0] if total else len(found),
-        )
+        return [row[0] for row in found]
 
     async def same_text(self, scope: Scope, hashes: Iterable[str]) -> dict[str, list[Memory]]:
         out: dict[str, list[Memory]] = {}

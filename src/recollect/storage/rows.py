@@ -108,8 +108,15 @@ def index_row(row: Sequence[Any]) -> IndexRow:
     """A row of `INDEX_COLUMNS` and a vector, as the legs need it."""
     if not (all(map(isinstance, row, _INDEX_TYPES)) and 0 <= row[15] < 256 and len(row[16]) % 5 == 0):
         raise StoreDamaged(_ALTERED)
-    made: list[Any] = [*row[:7], *map(_parsed, row[7:11]), *row[11:13], bool(row[13]), simhash.to_unsigned(row[14])]
+    made: list[Any] = [*row[:7], *map(_micros, row[7:11]), *row[11:13], bool(row[13]), simhash.to_unsigned(row[14])]
     return IndexRow(*made, *row[15:])
+
+
+def _micros(text: str | None) -> int | None:
+    try:
+        return None if text is None else clock.micros_of(text)
+    except ValueError as error:
+        raise StoreDamaged(_ALTERED) from error
 
 
 def entry(row: Sequence[Any]) -> Entry:

@@ -35,7 +35,7 @@ _PRAGMAS = (
     "foreign_keys = ON",
     "secure_delete = ON",
     "temp_store = MEMORY",
-    "cache_size = -16000",
+    "cache_size = -4000",
 )
 
 

@@ -67,6 +67,7 @@ CREATE TABLE memories (
   terms BLOB NOT NULL
 );
 
+CREATE INDEX memories_scope ON memories (scope, row);
 CREATE INDEX memories_changed ON memories (scope, changed);
 
 CREATE INDEX memories_content ON memories (scope, content_hash);

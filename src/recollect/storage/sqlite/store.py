@@ -276,8 +276,10 @@ def _keep_reserve(path: str) -> None:
 
 def _made_ready(path: Path) -> str:
     """The whole path of the file, its folder made: what begins with `file:` is a name like any other."""
+    path = path.absolute()
+    if "\0" in str(path):
+        raise StoreUnavailable(f"{str(path)!r} is no name that a file can have: choose another one")
     try:
-        path = path.absolute()
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnavailable(f"The folder {str(path.parent)!r} cannot be made: choose another place") from error
