@@ -29,7 +29,8 @@ import recollect
 from bench import data, report
 from recollect.compose import open_engine
 from recollect.embedders.minilm import MiniLM
-from recollect.engine import Engine, Scoped
+from recollect.engine import Engine
+from recollect.scoped import Scoped
 
 WORDS = (
     "garden bicycle invoice harbour violin teacher weather project kitchen mountain deadline sister recipe train "

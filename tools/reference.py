@@ -18,10 +18,11 @@ from typing import Any
 import typer
 
 from recollect import errors
-from recollect.engine import Engine, Scoped
+from recollect.engine import Engine
 from recollect.interfaces.cli import app
 from recollect.policy.profiles import PROFILES
 from recollect.policy.writing import POLICIES
+from recollect.scoped import Scoped
 from recollect.settings import Settings
 
 ROOT = Path(__file__).parents[1]

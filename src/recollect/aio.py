@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from .compose import open_engine
-from .engine import Engine, Scoped
+from .engine import Engine
+from .scoped import Scoped
 
 __all__ = ["Engine", "Scoped", "open"]
 

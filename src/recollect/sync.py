@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from .compose import open_engine
-from .engine import Engine, Scoped
+from .engine import Engine
 from .errors import RecollectError
+from .scoped import Scoped
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -293,7 +293,7 @@ def test_an_edit_of_a_wrong_kind_changes_nothing(ana: BlockingScope, given: dict
     assert (ana.get(id), len(ana.history(id))) == (before, 1)
 
 
-NOT_YET: dict[str, Any] = {
+CALLS: dict[str, Any] = {
     "label": lambda ana, id: ana._inner._engine.scope("ana", session=["s"]),
     "tags": lambda ana, id: ana.edit(id, tags=[1]),
     "tags as text": lambda ana, id: ana.edit(id, tags="tea"),
@@ -306,12 +306,11 @@ NOT_YET: dict[str, Any] = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="engine.py does not check these yet")
-@pytest.mark.parametrize("call", NOT_YET)
+@pytest.mark.parametrize("call", CALLS)
 def test_an_argument_of_a_wrong_kind_is_told(ana: BlockingScope, call: str) -> None:
     (id,) = ana.remember("I live in Lisbon.").ids
     with pytest.raises(InvalidInput):
-        NOT_YET[call](ana, id)
+        CALLS[call](ana, id)
 
 
 @pytest.mark.parametrize("whole", [{"importance": 1}, {"confidence": 1}, {"importance": 0}])
@@ -359,7 +358,6 @@ def test_the_same_id_with_another_text_is_conflicting(ana: BlockingScope) -> Non
     assert texts(ana) == ["Apples are red."]
 
 
-@pytest.mark.xfail(strict=True, reason="ingest.pipeline answers the second text as if it had been kept")
 def test_one_id_with_two_texts_in_one_call_is_conflicting(ana: BlockingScope) -> None:
     receipt = ana.remember([{"id": "m1", "content": "Pears are green."}, {"id": "m1", "content": "Plums are blue."}])
     assert [outcome.status for outcome in receipt.outcomes] == ["created", "conflicting"]

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from recollect import aio
-from recollect.engine import Engine, Scoped
+from recollect.engine import Engine
 from recollect.model import Draft, Hit, Labels
+from recollect.scoped import Scoped
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALL = {"semantic", "lexical", "confidence", "recency", "channel"}

@@ -14,11 +14,12 @@ from recollect import aio
 from recollect.dialects import theoria as dialect
 from recollect.dialects.theoria import Theoria
 from recollect.embedders.hashing import Hashing
-from recollect.engine import Engine, Scoped
+from recollect.engine import Engine
 from recollect.errors import EmbedderUnavailable, InvalidInput, Refused
 from recollect.model import Filter, Memory, Put
 from recollect.policy import profiles
 from recollect.ports import Vectors
+from recollect.scoped import Scoped
 from recollect.text import simhash
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -11,15 +11,18 @@ import pytest
 import recollect
 
 ROOT = Path(recollect.__file__).parent
-# Each layer may import the ones below it. `codec` and `ids` are small and stand beside `ports`; `changes` is the
-# longer half of `engine`; a `corpus` is filled through a port and read by the steps.
+# Each layer may import the ones below it. `codec` and `ids` are small and stand beside `ports`; `scoped`,
+# `transfer` and `revisions` are halves of `engine`; a `corpus` is filled through a port and read by the steps.
 LAYERS = [
     {"__main__"},
     {"interfaces", "dialects", "integrations"},
     {"", "aio", "sync"},
     {"compose"},
-    {"engine", "changes", "settings", "storage", "embedders", "rerankers", "llms", "ops"},
-    {"ingest", "retrieve", "lifecycle"},
+    {"engine", "settings", "storage", "embedders", "rerankers", "llms", "ops"},
+    {"scoped"},
+    {"transfer"},
+    {"revisions"},
+    {"ingest", "retrieve", "lifecycle", "inputs"},
     {"policy", "corpus"},
     {"ports", "text", "codec", "ids", "runtime"},
     {"model", "errors"},

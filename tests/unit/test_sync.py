@@ -9,7 +9,8 @@ import pytest
 
 from recollect import aio, sync
 from recollect.compose import open_engine
-from recollect.engine import Engine, Scoped
+from recollect.engine import Engine
+from recollect.scoped import Scoped
 
 PAIRS = ((Engine, sync.Blocking), (Scoped, sync.BlockingScope))
 

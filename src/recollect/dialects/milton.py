@@ -11,12 +11,12 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from ..engine import Scoped
 from ..errors import Conflict, InvalidInput
 from ..ids import new_id
 from ..model import Filter, Memory, Message, Summary
 from ..policy import profiles
 from ..ports import Transaction
+from ..scoped import Scoped
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these is a request
 LONGEST_HOURS = 24 * 365 * 900  # as far back as a query looks

@@ -20,6 +20,8 @@ from .desk import Desk
 from .piece import Piece, pieces
 from .weigh import Weighed, weigh
 
+Before = dict[str | None, tuple[str, Outcome]]  # messages by id: the digest of their text, what became of them
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingest:
@@ -54,21 +56,24 @@ async def remember(drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: da
     return [_with_problem(outcome, problem) for outcome in outcomes]
 
 
-async def _told_before(drafts: Sequence[Draft], scope: Scope, reading: Reading) -> dict[str | None, Outcome]:
+async def _told_before(drafts: Sequence[Draft], scope: Scope, reading: Reading) -> Before:
     """Messages that were remembered earlier, with what became of them then."""
     by_id = {draft.message_id: draft for draft in drafts if draft.message_id is not None}
     said = await reading.said(scope, list(by_id)) if by_id else {}
-    return {
-        id: seen.outcome
-        if seen.digest == told.digest(by_id[id].text)
-        else Outcome(
-            status="conflicting",
-            ids=seen.outcome.ids,
-            message_id=id,
-            reason=f"message {id!r} was remembered with another text: edit the memory instead",
-        )
-        for id, seen in said.items()
-    }
+    return {id: (seen.digest, seen.outcome) for id, seen in said.items()}
+
+
+def _again(draft: Draft, before: Before) -> Outcome:
+    """What became of a message that was remembered earlier; with another text it is a conflict, and not taken in."""
+    digest, outcome = before[draft.message_id]
+    if digest == told.digest(draft.text):
+        return outcome
+    return Outcome(
+        status="conflicting",
+        ids=outcome.ids,
+        message_id=draft.message_id,
+        reason=f"message {draft.message_id!r} was remembered with another text: edit the memory instead",
+    )
 
 
 async def _embedded(every: Sequence[Piece], parts: Ingest) -> tuple[dict[str, Vectors], str]:
@@ -90,17 +95,17 @@ def _outcome(
     cut: Sequence[Piece],
     desk: Desk,
     vectors: dict[str, Vectors],
-    before: dict[str | None, Outcome],
+    before: Before,
     parts: Ingest,
 ) -> Outcome:
     if draft.message_id in before:
-        return before[draft.message_id]
+        return _again(draft, before)
     results = [_placed(piece, desk, vectors.get(piece.text), parts) for piece in cut]
     outcome = _summed_up(results, draft)
     if draft.message_id is not None:
         verbatim = len(cut) == 1 and cut[0].text == draft.text and outcome.status == "created"
         desk.extra.append(_said(draft, outcome, keep_text=not verbatim))
-        before[draft.message_id] = outcome
+        before[draft.message_id] = told.digest(draft.text), outcome
     return outcome
 
 

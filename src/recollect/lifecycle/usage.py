@@ -21,12 +21,15 @@ class Usage:
         self._store = store
         self._waiting: dict[Scope, list[Used]] = {}
         self._task: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
 
     def note(self, scope: Scope, uses: Sequence[Used]) -> None:
         """Remember to write these."""
         self._waiting.setdefault(scope, []).extend(uses)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._later())
+        if sum(map(len, self._waiting.values())) >= AT_MOST:
+            self._hurry.set()
 
     async def flush(self) -> None:
         """Write what is waiting; a failure loses statistics, never a memory."""
@@ -37,14 +40,15 @@ class Usage:
                     await tx.apply(uses)
 
     async def close(self) -> None:
+        """Write what is waiting; a write that is under way is not interrupted."""
+        self._hurry.set()
         if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await self._task
         await self.flush()
 
     async def _later(self) -> None:
         while self._waiting:
-            if sum(map(len, self._waiting.values())) < AT_MOST:
-                await asyncio.sleep(SECONDS)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), SECONDS)
+            self._hurry.clear()
             await self.flush()

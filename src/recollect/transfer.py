@@ -1,0 +1,156 @@
+"""Everything out of a memory, and into one again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from . import codec
+from .errors import InvalidInput
+from .ingest import drafts
+from .model import Memory, Message, Outcome, Put, Receipt, Said, Scope
+from .ports import Store, Vectors
+from .revisions import encoded, with_vector
+from .text import normalise
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .scoped import Scoped
+
+FORMAT = 1
+BATCH = 256
+
+
+async def exported(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
+    """All records as plain values: first what they are, then memories, messages, long-term records."""
+    yield {"record_type": "recollect", "data": {"format": FORMAT}}
+    async for record in store.export(scope):
+        data = record["data"]
+        yield {**record, "data": data if isinstance(data, dict) else codec.dump(data)}
+
+
+async def imported(records: Iterable[Mapping[str, Any]], into: Scoped | None, engine: Engine) -> Receipt:
+    """Take in records, in batches that are each committed whole; a bad one ends it after what stood before."""
+    if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
+        raise InvalidInput(f"import_ takes records one after the other, not {type(records).__name__}")
+    outcomes: list[Outcome] = []
+    batch: list[Mapping[str, Any]] = []
+    for number, record in enumerate(records, 1):
+        problem = _problem(record, number, into)
+        if batch and (problem or len(batch) == BATCH or _sort(record) != _sort(batch[0])):
+            outcomes += await _take(batch, into, engine)
+            batch = []
+        if problem:
+            raise problem
+        batch.append(record)
+    return Receipt((*outcomes, *(await _take(batch, into, engine) if batch else ())))
+
+
+def _problem(record: Mapping[str, Any], number: int, into: Scoped | None) -> InvalidInput | None:
+    """Why a record cannot be taken in, with its number."""
+    try:
+        _check(record, into)
+    except InvalidInput as error:
+        return InvalidInput(f"Record {number}: {error}")
+    return None
+
+
+_KNOWN = ("recollect", "memory", "message", "user_profile", "project_memory")
+
+
+def _check(record: Mapping[str, Any], into: Scoped | None) -> None:
+    if not isinstance(record, Mapping):
+        raise InvalidInput("it is no object")
+    if "content" in record:
+        if into is None:
+            raise InvalidInput("it is a message: say whose it is, with a scope or --user")
+        drafts.message(record, into.labels)
+        return
+    kind, data = record.get("record_type"), record.get("data")
+    if kind not in _KNOWN or not isinstance(data, Mapping):
+        raise InvalidInput("it is neither an exported record nor a message with 'content'")
+    if kind == "recollect" and data.get("format") != FORMAT:
+        raise InvalidInput(f"the export has format {data.get('format')!r}, this version reads {FORMAT}")
+    if kind == "memory":
+        codec.memory(data)
+
+
+def _sort(record: Mapping[str, Any]) -> str:
+    """Records that may be taken in together have the same sort: kind, and scope where they name one."""
+    data = record.get("data", {})
+    return "said" if "content" in record else f"{record['record_type']} {data.get('scope')}"
+
+
+async def _take(batch: Sequence[Mapping[str, Any]], into: Scoped | None, engine: Engine) -> Sequence[Outcome]:
+    if "content" in batch[0]:
+        assert into is not None
+        return (await into.remember(list(batch))).outcomes
+    kind = batch[0]["record_type"]
+    if kind == "recollect":
+        return []
+    data = [record["data"] for record in batch]
+    scope = into.scope if into is not None else _scope(data[0])
+    if kind == "memory":
+        return await _take_memories([codec.memory(each) for each in data], scope, engine)
+    async with engine.store.transaction(scope) as tx:
+        if kind == "message":
+            await tx.apply([_said(each) for each in data])
+        else:
+            await tx.apply([codec.summary(_without_scope(each)) for each in data])
+    return []
+
+
+def _scope(data: Mapping[str, Any]) -> Scope:
+    made = data.get("scope")
+    names = ("tenant", "user", "space")
+    if not isinstance(made, Mapping) or set(made) != set(names) or not all(isinstance(made[n], str) for n in names):
+        raise InvalidInput(f"A record needs a scope with tenant, user and space, not {made!r:.60}")
+    return Scope(**made)
+
+
+def _without_scope(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if name != "scope"}
+
+
+def _said(data: Mapping[str, Any]) -> Said:
+    for name in ("id", "role", "digest", "text", "name", "session"):
+        value = data.get(name)
+        if not isinstance(value, str) and (value is not None or name in ("id", "role", "digest")):
+            raise InvalidInput(f"This is no message: {name} is text, not {type(value).__name__}")
+    text = data.get("text")
+    fields = {name: data.get(name) for name in ("id", "role", "name", "session")}
+    message = Message(content=text or "", at=drafts.moment(data.get("at")), **fields)  # type: ignore[arg-type]
+    outcome = codec.outcome(data.get("outcome") or {})
+    return Said(id=data["id"], message=message, outcome=outcome, digest=data["digest"], keep_text=text is not None)
+
+
+async def _take_memories(memories: Sequence[Memory], scope: Scope, engine: Engine) -> list[Outcome]:
+    """Keep memories as they are, with vectors of this engine's model; those already here stay untouched."""
+    vectors = await encoded(engine, [memory.text for memory in memories])
+    async with engine.store.transaction(scope) as tx:
+        there = {memory.id for memory in await tx.get(scope, [memory.id for memory in memories])}
+        compared = {memory.id: normalise.for_hash(memory.text) for memory in memories}
+        forgotten = await tx.tombstones(scope, list(compared.values()), engine.clock())
+        refused = {id for id, text in compared.items() if text in forgotten}
+        new = {memory.id: memory for memory in memories if memory.id not in there | refused}
+        await tx.apply([_imported(memory, scope, vectors.get(memory.text), engine) for memory in new.values()])
+    return [_taken(memory.id, there, refused) for memory in memories]
+
+
+def _imported(memory: Memory, scope: Scope, vector: Vectors | None, engine: Engine) -> Put:
+    return Put(
+        memory=with_vector(replace(memory, scope=scope), vector),
+        event="created" if memory.state != "superseded" else None,
+        vector=vector,
+        model=engine.corpora.model,
+        meta={"imported": True},
+    )
+
+
+def _taken(id: str, there: set[str], refused: set[str]) -> Outcome:
+    if id in there:
+        return Outcome(status="skipped", ids=(id,), reason="it is here already")
+    if id in refused:
+        return Outcome(status="refused", reason="it was forgotten on request: save it on purpose to keep it again")
+    return Outcome(status="created", ids=(id,))

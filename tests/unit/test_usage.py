@@ -1,0 +1,66 @@
+"""Uses are written back off the hot path, and none that was noted is lost on the way out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+
+from recollect.lifecycle import usage
+from recollect.lifecycle.usage import Usage
+from recollect.model import Memory, Put, Scope, Used
+from recollect.storage.sqlite.store import SqliteStore
+
+NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
+ANA = Scope(user="ana")
+TEA = Memory(id="m1", scope=ANA, text="tea", kind="episodic", created_at=NOW, updated_at=NOW)
+USED = Used(memory_id="m1", at=NOW, scores={"total": 1.0})
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[SqliteStore]:
+    opened = await SqliteStore.open(":memory:")
+    async with opened.transaction(ANA) as tx:
+        await tx.apply([Put(memory=TEA, event="created")])
+    yield opened
+    await opened.close()
+
+
+async def times(store: SqliteStore) -> int:
+    return (await store.get(ANA, ["m1"]))[0].access_count
+
+
+async def test_closing_writes_what_is_waiting(store: SqliteStore) -> None:
+    uses = Usage(store)
+    uses.note(ANA, [USED, USED])
+    await uses.close()
+    assert await times(store) == 2
+
+
+@pytest.mark.parametrize("moment", range(8))
+async def test_closing_interrupts_no_write(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
+    monkeypatch.setattr(usage, "SECONDS", 0.0)
+    uses = Usage(store)
+    uses.note(ANA, [USED] * 5)
+    await asyncio.sleep(moment * 0.0005)
+    await uses.close()
+    assert await times(store) == 5
+
+
+async def test_many_uses_are_written_without_waiting(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "SECONDS", 60.0)
+    uses = Usage(store)
+    for _ in range(usage.AT_MOST):
+        uses.note(ANA, [USED])
+    assert uses._task is not None
+    await asyncio.wait_for(uses._task, timeout=5)
+    assert await times(store) == usage.AT_MOST
+
+
+async def test_a_store_that_is_away_loses_statistics_and_nothing_else(store: SqliteStore) -> None:
+    uses = Usage(store)
+    uses.note(ANA, [USED])
+    await store.close()
+    await uses.close()
