@@ -61,8 +61,9 @@ class IndexRow(NamedTuple):
     speaker: str | None
     channel: str | None
     kind: str
-    occurred: int | None  # this and the next three: microseconds since 1970
+    occurred: int | None  # this and the next four: microseconds since 1970
     created: int
+    updated: int
     valid_from: int | None
     valid_to: int | None
     importance: float

@@ -602,8 +602,8 @@ async def test_an_index_row_holds_what_the_legs_need(store: Store) -> None:
     (row,) = (await delta(store)).rows
     for name in ("state", "sequence", "speaker", "kind", "importance", "confidence", "pinned"):
         assert getattr(row, name) == getattr(WHOLE, name)
-    times = (WHOLE.occurred_at, WHOLE.created_at, WHOLE.valid_from, WHOLE.valid_to)
-    assert (row.occurred, row.created, row.valid_from, row.valid_to) == tuple(map(clock.micros, times))
+    times = (WHOLE.occurred_at, WHOLE.created_at, WHOLE.updated_at, WHOLE.valid_from, WHOLE.valid_to)
+    assert (row.occurred, row.created, row.updated, row.valid_from, row.valid_to) == tuple(map(clock.micros, times))
     assert (row.session, row.channel) == ("s", "c")
     assert row.vector is not None
     assert np.array_equal(np.frombuffer(row.vector, "<f4"), vector)

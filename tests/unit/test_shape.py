@@ -78,14 +78,7 @@ def test_imports_point_to_the_right(path: Path) -> None:
     here = part(module_of(path))
     for module in imports(path, late=False):
         there = part(module)
-        assert here == there or (here, there) in ALLOWED or level(there) > level(here) or _siblings(here, there), (
-            f"{here} imports {there}"
-        )
-
-
-def _siblings(here: str, there: str) -> bool:
-    """Parts that are one idea in two files."""
-    return {here, there} == {"engine", "changes"}
+        assert here == there or (here, there) in ALLOWED or level(there) > level(here), f"{here} imports {there}"
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if part(module_of(path)) in PROVIDERS], ids=lambda p: p.stem)

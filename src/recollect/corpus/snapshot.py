@@ -42,6 +42,7 @@ class Columns:
     channel: NDArray[np.int32]
     occurred: NDArray[np.int64]  # microseconds since 1970, or NO_TIME
     created: NDArray[np.int64]
+    updated: NDArray[np.int64]
     valid_from: NDArray[np.int64]
     valid_to: NDArray[np.int64]
     importance: NDArray[np.float32]
@@ -52,7 +53,7 @@ class Columns:
 
 _DTYPES = dict(zip((f.name for f in fields(Columns)), (
     np.int64, np.uint8, np.uint8, np.uint8, np.bool_, np.bool_, np.int32, np.int32, np.int32, np.int32,
-    np.int64, np.int64, np.int64, np.int64, np.float32, np.float32, np.uint64, np.float32,
+    np.int64, np.int64, np.int64, np.int64, np.int64, np.float32, np.float32, np.uint64, np.float32,
 ), strict=True))  # fmt: skip
 
 

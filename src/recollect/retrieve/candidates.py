@@ -99,7 +99,7 @@ def _chosen(
         return np.flatnonzero(usable)
     if profile.candidates == "recent":
         found = np.flatnonzero(usable)
-        return found[np.argsort(-corpus.created[found], kind="stable")][: max(pool, min(180, 12 * limit))]
+        return found[np.argsort(-corpus.updated[found], kind="stable")][: max(pool, min(180, 12 * limit))]
     if profile.candidates == "dense":
         leg = semantic if (semantic * usable).any() else lexical
         return _ranking(leg, usable, max(pool, 4 * limit))

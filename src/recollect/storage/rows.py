@@ -47,12 +47,12 @@ HASHED = ("id", *LABELS, *_TEXTS, *_NUMBERS, *_WHOLE, *_FLAGS, *_TIMES, *_LISTS,
 USE = ("last_accessed", "access_count", "last_scores")  # changes with every recall, so it is not hashed
 COLUMNS = (*HASHED, "row_hash", *USE)
 INDEX_COLUMNS = (
-    "row, state, session, sequence, speaker, channel, kind, occurred_at, created_at, valid_from, valid_to, "
+    "row, state, session, sequence, speaker, channel, kind, occurred_at, created_at, updated_at, valid_from, valid_to, "
     "importance, confidence, pinned, simhash, flags, terms"
 )
 _WORD, _BLOB = (str, NoneType), (bytes, NoneType)
 _INDEX_TYPES: tuple[Any, ...] = (
-    int, str, _WORD, (int, NoneType), _WORD, _WORD, str, _WORD, str, _WORD, _WORD,
+    int, str, _WORD, (int, NoneType), _WORD, _WORD, str, _WORD, str, str, _WORD, _WORD,
     float, float, int, int, int, bytes, _BLOB,
 )  # fmt: skip
 _ALTERED = "A row was altered on disk: run `recollect check`, and restore a backup"
@@ -106,10 +106,10 @@ def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
 
 def index_row(row: Sequence[Any]) -> IndexRow:
     """A row of `INDEX_COLUMNS` and a vector, as the legs need it."""
-    if not (all(map(isinstance, row, _INDEX_TYPES)) and 0 <= row[15] < 256 and len(row[16]) % 5 == 0):
+    if not (all(map(isinstance, row, _INDEX_TYPES)) and 0 <= row[16] < 256 and len(row[17]) % 5 == 0):
         raise StoreDamaged(_ALTERED)
-    made: list[Any] = [*row[:7], *map(_micros, row[7:11]), *row[11:13], bool(row[13]), simhash.to_unsigned(row[14])]
-    return IndexRow(*made, *row[15:])
+    made: list[Any] = [*row[:7], *map(_micros, row[7:12]), *row[12:14], bool(row[14]), simhash.to_unsigned(row[15])]
+    return IndexRow(*made, *row[16:])
 
 
 def _micros(text: str | None) -> int | None:
