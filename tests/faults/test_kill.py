@@ -73,7 +73,8 @@ def half_written(memory: Any, ana: Any) -> list[str]:
     alone = [id for id in versions if id not in edits]
     erased = {line.old_ref for line in lines if line.memory_id in gone}
     missing = [id for id in edits - erased if id not in versions]
-    return [*memory.check(), *alone, *missing, *(id for id in gone if id in {each.id for each in _all(ana)})]
+    back = gone & {each.id for each in _all(ana)}
+    return [*memory.check(), *alone, *missing, *back]
 
 
 def _all(ana: Any, *states: str) -> list[Any]:
