@@ -35,7 +35,7 @@ async def measure(path: Path, k: int, profile: str, rerank: bool, folder: Path) 
     conversations = data.read(path)
     shares: dict[str, list[float]] = defaultdict(list)
     budgets: dict[int, list[float]] = defaultdict(list)
-    settings = {"reranker": "maxsim"} if rerank else {}
+    settings: dict[str, Any] = {"reranker": "maxsim"} if rerank else {}
     async with recollect.aio.open(folder / f"{path.stem}.db", state_dir=folder, **settings) as memory:
         started = time.perf_counter()
         for conversation in conversations:

@@ -10,6 +10,7 @@ with recollect.open("memory.db") as memory:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,14 +40,17 @@ __all__ = [
 ]
 
 
-def open(db: str | Path | None = None, **settings: Any) -> Blocking:
+def open(
+    db: str | Path | None = None, *, count_tokens: Callable[[str], int] | None = None, **settings: Any
+) -> Blocking:
     """Open a memory: a file, `:memory:`, or the default place. Use it in a `with` block, or close it.
 
-    Every setting can be given by name. Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
+    Every setting can be given by name; `count_tokens` says what a text costs, where an estimate will not do.
+    Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
     """
     from .sync import Blocking
 
-    return Blocking.open(db, **settings)
+    return Blocking.open(db, count_tokens=count_tokens, **settings)
 
 
 def __getattr__(name: str) -> Any:

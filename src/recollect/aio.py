@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,11 @@ __all__ = ["Engine", "Scoped", "open"]
 
 
 @asynccontextmanager
-async def open(db: str | Path | None = None, **settings: Any) -> AsyncIterator[Engine]:
+async def open(
+    db: str | Path | None = None, *, count_tokens: Callable[[str], int] | None = None, **settings: Any
+) -> AsyncIterator[Engine]:
     """Open a memory for the length of a block. Every setting can be given by name."""
-    engine = await open_engine(db, **settings)
+    engine = await open_engine(db, count_tokens=count_tokens, **settings)
     try:
         yield engine
     finally:

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from .engine import Engine
-from .errors import Misconfigured
+from .errors import InvalidInput, Misconfigured
+from .policy import profiles, writing
 from .ports import Embedder, Reranker, Store
 from .settings import Settings, load
+from .text import tokens
 
 
-async def open_engine(db: str | Path | None = None, **settings: Any) -> Engine:
-    """Open a memory. Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded."""
+async def open_engine(
+    db: str | Path | None = None, *, count_tokens: Callable[[str], int] | None = None, **settings: Any
+) -> Engine:
+    """Open a memory; `count_tokens` says what a text costs.
+
+    Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
+    """
     chosen = load(db=None if db is None else str(db), **settings)
+    _check(chosen)
     embedder = _embedder(chosen)
     reranker = _reranker(chosen, embedder)
-    return Engine(store=await _store(chosen), embedder=embedder, reranker=reranker, settings=chosen)
+    return Engine(
+        store=await _store(chosen), embedder=embedder, reranker=reranker, settings=chosen, count_tokens=count_tokens
+    )
+
+
+def _check(settings: Settings) -> None:
+    """Raises Misconfigured for a name that nothing goes by, before anything is opened."""
+    try:
+        profiles.named(settings.profile)
+        writing.named(settings.policy)
+        tokens.analyse("words", settings.language)
+    except (InvalidInput, ImportError) as error:
+        named = f"no stemmer for {settings.language!r}" if isinstance(error, ImportError) else str(error)
+        raise Misconfigured(f"A setting cannot be used: {named}") from error
 
 
 async def _store(settings: Settings) -> Store:
-    if "://" in settings.db and not settings.db.startswith("file:"):
+    if "://" in settings.db:
         raise Misconfigured(f"Recollect cannot open {settings.db.split('://')[0]}:// yet: name a file, or :memory:")
     from .storage.sqlite.store import SqliteStore
 
@@ -37,6 +59,8 @@ def _embedder(settings: Settings) -> Embedder | None:
     from .embedders.cached import Cached
     from .embedders.minilm import MiniLM
 
+    if settings.cache_mb == 0:
+        return MiniLM()
     directory = settings.state_dir / "embeddings_cache"
     return Cached(MiniLM(), directory, limit_bytes=settings.cache_mb << 20)
 
@@ -46,7 +70,7 @@ def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
         from .embedders.minilm import MiniLM
         from .rerankers.maxsim import MaxSim
 
-        loaded = getattr(embedder, "_embedder", None)  # under the cache: one model in the process is enough
+        loaded = getattr(embedder, "inner", embedder)  # under the cache: one model in the process is enough
         return MaxSim(loaded if isinstance(loaded, MiniLM) else MiniLM())
     if settings.reranker == "cross-encoder":
         from .rerankers.cross_encoder import CrossEncoder

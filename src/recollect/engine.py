@@ -36,10 +36,10 @@ class Engine:
         reranker: Reranker | None,
         settings: Settings,
         clock: Callable[[], datetime] = utcnow,
-        count_tokens: Callable[[str], int] = tokens.count_tokens,
+        count_tokens: Callable[[str], int] | None = None,
     ) -> None:
         self.store, self.embedder, self.reranker = store, embedder, reranker
-        self.settings, self.clock, self.count_tokens = settings, clock, count_tokens
+        self.settings, self.clock, self.count_tokens = settings, clock, count_tokens or tokens.count_tokens
         self.corpora = Corpora(
             model=embedder.model if embedder else "",
             dimensions=embedder.dimensions if embedder else 1,
@@ -58,7 +58,11 @@ class Engine:
 
         Raises InvalidInput if a name is missing or no text.
         """
-        names = {"user": user, "space": space or self.settings.space, "tenant": tenant or self.settings.tenant}
+        names = {
+            "user": user,
+            "space": self.settings.space if space is None else space,
+            "tenant": self.settings.tenant if tenant is None else tenant,
+        }
         scope = Scope(**{name: inputs.name(name, value) for name, value in names.items()})
         return Scoped(self, scope, inputs.labels(labels))
 
@@ -111,7 +115,9 @@ class Engine:
 
     async def close(self) -> None:
         """Finish what is under way and let go of everything."""
-        await self.usage.close()
-        for part in (self.embedder, self.reranker, self.store):
-            if part is not None:
-                await part.close()
+        try:
+            await self.usage.close()
+        finally:
+            for part in (self.embedder, self.reranker, self.store):
+                if part is not None:
+                    await part.close()

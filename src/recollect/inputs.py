@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
+from datetime import datetime
+from types import NoneType
 from typing import Any
 
 from .errors import InvalidInput
@@ -64,9 +67,23 @@ def size(value: str, most: int) -> None:
 
 def where(value: object) -> Filter:
     """A filter, or none."""
-    if value is not None and not isinstance(value, Filter):
+    if value is None:
+        return Filter()
+    if not isinstance(value, Filter):
         raise InvalidInput(f"A filter is a recollect.Filter, not {type(value).__name__}")
-    return value or Filter()
+    for each in dataclasses.fields(value):
+        given, usual = getattr(value, each.name), each.default
+        if isinstance(usual, tuple) and not _texts(given):
+            raise InvalidInput(f"{each.name} of a filter is a tuple of texts, not {given!r:.60}")
+        if each.name.endswith(("_after", "_before")) and not isinstance(given, (datetime, NoneType)):
+            raise InvalidInput(f"{each.name} of a filter is a datetime, not {given!r:.60}")
+        if each.name.startswith("importance") and not isinstance(given, (int, float, NoneType)):
+            raise InvalidInput(f"{each.name} of a filter is a number, not {given!r:.60}")
+    return value
+
+
+def _texts(value: object) -> bool:
+    return isinstance(value, (tuple, list)) and all(isinstance(one, str) for one in value)
 
 
 def draft_fields(**given: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ Words are those of the glossary in `docs/concepts.md`. Times are timezone-aware 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -130,7 +130,6 @@ class Draft:
     text: str
     labels: Labels = Labels()
     message_id: str | None = None
-    sequence: int | None = None
     speaker: str | None = None
     at: datetime | None = None
     kind: Kind | None = None
@@ -146,6 +145,11 @@ class Draft:
     confidence: float = 1.0
     pinned: bool = False
     manually_saved: bool = False
+
+    @property
+    def on_purpose(self) -> bool:
+        """The person wants exactly this kept."""
+        return self.pinned or self.manually_saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +200,7 @@ class Filter:
     occurred_before: datetime | None = None
     speaker: str | None = None
     source_id: str | None = None
+    versions_of: str | None = None  # earlier versions of that memory; they are superseded
     labels: Labels = Labels()
 
     @property
@@ -254,6 +259,12 @@ class Recall:
     @property
     def memories(self) -> tuple[Memory, ...]:
         return tuple(hit.memory for hit in self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    def __len__(self) -> int:
+        return len(self.hits)
 
     @property
     def degraded(self) -> bool:
@@ -318,7 +329,7 @@ class Page:
     memories: tuple[Memory, ...]
     cursor: str | None = None
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Memory]:
         return iter(self.memories)
 
     def __len__(self) -> int:
@@ -348,7 +359,7 @@ class Said:
     id: str
     message: Message
     outcome: Outcome
-    digest: str  # of the content
+    digest: str  # of the content; the store keeps only a keyed digest of it
     keep_text: bool  # the memories do not hold it word for word
 
 
@@ -356,7 +367,7 @@ class Said:
 class Forget:
     """Remove a memory's content everywhere; leave a digest that stops automatic re-creation until `until`."""
 
-    memory: Memory
+    memory_id: str
     at: datetime
     until: datetime | None
     reason: str = ""
@@ -370,7 +381,6 @@ class Embedded:
     memory_id: str
     model: str
     vector: Any
-    importance: float | None = None  # scored anew, where novelty had to wait for the vector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

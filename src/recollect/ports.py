@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,15 @@ class Embedder(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class Forgetful(Protocol):
+    """An embedder that keeps what it has seen, and can let go of it."""
+
+    async def forget(self, texts: Sequence[str]) -> None:
+        """Keep nothing of these texts."""
+        ...
 
 
 class Reranker(Protocol):
@@ -90,7 +99,7 @@ class Delta:
 class SaidBefore:
     """A message that was remembered earlier."""
 
-    digest: str
+    same: bool  # with the same words
     outcome: Outcome
 
 
@@ -132,8 +141,12 @@ class Reading(Protocol):
         """Active memories by their key."""
         ...
 
-    async def said(self, scope: Scope, ids: Sequence[str]) -> dict[str, SaidBefore]:
-        """What became of messages that were remembered before."""
+    async def said(self, scope: Scope, digests: Mapping[str, str]) -> dict[str, SaidBefore]:
+        """What became of messages that were remembered before, by id; the digests are those of their words now."""
+        ...
+
+    async def wordings(self, scope: Scope, id: str) -> list[str]:
+        """The words of a memory, earliest version first, even if a row was altered; empty if there is no such id."""
         ...
 
     async def last_sequence(self, scope: Scope, session: str) -> int:

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from .errors import EmbedderUnavailable, NotFound
+from . import vectors
+from .errors import InvalidInput, NotFound, ProviderFailed
 from .ids import new_id
+from .ingest import drafts
 from .ingest.piece import Piece
-from .model import Draft, Event, Evidence, Memory, Message, Put, Scope
+from .model import Draft, Event, Evidence, Filter, Memory, Message, Put, Scope
 from .ports import Store, Transaction, Vectors
 from .text import normalise
 
@@ -18,64 +20,64 @@ if TYPE_CHECKING:
 
 
 async def changed(
-    engine: Engine,
-    scope: Scope,
-    id: str,
-    event: Event,
-    fields: Mapping[str, Any],
-    *,
-    actor: str | None,
-    reason: str = "",
+    engine: Engine, scope: Scope, id: str, event: Event, fields: Mapping[str, Any], actor: str | None, reason: str = ""
 ) -> Memory:
-    """Change fields of a memory under the write lock, with its history. Raises NotFound."""
+    """Change fields of a memory under the write lock, with its history; hide or show its versions with it.
+
+    Raises NotFound.
+    """
     async with engine.store.transaction(scope) as tx:
         old = await _found(tx, scope, id)
         new = replace(old, **fields, updated_at=engine.clock(), revision=old.revision + 1)
         told = {name: value for name, value in fields.items() if isinstance(value, (bool, str))}
         meta = {**told, "reason": reason} if reason else told
-        await tx.apply([Put(memory=new, event=event, actor=actor, meta=meta)])
+        versions = await _versions_along(tx, old, new)
+        await tx.apply([Put(memory=new, event=event, actor=actor, meta=meta), *versions])
     return new
+
+
+async def _versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Put]:
+    """Earlier versions of a memory that disappears disappear with it, and come back with it."""
+    hidden = "soft_deleted"
+    if (old.state == hidden) == (new.state == hidden):
+        return []
+    now, then = (hidden, "superseded") if new.state == hidden else ("superseded", hidden)
+    page = await tx.page(old.scope, Filter(versions_of=old.id, states=(then,)), limit=1000)
+    return [Put(memory=replace(version, state=now, purge_at=new.purge_at), event=None) for version in page.memories]
 
 
 async def edited(
-    engine: Engine, scope: Scope, id: str, text: str | None, fields: Mapping[str, Any], *, actor: str | None
+    engine: Engine, scope: Scope, id: str, text: str | None, fields: Mapping[str, Any], actor: str | None
 ) -> Memory:
-    """Put the new version in the place of the old, and the old beside it as superseded. Raises NotFound."""
-    vectors = await _vectors(engine, scope, id, text)
+    """Put the new version in the place of the old, and the old beside it as superseded.
+
+    Raises NotFound, InvalidInput.
+    """
+    made = await _vectors(engine, scope, id, text)
     async with engine.store.transaction(scope) as tx:
         old, now, model = await _found(tx, scope, id), engine.clock(), engine.corpora.model
+        if old.state in ("superseded", "soft_deleted"):
+            raise InvalidInput(f"Memory {id!r} is {old.state}: edit the current version, or restore it first")
+        before = replace(old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=now, key=None)
         new = replace(old, **fields, updated_at=now, revision=old.revision + 1)
-        kept = []
+        if "importance" in fields:
+            new = replace(new, base_importance=new.importance)
         if text is not None:
-            before = replace(old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=now, key=None)
-            vector = vectors.get(old.text)
-            kept = [Put(memory=with_vector(before, vector), event=None, vector=vector, model=model)]
-            new = _reworded(new, text, vectors)
+            new = replace(_reworded(new, text), summary=fields.get("summary"), key=None, valid_from=now)
         meta = {"fields": sorted([*fields, *(["text"] if text is not None else [])])}
-        old_ref = kept[0].memory.id if kept else None
-        put = Put(
-            memory=new,
-            event="updated",
-            vector=vectors.get(new.text),
-            model=model,
-            old_ref=old_ref,
-            actor=actor,
-            meta=meta,
-        )
-        await tx.apply([*kept, put])
-    return new
+        put = Put(memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta)
+        await tx.apply([_embedded(each, made) for each in (Put(memory=before, event=None, model=model), put)])
+    return _embedded(put, made).memory
 
 
-def _reworded(memory: Memory, text: str, vectors: Mapping[str, Vectors]) -> Memory:
+def _reworded(memory: Memory, text: str) -> Memory:
     piece = Piece(Draft(text=text), _cleaned(text))
-    new = replace(
-        memory,
-        text=piece.text,
-        content_hash=piece.content_hash,
-        simhash=piece.simhash,
-        valid_from=memory.updated_at,
-    )
-    return with_vector(new, vectors.get(piece.text))
+    return replace(memory, text=piece.text, content_hash=piece.content_hash, simhash=piece.simhash)
+
+
+def _embedded(put: Put, made: Mapping[str, Vectors]) -> Put:
+    vector = made.get(put.memory.text)
+    return replace(put, memory=with_vector(put.memory, vector), vector=vector)
 
 
 def _cleaned(text: str) -> str:
@@ -96,10 +98,8 @@ def with_vector(memory: Memory, vector: Vectors | None) -> Memory:
 
 async def _vectors(engine: Engine, scope: Scope, id: str, text: str | None) -> dict[str, Vectors]:
     """Vectors of the text before and after an edit, made before the write lock is taken."""
-    if text is None:
-        return {}
     before = [memory.text for memory in await engine.store.get(scope, [str(id)])]
-    return await encoded(engine, [*before, _cleaned(text)])
+    return await encoded(engine, [*before, *([_cleaned(text)] if text is not None else [])])
 
 
 async def encoded(engine: Engine, texts: Sequence[str]) -> dict[str, Vectors]:
@@ -107,18 +107,19 @@ async def encoded(engine: Engine, texts: Sequence[str]) -> dict[str, Vectors]:
     if engine.embedder is None:
         return {}
     try:
-        return dict(zip(texts, await engine.embedder.encode_batch(texts), strict=True))
-    except EmbedderUnavailable:
+        return dict(zip(texts, await vectors.encode(engine.embedder, texts), strict=True))
+    except ProviderFailed:
         return {}
 
 
 async def evidence(store: Store, memory: Memory) -> Evidence:
     """What a memory rests on, as far as it can still be read."""
     kept = await store.messages(memory.scope, memory.source_ids)
-    if memory.source_message_id and memory.source_message_id not in kept:  # the memory holds it word for word
-        kept[memory.source_message_id] = Message(
-            id=memory.source_message_id, content=memory.text, role=memory.labels.role or "user", name=memory.speaker,
-            at=memory.occurred_at, session=memory.labels.session,
+    own = memory.source_message_id
+    if own and own not in kept and (words := await _said(store, memory, own)) is not None:
+        kept[own] = Message(
+            id=own, content=words, role=memory.labels.role or "user", name=memory.speaker, at=memory.occurred_at,
+            session=memory.labels.session,
         )  # fmt: skip
     memories = await store.get(memory.scope, memory.evidence_ids)
     found = {*kept, *(other.id for other in memories)}
@@ -129,3 +130,12 @@ async def evidence(store: Store, memory: Memory) -> Evidence:
         memories=tuple(memories),
         missing=tuple(reference for reference in named if reference not in found),
     )
+
+
+async def _said(store: Store, memory: Memory, message_id: str) -> str | None:
+    """The words of a message that a memory, or an earlier version of it, holds word for word."""
+    for words in await store.wordings(memory.scope, memory.id):
+        said = await store.said(memory.scope, {message_id: drafts.digest(words)})
+        if message_id in said and said[message_id].same:
+            return words
+    return None

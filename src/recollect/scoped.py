@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from . import inputs, revisions, transfer
-from .errors import InvalidInput, NotFound, StoreFull
+from .errors import InvalidInput, NotFound, ProviderFailed, StoreFull
 from .ids import new_id
 from .ingest import drafts
 from .ingest import pipeline as ingest
@@ -35,6 +36,7 @@ from .model import (
     Used,
 )
 from .policy import profiles, writing
+from .ports import Forgetful
 from .retrieve import explain
 from .retrieve import pipeline as retrieve
 from .text import normalise
@@ -105,7 +107,7 @@ class Scoped:
         said = drafts.conversation([drafts.message(each, self.labels) for each in given])
         for each in said:
             inputs.size(each.content, most)
-        return [drafts.draft(each, self.labels, None, common) for each in said]
+        return [drafts.draft(each, self.labels, common) for each in said]
 
     async def recall(
         self,
@@ -133,8 +135,9 @@ class Scoped:
             for hit in answer.hits
         ]
         if uses and by.scores_first:
-            async with self._engine.store.transaction(self.scope) as tx:
-                await tx.apply(uses)
+            with suppress(ProviderFailed):  # an answer does not fail because its statistics cannot be written
+                async with self._engine.store.transaction(self.scope) as tx:
+                    await tx.apply(uses)
         elif uses:
             self._engine.usage.note(self.scope, uses)
         return answer
@@ -223,7 +226,10 @@ class Scoped:
         importance: float | None = None,
         actor: str | None = None,
     ) -> Memory:
-        """Change a memory. The id stays; the version before is kept and can still be read. Raises NotFound."""
+        """Change a memory. The id stays; the version before is kept and can still be read.
+
+        Raises NotFound; InvalidInput if it is not the current version.
+        """
         if text is not None:
             inputs.text(text, self._engine.settings.max_text_chars)
         given = {"summary": summary, "category": category, "importance": importance, "tags": tags}
@@ -233,7 +239,7 @@ class Scoped:
             raise InvalidInput(f"A summary has at most 280 characters, not {len(summary)}")
         if tags is not None:
             fields["tags"] = tuple(dict.fromkeys(tag.lower() for tag in tags))
-        return await revisions.edited(self._engine, self.scope, id, text, fields, actor=actor)
+        return await revisions.edited(self._engine, self.scope, id, text, fields, actor)
 
     async def why(self, id: str) -> Evidence:
         """What a memory rests on: the messages and memories it came from. Raises NotFound."""
@@ -245,7 +251,7 @@ class Scoped:
         return await self._engine.store.history(self.scope, id, limit=limit)
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
-        """Keep a memory from being trimmed, expired or gated. Raises NotFound."""
+        """Keep a memory from being trimmed, expired, or left out for its low importance. Raises NotFound."""
         return await self._changed(id, "updated", {"pinned": True}, actor)
 
     async def unpin(self, id: str, *, actor: str | None = None) -> Memory:
@@ -265,16 +271,15 @@ class Scoped:
             await self._changed(id, "soft_deleted", gone, actor, reason)
             return
         until = now + timedelta(hours=self._engine.settings.tombstone_hours)
-        memory = await self.get(id)
-        erase = Forget(memory=memory, at=now, until=until, reason=reason, actor=actor)
+        erase = Forget(memory_id=str(id), at=now, until=until, reason=reason, actor=actor)
         try:
-            await self._apply(erase)
+            words = await self._erased(erase)
         except StoreFull:  # erasing needs room too: a little was kept aside for it
             self._engine.store.make_room()
-            await self._apply(erase)
+            words = await self._erased(erase)
         self._engine.corpora.drop(self.scope)
-        if self._engine.embedder is not None and hasattr(self._engine.embedder, "forget"):
-            await self._engine.embedder.forget([memory.text])
+        if isinstance(self._engine.embedder, Forgetful):
+            await self._engine.embedder.forget(words)
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
         """Bring back a memory that was trimmed, expired, archived or softly forgotten.
@@ -301,8 +306,13 @@ class Scoped:
     async def _changed(
         self, id: str, event: Event, fields: Mapping[str, Any], actor: str | None, reason: str = ""
     ) -> Memory:
-        return await revisions.changed(self._engine, self.scope, id, event, fields, actor=actor, reason=reason)
+        return await revisions.changed(self._engine, self.scope, id, event, fields, actor, reason)
 
-    async def _apply(self, change: Forget) -> None:
+    async def _erased(self, change: Forget) -> builtins.list[str]:
+        """Erase a memory, and return the words that are gone."""
         async with self._engine.store.transaction(self.scope) as tx:
+            words = await tx.wordings(self.scope, change.memory_id)
+            if not words:
+                raise NotFound(f"No memory with id {change.memory_id!r} in this scope")
             await tx.apply([change])
+        return words

@@ -62,8 +62,16 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        file = os.environ.get("RECOLLECT_CONFIG") or str(user_config_path("recollect") / "recollect.toml")
+        file = config_file()
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+
+
+def config_file() -> Path:
+    """The TOML file that settings are read from, if it is there. Raises ValueError if one was named that is not."""
+    named = os.environ.get("RECOLLECT_CONFIG")
+    if named and not Path(named).is_file():
+        raise ValueError(f"there is no {named}")
+    return Path(named) if named else user_config_path("recollect") / "recollect.toml"
 
 
 def load(**given: Any) -> Settings:

@@ -125,11 +125,13 @@ class Blocking:
         self.settings = inner.settings
 
     @classmethod
-    def open(cls, db: str | Path | None = None, **settings: Any) -> Blocking:
+    def open(
+        cls, db: str | Path | None = None, *, count_tokens: Callable[[str], int] | None = None, **settings: Any
+    ) -> Blocking:
         """Open a memory; see `recollect.open`."""
         loop = Loop()
         try:
-            return cls(loop.run(open_engine(db, **settings)), loop)
+            return cls(loop.run(open_engine(db, count_tokens=count_tokens, **settings)), loop)
         except BaseException:
             loop.close()
             raise

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import codec
+from . import codec, inputs
 from .errors import InvalidInput
 from .ingest import drafts
-from .model import Memory, Message, Outcome, Put, Receipt, Said, Scope
+from .ingest.piece import Piece
+from .ingest.pipeline import FORGOTTEN
+from .model import Draft, Memory, Message, Outcome, Put, Receipt, Said, Scope, Summary
 from .ports import Store, Vectors
 from .revisions import encoded, with_vector
 from .text import normalise
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from .scoped import Scoped
 
 FORMAT = 1
+_NOTES = ("recollect", "damaged")  # records that tell something about the others
 BATCH = 256
 
 
@@ -56,9 +59,6 @@ def _problem(record: Mapping[str, Any], number: int, into: Scoped | None) -> Inv
     return None
 
 
-_KNOWN = ("recollect", "memory", "message", "user_profile", "project_memory")
-
-
 def _check(record: Mapping[str, Any], into: Scoped | None) -> None:
     if not isinstance(record, Mapping):
         raise InvalidInput("it is no object")
@@ -68,12 +68,14 @@ def _check(record: Mapping[str, Any], into: Scoped | None) -> None:
         drafts.message(record, into.labels)
         return
     kind, data = record.get("record_type"), record.get("data")
-    if kind not in _KNOWN or not isinstance(data, Mapping):
+    if kind not in (*_NOTES, *_READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
     if kind == "recollect" and data.get("format") != FORMAT:
         raise InvalidInput(f"the export has format {data.get('format')!r}, this version reads {FORMAT}")
-    if kind == "memory":
-        codec.memory(data)
+    if kind in _READERS:
+        _READERS[kind](data)
+        if into is None:
+            _scope(data)
 
 
 def _sort(record: Mapping[str, Any]) -> str:
@@ -87,42 +89,57 @@ async def _take(batch: Sequence[Mapping[str, Any]], into: Scoped | None, engine:
         assert into is not None
         return (await into.remember(list(batch))).outcomes
     kind = batch[0]["record_type"]
-    if kind == "recollect":
+    if kind in _NOTES:
         return []
     data = [record["data"] for record in batch]
     scope = into.scope if into is not None else _scope(data[0])
+    values = [_READERS[kind](each) for each in data]
     if kind == "memory":
-        return await _take_memories([codec.memory(each) for each in data], scope, engine)
+        return await _take_memories(values, scope, engine)
     async with engine.store.transaction(scope) as tx:
-        if kind == "message":
-            await tx.apply([_said(each) for each in data])
-        else:
-            await tx.apply([codec.summary(_without_scope(each)) for each in data])
+        await tx.apply(values)
     return []
 
 
 def _scope(data: Mapping[str, Any]) -> Scope:
     made = data.get("scope")
-    names = ("tenant", "user", "space")
-    if not isinstance(made, Mapping) or set(made) != set(names) or not all(isinstance(made[n], str) for n in names):
+    if not isinstance(made, Mapping) or set(made) != {"tenant", "user", "space"}:
         raise InvalidInput(f"A record needs a scope with tenant, user and space, not {made!r:.60}")
-    return Scope(**made)
+    return Scope(**{name: inputs.name(name, value) for name, value in made.items()})
 
 
-def _without_scope(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in data.items() if name != "scope"}
+def _memory(data: Mapping[str, Any]) -> Memory:
+    """A memory as it was, with what is derived from its text made anew."""
+    made = codec.memory(data)
+    inputs.text(made.text, len(made.text))
+    inputs.fields({"importance": made.importance, "confidence": made.confidence})
+    piece = Piece(Draft(text=made.text), made.text)
+    return replace(made, content_hash=piece.content_hash, simhash=piece.simhash)
+
+
+def _summary(data: Mapping[str, Any]) -> Summary:
+    return codec.summary({name: value for name, value in data.items() if name != "scope"})
 
 
 def _said(data: Mapping[str, Any]) -> Said:
-    for name in ("id", "role", "digest", "text", "name", "session"):
+    for name in ("id", "role", "text", "name", "session"):
         value = data.get(name)
-        if not isinstance(value, str) and (value is not None or name in ("id", "role", "digest")):
+        if not isinstance(value, str) and (value is not None or name in ("id", "role")):
             raise InvalidInput(f"This is no message: {name} is text, not {type(value).__name__}")
     text = data.get("text")
     fields = {name: data.get(name) for name in ("id", "role", "name", "session")}
     message = Message(content=text or "", at=drafts.moment(data.get("at")), **fields)  # type: ignore[arg-type]
     outcome = codec.outcome(data.get("outcome") or {})
-    return Said(id=data["id"], message=message, outcome=outcome, digest=data["digest"], keep_text=text is not None)
+    digest = drafts.digest(text) if text is not None else ""
+    return Said(id=data["id"], message=message, outcome=outcome, digest=digest, keep_text=data.get("kept") is True)
+
+
+_READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "memory": _memory,
+    "message": _said,
+    "user_profile": _summary,
+    "project_memory": _summary,
+}
 
 
 async def _take_memories(memories: Sequence[Memory], scope: Scope, engine: Engine) -> list[Outcome]:
@@ -130,7 +147,7 @@ async def _take_memories(memories: Sequence[Memory], scope: Scope, engine: Engin
     vectors = await encoded(engine, [memory.text for memory in memories])
     async with engine.store.transaction(scope) as tx:
         there = {memory.id for memory in await tx.get(scope, [memory.id for memory in memories])}
-        compared = {memory.id: normalise.for_hash(memory.text) for memory in memories}
+        compared = {memory.id: normalise.wording(memory.text) for memory in memories}
         forgotten = await tx.tombstones(scope, list(compared.values()), engine.clock())
         refused = {id for id, text in compared.items() if text in forgotten}
         new = {memory.id: memory for memory in memories if memory.id not in there | refused}
@@ -152,5 +169,5 @@ def _taken(id: str, there: set[str], refused: set[str]) -> Outcome:
     if id in there:
         return Outcome(status="skipped", ids=(id,), reason="it is here already")
     if id in refused:
-        return Outcome(status="refused", reason="it was forgotten on request: save it on purpose to keep it again")
+        return Outcome(status="refused", reason=FORGOTTEN)
     return Outcome(status="created", ids=(id,))

@@ -60,7 +60,7 @@ async def keep(store: Store, *texts: str, **given: Any) -> list[Memory]:
 
 
 def forget(gone: Memory, **given: Any) -> Forget:
-    return Forget(**{"memory": gone, "at": NOW, "until": NOW + 24 * HOUR, **given})
+    return Forget(**{"memory_id": gone.id, "at": NOW, "until": NOW + 24 * HOUR, **given})
 
 
 def said(id: str, content: str, *, keep_text: bool = True, **given: Any) -> Said:
@@ -290,6 +290,7 @@ YES = {
     "occurred_before": {"occurred_at": NOW - 2 * HOUR},
     "speaker": {"speaker": "Ana"},
     "source_id": {"source_ids": ("x", "Msg-1")},
+    "versions_of": {"superseded_by": "m9"},
     "labels": {"labels": Labels(session="s", thread="t", agent="a", role="e")},
 }
 ASK = {
@@ -311,6 +312,7 @@ ASK = {
     "occurred_before": NOW - HOUR,
     "speaker": "Ana",
     "source_id": "Msg-1",
+    "versions_of": "m9",
     "labels": YES["labels"]["labels"],
 }
 PLAIN = {
@@ -391,7 +393,7 @@ async def test_a_transaction_rolls_everything_back_if_the_block_raises(store: St
         await interrupted()
     assert await store.get(ANA, [kept.id]) == []
     assert await store.history(ANA) == []
-    assert await store.said(ANA, ["msg-1"]) == {}
+    assert await store.said(ANA, {"msg-1": ""}) == {}
     assert await store.revision(ANA) == 0
 
 
@@ -657,13 +659,6 @@ async def test_a_vector_of_a_memory_that_is_gone_is_not_kept(store: Store) -> No
     assert await store.check() == []
 
 
-async def test_embedding_may_score_a_memory_anew(store: Store) -> None:
-    (kept,) = await keep(store, "tea", importance=0.2)
-    await apply(store, Embedded(memory_id=kept.id, model=MODEL, vector=[1, 0], importance=0.5))
-    (now,) = await store.get(ANA, [kept.id])
-    assert (now.importance, now.base_importance) == (0.5, 0.5)
-
-
 # Messages, long-term records
 
 
@@ -671,8 +666,9 @@ async def test_a_message_is_answered_as_it_was_the_first_time(store: Store) -> N
     outcome = Outcome(status="merged", ids=("m1", "m2"), reason="said before — 茶", message_id="msg-1")
     await apply(store, said("msg-1", "hello", outcome=outcome))
     await apply(store, said("msg-1", "something else"))
-    before = (await store.said(ANA, ["msg-1", "msg-2"]))["msg-1"]
-    assert (before.digest, before.outcome) == ("digest of hello", outcome)
+    before = (await store.said(ANA, {"msg-1": "digest of hello", "msg-2": ""}))["msg-1"]
+    assert (before.same, before.outcome) == (True, outcome)
+    assert not (await store.said(ANA, {"msg-1": "digest of goodbye"}))["msg-1"].same
 
 
 async def test_the_words_of_a_message_are_kept_where_no_memory_holds_them(store: Store) -> None:
@@ -782,7 +778,7 @@ async def test_nothing_is_seen_from_another_scope(store: Store, other: Scope) ->
         assert (await delta(store, scope=other)).gone == []
         assert await store.same_text(other, [kept.content_hash]) == {}
         assert await store.by_key(other, [kept.key or ""]) == {}
-        assert await store.said(other, ["msg-1"]) == {}
+        assert await store.said(other, {"msg-1": ""}) == {}
         assert await store.messages(other, ["msg-1"]) == {}
         assert await store.last_sequence(other, "s") == -1
         assert await store.tombstones(other, ["milk"], NOW) == set()

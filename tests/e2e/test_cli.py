@@ -149,7 +149,7 @@ def test_an_unexpected_failure_shows_no_traceback(run: Run, monkeypatch: pytest.
         raise RuntimeError("a bug")
 
     monkeypatch.setattr("recollect.sync.Blocking.open", broken)
-    answer = run("list")
+    answer = run("remember", "tea")
     assert answer.exit_code == 1
     assert "a bug" in answer.stderr
     assert "Traceback" not in answer.output
@@ -260,7 +260,7 @@ def test_why_and_why_not(run: Run, place: Path) -> None:
 
 def test_an_import_twice_changes_nothing(run: Run, place: Path) -> None:
     chat = lines(place / "chat.jsonl", {"content": "I like tea."}, "", {"content": "ok"}, {"content": "ok"})
-    assert "2 new memories" in run("import", chat).stdout
+    assert "3 new memories" in run("import", chat).stdout  # "ok" may answer another question each time
     before = run("list", "--json").stdout
     assert "0 new memories" in run("import", chat).stdout
     assert run("list", "--json").stdout == before
@@ -399,11 +399,17 @@ def test_an_unknown_id_is_not_found_and_json_errors_are_json(run: Run) -> None:
         (["export", "no/such/folder/out.jsonl"], 5),
     ],
 )
-def test_what_cannot_be_done_is_said_with_its_exit_code(run: Run, words: list[str], code: int) -> None:
+def test_what_cannot_be_done_is_said_with_its_exit_code(run: Run, tea: str, words: list[str], code: int) -> None:
     answer = run(*words)
     assert answer.exit_code == code, answer.output
     assert answer.stderr
     assert "Traceback" not in answer.output
+
+
+def test_a_memory_that_is_not_there_is_not_made_by_looking(run: Run, place: Path) -> None:
+    answer = run("list")
+    assert (answer.exit_code, (place / "memory.db").exists()) == (3, False)
+    assert "recollect remember" in answer.stderr
 
 
 def test_a_damaged_file_is_said_to_be_damaged(run: Run, place: Path, tea: str) -> None:

@@ -268,7 +268,7 @@ async def test_a_preference_said_again_is_one_record(engine: Engine, vault: Vaul
     await vault.ingest("I prefer tea at 4 in Lisbon.", "ana", "s1")
     scope = engine.scope(user="ana", session="s2")
     again = await scope.remember("i prefer TEA at 4 in  Lisbon.", policy="vault", manually_saved=True)
-    assert again.count("updated") == 1
+    assert again.count("merged") == 1
     assert len(await scope.list()) == 1
 
 

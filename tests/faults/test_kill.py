@@ -61,7 +61,8 @@ def lost(told: Told, ana: Any) -> list[str]:
     wrong = [id for id, text in told.texts.items() if text is not UNKNOWN and now.get(id, GONE) != text]
     told.texts.update({id: now.get(id, GONE) for id in told.texts})
     again = ana.remember([{"id": id, "content": "?"} for id in told.messages]).outcomes
-    return wrong + [a.message_id for a, first in zip(again, told.messages.values(), strict=True) if a.ids != (first,)]
+    firsts = [() if told.texts[first] is GONE else (first,) for first in told.messages.values()]
+    return wrong + [a.message_id for a, first in zip(again, firsts, strict=True) if a.ids != first]
 
 
 def half_written(memory: Any, ana: Any) -> list[str]:

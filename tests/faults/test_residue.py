@@ -120,7 +120,6 @@ def test_a_forgotten_text_does_not_come_back_by_itself_in_any_form(folder: Path)
         assert found(folder) == {}
 
 
-@pytest.mark.xfail(strict=True, reason="ingest.pipeline keeps the words of a message that a tombstone refused")
 def test_a_message_that_is_refused_leaves_no_words(folder: Path) -> None:
     with recollect.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")

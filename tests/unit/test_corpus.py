@@ -99,7 +99,7 @@ class Life:
             await apply(self.store, Embedded(memory_id=some.id, model=MODEL, vector=[0, 1, 0, 0]))
         else:
             del self.alive[some.id]
-            await apply(self.store, Forget(memory=some, at=NOW, until=None))
+            await apply(self.store, Forget(memory_id=some.id, at=NOW, until=None))
 
     def made(self) -> Memory:
         labels = Labels(session=self.random.choice([None, "a", "b"]), channel=self.random.choice([None, "c"]))
@@ -145,7 +145,7 @@ async def test_writes_between_two_pages_are_not_lost(store: SqliteStore, monkeyp
             if self.pages:
                 late = Put(memory=replace(made[8], pinned=True), event="updated")
                 early = Put(memory=replace(made[0], text="milk"), event="updated")
-                await apply(store, early, late, Forget(memory=made[self.pages], at=NOW, until=None))
+                await apply(store, early, late, Forget(memory_id=made[self.pages].id, at=NOW, until=None))
             self.pages += 1
             return await store.changed_since(*args, **given)
 
@@ -160,7 +160,7 @@ async def test_a_snapshot_in_use_does_not_change(store: SqliteStore) -> None:
     before = await kept.current(ANA, store)
     told = seen(before), dict(before.codes["speaker"])
     await apply(store, Put(memory=memory("milk", speaker="Bo"), event="created"))
-    await apply(store, Forget(memory=first, at=NOW, until=None))
+    await apply(store, Forget(memory_id=first.id, at=NOW, until=None))
     after = await kept.current(ANA, store)
     assert (seen(before), dict(before.codes["speaker"])) == told
     assert (before.code("speaker", "Bo"), after.code("speaker", "Bo")) == (-2, 1)

@@ -146,8 +146,9 @@ def test_a_score_is_the_sum_of_its_parts() -> None:
 def row(**fields: object) -> IndexRow:
     nothing = dict.fromkeys(IndexRow._fields)
     made = {
-        "row": 1, "state": "active", "channel": None, "kind": "semantic", "created": clock.micros(NOW), "updated": clock.micros(NOW),
-        "importance": 0.5, "confidence": 1.0, "pinned": False, "simhash": 1, "flags": 0, "terms": b"", "vector": None,
+        "row": 1, "state": "active", "channel": None, "kind": "semantic", "created": clock.micros(NOW),
+        "updated": clock.micros(NOW), "importance": 0.5, "confidence": 1.0, "pinned": False, "simhash": 1, "flags": 0,
+        "terms": b"", "vector": None,
     }  # fmt: skip
     return IndexRow(**{**nothing, **made, **fields})
 

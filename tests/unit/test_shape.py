@@ -23,7 +23,7 @@ LAYERS = [
     {"transfer"},
     {"revisions"},
     {"ingest", "retrieve", "lifecycle", "inputs"},
-    {"policy", "corpus"},
+    {"policy", "corpus", "vectors"},
     {"ports", "text", "codec", "ids", "runtime"},
     {"model", "errors"},
 ]

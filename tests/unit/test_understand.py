@@ -29,7 +29,6 @@ def test_only_the_first_named_speaks() -> None:
 def test_a_question_of_the_person_to_the_assistant_stays_as_it_is() -> None:
     question = understand("What degree did I graduate with?", ("user", "assistant"))
     assert question.dense_text == question.text
-    assert question.is_first_person
     assert question.speakers == ()
 
 

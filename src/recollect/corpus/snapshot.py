@@ -95,6 +95,15 @@ class Corpus(Columns):
         return int(self.alive.sum())
 
     @cached_property
+    def unembedded(self) -> int:
+        """How many memories alive the dense leg cannot see."""
+        return int((self.alive & ~self.embedded).sum())
+
+    @property
+    def is_embedded(self) -> bool:
+        return self.unembedded == 0
+
+    @cached_property
     def mean_length(self) -> float:
         return float(self.length[self.alive].mean()) if self.count else 0.0
 
@@ -134,14 +143,14 @@ class Corpus(Columns):
         return self.matrix.first(self.n)[positions]
 
     def session_order(self) -> NDArray[np.int32]:
-        """The positions alive, by session, place in it, and position."""
+        """The positions alive, by session, place in it, and row."""
         return self._session_order
 
     @cached_property
     def _session_order(self) -> NDArray[np.int32]:
         positions = np.flatnonzero(self.alive).astype(np.int32)
         session, sequence = self.session[positions], self.sequence[positions]
-        return positions[np.lexsort((positions, sequence, session))]
+        return positions[np.lexsort((self.row[positions], sequence, session))]
 
     @cached_property
     def centroid(self) -> Vectors | None:
@@ -158,7 +167,7 @@ class Corpus(Columns):
 
     def seen_as(self, states: Sequence[str], as_of: datetime | None = None) -> Corpus:
         """The same scope with other memories alive: those in these states, or those that held at a time."""
-        wanted = np.isin(self.state, [STATES.index(s) for s in states if s in STATES])
+        wanted = np.isin(self.state, [STATES.index(s) for s in states or STATES if s in STATES])
         if as_of is not None:
             then = clock.micros(as_of)
             wanted = np.isin(self.state, [ACTIVE, COMPRESSED, SUPERSEDED])

@@ -169,7 +169,7 @@ class Milton:
         """The memories that the items' ids stand for, all of them there."""
         if isinstance(ids, str) or not ids:
             raise InvalidInput("A long-term record needs evidence: name the ids of the items it rests on")
-        said = await tx.said(self._scope.scope, ids)
+        said = await tx.said(self._scope.scope, dict.fromkeys(ids, ""))
         meant = {id: next(iter(said[id].outcome.ids), id) if id in said else id for id in ids}
         there = {memory.id for memory in await tx.get(self._scope.scope, list(meant.values()))}
         missing = [id for id in ids if meant[id] not in there]

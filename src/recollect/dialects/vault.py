@@ -88,7 +88,8 @@ class Vault:
             rerank=reranker_enabled,
         )
         chunks = [chunk_of(memory) for memory in answer.memories]
-        return RecallResult(chunks, answer.tokens, answer.tokens / token_budget)
+        used = sum(max(1, hit.tokens) for hit in answer.hits)
+        return RecallResult(chunks, used, used / token_budget)
 
 
 def to_prompt(result: RecallResult) -> str:

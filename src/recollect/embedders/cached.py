@@ -38,7 +38,7 @@ class Cached:
     """
 
     def __init__(self, embedder: Embedder, directory: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
-        self._embedder = embedder
+        self.inner = embedder
         self._recent = _Recent(_RECENT)
         self._folder = _Folder(directory, embedder.dimensions, limit_bytes)
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cache-read")
@@ -48,11 +48,11 @@ class Cached:
 
     @property
     def model(self) -> str:
-        return self._embedder.model
+        return self.inner.model
 
     @property
     def dimensions(self) -> int:
-        return self._embedder.dimensions
+        return self.inner.dimensions
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         """One unit-length row per text, in order; the embedder is asked once, for the new texts only.
@@ -78,10 +78,10 @@ class Cached:
         """Finish writing, then close the embedder."""
         await asyncio.to_thread(self._writer.shutdown)
         await asyncio.to_thread(self._reader.shutdown)
-        await self._embedder.close()
+        await self.inner.close()
 
     async def _made(self, texts: dict[str, str]) -> dict[str, Vectors]:
-        vectors = await self._embedder.encode_batch(list(texts.values()))
+        vectors = await self.inner.encode_batch(list(texts.values()))
         made = self._kept(dict(zip(texts, vectors, strict=True)))
         if self._wait_for(len(made)) <= _MOST_WAITING:
             with suppress(RuntimeError):  # closed meanwhile: the answer is still good

@@ -11,14 +11,20 @@ from ..text import dates, simhash, values
 from . import score
 from .piece import Piece
 
+TELLING = 4  # words; fewer say nothing without the turn before
+
 
 def repeats(piece: Piece, memory: Memory) -> bool:
     """Whether a piece says again what a memory holds: the same speaker, the same subject, the same values.
 
-    "I went there yesterday", said on two days, is two memories.
+    "I went there yesterday", said on two days, is two memories. A turn of a conversation is a repetition only in its
+    own session and if it says something by itself: "Yes." answers another question each time.
     """
     draft = piece.draft
     if draft.speaker != memory.speaker or draft.labels.subject != memory.labels.subject:
+        return False
+    session = draft.labels.session
+    if session is not None and (session != memory.labels.session or len(piece.text.split()) < TELLING):
         return False
     if _day(draft.at) != _day(memory.occurred_at) and dates.has_time(piece.text):
         return False
@@ -37,20 +43,21 @@ def near(piece: Piece, known: Iterable[Memory], limit: int = simhash.NEAR) -> Me
     return next((memory for _, _, memory in ranked if repeats(piece, memory)), None)
 
 
-def merged(memory: Memory, piece: Piece, now: datetime) -> Memory:
+def merged(memory: Memory, piece: Piece, now: datetime, tags: tuple[str, ...] = ()) -> Memory:
     """The memory after it was said once more: it counts for more, and what came along is added to it."""
     draft, repeated = piece.draft, memory.repeat_count + 1
     return replace(
         memory,
         repeat_count=repeated,
-        importance=score.repeated(memory.base_importance, repeated),
+        importance=max(score.repeated(memory.base_importance, repeated), draft.importance or 0.0),
         manually_saved=memory.manually_saved or draft.manually_saved,
         pinned=memory.pinned or draft.pinned,
         confidence=max(memory.confidence, draft.confidence),
-        tags=_union(memory.tags, draft.tags, piece.tags[0]),
+        tags=_union(memory.tags, tuple(tag.lower() for tag in draft.tags), tags),
         source_ids=_union(memory.source_ids, draft.source_ids),
         evidence=_union(memory.evidence, draft.evidence),
         evidence_ids=_union(memory.evidence_ids, draft.evidence_ids),
+        valid_from=min((at for at in (memory.valid_from, draft.at) if at is not None), default=None),
         updated_at=now,
         revision=memory.revision + 1,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ..corpus import Corpus
-from ..model import Change, Event, Memory, Put, Scope
+from ..model import Change, Memory, Put, Scope
 from ..policy.writing import Policy
 from ..ports import Transaction, Vectors
 from ..text import normalise, simhash
@@ -38,7 +38,7 @@ class Desk:
 
     def is_forgotten(self, piece: Piece) -> bool:
         """An automatic write of a forgotten text; saving it on purpose is the person's right."""
-        return normalise.for_hash(piece.text) in self.forgotten and not piece.draft.manually_saved
+        return normalise.wording(piece.text) in self.forgotten and not piece.draft.on_purpose
 
     def twin(self, piece: Piece) -> Memory | None:
         """The memory that this piece repeats, as it stands on the desk."""
@@ -52,22 +52,20 @@ class Desk:
 
     def merge(self, memory: Memory, piece: Piece) -> Memory:
         """Say a memory again."""
-        again = dedupe.merged(memory, piece, self.now)
+        again = dedupe.merged(memory, piece, self.now, self.tags(piece)[0])
         put = self.puts.get(memory.id)
         self._put(replace(put, memory=again) if put else Put(memory=again, event="merged"))
         return again
 
     def create(self, piece: Piece, weighed: Weighed, vector: Vectors | None, model: str, key: str | None) -> Memory:
-        """Make a new memory of a piece; under a key it takes the place of the one there."""
-        old = self.keyed.get(key) if key else None
+        """Make a new memory of a piece."""
         made = _memory(piece, weighed, self, key, embedded=vector is not None)
-        if old is not None:
-            made = replace(made, id=old.id, created_at=old.created_at, revision=old.revision + 1)
-        event: Event = "created" if old is None else "updated"
-        self._put(Put(memory=made, event=event, vector=vector, model=model))
-        if key:
-            self.keyed[key] = made
+        self._put(Put(memory=made, event="created", vector=vector, model=model))
         return made
+
+    def tags(self, piece: Piece) -> tuple[tuple[str, ...], float]:
+        """What a piece is about, where the policy looks for that, and how sure it is."""
+        return piece.tags if self.policy.score in ("unified", "theoria") else ((), 0.0)
 
     def place(self, session: str | None) -> int | None:
         """The next place in a session."""
@@ -78,6 +76,8 @@ class Desk:
 
     def _put(self, put: Put) -> None:
         self.puts[put.memory.id] = put
+        if put.memory.key:
+            self.keyed[put.memory.key] = put.memory
         if self.policy.exact or self.policy.near:
             self.known[put.memory.id] = put.memory
 
@@ -85,7 +85,7 @@ class Desk:
 def _memory(piece: Piece, weighed: Weighed, desk: Desk, key: str | None, *, embedded: bool) -> Memory:
     draft = piece.draft
     created = draft.at if desk.policy.dated and draft.at else desk.now
-    tags, confidence = piece.tags if desk.policy.score in ("unified", "theoria") else ((), 0.0)
+    tags, confidence = desk.tags(piece)
     return Memory(
         id=desk.new_id(),
         scope=desk.scope,
@@ -141,7 +141,7 @@ async def opened(
     if policy.near:
         rows = {int(corpus.row[position]) for piece in pieces for position in _near(corpus, piece)}
         known |= {memory.id: memory for memory in (await tx.at_rows(scope, sorted(rows))).values()}
-    texts = [normalise.for_hash(piece.text) for piece in pieces] if policy.tombstones else []
+    texts = [normalise.wording(piece.text) for piece in pieces]
     sessions = {piece.draft.labels.session for piece in pieces} - {None}
     return Desk(
         scope=scope,

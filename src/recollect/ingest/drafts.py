@@ -54,13 +54,12 @@ def conversation(messages: Sequence[Message]) -> list[Message]:
     return [each if each.session is not None else replace(each, session=together) for each in messages]
 
 
-def draft(said: Message, labels: Labels, sequence: int | None, common: Mapping[str, Any]) -> Draft:
+def draft(said: Message, labels: Labels, common: Mapping[str, Any]) -> Draft:
     """A message as a draft: it is evidence for itself, and its speaker and time come along."""
     made = Draft(
         text=said.content,
         labels=replace(labels, session=said.session, role=said.role),
         message_id=said.id,
-        sequence=sequence,
         speaker=said.name or said.role,
         at=said.at,
         **common,

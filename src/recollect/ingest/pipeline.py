@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from .. import vectors
 from ..corpus import Corpora
-from ..errors import EmbedderUnavailable
+from ..errors import ProviderFailed
 from ..lifecycle import capacity
 from ..model import Draft, Message, Outcome, Said, Scope, Status
 from ..policy.writing import Policy
@@ -20,6 +21,7 @@ from .desk import Desk
 from .piece import Piece, pieces
 from .weigh import Weighed, weigh
 
+FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
 Before = dict[str | None, tuple[str, Outcome]]  # messages by id: the digest of their text, what became of them
 
 
@@ -38,7 +40,7 @@ async def remember(drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: da
     """Take drafts in, in one transaction; the outcomes stand in the order of the drafts."""
     before = await _told_before(drafts, scope, parts.store)
     cut = [[] if draft.message_id in before else pieces(draft, parts.policy) for draft in drafts]
-    vectors, problem = await _embedded([piece for each in cut for piece in each], parts)
+    made, problem = await _embedded([piece for each in cut for piece in each], parts)
     async with parts.store.transaction(scope) as tx:
         before = await _told_before(drafts, scope, tx)
         corpus = await parts.corpora.current(scope, tx)
@@ -47,20 +49,27 @@ async def remember(drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: da
         desk = await desks.opened(
             tx, scope, corpus, every, policy=parts.policy, keys=keys, now=now, new_id=parts.new_id
         )
-        outcomes = [
-            _outcome(draft, each, desk, vectors, before, parts) for draft, each in zip(drafts, cut, strict=True)
-        ]
+        outcomes = [_outcome(draft, each, desk, made, before, parts) for draft, each in zip(drafts, cut, strict=True)]
         await tx.apply(desk.changes)
         if parts.policy.capacity is not None and any(outcome.status == "created" for outcome in outcomes):
-            await capacity.enforce(tx, scope, parts.policy.capacity, now)
+            trimmed = await capacity.enforce(tx, scope, parts.policy.capacity, now)
+            outcomes = [_without(outcome, trimmed) for outcome in outcomes]
     return [_with_problem(outcome, problem) for outcome in outcomes]
 
 
 async def _told_before(drafts: Sequence[Draft], scope: Scope, reading: Reading) -> Before:
     """Messages that were remembered earlier, with what became of them then."""
     by_id = {draft.message_id: draft for draft in drafts if draft.message_id is not None}
-    said = await reading.said(scope, list(by_id)) if by_id else {}
-    return {id: (seen.digest, seen.outcome) for id, seen in said.items()}
+    digests = {id: told.digest(draft.text) for id, draft in by_id.items()}
+    said = await reading.said(scope, digests) if by_id else {}
+    there = {m.id for m in await reading.get(scope, [id for seen in said.values() for id in seen.outcome.ids])}
+    before: Before = {}
+    for id, seen in said.items():
+        if not seen.outcome.ids or there.intersection(seen.outcome.ids):
+            before[id] = (digests[id] if seen.same else ""), seen.outcome
+        elif not by_id[id].on_purpose:  # what it became was forgotten since
+            before[id] = digests[id], Outcome(status="refused", reason=FORGOTTEN, message_id=id)
+    return before
 
 
 def _again(draft: Draft, before: Before) -> Outcome:
@@ -84,8 +93,8 @@ async def _embedded(every: Sequence[Piece], parts: Ingest) -> tuple[dict[str, Ve
         return {}, "not embedded: no embedding model is configured"
     texts = list(dict.fromkeys(piece.text for piece in every))
     try:
-        made = await parts.embedder.encode_batch(texts)
-    except EmbedderUnavailable as error:
+        made = await vectors.encode(parts.embedder, texts)
+    except ProviderFailed as error:
         return {}, f"not embedded yet: {error}"
     return dict(zip(texts, made, strict=True)), ""
 
@@ -94,17 +103,18 @@ def _outcome(
     draft: Draft,
     cut: Sequence[Piece],
     desk: Desk,
-    vectors: dict[str, Vectors],
+    made: dict[str, Vectors],
     before: Before,
     parts: Ingest,
 ) -> Outcome:
     if draft.message_id in before:
         return _again(draft, before)
-    results = [_placed(piece, desk, vectors.get(piece.text), parts) for piece in cut]
+    results = [_placed(piece, desk, made.get(piece.text), parts) for piece in cut]
     outcome = _summed_up(results, draft)
     if draft.message_id is not None:
         verbatim = len(cut) == 1 and cut[0].text == draft.text and outcome.status == "created"
-        desk.extra.append(_said(draft, outcome, keep_text=not verbatim))
+        refused = any(result.status == "refused" for result in results)  # forgotten words are not kept as evidence
+        desk.extra.append(_said(draft, outcome, keep_text=not verbatim and not refused))
         before[draft.message_id] = told.digest(draft.text), outcome
     return outcome
 
@@ -112,8 +122,8 @@ def _outcome(
 def _placed(piece: Piece, desk: Desk, vector: Vectors | None, parts: Ingest) -> Outcome:
     """One piece, through the steps of the policy."""
     policy = parts.policy
-    if policy.tombstones and desk.is_forgotten(piece):
-        return Outcome(status="refused", reason="it was forgotten on request: save it on purpose to keep it again")
+    if desk.is_forgotten(piece):
+        return Outcome(status="refused", reason=FORGOTTEN)
     twin = desk.twin(piece) if policy.exact or policy.near else None
     if twin is not None:
         return Outcome(status="merged", ids=(desk.merge(twin, piece).id,), reason="said before")
@@ -121,22 +131,33 @@ def _placed(piece: Piece, desk: Desk, vector: Vectors | None, parts: Ingest) -> 
     if _too_slight(piece, weighed, policy):
         return Outcome(status="skipped", reason=f"importance {weighed.importance:.2f} is below {policy.gate}")
     key = _key(piece) if policy.keyed_preferences and weighed.kind == "procedural" else None
-    status: Status = "updated" if key is not None and key in desk.keyed else "created"
+    if key is not None and key in desk.keyed:
+        return Outcome(status="merged", ids=(desk.merge(desk.keyed[key], piece).id,), reason="said before")
     model = parts.embedder.model if parts.embedder is not None else ""
-    return Outcome(status=status, ids=(desk.create(piece, weighed, vector, model, key).id,))
+    return Outcome(status="created", ids=(desk.create(piece, weighed, vector, model, key).id,))
 
 
 def _too_slight(piece: Piece, weighed: Weighed, policy: Policy) -> bool:
-    return weighed.importance < policy.gate and not (piece.draft.manually_saved or piece.draft.pinned)
+    return weighed.importance < policy.gate and not piece.draft.on_purpose
 
 
 def _summed_up(results: Sequence[Outcome], draft: Draft) -> Outcome:
     if not results:
         return Outcome(status="skipped", reason="there is nothing but blanks in it", message_id=draft.message_id)
-    order: tuple[Status, ...] = ("created", "updated", "merged", "refused", "skipped")
+    order: tuple[Status, ...] = ("created", "merged", "refused", "skipped")
     best = min(results, key=lambda result: order.index(result.status))
     ids = tuple(dict.fromkeys(id for result in results for id in result.ids))
+    lost = [result for result in results if not result.ids]
+    if lost and ids:
+        best = replace(best, reason=f"{len(lost)} of {len(results)} pieces were {lost[0].status}: {lost[0].reason}")
     return replace(best, ids=ids, message_id=draft.message_id)
+
+
+def _without(outcome: Outcome, trimmed: Sequence[str]) -> Outcome:
+    """The outcome where a full scope gave a new memory up again at once."""
+    if not outcome.ids or not set(outcome.ids) <= set(trimmed):
+        return outcome
+    return replace(outcome, status="skipped", reason="the scope is full of what counts for more; it can be restored")
 
 
 def _said(draft: Draft, outcome: Outcome, *, keep_text: bool) -> Said:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from ..errors import InvalidInput, RecollectError
+from ..errors import InvalidInput, NotFound, RecollectError
 from . import errors
 
 if TYPE_CHECKING:
@@ -71,11 +71,17 @@ class Call:
         """The command line itself says whose memory is meant."""
         return any((self.user, self.space, self.tenant))
 
+    writes: bool = False  # the command may make a new memory; the others need one that is there
+
     @contextmanager
     def memory(self) -> Iterator[Blocking]:
-        """The memory, open for the length of a block."""
+        """The memory, open for the length of a block. Raises NotFound if there is none to read."""
         import recollect
+        from recollect.settings import load
 
+        place = load(db=self.db).db
+        if not self.writes and _is_missing(place):
+            raise NotFound(f"There is no memory at {place!r}: `recollect remember` makes one, --db names another")
         with recollect.open(self.db) as memory:
             yield memory
 
@@ -88,6 +94,12 @@ class Call:
     def scope(self, memory: Blocking) -> BlockingScope:
         user = self.user if self.user is not None else memory.settings.user
         return memory.scope(login() if user is None else user, self.space, self.tenant, session=self.session)
+
+
+def _is_missing(place: str) -> bool:
+    """A file that could be there and is not; what cannot be a file is left to the store to tell."""
+    folder = os.path.dirname(os.path.abspath(place))
+    return place != ":memory:" and "://" not in place and os.path.isdir(folder) and not os.path.exists(place)
 
 
 def login() -> str:
@@ -129,7 +141,7 @@ app = typer.Typer(
 
 
 def command(
-    panel: str, *, name: str | None = None, example: str
+    panel: str, *, name: str | None = None, example: str, writes: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command. It takes a `Call` first; the options behind it work before and after its name."""
 
@@ -137,7 +149,7 @@ def command(
         def run(ctx: typer.Context, **given: Any) -> None:
             call = _narrowed(ctx.obj, {name: given.pop(name) for name in _SHARED})
             with quiet_end():
-                work(call, **given)
+                work(replace(call, writes=writes), **given)
 
         run.__name__, run.__doc__, run.__annotations__ = work.__name__, work.__doc__, {}
         run.__signature__ = _signature(work)  # type: ignore[attr-defined]

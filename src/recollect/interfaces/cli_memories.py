@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..model import KINDS, STATES, Filter, Kind
+from ..model import KINDS, STATES, Filter, Kind, Labels
 from .cli_app import Call, command
 from .errors import REFUSED
 
@@ -61,7 +61,7 @@ def demo(call: Call) -> None:
     demonstration.run(as_json=call.json)
 
 
-@command(ASK, example='recollect remember "I moved to Lisbon in May." --tag home')
+@command(ASK, example='recollect remember "I moved to Lisbon in May." --tag home', writes=True)
 def remember(
     call: Call,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember; - reads stdin.", show_default=False)],
@@ -117,7 +117,7 @@ def recall(
     from ..codec import dump
     from . import show
 
-    where = _filter(kind, category, tag, None, speaker, after, before)
+    where = _filter(call, kind, category, tag, None, speaker, after, before)
     with call.mine() as mine:
         found = mine.recall(
             question, limit=limit, budget=budget, profile=profile, where=where, as_of=as_of, rerank=rerank
@@ -147,7 +147,7 @@ def list_(
     """List memories, newest first. With --json one memory a line."""
     from . import show
 
-    where = _filter(kind, category, tag, state, speaker, after, before, pinned)
+    where = _filter(call, kind, category, tag, state, speaker, after, before, pinned)
     with call.mine() as mine:
         page = mine.list(where, limit=limit, cursor=cursor)
     if call.json:
@@ -200,12 +200,20 @@ def why_not(
 
 
 def _filter(
-    kinds: Any, categories: Any, tags: Any, states: Any, speaker: Any, after: Any, before: Any, pinned: Any = None
+    call: Call,
+    kinds: Any,
+    categories: Any,
+    tags: Any,
+    states: Any,
+    speaker: Any,
+    after: Any,
+    before: Any,
+    pinned: Any = None,
 ) -> Filter:
     from ..ingest.drafts import moment
 
     return Filter(
         kinds=tuple(kinds or ()), categories=tuple(categories or ()), tags=tuple(tags or ()),
-        states=tuple(states or ("active",)), speaker=speaker, pinned=pinned,
+        states=tuple(states or ("active",)), speaker=speaker, pinned=pinned, labels=Labels(session=call.session),
         occurred_after=moment(after), occurred_before=moment(before),
     )  # fmt: skip

@@ -13,7 +13,7 @@ import typer
 
 from ..errors import InvalidInput
 from .cli_app import Call, command
-from .errors import FAILED
+from .errors import FAILED, REFUSED
 
 if TYPE_CHECKING:
     from ..model import Outcome
@@ -23,7 +23,7 @@ FILES, CARE = "Files", "Care"
 BATCH = 64  # lines taken in together: few enough to see the bar move
 
 
-@command(FILES, name="import", example="recollect import chat.jsonl --user ana")
+@command(FILES, name="import", example="recollect import chat.jsonl --user ana", writes=True)
 def import_(
     call: Call,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file; - reads stdin.", show_default=False)],
@@ -39,7 +39,8 @@ def import_(
     outcomes: list[Outcome] = []
     read = 0
     with call.memory() as memory, cli_files.opened(file) as source:
-        before = memory.stats()["memories"]
+        about = call.scope(memory) if call.names_a_scope else memory
+        before = about.stats()["memories"]
         found = cli_files.named(cli_files.lines(source), file=file, session=call.session)
         with show.progress("Importing", _size(source), hidden=call.json) as advance:
             for batch in _batches(found):
@@ -47,7 +48,7 @@ def import_(
                 outcomes += _taken(batch, (call.scope(memory) if mine else memory).import_)
                 read += len(batch)
                 advance(batch[-1].read)
-        new = memory.stats()["memories"] - before
+        new = about.stats()["memories"] - before
     counts = Counter(outcome.status for outcome in outcomes)
     if call.json:
         show.as_json({"records": read, "new_memories": new, "outcomes": counts})
@@ -56,6 +57,11 @@ def import_(
             f", {counts[status]} {status}" for status in ("refused", "conflicting", "pending") if counts[status]
         )
         show.line(f"{read} records read, {new} new memories{left}")
+    refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflicting")]
+    for outcome in refused[:10]:
+        show.note(f"{outcome.status}: {outcome.reason}")
+    if refused:
+        raise typer.Exit(REFUSED)
 
 
 def _size(source: Any) -> int | None:

@@ -101,11 +101,13 @@ def _sqlite() -> Iterator[Finding]:
 
 
 def _settings(settings: Settings) -> Iterator[Finding]:
+    from ..settings import config_file
+
     changed = [name for name in sorted(settings.model_fields_set) if name != "db"]
     said = ", ".join(f"{name}={getattr(settings, name)}" for name in changed) or "all as they come"
     variables = sorted(name for name in os.environ if name.startswith("RECOLLECT_"))
     unknown = [name for name in variables if name.removeprefix("RECOLLECT_").lower() not in _names(settings)]
-    yield Finding(about="settings", state="good", seen=said)
+    yield Finding(about="settings", state="good", seen=f"{said}; the file for them: {config_file()}")
     if unknown:
         mend = "correct the name or remove it"
         yield Finding(about="settings", state="poor", seen=f"nobody reads {', '.join(unknown)}", mend=mend)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from .. import vectors
 from ..model import Embedded, Memory, Scope
 from ..ports import Embedder, Store
 
@@ -42,9 +43,9 @@ async def backfill(
 
 
 async def _embed(store: Store, embedder: Embedder, memories: Sequence[Memory]) -> None:
-    vectors = await embedder.encode_batch([memory.text for memory in memories])
+    encoded = await vectors.encode(embedder, [memory.text for memory in memories])
     by_scope: dict[Scope, dict[tuple[str, str], Embedded]] = {}
-    for memory, vector in zip(memories, vectors, strict=True):
+    for memory, vector in zip(memories, encoded, strict=True):
         made = Embedded(memory_id=memory.id, model=embedder.model, vector=vector)
         by_scope.setdefault(memory.scope, {})[memory.id, memory.text] = made
     for scope, made_there in by_scope.items():

@@ -31,7 +31,6 @@ class Gate:
     grows: bool = False  # the best match has to stand out from chance, which grows with the scope
     floor: float | None = None  # of the score
     share_of_best: float | None = None  # what scores less than this share of the best is noise beside it
-    semantic_min: float | None = None
     enough: Mapping[str, float] = field(default_factory=dict)
     strong: float | None = None
     signal: Mapping[str, float] = field(default_factory=dict)

@@ -22,7 +22,6 @@ class Policy:
     gate: float = 0.0  # less important drafts are skipped, unless they were saved on purpose
     route: Literal["default", "vault", "milton", "given"] = "default"
     keyed_preferences: bool = False  # a preference is kept under a key, and replaces the one under it
-    tombstones: bool = False
     exact: bool = False
     near: bool = False  # SimHash within three bits, with the value guard
     embed: Literal["inline", "deferred"] = "inline"
@@ -33,12 +32,10 @@ class Policy:
 POLICIES: dict[str, Policy] = {
     policy.name: policy
     for policy in (
-        Policy(name="default", tombstones=True, exact=True, near=True),
+        Policy(name="default", exact=True, near=True),
         Policy(name="milton", chunk=WHOLE, score="given", route="milton", dated=True),
         Policy(name="vault", chunk=(50, 300), score="vault", gate=0.3, route="vault", keyed_preferences=True),
-        Policy(
-            name="theoria", chunk=WHOLE, score="theoria", tombstones=True, near=True, embed="deferred", capacity=200
-        ),
+        Policy(name="theoria", chunk=WHOLE, score="theoria", near=True, embed="deferred", capacity=200),
         Policy(name="supervisor", score="theoria", exact=True),
         Policy(name="clanker", longest=320, score="given", route="given", exact=True, embed="deferred", capacity=80),
     )

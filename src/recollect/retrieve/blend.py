@@ -26,13 +26,15 @@ def floor(count: int) -> float:
     """The evidence below which a scope of so many memories has nothing to say.
 
     The best of many unrelated memories looks better than the best of a few, and in a short list even a faint match
-    may be meant; so the floor rises with the size of the scope. It is for both legs together: where there is no vector,
-    a shared word is evidence enough.
+    may be meant; so the floor rises with the size of the scope, steeply at first. It is for both legs together: where
+    there is no vector, a shared word is evidence enough.
 
-    >>> round(floor(10), 2), round(floor(600), 2), floor(100_000)
-    (0.01, 0.23, 0.3)
+    >>> [round(floor(n), 2) for n in (10, 34, 100, 600, 100_000)]
+    [0.03, 0.12, 0.25, 0.25, 0.3]
     """
-    return min(max(0.12 * math.log10(max(count, 1) / 8), 0.0), 0.3)
+    size = max(count, 1)
+    short = min(max(0.03 + 0.4 * math.log10(size / 20), 0.03), 0.25)
+    return max(short, min(0.12 * math.log10(size / 8), 0.3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +60,22 @@ def blend(
     now: datetime | None = None,
     pool: int = 100,
 ) -> Blend:
-    """The best `pool` memories for a question; equal scores are ordered by position."""
+    """The best `pool` memories for a question; equal scores are ordered by row."""
     usable = corpus.alive if allowed is None else corpus.alive & allowed
     found = _own_words(corpus, question, query_vector, usable)
     own = _weighed(found, weights)
     found |= _surroundings(corpus, question, own) | _circumstances(corpus, question, now)
     is_supported = usable & (own + found["neighbours"] > 0)
-    return _best(found, weights, np.where(is_supported, _weighed(found, weights), np.float32(-np.inf)), pool)
+    return _best(
+        found, weights, np.where(is_supported, _weighed(found, weights), np.float32(-np.inf)), corpus.row, pool
+    )
 
 
 def _own_words(
     corpus: Corpus, question: Question, vector: NDArray[np.float32] | None, usable: NDArray[np.bool_]
 ) -> Features:
     """The two legs; what may not be returned does not support its neighbours either."""
-    lexical = fuse.absolute(sparse.bm25(corpus, question.terms), sparse.bound(corpus, question.terms))
+    lexical = fuse.absolute(*sparse.bm25(corpus, question.terms))
     return {"sparse": lexical * usable, "semantic": dense.cosine(corpus, vector) * usable}
 
 
@@ -111,7 +115,9 @@ def _weighed(found: Features, weights: Mapping[str, float]) -> NDArray[np.float3
     return total
 
 
-def _best(found: Features, weights: Mapping[str, float], total: NDArray[np.float32], pool: int) -> Blend:
+def _best(
+    found: Features, weights: Mapping[str, float], total: NDArray[np.float32], rows: NDArray[np.int64], pool: int
+) -> Blend:
     """The best of all, with exact sums; features that do not matter to this question count 0."""
     at_least = np.partition(total, -pool)[-pool] if 0 < pool < len(total) else np.float32(-np.inf)
     chosen = np.flatnonzero((total >= at_least) & (total > -np.inf))
@@ -120,5 +126,5 @@ def _best(found: Features, weights: Mapping[str, float], total: NDArray[np.float
         for name, weight in weights.items()
     }
     score = np.sum(list(parts.values()), axis=0)
-    best = np.argsort(-score, kind="stable")[:pool]  # stable: equal scores stay in the order of positions
+    best = np.lexsort((rows[chosen], -np.round(score, 7)))[:pool]  # equals by row, which is the same in every process
     return Blend(chosen[best].astype(np.int32), {name: part[best] for name, part in parts.items()}, score[best])

@@ -74,9 +74,9 @@ def find(
             features={"semantic": np.asarray(near, np.float64)},
             parts=best.parts,
             score=best.score,
-            is_chance=vector is not None and best.evidence < blend.floor(corpus.count),
+            is_chance=vector is not None and corpus.is_embedded and best.evidence < blend.floor(corpus.count),
         )
-    lexical = sparse.bm25(corpus, question.terms)
+    lexical, _ = sparse.bm25(corpus, question.terms)
     semantic = dense.cosine(corpus, vector)
     usable = allowed & corpus.alive
     positions = _chosen(profile, corpus, lexical, semantic, usable, limit=limit, pool=pool)
@@ -99,21 +99,23 @@ def _chosen(
         return np.flatnonzero(usable)
     if profile.candidates == "recent":
         found = np.flatnonzero(usable)
-        return found[np.argsort(-corpus.updated[found], kind="stable")][: max(pool, min(180, 12 * limit))]
+        return found[np.lexsort((corpus.row[found], -corpus.updated[found]))][: max(pool, min(180, 12 * limit))]
     if profile.candidates == "dense":
         leg = semantic if (semantic * usable).any() else lexical
-        return _ranking(leg, usable, max(pool, 4 * limit))
-    rankings = [_ranking(leg, usable, max(pool, PER_LEG)).tolist() for leg in (lexical, semantic)]
+        return _ranking(leg, usable, corpus.row, max(pool, 4 * limit))
+    rankings = [_ranking(leg, usable, corpus.row, max(pool, PER_LEG)).tolist() for leg in (lexical, semantic)]
     return np.array(list(fuse.reciprocal_rank(rankings, k=RRF_K)), np.intp)
 
 
-def _ranking(scores: NDArray[np.float32], usable: NDArray[np.bool_], most: int) -> NDArray[np.intp]:
-    """Positions with a score above 0, best first, equals by position."""
+def _ranking(
+    scores: NDArray[np.float32], usable: NDArray[np.bool_], rows: NDArray[np.int64], most: int
+) -> NDArray[np.intp]:
+    """Positions with a score above 0, best first, equals by row."""
     found = np.flatnonzero(usable & (scores > 0))
     if len(found) > most:
         at_least = np.partition(scores[found], -most)[-most]
         found = found[scores[found] >= at_least]
-    return found[np.argsort(-scores[found], kind="stable")][:most]
+    return found[np.lexsort((rows[found], -scores[found]))][:most]
 
 
 def _features(

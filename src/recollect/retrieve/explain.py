@@ -25,10 +25,11 @@ async def stands(query: Query, memory: Memory, profile: Profile, parts: pipeline
     if place_in_all is None:
         return Reason(id=memory.id, returned=False, reason=_absent(memory, query))
     place, score, named = place_in_all
-    cut = next(
-        (cut.reason for cut in answer.cut if cut.id == memory.id), f"{place - 1} memories fit the question better"
-    )
-    return Reason(id=memory.id, returned=False, reason=cut, rank=place, score=score, parts=named)
+    reason = next((cut.reason for cut in answer.cut if cut.id == memory.id), "")
+    if not reason and not answer.hits:
+        reason = next((cut.reason for cut in answer.cut), "nothing that is remembered counts as evidence")
+    better = f"{place - 1} memories fit the question better" if place > 1 else "others fit the question as well"
+    return Reason(id=memory.id, returned=False, reason=reason or better, rank=place, score=score, parts=named)
 
 
 async def _measured(
@@ -36,7 +37,7 @@ async def _measured(
 ) -> tuple[int, float, dict[str, float]] | None:
     corpus, found, _ = await pipeline.look(query, profile, parts, now, pool=_ALL)
     if profile.needs_text:
-        found, memories = await pipeline.read(corpus, found, query, parts.store)
+        found, memories = await pipeline.read(corpus, found, query, parts.store, {})
         found = pipeline.with_words(profile, query, found, memories)
     found = rank.scored(profile, found)
     rows = await parts.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))
@@ -48,10 +49,14 @@ async def _measured(
 
 
 def _absent(memory: Memory, query: Query) -> str:
-    if query.as_of is not None:
+    if query.as_of is not None and not _held(memory, query.as_of):
         return f"it did not hold at {query.as_of.isoformat()}"
-    if memory.state not in query.where.states:
+    if query.as_of is None and query.where.states and memory.state not in query.where.states:
         return f"it is {memory.state}; only {', '.join(query.where.states)} memories were asked for"
     if not query.where.is_plain:
         return "the filter leaves it out"
     return "it shares no word with the question, and its meaning is not near to it"
+
+
+def _held(memory: Memory, at: datetime) -> bool:
+    return (memory.valid_from is None or memory.valid_from <= at) and (memory.valid_to is None or at < memory.valid_to)

@@ -26,13 +26,3 @@ def absolute(scores: NDArray[np.float32], bound: float) -> NDArray[np.float32]:
     [0.0, 0.25]
     """
     return scores / np.float32(bound) if bound > 0 else np.zeros_like(scores)
-
-
-def min_max(scores: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scores stretched to 0 … 1; all 0 where they do not differ.
-
-    >>> min_max(np.array([1.0, 3.0, 2.0], dtype=np.float32)).tolist()
-    [0.0, 1.0, 0.5]
-    """
-    low, width = (scores.min(), np.ptp(scores)) if len(scores) else (0.0, 0.0)
-    return np.divide(scores - low, width) if width > 0 else np.zeros_like(scores)

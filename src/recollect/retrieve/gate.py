@@ -49,8 +49,6 @@ def passes(gate: Gate, found: Candidates) -> NDArray[np.bool_]:
         ok &= found.score >= gate.floor
     if gate.share_of_best is not None:
         ok &= found.score >= gate.share_of_best * found.score.max(initial=0.0)
-    if gate.semantic_min is not None:
-        ok &= found.features["semantic"] >= gate.semantic_min
     return ok
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import vectors
 from ..corpus import WORKING, Corpora, Corpus
-from ..errors import ProviderFailed
+from ..errors import ProviderFailed, StoreDamaged
 from ..model import Cut, Hit, Memory, Query, Recall
 from ..policy.profiles import Profile
 from ..ports import Embedder, Reranker, Store, Vectors
@@ -36,8 +38,10 @@ class Retrieve:
 
 async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime) -> Recall:
     """Answer a question with what is remembered."""
+    if not query.text.strip():
+        return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     corpus, found, legs = await look(query, profile, parts, now, pool=_pool(profile, query.limit))
-    found, memories = await read(corpus, found, query, parts.store)
+    found, memories = await read(corpus, found, query, parts.store, legs)
     found, memories = _ordered(profile, rank.scored(profile, with_words(profile, query, found, memories)), memories)
     if profile.rerank and memories:
         found, memories, legs["rerank"] = await rerank.closer(query.text, profile, parts.reranker, found, memories)
@@ -52,7 +56,7 @@ async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime)
         profile=profile.name,
         hits=tuple(_hit(found, memories[i], i, parts.count) for i in fitted.taken),
         text=fitted.text,
-        tokens=fitted.tokens,
+        tokens=parts.count(fitted.text) if fitted.text else 0,
         cut=(*cut, *weak),
         legs=legs,
     )
@@ -73,7 +77,9 @@ async def look(
     corpus = _view(await parts.corpora.current(query.scope, parts.store), query)
     allowed = await _allowed(corpus, query, profile, parts.store)
     question = understand(query.text, corpus.speakers, now, parts.language)
-    vector, legs = await _embedded(question, parts.embedder) if profile.needs_meaning else (None, {"sparse": "ok"})
+    vector, legs = (
+        await _embedded(question, corpus, parts.embedder) if profile.needs_meaning else (None, {"sparse": "ok"})
+    )
     channel = corpus.code("channel", query.labels.channel)
     found = candidates.find(
         profile, corpus, question, vector, allowed, channel=channel, limit=query.limit, pool=pool, now=now
@@ -99,23 +105,42 @@ async def _allowed(corpus: Corpus, query: Query, profile: Profile, store: Store)
     return allowed
 
 
-async def _embedded(question: Question, embedder: Embedder | None) -> tuple[Vectors | None, dict[str, str]]:
+async def _embedded(
+    question: Question, corpus: Corpus, embedder: Embedder | None
+) -> tuple[Vectors | None, dict[str, str]]:
     """The question's vector, or why there is none."""
     if embedder is None:
         return None, {"sparse": "ok", "dense": "no embedding model is configured"}
     try:
-        return (await embedder.encode_batch([question.dense_text]))[0], {"sparse": "ok", "dense": "ok"}
+        vector = (await vectors.encode(embedder, [question.dense_text]))[0]
     except ProviderFailed as error:
         return None, {"sparse": "ok", "dense": str(error)}
+    missing = f"{corpus.unembedded} of {corpus.count} memories have no vector yet: run `recollect index`"
+    return vector, {"sparse": "ok", "dense": "ok" if corpus.is_embedded else missing}
 
 
-async def read(corpus: Corpus, found: Candidates, query: Query, store: Store) -> tuple[Candidates, list[Memory]]:
-    """The candidates' memories; one that was erased a moment ago is left out."""
+async def read(
+    corpus: Corpus, found: Candidates, query: Query, store: Store, legs: dict[str, str]
+) -> tuple[Candidates, list[Memory]]:
+    """The candidates' memories; one that was erased a moment ago is left out, and one that was altered on disk."""
     rows = corpus.row[found.positions].tolist()
-    memories = await store.at_rows(query.scope, rows)
+    memories = await _at(rows, query, store, legs)
     there = [i for i, row in enumerate(rows) if row in memories]
     kept = found if len(there) == len(rows) else found.taken(np.array(there, np.intp))
     return kept, [memories[rows[i]] for i in there]
+
+
+async def _at(rows: list[int], query: Query, store: Store, legs: dict[str, str]) -> dict[int, Memory]:
+    """Memories by row; if one of them is damaged, the others are read one by one and the answer says so."""
+    try:
+        return await store.at_rows(query.scope, rows)
+    except StoreDamaged as error:
+        legs["store"] = str(error)
+    found: dict[int, Memory] = {}
+    for row in rows:
+        with suppress(StoreDamaged):
+            found |= await store.at_rows(query.scope, [row])
+    return found
 
 
 def with_words(profile: Profile, query: Query, found: Candidates, memories: list[Memory]) -> Candidates:

@@ -105,9 +105,10 @@ def _block(told: Iterable[str]) -> str:
 
 
 def _told(memory: Memory) -> str:
-    day = f"{memory.occurred_at:%Y-%m-%d} " if memory.occurred_at else ""
-    who = safe(memory.speaker or "")
-    return f"{day}{who}: {safe(memory.text)}" if day or who else safe(memory.text)
+    when = memory.valid_from or memory.occurred_at  # of the words as they stand: an edit has its own day
+    known = [f"{when:%Y-%m-%d}" if when and (memory.speaker or memory.occurred_at) else "", safe(memory.speaker or "")]
+    told = " ".join(filter(None, known))
+    return f"{told}: {safe(memory.text)}" if told else safe(memory.text)
 
 
 def _topic(memory: Memory, among: Sequence[Memory]) -> str:

@@ -11,21 +11,20 @@ K1 = 1.2
 B = 0.9
 
 
-def bm25(corpus: Corpus, terms: Sequence[int], k1: float = K1, b: float = B) -> NDArray[np.float32]:
-    """The BM25 score of each position; 0.0 where no term occurs."""
-    scores = np.zeros(corpus.n, dtype=np.float32)
+def bm25(corpus: Corpus, terms: Sequence[int], k1: float = K1, b: float = B) -> tuple[NDArray[np.float32], float]:
+    """The BM25 score of each position, and about the best that these terms could reach.
+
+    The bound makes the scores of different questions comparable.
+    """
+    scores, total = np.zeros(corpus.n, dtype=np.float32), 0.0
     for term in terms:
         where, often = corpus.postings(term)
+        weight = idf(corpus.count, len(where))
+        total += weight
         if len(where):
             norm = k1 * (1.0 - b + b * corpus.length[where] / max(corpus.mean_length, 1e-9))
-            scores[where] += np.float32(idf(corpus.count, len(where)) * (k1 + 1.0)) * often / (often + norm)
-    return scores
-
-
-def bound(corpus: Corpus, terms: Sequence[int], k1: float = K1) -> float:
-    """About the best score these terms could reach: it makes scores of different questions comparable."""
-    total = sum(idf(corpus.count, len(corpus.postings(term)[0])) for term in terms)
-    return 0.6 * (k1 + 1.0) * total
+            scores[where] += np.float32(weight * (k1 + 1.0)) * often / (often + norm)
+    return scores, 0.6 * (k1 + 1.0) * total
 
 
 def idf(count: int, holding: int) -> float:

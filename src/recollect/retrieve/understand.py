@@ -10,7 +10,6 @@ from ..text import dates, tokens
 from ..text.common_words import is_common
 from ..text.dates import Interval
 
-_FIRST_PERSON = re.compile(r"\b(?:i|me|my|mine|myself|we|us|our|ours)\b", re.IGNORECASE)
 _TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
     r"(?:said|told|suggested|recommended|mentioned|advised|explained|proposed|gave|wrote|listed|provided|described|"
     r"showed|came up with)"
@@ -39,7 +38,6 @@ class Question:
     intervals: tuple[Interval, ...] = ()
     asks_when: bool = False
     asks_assistant: bool = False  # about what the assistant said
-    is_first_person: bool = False
 
 
 def understand(
@@ -62,7 +60,6 @@ def understand(
         intervals=tuple(dates.intervals(head, now)),
         asks_when=dates.asks_when(head),
         asks_assistant=bool(_ASKS_ASSISTANT.search(head)) and not _TOLD_MYSELF.search(head),
-        is_first_person=_FIRST_PERSON.search(head) is not None,
     )
 
 

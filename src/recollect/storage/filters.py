@@ -31,6 +31,8 @@ def condition(where: Filter) -> tuple[str, list[Any]]:
     parts += _ranges(where)
     if where.tags:
         parts.append((_in_json("tags", "lower(value)", len(where.tags)), [tag.lower() for tag in where.tags]))
+    if where.versions_of is not None:
+        parts.append(("superseded_by = ?", [where.versions_of]))
     if where.source_id is not None:
         parts.append((_in_json("source_ids", "value", 1), [where.source_id]))
     return " AND ".join(sql for sql, _ in parts) or "1 = 1", [value for _, values in parts for value in values]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -111,9 +111,17 @@ class Readings:
         found = await self._memories(scope, "key", list(keys))
         return {memory.key: memory for memory in found if memory.is_active and memory.key}
 
-    async def said(self, scope: Scope, ids: Sequence[str]) -> dict[str, SaidBefore]:
-        found = await self._in("SELECT id, digest, outcome FROM messages WHERE scope = ?", scope, "id", ids)
-        return {id: SaidBefore(digest=digest, outcome=_outcome(outcome, id)) for id, digest, outcome in found}
+    async def said(self, scope: Scope, digests: Mapping[str, str]) -> dict[str, SaidBefore]:
+        found = await self._in("SELECT id, digest, outcome FROM messages WHERE scope = ?", scope, "id", list(digests))
+        return {
+            id: SaidBefore(same=kept == digest(self._secret, digests[id]), outcome=_outcome(outcome, id))
+            for id, kept, outcome in found
+        }
+
+    async def wordings(self, scope: Scope, id: str) -> list[str]:
+        sql = "SELECT text FROM memories WHERE scope = ? AND (id = ? OR superseded_by = ?) "
+        sql += "ORDER BY CASE WHEN id = ? THEN 1 ELSE 0 END, row"
+        return [row[0] for row in await self._session.rows(sql, (await self.number(scope), id, id, id))]
 
     async def last_sequence(self, scope: Scope, session: str) -> int:
         sql = "SELECT coalesce(max(sequence), -1) FROM memories WHERE scope = ? AND session = ?"

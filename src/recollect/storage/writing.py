@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from ..errors import Conflict, InvalidInput
 from ..ids import new_id
-from ..model import Change, Embedded, Forget, Memory, Put, Said, Scope, Summary, Used
+from ..model import Change, Embedded, Forget, Memory, Outcome, Put, Said, Scope, Summary, Used
 from ..text import clock, index, normalise
 from . import rows
 from .reading import Readings, digest
@@ -102,6 +103,9 @@ class Writings(Readings):
         await self._only_ours([put.memory for put in puts], number)
         vectors = [_vector(put.model, put.vector, number, put.memory.id) for put in puts if put.vector is not None]
         await self._session.many(_VECTOR, vectors)
+        wanted = [put.memory.text for put in puts if put.memory.manually_saved or put.memory.pinned]
+        unburied = [(number, digest(self._secret, normalise.wording(text))) for text in wanted]
+        await self._session.many("DELETE FROM tombstones WHERE scope = ? AND digest = ?", unburied)
 
     def _row(self, memory: Memory, number: int, changed: int) -> tuple[Any, ...]:
         return (number, changed, *rows.values(memory), index.flags_of(memory), index.terms_of(memory, self._language))
@@ -159,7 +163,7 @@ class Writings(Readings):
         number, changed = await self._begin()
         await self._session.many(_VECTOR, [_vector(e.model, e.vector, number, e.memory_id) for e in made])
         for memory in await self.get(self._scope, [e.memory_id for e in made]):
-            await self._session.many(_UPSERT, [self._row(_embedded_now(memory, made), number, changed)])
+            await self._session.many(_UPSERT, [self._row(replace(memory, needs_embedding=False), number, changed)])
 
     async def _said(self, messages: Sequence[Said]) -> None:
         if not messages:
@@ -167,11 +171,12 @@ class Writings(Readings):
         number, _ = await self._begin()
         await self._session.many(
             "INSERT INTO messages (scope, id, session, role, name, at, text, digest, outcome) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, id) DO NOTHING",
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, id) DO UPDATE SET "
+            "text = excluded.text, outcome = excluded.outcome WHERE messages.digest = excluded.digest",
             [
                 (number, s.id, s.message.session, s.message.role, s.message.name,
                  clock.iso(s.message.at) if s.message.at else None, s.message.content if s.keep_text else None,
-                 s.digest, json.dumps([s.outcome.status, list(s.outcome.ids), s.outcome.reason], ensure_ascii=False))
+                 digest(self._secret, s.digest), _told(s.outcome))
                 for s in messages
             ],
         )  # fmt: skip
@@ -187,22 +192,26 @@ class Writings(Readings):
     async def _forget(self, change: Forget) -> None:
         """Remove the words wherever they stand: row, vector, terms, message, history, earlier versions."""
         number, changed = await self._begin()
-        id, sources = change.memory.id, {*change.memory.source_ids, change.memory.source_message_id}
+        id = change.memory_id
         gone = await self._session.rows(
-            "SELECT row, id, text FROM memories "
-            "WHERE scope = ? AND (id = ? OR (superseded_by = ? AND state = 'superseded'))",
+            "SELECT row, id, source_ids, source_message_id, text FROM memories "
+            "WHERE scope = ? AND (id = ? OR superseded_by = ?)",
             (number, id, id),
         )
-        await self._bury({change.memory.text, *(text for _, _, text in gone)}, number, change)
         if not gone:  # somebody else was faster
             return
+        await self._bury({row[4] for row in gone}, number, change)
+        sources = {source for row in gone for source in (*_names(row[2]), row[3]) if source}
         for sql, keys in (
-            ("INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)", [(row, changed) for row, _, _ in gone]),
-            ("DELETE FROM vectors WHERE scope = ? AND memory = ?", [(row,) for row, _, _ in gone]),
-            ("DELETE FROM memories WHERE scope = ? AND row = ?", [(row,) for row, _, _ in gone]),
-            ("UPDATE history SET meta = '{}' WHERE scope = ? AND memory_id = ?", [(id,) for _, id, _ in gone]),
-            ("UPDATE change_log SET meta = '{}' WHERE scope = ? AND memory_id = ?", [(id,) for _, id, _ in gone]),
-            ("UPDATE messages SET text = NULL, name = NULL WHERE scope = ? AND id = ?", [(id,) for id in sources]),
+            ("INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)", [(row[0], changed) for row in gone]),
+            ("DELETE FROM vectors WHERE scope = ? AND memory = ?", [row[:1] for row in gone]),
+            ("DELETE FROM memories WHERE scope = ? AND row = ?", [row[:1] for row in gone]),
+            ("UPDATE history SET meta = '{}' WHERE scope = ? AND memory_id = ?", [row[1:2] for row in gone]),
+            ("UPDATE change_log SET meta = '{}' WHERE scope = ? AND memory_id = ?", [row[1:2] for row in gone]),
+            (
+                "UPDATE messages SET text = NULL, name = NULL WHERE scope = ? AND id = ?",
+                [(source,) for source in sources],
+            ),
         ):
             await self._session.many(sql, [(number, *key) for key in keys])
         meta = {"reason": change.reason} if change.reason else {}
@@ -215,7 +224,7 @@ class Writings(Readings):
         await self._session.many(
             "INSERT INTO tombstones (scope, digest, until) VALUES (?, ?, ?) "
             "ON CONFLICT (scope, digest) DO UPDATE SET until = excluded.until",
-            [(number, digest(self._secret, normalise.for_hash(text)), until) for text in texts],
+            [(number, digest(self._secret, normalise.wording(text)), until) for text in texts],
         )
 
     async def _summary(self, change: Summary) -> None:
@@ -224,18 +233,25 @@ class Writings(Readings):
         kept = await self._session.rows(
             "INSERT INTO summaries (id, scope, record_type, name, data, evidence_ids, at) VALUES (?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (id) DO UPDATE SET name = excluded.name, data = excluded.data, at = excluded.at, "
-            "evidence_ids = excluded.evidence_ids WHERE summaries.scope = excluded.scope RETURNING id",
+            "evidence_ids = excluded.evidence_ids "
+            "WHERE summaries.scope = excluded.scope AND summaries.at <= excluded.at RETURNING id",
             (change.id, number, change.record_type, change.name, _dump(change.data), evidence, clock.iso(change.at)),
         )
-        if not kept:
+        mine = "SELECT id FROM summaries WHERE scope = ? AND id = ?"
+        if not kept and not await self._session.rows(mine, (number, change.id)):
             raise Conflict(f"Id {change.id!r} is already in use: import it under a new id")
 
 
-def _embedded_now(memory: Memory, made: Sequence[Embedded]) -> Memory:
-    importance = next(e.importance for e in made if e.memory_id == memory.id)
-    if importance is None:
-        return replace(memory, needs_embedding=False)
-    return replace(memory, needs_embedding=False, importance=importance, base_importance=importance)
+def _told(outcome: Outcome) -> str:
+    return json.dumps([outcome.status, list(outcome.ids), outcome.reason], ensure_ascii=False)
+
+
+def _names(text: str) -> list[str]:
+    """A list of references, or none where the row was altered."""
+    with suppress(ValueError):
+        found = json.loads(text)
+        return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    return []
 
 
 def _vector(model: str | None, vector: Any, number: int, memory_id: str) -> tuple[Any, ...]:

@@ -132,6 +132,15 @@ def _is_written(character: str) -> bool:
     return character.isalnum() or category(character)[0] == "M"  # vowel signs of Indic scripts are marks
 
 
+def wording(text: str) -> str:
+    """Return what two texts share that a person would call the same: their letters and digits, in this order.
+
+    >>> wording("I dislike Bob!") == wording("i dislike  bob"), wording("👍")
+    (True, '👍')
+    """
+    return compact(text) or one_line(text)
+
+
 def one_line(text: str) -> str:
     r"""Fold every run of whitespace, line breaks included, into one blank.
 

@@ -184,20 +184,30 @@ class SqliteStore(Readings):
         sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row > ? ORDER BY row LIMIT 500"
         while page := await self._session.rows(sql, (number, after)):
             for row in page:
-                yield {"record_type": "memory", "data": rows.memory(row[1:], scope)}
+                try:
+                    yield {"record_type": "memory", "data": rows.memory(row[1:], scope)}
+                except StoreDamaged as error:  # what can still be read is more than nothing
+                    yield {"record_type": "damaged", "data": {"id": row[1], "reason": str(error)}}
             after = page[-1][0]
         async for record in self._export_rest(scope, number):
             yield record
 
     async def _export_rest(self, scope: Scope, number: int) -> AsyncIterator[dict[str, Any]]:
         whose = {"tenant": scope.tenant, "user": scope.user, "space": scope.space}
-        names = ("id", "session", "role", "name", "at", "text", "digest", "outcome")
-        sql = f"SELECT {', '.join(names)} FROM messages WHERE scope = ? ORDER BY row"
-        for row in await self._session.rows(sql, (number,)):
-            data = dict(zip(names, row, strict=True))
-            status, ids, reason = rows.outcome(data["outcome"])
-            outcome = {"status": status, "ids": ids, "reason": reason, "message_id": data["id"]}
-            yield {"record_type": "message", "data": {**data, "outcome": outcome, "scope": whose}}
+        found = await self._session.rows(
+            "SELECT s.id, s.session, s.role, s.name, s.at, s.text, s.outcome, m.id, m.text, m.revision FROM messages s "
+            "LEFT JOIN memories m ON m.scope = s.scope AND m.id = json_extract(s.outcome, '$[1][0]') "
+            "WHERE s.scope = ? ORDER BY s.row",
+            (number,),
+        )
+        for id, session, role, name, at, text, outcome, head, words, revision in found:
+            if text is None and revision is not None and revision > 1:  # the first version holds what was said
+                words = (await self.wordings(scope, head))[0]
+            status, ids, reason = rows.loaded(outcome)
+            made = {"status": status, "ids": ids, "reason": reason, "message_id": id}
+            said = {"text": words if text is None else text, "kept": text is not None, "outcome": made, "scope": whose}
+            place = {"id": id, "session": session, "role": role, "name": name, "at": at}
+            yield {"record_type": "message", "data": {**place, **said}}
         for kind in ("user_profile", "project_memory"):
             for each in await self.summaries(scope, kind):
                 plain = {"at": clock.iso(each.at), "evidence_ids": list(each.evidence_ids), "scope": whose}
