@@ -32,12 +32,9 @@ from recollect.embedders.minilm import MiniLM
 from recollect.engine import Engine
 from recollect.scoped import Scoped
 
-WORDS = (
-    "garden bicycle invoice harbour violin teacher weather project kitchen mountain deadline sister recipe train "
-    "museum painting coffee meeting budget doctor holiday window forest letter market bridge summer printer battery "
-    "castle lesson dinner engine planet camera jacket river pillow tunnel orchard carpet hammer island folder lantern "
-    "we they she he found lost bought sold moved painted repaired visited forgot planned liked hated finished started"
-).split()
+SYLLABLES = "ba ce di fo gu ha je ki lo mu na pe ri so tu va we xi yo zu bra cle dri flo gru pla sto tre".split()
+WORDS = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in ("n", "l", "r", "s", "t", "m", "k", "d", "p", "x")]
+OFTEN = [1 / (rank + 10) for rank in range(len(WORDS))]  # few words are common and many are rare, as in real texts
 
 
 class MadeUp:
@@ -63,11 +60,14 @@ class MadeUp:
 
 
 def sentence(rng: random.Random) -> str:
-    return " ".join(rng.choices(WORDS, k=rng.randint(8, 22))).capitalize() + f" {rng.randint(1, 10**6)}."
+    return "We " + " ".join(rng.choices(WORDS, OFTEN, k=rng.randint(7, 21))) + f" {rng.randint(1, 999)}."
 
 
-def questions(n: int, rng: random.Random) -> list[str]:
-    return [f"When did {' '.join(rng.choices(WORDS, k=5))} happen, number {i}?" for i in range(n)]
+def questions(n: int, size: int) -> list[str]:
+    """Questions about memories that are there: some of their words, in other words."""
+    rng, asked = random.Random(size), random.Random(n)
+    said = [sentence(rng).split() for _ in range(size)]
+    return [f"When did we talk about {' '.join(words[2:7])}, and why?" for words in asked.sample(said, n)]
 
 
 async def filled(path: Path, users: Sequence[str], size: int) -> Engine:
@@ -75,8 +75,8 @@ async def filled(path: Path, users: Sequence[str], size: int) -> Engine:
     engine = await open_engine(path, state_dir=path.parent, cache_mb=0)
     made = MadeUp()
     engine.embedder, made.bulk = made, True
-    rng = random.Random(size)
     for user in users:
+        rng = random.Random(size)
         said = [{"content": sentence(rng), "id": str(i), "session": str(i // 20), "name": "Ana"} for i in range(size)]
         await engine.scope(user).remember(said)
     made.bulk = False
@@ -98,7 +98,7 @@ async def recall(sizes: Sequence[int], asked: int, folder: Path) -> list[dict[st
         await scope.recall("warm up")
         corpus = await engine.corpora.current(scope.scope, engine.store)
         matrix = corpus.matrix.first(corpus.n).copy()
-        took = await _in_turns(engine, scope, matrix, questions(asked, random.Random(1)))
+        took = await _in_turns(engine, scope, matrix, questions(asked, size))
         rows.append({"memories": size, **took})
         await engine.close()
     return rows
@@ -125,7 +125,7 @@ async def scopes(asked: int, folder: Path) -> list[dict[str, Any]]:
     many = await filled(folder / "many.db", [f"user-{i}" for i in range(100)], 1000)
     alone = await filled(folder / "alone.db", ["user-0"], 1000)
     times: dict[str, list[float]] = {"alone": [], "among 100": []}
-    for i, text in enumerate(questions(asked, random.Random(2))):
+    for i, text in enumerate(questions(asked, 1000)):
         for name, scope in (("alone", alone.scope("user-0")), ("among 100", many.scope(f"user-{i % 10}"))):
             if i < 10:
                 await scope.recall("warm up")

@@ -67,7 +67,7 @@ def _pool(profile: Profile, limit: int) -> int:
     if profile.candidates in ("dense", "recent"):
         return 0  # these specifications say how many, as `candidates` knows
     looks_closer = profile.rerank or profile.diversity is not None
-    return max(30, 4 * limit) if looks_closer or profile.candidates != "blend" else limit + 5
+    return max(30, 4 * limit) if looks_closer or profile.candidates != "blend" else limit + 2
 
 
 async def look(

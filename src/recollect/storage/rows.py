@@ -46,6 +46,11 @@ _LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
 HASHED = ("id", *LABELS, *_TEXTS, *_NUMBERS, *_WHOLE, *_FLAGS, *_TIMES, *_LISTS, "importance_parts", "simhash")
 USE = ("last_accessed", "access_count", "last_scores")  # changes with every recall, so it is not hashed
 COLUMNS = (*HASHED, "row_hash", *USE)
+_AFTER_LABELS = 1 + len(LABELS)
+_NAMED = (*HASHED[_AFTER_LABELS:], *USE)  # the fields of a memory that a row holds under their own names
+_FLAG_PLACES, _LIST_PLACES = (tuple(map(COLUMNS.index, names)) for names in (_FLAGS, _LISTS))
+_TIME_PLACES = tuple(map(COLUMNS.index, (*_TIMES, "last_accessed")))
+_PARTS, _SIMHASH, _SCORES = map(COLUMNS.index, ("importance_parts", "simhash", "last_scores"))
 INDEX_COLUMNS = (
     "row, state, session, sequence, speaker, channel, kind, occurred_at, created_at, updated_at, valid_from, valid_to, "
     "importance, confidence, pinned, simhash, flags, terms"
@@ -81,21 +86,18 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
     hashed = tuple(row[: len(HASHED)])
     if row_hash(hashed, scope) != row[len(HASHED)]:
         raise StoreDamaged(f"Memory {row[0]!r} was altered on disk: restore a backup, or forget it")
-    at = dict(zip(COLUMNS, row, strict=True))
-    plain: dict[str, Any] = {name: at[name] for name in ("id", *_TEXTS, *_NUMBERS, *_WHOLE)}
-    plain |= {name: bool(at[name]) for name in _FLAGS}
-    plain |= {name: _parsed(at[name]) for name in _TIMES}
-    plain |= {name: tuple(loaded(at[name])) for name in _LISTS}
-    return Memory(
-        scope=scope,
-        labels=Labels(**{name: at[name] for name in LABELS}),
-        **plain,
-        importance_parts=loaded(at["importance_parts"]),
-        simhash=simhash.to_unsigned(at["simhash"]),
-        last_accessed=_parsed(at["last_accessed"]),
-        access_count=at["access_count"],
-        last_scores=loaded(at["last_scores"]) if at["last_scores"] else None,
-    )
+    made = list(row)
+    for i in _FLAG_PLACES:
+        made[i] = bool(made[i])
+    for i in _TIME_PLACES:
+        made[i] = _parsed(made[i])
+    for i in _LIST_PLACES:
+        made[i] = tuple(loaded(made[i]))
+    made[_PARTS] = loaded(made[_PARTS])
+    made[_SIMHASH] = simhash.to_unsigned(made[_SIMHASH])
+    made[_SCORES] = loaded(made[_SCORES]) if made[_SCORES] else None
+    fields = dict(zip(_NAMED, (*made[_AFTER_LABELS : len(HASHED)], *made[len(HASHED) + 1 :]), strict=True))
+    return Memory(id=made[0], scope=scope, labels=Labels(*made[1:_AFTER_LABELS]), **fields)
 
 
 def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
