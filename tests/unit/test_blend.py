@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from recollect.corpus import NO_TIME, Places
 from recollect.retrieve import fuse, sparse
 from recollect.retrieve.blend import DEFAULT_WEIGHTS, Blend, blend, floor
 from recollect.retrieve.understand import understand
@@ -46,9 +47,16 @@ class TinyCorpus:
     def similarity(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
         return self.vectors @ vector
 
-    def session_order(self) -> NDArray[np.int32]:
+    @property
+    def places(self) -> Places:
         alive = np.flatnonzero(self.alive)
-        return alive[np.lexsort((alive, self.sequence[alive], self.session[alive]))].astype(np.int32)
+        order = alive[np.lexsort((alive, self.sequence[alive], self.session[alive]))].astype(np.int32)
+        return Places.of(order, self.session)
+
+    @property
+    def days(self) -> NDArray[np.float32]:
+        known = np.where(self.occurred == NO_TIME, -np.inf, self.occurred.astype(np.float64))
+        return (known / 86_400_000_000).astype(np.float32)
 
 
 def _flags(text: str, speaker: str) -> int:

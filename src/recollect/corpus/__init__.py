@@ -5,6 +5,7 @@ A `Corpus` is an immutable snapshot: vectors in one matrix, postings in sorted s
 """
 
 from .corpora import Corpora
+from .places import Places
 from .snapshot import NO_TIME, WORKING, Columns, Corpus
 
-__all__ = ["NO_TIME", "WORKING", "Columns", "Corpora", "Corpus"]
+__all__ = ["NO_TIME", "WORKING", "Columns", "Corpora", "Corpus", "Places"]

@@ -17,12 +17,14 @@ from ..ports import IndexRow, Vectors
 from ..text import clock
 from . import segment
 from .matrix import Matrix
+from .places import Places
 from .segment import Segment
 
 NO_TIME = clock.NO_TIME
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
 WORKING = KINDS.index("working")
 FOREVER = 2**63 - 1
+_MICROS_A_DAY = 86_400_000_000
 _LAST = 2**31 - 1  # place in a session
 
 
@@ -142,15 +144,18 @@ class Corpus(Columns):
         """The vectors at these positions, zero where there is none."""
         return self.matrix.first(self.n)[positions]
 
-    def session_order(self) -> NDArray[np.int32]:
-        """The positions alive, by session, place in it, and row."""
-        return self._session_order
-
     @cached_property
-    def _session_order(self) -> NDArray[np.int32]:
+    def places(self) -> Places:
+        """What is alive by session, place in it, and row."""
         positions = np.flatnonzero(self.alive).astype(np.int32)
         session, sequence = self.session[positions], self.sequence[positions]
-        return positions[np.lexsort((self.row[positions], sequence, session))]
+        return Places.of(positions[np.lexsort((self.row[positions], sequence, session))], self.session)
+
+    @cached_property
+    def days(self) -> NDArray[np.float32]:
+        """When each was said, in days since 1970; infinitely long ago where that is unknown."""
+        known = np.where(self.occurred == NO_TIME, -np.inf, self.occurred.astype(np.float64))
+        return (known / _MICROS_A_DAY).astype(np.float32)
 
     @cached_property
     def centroid(self) -> Vectors | None:

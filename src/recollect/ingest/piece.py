@@ -38,8 +38,8 @@ class Piece:
 
     @cached_property
     def tags(self) -> tuple[tuple[str, ...], float]:
-        """What it is about, and how sure that is."""
-        return entities.tags(self.text, lambda _: self.entities)
+        """What it is about, and how sure that is; a turn of a conversation is about what the turns around it are."""
+        return ((), 0.0) if self.draft.labels.session is not None else entities.tags(self.text, lambda _: self.entities)
 
 
 def pieces(draft: Draft, policy: Policy, count: Callable[[str], int] = tokens.count_tokens) -> list[Piece]:

@@ -81,7 +81,7 @@ def _own_words(
 
 def _surroundings(corpus: Corpus, question: Question, own: NDArray[np.float32]) -> Features:
     """How well the turns around each memory match."""
-    place = features.places(corpus)
+    place = corpus.places
     return {
         "neighbours": features.neighbours(own, place),
         "answers": features.answers(corpus, own, place, asks_assistant=question.asks_assistant),

@@ -4,44 +4,27 @@ Each function returns one number per position of the corpus, usually between 0 a
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpus import NO_TIME, Corpus
+from ..corpus import NO_TIME, Corpus, Places
 from ..text import clock
 from ..text.dates import Interval
 from ..text.index import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION
 
 Scores = NDArray[np.float32]
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later
-HALF_LIFE = timedelta(days=30)
+HALF_LIFE = 30  # days
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Who stands beside whom: the positions in the order of their sessions."""
-
-    order: NDArray[np.intp]
-    joined: NDArray[np.float32]  # 1 where the next in `order` is of the same session, else 0; one shorter than `order`
-
-
-def places(corpus: Corpus) -> Places:
-    """Where each memory stands; one without a session stands alone."""
-    order = corpus.session_order().astype(np.intp)  # numpy would convert it at each use
-    session = corpus.session[order]
-    joined = (session[1:] == session[:-1]) & (session[1:] >= 0)
-    return Places(order, joined.astype(np.float32))
+_MICROS_A_DAY = 86_400_000_000
 
 
 def neighbours(scores: Scores, place: Places) -> Scores:
     """The better score of the two turns around each: who speaks of a thing goes on speaking of it.
 
-    >>> place = Places(np.array([0, 1, 2]), np.array([1.0, 0.0], dtype=np.float32))
+    >>> place = Places.of(np.array([0, 1, 2], np.int32), np.array([5, 5, 6], np.int32))
     >>> neighbours(np.array([0.5, 0.0, 0.25], dtype=np.float32), place).tolist()
     [0.0, 0.5, 0.0]
     """
@@ -64,15 +47,15 @@ def answers(corpus: Corpus, scores: Scores, place: Places, *, asks_assistant: bo
 def session(scores: Scores, place: Places) -> Scores:
     """The best score in the session of each.
 
-    >>> place = Places(np.array([1, 0, 2]), np.array([1.0, 0.0], dtype=np.float32))
+    >>> place = Places.of(np.array([1, 0, 2], np.int32), np.array([5, 5, 6], np.int32))
     >>> session(np.array([0.5, 0.0, 0.25], dtype=np.float32), place).tolist()
     [0.5, 0.5, 0.25]
     """
     if not len(place.order):
         return np.zeros_like(scores)
-    starts = np.concatenate(([0], np.flatnonzero(place.joined == 0) + 1))
-    best = np.maximum.reduceat(scores[place.order], starts)
-    return _scattered(np.repeat(best, np.diff(starts, append=len(place.order))), place, len(scores))
+    best = np.maximum.reduceat(scores[place.order], place.starts)
+    sizes = np.diff(place.starts, append=len(place.order))
+    return _scattered(np.repeat(best, sizes), place, len(scores))
 
 
 def _before(ordered: Scores, place: Places) -> Scores:
@@ -126,8 +109,8 @@ def question(corpus: Corpus) -> Scores:
 
 def recency(corpus: Corpus, now: datetime) -> Scores:
     """1 for now, halved every thirty days back; 0 where the time is unknown."""
-    age = (clock.micros(now) - corpus.occurred.astype(np.float64)).astype(np.float32)  # NO_TIME is very long ago
-    halvings = np.maximum(age / np.float32(HALF_LIFE // _MICROSECOND), np.float32(0.0))
+    today = np.float32(clock.micros(now) / _MICROS_A_DAY)
+    halvings = np.maximum(today - corpus.days, np.float32(0.0)) / np.float32(HALF_LIFE)
     return np.asarray(np.exp2(-halvings), dtype=np.float32)
 
 

@@ -4,6 +4,8 @@ The lists were written by hand for this project and are meant to be short: they 
 technical" and "this is a person", not how often a word occurs.
 """
 
+from functools import lru_cache
+
 
 def word_set(words: str) -> frozenset[str]:
     """Return the words of a list that is written as a text.
@@ -107,6 +109,7 @@ GIVEN_NAMES = word_set("""
 _ENDINGS = ("ing", "est", "ers", "ies", "ied", "es", "ed", "er", "ly", "s")
 
 
+@lru_cache(maxsize=1 << 14)
 def is_common(word: str) -> bool:
     """Is this lower-cased word, or its plain form, one that everybody uses?
 
@@ -116,6 +119,7 @@ def is_common(word: str) -> bool:
     return word in COMMON or any(stem in COMMON for stem in _stems(word.removesuffix("'s").replace("'", "")))
 
 
+@lru_cache(maxsize=1 << 14)
 def is_technical(word: str) -> bool:
     """Is this lower-cased word, or its plain form, one of the trade?
 
