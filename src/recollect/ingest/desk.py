@@ -42,7 +42,9 @@ class Desk:
 
     def twin(self, piece: Piece) -> Memory | None:
         """The memory that this piece repeats, as it stands on the desk."""
-        candidates = list(self.known.values())
+        speaker, session = piece.draft.speaker, piece.draft.labels.session
+        said = (m for m in self.known.values() if m.speaker == speaker)
+        candidates = [m for m in said if session is None or m.labels.session == session]
         found = None
         if self.policy.exact:
             found = dedupe.exact(piece, (m for m in candidates if m.content_hash == piece.content_hash))

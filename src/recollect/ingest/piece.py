@@ -10,7 +10,7 @@ from functools import cached_property
 from ..model import Draft
 from ..policy.writing import Policy
 from ..text import entities, normalise, simhash, tokens
-from . import chunk
+from . import chunk, score
 
 WINDOW = 200  # tokens by our count that surely fit into the 256 word pieces of the packaged model
 
@@ -40,6 +40,15 @@ class Piece:
     def tags(self) -> tuple[tuple[str, ...], float]:
         """What it is about, and how sure that is; a turn of a conversation is about what the turns around it are."""
         return ((), 0.0) if self.draft.labels.session is not None else entities.tags(self.text, lambda _: self.entities)
+
+    @cached_property
+    def salience(self) -> score.Salience:
+        """The signals in it."""
+        return score.salience(self.text, detect=lambda _: self.entities)
+
+    def prepare(self) -> None:
+        """Work out what will be asked of it, while there is time: the vectors of a batch take longer than this."""
+        _ = self.content_hash, self.simhash, self.tags, self.salience
 
 
 def pieces(draft: Draft, policy: Policy, count: Callable[[str], int] = tokens.count_tokens) -> list[Piece]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -40,11 +41,11 @@ async def remember(drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: da
     """Take drafts in, in one transaction; the outcomes stand in the order of the drafts."""
     before = await _told_before(drafts, scope, parts.store)
     cut = [[] if draft.message_id in before else pieces(draft, parts.policy) for draft in drafts]
-    made, problem = await _embedded([piece for each in cut for piece in each], parts)
+    every = [piece for each in cut for piece in each]
+    (made, problem), _ = await asyncio.gather(_embedded(every, parts), _prepared(every))
     async with parts.store.transaction(scope) as tx:
         before = await _told_before(drafts, scope, tx)
         corpus = await parts.corpora.current(scope, tx)
-        every = [piece for each in cut for piece in each]
         keys = [_key(piece) for piece in every] if parts.policy.keyed_preferences else []
         desk = await desks.opened(
             tx, scope, corpus, every, policy=parts.policy, keys=keys, now=now, new_id=parts.new_id
@@ -97,6 +98,13 @@ async def _embedded(every: Sequence[Piece], parts: Ingest) -> tuple[dict[str, Ve
     except ProviderFailed as error:
         return {}, f"not embedded yet: {error}"
     return dict(zip(texts, made, strict=True)), ""
+
+
+async def _prepared(every: Sequence[Piece]) -> None:
+    """What needs neither store nor vectors, done while the model is busy with the batch."""
+    for piece in every:
+        piece.prepare()
+        await asyncio.sleep(0)  # the model's next part may be waiting
 
 
 def _outcome(

@@ -53,9 +53,9 @@ def _importance(
     if policy.score == "theoria":
         return heuristic, {"heuristics": heuristic}
     novelty = 1.0 if vector is None else score.novelty(vector, centroid)
-    salience = score.salience(piece.text, detect=lambda _: piece.entities)
-    vault = score.vault(novelty, salience.total)
-    parts = {"novelty": novelty, "salience": salience.total}
+    salience = piece.salience.total
+    vault = score.vault(novelty, salience)
+    parts = {"novelty": novelty, "salience": salience}
     if policy.score == "vault":
         return vault, parts
     return max(vault, heuristic, given or 0.0), {**parts, "heuristics": heuristic, "given": given or 0.0}
