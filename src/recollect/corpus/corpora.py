@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 from collections import OrderedDict
+from contextlib import suppress
 from functools import partial
 
 from ..model import Scope
@@ -55,5 +57,13 @@ async def _caught_up(corpus: Corpus, scope: Scope, source: Reading) -> Corpus:
         extend = partial(corpus.extended, delta.rows, delta.gone, first, expected=expected)
         corpus = await asyncio.to_thread(extend) if len(delta.rows) > 512 else extend()
         if delta.next is None:
+            if expected:
+                await asyncio.to_thread(_give_back)
             return corpus
         delta = await source.changed_since(scope, since, after=delta.next, model=corpus.model, limit=PAGE)
+
+
+def _give_back() -> None:
+    """Return to the system what reading a large scope needed in passing; the C library would keep it for later."""
+    with suppress(OSError, AttributeError, TypeError):  # only glibc has this
+        ctypes.CDLL(None).malloc_trim(0)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from recollect.text.common_words import GIVEN_NAMES, is_common, word_set
 from recollect.text.dates import MONTHS, WEEKDAYS
@@ -31,8 +32,7 @@ class Entity:
 EntityDetector = Callable[[str], list[Entity]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Word:
+class _Word(NamedTuple):
     text: str
     starts_sentence: bool
     joined: bool  # only a blank stands between this word and the one before
@@ -72,8 +72,9 @@ def _words(text: str) -> list[_Word]:
         before = text[max(end, match.start() - 24) : match.start()]
         if found and before == ". " and found[-1].text in _ABBREVIATED:
             before = " "
-        start = not found or bool(_SENTENCE_START.search(before))
-        bare = _POSSESSIVE.sub("", match.group())
+        start = not found or (before != " " and bool(_SENTENCE_START.search(before)))
+        word = match.group()
+        bare = word if word[-1].isalpha() and word[-1] != "s" else _POSSESSIVE.sub("", word)
         found.append(_Word(text=bare, starts_sentence=start, joined=before == " "))
         end = match.end()
     return found

@@ -6,6 +6,7 @@ alone would not see a changed order; longer shingles would miss small edits. A s
 """
 
 from collections import Counter
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain, pairwise
 
@@ -42,15 +43,16 @@ def _features(text: str) -> list[tuple[str, int]]:
 
 
 def _votes(features: list[tuple[str, int]]) -> NDArray[np.int64]:
-    digests = b"".join(blake2b(_bytes(feature), digest_size=8).digest() for feature, _ in features)
+    digests = b"".join([_digest(feature) for feature, _ in features])
     bits = np.unpackbits(np.frombuffer(digests, dtype=np.uint8).reshape(-1, 8), axis=1)
     counts = np.array([count for _, count in features], dtype=np.int64)
     votes: NDArray[np.int64] = 2 * (counts @ bits) - counts.sum()
     return votes
 
 
-def _bytes(feature: str) -> bytes:
-    return feature.encode("utf-8", "surrogatepass")
+@lru_cache(maxsize=1 << 14)
+def _digest(feature: str) -> bytes:
+    return blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def distance(a: int, b: int) -> int:
