@@ -153,7 +153,7 @@ class Reading(Protocol):
         """The highest place taken in a session, or -1."""
         ...
 
-    async def tombstones(self, scope: Scope, texts: Sequence[str], now: datetime) -> set[str]:
+    async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> set[str]:
         """Those of the texts (normalised for comparison) that were forgotten and must not come back yet."""
         ...
 

@@ -38,7 +38,9 @@ class Desk:
 
     def is_forgotten(self, piece: Piece) -> bool:
         """An automatic write of a forgotten text; saving it on purpose is the person's right."""
-        return normalise.wording(piece.text) in self.forgotten and not piece.draft.on_purpose
+        if not self.forgotten or piece.draft.on_purpose:
+            return False
+        return normalise.wording(piece.text) in self.forgotten
 
     def twin(self, piece: Piece) -> Memory | None:
         """The memory that this piece repeats, as it stands on the desk."""
@@ -143,7 +145,7 @@ async def opened(
     if policy.near:
         rows = {int(corpus.row[position]) for piece in pieces for position in _near(corpus, piece)}
         known |= {memory.id: memory for memory in (await tx.at_rows(scope, sorted(rows))).values()}
-    texts = [normalise.wording(piece.text) for piece in pieces]
+    texts = (normalise.wording(piece.text) for piece in pieces)  # made only where something was ever forgotten
     sessions = {piece.draft.labels.session for piece in pieces} - {None}
     return Desk(
         scope=scope,
@@ -152,7 +154,7 @@ async def opened(
         new_id=new_id,
         corpus=corpus,
         known=known,
-        forgotten=await tx.tombstones(scope, texts, now) if texts else set(),
+        forgotten=await tx.tombstones(scope, texts, now),
         keyed=await tx.by_key(scope, keys),
         places={session: await tx.last_sequence(scope, session) for session in sessions if session is not None},
     )

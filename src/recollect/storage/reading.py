@@ -127,7 +127,10 @@ class Readings:
         sql = "SELECT coalesce(max(sequence), -1) FROM memories WHERE scope = ? AND session = ?"
         return int((await self._session.rows(sql, (await self.number(scope), session)))[0][0])
 
-    async def tombstones(self, scope: Scope, texts: Sequence[str], now: datetime) -> set[str]:
+    async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> set[str]:
+        some = "SELECT 1 FROM tombstones WHERE scope = ? LIMIT 1"
+        if not await self._session.rows(some, (await self.number(scope),)):
+            return set()
         digests = {digest(self._secret, text): text for text in texts}
         sql = "SELECT digest, until FROM tombstones WHERE scope = ?"
         found = await self._in(sql, scope, "digest", list(digests))
