@@ -46,10 +46,6 @@ class Piece:
         """The signals in it."""
         return score.salience(self.text, detect=lambda _: self.entities)
 
-    def prepare(self) -> None:
-        """Work out what will be asked of it, while there is time: the vectors of a batch take longer than this."""
-        _ = self.content_hash, self.simhash, self.tags, self.salience
-
 
 def pieces(draft: Draft, policy: Policy, count: Callable[[str], int] = tokens.count_tokens) -> list[Piece]:
     """Clean a draft and cut it where the policy says, or where the model could not read it at once."""

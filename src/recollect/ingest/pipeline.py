@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +41,7 @@ async def remember(drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: da
     before = await _told_before(drafts, scope, parts.store)
     cut = [[] if draft.message_id in before else pieces(draft, parts.policy) for draft in drafts]
     every = [piece for each in cut for piece in each]
-    (made, problem), _ = await asyncio.gather(_embedded(every, parts), _prepared(every))
+    made, problem = await _embedded(every, parts)
     async with parts.store.transaction(scope) as tx:
         before = await _told_before(drafts, scope, tx)
         corpus = await parts.corpora.current(scope, tx)
@@ -98,13 +97,6 @@ async def _embedded(every: Sequence[Piece], parts: Ingest) -> tuple[dict[str, Ve
     except ProviderFailed as error:
         return {}, f"not embedded yet: {error}"
     return dict(zip(texts, made, strict=True)), ""
-
-
-async def _prepared(every: Sequence[Piece]) -> None:
-    """What needs neither store nor vectors, done while the model is busy with the batch."""
-    for piece in every:
-        piece.prepare()
-        await asyncio.sleep(0)  # the model's next part may be waiting
 
 
 def _outcome(

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,6 +125,7 @@ def mean_rarity(found: Iterable[str]) -> float:
     return sum(rarities) / len(rarities) if rarities else 0.0
 
 
+@lru_cache(maxsize=1 << 14)
 def _rarity(word: str) -> float:
     lower = word.lower()
     if len(word) > _LONGEST_WORD:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
@@ -69,14 +70,16 @@ def _words(text: str) -> list[_Word]:
     found: list[_Word] = []
     end = 0
     for match in _WORD.finditer(text):
-        before = text[max(end, match.start() - 24) : match.start()]
-        if found and before == ". " and found[-1].text in _ABBREVIATED:
+        start, stop = match.span()
+        before = text[max(end, start - 24) : start]
+        if before == ". " and found and found[-1].text in _ABBREVIATED:
             before = " "
-        start = not found or (before != " " and bool(_SENTENCE_START.search(before)))
-        word = match.group()
-        bare = word if word[-1].isalpha() and word[-1] != "s" else _POSSESSIVE.sub("", word)
-        found.append(_Word(text=bare, starts_sentence=start, joined=before == " "))
-        end = match.end()
+        joined = before == " "
+        begins = not found or (not joined and bool(_SENTENCE_START.search(before)))
+        word = text[start:stop]
+        last = word[-1]
+        found.append(_Word(word if last != "s" and last.isalpha() else _POSSESSIVE.sub("", word), begins, joined))
+        end = stop
     return found
 
 
@@ -85,8 +88,9 @@ def _is_shouted(words: list[_Word]) -> bool:
     return len(long) > 2 and sum(text.isupper() for text in long) > 0.6 * len(long)
 
 
-def _is_name_like(word: _Word) -> bool:
-    return (word.text[0].isupper() or bool(_HUMPS.fullmatch(word.text))) and word.text.lower() not in _SPEAKERS
+@lru_cache(maxsize=1 << 14)
+def _is_name_like(text: str) -> bool:
+    return (text[0].isupper() or bool(_HUMPS.fullmatch(text))) and text.lower() not in _SPEAKERS
 
 
 def _is_everyday(word: _Word) -> bool:
@@ -100,7 +104,7 @@ def _is_plain(word: _Word) -> bool:
 
 
 def _names_inside(words: list[_Word]) -> frozenset[str]:
-    inside = (word for word in words if not word.starts_sentence and _is_name_like(word))
+    inside = (word for word in words if not word.starts_sentence and _is_name_like(word.text))
     return frozenset(word.text for word in inside if not _is_plain(word) and not _is_everyday(word))
 
 
@@ -108,13 +112,13 @@ def _runs(words: list[_Word]) -> Iterator[list[_Word]]:
     """Group neighbouring words that may form one name; "of" and its like only between two capitalised words."""
     run: list[_Word] = []
     for word, following in zip(words, [*words[1:], None], strict=False):
-        particle = word.text in _PARTICLES and following and following.joined and _is_name_like(following)
-        if run and word.joined and (particle or (_is_name_like(word) and not word.starts_sentence)):
+        particle = word.text in _PARTICLES and following and following.joined and _is_name_like(following.text)
+        if run and word.joined and (particle or (_is_name_like(word.text) and not word.starts_sentence)):
             run.append(word)
             continue
         if run:
             yield run
-        run = [word] if _is_name_like(word) or word.text.startswith("@") else []
+        run = [word] if _is_name_like(word.text) or word.text.startswith("@") else []
     if run:
         yield run
 
