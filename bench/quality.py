@@ -1,6 +1,6 @@
 """How much of the evidence comes back: recall@k of the messages that answer each question.
 
-    python -m bench.quality [--data FOLDER] [--profile NAME] [--rerank]
+    python -m bench.quality [--data FOLDER] [--profile NAME] [--rerank] [--db postgresql://…]
 
 Each conversation is a user of its own, all in one database, through the public API, with the packaged model and no
 language model. A message counts as found when a memory within the first k names it as its source.
@@ -30,13 +30,15 @@ def found_share(answer: Recall, evidence: tuple[str, ...], k: int) -> float:
     return sum(id in sources for id in evidence) / len(evidence)
 
 
-async def measure(path: Path, k: int, profile: str, rerank: bool, folder: Path) -> list[dict[str, Any]]:
+async def measure(
+    path: Path, k: int, profile: str, rerank: bool, folder: Path, db: str | None = None
+) -> list[dict[str, Any]]:
     """One row per category, and one for all that count."""
     conversations = data.read(path)
     shares: dict[str, list[float]] = defaultdict(list)
     budgets: dict[int, list[float]] = defaultdict(list)
     settings: dict[str, Any] = {"reranker": "maxsim"} if rerank else {}
-    async with recollect.aio.open(folder / f"{path.stem}.db", state_dir=folder, **settings) as memory:
+    async with recollect.aio.open(db or folder / f"{path.stem}.db", state_dir=folder, **settings) as memory:
         started = time.perf_counter()
         for conversation in conversations:
             await memory.scope(user=conversation.name).remember(conversation.messages)
@@ -68,6 +70,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=data.DATA)
     parser.add_argument("--profile", default="default")
     parser.add_argument("--rerank", action="store_true", help="with MaxSim over the packaged model's token states")
+    parser.add_argument("--db", help="an empty PostgreSQL database, in place of a SQLite file")
     options = parser.parse_args()
     paths = [options.data / name for name in SETS if (options.data / name).exists()]
     if not paths:
@@ -75,9 +78,15 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for path in paths:
-            rows += asyncio.run(measure(path, SETS[path.name], options.profile, options.rerank, Path(folder)))
+            asked = measure(path, SETS[path.name], options.profile, options.rerank, Path(folder), options.db)
+            rows += asyncio.run(asked)
     report.table("Recall of evidence", rows)
-    print(report.save("quality", {"profile": options.profile, "rerank": options.rerank, "rows": rows}))
+    print(
+        report.save(
+            "quality-postgres" if options.db else "quality",
+            {"profile": options.profile, "rerank": options.rerank, "rows": rows},
+        )
+    )
 
 
 if __name__ == "__main__":

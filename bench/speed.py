@@ -97,7 +97,7 @@ async def recall(sizes: Sequence[int], asked: int, folder: Path) -> list[dict[st
         scope = engine.scope("ana")
         await scope.recall("warm up")
         corpus = await engine.corpora.current(scope.scope, engine.store)
-        matrix = corpus.matrix.first(corpus.n).copy()
+        matrix = corpus.vectors(np.arange(corpus.n))
         took = await _in_turns(engine, scope, matrix, questions(asked, size))
         rows.append({"memories": size, **took})
         await engine.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import apsw
@@ -15,21 +15,27 @@ from recollect.storage.sqlite.store import SqliteStore
 Tamper = Callable[..., Awaitable[list[Any]]]
 
 
-async def _sqlite_file(folder: Path) -> SqliteStore:
-    return await SqliteStore.open(folder / "memory.db")
+async def _sqlite_file(request: pytest.FixtureRequest) -> SqliteStore:
+    return await SqliteStore.open(request.getfixturevalue("tmp_path") / "memory.db")
 
 
-async def _sqlite_memory(folder: Path) -> SqliteStore:
+async def _sqlite_memory(request: pytest.FixtureRequest) -> SqliteStore:
     return await SqliteStore.open(":memory:")
 
 
-OPEN = {"sqlite": _sqlite_file, "sqlite-memory": _sqlite_memory}
+async def _postgres(request: pytest.FixtureRequest) -> Any:
+    from recollect.storage.postgres.store import PostgresStore
+
+    return await PostgresStore.open(request.getfixturevalue("ready_database"))
+
+
+OPEN = {"sqlite": _sqlite_file, "sqlite-memory": _sqlite_memory, "postgres": _postgres}
 
 
 @pytest.fixture(params=OPEN)
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
     """A new and empty store of each engine."""
-    opened = await OPEN[request.param](tmp_path)
+    opened = await OPEN[request.param](request)
     yield opened
     await opened.close()
 
@@ -37,14 +43,38 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 @pytest.fixture
 def tamper(store: Any) -> Tamper:
     """Run a statement on the database behind the store's back."""
+    return _tamper_postgres(store.url) if hasattr(store, "url") else _tamper_sqlite(store.path)
 
+
+def _tamper_sqlite(path: str) -> Tamper:
     async def run(sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_URI if store.path.startswith("file:") else 0)
-        connection = apsw.Connection(store.path, flags=flags)
+        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_URI if path.startswith("file:") else 0)
+        connection = apsw.Connection(path, flags=flags)
         connection.set_busy_timeout(5000)
         try:
             return connection.execute(sql, tuple(values)).fetchall()
         finally:
             connection.close()
+
+    return run
+
+
+def _tamper_postgres(url: str) -> Tamper:
+    """As a superuser, above row-level security and foreign keys."""
+    import psycopg
+
+    def translated(sql: str) -> str:
+        sql = re.sub(
+            r"CAST\(X'(\w+)' AS TEXT\)", r"convert_from('\\x\1', 'LATIN1')", sql
+        )  # PostgreSQL keeps only UTF-8
+        sql = sql.replace("X'00000000')", "'[0]')")  # a vector
+        return re.sub(r"X'(\w+)'", r"'\\x\1'", sql).replace("?", "%s")
+
+    async def run(sql: str, values: Sequence[Any] = ()) -> list[Any]:
+        async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+            await connection.execute("SET session_replication_role = replica")
+            await connection.execute("SET search_path = recollect, public")
+            cursor = await connection.execute(translated(sql).encode(), tuple(values))
+            return await cursor.fetchall() if cursor.description else []
 
     return run

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.errors import Conflict, InvalidInput, RecollectError, StoreDamaged
+from recollect.embedders.hashing import Hashing
+from recollect.errors import Conflict, EmbedderUnavailable, InvalidInput, RecollectError, StoreDamaged
 from recollect.ids import new_id
+from recollect.lifecycle.backfill import backfill
+from recollect.lifecycle.worker import work
 from recollect.model import (
     Change,
     Embedded,
@@ -324,6 +327,7 @@ PLAIN = {
 }
 
 
+@pytest.mark.spec("IMP-67", "IMP-68")
 @pytest.mark.parametrize("field", [f.name for f in fields(Filter) if f.name != "ids"])
 async def test_a_filter_lets_through_what_it_names_and_nothing_else(store: Store, field: str) -> None:
     wanted, other = memory("wanted", **{**PLAIN, **YES[field]}), memory("other", **PLAIN)
@@ -333,6 +337,7 @@ async def test_a_filter_lets_through_what_it_names_and_nothing_else(store: Store
     assert await store.rows_where(ANA, where) == [row.row for row in (await delta(store)).rows][:1]
 
 
+@pytest.mark.spec("IMP-67", "IMP-68")
 @pytest.mark.parametrize("label", [f.name for f in fields(Labels)])
 async def test_each_label_can_be_filtered_by(store: Store, label: str) -> None:
     await keep(store, "wanted", labels=Labels(**{label: "x"}))
@@ -398,25 +403,24 @@ async def test_a_transaction_rolls_everything_back_if_the_block_raises(store: St
 
 
 async def test_apply_makes_all_the_changes_or_none(store: Store) -> None:
-    (theirs,) = await keep(store, "theirs", scope=BOB)
+    (blue,) = await keep(store, "blue", key="colour")
     with pytest.raises(Conflict):
-        await apply(store, put(memory("mine")), put(memory("stolen", id=theirs.id)))
-    assert len(await store.page(ANA, Filter(), limit=10)) == 0
-    assert await store.get(BOB, [theirs.id]) == [theirs]
+        await apply(store, put(memory("fine")), put(memory("green", key="colour")))
+    assert list(await store.page(ANA, Filter(), limit=10)) == [blue]
 
 
 async def test_a_failed_apply_cannot_be_committed_by_going_on(store: Store) -> None:
-    (theirs,) = await keep(store, "theirs", scope=BOB)
+    (blue,) = await keep(store, "blue", key="colour")
 
     async def stubborn() -> None:
         async with store.transaction(ANA) as tx:
             with suppress(RecollectError):
-                await tx.apply([put(memory("mine")), put(memory("stolen", id=theirs.id))])
+                await tx.apply([put(memory("fine")), put(memory("green", key="colour"))])
             await tx.apply([put(memory("more"))])
 
     with pytest.raises(Conflict):
         await stubborn()
-    assert len(await store.page(ANA, Filter(), limit=10)) == 0
+    assert list(await store.page(ANA, Filter(), limit=10)) == [blue]
 
 
 async def test_a_store_works_on_after_a_failed_transaction(store: Store) -> None:
@@ -494,6 +498,14 @@ async def test_each_event_has_its_word_in_the_history(store: Store) -> None:
         kept = memory(event)
         await apply(store, put(kept, event))
         assert [line.event for line in await store.history(ANA, kept.id)] == [word]
+
+
+@pytest.mark.spec("IMP-14")
+async def test_writers_on_one_thread_never_share_or_skip_a_revision(store: Store, tamper: Any) -> None:
+    await asyncio.gather(*(keep(store, f"memory {i}", labels=Labels(thread="t")) for i in range(25)))
+    revs = await tamper("SELECT rev FROM change_log WHERE thread_id = 't' ORDER BY rev")
+    assert [row[0] for row in revs] == list(range(1, 26))
+    assert await tamper("SELECT rev FROM thread_revision WHERE thread_id = 't'") == [(25,)]
 
 
 async def test_an_earlier_version_has_no_history_of_its_own(store: Store) -> None:
@@ -652,6 +664,118 @@ async def test_unembedded_lists_what_a_model_has_not_seen_by_row_in_all_scopes(s
     assert [each.text for _, each in await store.unembedded("two", limit=9, everything=True)] == ["done", "one", "two"]
 
 
+# Sharing the work
+
+
+async def claim(store: Store, worker: str, **given: Any) -> list[str]:
+    usual = {"worker": worker, "limit": 2, "lease_seconds": 60.0}
+    return [each.text for _, each in await store.claim_unembedded("two", **{**usual, **given})]
+
+
+async def test_two_workers_never_get_the_same_row_while_the_lease_holds(store: Store) -> None:
+    await keep(store, "a", "b", "c")
+    await keep(store, "d", scope=BOB)
+    assert await claim(store, "one") == ["a", "b"]
+    assert await claim(store, "two") == ["c", "d"]
+    assert await claim(store, "three") == []
+
+
+async def test_many_workers_share_what_there_is(store: Store) -> None:
+    await keep(store, *(f"memory {i}" for i in range(60)))
+    claimed = await asyncio.gather(*(claim(store, f"w{i}", limit=7) for i in range(12)))
+    given = [text for each in claimed for text in each]
+    assert len(given) == len(set(given))
+    while more := await claim(store, new_id(), limit=9):
+        given += more
+    assert sorted(given) == sorted(f"memory {i}" for i in range(60))
+
+
+async def test_a_lease_that_ended_can_be_claimed_again(store: Store) -> None:
+    await keep(store, "a")
+    assert await claim(store, "killed", lease_seconds=0.05) == ["a"]
+    await asyncio.sleep(0.1)
+    assert await claim(store, "next") == ["a"]
+
+
+async def test_a_lease_from_before_the_clock_was_set_back_counts_for_nothing(store: Store, tamper: Any) -> None:
+    await keep(store, "a")
+    await claim(store, "one")
+    await tamper("UPDATE claims SET until = until + 86400 * 400")
+    assert await claim(store, "two") == ["a"]
+
+
+async def test_what_a_worker_gives_back_is_free_at_once(store: Store) -> None:
+    await keep(store, "a", "b", "c")
+    await claim(store, "one")
+    await claim(store, "two")
+    await store.release("one")
+    assert await claim(store, "three", limit=9) == ["a", "b"]
+
+
+async def test_a_claim_is_of_what_the_model_has_not_embedded(store: Store) -> None:
+    done = memory("done", needs_embedding=False)
+    await apply(store, put(done, vector=[1, 0], model="two"), put(memory("new")))
+    other = memory("by another model", needs_embedding=False)
+    await apply(store, put(other, vector=[1, 0], model="one"))
+    await keep(store, "gone", state="soft_deleted")
+    assert await claim(store, "a", waiting=True) == ["new"]
+    assert await claim(store, "a", limit=9) == ["new", "by another model"]
+    assert await claim(store, "a", limit=9, everything=True) == ["done", "new", "by another model"]
+
+
+async def test_a_claimed_memory_can_be_changed_and_forgotten(store: Store) -> None:
+    one, two = await keep(store, "one", "two")
+    await claim(store, "w")
+    await apply(store, put(replace(one, pinned=True), "updated"))
+    await apply(store, forget(two))
+    assert await store.check() == []
+
+
+@pytest.mark.spec("THE-115")
+async def test_workers_drain_the_queue_and_no_row_is_embedded_twice(store: Store) -> None:
+    await keep(store, *(f"memory {i}" for i in range(40)))
+    await keep(store, *(f"theirs {i}" for i in range(20)), scope=BOB)
+    done = await asyncio.gather(*(backfill(store, Hashing(), batch_size=4) for _ in range(4)))
+    assert sum(each.embedded for each in done) == 60
+    for scope in (ANA, BOB):
+        assert await store.rows_where(scope, Filter(needs_embedding=True)) == []
+    assert await store.check() == []
+
+
+async def test_a_worker_whose_model_fails_gives_its_rows_back(store: Store) -> None:
+    class Failing(Hashing):
+        async def encode_batch(self, texts: Any) -> Any:
+            raise EmbedderUnavailable
+
+    await keep(store, "a", "b")
+    with pytest.raises(EmbedderUnavailable):
+        await backfill(store, Failing())
+    assert (await backfill(store, Hashing())).embedded == 2
+
+
+@pytest.mark.spec("THE-115")
+async def test_a_worker_embeds_what_comes_later_and_ends_when_told(store: Store) -> None:
+    stop, progress = asyncio.Event(), asyncio.Queue[int]()
+    await keep(store, "before")
+    working = asyncio.create_task(work(store, Hashing(), stop=stop, progress=progress.put_nowait))
+    assert await asyncio.wait_for(progress.get(), 10) == 1
+    await keep(store, "later")
+    assert await asyncio.wait_for(progress.get(), 10) == 2
+    stop.set()
+    assert await asyncio.wait_for(working, 10) == 2
+
+
+async def test_one_at_a_time_is_alone(store: Store) -> None:
+    async with store.alone("tending") as first, store.alone("tending") as second, store.alone("trimming") as other:
+        assert (first, second, other) == (True, False, True)
+    async with store.alone("tending") as again:
+        assert again
+
+
+async def test_waiting_for_changes_ends_in_time(store: Store) -> None:
+    await asyncio.wait_for(store.changes(0.05), timeout=5)
+
+
 async def test_a_vector_of_a_memory_that_is_gone_is_not_kept(store: Store) -> None:
     (kept,) = await keep(store, "tea")
     await apply(store, forget(kept))
@@ -802,9 +926,8 @@ async def test_nothing_is_changed_from_another_scope(store: Store) -> None:
         said("msg-1", "theirs"),
     ):
         await apply(store, theirs, scope=BOB)
-    for theirs in (put(replace(kept, scope=BOB, text="stolen")), replace(record, name="stolen")):
-        with pytest.raises(Conflict):
-            await apply(store, theirs, scope=BOB)
+    await apply(store, put(replace(kept, scope=BOB, text="theirs")), replace(record, name="theirs"), scope=BOB)
+    assert [each.text for each in await store.get(BOB, [kept.id])] == ["theirs"]  # the same id, and another memory
     assert [each async for each in store.export(ANA)] == before
     assert np.frombuffer((await delta(store)).rows[0].vector or b"", "<f4").tolist() == [1, 0]
     assert [line.event for line in await store.history(ANA)] == ["ADD"]

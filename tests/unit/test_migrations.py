@@ -17,8 +17,9 @@ from recollect.storage.sqlite import connection as connections
 from recollect.storage.sqlite.migrate import Migration, migrate, shipped
 from recollect.storage.sqlite.store import SqliteStore
 
-SECOND = Migration(2, "colours", "CREATE TABLE colours (name TEXT);\nINSERT INTO colours VALUES ('blue');")
-BROKEN = Migration(2, "broken", "CREATE TABLE colours (name TEXT);\nCREATE TABLE memories (again TEXT);")
+NEXT = len(shipped()) + 1
+ADDED = Migration(NEXT, "colours", "CREATE TABLE colours (name TEXT);\nINSERT INTO colours VALUES ('blue');")
+BROKEN = Migration(NEXT, "broken", "CREATE TABLE colours (name TEXT);\nCREATE TABLE memories (again TEXT);")
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def columns(path: str, table: str) -> dict[str, tuple[str, bool]]:
 def test_a_vector_is_kept_by_memory_and_model_with_its_dimensions(path: str) -> None:
     opened_and_migrated(path)
     found = columns(path, "vectors")
-    assert {name for name, (_, is_key) in found.items() if is_key} == {"memory", "model"}
+    assert {name for name, (_, is_key) in found.items() if is_key} == {"scope", "memory", "model"}
     assert (found["dims"][0], found["embedding"][0]) == ("INTEGER", "BLOB")
 
 
@@ -74,6 +75,39 @@ def test_a_thread_has_a_revision_and_a_log_of_changes(path: str) -> None:
     assert {"id", "thread_id", "rev", "memory_id", "event", "meta", "ts"} <= set(columns(path, "change_log"))
     index = asked(path, "SELECT name, \"desc\" FROM pragma_index_xinfo('change_log_thread') WHERE key")
     assert index == [("scope", 0), ("thread_id", 0), ("rev", 1)]
+
+
+TABLES = {
+    "relations": {"id", "from_id", "to_id", "relation_type", "strength", "created_at"},
+    "history": {"id", "memory_id", "event", "old_ref", "new_ref", "actor", "meta", "ts"},
+    "events": {"id", "user_id", "thread_id", "node", "op", "status", "memory_id", "category", "sim", "ts"},
+    "supervisor_checkpoints": {"id", "user_id", "thread_id", "checkpoint_data", "created_at", "updated_at"},
+}
+
+
+@pytest.mark.spec("IMP-15", "IMP-75", "IMP-105", "IMP-117")
+@pytest.mark.parametrize("table", TABLES)
+def test_a_table_has_the_columns_that_were_asked_for(path: str, table: str) -> None:
+    opened_and_migrated(path)
+    assert set(columns(path, table)) >= TABLES[table]
+
+
+INDEXES = {
+    "relations_from": [("scope", 0), ("from_id", 0)],
+    "relations_to": [("scope", 0), ("to_id", 0)],
+    "history_memory": [("scope", 0), ("memory_id", 0), ("ts", 1)],
+    "events_user": [("user_id", 0), ("ts", 1)],
+    "events_node": [("node", 0), ("ts", 1)],
+    "supervisor_checkpoints_thread": [("scope", 0), ("user_id", 0), ("thread_id", 0)],
+    "supervisor_checkpoints_updated": [("updated_at", 1)],
+}
+
+
+@pytest.mark.spec("IMP-16", "IMP-77", "IMP-110", "IMP-118")
+@pytest.mark.parametrize("name", INDEXES)
+def test_what_is_looked_for_often_has_an_index(path: str, name: str) -> None:
+    opened_and_migrated(path)
+    assert asked(path, f"SELECT name, \"desc\" FROM pragma_index_xinfo('{name}') WHERE key") == INDEXES[name]
 
 
 @pytest.mark.spec("THE-12", "THE-14")
@@ -105,15 +139,15 @@ def test_a_checksum_is_of_the_whole_step() -> None:
 
 def test_a_new_step_is_run_after_a_backup_of_what_was_there(path: str) -> None:
     opened_and_migrated(path)
-    assert opened_and_migrated(path, [*shipped(), SECOND]) == [2]
+    assert opened_and_migrated(path, [*shipped(), ADDED]) == [NEXT]
     assert asked(path, "SELECT name FROM colours") == [("blue",)]
-    before = schema(f"{path}.before-2")
+    before = schema(f"{path}.before-{NEXT}")
     assert before == schema(path) - {"CREATE TABLE colours (name TEXT)"}
 
 
 def test_a_new_file_needs_no_backup(path: str) -> None:
-    opened_and_migrated(path, [*shipped(), SECOND])
-    assert not Path(f"{path}.before-2").exists()
+    opened_and_migrated(path, [*shipped(), ADDED])
+    assert not Path(f"{path}.before-{NEXT}").exists()
 
 
 def test_a_step_that_fails_leaves_the_schema_as_it_was(path: str) -> None:
@@ -122,14 +156,14 @@ def test_a_step_that_fails_leaves_the_schema_as_it_was(path: str) -> None:
     with pytest.raises(apsw.SQLError):
         opened_and_migrated(path, [*shipped(), BROKEN])
     assert schema(path) == before
-    assert opened_and_migrated(path, [*shipped(), SECOND]) == [2]
+    assert opened_and_migrated(path, [*shipped(), ADDED]) == [NEXT]
 
 
 async def test_a_database_of_a_newer_version_is_left_alone(path: str) -> None:
-    opened_and_migrated(path, [*shipped(), SECOND])
+    opened_and_migrated(path, [*shipped(), ADDED])
     with pytest.raises(MigrationNeeded, match="newer"):
         await SqliteStore.open(path)
-    assert asked(path, "SELECT max(number) FROM migrations") == [(2,)]
+    assert asked(path, "SELECT max(number) FROM migrations") == [(NEXT,)]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from .. import vectors
+from ..errors import StoreUnavailable
+from ..ids import new_id
 from ..model import Embedded, Memory, Scope
 from ..ports import Embedder, Store
+
+LEASE_SECONDS = 120.0  # longer than a model may take for a batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,20 +34,35 @@ async def backfill(
     batch_size: int = 32,
     force: bool = False,
     dry_run: bool = False,
+    waiting: bool = False,
+    lease_seconds: float = LEASE_SECONDS,
+    stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int], None] = lambda done: None,
 ) -> Indexed:
-    """Embed what this model has not embedded yet, or everything, batch by batch.
+    """Embed what this model has not embedded yet, or everything, or only what waits for its first vector.
 
-    Each batch is committed by itself, so an interrupted run goes on where it stopped. Raises EmbedderUnavailable.
+    Each batch is claimed and committed by itself: any number of processes share the work, an interrupted run goes on
+    where it stopped, and what a killed one had claimed is free after the lease. Raises EmbedderUnavailable.
     """
-    found = batches = after = 0
-    while batch := await store.unembedded(embedder.model, limit=batch_size, everything=force, after=after):
+    worker, found, batches, after = new_id(), 0, 0, 0
+    usual: dict[str, Any] = {"limit": batch_size, "everything": force, "dimensions": embedder.dimensions}
+    claim = partial(store.claim_unembedded, worker=worker, lease_seconds=lease_seconds, waiting=waiting)
+    ask = store.unembedded if dry_run else claim
+    while not stop() and (batch := await ask(embedder.model, after=after, **usual)):
         after = batch[-1][0]
         found, batches = found + len(batch), batches + 1
         if not dry_run:
-            await _embed(store, embedder, [memory for _, memory in batch])
+            await _done(store, embedder, [memory for _, memory in batch], worker)
         progress(found)
     return Indexed(found=found, embedded=0 if dry_run else found, batches=batches)
+
+
+async def _done(store: Store, embedder: Embedder, memories: Sequence[Memory], worker: str) -> None:
+    try:
+        await _embed(store, embedder, memories)
+    finally:
+        with suppress(StoreUnavailable):  # then the lease ends by itself
+            await asyncio.shield(store.release(worker))
 
 
 async def _embed(store: Store, embedder: Embedder, memories: Sequence[Memory]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from ..model import Filter
 from ..text import clock
 from .rows import LABELS
+from .session import Dialect
 
 _SETS = (("ids", "id"), ("kinds", "kind"), ("states", "state"), ("item_types", "item_type"))
 _EQUAL = ("pinned", "manually_saved", "needs_embedding", "speaker")
@@ -16,31 +17,33 @@ _TIMES = ("created", "updated", "occurred")
 _FEW = 500
 
 
-def condition(where: Filter) -> tuple[str, list[Any]]:
+def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
     """The condition and its values; it always holds for an empty filter.
 
-    >>> condition(Filter(kinds=("semantic",), pinned=True))
+    >>> from .sqlite.connection import DIALECT
+    >>> condition(Filter(kinds=("semantic",), pinned=True), DIALECT)
     ('kind IN (?) AND state IN (?) AND pinned = ?', ['semantic', 'active', 1])
     """
     parts: list[tuple[str, Sequence[Any]]] = []
     for name, column in _SETS:
-        parts += _among(column, getattr(where, name))
-    parts += _among("lower(category)", [c.lower() for c in where.categories])
+        parts += _among(column, getattr(where, name), dialect)
+    parts += _among(dialect.lower.format("category"), [c.lower() for c in where.categories], dialect)
     parts += [(f"{name} = ?", [_plain(v)]) for name in _EQUAL if (v := getattr(where, name)) is not None]
     parts += [(f"{name} = ?", [v]) for name in LABELS if (v := getattr(where.labels, name)) is not None]
     parts += _ranges(where)
     if where.tags:
-        parts.append((_in_json("tags", "lower(value)", len(where.tags)), [tag.lower() for tag in where.tags]))
+        lower = dialect.lower.format("value")
+        parts.append((_in_json("tags", lower, len(where.tags), dialect), [tag.lower() for tag in where.tags]))
     if where.versions_of is not None:
         parts.append(("superseded_by = ?", [where.versions_of]))
     if where.source_id is not None:
-        parts.append((_in_json("source_ids", "value", 1), [where.source_id]))
+        parts.append((_in_json("source_ids", "value", 1, dialect), [where.source_id]))
     return " AND ".join(sql for sql, _ in parts) or "1 = 1", [value for _, values in parts for value in values]
 
 
-def _among(column: str, values: Sequence[Any]) -> list[tuple[str, Sequence[Any]]]:
+def _among(column: str, values: Sequence[Any], dialect: Dialect) -> list[tuple[str, Sequence[Any]]]:
     if len(values) > _FEW:  # a statement takes 32,766 values and no more
-        return [(f"{column} IN (SELECT value FROM json_each(?))", [json.dumps(list(values))])]
+        return [(f"{column} IN (SELECT value FROM {dialect.each.format('?')})", [json.dumps(list(values))])]
     return [(f"{column} IN ({', '.join('?' * len(values))})", values)] if values else []
 
 
@@ -54,8 +57,8 @@ def _ranges(where: Filter) -> list[tuple[str, Sequence[Any]]]:
     return [(sql, [value]) for sql, value in bounds if value is not None]
 
 
-def _in_json(column: str, value: str, n: int) -> str:
-    return f"EXISTS (SELECT 1 FROM json_each({column}) WHERE {value} IN ({', '.join('?' * n)}))"
+def _in_json(column: str, value: str, n: int, dialect: Dialect) -> str:
+    return f"EXISTS (SELECT 1 FROM {dialect.each.format(column)} WHERE {value} IN ({', '.join('?' * n)}))"
 
 
 def _plain(value: Any) -> Any:

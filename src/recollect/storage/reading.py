@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import InvalidInput
-from ..model import Filter, Memory, Outcome, Page, Scope
+from ..model import Filter, Memory, Outcome, Page, Relation, Scope
 from ..ports import Delta, SaidBefore
 from ..text import clock
 from . import filters, rows
-from .session import Session
+from .session import Session, Values
 
 _SELECT = f"SELECT {', '.join(rows.COLUMNS)} FROM memories"
 _INDEX = ", ".join(f"m.{name.strip()}" for name in rows.INDEX_COLUMNS.split(","))
@@ -48,42 +48,40 @@ class Readings:
         return {row[0]: rows.memory(row[1:], scope) for row in found}
 
     async def page(self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
-        condition, values = filters.condition(where)
+        condition, values = filters.condition(where, self._session.dialect)
         sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row < ? AND {condition}"
         before = _row_of(cursor) if cursor else 2**62
-        found = await self._session.rows(
-            f"{sql} ORDER BY row DESC LIMIT ?", (await self.number(scope), before, *values, limit + 1)
-        )
+        found = await self._rows(scope, f"{sql} ORDER BY row DESC LIMIT ?", (before, *values, limit + 1))
         memories = tuple(rows.memory(row[1:], scope) for row in found[:limit])
         return Page(memories, f"r{found[limit - 1][0]}" if len(found) > limit else None)
 
     async def rows_where(self, scope: Scope, where: Filter) -> list[int]:
-        condition, values = filters.condition(where)
-        sql = f"SELECT row FROM memories WHERE scope = ? AND {condition}"
-        return [row[0] for row in await self._session.rows(sql, (await self.number(scope), *values))]
+        condition, values = filters.condition(where, self._session.dialect)
+        sql = f"SELECT row FROM memories WHERE scope = ? AND {condition} ORDER BY row"
+        return [row[0] for row in await self._rows(scope, sql, values)]
 
     async def revision(self, scope: Scope) -> int:
-        found = await self._session.rows("SELECT revision FROM scopes WHERE id = ?", (await self.number(scope),))
+        found = await self._rows(scope, "SELECT revision FROM scopes WHERE id = ?")
         return found[0][0] if found else 0
 
     async def changed_since(self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0) -> Delta:
         now = await self.revision(scope)
         if now == revision:
             return Delta(revision=now, rows=[], gone=[], next=None)
-        number = await self.number(scope)
         # Where everything changed, the plus keeps the planner from that index: by row there is nothing to sort.
         changed = "m.changed > ?" if revision else "+m.changed > ?"
-        some = f"FROM memories m {{}} WHERE m.scope = ? AND {changed} AND m.state <> 'soft_deleted'"
-        vectors = some.format("LEFT JOIN vectors v ON v.memory = m.row AND v.model = ?")
-        found = await self._session.rows(
-            f"SELECT {_INDEX}, v.embedding {vectors} AND m.row > ? ORDER BY m.row LIMIT ?",
+        some = f"WHERE m.scope = ? AND {changed} AND m.state <> 'soft_deleted'"
+        number = await self.number(scope)
+        found = await self._rows(
+            scope,
+            f"SELECT {_INDEX}, v.embedding FROM memories m "
+            f"LEFT JOIN vectors v ON v.scope = ? AND v.memory = m.row AND v.model = ? {some} "
+            "AND m.row > ? ORDER BY m.row LIMIT ?",
             (model, number, revision, after, limit),
         )
         several = len(found) == limit and after == 0
-        total = (
-            (await self._session.rows(f"SELECT count(*) {some.format('')}", (number, revision))) if several else None
-        )
-        gone = await self._gone(number, revision) if revision and not after else []
+        total = await self._rows(scope, f"SELECT count(*) FROM memories m {some}", (revision,)) if several else None
+        gone = await self._gone(scope, revision) if revision and not after else []
         return Delta(
             revision=now,
             rows=[rows.index_row(row) for row in found],
@@ -92,13 +90,18 @@ class Readings:
             total=total[0][0] if total else len(found),
         )
 
-    async def _gone(self, number: int, revision: int) -> list[int]:
-        found = await self._session.rows(
+    async def _gone(self, scope: Scope, revision: int) -> list[int]:
+        found = await self._rows(
+            scope,
             "SELECT row FROM erased WHERE scope = ? AND changed > ? UNION ALL "
             "SELECT row FROM memories WHERE scope = ? AND changed > ? AND state = 'soft_deleted'",
-            (number, revision, number, revision),
+            (revision, await self.number(scope), revision),
         )
         return [row[0] for row in found]
+
+    async def vectors(self, scope: Scope, numbers: Sequence[int], *, model: str) -> dict[int, bytes]:
+        sql = "SELECT memory, embedding FROM vectors WHERE scope = ?"
+        return dict(await self._in(f"{sql} AND model = ?", scope, "memory", numbers, model))
 
     async def same_text(self, scope: Scope, hashes: Iterable[str]) -> dict[str, list[Memory]]:
         out: dict[str, list[Memory]] = {}
@@ -121,15 +124,22 @@ class Readings:
     async def wordings(self, scope: Scope, id: str) -> list[str]:
         sql = "SELECT text FROM memories WHERE scope = ? AND (id = ? OR superseded_by = ?) "
         sql += "ORDER BY CASE WHEN id = ? THEN 1 ELSE 0 END, row"
-        return [row[0] for row in await self._session.rows(sql, (await self.number(scope), id, id, id))]
+        return [row[0] for row in await self._rows(scope, sql, (id, id, id))]
+
+    async def relations(self, scope: Scope, type: str, *, limit: int, from_id: str | None = None) -> list[Relation]:
+        sql = "SELECT from_id, to_id, strength, created_at FROM relations WHERE scope = ? AND relation_type = ?"
+        sql += " AND from_id = ?" if from_id is not None else ""
+        values = (type, limit) if from_id is None else (type, from_id, limit)
+        found = await self._rows(scope, f"{sql} ORDER BY created_at DESC, id DESC LIMIT ?", values)
+        return [Relation(from_id=a, to_id=b, type=type, strength=s, at=rows.moment(at)) for a, b, s, at in found]
 
     async def last_sequence(self, scope: Scope, session: str) -> int:
         sql = "SELECT coalesce(max(sequence), -1) FROM memories WHERE scope = ? AND session = ?"
-        return int((await self._session.rows(sql, (await self.number(scope), session)))[0][0])
+        found = await self._rows(scope, sql, (session,))
+        return int(found[0][0]) if found else -1
 
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> set[str]:
-        some = "SELECT 1 FROM tombstones WHERE scope = ? LIMIT 1"
-        if not await self._session.rows(some, (await self.number(scope),)):
+        if not await self._rows(scope, "SELECT 1 FROM tombstones WHERE scope = ? LIMIT 1"):
             return set()
         digests = {digest(self._secret, text): text for text in texts}
         sql = "SELECT digest, until FROM tombstones WHERE scope = ?"
@@ -140,18 +150,22 @@ class Readings:
         found = await self._in(f"{_SELECT} WHERE scope = ?", scope, column, values)
         return [rows.memory(row, scope) for row in found]
 
-    async def _in(self, sql: str, scope: Scope, column: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    async def _in(
+        self, sql: str, scope: Scope, column: str, values: Sequence[Any], *before: Any
+    ) -> list[tuple[Any, ...]]:
         """Run a query for each few of the values, so that no statement takes too many."""
-        number = await self.number(scope)
-        distinct = list(dict.fromkeys(values))
-        if number < 0:
-            return []
+        distinct = list(dict.fromkeys(values)) if await self.number(scope) >= 0 else []
         out: list[tuple[Any, ...]] = []
         for start in range(0, len(distinct), _FEW):
             few = distinct[start : start + _FEW]
             marks = ", ".join("?" * len(few))
-            out += await self._session.rows(f"{sql} AND {column} IN ({marks})", (number, *few))
+            out += await self._rows(scope, f"{sql} AND {column} IN ({marks})", (*before, *few))
         return out
+
+    async def _rows(self, scope: Scope, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
+        """Run a statement about one scope; the number of the scope is its first value."""
+        number = await self.number(scope)
+        return [] if number < 0 else await self._session.rows(sql, (number, *values), scope=number)
 
 
 def digest(secret: bytes, text: str) -> str:

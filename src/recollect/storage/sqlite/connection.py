@@ -25,7 +25,18 @@ from ...errors import (
     StoreFull,
     StoreUnavailable,
 )
+from ..session import Dialect
 
+DIALECT = Dialect(
+    lower="lower({})",
+    each="json_each({})",
+    head="json_extract({}, '$[1][0]')",
+    now="unixepoch('subsec')",
+    size="length(embedding) / 4",
+    row="m.row",
+    skip_locked="",
+    columns="SELECT name FROM pragma_table_info(?)",
+)
 BUSY_SECONDS = 30  # with eight writers 5 s failed now and then
 IN_MEMORY = "file:/"  # what the name of a database in memory begins with; a path on disk is absolute
 _MOMENT = 0.001  # seconds

@@ -1,39 +1,22 @@
-"""Numbered migrations with checksums: a database knows what made it, and nothing is run twice or altered."""
+"""The schema of a SQLite file, brought to its newest state."""
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from ...errors import MigrationNeeded, StoreDamaged
+from .. import migrations
+from ..migrations import Migration
 from . import checks
-
-
-@dataclass(frozen=True, slots=True)
-class Migration:
-    """One step of the schema."""
-
-    number: int
-    name: str
-    sql: str
-
-    @property
-    def checksum(self) -> str:
-        return hashlib.sha256(self.sql.encode()).hexdigest()
 
 
 def shipped() -> list[Migration]:
     """The migrations in the package, in order."""
-    folder = resources.files(__package__).joinpath("migrations")
-    files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
-    return [Migration(int(f.name[:4]), f.name[5:-4], f.read_text("utf-8")) for f in files]
+    return migrations.shipped("recollect.storage.sqlite")
 
 
 def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] | None = None) -> list[int]:
@@ -43,11 +26,11 @@ def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] |
     database from a newer version, StoreDamaged for an altered one.
     """
     steps = shipped() if steps is None else steps
-    if not _missing(connection, steps, path):
+    if not migrations.missing(_done(connection), steps, path):
         return []
     connection.execute("BEGIN IMMEDIATE")
     try:
-        missing = _missing(connection, steps, path)
+        missing = migrations.missing(_done(connection), steps, path)
         if missing and missing[0].number > 1 and Path(path).exists():
             _backup(path, missing[0].number - 1)
         for step in missing:
@@ -60,18 +43,6 @@ def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] |
     return [step.number for step in missing]
 
 
-def _missing(connection: apsw.Connection, steps: Sequence[Migration], path: str) -> list[Migration]:
-    done = _done(connection)
-    known = {step.number: step.checksum for step in steps}
-    newest = max(done, default=0)
-    if newest > max(known):
-        raise MigrationNeeded(f"{path!r} was made by a newer Recollect (schema {newest}): upgrade with pip")
-    altered = [number for number, checksum in done.items() if known.get(number) != checksum]
-    if altered:
-        raise StoreDamaged(f"Schema step {altered[0]} of {path!r} is not the one Recollect ships")
-    return [step for step in steps if step.number > newest]
-
-
 def _done(connection: apsw.Connection) -> dict[int, str]:
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall():
         return {}
@@ -82,16 +53,11 @@ def _done(connection: apsw.Connection) -> dict[int, str]:
 def _run(connection: apsw.Connection, step: Migration) -> None:
     if step.number == 1:
         connection.execute("CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, checksum TEXT NOT NULL)")
-    for statement in _statements(step.sql):
+    for statement in step.statements:
         connection.execute(statement)
     connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (step.number, step.name, step.checksum))
     if step.number == 1:
         connection.execute("INSERT INTO meta VALUES ('secret', ?)", (secrets.token_hex(32),))
-
-
-def _statements(sql: str) -> list[str]:
-    lines = (line.split("--")[0] for line in sql.splitlines())
-    return [each for each in "\n".join(lines).split(";") if each.strip()]
 
 
 def _backup(path: str, schema: int) -> None:

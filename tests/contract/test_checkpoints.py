@@ -1,0 +1,383 @@
+"""What every store promises about checkpoints of threads, the states of graphs and the items of agents."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recollect.checkpoints import Checkpoints
+from recollect.errors import InvalidInput, NotFound, StoreDamaged
+from recollect.model import Scope
+from recollect.ports import Store
+from recollect.storage.graphs import Graphs, Lacking, State, Wanted, Write
+from recollect.storage.items import Items, Put
+from recollect.text import clock
+
+ANA, BOB = Scope(user="ana"), Scope(user="bob")
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+WHOLE = {
+    "graph_state": {"next": ["planner"], "step": 3},
+    "memory_context": {"bullets": ["likes tea"]},
+    "conversation_history": [{"role": "user", "content": "Olá, 東京 😀"}],
+    "agent_states": {"planner": {"budget": 0.25, "done": None}},
+}
+
+
+class Clock:
+    now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+def verbs(store: Store, scope: Scope = ANA, *, most_bytes: int = 1 << 20, clock: Any = None) -> Checkpoints:
+    return Checkpoints(store.checkpoints(scope), clock=clock or Clock(), most_bytes=most_bytes)
+
+
+@pytest.mark.spec("IMP-119")
+async def test_a_checkpoint_comes_back_with_all_its_parts(store: Store) -> None:
+    await verbs(store).save("t", {**WHOLE, "more": [1, 2]})
+    assert await verbs(store).load("t") == {**WHOLE, "more": [1, 2]}
+
+
+@pytest.mark.spec("IMP-119")
+async def test_parts_that_were_left_out_are_there_and_empty(store: Store) -> None:
+    await verbs(store).save("t", {"graph_state": {"a": 1}})
+    empty = {"memory_context": {}, "conversation_history": [], "agent_states": {}}
+    assert await verbs(store).load("t") == {"graph_state": {"a": 1}, **empty}
+
+
+async def test_saving_again_replaces_what_was_saved_and_keeps_when_it_began(store: Store) -> None:
+    clock = Clock()
+    first = await verbs(store, clock=clock).save("t", {"graph_state": {"a": 1}})
+    clock.now += timedelta(hours=1)
+    second = await verbs(store, clock=clock).save("t", {"graph_state": {"a": 2}})
+    assert (second.created_at, second.updated_at) == (first.created_at, NOW + timedelta(hours=1))
+    assert (await verbs(store).load("t"))["graph_state"] == {"a": 2}
+    assert len(await verbs(store).list()) == 1
+
+
+async def test_threads_are_listed_with_the_one_saved_last_first(store: Store) -> None:
+    clock = Clock()
+    for thread in ("a", "b", "c", "a"):
+        clock.now += timedelta(seconds=1)
+        await verbs(store, clock=clock).save(thread, {})
+    assert [saved.thread for saved in await verbs(store).list()] == ["a", "c", "b"]
+    assert [saved.thread for saved in await verbs(store).list(limit=1)] == ["a"]
+
+
+@pytest.mark.spec("IMP-122")
+async def test_a_megabyte_is_saved_and_loaded_in_less_than_a_tenth_of_a_second(store: Store) -> None:
+    kept = verbs(store, most_bytes=2 << 20)
+    data = {"conversation_history": [{"content": f"{n} {'word ' * 200}"} for n in range(1024)]}
+    saving, loading = [], []
+    for _ in range(9):
+        start = time.perf_counter()
+        await kept.save("t", data)
+        saved = time.perf_counter()
+        await kept.load("t")
+        saving.append(saved - start)
+        loading.append(time.perf_counter() - saved)
+    assert max(statistics.median(saving), statistics.median(loading)) < 0.1
+
+
+@pytest.mark.spec("IMP-118")
+@pytest.mark.parametrize("other", [BOB, replace(ANA, tenant="other"), replace(ANA, space="other")])
+async def test_a_thread_of_the_same_name_elsewhere_is_another_one(store: Store, other: Scope) -> None:
+    await verbs(store).save("t", {"graph_state": {"mine": 1}})
+    with pytest.raises(NotFound):
+        await verbs(store, other).load("t")
+    await verbs(store, other).save("t", {"graph_state": {"theirs": 1}})
+    await verbs(store, other).delete("t")
+    assert (await verbs(store).load("t"))["graph_state"] == {"mine": 1}
+
+
+async def test_a_deleted_checkpoint_is_gone(store: Store) -> None:
+    await verbs(store).save("t", WHOLE)
+    await verbs(store).delete("t")
+    with pytest.raises(NotFound, match="'t'"):
+        await verbs(store).load("t")
+    with pytest.raises(NotFound, match="'t'"):
+        await verbs(store).delete("t")
+
+
+async def test_looking_for_a_checkpoint_makes_no_scope(store: Store) -> None:
+    with pytest.raises(NotFound):
+        await verbs(store).delete("t")
+    assert await store.scopes() == []
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"graph_state": {"a": object()}},
+        {"graph_state": {"a": float("nan")}},
+        {"graph_state": {"a": {1, 2}}},
+        {"graph_state": ["no", "mapping"]},
+        {"conversation_history": "hello"},
+        {"a": "NUL \0 in a text"},
+        {"a": "half a pair \ud83d"},
+        ["no mapping"],
+        None,
+    ],
+    ids=lambda data: ascii(data)[:30],
+)
+async def test_what_is_no_json_is_refused_and_leaves_the_checkpoint_before(store: Store, data: Any) -> None:
+    await verbs(store).save("t", {"graph_state": {"a": 1}})
+    with pytest.raises(InvalidInput):
+        await verbs(store).save("t", data)
+    assert (await verbs(store).load("t"))["graph_state"] == {"a": 1}
+
+
+async def test_a_nul_that_is_only_spelled_out_is_kept(store: Store) -> None:
+    await verbs(store).save("t", {"a": "\\u0000 and \\\\u0000"})
+    assert (await verbs(store).load("t"))["a"] == "\\u0000 and \\\\u0000"
+
+
+async def test_numbers_come_back_as_what_they_were(store: Store) -> None:
+    numbers = [1e16, -1.5e300, 1.0, 10**16, 2**70, 0.1, 1e-7, 5e-324, True, "1e+16", '\\"1e+16\\']
+    await verbs(store).save("t", {"a": numbers})
+    back = (await verbs(store).load("t"))["a"]
+    assert [(type(each), each) for each in back] == [(type(each), each) for each in numbers]
+
+
+async def test_data_that_refers_to_itself_is_refused(store: Store) -> None:
+    loop: dict[str, Any] = {}
+    loop["loop"] = loop
+    with pytest.raises(InvalidInput):
+        await verbs(store).save("t", loop)
+
+
+async def test_a_checkpoint_that_is_too_large_is_refused_with_the_way_out(store: Store) -> None:
+    with pytest.raises(InvalidInput, match="max_checkpoint_mb"):
+        await verbs(store).save("t", {"a": "x" * (1 << 20)})
+
+
+@pytest.mark.parametrize("thread", ["", "\0", "x" * 501, None, 7, "\ud83d"], ids=ascii)
+async def test_a_thread_needs_a_name_that_can_be_kept(store: Store, thread: Any) -> None:
+    with pytest.raises(InvalidInput):
+        await verbs(store).save(thread, {})
+    with pytest.raises(InvalidInput):
+        await verbs(store).load(thread)
+
+
+async def test_checkpoints_leave_the_revision_of_a_scope_alone(store: Store) -> None:
+    """A recall would otherwise look for memories that changed after each step of a graph."""
+    await verbs(store).save("t", WHOLE)
+    assert await store.revision(ANA) == 0
+
+
+# The states of graphs.
+
+
+def state(id: str, *, parent: str | None = None, thread: str = "t", ns: str = "", **channels: str | None) -> State:
+    return State(thread, ns, id, parent, channels, ("msgpack", id.encode()))
+
+
+def typed(text: str) -> tuple[str, bytes]:
+    return "msgpack", text.encode()
+
+
+async def put(graphs: Graphs, made: State, run: str | None = None, **values: str) -> None:
+    await graphs.put(made, {name: typed(value) for name, value in values.items()}, metadata={}, run=run)
+
+
+async def found(graphs: Graphs, **wanted: Any) -> list[str]:
+    return [each.state.id for each in (await graphs.page(Wanted(**wanted), limit=100)).found]
+
+
+async def test_a_value_is_kept_once_for_each_version(store: Store, tamper: Any) -> None:
+    graphs = Graphs(store, ANA)
+    await put(graphs, state("1", a="1", b="1"), a="first", b="other")
+    await put(graphs, state("2", parent="1", a="2", b="1"), a="second")
+    newest, oldest = (await graphs.page(Wanted("t"), limit=5)).found
+    assert newest.values == {"a": typed("second"), "b": typed("other")}
+    assert oldest.values == {"a": typed("first"), "b": typed("other")}
+    assert await tamper("SELECT count(*) FROM graph_values") == [(3,)]
+
+
+async def test_a_value_that_was_left_out_and_is_not_kept_is_asked_for(store: Store) -> None:
+    graphs = Graphs(store, ANA)
+    with pytest.raises(Lacking) as told:
+        await put(graphs, state("1", a="1", b="1"), a="first")
+    assert told.value.channels == ["b"]
+    assert await found(graphs) == []
+
+
+async def test_a_checkpoint_that_lost_a_value_is_reported(store: Store, tamper: Any) -> None:
+    graphs = Graphs(store, ANA)
+    await put(graphs, state("1", a="1"), a="first")
+    await tamper("DELETE FROM graph_values")
+    with pytest.raises(StoreDamaged, match="'1'"):
+        await found(graphs)
+
+
+async def test_writes_come_in_the_order_in_which_their_tasks_ran_and_only_once(store: Store) -> None:
+    graphs = Graphs(store, ANA)
+    await put(graphs, state("1"))
+    second = [Write("task-a", 0, "~b", "x", typed("2")), Write("task-a", 1, "~b", "y", typed("3"))]
+    first = [Write("task-b", 0, "~a", "x", typed("1")), Write("task-b", -1, "~a", "__error__", typed("e"))]
+    await graphs.write("t", "", "1", second)
+    await graphs.write("t", "", "1", first)
+    await graphs.write("t", "", "1", [Write("task-b", 0, "~a", "x", typed("again"))])
+    await graphs.write("t", "", "1", [Write("task-b", -1, "~a", "__error__", typed("later"))])
+    ((_, _, writes),) = (await graphs.page(Wanted("t"), limit=1)).found
+    assert [write.data[1] for write in writes] == [b"later", b"1", b"2", b"3"]
+
+
+async def test_pages_neither_repeat_nor_skip_a_checkpoint(store: Store) -> None:
+    graphs = Graphs(store, ANA)
+    for thread in ("t", "u"):
+        for number in range(4):
+            await put(graphs, state(str(number), thread=thread))
+    seen, after = [], None
+    while True:
+        page = await graphs.page(Wanted(), limit=3, after=after)
+        seen += [(each.state.id, each.state.thread) for each in page.found]
+        if page.last is None:
+            break
+        after = page.last
+    assert seen == [(str(number), thread) for number in (3, 2, 1, 0) for thread in ("u", "t")]
+
+
+@pytest.mark.parametrize("name", ["source", "a.b", "7", "%24", "with space"])
+async def test_metadata_is_filtered_in_the_store(store: Store, name: str) -> None:
+    graphs = Graphs(store, ANA)
+    await graphs.put(state("1"), {}, metadata={name: '"yes"'}, run=None)
+    await graphs.put(state("2"), {}, metadata={name: '"no"'}, run=None)
+    await graphs.put(state("3"), {}, metadata={}, run=None)
+    assert await found(graphs, metadata={name: '"yes"'}) == ["1"]
+    assert await found(graphs, metadata={name: None}) == ["3"]
+    assert await found(graphs, metadata={name: "yes"}) == []
+
+
+async def test_removing_a_run_keeps_the_values_that_others_share(store: Store, tamper: Any) -> None:
+    graphs = Graphs(store, ANA)
+    await put(graphs, state("1", a="1", b="1"), "run-1", a="mine", b="shared")
+    await put(graphs, state("2", parent="1", a="2", b="1"), "run-2", a="theirs")
+    await graphs.delete_runs(["run-1", "unknown"])
+    (left,) = (await graphs.page(Wanted("t"), limit=5)).found
+    assert left.values == {"a": typed("theirs"), "b": typed("shared")}
+    assert await tamper("SELECT count(*) FROM graph_values") == [(2,)]
+
+
+async def test_pruning_keeps_the_ancestors_that_a_value_is_made_up_from(store: Store) -> None:
+    graphs = Graphs(store, ANA)
+    await put(graphs, state("1", log="1"), log="too old")
+    await put(graphs, state("2", parent="1", log="2"), log="snapshot")
+    await put(graphs, state("3", parent="2", log=None))
+    await put(graphs, state("4", parent="3", log=None, other="1"), other="x")
+    await graphs.keep_latest(["t"])
+    assert await found(graphs) == ["4", "3", "2"]
+    await put(graphs, state("5", parent="4", log="5"), log="snapshot")
+    await graphs.keep_latest(["t"])
+    assert await found(graphs) == ["5"]
+
+
+async def test_a_made_up_value_comes_as_the_nearest_value_and_the_writes_since(store: Store) -> None:
+    graphs = Graphs(store, ANA)
+    await put(graphs, state("1", log="1"), log="snapshot")
+    await put(graphs, state("2", parent="1", log=None))
+    await put(graphs, state("2f", parent="1", log=None))  # a fork: not on the way
+    await put(graphs, state("3", parent="2", log=None))
+    for id in ("1", "2", "2f", "3"):
+        await graphs.write("t", "", id, [Write("task", 0, "", "log", typed(id)), Write("task", 1, "", "x", typed("-"))])
+    made = await graphs.made_up("t", "", "3", ["log", "never"])
+    assert made["never"] == (None, [])
+    first, writes = made["log"]
+    assert (first, [write.data[1] for write in writes]) == (typed("snapshot"), [b"1", b"2"])
+
+
+async def test_a_long_way_back_is_walked_in_pages(store: Store) -> None:
+    graphs = Graphs(store, ANA)
+    await put(graphs, state("0000", log="1"), log="snapshot")
+    for number in range(1, 250):
+        await put(graphs, state(f"{number:04}", parent=f"{number - 1:04}", log=None))
+        await graphs.write("t", "", f"{number:04}", [Write("task", 0, "", "log", typed(str(number)))])
+    first, writes = (await graphs.made_up("t", "", None, ["log"]))["log"]
+    assert first == typed("snapshot")
+    assert [int(write.data[1]) for write in writes] == list(range(1, 249))
+
+
+async def test_another_users_thread_is_neither_seen_nor_touched(store: Store) -> None:
+    mine, theirs = Graphs(store, ANA), Graphs(store, BOB)
+    await put(mine, state("1", a="1"), "run", a="mine")
+    assert await found(theirs, thread="t") == []
+    await theirs.copy_thread("t", "u")
+    await theirs.delete_threads(["t"])
+    await theirs.delete_runs(["run"])
+    await theirs.keep_latest(["t"])
+    assert await found(theirs) == []
+    assert await found(mine) == ["1"]
+
+
+async def test_many_tasks_may_write_at_once(store: Store) -> None:
+    graphs = Graphs(store, ANA)
+    await put(graphs, state("1"))
+    writes = [[Write(f"task-{n}", 0, "", "x", typed(str(n)))] for n in range(20)]
+    await asyncio.gather(*(graphs.write("t", "", "1", each) for each in writes))
+    (kept,) = (await graphs.page(Wanted("t"), limit=1)).found
+    assert len(kept.writes) == 20
+
+
+# The items of agents.
+
+
+def vector(*numbers: float) -> Any:
+    return np.array(numbers, np.float32)
+
+
+async def test_an_item_comes_back_as_it_was_put(store: Store) -> None:
+    items = Items(store, ANA)
+    value = '{"b": 1.0, "a": 1e300, "nul": "\\u0000", "text": "東京 😀"}'
+    await items.change([Put("users.ana", "k", value)], [], "", NOW)
+    kept = (await items.get([("users.ana", "k"), ("users", "k")], NOW))["users.ana", "k"]
+    assert (kept.value, kept.created_at, kept.updated_at) == (value, clock.iso(NOW), clock.iso(NOW))
+
+
+async def test_items_below_a_namespace_are_found_and_its_neighbours_are_not(store: Store) -> None:
+    items = Items(store, ANA)
+    names = ["a", "a.b", "a.b.c", "a-b", "a/b", "ab", "b", "A", "a%"]
+    await items.change([Put(name, "k", "{}") for name in names], [], "", NOW)
+    assert {item.namespace for item in await items.under("a", NOW)} == {"a", "a.b", "a.b.c"}
+    assert len(await items.under("", NOW)) == len(names)
+    assert await Items(store, BOB).under("", NOW) == []
+
+
+async def test_an_expired_item_is_not_found_and_goes_with_the_next_write(store: Store, tamper: Any) -> None:
+    items = Items(store, ANA)
+    await items.change([Put("n", "k", "{}", 10, [("$", vector(1, 0))])], [], "m", NOW)
+    later = NOW + timedelta(minutes=10)
+    assert await items.get([("n", "k")], later) == {}
+    assert (await items.under("n", later), await items.namespaces(later)) == ([], [])
+    assert await items.vectors("n", "m", later) == []
+    await items.change([Put("n", "other", "{}")], [], "", later)
+    assert await tamper("SELECT key FROM items") == [("other",)]
+    assert await tamper("SELECT count(*) FROM item_vectors") == [(0,)]
+
+
+async def test_an_item_that_is_read_lives_on(store: Store) -> None:
+    items = Items(store, ANA)
+    await items.change([Put("n", "k", "{}", 10), Put("n", "forever", "{}")], [], "", NOW)
+    soon = NOW + timedelta(minutes=9)
+    await items.refresh((await items.get([("n", "k"), ("n", "forever")], soon)).values(), soon)
+    assert len(await items.get([("n", "k")], NOW + timedelta(minutes=18))) == 1
+    assert await items.sweep(NOW + timedelta(minutes=19)) == 1
+    assert [item.key for item in await items.under("n", NOW + timedelta(days=400))] == ["forever"]
+
+
+async def test_putting_an_item_again_leaves_none_of_its_old_vectors(store: Store) -> None:
+    items = Items(store, ANA)
+    await items.change([Put("n", "k", "{}", None, [("a", vector(1, 0)), ("b", vector(0, 1))])], [], "m", NOW)
+    await items.change([Put("n", "k", "{}", None, [("a", vector(0.5, 0))])], [], "m", NOW)
+    assert await items.vectors("n", "m", NOW) == [(("n", "k"), vector(0.5, 0).tobytes())]
+    assert await items.vectors("n", "another model", NOW) == []
+    await items.change([], [("n", "k")], "m", NOW)
+    assert await items.vectors("n", "m", NOW) == []
