@@ -17,6 +17,7 @@ from ..ports import IndexRow, Vectors
 from ..text import clock
 from . import segment
 from .matrix import Matrix
+from .near import Near
 from .places import Places
 from .segment import Segment
 
@@ -26,6 +27,7 @@ WORKING = KINDS.index("working")
 FOREVER = 2**63 - 1
 _MICROS_A_DAY = 86_400_000_000
 _LAST = 2**31 - 1  # place in a session
+_UNIT = 0.01  # how far the square of a vector's length may be from 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,14 +68,17 @@ class Corpus(Columns):
     model: str
     dimensions: int
     revision: int
-    matrix: Matrix
+    matrix: Matrix | None  # of all vectors; None where another index holds them, and `near` some of them
     segments: tuple[Segment, ...]
     present: NDArray[np.bool_]  # not replaced, not gone
     alive: NDArray[np.bool_]  # counts for this question
     codes: Mapping[str, Mapping[str, int]]  # of sessions, speakers and channels
+    near: Near
+    sum: Vectors  # of all vectors that were ever added
 
     @staticmethod
-    def empty(model: str, dimensions: int) -> Corpus:
+    def empty(model: str, dimensions: int, *, lean: bool = False) -> Corpus:
+        """Nothing yet; a lean corpus will hold no vectors."""
         nothing = np.empty(0, np.bool_)
         nowhere: dict[str, Any] = {name: np.empty(0, dtype) for name, dtype in _DTYPES.items()}
         return Corpus(
@@ -81,12 +86,18 @@ class Corpus(Columns):
             model=model,
             dimensions=dimensions,
             revision=0,
-            matrix=Matrix(dimensions),
+            matrix=None if lean else Matrix(dimensions),
             segments=(),
             present=nothing,
             alive=nothing,
             codes={"session": {}, "speaker": {}, "channel": {}},
+            near=Near.none(dimensions),
+            sum=np.zeros(dimensions, np.float32),
         )
+
+    @property
+    def is_lean(self) -> bool:
+        return self.matrix is None
 
     @property
     def n(self) -> int:
@@ -118,7 +129,7 @@ class Corpus(Columns):
         """Bytes held."""
         held = [*(getattr(self, name) for name in _DTYPES), self.present, self.alive]
         held += [array for segment in self.segments for array in (segment.terms, segment.positions, segment.counts)]
-        return self.matrix.nbytes + sum(int(array.nbytes) for array in held)
+        return (self.matrix.nbytes if self.matrix else 0) + sum(int(array.nbytes) for array in held)
 
     def code(self, column: str, name: str | None) -> int:
         """The number that stands for a session, speaker or channel; -2 if the scope has never seen it."""
@@ -137,12 +148,20 @@ class Corpus(Columns):
 
     def similarity(self, vector: Vectors) -> NDArray[np.float32]:
         """Cosine to every position; 0 where there is no vector."""
+        if self.matrix is None:
+            return self.near.similarity(vector, self.n)
         near: NDArray[np.float32] = self.matrix.first(self.n) @ vector
         return near
 
     def vectors(self, positions: NDArray[np.intp]) -> Vectors:
         """The vectors at these positions, zero where there is none."""
-        return self.matrix.first(self.n)[positions]
+        return self.near.at(positions) if self.matrix is None else self.matrix.first(self.n)[positions]
+
+    def with_near(self, vectors: Mapping[int, bytes]) -> Corpus:
+        """The same scope, where the vectors of these rows are known; rows of other scopes are left out."""
+        positions = self.positions(list(vectors))
+        made = self._unit([vectors[row] for row in self.row[positions].tolist()])
+        return replace(self, near=Near(positions, made))
 
     @cached_property
     def places(self) -> Places:
@@ -160,6 +179,8 @@ class Corpus(Columns):
     @cached_property
     def centroid(self) -> Vectors | None:
         """The mean direction of what is alive, or None where nothing is embedded."""
+        if self.matrix is None:
+            return self.sum if self.sum.any() else None
         counted = (self.alive & self.embedded).astype(np.float32)
         if not counted.any():
             return None
@@ -185,23 +206,29 @@ class Corpus(Columns):
         present = np.concatenate([self.present, np.ones(len(rows), np.bool_)])
         present[stale] = False
         codes = {name: _numbered(known, (getattr(row, name) for row in rows)) for name, known in self.codes.items()}
-        new = _columns(rows, codes, self.dimensions)
+        vectors = self._unit([row.vector for row in rows])
+        new = {**_columns(rows, codes), "embedded": vectors.any(axis=1)}
         columns: dict[str, Any] = {name: np.concatenate([getattr(self, name), new[name]]) for name in _DTYPES}
         return replace(
             self,
             **columns,
             codes=codes,
             revision=revision,
-            matrix=self.matrix.added(self.n, self._vectors(rows), expected=expected),
+            matrix=self.matrix.added(self.n, vectors, expected=expected) if self.matrix is not None else None,
+            sum=self.sum + vectors.sum(axis=0),
             segments=segment.added(self.segments, Segment.of([row.terms for row in rows], self.n)),
             present=present,
             alive=present & (columns["state"] == ACTIVE),
         )
 
-    def _vectors(self, rows: Sequence[IndexRow]) -> Vectors:
+    def _unit(self, found: Sequence[bytes | None]) -> Vectors:
+        """Vectors; zero where there is none, or one whose length shows that it was altered on disk."""
         size, nothing = 4 * self.dimensions, bytes(4 * self.dimensions)
-        blobs = (row.vector if row.vector is not None and len(row.vector) == size else nothing for row in rows)
-        return np.frombuffer(b"".join(blobs), "<f4").reshape(-1, self.dimensions)
+        blobs = (each if each is not None and len(each) == size else nothing for each in found)
+        made = np.frombuffer(b"".join(blobs), "<f4").reshape(-1, self.dimensions)
+        with np.errstate(all="ignore"):
+            is_unit = np.abs(np.einsum("ij,ij->i", made, made) - 1) < _UNIT
+        return made if is_unit.all() else np.where(is_unit[:, None], made, np.float32(0))
 
 
 def _numbered(known: Mapping[str, int], names: Iterable[str | None]) -> Mapping[str, int]:
@@ -210,15 +237,12 @@ def _numbered(known: Mapping[str, int], names: Iterable[str | None]) -> Mapping[
     return {**known, **{name: code for code, name in enumerate(new, len(known))}} if new else known
 
 
-def _columns(
-    rows: Sequence[IndexRow], codes: Mapping[str, Mapping[str, int]], dimensions: int
-) -> dict[str, NDArray[np.generic]]:
+def _columns(rows: Sequence[IndexRow], codes: Mapping[str, Mapping[str, int]]) -> dict[str, NDArray[np.generic]]:
     given: dict[str, Sequence[Any]] = dict(zip(IndexRow._fields, zip(*rows, strict=True), strict=True)) if rows else {}
     made: dict[str, Sequence[Any]] = {
         **given,
         "state": [_place(STATES, name) for name in given.get("state", ())],
         "kind": [_place(KINDS, name) for name in given.get("kind", ())],
-        "embedded": [blob is not None and len(blob) == 4 * dimensions for blob in given.get("vector", ())],
         "sequence": [-1 if at is None else max(-1, min(at, _LAST)) for at in given.get("sequence", ())],
         "occurred": [NO_TIME if at is None else at for at in given.get("occurred", ())],
         "valid_from": [NO_TIME if at is None else at for at in given.get("valid_from", ())],

@@ -1,0 +1,178 @@
+"""A memory in another store, and under another model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+import recollect
+from recollect import aio, compose
+from recollect.errors import Conflict, NotFound
+from recollect.model import Filter
+
+SAID = [{"content": f"I planted tree {i} of the avenue", "id": str(i), "session": str(i // 50)} for i in range(300)]
+
+
+async def filled(db: Path | str, state: Path) -> None:
+    """A memory with something in every corner of it."""
+    async with aio.open(db, embedder="hashing", state_dir=state) as memory:
+        ana = memory.scope("ana")
+        await ana.remember(SAID)
+        first, second, third, *_ = (await ana.list(limit=5)).memories
+        await ana.edit(first.id, "I planted an oak at the end of the avenue")
+        await ana.forget(second.id, reason="a private matter")
+        await ana.forget(third.id, keep_days=30)
+        await ana.pin((await ana.list(limit=9)).memories[-1].id, actor="ana")
+        await ana.checkpoints.save("thread-1", {"at": "step 3"})
+        await memory.scope("ana", tenant="other").remember("I live in Porto, and I prefer tea.")
+
+
+async def seen(db: Path | str, state: Path) -> dict[str, Any]:
+    """Everything a person would notice of a memory."""
+    async with aio.open(db, embedder="hashing", state_dir=state) as memory:
+        ana, other = memory.scope("ana"), memory.scope("ana", tenant="other")
+        answer = await ana.recall("which tree is at the end of the avenue?", limit=20)
+        return {
+            "hits": [(hit.memory, hit.score) for hit in answer],
+            "all": [memory async for memory in everything(ana)],
+            "other": (await other.recall("where does she live?")).text,
+            "history": await ana.history(limit=10_000),
+            "thread": await ana.checkpoints.load("thread-1"),
+            "said again": (await ana.remember(SAID[7])).outcomes,
+            "forgotten": (await ana.remember("I planted tree 298 of the avenue")).outcomes[0].status,
+            "problems": await memory.check(),
+        }
+
+
+async def everything(scope: Any) -> Any:
+    cursor = None
+    while True:
+        page = await scope.list(Filter(states=()), limit=100, cursor=cursor)
+        for memory in page.memories:
+            yield memory
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+async def test_a_copy_is_in_nothing_different_on_either_engine_and_back(tmp_path: Path, database: str) -> None:
+    await filled(tmp_path / "a.db", tmp_path)
+    told: list[tuple[int, int]] = []
+    done = await compose.copied(str(tmp_path / "a.db"), database, progress=lambda *step: told.append(step))
+    await compose.copied(database, str(tmp_path / "b.db"))
+    assert done.tables["memories"] == 301
+    assert told[-1][0] == told[-1][1] > 0
+    assert [step[0] for step in told] == sorted(step[0] for step in told)
+    first, on_postgres, back = [await seen(db, tmp_path) for db in (tmp_path / "a.db", database, tmp_path / "b.db")]
+    assert first["problems"] == []
+    assert first["forgotten"] == "refused"
+    assert on_postgres == first
+    assert back == first
+
+
+async def test_what_was_copied_goes_on_with_numbers_of_its_own(tmp_path: Path, database: str) -> None:
+    await filled(tmp_path / "a.db", tmp_path)
+    await compose.copied(str(tmp_path / "a.db"), database)
+    async with aio.open(database, embedder="hashing", state_dir=tmp_path) as memory:
+        ana, new = memory.scope("ana"), memory.scope("somebody new")
+        assert (await ana.remember("I watered the oak")).outcomes[0].status == "created"
+        assert (await new.remember("I watered the elm")).outcomes[0].status == "created"
+        assert (await ana.list(limit=1)).memories[0].text == "I watered the oak"
+        assert [hit.memory.text for hit in await new.recall("who watered the elm?")] == ["I watered the elm"]
+
+
+async def test_a_finished_copy_is_only_compared(tmp_path: Path) -> None:
+    await filled(tmp_path / "a.db", tmp_path)
+    places = str(tmp_path / "a.db"), str(tmp_path / "b.db")
+    assert (await compose.copied(*places)).rows > 0
+    assert (await compose.copied(*places)).rows == 0
+    async with aio.open(places[1], embedder="none") as memory:
+        await memory.scope("ana").remember("Something that only the copy knows")
+    with pytest.raises(Conflict, match="take a new database"):
+        await compose.copied(*places)
+
+
+async def test_a_store_in_use_is_no_target_and_stays_as_it_is(tmp_path: Path) -> None:
+    await filled(tmp_path / "a.db", tmp_path)
+    async with aio.open(tmp_path / "b.db", embedder="none") as memory:
+        await memory.scope("bob").remember("I was here first")
+    with pytest.raises(Conflict, match="new database"):
+        await compose.copied(str(tmp_path / "a.db"), str(tmp_path / "b.db"))
+    async with aio.open(tmp_path / "b.db", embedder="none") as memory:
+        assert [scope.user for scope in await memory.scopes()] == ["bob"]
+        assert (await memory.scope("bob").remember("I was here first")).outcomes[0].status == "merged"
+    with pytest.raises(NotFound):
+        await compose.copied(str(tmp_path / "nothing.db"), str(tmp_path / "c.db"))
+
+
+async def test_a_copy_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.db", tmp_path / "b.db"
+    async with aio.open(source, embedder="none") as memory:
+        await memory.scope("ana").remember([{"content": f"I planted tree {i}", "id": str(i)} for i in range(6000)])
+    _killed_on_the_way(source, target)
+    with pytest.raises(recollect.errors.RecollectError, match="recollect copy"):
+        await compose.open_engine(target, embedder="none")
+    before = _count(target)
+    assert 0 < before < 6000
+    done = await compose.copied(str(source), str(target))
+    assert done.tables["memories"] == 6000
+    assert done.rows < sum(done.tables.values())  # what was there was not copied again
+    async with aio.open(target, embedder="none") as memory:
+        assert (await memory.stats())["memories"] == 6000
+        assert await memory.check() == []
+
+
+def _killed_on_the_way(source: Path, target: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-m", "recollect", "copy", str(source), str(target)])
+    until = time.monotonic() + 60
+    while not _count(target) and time.monotonic() < until and child.poll() is None:
+        time.sleep(0.002)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+
+
+def _count(path: Path) -> int:
+    if not path.exists():
+        return 0
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        count: Any = connection.execute("SELECT count(*) FROM memories").fetchall()[0][0]
+        return int(count)
+    except apsw.Error:  # it is being made
+        return 0
+    finally:
+        connection.close()
+
+
+def test_the_command_copies_and_says_what_it_found(tmp_path: Path) -> None:
+    asyncio.run(filled(tmp_path / "a.db", tmp_path))
+    command = [sys.executable, "-m", "recollect", "copy", str(tmp_path / "a.db"), str(tmp_path / "b.db"), "--json"]
+    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert told["tables"]["memories"] == 301
+    assert told["rows"] == sum(told["tables"].values())
+
+
+def test_another_model_takes_over_while_the_old_one_answers(tmp_path: Path) -> None:
+    db = tmp_path / "a.db"
+    with recollect.open(db, embedder="hashing", state_dir=tmp_path) as old:
+        old.scope("ana").remember([{"content": "I moved to Lisbon in May"}, {"content": "I like green tea"}])
+        command = [sys.executable, "-m", "recollect", "reembed", "--model", "minilm", "--db", str(db), "--json"]
+        told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        assert (told["embedded"], told["without_embeddings"]) == (2, 0)
+        assert old.scope("ana").recall("green tea").legs["dense"] == "ok"
+    with recollect.open(db, embedder="minilm", state_dir=tmp_path) as new:
+        answer = new.scope("ana").recall("in which town does she live?")
+        assert answer.legs["dense"] == "ok"
+        assert answer.hits[0].memory.text == "I moved to Lisbon in May"
+        assert new.drop_vectors() == 2
+    with recollect.open(db, embedder="hashing", state_dir=tmp_path) as old:
+        assert "no vector" in old.scope("ana").recall("green tea").legs["dense"]

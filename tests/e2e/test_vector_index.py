@@ -1,0 +1,201 @@
+"""Recall where the vectors are in an index of their own: the same answers, and nothing believed that is not so."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from recollect import aio
+from recollect.embedders.minilm import MiniLM
+from recollect.engine import Engine
+from recollect.errors import IndexUnavailable
+from recollect.lifecycle import mirror
+from recollect.lifecycle.mirror import Mirror
+from recollect.model import Filter, Scope
+from recollect.ports import IndexEntry, Vectors
+
+chromadb = pytest.importorskip("chromadb")
+
+TOPICS = ("tea", "the piano", "sailing", "old maps", "bread", "mountains", "chess", "the harbour", "tulips", "radio")
+SAID = [
+    {"content": f"{name} told me about {topic} on day {i}", "id": f"{name}{i}{topic}", "session": str(i)}
+    for i in range(8)
+    for name in ("Ana", "Bo")
+    for topic in TOPICS
+]
+ASKED = ("Who likes to brew a hot drink?", "Which instrument was it?", "boats on the water", "flowers in spring")
+
+
+class Shelf:
+    """A vector index in a dictionary, which may be away, lie, or hang. It does what the port says and no more."""
+
+    name = "shelf"
+
+    def __init__(self) -> None:
+        self.held: dict[Scope, dict[int, Vectors]] = {}
+        self.is_away = False
+        self.lies: list[int] = []
+
+    async def put(self, scope: Scope, entries: Sequence[IndexEntry]) -> None:
+        self._there().setdefault(scope, {}).update({entry.row: entry.vector for entry in entries})
+
+    async def delete(self, scope: Scope, rows: Sequence[int]) -> None:
+        for row in rows:
+            self._there().get(scope, {}).pop(row, None)
+
+    async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
+        held = self._there().get(scope, {})
+        best = sorted(held, key=lambda row: -float(held[row] @ vector))[:limit]
+        return [*self.lies, *best]
+
+    async def clear(self) -> None:
+        self._there().clear()
+
+    async def count(self) -> int:
+        return sum(map(len, self._there().values()))
+
+    async def close(self) -> None: ...
+
+    def _there(self) -> dict[Scope, dict[int, Vectors]]:
+        if self.is_away:
+            raise IndexUnavailable("the shelf does not answer")
+        return self.held
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+@pytest.fixture
+async def engine(tmp_path: Path, shelf: Shelf) -> AsyncIterator[Engine]:
+    """A memory whose vectors are on the shelf."""
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as opened:
+        store = opened.store
+        near = Mirror(store, shelf, model=MiniLM().model, dimensions=384)
+        made = Engine(
+            store=store, embedder=opened.embedder, reranker=None, settings=opened.settings, near=near, lean_from=0
+        )
+        yield made
+        await near.close()
+
+
+def texts(answer: Any) -> list[str]:
+    return [hit.memory.text for hit in answer]
+
+
+@pytest.mark.spec("MLS-38")
+async def test_chroma_answers_as_the_process_does_and_knows_whose_memory_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "chroma"
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as memory:
+        await memory.scope("ana").remember(SAID)
+        plain = [texts(await memory.scope("ana").recall(question)) for question in ASKED]
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, index=f"chroma:{folder}") as memory:
+        assert await memory.rebuild_index() == len(SAID)
+        answers = [await memory.scope("ana").recall(question) for question in ASKED]
+        await memory.scope("bo").remember([{"content": "I repair clocks", "session": "s", "id": "1"}])
+        assert texts(await memory.scope("bo").recall("what does Bo repair?")) == ["I repair clocks"]
+        assert memory.mirror is not None
+        assert await memory.mirror.index.count() == len(SAID) + 1
+    assert [answer.legs["dense"] for answer in answers] == ["ok"] * len(ASKED)
+    assert [texts(answer) for answer in answers] == plain
+    (collection,) = chromadb.PersistentClient(str(folder)).list_collections()
+    kept = collection.get(where={"user_id": "bo"})["metadatas"][0]
+    assert kept["memory_type"] == "episodic"
+    assert (kept["session_id"], kept["compressed"]) == ("s", False)
+    assert 0 <= kept["importance"] <= 1
+    assert kept["created_at"][:2] == "20"
+
+
+async def test_what_was_just_said_is_found_and_what_was_forgotten_is_gone_from_the_index(
+    engine: Engine, shelf: Shelf
+) -> None:
+    ana = engine.scope("ana")
+    await ana.remember(SAID)
+    made = (await ana.remember("The lighthouse keeper is called Ines")).outcomes[0].ids[0]
+    assert texts(await ana.recall("Who keeps the lighthouse?", limit=1)) == ["The lighthouse keeper is called Ines"]
+    held = await shelf.count()
+    await ana.edit(made, "The lighthouse keeper is called Rita")
+    assert texts(await ana.recall("Who keeps the lighthouse?", limit=1)) == ["The lighthouse keeper is called Rita"]
+    await ana.forget(made)
+    assert await shelf.count() == held - 1
+    assert not any("lighthouse" in text for text in texts(await ana.recall("Who keeps the lighthouse?")))
+
+
+@pytest.mark.spec("MIL-36", "THE-73", "THE-106")
+async def test_without_its_index_recall_answers_by_words_and_says_so(
+    engine: Engine, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mirror, "REST", 0.3)
+    ana = engine.scope("ana")
+    await ana.remember(SAID)
+    shelf.is_away = True
+    await ana.remember("The ferry leaves at nine")
+    answer = await ana.recall("When does the ferry leave?", limit=1)
+    assert texts(answer) == ["The ferry leaves at nine"]
+    assert answer.degraded
+    assert answer.legs == {"sparse": "ok", "dense": "the shelf does not answer"}
+    shelf.is_away = False
+    assert (await ana.recall("When does the ferry leave?")).degraded  # it is left alone for a while
+    await asyncio.sleep(mirror.REST)
+    assert (await ana.recall("At what time does the boat go?")).legs["dense"] == "ok"
+    assert await shelf.count() == len(SAID) + 1
+
+
+async def test_an_index_that_lies_changes_no_answer(engine: Engine, shelf: Shelf) -> None:
+    ana, bo = engine.scope("ana"), engine.scope("bo")
+    await ana.remember(SAID)
+    await bo.remember("Ana must never read this about tea and boats")
+    honest = [texts(await ana.recall(question)) for question in ASKED]
+    foreign = [row for scope, held in shelf.held.items() if scope.user == "bo" for row in held]
+    shelf.lies = [*foreign, 10**15, 0, -5]
+    assert foreign
+    assert [texts(await ana.recall(question)) for question in ASKED] == honest
+
+
+async def test_a_filter_holds_there_too(engine: Engine) -> None:
+    ana = engine.scope("ana")
+    await ana.remember(SAID)
+    pinned = (await ana.list(limit=1)).memories[0]
+    await ana.pin(pinned.id)
+    answer = await ana.recall("Who listens to the radio?", where=Filter(pinned=True))
+    assert texts(answer) == [pinned.text]
+
+
+async def test_two_at_once_fill_the_index_once(tmp_path: Path, shelf: Shelf) -> None:
+    async with aio.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
+        await memory.scope("ana").remember(SAID)
+        mirrors = [Mirror(memory.store, shelf, model="hashing-384", dimensions=384) for _ in range(4)]
+        scope = memory.scope("ana").scope
+        done = await asyncio.gather(*(each.follow(scope) for each in mirrors for _ in range(3)))
+        assert any(done)
+        assert await shelf.count() == len(SAID)
+        row, vector = next(iter(shelf.held[scope].items()))
+        kept = await memory.store.vectors(scope, [row], model="hashing-384")
+        assert np.frombuffer(kept[row], "<f4").tolist() == vector.tolist()
+
+
+def test_the_command_fills_the_index_anew(tmp_path: Path) -> None:
+    def recollect(*words: str) -> Any:
+        base = [sys.executable, "-m", "recollect", "--db", str(tmp_path / "m.db"), "--user", "ana", "--json"]
+        there = {"RECOLLECT_INDEX": f"chroma:{tmp_path / 'chroma'}", "RECOLLECT_EMBEDDER": "hashing"}
+        done = subprocess.run([*base, *words], capture_output=True, text=True, env=_environment(tmp_path) | there)
+        return json.loads(done.stdout or done.stderr)
+
+    recollect("remember", "I like green tea")
+    assert recollect("index", "--rebuild") == {"indexed": 1}
+    assert recollect("recall", "green tea")["hits"][0]["memory"]["text"] == "I like green tea"
+
+
+def _environment(state: Path) -> dict[str, str]:
+    import os
+
+    return {**os.environ, "RECOLLECT_STATE_DIR": str(state)}
