@@ -1,21 +1,40 @@
 """What the tests run in processes of their own, through the public API. Each acknowledgement is one line on a pipe.
 
-children.py mixed PATH SEED EMBEDDER     writes of all kinds until it is killed
-children.py merge PATH NAME TIMES        the same text again and again, with pins and edits of its own between
-children.py forget PATH WORD             forgets what holds a word, and dies before the log is cleaned
+children.py mixed PATH SEED EMBEDDER [STEPS]    writes of all kinds, until it is killed or so many
+children.py merge PATH NAME TIMES               the same text again and again, with pins and edits of its own between
+children.py forget PATH WORD                    forgets what holds a word, and dies before the log is cleaned
+children.py failing FOLDER ERROR ON FIRST STEP  a few writes each, of which the FIRST, FIRST + STEP, … request to the
+                                                disk fails, and with ON all after it until the fault is mended
+children.py load PATH NAME EMBEDDER             messages one after the other, each until it is acknowledged
+children.py embed PATH LEASE                    embeds what comes without a vector, under leases of so many seconds
+children.py clocks PATH DAYS…                   writes and questions while the clock jumps so many days
 """
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
+import itertools
 import json
 import os
 import random
 import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import recollect
+from recollect.embedders.hashing import Hashing
+from recollect.errors import RecollectError
+from recollect.ports import Vectors
 
 WORDS = "tea milk water blue green ship train lisbon porto october kettle garden violin letter".split()
+
+
+def opened(path: str, embedder: str) -> Any:
+    """A memory that says so when its store is away, and does not keep what it is told elsewhere."""
+    return recollect.open(path, embedder=embedder, failsafe=False)
 
 
 def tell(*what: Any) -> None:
@@ -23,13 +42,13 @@ def tell(*what: Any) -> None:
     os.write(1, json.dumps(what).encode() + b"\n")
 
 
-def mixed(path: str, seed: str, embedder: str) -> None:
+def mixed(path: str, seed: str, embedder: str, steps: str = "1000000") -> None:
     chance = random.Random(seed)
-    with recollect.open(path, embedder=embedder) as memory:
+    with opened(path, embedder) as memory:
         ana = memory.scope("ana", session="s")
         known = [each.id for each in ana.list(limit=1000)]
         tell("open")
-        for number in range(10**6):
+        for number in range(int(steps)):
             step(memory, ana, known, chance, f"{seed}-{number}")
 
 
@@ -62,7 +81,7 @@ def step(memory: Any, ana: Any, known: list[str], chance: random.Random, name: s
 
 def merge(path: str, name: str, times: str) -> None:
     told: dict[str, int] = {"merged": 0, "created": 0, "pins": 0, "edits": 0, "errors": 0, "unread": 0}
-    with recollect.open(path, embedder="hashing") as memory:
+    with opened(path, "hashing") as memory:
         ana = memory.scope("ana", thread="t")
         own = ana.remember(f"{name} has a list of its own", tags=[name]).ids[0]
         for number in range(int(times)):
@@ -84,17 +103,105 @@ def merge(path: str, name: str, times: str) -> None:
 
 
 def forget(path: str, word: str) -> None:
-    memory = recollect.open(path, embedder="hashing")
+    memory = opened(path, "hashing")
     ana = memory.scope("ana")
 
     async def not_now() -> None:
         os.kill(os.getpid(), 9)
 
-    memory._inner.store._clean = not_now
+    memory._inner.store.inner._clean = not_now
     for each in ana.list(limit=1000):
         if word in each.text:
             ana.forget(each.id)
 
 
+def failing(folder: str, error: str, on: str, first: str, step: str) -> None:
+    disk = ctypes.CDLL(None)
+    for nth in itertools.count(int(first), int(step)):
+        tell("run", f"{folder}/{nth}.db")
+        disk.disk_fail(nth, int(error), int(on))
+        few(f"{folder}/{nth}.db", nth, mend=lambda: disk.disk_fail(0, 0, 0))
+        if disk.disk_requests() < nth:
+            return
+
+
+def few(path: str, seed: int, mend: Callable[[], None]) -> None:
+    """A few writes through a fault; whatever happens that is no error of ours ends the process."""
+    with suppress(RecollectError), opened(path, "hashing") as memory:
+        ana, known, chance = memory.scope("ana", session="s"), [], random.Random(seed)
+        for number in range(8):
+            try:
+                step(memory, ana, known, chance, f"{number}")
+            except RecollectError as error:
+                tell("failed", type(error).__name__)
+        if seed % 2:  # otherwise the memory is closed while the fault lasts
+            mend()
+            step(memory, ana, [], chance, "after")
+            tell("mended")
+
+
+def load(path: str, name: str, embedder: str) -> None:
+    chance = random.Random(name)
+    with opened(path, embedder) as memory:
+        ana = memory.scope("ana", session=name)
+        tell("open")
+        for number in itertools.count():
+            text = f"{' '.join(chance.choices(WORDS, k=12))} {chance.getrandbits(60)}"
+            made = insisted(ana.remember, [{"id": f"{name}-{number}", "content": text}])
+            tell("said", made.ids[0], text, f"{name}-{number}")
+            if number % 4 == 0:
+                insisted(ana.recall, text)
+
+
+def insisted(verb: Callable[[Any], Any], what: Any) -> Any:
+    while True:
+        try:
+            return verb(what)
+        except RecollectError as error:
+            tell("failed", type(error).__name__)
+            time.sleep(0.05)
+
+
+def embed(path: str, lease: str) -> None:
+    from recollect.lifecycle.worker import work
+
+    async def run() -> None:
+        async with recollect.aio.open(path, embedder="none", failsafe=False) as memory:
+            tell("open")
+            await work(memory.store, Slow(), stop=asyncio.Event(), batch_size=4, lease_seconds=float(lease))
+
+    asyncio.run(run())
+
+
+class Slow(Hashing):
+    """A model that takes its time, so that a kill finds it at work."""
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        await asyncio.sleep(0.02)
+        return await super().encode_batch(texts)
+
+
+def clocks(path: str, *jumps: str) -> None:
+    clock = ctypes.CDLL(None)
+    with opened(path, "hashing") as memory:
+        ana = memory.scope("ana", thread="t")
+        (first,) = ana.remember("My kettle is blue.", pinned=True).ids
+        (secret,) = ana.remember("My password is violin.").ids
+        ana.forget(secret)
+        for number, days in enumerate(jumps):
+            clock.clock_jump(int(days) * 86_400)
+            (id,) = ana.remember(f"Shelf {number} in the garden holds {WORDS[number]} letters.").ids
+            tell("kept", id, ana.get(id).text)
+            tell("refused", days, ana.remember("My password is violin.").count("refused"))
+            for profile in ("default", "milton.deterministic", "theoria.triscore", "imp.bullets", "clanker.hybrid"):
+                asked = {first: "what colour is my kettle?", id: f"what does shelf {number} in the garden hold?"}
+                hits = [hit for question in asked.values() for hit in ana.recall(question, profile=profile)]
+                tell("found", days, profile, sorted({first, id} & {hit.memory.id for hit in hits}) == sorted(asked))
+                tell("parts", days, profile, [hit.score for hit in hits], [hit.parts.get("recency", 0) for hit in hits])
+            tell("edited", ana.edit(id, f"Shelf {number} holds nothing.").id)
+
+
 if __name__ == "__main__":
-    {"mixed": mixed, "merge": merge, "forget": forget}[sys.argv[1]](*sys.argv[2:])
+    doings = {"mixed": mixed, "merge": merge, "forget": forget, "failing": failing, "load": load}
+    doings |= {"embed": embed, "clocks": clocks}
+    doings[sys.argv[1]](*sys.argv[2:])

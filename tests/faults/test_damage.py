@@ -38,7 +38,24 @@ def _swap_pages(data: bytearray, chance: random.Random) -> bytearray:
     return data
 
 
-HARMS: dict[str, Harm] = {"flip": _flip, "blank": _blank_page, "truncate": _truncate, "swap": _swap_pages}
+def _overwrite(data: bytearray, chance: random.Random) -> bytearray:
+    start = 512 * chance.randrange(len(data) // 512)
+    data[start : start + 512] = chance.randbytes(512)
+    return data
+
+
+def _nothing(data: bytearray, chance: random.Random) -> bytearray:
+    return bytearray()
+
+
+HARMS: dict[str, Harm] = {
+    "flip": _flip,
+    "blank": _blank_page,
+    "truncate": _truncate,
+    "swap": _swap_pages,
+    "overwrite": _overwrite,
+}
+LOG_HARMS: dict[str, Harm] = {"flip": _flip, "truncate": _truncate, "overwrite": _overwrite, "delete": _nothing}
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +107,27 @@ def test_no_altered_word_is_returned_from_a_damaged_file(
     tmp_path: Path, whole: tuple[bytes, dict[str, str]], harm: str
 ) -> None:
     seen = damaged(tmp_path, whole, harm, times=25)
-    assert harm == "flip" or seen["same"] < 20
+    assert harm in ("flip", "overwrite") or seen["same"] < 20
+
+
+@pytest.mark.parametrize("harm", LOG_HARMS)
+def test_a_damaged_log_loses_the_newest_writes_and_alters_nothing(tmp_path: Path, harm: str) -> None:
+    """What SQLite cannot read of its log it takes for never written; that is the only loss."""
+    (tmp_path / "open").mkdir()
+    with recollect.open(tmp_path / "open" / "memory.db", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        truth = [ana.remember(f"Drawer {number} holds {number * 7919} letters.").ids[0] for number in range(20)]
+        shutil.copytree(tmp_path / "open", tmp_path / "copied", ignore=shutil.ignore_patterns("*-shm", "*-reserve"))
+    for seed in range(15):
+        path = tmp_path / str(seed) / "memory.db"
+        shutil.copytree(tmp_path / "copied", path.parent)
+        log = path.with_name("memory.db-wal")
+        log.write_bytes(LOG_HARMS[harm](bytearray(log.read_bytes()), random.Random(seed)))
+        with recollect.open(path, embedder="hashing") as memory:
+            assert memory.check() == []
+            kept = [each.id for each in memory.scope("ana").list(limit=100)][::-1]
+            assert kept == truth[: len(kept)]
+            assert memory.scope("ana").remember("There is a new drawer.").count("created") == 1
 
 
 @pytest.mark.slow
@@ -101,6 +138,27 @@ def test_no_altered_word_is_returned_from_500_damaged_files(
     seen = damaged(tmp_path, whole, harm, times=500)
     with capsys.disabled():
         print(f"\n{harm}: {dict(seen)}, wrong text 0")
+
+
+@pytest.mark.parametrize("altered", ["7fc00000", "7f800000", "7149f2ca"], ids=["nan", "infinite", "huge"])
+def test_an_altered_vector_is_left_out_and_told(tmp_path: Path, altered: str) -> None:
+    path = tmp_path / "memory.db"
+    with recollect.open(path, embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        ship = ana.remember("The ship to Porto leaves at noon.").ids[0]
+        ana.remember("My kettle is blue.")
+    connection = apsw.Connection(str(path))
+    spoilt = bytes.fromhex(altered)[::-1] * 384
+    connection.execute(
+        "UPDATE vectors SET embedding = ? WHERE memory = (SELECT row FROM memories WHERE id = ?)", (spoilt, ship)
+    )
+    connection.close()
+    with recollect.open(path, embedder="hashing") as memory:
+        found = memory.scope("ana").recall("what colour is my kettle?")
+        assert [hit.memory.text for hit in found] == ["My kettle is blue."]
+        assert "1 of 2 memories" in found.legs["dense"]
+        assert memory.index(force=True).embedded == 2
+        assert not memory.scope("ana").recall("kettle").degraded
 
 
 @pytest.mark.parametrize("content", [b"Dear diary,\n" * 100, b"\x00" * 5000, b"SQLite format 3\x00" + b"x" * 90])
@@ -135,7 +193,7 @@ def test_an_empty_file_is_a_new_database(tmp_path: Path) -> None:
 
 def test_nothing_is_acknowledged_once_the_file_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with recollect.open(path, embedder="hashing") as memory:
+    with recollect.open(path, embedder="hashing", failsafe=False) as memory:
         ana = memory.scope("ana")
         ana.remember("I live in Lisbon.")
         for file in tmp_path.iterdir():

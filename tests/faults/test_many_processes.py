@@ -1,4 +1,4 @@
-"""Eight processes read and write one file: no lock errors, no lost updates."""
+"""Eight processes read and write one file, four one server: no lock errors, no lost updates."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import apsw
 import pytest
 
 import recollect
+from faults.server import asked
 
 CHILD = Path(__file__).with_name("children.py")
 
 
-def together(path: Path, *, processes: int, times: int) -> list[dict[str, Any]]:
+def together(path: Path | str, *, processes: int, times: int) -> list[dict[str, Any]]:
     """Let many processes merge the same text into one memory; gives what each of them was told."""
     commands = [[sys.executable, str(CHILD), "merge", str(path), f"process{n}", str(times)] for n in range(processes)]
     running = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
@@ -26,7 +27,7 @@ def together(path: Path, *, processes: int, times: int) -> list[dict[str, Any]]:
     return [json.loads(out)[0] for out, _ in answers]
 
 
-def held(path: Path, told: list[dict[str, Any]]) -> dict[str, int]:
+def held(path: Path | str, told: list[dict[str, Any]]) -> dict[str, int]:
     """What the file says, against what was acknowledged."""
     with recollect.open(path, embedder="hashing") as memory:
         ana = memory.scope("ana")
@@ -47,21 +48,28 @@ def held(path: Path, told: list[dict[str, Any]]) -> dict[str, int]:
         }
 
 
-def _lost_revisions(path: Path) -> int:
+def _lost_revisions(path: Path | str) -> int:
     """Revisions of the thread that were counted and not logged, or logged twice."""
-    connection = apsw.Connection(str(path))
-    try:
-        sql = "SELECT max(rev) - (SELECT rev FROM thread_revision), max(rev) - count(*) FROM change_log"
-        ((ahead, repeated),) = connection.execute(sql).fetchall()
-        return abs(int(ahead or 0)) + abs(int(repeated or 0))
-    finally:
+    sql = "SELECT max(rev) - (SELECT rev FROM {0}thread_revision), max(rev) - count(*) FROM {0}change_log"
+    if "://" in str(path):
+        ((ahead, repeated),) = asked(str(path), sql.format("recollect."))
+    else:
+        connection = apsw.Connection(str(path))
+        ((ahead, repeated),) = connection.execute(sql.format("")).fetchall()
         connection.close()
+    return abs(int(ahead or 0)) + abs(int(repeated or 0))
 
 
 @pytest.mark.spec("IMP-14")
 def test_eight_processes_lose_no_update(tmp_path: Path) -> None:
     found = held(tmp_path / "m.db", together(tmp_path / "m.db", processes=8, times=40))
     assert found == {**dict.fromkeys(found, 0), "acked": 8 * 40 - 1}
+
+
+@pytest.mark.spec("IMP-14")
+def test_four_processes_lose_no_update_on_a_server(own_database: str) -> None:
+    found = held(own_database, together(own_database, processes=4, times=20))
+    assert found == {**dict.fromkeys(found, 0), "acked": 4 * 20 - 1}
 
 
 @pytest.mark.slow

@@ -1,0 +1,231 @@
+"""Tests that are tested: a bug is planted in a copy of the package, and the test that is there to catch it must fail.
+
+A bug replaces text that stands in the package exactly once; where the code has moved on, the planting fails.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import recollect
+
+PACKAGE = Path(recollect.__file__).parent
+ROOT = Path(__file__).parents[2]
+POWER = "tests/faults/test_power_loss.py::test_what_was_acknowledged_survives_a_power_cut"
+STORE = "tests/contract/test_store.py::{}[sqlite]"
+RESIDUE = "tests/faults/test_residue.py::{}"
+MODEL = "tests/faults/test_model_changes.py::{}"
+NOTICED = r"AssertionError|E +assert |DID NOT RAISE|E +RuntimeWarning"  # and no error of the planting itself
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A change for the worse, and the test that notices it."""
+
+    file: str
+    edits: dict[str, str]
+    test: str
+
+
+BUGS = {
+    "acknowledged before it is committed": Bug(
+        "storage/sqlite/store.py",
+        {
+            'await asyncio.shield(self._writer.rows("COMMIT"))': "self._late = asyncio.ensure_future("
+            'self._writer.rows("COMMIT"))',
+            "super().__init__(reader,": "super().__init__(writer,",  # so that it still reads what it wrote
+        },
+        POWER,
+    ),
+    "no transaction": Bug(
+        "storage/sqlite/store.py",
+        {
+            'connection.execute("BEGIN IMMEDIATE")': "pass",
+            'await asyncio.shield(self._writer.rows("COMMIT"))': "pass",
+        },
+        STORE.format("test_apply_makes_all_the_changes_or_none"),
+    ),
+    "a transaction that others can overtake": Bug(
+        "storage/sqlite/store.py",
+        {'"BEGIN IMMEDIATE"': '"BEGIN"'},
+        "tests/faults/test_many_processes.py::test_eight_processes_lose_no_update",
+    ),
+    "a commit that is not synced": Bug(
+        "storage/sqlite/connection.py", {"synchronous = FULL": "synchronous = NORMAL"}, POWER
+    ),
+    "history outside of the transaction": Bug(
+        "storage/writing.py",
+        {
+            "        await self._log(puts)\n": '        await self._session.rows("COMMIT")\n'
+            '        await self._session.rows("BEGIN IMMEDIATE")\n        await self._log(puts)\n'
+        },
+        POWER,
+    ),
+    "a filter without its scope": Bug(
+        "storage/reading.py",
+        {"WHERE scope = ? AND {condition} ORDER BY row": "WHERE ? > 0 AND {condition} ORDER BY row"},
+        "tests/contract/test_store.py::test_nothing_is_seen_from_another_scope[sqlite-default-bob-default]",
+    ),
+    "erased words stay in the file": Bug(
+        "storage/sqlite/connection.py",
+        {"secure_delete = ON": "secure_delete = OFF"},
+        RESIDUE.format("test_a_forgotten_text_is_nowhere_on_disk"),
+    ),
+    "erased words stay in the log": Bug(
+        "storage/sqlite/store.py",
+        {"self._unclean |= writings.erased": "pass"},
+        RESIDUE.format("test_a_forgotten_text_is_nowhere_on_disk"),
+    ),
+    "altered rows are believed": Bug(
+        "storage/rows.py",
+        {"if row_hash(hashed, scope) != row[len(HASHED)]:": "if False:"},
+        "tests/faults/test_damage.py::test_no_altered_word_is_returned_from_a_damaged_file[flip]",
+    ),
+    "altered vectors are believed": Bug(
+        "corpus/snapshot.py",
+        {"made if is_unit.all() else": "made if True else"},
+        "tests/faults/test_damage.py::test_an_altered_vector_is_left_out_and_told[nan]",
+    ),
+    "forgotten texts come back": Bug(
+        "ingest/desk.py",
+        {"return normalise.wording(piece.text) in self.forgotten": "return False"},
+        RESIDUE.format("test_a_forgotten_text_does_not_come_back_by_itself_in_any_form"),
+    ),
+    "the same message is taken in twice": Bug(
+        "ingest/pipeline.py",
+        {"        before = await _told_before(drafts, scope, tx)\n": "        before = {}\n"},
+        "tests/faults/test_kill.py::test_what_was_acknowledged_survives_being_killed",
+    ),
+    "vectors of different models meet": Bug(
+        "storage/reading.py",
+        {"v.memory = m.row AND v.model = ?": "v.memory = m.row AND ? <> ''"},
+        MODEL.format("test_another_model_answers_by_words_and_says_so_until_it_has_embedded[another name]"),
+    ),
+    "vectors that are none are kept": Bug(
+        "vectors.py",
+        {"if not np.isfinite(made).all():": "if False:"},
+        MODEL.format("test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer[nan]"),
+    ),
+    "a memory of tomorrow is younger than one of today": Bug(
+        "retrieve/candidates.py",
+        {"age = np.maximum(clock.micros(now) - corpus.created[positions], 0)": "age = (clock.micros(now) - "
+         "corpus.created[positions])"},
+        "tests/faults/test_clock.py::test_nothing_is_younger_than_now",
+    ),
+    "a failed write goes unnoticed": Bug(
+        "storage/sqlite/store.py",
+        {'await asyncio.shield(self._writer.rows("COMMIT"))': "with suppress(RecollectError):\n"
+         '                    await self._writer.rows("COMMIT")'},
+        "tests/faults/test_failing_writes.py::test_a_failing_write_is_told_and_nothing_is_lost",
+    ),
+    "a commit that the server may still lose": Bug(
+        "storage/postgres/sessions.py",
+        {"'on', true) WHERE current_setting('synchronous_commit') = 'off'": "'off', true)"},
+        "tests/faults/test_server.py::test_a_server_that_is_stopped_and_killed_under_load_loses_nothing",
+    ),
+    "a lost answer taken for a success": Bug(
+        "storage/postgres/sessions.py",
+        {"            await _to_the_end(session.commit())": "            with suppress(Exception):\n"
+         "                await _to_the_end(session.commit())"},
+        "tests/faults/test_server.py::test_a_commit_whose_answer_is_lost_is_no_success_and_happens_once",
+    ),
+    "two writers in one scope": Bug(
+        "storage/postgres/store.py",
+        {"lock = lock_of(scope.tenant, scope.user, scope.space)": "lock = None"},
+        "tests/contract/test_postgres.py::test_two_servers_never_lose_an_update",
+    ),
+}  # fmt: skip
+QUICK = (
+    "acknowledged before it is committed",
+    "no transaction",
+    "a commit that is not synced",
+    "a filter without its scope",
+    "erased words stay in the file",
+    "altered rows are believed",
+    "forgotten texts come back",
+)
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A copy of the package; its models are not needed to find a bug with."""
+    ignored = shutil.ignore_patterns("__pycache__", "minilm_model")
+    shutil.copytree(PACKAGE, tmp_path / "recollect", ignore=ignored)
+    return tmp_path
+
+
+def plant(copy: Path, planted: Bug) -> None:
+    path = copy / "recollect" / planted.file
+    text = path.read_text("utf-8")
+    for sound, wrong in planted.edits.items():
+        assert text.count(sound) == 1, f"{sound!r} stands {text.count(sound)} times in {planted.file}"
+        text = text.replace(sound, wrong)
+    path.write_text(text, "utf-8")
+
+
+def run(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
+    """Run tests against a copy of the package, in a process of their own."""
+    command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"--rootdir={ROOT}", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(copy)}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def assert_caught(copy: Path, planted: Bug) -> None:
+    plant(copy, planted)
+    found = run(copy, planted.test)
+    assert found.returncode == 1, found.stdout[-3000:] + found.stderr[-3000:]
+    assert re.search(NOTICED, found.stdout), found.stdout[-3000:]
+
+
+def assert_sound(copy: Path, names: Iterable[str]) -> None:
+    found = run(copy, *sorted({BUGS[name].test for name in names}))
+    assert found.returncode == 0, found.stdout[-3000:] + found.stderr[-3000:]
+
+
+def test_the_tests_pass_where_no_bug_is_planted(copy: Path) -> None:
+    assert_sound(copy, QUICK)
+
+
+@pytest.mark.slow
+def test_all_the_tests_pass_where_no_bug_is_planted(copy: Path) -> None:
+    assert_sound(copy, BUGS)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_bug_is_caught(copy: Path, name: str) -> None:
+    assert_caught(copy, BUGS[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in BUGS if name not in QUICK])
+def test_another_planted_bug_is_caught(copy: Path, name: str) -> None:
+    assert_caught(copy, BUGS[name])
+
+
+SCOPED = re.compile(r"WHERE (\w\.)?scope = \?(?! LIMIT 1)")  # whether there is any row at all only saves a question
+FILTERS = [
+    (file, number)
+    for file in ("storage/reading.py", "storage/relational.py")
+    for number in range(len(SCOPED.findall((PACKAGE / file).read_text("utf-8"))))
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("file", "number"), FILTERS)
+def test_each_scope_filter_is_missed_where_it_is_taken_away(copy: Path, file: str, number: int) -> None:
+    path = copy / "recollect" / file
+    text = path.read_text("utf-8")
+    place = [*SCOPED.finditer(text)][number]
+    path.write_text(f"{text[: place.start()]}WHERE ? <> -2{text[place.end() :]}", "utf-8")
+    tests = ("tests/contract/test_store.py", "tests/faults/test_wall.py")
+    found = run(copy, *tests, "-k", "sqlite and not memory and (another_scope or own_scope)")
+    assert found.returncode == 1, f"{text[place.start() - 60 : place.end() + 60]}\n{found.stdout[-2000:]}"

@@ -1,0 +1,73 @@
+"""What is read beside the memories themselves stays behind the wall of a scope too, on every engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.model import Embedded, Forget, Memory, Put, Scope
+from recollect.storage.relational import Relational
+from recollect.storage.sqlite.store import SqliteStore
+from recollect.text.clock import parse
+
+ANA, BOB = Scope(user="ana"), Scope(user="bob")
+NOW = parse("2026-05-31T14:00:00Z")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Relational]:
+    if request.param == "sqlite":
+        opened: Relational = await SqliteStore.open(tmp_path / "memory.db")
+    else:
+        from recollect.storage.postgres.store import PostgresStore
+
+        opened = await PostgresStore.open(request.getfixturevalue("ready_database"))
+    yield opened
+    await opened.close()
+
+
+def memory(scope: Scope, name: str, **fields: Any) -> Memory:
+    return Memory(
+        id=f"{scope.user}-{name}", scope=scope, text=name, kind="episodic", created_at=NOW, updated_at=NOW, **fields
+    )
+
+
+async def filled(store: Relational, scope: Scope) -> None:
+    """A scope with an earlier version, a vector, something forgotten and something hidden."""
+    kept, gone, hidden = (memory(scope, name) for name in ("tea", "milk", "ship"))
+    version = memory(scope, "an older tea", state="superseded", superseded_by=kept.id)
+    async with store.transaction(scope) as tx:
+        await tx.apply([Put(memory=each, event="created") for each in (kept, gone, hidden, version)])
+        await tx.apply([Embedded(memory_id=kept.id, model="m", vector=[1.0, 0.0])])
+    await store.move(scope, "index", 7)
+    async with store.transaction(scope) as tx:
+        hide = replace(hidden, state="soft_deleted")
+        forget = Forget(memory_id=gone.id, at=NOW, until=NOW + timedelta(hours=24))
+        await tx.apply([forget, Put(memory=hide, event="soft_deleted")])
+
+
+@pytest.mark.spec("THE-109")
+async def test_versions_vectors_erased_rows_and_tombstones_are_seen_from_their_own_scope_alone(
+    store: Relational,
+) -> None:
+    await filled(store, ANA)
+    async with store.transaction(BOB) as tx:
+        await tx.apply([Put(memory=memory(BOB, "theirs"), event="created")])
+        await tx.apply([Put(memory=memory(BOB, "gone"), event="created")])
+    async with store.transaction(BOB) as tx:
+        await tx.apply([Forget(memory_id="bob-gone", at=NOW, until=NOW + timedelta(hours=24))])
+    rows = [row.row for row in (await store.changed_since(ANA, 0, model="m", limit=100)).rows]
+    assert await store.wordings(ANA, "ana-tea") == ["an older tea", "tea"]
+    assert await store.wordings(BOB, "ana-tea") == []
+    assert len(await store.vectors(ANA, rows, model="m")) == 1
+    assert await store.vectors(BOB, rows, model="m") == {}
+    assert len((await store.changed_since(ANA, 1, model="m", limit=100)).gone) == 2
+    assert len((await store.changed_since(BOB, 1, model="m", limit=100)).gone) == 1
+    assert await store.tombstones(ANA, ["milk", "gone"], NOW) == {"milk"}
+    assert await store.tombstones(BOB, ["milk", "gone"], NOW) == {"gone"}
+    assert (await store.position(ANA, "index"), await store.position(BOB, "index")) == (7, 0)
