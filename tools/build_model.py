@@ -343,11 +343,9 @@ class Runner:
         self.session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
     def encode(self, rows: Sequence[list[int]]) -> Array:
-        windows = [minilm.Window(text=index, ids=ids) for index, ids in enumerate(rows)]
         vectors = np.zeros((len(rows), WIDTH), dtype=np.float32)
-        for batch in minilm.batches(windows):
-            inputs = minilm.padded([window.ids for window in batch])
-            vectors[[window.text for window in batch]] = self.session.run(["embedding"], inputs)[0]
+        for batch in runtime.batches(range(len(rows)), lambda row: rows[row], tokens=minilm.BATCH_TOKENS):
+            vectors[batch] = self.session.run(["embedding"], minilm.padded([rows[row] for row in batch]))[0]
         return vectors
 
 

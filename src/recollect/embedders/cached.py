@@ -4,10 +4,8 @@ The vectors are kept in one SQLite file under a directory, by the SHA-256 of `mo
 a directory that is full, read-only or damaged costs time and never an error.
 """
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -19,6 +17,7 @@ import numpy as np
 
 from ..errors import EmbedderUnavailable
 from ..ports import Embedder, Vectors
+from ..runtime import OneThread
 
 FILE = "vectors.db"
 LIMIT_BYTES = 256 * 1024 * 1024  # about 160,000 texts
@@ -43,7 +42,7 @@ class Cached:
         self.inner = embedder
         self._recent = _Recent(_RECENT)
         self._disk = _Disk(directory / FILE, embedder.dimensions, limit_bytes)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="vector-cache")
+        self._thread = OneThread("vector-cache", EmbedderUnavailable(f"The embedder {embedder.model} is closed"))
         self._waiting = 0
         self._lock = Lock()
 
@@ -64,7 +63,7 @@ class Cached:
         wanted = dict(zip(names, texts, strict=True))
         found = self._recent.get(wanted)
         if missing := [name for name in wanted if name not in found]:
-            found |= self._kept(await self._run(self._disk.read, missing))
+            found |= self._kept(await self._thread.run(self._disk.read, missing))
         if missing := [name for name in missing if name not in found]:
             found |= await self._made({name: wanted[name] for name in missing})
         return np.array([found[name] for name in names], dtype=np.float32).reshape(len(texts), self.dimensions)
@@ -73,22 +72,18 @@ class Cached:
         """Delete what is kept of these texts, in memory and on disk."""
         names = [key(self.model, text) for text in texts]
         self._recent.drop(names)
-        await self._run(self._disk.delete, names)
+        await self._thread.run(self._disk.delete, names)
 
     async def close(self) -> None:
         """Finish writing, then close the embedder."""
-        with suppress(RuntimeError):  # closed before
-            self._thread.submit(self._disk.close)
-        await asyncio.to_thread(self._thread.shutdown)
+        self._thread.later(self._disk.close)
+        await self._thread.close()
         await self.inner.close()
 
     async def _made(self, texts: dict[bytes, str]) -> dict[bytes, Vectors]:
         vectors = await self.inner.encode_batch(list(texts.values()))
         made = self._kept(dict(zip(texts, vectors, strict=True)))
-        if self._wait_for(len(made)) <= _MOST_WAITING:
-            with suppress(RuntimeError):  # closed meanwhile: the answer is still good
-                self._thread.submit(self._write, made)
-        else:
+        if self._wait_for(len(made)) > _MOST_WAITING or not self._thread.later(self._write, made):
             self._wait_for(-len(made))
         return made
 
@@ -106,13 +101,6 @@ class Cached:
     def _kept(self, vectors: dict[bytes, Vectors]) -> dict[bytes, Vectors]:
         self._recent.put(vectors)
         return vectors
-
-    async def _run(self, step: Callable[..., Result], *arguments: object) -> Result:
-        try:
-            future = self._thread.submit(step, *arguments)
-        except RuntimeError as error:
-            raise EmbedderUnavailable(f"The embedder {self.model} is closed") from error
-        return await asyncio.wrap_future(future)
 
 
 def key(model: str, text: str) -> bytes:

@@ -4,14 +4,12 @@ The model is loaded on first use. Everything runs in one thread that belongs to 
 thread back between its parts, so a question asked meanwhile waits for one part and not for all of them.
 """
 
-import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +25,7 @@ PACKAGED = Path(__file__).parent / "minilm_model"
 
 _WINDOW = LONGEST_INPUT - 2  # pieces beside [CLS] and [SEP]
 _MOST_WINDOWS = 16  # of one text; a longer text is read in this many places, evenly spread
-_BATCH_TOKENS = 512  # padding included
-
-Result = TypeVar("Result")
+BATCH_TOKENS = 512  # padding included
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +49,7 @@ class MiniLM:
         """Take the model from `directory`; use `threads` cores, by default all this process may use."""
         self._directory = directory
         self._threads = threads or _cores()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="minilm")
+        self._thread = runtime.OneThread("minilm", EmbedderUnavailable(f"The embedder {MODEL} is closed"))
         self._loaded: _Loaded | None = None  # touched in that thread only
 
     @property
@@ -69,12 +65,12 @@ class MiniLM:
 
         A text longer than the model reads is cut into windows; its vector is their mean, weighted by length.
         """
-        if len(texts) == 1 and (found := await self._run(self._at_once, texts)) is not None:
+        if len(texts) == 1 and (found := await self._thread.run(self._at_once, texts)) is not None:
             return found  # a question: one trip to the thread instead of two
-        windows = await self._run(self._windows, texts)
+        windows = await self._thread.run(self._windows, texts)
         sums = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
-        for batch in batches(windows):
-            vectors = await self._run(self._infer, batch, "embedding")
+        for batch in runtime.batches(windows, _ids, tokens=BATCH_TOKENS):
+            vectors = await self._thread.run(self._infer, batch, "embedding")
             for window, vector in zip(batch, vectors, strict=True):
                 sums[window.text] += window.weight * vector
         return unit(sums)
@@ -84,10 +80,10 @@ class MiniLM:
 
         [CLS], [SEP] and padding are left out, so a blank text has no rows.
         """
-        windows = await self._run(self._windows, texts)
+        windows = await self._thread.run(self._windows, texts)
         found: dict[tuple[int, int], Vectors] = {}
-        for batch in batches(windows):
-            states = await self._run(self._infer, batch, "tokens")
+        for batch in runtime.batches(windows, _ids, tokens=BATCH_TOKENS):
+            states = await self._thread.run(self._infer, batch, "tokens")
             for window, rows in zip(batch, states, strict=True):
                 found[window.text, window.part] = rows[1 : len(window.ids) - 1].copy()
         parts: list[list[Vectors]] = [[] for _ in texts]
@@ -97,15 +93,8 @@ class MiniLM:
 
     async def close(self) -> None:
         """Wait for the work under way and give up the model. Closing twice is fine; encoding afterwards is not."""
-        await asyncio.to_thread(self._thread.shutdown)
+        await self._thread.close()
         self._loaded = None
-
-    async def _run(self, step: Callable[..., Result], *arguments: object) -> Result:
-        try:
-            future = self._thread.submit(step, *arguments)
-        except RuntimeError as error:
-            raise EmbedderUnavailable(f"The embedder {MODEL} is closed") from error
-        return await asyncio.wrap_future(future)
 
     def _at_once(self, texts: Sequence[str]) -> Vectors | None:
         windows = self._windows(texts)
@@ -195,20 +184,8 @@ def evenly(text: str, count: int) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
 
-def batches(windows: Sequence[Window], *, tokens: int = _BATCH_TOKENS) -> Iterator[list[Window]]:
-    """Group windows of like length, so that little is padding and no group has more than `tokens` with it.
-
-    >>> [[w.text for w in batch] for batch in batches([Window(text=i, ids=[0] * n) for i, n in enumerate([9, 2, 3])])]
-    [[1, 2, 0]]
-    """
-    batch: list[Window] = []
-    for window in sorted(windows, key=lambda window: len(window.ids)):
-        if batch and (len(batch) + 1) * len(window.ids) > tokens:
-            yield batch
-            batch = []
-        batch.append(window)
-    if batch:
-        yield batch
+def _ids(window: Window) -> list[int]:
+    return window.ids
 
 
 def padded(rows: Sequence[list[int]]) -> dict[str, NDArray[np.int64]]:

@@ -6,13 +6,11 @@ thread of its own, which it gives back between batches.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +21,6 @@ from ..text.wordpiece import WordPiece
 
 LONGEST = 512  # pieces of a pair, the special ones included
 _BATCH_TOKENS = 2048  # padding included
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ class CrossEncoder:
 
     def __init__(self, folder: str | Path, *, longest: int = LONGEST) -> None:
         self._folder, self._longest = Path(folder), longest
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="cross-encoder")
+        self._thread = runtime.OneThread("cross-encoder", ProviderFailed(f"The cross-encoder {self.name} is closed"))
         self._loaded: tuple[Any, WordPiece] | None = None  # touched in that thread only
 
     @property
@@ -51,22 +47,15 @@ class CrossEncoder:
     async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """How well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
         scores = np.zeros(len(texts), np.float32)
-        pairs = await self._run(self._pairs, question, texts)
-        for batch in batches(pairs):
-            scores[[pair.place for pair in batch]] = squashed(await self._run(self._logits, batch))
+        pairs = await self._thread.run(self._pairs, question, texts)
+        for batch in runtime.batches(pairs, lambda pair: pair.ids, tokens=_BATCH_TOKENS):
+            scores[[pair.place for pair in batch]] = squashed(await self._thread.run(self._logits, batch))
         return scores
 
     async def close(self) -> None:
         """Wait for the work under way and give up the model. Closing twice is fine."""
-        await asyncio.to_thread(self._thread.shutdown)
+        await self._thread.close()
         self._loaded = None
-
-    async def _run(self, step: Callable[..., Result], *arguments: object) -> Result:
-        try:
-            future = self._thread.submit(step, *arguments)
-        except RuntimeError as error:
-            raise ProviderFailed(f"The cross-encoder {self.name} is closed") from error
-        return await asyncio.wrap_future(future)
 
     def _pairs(self, question: str, texts: Sequence[str]) -> list[Pair]:
         _, tokenizer = self._ready()
@@ -116,23 +105,6 @@ def fitted(asked: list[int], told: list[int], room: int) -> tuple[list[int], lis
     """
     asked = asked[: max(room - len(told), room // 2)]
     return asked, told[: room - len(asked)]
-
-
-def batches(pairs: Sequence[Pair], *, tokens: int = _BATCH_TOKENS) -> Iterator[list[Pair]]:
-    """Group pairs of like length, so that little is padding and no group has more than `tokens` with it.
-
-    >>> three = [Pair(place, [0] * n, 1) for place, n in enumerate([9, 2, 3])]
-    >>> [[pair.place for pair in batch] for batch in batches(three, tokens=9)]
-    [[1, 2], [0]]
-    """
-    batch: list[Pair] = []
-    for pair in sorted(pairs, key=lambda pair: len(pair.ids)):
-        if batch and (len(batch) + 1) * len(pair.ids) > tokens:
-            yield batch
-            batch = []
-        batch.append(pair)
-    if batch:
-        yield batch
 
 
 def padded(batch: Sequence[Pair]) -> dict[str, NDArray[np.int64]]:

@@ -66,7 +66,7 @@ async def copy(source: Relational, target: Relational, progress: Callable[[int, 
     done = await _begun(source, target)
     counts = {table: await _count(source, table) for table in KEYS}
     steps = _Steps(2 * sum(counts.values()), progress)
-    moved = 0 if done is None else await _moved(source, target, done, counts, steps)
+    moved = 0 if done is None else await _moved(source, target, done, steps)
     await _compared(source, target, done, counts, steps)
     await target.settle()
     async with target.together() as session:
@@ -85,11 +85,10 @@ class _Steps:
         self._progress(min(self._done, self._work), self._work)
 
 
-async def _moved(source: Relational, target: Relational, done: Done, counts: dict[str, int], steps: _Steps) -> int:
+async def _moved(source: Relational, target: Relational, done: Done, steps: _Steps) -> int:
     moved = 0
     for table, keys in KEYS.items():
-        before = await _count(target, table)
-        steps.made(before)
+        steps.made(await _count(target, table))
         async for page in _pages(source, table, keys, done.get(table)):
             done[table] = page.last
             await _put(target, table, page, done)
