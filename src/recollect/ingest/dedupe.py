@@ -1,46 +1,80 @@
-"""Is this known already? Exactly, or nearly and with the same values: then it is a repetition and no new memory."""
+"""Is this known already? Exactly, nearly, or in other words, and with the same values: then it is a repetition."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 from ..model import Memory
-from ..text import dates, simhash, values
+from ..policy.writing import Bands
+from ..text import dates, saying, simhash
 from . import score
 from .piece import Piece
 
 TELLING = 4  # words; fewer say nothing without the turn before
 
 
-def repeats(piece: Piece, memory: Memory) -> bool:
-    """Whether a piece says again what a memory holds: the same speaker, the same subject, the same values.
+class Twin(NamedTuple):
+    """A memory that holds what a piece says, and whether the piece says more than that, or less."""
+
+    memory: Memory
+    verdict: saying.Verdict
+
+
+def of_one(piece: Piece, memory: Memory) -> bool:
+    """Whether both were said by one speaker in one role, about the same subject; a how-to is no statement."""
+    told, kept = piece.draft.labels, memory.labels
+    if (piece.draft.steps_text is not None) != (memory.procedural_form == "workflow"):
+        return False
+    return (piece.draft.speaker, told.subject, told.role) == (memory.speaker, kept.subject, kept.role)
+
+
+def comparable(piece: Piece, memory: Memory) -> bool:
+    """Whether both can be about the same: the same speaker, the same subject, and no "yesterday" of two days.
 
     "I went there yesterday", said on two days, is two memories. A turn of a conversation is a repetition only in its
     own session and if it says something by itself: "Yes." answers another question each time.
     """
     draft = piece.draft
-    if draft.speaker != memory.speaker or draft.labels.subject != memory.labels.subject:
+    if not of_one(piece, memory):
         return False
     session = draft.labels.session
     if session is not None and (session != memory.labels.session or len(piece.text.split()) < TELLING):
         return False
-    if _day(draft.at) != _day(memory.occurred_at) and dates.has_time(piece.text):
-        return False
-    return piece.content_hash == memory.content_hash or values.agree(piece.text, memory.text)
+    return _day(draft.at) == _day(memory.occurred_at) or not dates.has_time(piece.text)
 
 
-def exact(piece: Piece, known: Iterable[Memory]) -> Memory | None:
+def exact(piece: Piece, known: Iterable[Memory]) -> Twin | None:
     """The memory with the same words, if there is one."""
-    return next((memory for memory in known if repeats(piece, memory)), None)
+    return next((Twin(memory, "same") for memory in known if comparable(piece, memory)), None)
 
 
-def near(piece: Piece, known: Iterable[Memory], limit: int = simhash.NEAR) -> Memory | None:
-    """The nearest memory whose fingerprint differs in few bits and whose values agree."""
+def near(piece: Piece, known: Iterable[Memory], limit: int = simhash.NEAR) -> Twin | None:
+    """The nearest memory whose fingerprint differs in few bits, and which says the same but for a few words."""
     close = [(simhash.distance(piece.simhash, memory.simhash), memory.id, memory) for memory in known]
     ranked = sorted((item for item in close if item[0] <= limit), key=lambda item: item[:2])
-    return next((memory for _, _, memory in ranked if repeats(piece, memory)), None)
+    return next(_twins(piece, (memory for _, _, memory in ranked)), None)
+
+
+def banded(piece: Piece, kin: Sequence[tuple[float, Memory]], bands: Bands) -> Twin | None:
+    """The nearest memory that says the same in other words; one that is very near may say a little less."""
+    close = {memory.id: cosine for cosine, memory in kin if cosine >= bands.check_low}
+    for twin in _twins(piece, (memory for _, memory in kin if memory.id in close)):
+        if twin.verdict == "same" or (twin.verdict == "more" and close[twin.memory.id] >= bands.auto_update):
+            return twin
+    return None
+
+
+def _twins(piece: Piece, memories: Iterable[Memory]) -> Iterator[Twin]:
+    """Those of the memories that say what the piece says."""
+    for memory in memories:
+        if comparable(piece, memory):
+            is_same = piece.content_hash == memory.content_hash
+            verdict: saying.Verdict = "same" if is_same else saying.judged(piece.said, saying.said(memory.text))
+            if verdict != "other":
+                yield Twin(memory, verdict)
 
 
 def merged(memory: Memory, piece: Piece, now: datetime, tags: tuple[str, ...] = ()) -> Memory:

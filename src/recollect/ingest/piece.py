@@ -9,7 +9,7 @@ from functools import cached_property
 
 from ..model import Draft
 from ..policy.writing import Policy
-from ..text import entities, normalise, simhash, tokens
+from ..text import entities, normalise, saying, simhash, tokens
 from . import chunk, score
 
 WINDOW = 200  # tokens by our count that surely fit into the 256 word pieces of the packaged model
@@ -30,6 +30,11 @@ class Piece:
     @cached_property
     def simhash(self) -> int:
         return simhash.simhash64(self.text)
+
+    @cached_property
+    def said(self) -> saying.Said:
+        """What it says, as texts are compared."""
+        return saying.said(self.text)
 
     @cached_property
     def entities(self) -> list[entities.Entity]:

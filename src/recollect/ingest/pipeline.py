@@ -10,8 +10,8 @@ from datetime import datetime
 from .. import vectors
 from ..corpus import Corpora
 from ..errors import ProviderFailed
-from ..lifecycle import capacity
-from ..model import Draft, Message, Outcome, Said, Scope, Status
+from ..lifecycle import capacity, relations
+from ..model import Draft, Memory, Message, Outcome, Said, Scope, Status
 from ..policy.writing import Policy
 from ..ports import Embedder, Reading, Store, Vectors
 from ..text import normalise
@@ -47,10 +47,12 @@ async def remember(drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: da
         corpus = await parts.corpora.current(scope, tx)
         keys = [_key(piece) for piece in every] if parts.policy.keyed_preferences else []
         desk = await desks.opened(
-            tx, scope, corpus, every, policy=parts.policy, keys=keys, now=now, new_id=parts.new_id
+            tx, scope, corpus, every, policy=parts.policy, keys=keys, vectors=made, now=now, new_id=parts.new_id
         )
         outcomes = [_outcome(draft, each, desk, made, before, parts) for draft, each in zip(drafts, cut, strict=True)]
         await tx.apply(desk.changes)
+        if parts.policy.links is not None:
+            await relations.link(tx, scope, corpus, list(desk.puts.values()), parts.policy.links, now)
         if parts.policy.capacity is not None and any(outcome.status == "created" for outcome in outcomes):
             trimmed = await capacity.enforce(tx, scope, parts.policy.capacity, now)
             outcomes = [_without(outcome, trimmed) for outcome in outcomes]
@@ -111,8 +113,10 @@ def _outcome(
         return _again(draft, before)
     results = [_placed(piece, desk, made.get(piece.text), parts) for piece in cut]
     outcome = _summed_up(results, draft)
+    for piece, result in zip(cut, results, strict=True):
+        desk.note(piece, result, made.get(piece.text))
     if draft.message_id is not None:
-        verbatim = len(cut) == 1 and cut[0].text == draft.text and outcome.status == "created"
+        verbatim = len(cut) == 1 and cut[0].text == draft.text and outcome.status in ("created", "superseded")
         refused = any(result.status == "refused" for result in results)  # forgotten words are not kept as evidence
         desk.extra.append(_said(draft, outcome, keep_text=not verbatim and not refused))
         before[draft.message_id] = told.digest(draft.text), outcome
@@ -124,17 +128,33 @@ def _placed(piece: Piece, desk: Desk, vector: Vectors | None, parts: Ingest) -> 
     policy = parts.policy
     if desk.is_forgotten(piece):
         return Outcome(status="refused", reason=FORGOTTEN)
-    twin = desk.twin(piece) if policy.exact or policy.near else None
-    if twin is not None:
-        return Outcome(status="merged", ids=(desk.merge(twin, piece).id,), reason="said before")
+    twin = desk.twin(piece, vector)
+    model = parts.embedder.model if parts.embedder is not None else ""
+    if twin is not None and not desk.renews(twin, piece):
+        return Outcome(status="merged", ids=(desk.merge(twin.memory, piece).id,), reason="said before")
     weighed = weigh(piece, policy, vector, desk.corpus.centroid)
+    if twin is not None:
+        return _renewed(twin.memory, piece, desk, weighed, vector, model)
     if _too_slight(piece, weighed, policy):
         return Outcome(status="skipped", reason=f"importance {weighed.importance:.2f} is below {policy.gate}")
     key = _key(piece) if policy.keyed_preferences and weighed.kind == "procedural" else None
     if key is not None and key in desk.keyed:
         return Outcome(status="merged", ids=(desk.merge(desk.keyed[key], piece).id,), reason="said before")
-    model = parts.embedder.model if parts.embedder is not None else ""
+    rival = desk.rival(piece, vector)
+    if rival is not None:
+        new = desk.contradict(rival, piece, weighed, vector, model)
+        return Outcome(status="superseded", ids=(new.id,), reason=f"it contradicts {rival.id}: confirm or reject it")
     return Outcome(status="created", ids=(desk.create(piece, weighed, vector, model, key).id,))
+
+
+def _renewed(old: Memory, piece: Piece, desk: Desk, weighed: Weighed, vector: Vectors | None, model: str) -> Outcome:
+    """The same and more was said, or the policy keeps the newer wording."""
+    if desk.policy.merge == "update":
+        return Outcome(
+            status="updated", ids=(desk.update(old, piece, vector, model).id,), reason="said before, with less"
+        )
+    new = desk.recreate(old, piece, weighed, vector, model)
+    return Outcome(status="superseded", ids=(new.id,), reason=f"it takes the place of {old.id}")
 
 
 def _too_slight(piece: Piece, weighed: Weighed, policy: Policy) -> bool:
@@ -144,7 +164,7 @@ def _too_slight(piece: Piece, weighed: Weighed, policy: Policy) -> bool:
 def _summed_up(results: Sequence[Outcome], draft: Draft) -> Outcome:
     if not results:
         return Outcome(status="skipped", reason="there is nothing but blanks in it", message_id=draft.message_id)
-    order: tuple[Status, ...] = ("created", "merged", "refused", "skipped")
+    order: tuple[Status, ...] = ("superseded", "created", "updated", "merged", "refused", "skipped")
     best = min(results, key=lambda result: order.index(result.status))
     ids = tuple(dict.fromkeys(id for result in results for id in result.ids))
     lost = [result for result in results if not result.ids]

@@ -51,7 +51,7 @@ def _importance(
     saved = piece.draft.manually_saved or piece.draft.pinned
     heuristic = score.theoria(piece.text, manually_saved=saved, metadata_confidence=confidence, has_tags=bool(tags))
     if policy.score == "theoria":
-        return heuristic, {"heuristics": heuristic}
+        return (heuristic, {"heuristics": heuristic}) if given is None else (given, {"given": given})
     novelty = 1.0 if vector is None else score.novelty(vector, centroid)
     salience = piece.salience.total
     vault = score.vault(novelty, salience)
@@ -67,7 +67,7 @@ def _kind(piece: Piece, policy: Policy, item_type: str | None) -> Kind:
         return cast(Kind, route.kind(piece.text, hint))
     if policy.route == "milton" and hint is None and item_type is not None:
         return cast(Kind, route.kind_of(item_type))
-    if policy.route == "default" and hint is None and piece.draft.message_id is None:
+    if policy.route == "default" and hint is None and piece.draft.message_id in (None, piece.draft.id):
         found = route.kind(piece.text)
         return cast(Kind, found if found != "working" else "episodic")  # nothing is lost when a session ends
     return hint or "episodic"

@@ -57,6 +57,7 @@ class Profile:
     preferences_first: bool = False
     workflows: bool = False  # how-to memories are left out unless a profile wants them
     working_elsewhere: bool = True  # working memories of other sessions count too
+    related: int = 0  # memories at most that come along because a hit is linked to them, within the budget
     limit: int = 10
     most: int = 50  # hits at most, where only a budget is given
     budget: int | None = None  # tokens
@@ -153,6 +154,7 @@ SUPERVISOR = Profile(
     weights={"semantic": 0.55, "level": 0.20, "recency": 0.15, "pinned": 0.10, "related": 0.05},
     candidates="fused",
     recency=Recency(shape="hyperbolic", scale=DAY),
+    related=2,
     limit=3,
     most=24,
     budget=512,

@@ -55,7 +55,8 @@ _MONTHS = _numbered(
 )
 _DAYS = word_set(
     "today tomorrow yesterday tonight morning afternoon evening night heute morgen gestern demain hier aujourdhui hoy"
-    " mañana ayer oggi domani ieri hoje amanhã ontem next last previous daily weekly monthly yearly"
+    " mañana ayer oggi domani ieri hoje amanhã ontem next last previous daily weekly monthly yearly mornings afternoons"
+    " evenings nights"
 )
 _SMALL = _numbered(
     "zero null/one once first/two twice second zwei deux dos dois/three thrice third drei trois tres três tre"
@@ -95,16 +96,17 @@ _LEANINGS = {
         "before": "before until", "after": "after since", "more": "more increase increased raise raised higher",
         "less": "less fewer decrease decreased lower lowered", "on": "enable enabled allow allowed accept accepted",
         "off": "disable disabled forbid forbidden deny denied reject rejected", "always": "always", "some": "sometimes",
-        "left": "left leave leaves", "joined": "joined join joins", "buy": "buy bought", "sell": "sell sold",
-        "past": "former previously",
+        "left": "left leave leaves", "joined": "joined join joins", "sell": "sell sold",
+        "buy": "buy bought purchase purchased", "past": "former previously",
     }.items()
     for word in words.split()
 }  # fmt: skip
 
+_READ = {"noon", "midnight"} | _NUMBER_WORDS | _WEEKDAYS.keys() | _MONTHS.keys() | _UNITS.keys() | _DAYS | _NEGATIONS
 _NOT_NAMES = (
     {word.replace("'", "") for word in ENGLISH}
     | (_WEEKDAYS.keys() | _MONTHS.keys() | _NUMBER_WORDS | _UNITS.keys() | _LEANINGS.keys() | _DAYS | _NEGATIONS)
-    | word_set("hello hi hey also yes yeah well ok okay please thanks maybe now then however actually user")
+    | word_set("tv hello hi hey also yes yeah well ok okay please thanks maybe now then however actually user")
 )
 
 _CLOCK = re.compile(
@@ -119,6 +121,7 @@ _TOKEN = re.compile(
     r"(?<![\w.,)])[-−]\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|segunda-feira|(?:terça|quarta|quinta|sexta)-feira"
     r"|[^\W\d_](?:[^\W\d_]|[\u0300-\u036f\u0900-\u0903\u093a-\u094f]|['’](?=[^\W\d_]))*|[$€£¥%]"
 )
+_SHORTENED = re.compile(r"['’](?:d|ll)$", re.IGNORECASE)  # "we'd" is no Wednesday
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
 
 
@@ -142,12 +145,22 @@ def values(text: str) -> Values:
         dates=tuple(_without_zeros(match.group()) for match in dates),
         weekdays=tuple(_WEEKDAYS[word] for word in words if word in _WEEKDAYS),
         months=tuple(_MONTHS[word] for word in words if word in _MONTHS),
-        days=tuple(word for word in words if word in _DAYS),
+        days=tuple(word.removesuffix("s") for word in words if word in _DAYS),
         negations=(*_negations(words), *_UNSAID.findall(lower)),
         leanings=tuple(_LEANINGS[word] for word in words if word in _LEANINGS),
         names=tuple(token for token in _tokens(bare) if _is_name(token)),
         references=(*sorted(set(links(plain))), *(match.group().lower() for match in AUTHOR_YEAR.finditer(plain))),
     )
+
+
+def is_value(word: str) -> bool:
+    """Whether `values` reads a word, in small letters, as a number, a day, a unit or a negation.
+
+    >>> is_value("ten"), is_value("10am"), is_value("never"), is_value("tea")
+    (True, True, True, False)
+    """
+    bare = word.replace("'", "")
+    return word[0].isdecimal() or bare in _READ
 
 
 def agree(a: str, b: str) -> bool:
@@ -160,7 +173,11 @@ def agree(a: str, b: str) -> bool:
     >>> agree("I like tea", "I don't like tea"), agree("anna likes TEA", "Anna likes tea!")
     (False, True)
     """
-    first, second = values(a), values(b)
+    return agreeing(a, values(a), b, values(b))
+
+
+def agreeing(a: str, first: Values, b: str, second: Values) -> bool:
+    """The same of texts whose values were read already."""
     return _stated(first) == _stated(second) and _same_references(first, second) and _same_names(a, b, first, second)
 
 
@@ -197,7 +214,7 @@ def _taken(pattern: re.Pattern[str], text: str) -> tuple[list[re.Match[str]], st
 
 
 def _tokens(text: str) -> list[str]:
-    return [token.replace("'", "").replace("’", "") for token in _TOKEN.findall(text)]
+    return [_SHORTENED.sub("", token).replace("'", "").replace("’", "") for token in _TOKEN.findall(text)]
 
 
 def _minutes(match: re.Match[str]) -> int:

@@ -1,0 +1,174 @@
+"""Where the merge bands lie, what the comparison of words lets through in each, and what it costs to look.
+
+    python -m bench.merge [--data FOLDER] [--show] [--size 10000]
+
+Pairs: `tests/data/pairs_*.jsonl`, and turns of real conversations that are near each other. `--show` prints those of
+the conversations that would be merged or superseded, and the contradictions found, for eyes to judge.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise, permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recollect import aio, vectors
+from recollect.engine import Engine
+from recollect.ingest import conflict
+from recollect.model import Draft
+from recollect.policy import writing
+from recollect.text import saying
+
+from . import data, report
+
+PAIRS = Path(__file__).parents[1] / "tests" / "data"
+EDGES = (1.01, 0.95, 0.90, 0.85, 0.80, 0.70, 0.60, 0.50, -1.0)
+NONE = writing.Policy(name="none of the stages")
+ALL = replace(writing.named("default"), name="all of the stages")
+PAGE = 256
+
+Pair = tuple[str, str, float]  # newer, older, cosine
+
+
+def written(name: str) -> list[tuple[str, str]]:
+    """The pairs of a file, newer first."""
+    lines = (PAIRS / f"pairs_{name}.jsonl").read_text("utf-8").splitlines()
+    return [(pair["new"], pair["old"]) for pair in map(json.loads, lines)]
+
+
+async def measured(engine: Engine, pairs: list[tuple[str, str]]) -> list[Pair]:
+    """The pairs with their cosine."""
+    assert engine.embedder is not None
+    new, old = [await vectors.encode(engine.embedder, [pair[side] for pair in pairs]) for side in (0, 1)]
+    return [(a, b, float(cosine)) for (a, b), cosine in zip(pairs, np.einsum("ij,ij->i", new, old), strict=True)]
+
+
+async def spoken(engine: Engine, folder: Path) -> list[Pair]:
+    """The nearest earlier turn of the same speaker, for each turn of real conversations."""
+    assert engine.embedder is not None
+    found: list[Pair] = []
+    for talk in data.read(folder / "locomo-dev.jsonl"):
+        for speaker in {said["name"] for said in talk.messages}:
+            texts = list(dict.fromkeys(said["content"] for said in talk.messages if said["name"] == speaker))
+            made = await vectors.encode(engine.embedder, texts)
+            near = np.tril(made @ made.T, -1)
+            found += [(texts[i], texts[j], float(near[i, j])) for i, j in enumerate(near.argmax(axis=1)) if i]
+    return found
+
+
+def bands(name: str, pairs: list[Pair]) -> list[dict[str, Any]]:
+    """How many pairs lie in each band, and what becomes of them."""
+    rows = []
+    for high, low in pairwise(EDGES):
+        here = [pair for pair in pairs if low <= pair[2] < high]
+        verdicts = [saying.compare(new, old) for new, old, _ in here]
+        other = [pair for pair, verdict in zip(here, verdicts, strict=True) if verdict == "other"]
+        rows.append(
+            {
+                "pairs": name, "cosine from": low, "n": len(here), "same": verdicts.count("same"),
+                "more": verdicts.count("more"), "less": verdicts.count("less"),
+                "contradicts": sum(conflict.contradicts(new, old) for new, old, _ in other),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def unrelated() -> dict[str, Any]:
+    """Each statement against each other one: whatever is retired here has to be a contradiction."""
+    texts = list(dict.fromkeys(old for name in ("repeat", "changed") for _, old in written(name)))
+    short = [text for text in texts if conflict.statement(text) is not None]
+    found = [pair for pair in permutations(short, 2) if conflict.contradicts(*pair)]
+    return {"statements": len(short), "pairs": len(short) * (len(short) - 1), "contradicts": len(found), "found": found}
+
+
+def invented(size: int) -> Iterator[str]:
+    """Statements of a kind, all different."""
+    things = "bicycle garden lamp kettle ledger violin harbour tunnel recipe carpet engine ladder window basket".split()
+    places = "cellar attic office kitchen hall garage shed studio library workshop balcony cabin barn tower".split()
+    for n in range(size):
+        thing, place = things[n % len(things)], places[n // len(things) % len(places)]
+        yield f"The {thing} number {n} stands in the {place} of house {n * 7 % 1009} and belongs to {n * 13 % 997}"
+
+
+def natural(folder: Path, size: int) -> list[str]:
+    """Texts that people said, and invented ones where those are too few."""
+    files = [folder / f"{name}-dev.jsonl" for name in ("locomo", "ikat")]
+    talks = [talk for file in files if file.exists() for talk in data.read(file)]
+    said = dict.fromkeys(message["content"] for talk in talks for message in talk.messages)
+    return [*said, *invented(size)][:size]
+
+
+async def costs(folder: Path, where: Path, size: int) -> list[dict[str, Any]]:
+    """Remembering one text with all the stages and with none, in a scope of some size, each first in turn."""
+    for policy in (NONE, ALL):
+        writing.register(policy)
+    taken: dict[str, list[float]] = {NONE.name: [], ALL.name: []}
+    pairs = [pair for both in zip(written("changed"), written("repeat"), strict=True) for pair in both]
+    known = [*natural(where, size - len(pairs)), *(old for _, old in pairs)]
+    async with aio.open(folder / "costs.db") as engine:
+        mine = engine.scope("cost")
+        for start in range(0, size, PAGE):
+            told = [Draft(text=text) for text in known[start : start + PAGE]]
+            await mine.remember_drafts(told, policy=NONE.name)
+        for n, (text, _) in enumerate(pairs):
+            name = (NONE.name, ALL.name)[n // 2 % 2]
+            begun = time.perf_counter()
+            await mine.remember(text, policy=name)
+            taken[name].append(1000 * (time.perf_counter() - begun))
+    medians = {name: statistics.median(times) for name, times in taken.items()}
+    return [
+        {"stages": name, "memories": size, "p50 ms": ms, "p95 ms": float(np.percentile(taken[name], 95)),
+         "of none": ms / medians[NONE.name]}
+        for name, ms in medians.items()
+    ]  # fmt: skip
+
+
+async def run(options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        async with aio.open(folder / "memory.db") as engine:
+            sets = {each: await measured(engine, written(each)) for each in ("repeat", "changed")}
+            if (options.data / "locomo-dev.jsonl").exists():
+                sets["conversations"] = await spoken(engine, options.data)
+        rows = [row for each, pairs in sets.items() for row in bands(each, pairs)]
+        report.table("Merge bands", [row for row in rows if row["n"]])
+        apart = unrelated()
+        found = apart.pop("found")
+        report.table("Each statement against each other one", [apart])
+        cost = await costs(folder, options.data, options.size)
+    report.table("What it costs to remember one text", cost)
+    if options.show:
+        show(sets.get("conversations", []), found)
+    report.save("merge", {"bands": rows, "unrelated": apart, "cost": cost})
+
+
+def show(pairs: list[Pair], found: list[tuple[str, str]]) -> None:
+    for new, old, cosine in pairs:
+        verdict = saying.compare(new, old)
+        verdict_or = "contradicts" if verdict == "other" and conflict.contradicts(new, old) else verdict
+        if verdict_or != "other":
+            print(f"{verdict_or}  {cosine:.2f}\n   {old}\n   {new}")
+    for new, old in found:
+        print(f"contradicts\n   {old}\n   {new}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=data.DATA)
+    parser.add_argument("--size", type=int, default=10_000)
+    parser.add_argument("--show", action="store_true")
+    asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()
