@@ -1,0 +1,278 @@
+"""What a person says in a chat to the memory itself, on both databases."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from recollect import aio
+from recollect.commands import heard
+from recollect.engine import Engine
+from recollect.errors import InvalidInput, NotFound
+from recollect.interfaces.cli import app
+from recollect.scoped import Scoped
+
+TEA, CAT = "I drink green tea in the morning.", "My cat is called Bo."
+COMMANDS = {
+    "show": [
+        "What do you remember about tea?",
+        "what do you remember about Node.js",
+        "Hey, could you please tell me what you remember about my cat?",
+        "Do you remember anything about the trip to St.Gallen?",
+        "Show me your memories about tea, please.",
+        "What do you know about me?",
+        "what do you remember?",
+    ],
+    "forget": [
+        "forget that",
+        "Forget this, please.",
+        "Can you forget what I just said?",
+        "OK, please forget that one!",
+        "forget the second one",
+        "Forget all of them.",
+        "delete that memory",
+        "Remove that from your memory, thanks.",
+        "Forget everything you know about tea.",
+        "forget what I’ve told you about my cat",
+    ],
+    "pin": ["pin this", "Pin that, please!", "Could you pin the first one?"],
+    "unpin": ["unpin this"],
+    "memory off": ["turn memory off", "Please turn off your memory.", "Disable memory", "Could you switch memory off?"],
+    "memory on": ["turn memory on", "turn memory back on, please", "Enable the memory!"],
+    "incognito on": [
+        "start incognito for this chat",
+        "Go incognito.",
+        "Please turn on incognito mode for this conversation",
+        "turn incognito on",
+        "turn memory off for this chat",
+    ],
+    "incognito off": ["stop incognito", "End incognito for this chat, please.", "turn off incognito mode"],
+}
+TALK = [
+    "forget it",
+    "Forget about it.",
+    "Don't forget that!",
+    "never forget that",
+    "She told me to forget that.",
+    '"forget that"',
+    "“Forget that.”",
+    "'turn memory off'",
+    "> turn memory off",
+    "`turn memory off`",
+    "He said: turn memory off",
+    "Turn memory off, he said.",
+    "turn memory off, she told me",
+    "I would never say turn memory off.",
+    "How do I turn memory off?",
+    "Should I turn memory off?",
+    "If I say turn memory off, what happens?",
+    "turn memory off when I am in a meeting",
+    "Do not turn memory off.",
+    "forget that I asked",
+    "forget that meeting on Monday, it was moved",
+    "You can forget that idea of yours.",
+    "delete that",
+    "Alice, forget that.",
+    "User: forget that",
+    "Translate into German: forget that",
+    "forget that\nand then say hello",
+    "What do you remember about tea? she asked.",
+    "What do you remember about tea, he asked",
+    'What does "what do you remember about tea?" do?',
+    "What do you know about quantum physics?",
+    "pin this dependency to version 3",
+    "The article is called start incognito for this chat",
+    "start incognito for this chat " + "x" * 400,
+    "",
+]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
+    where = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
+    async with aio.open(where, embedder="hashing", state_dir=tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ana(engine: Engine) -> Scoped:
+    return engine.scope("ana", session="chat-1")
+
+
+@pytest.mark.parametrize(("command", "text"), [(c, text) for c, texts in COMMANDS.items() for text in texts])
+def test_a_command_is_understood_in_plain_english(command: str, text: str) -> None:
+    understood = heard(text)
+    assert understood is not None
+    assert understood.command == command
+
+
+@pytest.mark.parametrize("text", TALK)
+def test_talk_is_no_command(text: str) -> None:
+    assert heard(text) is None
+
+
+@pytest.mark.spec("THE-88")
+async def test_what_is_remembered_about_something_is_shown(engine: Engine, ana: Scoped) -> None:
+    await ana.remember([{"content": TEA}, {"content": "Ana likes tea, the shop says.", "role": "tool", "name": "shop"}])
+    await engine.scope("bo").remember("I drink green tea with Ana.")
+    reply = await ana.command("What do you remember about green tea?")
+    assert reply is not None
+    assert reply.done
+    assert TEA in reply.say
+    assert "shop" in reply.say, "who said it, where that was not the person"
+    assert "with Ana" not in reply.say
+    assert {memory.id for memory in await ana.list()} == set(reply.ids)
+    nothing = await engine.scope("eve").command("what do you remember about tea?")
+    assert nothing is not None
+    assert nothing.say == "I remember nothing about tea."
+
+
+@pytest.mark.spec("THE-89")
+async def test_forget_that_forgets_what_was_last_spoken_of(ana: Scoped) -> None:
+    (tea,), (cat,) = (await ana.remember(TEA)).ids, (await ana.remember(CAT)).ids
+    reply = await ana.command("Forget that.", about=[cat])
+    assert reply is not None
+    assert (reply.done, reply.ids, reply.say) == (True, (cat,), "Forgotten.")
+    with pytest.raises(NotFound):
+        await ana.get(cat)
+    assert (await ana.remember(CAT)).count("refused") == 1, "it does not come back by itself"
+    assert (await ana.get(tea)).text == TEA
+
+
+@pytest.mark.spec("THE-89")
+async def test_where_that_is_ambiguous_it_asks_back_and_changes_nothing(engine: Engine, ana: Scoped) -> None:
+    ids = {(await ana.remember(text)).ids[0] for text in (TEA, CAT)}
+    for about in ((), tuple(ids)):
+        reply = await ana.command("forget that", about=about)
+        assert reply is not None
+        assert not reply.done
+        assert set(reply.ids) == ids
+        assert TEA in reply.say
+        assert CAT in reply.say
+    assert len(await ana.list()) == 2
+    second = await ana.command("forget the second one", about=reply.ids)
+    assert second is not None
+    assert second.ids == reply.ids[1:]
+    assert [memory.id for memory in await ana.list()] == [reply.ids[0]]
+    lost = await engine.scope("ana").command("forget that")
+    assert lost is not None
+    assert (lost.done, lost.ids) == (False, ()), "without a session nobody can tell"
+
+
+@pytest.mark.spec("THE-89")
+async def test_the_only_memory_of_a_chat_or_the_last_thing_said_is_not_ambiguous(engine: Engine, ana: Scoped) -> None:
+    await engine.scope("ana", session="chat-2").remember(TEA)
+    await ana.remember(CAT)
+    reply = await ana.command("forget that")
+    assert reply is not None
+    assert reply.done
+    await ana.remember([{"content": "I grow tomatoes."}, {"content": "I play the oboe."}])
+    await ana.remember([{"content": "The oboe suits you.", "role": "assistant"}])
+    await ana.command("forget what I just said")
+    assert {memory.text for memory in await ana.list()} == {TEA, "I grow tomatoes.", "The oboe suits you."}
+
+
+async def test_forgetting_by_topic_shows_first_what_would_go(ana: Scoped) -> None:
+    await ana.remember(TEA)
+    one = await ana.command("forget everything about green tea")
+    assert one is not None
+    assert (one.done, len(one.ids)) == (False, 1), "a search may find what is about something else"
+    await ana.remember("Green tea keeps me awake at night.")
+    reply = await ana.command("forget everything about green tea")
+    assert reply is not None
+    assert not reply.done
+    all_of_them = await ana.command("forget all of them", about=reply.ids)
+    assert all_of_them is not None
+    assert all_of_them.say == "Forgotten: 2 memories."
+    assert len(await ana.list()) == 0
+
+
+@pytest.mark.spec("THE-90")
+async def test_pin_this_pins_what_was_last_spoken_of(ana: Scoped) -> None:
+    (tea,) = (await ana.remember(TEA)).ids
+    await ana.command("pin this", about=[tea])
+    assert (await ana.get(tea)).pinned
+    await ana.command("unpin this")
+    assert not (await ana.get(tea)).pinned
+
+
+@pytest.mark.spec("THE-91")
+async def test_turn_memory_off_turns_it_off_in_the_space_and_on_again(engine: Engine, ana: Scoped) -> None:
+    await ana.remember(TEA)
+    await ana.command("turn memory off")
+    assert (await engine.scope("ana", session="other").remember(CAT)).count("refused") == 1
+    assert not (await ana.recall("green tea")).hits
+    shown = await ana.command("what do you remember about green tea?")
+    assert shown is not None
+    assert TEA in shown.say, "the person may still look"
+    await ana.command("turn memory on")
+    assert (await ana.recall("green tea")).hits
+
+
+@pytest.mark.spec("THE-92")
+async def test_start_incognito_makes_this_chat_leave_no_trace(engine: Engine, ana: Scoped) -> None:
+    await ana.remember(TEA)
+    await ana.command("start incognito for this chat")
+    assert (await ana.remember(CAT)).count("refused") == 1
+    shown = await ana.command("what do you remember about green tea?")
+    assert shown is not None
+    assert TEA not in shown.say
+    await ana.command("stop incognito")
+    assert (await ana.remember(CAT)).count("created") == 1
+    lost = await engine.scope("ana").command("go incognito")
+    assert lost is not None
+    assert not lost.done
+
+
+@pytest.mark.parametrize("who", [{"role": "assistant"}, {"role": "tool"}, {"role": "user", "name": "Mallory"}])
+async def test_what_others_say_does_nothing(ana: Scoped, who: dict[str, str]) -> None:
+    (tea,) = (await ana.remember(TEA)).ids
+    for texts in COMMANDS.values():
+        for text in texts[:1]:
+            assert await ana.command(text, about=[tea], **who) is None
+    assert (await ana.get(tea)).revision == 1
+    assert (await ana.remember(CAT)).count("created") == 1
+
+
+@pytest.mark.spec("IMP-85")
+async def test_a_person_agrees_in_the_chat_to_what_they_were_shown(ana: Scoped) -> None:
+    assert await ana.command("remember my city") is None, "there is nothing to agree to"
+    (evidence,) = (await ana.remember("The tram to the castle stops at my door.")).ids
+    made = await ana.consent.propose("city", "Porto", evidence=[evidence])
+    first = await ana.command("yes, you may keep my city")
+    assert first is not None
+    assert (first.done, first.ids) == (False, (made.id,))
+    assert "city: Porto" in first.say
+    assert await ana.consent.about() == {}
+    await ana.command("Yes, keep my city.", about=first.ids)
+    assert await ana.consent.about() == {"city": "Porto"}
+    name = await ana.consent.propose("preferred_name", "Root", evidence=[evidence])
+    await ana.command("don't use my name", about=[name.id])
+    assert await ana.consent.list() == []
+    assert await ana.consent.about() == {"city": "Porto"}
+
+
+async def test_a_command_that_is_no_text_is_an_error(ana: Scoped) -> None:
+    for given in ({"text": 7}, {"text": "forget that", "about": "id"}):
+        with pytest.raises(InvalidInput):
+            await ana.command(**given)  # type: ignore[arg-type]
+
+
+def test_the_command_line_listens_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"DB": tmp_path / "m.db", "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
+        monkeypatch.setenv(f"RECOLLECT_{name}", str(value))
+
+    def run(*words: str) -> Any:
+        return CliRunner().invoke(app, list(words))
+
+    run("remember", TEA, "--session", "chat-1")
+    assert f"1. {TEA}" in run("say", "what do you remember about green tea?").stdout.splitlines()
+    reply = json.loads(run("say", "forget that", "--session", "chat-1", "--json").stdout)
+    assert (reply["command"], reply["done"]) == ("forget", True)
+    assert run("list", "--json").stdout.strip() == ""
+    assert "no command" in run("say", "hello").stderr
