@@ -109,7 +109,7 @@ def forget(path: str, word: str) -> None:
     async def not_now() -> None:
         os.kill(os.getpid(), 9)
 
-    memory._inner.store.inner._clean = not_now
+    memory._inner.store._clean = not_now
     for each in ana.list(limit=1000):
         if word in each.text:
             ana.forget(each.id)

@@ -362,7 +362,7 @@ def test_only_the_first_call_waits_for_a_server_that_does_not_answer(
         for number in range(10):
             assert ana.remember(f"There are {number} boats.").count("pending") == 1
             assert ana.recall("bike").hits
-        assert time.monotonic() - begun < 2
+        assert time.monotonic() - begun < 20  # one call alone would wait for longer
         proxy.mend()
         until(lambda: not memory._inner.store.away)
         assert len(everything(ana)) == 11

@@ -65,8 +65,8 @@ BUGS = {
     "history outside of the transaction": Bug(
         "storage/writing.py",
         {
-            "        await self._log(puts)\n": '        await self._session.rows("COMMIT")\n'
-            '        await self._session.rows("BEGIN IMMEDIATE")\n        await self._log(puts)\n'
+            "        await self._log(puts, undo)\n": '        await self._session.rows("COMMIT")\n'
+            '        await self._session.rows("BEGIN IMMEDIATE")\n        await self._log(puts, undo)\n'
         },
         POWER,
     ),

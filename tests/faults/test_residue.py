@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 
 import recollect
+from recollect.model import Draft
+from recollect.text import tokens
+from recollect.text.terms import pack
 
 CHILD = Path(__file__).with_name("children.py")
 SECRET = "Zsuzsannaquux lives at Kirschblütenallee 77 and takes Ramiprilxyz."
@@ -127,3 +130,56 @@ def test_a_message_that_is_refused_leaves_no_words(folder: Path) -> None:
             ana.forget(id)
         assert ana.remember([{"id": "m9", "content": SECRET}]).count("refused") == 1
         assert found(folder) == {}
+
+
+SYLLABLES = ("qua", "zor", "vex", "jum", "phi", "kro", "wyb", "dle", "xan", "gru")
+
+
+def word(number: int) -> str:
+    """A word that stands nowhere else."""
+    return "".join(SYLLABLES[int(digit)] for digit in f"{number * 7919:06}") + "q"
+
+
+def test_nothing_is_left_of_a_hundred_memories_in_store_cache_journal_and_files(tmp_path: Path) -> None:
+    places = {"journal_dir": tmp_path / "journal", "state_dir": tmp_path / "state", "failsafe_dir": tmp_path / "kept"}
+    texts = [f"{word(n).title()} keeps the {word(n + 100)} under the {word(n + 200)}." for n in range(100)]
+    with recollect.open(tmp_path / "data" / "memory.db", embedder="minilm", **places) as memory:
+        ana = memory.scope("ana", session="s", thread="t")
+        others(ana, 0)
+        for number, text in enumerate(texts):
+            _lived(ana, text, number)
+        memory.snapshot()
+        needles = [needle for text in texts for needle in _needles(memory, text)]
+        assert len(_left(tmp_path, needles)) > 450, "words, tokens and vectors are there to be forgotten"
+        done = ana.forget_where(where=recollect.Filter(tags=("secret",)), dry_run=False)
+        assert len(done.ids) >= 100
+        assert _left(tmp_path, needles) == [], "while the file is open"
+    assert _left(tmp_path, needles) == [], "after it was closed"
+
+
+def _lived(ana: Any, text: str, number: int) -> None:
+    """A memory to which much happened: it was said in a message, edited, undone, merged, hidden, brought back."""
+    (id,) = ana.remember([{"id": f"m{number}", "content": f"{text}\n\n\n\n"}], tags=["secret"]).ids
+    if number % 4 == 0:
+        ana.edit(id, text.replace("keeps", "hides"), summary=text, actor="ana")
+        ana.undo(ana.history(id, limit=1)[0].meta["operation"])
+    if number % 5 == 0:
+        ana.forget(id, keep_days=3, reason="for a while")
+        ana.restore(id)
+    if number % 10 == 0:
+        ana.recall(text)
+        ana.remember_drafts([Draft(text=f"As was said: {text}", evidence_ids=(id,))])
+
+
+def _needles(memory: Any, text: str) -> list[bytes]:
+    """The words of a text, its packed terms and its vector."""
+    words = [each.strip(".").lower() for each in text.split() if len(each) > 6]
+    terms = [tokens.term_id(term) for term in tokens.analyse(text, "english")]
+    vector = memory._loop.run(memory._inner.embedder.encode_batch([text]))[0]
+    return [*(each.encode() for each in words), pack(terms)[:8], np.asarray(vector, "<f4").tobytes()[:32]]
+
+
+def _left(folder: Path, needles: list[bytes]) -> list[bytes]:
+    held = b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
+    low = held.lower()
+    return [needle for needle in needles if needle in (low if needle.isalpha() else held)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recollect.model import Embedded, Forget, Memory, Put, Scope
+from recollect.model import Embedded, Forget, Memory, Put, Relation, Scope
 from recollect.storage.relational import Relational
 from recollect.storage.sqlite.store import SqliteStore
 from recollect.text.clock import parse
@@ -44,6 +44,7 @@ async def filled(store: Relational, scope: Scope) -> None:
     async with store.transaction(scope) as tx:
         await tx.apply([Put(memory=each, event="created") for each in (kept, gone, hidden, version)])
         await tx.apply([Embedded(memory_id=kept.id, model="m", vector=[1.0, 0.0])])
+        await tx.apply([Relation(from_id=kept.id, to_id=version.id, type="similar", strength=0.5, at=NOW)])
     await store.move(scope, "index", 7)
     async with store.transaction(scope) as tx:
         hide = replace(hidden, state="soft_deleted")
@@ -52,7 +53,7 @@ async def filled(store: Relational, scope: Scope) -> None:
 
 
 @pytest.mark.spec("THE-109")
-async def test_versions_vectors_erased_rows_and_tombstones_are_seen_from_their_own_scope_alone(
+async def test_versions_vectors_relations_erased_rows_and_tombstones_are_seen_from_their_own_scope_alone(
     store: Relational,
 ) -> None:
     await filled(store, ANA)
@@ -70,4 +71,6 @@ async def test_versions_vectors_erased_rows_and_tombstones_are_seen_from_their_o
     assert len((await store.changed_since(BOB, 1, model="m", limit=100)).gone) == 1
     assert await store.tombstones(ANA, ["milk", "gone"], NOW) == {"milk"}
     assert await store.tombstones(BOB, ["milk", "gone"], NOW) == {"gone"}
+    assert len(await store.relations(ANA, "similar", limit=9)) == 1
+    assert await store.relations(BOB, "similar", limit=9) == []
     assert (await store.position(ANA, "index"), await store.position(BOB, "index")) == (7, 0)
