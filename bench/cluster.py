@@ -79,8 +79,8 @@ def crowd(url: str, scopes: int) -> None:
             for table in COPIED:
                 new = {
                     "scope": f"{number}",
-                    "row": f"row + {number} * 10000000",
-                    "memory": f"memory + {number} * 10000000",
+                    "row": f"row + {number}::bigint * 10000000",
+                    "memory": f"memory + {number}::bigint * 10000000",
                 }
                 chosen = ", ".join(new.get(name, name) for name in columns[table])
                 names = ", ".join(columns[table])
@@ -124,14 +124,13 @@ def main() -> None:
     with server(options.url) as url, tempfile.TemporaryDirectory() as folder:
         large, few, many = databases(url, ["bench_large", "bench_few", "bench_many"])
         sizes = [10_000, options.many]
-        figures = {
-            "PostgreSQL beside SQLite": asyncio.run(
-                beside_sqlite(large, options.size, options.questions, Path(folder))
-            ),
-            "A scope among others": asyncio.run(among_many([few, many], sizes, options.questions, Path(folder))),
-        }
-    for name, rows in figures.items():
-        report.table(name, rows)
+        figures: dict[str, list[dict[str, Any]]] = {}
+        for name, work in (
+            ("PostgreSQL beside SQLite", beside_sqlite(large, options.size, options.questions, Path(folder))),
+            ("A scope among others", among_many([few, many], sizes, options.questions, Path(folder))),
+        ):
+            figures[name] = asyncio.run(work)
+            report.table(name, figures[name])
     print(report.save("cluster", figures))
 
 

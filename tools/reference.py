@@ -18,6 +18,7 @@ from typing import Any
 import typer
 
 from recollect import errors
+from recollect.checkpoints import Checkpoints
 from recollect.engine import Engine
 from recollect.interfaces.cli import app
 from recollect.policy.profiles import PROFILES
@@ -37,6 +38,9 @@ def reference() -> str:
         "## Verbs of a scope",
         "`recollect.open(db).scope(user, …)` gives a scope; `recollect.aio.open` the same, async.",
         *_verbs(Scoped),
+        "## Verbs for checkpoints",
+        "`checkpoints` of a scope keeps where the threads of an agent stand.",
+        *_verbs(Checkpoints),
         "## Verbs of a memory",
         *_verbs(Engine),
         "## Settings",

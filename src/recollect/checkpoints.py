@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -28,15 +28,25 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # not one that is spelled out, wi
 class Checkpoints:
     """The verbs for checkpoints, for one scope. What another user saved is not found, whatever its thread is called."""
 
-    def __init__(self, kept: ports.Checkpoints, *, clock: Callable[[], datetime], most_bytes: int) -> None:
-        self._kept, self._clock, self._most = kept, clock, most_bytes
+    def __init__(
+        self,
+        kept: ports.Checkpoints,
+        *,
+        clock: Callable[[], datetime],
+        most_bytes: int,
+        admit: Callable[[], Awaitable[None]] | None = None,  # raises where nothing may be kept
+    ) -> None:
+        self._kept, self._clock, self._most, self._admit = kept, clock, most_bytes, admit
 
     async def save(self, thread: str, data: Mapping[str, Any]) -> Saved:
         """Keep where a thread stands, in place of what was saved before; when it returns, it is on disk.
 
         `data` holds `graph_state`, `memory_context`, `conversation_history`, `agent_states` (empty if left out) and
-        whatever else JSON knows. Raises InvalidInput if it is no JSON, or larger than `max_checkpoint_mb`.
+        whatever else JSON knows. Raises InvalidInput if it is no JSON, or larger than `max_checkpoint_mb`; Refused in
+        an incognito session.
         """
+        if self._admit is not None:
+            await self._admit()
         return await self._kept.save(thread_name(thread), self._text(data), self._clock())
 
     async def load(self, thread: str) -> dict[str, Any]:

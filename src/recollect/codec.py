@@ -8,7 +8,7 @@ from typing import Any
 
 from . import model
 from .errors import InvalidInput
-from .model import Memory, Outcome, Summary
+from .model import Draft, Entry, Memory, Outcome, Summary
 
 
 @cache
@@ -18,9 +18,13 @@ def _adapter(name: str) -> Any:
     return TypeAdapter(getattr(model, name))
 
 
-def dump(value: Any) -> dict[str, Any]:
-    """A value as JSON knows it: times as ISO 8601 text, tuples as lists."""
-    plain: dict[str, Any] = _adapter(type(value).__name__).dump_python(value, mode="json")
+def dump(value: Any, *, strict: bool = False) -> dict[str, Any]:
+    """A value as JSON knows it: times as ISO 8601 text, tuples as lists.
+
+    A field of the wrong type is warned of, or raises ValueError if the value has to be as it should.
+    """
+    warnings = "error" if strict else "warn"
+    plain: dict[str, Any] = _adapter(type(value).__name__).dump_python(value, mode="json", warnings=warnings)
     return plain
 
 
@@ -30,9 +34,21 @@ def memory(data: Mapping[str, Any]) -> Memory:
     return made
 
 
+def draft(data: Mapping[str, Any]) -> Draft:
+    """The draft that `dump` made plain. Raises InvalidInput."""
+    made: Draft = _load("Draft", data)
+    return made
+
+
 def summary(data: Mapping[str, Any]) -> Summary:
     """The long-term record that `dump` made plain. Raises InvalidInput."""
     made: Summary = _load("Summary", data)
+    return made
+
+
+def entry(data: Mapping[str, Any]) -> Entry:
+    """The line of a history that `dump` made plain. Raises InvalidInput."""
+    made: Entry = _load("Entry", data)
     return made
 
 

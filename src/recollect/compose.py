@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qs, urlsplit
 
 from .engine import Engine
-from .errors import InvalidInput, Misconfigured
+from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
+from .lifecycle.mirror import InStore, Mirror
+from .outage import Guarded
 from .policy import profiles, writing
-from .ports import Embedder, Reranker, Store
+from .ports import Embedder, Reranker, Searching, Store
+from .retrieve.elsewhere import Nearest
 from .settings import Settings, load
 from .text import tokens
+
+if TYPE_CHECKING:
+    from .storage.copying import Copied
+    from .storage.jsonl import Files
+    from .storage.relational import Relational
+
+LEAN_FROM = 250_000  # memories of a scope whose vectors are left to a store that searches them itself
 
 
 async def open_engine(
@@ -25,9 +40,42 @@ async def open_engine(
     _check(chosen)
     embedder = _embedder(chosen)
     reranker = _reranker(chosen, embedder)
-    return Engine(
-        store=await _store(chosen), embedder=embedder, reranker=reranker, settings=chosen, count_tokens=count_tokens
+    store, spool = await _guarded(chosen)
+    near, usual = await _near(chosen, store, embedder)
+    engine = Engine(
+        store=store,
+        embedder=embedder,
+        reranker=reranker,
+        settings=chosen,
+        count_tokens=count_tokens,
+        spool=spool,
+        near=near,
+        lean_from=usual if near is None or chosen.index_from is None else chosen.index_from,
     )
+    if engine.outage is not None:
+        await engine.outage.opened()
+    return engine
+
+
+async def copied(source: str, target: str, *, progress: Callable[[int, int], None] = lambda done, of: None) -> Copied:
+    """Copy a whole store into a new one, or go on with a copy. Raises NotFound, Conflict, StoreUnavailable."""
+    from .storage.copying import copy
+
+    _there(source)
+    one = await _store(load(db=source))
+    try:
+        other = await _relational(load(db=target))
+        try:
+            return await copy(one, other, progress)
+        finally:
+            await other.close()
+    finally:
+        await one.close()
+
+
+def _there(source: str) -> None:
+    if "://" not in source and not os.path.exists(source):
+        raise NotFound(f"There is no memory at {source!r}")
 
 
 def _check(settings: Settings) -> None:
@@ -41,12 +89,119 @@ def _check(settings: Settings) -> None:
         raise Misconfigured(f"A setting cannot be used: {named}") from error
 
 
-async def _store(settings: Settings) -> Store:
-    if "://" in settings.db:
-        raise Misconfigured(f"Recollect cannot open {settings.db.split('://')[0]}:// yet: name a file, or :memory:")
+async def _near(settings: Settings, store: Store, embedder: Embedder | None) -> tuple[Nearest | None, int | None]:
+    """What is asked for near vectors where a scope is too large to hold them, and from which size on that is usual."""
+    if embedder is None or (settings.index is None and not _is_postgres(settings)):
+        return None, None
+    if settings.index in (None, "store"):
+        if not _is_postgres(settings):
+            raise Misconfigured("Setting 'index': only PostgreSQL searches vectors itself; name chroma:… or weaviate:…")
+        return InStore(cast(Searching, store), embedder.model), LEAN_FROM
+    from .storage import vectors
+
+    try:
+        name = await store.name()
+    except StoreUnavailable:  # it is away: until it is opened again, vectors are searched in the process
+        return None, None
+    index = vectors.opened(settings.index, model=embedder.model, dimensions=embedder.dimensions, store=name)
+    return Mirror(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
+
+
+def _is_postgres(settings: Settings) -> bool:
+    return settings.db.startswith(("postgresql://", "postgres://"))
+
+
+async def _store(settings: Settings) -> Relational:
+    store = await _relational(settings)
+    if await store.is_unfinished():
+        await store.close()
+        raise Misconfigured(f"{settings.db!r} is a copy that was interrupted: run the same `recollect copy` again")
+    return store
+
+
+async def _relational(settings: Settings) -> Relational:
+    kind, is_address, _ = settings.db.partition("://")
+    if kind in ("postgresql", "postgres") and is_address:
+        return await _postgres(settings)
+    if is_address:
+        raise Misconfigured(f"Recollect cannot open {kind}://: name a file, :memory:, or postgresql://…")
     from .storage.sqlite.store import SqliteStore
 
     return await SqliteStore.open(settings.db, language=settings.language)
+
+
+def fail_safe_files(settings: Settings) -> Files | None:
+    """Where what is told waits while this store is away, or None if it cannot be away or is to fail then."""
+    if not settings.failsafe or settings.db == ":memory:" or sys.platform == "win32":
+        return None
+    from .storage.jsonl import Files
+
+    folder = settings.failsafe_dir or settings.state_dir / "data" / "memory"
+    return Files(folder / hashlib.sha256(os.fsencode(_place(settings.db))).hexdigest()[:16])
+
+
+def _place(db: str) -> str:
+    """What makes two addresses the same store: the server and the database, or the file; not who asks."""
+    if "://" not in db:
+        return os.path.realpath(db)
+    address = urlsplit(db)
+    where = address.netloc.rpartition("@")[2].lower()  # one host, or several with commas between
+    named = {name: values[0] for name, values in parse_qs(address.query).items()}
+    host = named.get("host") or (where if ":" in where else f"{where}:5432")
+    return f"{host} {named.get('port', '')} {named.get('dbname') or address.path.strip('/')}"
+
+
+async def _guarded(settings: Settings) -> tuple[Store, Files | None]:
+    """The store behind a switch, and the files. A server that was reached before may be away when it is opened."""
+    is_address = "://" in settings.db
+    inner, why = None, None
+    try:
+        inner = await _store(settings)
+    except StoreUnavailable as error:
+        known = fail_safe_files(settings) if is_address and not isinstance(error, StoreFull) else None
+        if known is None or not known.folder.exists():
+            raise
+        why = error
+    spool = fail_safe_files(settings)
+    if spool is None:
+        return cast(Store, inner), None
+    if is_address:
+        with suppress(OSError):  # a machine without a place for files can still use the server
+            spool.prepare()
+    still = (lambda: None) if is_address else _unmoved(settings.db)
+    return cast(Store, Guarded(inner, reopen=lambda: _store(settings), still=still, why=why)), spool
+
+
+def _unmoved(db: str) -> Callable[[], None]:
+    """A check that the file is still the one that was opened: another one in its place would be written to nowhere."""
+
+    def number() -> int | None:
+        with suppress(OSError):
+            return os.stat(db).st_ino
+        return None
+
+    opened = number()
+
+    def check() -> None:
+        if number() not in (opened, None):  # a file that is gone is noticed by the store
+            raise StoreUnavailable(f"{db!r} was replaced while it was open: open it again")
+
+    return check
+
+
+async def _postgres(settings: Settings) -> Relational:
+    with needs_postgres():
+        from .storage.postgres.store import PostgresStore
+    return await PostgresStore.open(settings.db, language=settings.language)
+
+
+@contextmanager
+def needs_postgres() -> Iterator[None]:
+    """Say how to install the driver where it is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise Misconfigured('PostgreSQL needs another package: pip install "recollect[postgres]"') from error
 
 
 def _embedder(settings: Settings) -> Embedder | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +11,17 @@ from typing import TYPE_CHECKING, Any
 from . import inputs, transfer
 from .corpus import Corpora
 from .errors import InvalidInput
-from .lifecycle import backfill
+from .ids import new_id
+from .ingest import pipeline as ingest
+from .lifecycle import backfill, expiry, journal
+from .lifecycle.mirror import Mirror
 from .lifecycle.usage import Usage
-from .model import Receipt, Scope
-from .ports import Embedder, Reranker, Store
+from .model import Labels, Purged, Receipt, Scope
+from .outage import Guarded, Outage
+from .outage.outage import Replayed
+from .policy import allow, writing
+from .ports import Embedder, Reranker, Spool, Store
+from .retrieve.elsewhere import Nearest
 from .scoped import Scoped
 from .text import tokens
 
@@ -37,6 +45,9 @@ class Engine:
         settings: Settings,
         clock: Callable[[], datetime] = utcnow,
         count_tokens: Callable[[str], int] | None = None,
+        spool: Spool | None = None,
+        near: Nearest | None = None,
+        lean_from: int | None = None,
     ) -> None:
         self.store, self.embedder, self.reranker = store, embedder, reranker
         self.settings, self.clock, self.count_tokens = settings, clock, count_tokens or tokens.count_tokens
@@ -44,8 +55,22 @@ class Engine:
             model=embedder.model if embedder else "",
             dimensions=embedder.dimensions if embedder else 1,
             limit_bytes=settings.corpus_mb << 20,
+            lean_from=lean_from,
         )
+        self.near, self.mirror = near, near if isinstance(near, Mirror) else None
         self.usage = Usage(store)
+        self.access = allow.load(settings.categories)
+        self.off: dict[tuple[Scope, str | None], str] = {}  # where memory was last found off, by session, and why
+        self.journal = None if settings.journal_dir is None else journal.Journal(settings.journal_dir)
+        self.outage = Outage(self, store, spool) if spool is not None and isinstance(store, Guarded) else None
+
+    @property
+    def ingest(self) -> ingest.Ingest:
+        """What remembering needs, under the policy of the settings."""
+        policy = writing.named(self.settings.policy)
+        return ingest.Ingest(
+            store=self.store, corpora=self.corpora, embedder=self.embedder, policy=policy, new_id=new_id
+        )
 
     async def __aenter__(self) -> Engine:
         return self
@@ -71,8 +96,32 @@ class Engine:
         return await self.store.scopes()
 
     async def stats(self) -> dict[str, Any]:
-        """Counts and sizes of the whole store."""
-        return await self.store.stats(None, self.corpora.model)
+        """Counts and sizes of the whole store, and what waits to be taken in after an outage."""
+        counts = await self.store.stats(None, self.corpora.model)
+        return counts if self.outage is None else {**counts, **await self.outage.counts()}
+
+    async def replay(self) -> Replayed | None:
+        """Take in now what was told while the store was away; None if another process is at it.
+
+        It happens by itself soon after the store is back. Raises StoreUnavailable.
+        """
+        return Replayed() if self.outage is None else await self.outage.replay()
+
+    @property
+    def limits(self) -> expiry.Limits:
+        """How long things are kept, by the settings."""
+        given = self.settings
+        return expiry.Limits(
+            ttl_days=given.ttl_days, level=given.ttl_level, purge_days=given.purge_days,
+            retention_days=given.retention_days,
+        )  # fmt: skip
+
+    async def purge(self, *, dry_run: bool = False) -> Purged:
+        """Put away and erase what is due, of everybody; see `Scoped.purge`."""
+        done = Purged()
+        for scope in await self.scopes():
+            done += await Scoped(self, scope, Labels()).purge(dry_run=dry_run)
+        return done
 
     async def index(
         self,
@@ -89,6 +138,26 @@ class Engine:
         return await backfill.backfill(
             self.store, self.embedder, batch_size=batch_size, force=force, dry_run=dry_run, progress=progress
         )
+
+    async def rebuild_index(self, *, progress: Callable[[int], None] = lambda done: None) -> int:
+        """Empty the vector index and fill it from the store; how many vectors it holds then.
+
+        Raises InvalidInput if none is configured, IndexUnavailable.
+        """
+        if self.mirror is None:
+            raise InvalidInput("There is no vector index to fill: set `index` to chroma:… or weaviate:…")
+        return await self.mirror.rebuild(progress)
+
+    async def drop_vectors(self) -> int:
+        """Delete the vectors of all models but the current one; how many there were."""
+        return await self.store.drop_vectors(self.corpora.model)
+
+    async def snapshot(self) -> str:
+        """Write what is known into MEMORY.md, for people to read. Raises InvalidInput if there is no `journal_dir`."""
+        if self.journal is None:
+            raise InvalidInput("There is no folder for it: set `journal_dir`")
+        people, lore = await journal.known(self.store)
+        return await asyncio.to_thread(self.journal.write, people, lore, self.clock())
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Everything that is kept, record by record, as `import_` takes it."""
@@ -116,8 +185,10 @@ class Engine:
     async def close(self) -> None:
         """Finish what is under way and let go of everything."""
         try:
+            if self.outage is not None:
+                await self.outage.close()
             await self.usage.close()
         finally:
-            for part in (self.embedder, self.reranker, self.store):
+            for part in (self.mirror, self.embedder, self.reranker, self.store):
                 if part is not None:
                     await part.close()

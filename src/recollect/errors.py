@@ -82,6 +82,12 @@ class EmbedderUnavailable(ProviderFailed):
     retry = True
 
 
+class IndexUnavailable(ProviderFailed):
+    """The vector index did not answer; what it holds can be made anew with `recollect index --rebuild`."""
+
+    retry = True
+
+
 class EmbedderChanged(ProviderFailed):
     """The memories were embedded by another model: run `recollect index` to embed them anew."""
 

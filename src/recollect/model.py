@@ -16,10 +16,14 @@ State = Literal["active", "compressed", "archived", "superseded", "soft_deleted"
 Role = Literal["user", "assistant", "system"]
 Status = Literal["created", "merged", "updated", "superseded", "conflicting", "pending", "skipped", "refused"]
 Event = Literal["created", "updated", "merged", "deleted", "soft_deleted", "restored", "superseded", "linked"]
+Node = Literal["hotpath", "context", "episodic", "worker"]
+Op = Literal["classify", "search", "create", "update", "merge", "delete", "link", "ttl"]
 
 KINDS: tuple[Kind, ...] = ("episodic", "semantic", "procedural", "working", "insight")
 STATES: tuple[State, ...] = ("active", "compressed", "archived", "superseded", "soft_deleted")
 ROLES: tuple[Role, ...] = ("user", "assistant", "system")
+RELATED = "related_to"  # the type of a relation between memories that are about the same
+HISTORY_EVENTS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
 ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")
 
 
@@ -128,6 +132,8 @@ class Draft:
     """What a caller wants remembered, before it is cleaned, cut, scored and compared."""
 
     text: str
+    id: str | None = None  # under which it is to be kept; what is cut into several memories gives it to the first
+    told_at: datetime | None = None  # when it was handed over, if that is not now
     labels: Labels = Labels()
     message_id: str | None = None
     speaker: str | None = None
@@ -141,6 +147,7 @@ class Draft:
     evidence: tuple[str, ...] = ()
     evidence_ids: tuple[str, ...] = ()
     evidence_text: str | None = None
+    steps_text: str | None = None  # what makes a procedural memory a how-to, and not a preference
     importance: float | None = None
     confidence: float = 1.0
     pinned: bool = False
@@ -186,6 +193,7 @@ class Filter:
     states: tuple[str, ...] = ("active",)
     categories: tuple[str, ...] = ()
     item_types: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()  # any of them, in any case
     pinned: bool | None = None
     manually_saved: bool | None = None
@@ -200,7 +208,13 @@ class Filter:
     occurred_before: datetime | None = None
     speaker: str | None = None
     source_id: str | None = None
+    procedural_form: str | None = None
+    content_hash: str | None = None
     versions_of: str | None = None  # earlier versions of that memory; they are superseded
+    used_before: datetime | None = None  # not recalled or changed since
+    purge_before: datetime | None = None  # put away, and not to be kept longer than that
+    compression_source: bool | None = None
+    derived_from: tuple[str, ...] = ()  # those that name one of these as evidence or source
     labels: Labels = Labels()
 
     @property
@@ -254,6 +268,8 @@ class Recall:
     text: str  # the block to put before the model
     tokens: int  # of that block
     cut: tuple[Cut, ...] = ()
+    revision: int | None = None  # of the thread, up to which the text tells what changed
+    related: tuple[Memory, ...] = ()  # beside the hits, for what they are about: they stand in the text, too
     legs: Mapping[str, str] = field(default_factory=dict)  # sparse, dense, …: "ok", or why it was down
 
     @property
@@ -299,6 +315,14 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Related:
+    """A memory that is about the same as another one, and how near the two are."""
+
+    memory: Memory
+    strength: float  # their cosine when they were linked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """What a memory rests on, as far as it can still be read."""
 
@@ -306,6 +330,20 @@ class Evidence:
     messages: tuple[Message, ...] = ()
     memories: tuple[Memory, ...] = ()
     missing: tuple[str, ...] = ()  # references that point outside, or to what is gone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Two statements that do not go together: the newer one stands, until somebody confirms or rejects it."""
+
+    new: Memory
+    old: Memory
+    at: datetime
+
+    @property
+    def id(self) -> str:
+        """The id of the newer memory, by which it is decided."""
+        return self.new.id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,6 +360,69 @@ class Entry:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What was forgotten, or would be: its own ids, and those of what rests on it."""
+
+    ids: tuple[str, ...] = ()  # what was asked for
+    derived: tuple[str, ...] = ()  # what rested on that alone, and earlier statements that it had replaced
+    flagged: tuple[str, ...] = ()  # what rests on other things too: it stays, marked, without the reference
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """What was taken back, or would be."""
+
+    operations: tuple[str, ...]  # newest first
+    memories: tuple[Memory, ...]  # as they stand after it
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logged:
+    """One change of a thread."""
+
+    revision: int  # of the thread; each change has one of its own
+    memory_id: str
+    event: str  # created · updated · merged · deleted · soft_deleted · restored
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updates:
+    """What changed in a thread after a revision."""
+
+    thread: str
+    since: int
+    revision: int  # up to which these tell: ask again from here
+    changes: tuple[Logged, ...]
+    text: str  # the header to put before the model; empty if there is nothing to tell
+    more: int = 0  # changes that came after these
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """How often a part did something on one day."""
+
+    day: str  # 2026-11-16, UTC
+    node: str
+    op: str
+    status: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """What a look at everybody's time limits found."""
+
+    expired: tuple[str, ...] = ()  # put away for a while
+    purged: tuple[str, ...] = ()  # erased
+
+    def __add__(self, other: Purged) -> Purged:
+        return Purged(expired=self.expired + other.expired, purged=self.purged + other.purged)
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """Some memories, newest first, and where the next page begins."""
@@ -334,6 +435,37 @@ class Page:
 
     def __len__(self) -> int:
         return len(self.memories)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """A thread that has a checkpoint."""
+
+    thread: str
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceSettings:
+    """What the person has decided about remembering in a space."""
+
+    memory_enabled: bool = True
+    incognito_default: bool = False  # a session is incognito unless that was ended for it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A value for a field of the user context, and what the person said to it. Its value never changes."""
+
+    id: str
+    field: str
+    value: str
+    at: datetime
+    lapses_at: datetime
+    evidence: tuple[str, ...] = ()  # the memories it was inferred from
+    decided: str | None = None  # approved · corroborated · told; None while it waits
+    decided_at: datetime | None = None
 
 
 # Changes: what a transaction is asked to do, as values.
@@ -372,6 +504,15 @@ class Forget:
     until: datetime | None
     reason: str = ""
     actor: str | None = None
+    purged: bool = False  # its time was up: nobody asked for it, so it leaves no digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bury:
+    """Leave a digest of these texts that stops automatic re-creation until `until`, or for ever."""
+
+    texts: tuple[str, ...]
+    until: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,7 +546,94 @@ class Summary:
     at: datetime
 
 
-Change = Put | Said | Forget | Embedded | Used | Summary
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """One memory stands in a relation to another."""
+
+    from_id: str
+    to_id: str
+    type: str
+    at: datetime
+    strength: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unrelated:
+    """A relation ends."""
+
+    from_id: str
+    to_id: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A setting of the space from now on."""
+
+    name: str
+    value: bool
+    at: datetime
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incognito:
+    """Whether a session leaves no trace from now on. The store keeps only a keyed digest of its name."""
+
+    session: str
+    is_on: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A proposal as it now stands: it waits, is in force, or is gone with its words; the history says which."""
+
+    proposal: Proposal
+    decision: str  # proposed · supported · approved · corroborated · told · denied · lapsed · withdrawn
+    at: datetime
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Happened:
+    """One line about what a part did: enough to count it and to see when, never what was said."""
+
+    node: Node
+    op: Op
+    at: datetime
+    status: Literal["ok", "error", "skipped"] = "ok"
+    thread: str | None = None
+    memory_id: str | None = None
+    category: str | None = None
+    sim: float | None = None  # how near the nearest memory was
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """The changes of a thread were told up to a revision."""
+
+    thread: str
+    revision: int
+
+
+Change = (
+    Put | Said | Forget | Bury | Embedded | Used | Summary | Relation | Unrelated | Setting
+    | Incognito | Decided | Happened | Shown | Entry
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """What was told while the store was away, waiting to be handed over to it."""
+
+    scope: Scope
+    what: Draft | Summary  # a summary holds what is to be added to the newest record of its name
+    policy: str = "default"  # of a draft
+
+    @property
+    def id(self) -> str:
+        return self.what.id or ""
 
 
 def _brief(text: str, width: int = 100) -> str:

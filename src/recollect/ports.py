@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .model import Change, Entry, Filter, Memory, Message, Outcome, Page, Scope, Summary
+from .model import (
+    Change,
+    Entry,
+    Filter,
+    Happened,
+    Logged,
+    Memory,
+    Message,
+    Outcome,
+    Page,
+    Pending,
+    Proposal,
+    Relation,
+    Saved,
+    Scope,
+    SpaceSettings,
+    Summary,
+    Tally,
+)
 
 Vectors = NDArray[np.float32]
 
@@ -103,6 +121,57 @@ class SaidBefore:
     outcome: Outcome
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexEntry:
+    """A memory as a vector index keeps it: where it stands in the store, its vector, and what can be filtered on."""
+
+    row: int
+    vector: Vectors
+    about: Mapping[str, str | float | bool]  # user_id, session_id, memory_type, importance, compressed, created_at …
+
+
+class VectorIndex(Protocol):
+    """Finds near vectors outside this process. It holds derived data: filled from the store, never trusted alone.
+
+    Every method raises IndexUnavailable if the index does not answer in time.
+    """
+
+    @property
+    def name(self) -> str:
+        """Names the index and where it is: what was put into another one is not in this one."""
+        ...
+
+    async def put(self, scope: Scope, entries: Sequence[IndexEntry]) -> None:
+        """Add entries, or replace those of the same rows."""
+        ...
+
+    async def delete(self, scope: Scope, rows: Sequence[int]) -> None:
+        """Remove rows; what is not there is no error."""
+        ...
+
+    async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
+        """The rows of a scope whose vectors are nearest by cosine, nearest first, about as well as it can."""
+        ...
+
+    async def clear(self) -> None:
+        """Remove everything of this store and model, so that it can be filled anew."""
+        ...
+
+    async def count(self) -> int:
+        """How many entries of this store and model it holds."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Searching(Protocol):
+    """A store that finds near vectors itself."""
+
+    async def nearest(self, scope: Scope, vector: Vectors, *, model: str, limit: int) -> list[tuple[int, float]]:
+        """Row numbers with their cosine, nearest first; exact in small scopes, about right in large ones."""
+        ...
+
+
 class Reading(Protocol):
     """Reads one scope. What lies in another scope is not found, whatever its id."""
 
@@ -133,6 +202,10 @@ class Reading(Protocol):
         """What changed after a revision, in pages of at most `limit` rows, by row number."""
         ...
 
+    async def vectors(self, scope: Scope, numbers: Sequence[int], *, model: str) -> dict[int, bytes]:
+        """The vectors that a model made of the memories at these row numbers: float32, little-endian."""
+        ...
+
     async def same_text(self, scope: Scope, hashes: Iterable[str]) -> dict[str, list[Memory]]:
         """Active memories by content hash."""
         ...
@@ -149,8 +222,34 @@ class Reading(Protocol):
         """The words of a memory, earliest version first, even if a row was altered; empty if there is no such id."""
         ...
 
+    async def relations(self, scope: Scope, type: str, *, limit: int, from_id: str | None = None) -> list[Relation]:
+        """The relations of a type in a scope, or of one memory, newest first."""
+        ...
+
+    async def links(self, scope: Scope, ids: Sequence[str]) -> list[Relation]:
+        """The `related_to` relations that begin or end at these memories and whose other end is active, by strength."""
+        ...
+
+    async def logged(self, scope: Scope, thread: str, since: int) -> list[Logged]:
+        """The changes of a thread after a revision, oldest first, as far back as they are kept."""
+        ...
+
+    async def shown(self, scope: Scope, thread: str) -> int:
+        """The revision up to which the changes of a thread were told."""
+        ...
+
     async def last_sequence(self, scope: Scope, session: str) -> int:
         """The highest place taken in a session, or -1."""
+        ...
+
+    async def space_settings(
+        self, scope: Scope, sessions: Iterable[str | None]
+    ) -> tuple[SpaceSettings, set[str | None]]:
+        """What the person decided for the space, and which of the sessions are incognito (None: no session named)."""
+        ...
+
+    async def proposals(self, scope: Scope) -> list[Proposal]:
+        """What is proposed or in force of the user context, oldest first."""
         ...
 
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> set[str]:
@@ -165,6 +264,30 @@ class Transaction(Reading, Protocol):
         """Make all the changes with their history, or none of them."""
         ...
 
+    async def tidy(self, before: datetime) -> None:
+        """Let go of events from before a time, and of all but the last changes of each thread."""
+        ...
+
+
+class Checkpoints(Protocol):
+    """Keeps one JSON document for each thread of a scope. What another scope saved is not found."""
+
+    async def save(self, thread: str, data: str, at: datetime) -> Saved:
+        """Keep the document, in place of the one before, durably."""
+        ...
+
+    async def load(self, thread: str) -> str | None:
+        """A document equal to the one that was saved last."""
+        ...
+
+    async def list(self, *, limit: int) -> list[Saved]:
+        """Which threads have one, the one saved last first."""
+        ...
+
+    async def delete(self, thread: str) -> bool:
+        """False if there was none."""
+        ...
+
 
 class Store(Reading, Protocol):
     """Keeps memories. Every implementation passes tests/contract/test_store.py.
@@ -177,6 +300,10 @@ class Store(Reading, Protocol):
         """Commits when the block ends, durably, and rolls back if it raises."""
         ...
 
+    def checkpoints(self, scope: Scope) -> Checkpoints:
+        """Where the threads of a scope stood."""
+        ...
+
     async def messages(self, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
         """The words of messages, as far as the store keeps them apart from their memories."""
         ...
@@ -185,14 +312,75 @@ class Store(Reading, Protocol):
         """What happened to one memory, or in the scope, newest first."""
         ...
 
+    async def history_since(self, scope: Scope, name: Literal["operation", "session"], value: str) -> list[Entry]:
+        """What happened in the scope since the first entry of an operation or a session, oldest first."""
+        ...
+
+    async def events(self, scope: Scope, *, node: str | None, op: str | None, limit: int) -> list[Happened]:
+        """What the parts did, newest first."""
+        ...
+
+    async def tallies(self, scope: Scope, since: datetime) -> list[Tally]:
+        """How often they did what, day by day."""
+        ...
+
     async def summaries(self, scope: Scope, record_type: str) -> list[Summary]:
         """Long-term records, newest first."""
         ...
 
     async def unembedded(
-        self, model: str, *, limit: int, everything: bool = False, after: int = 0
+        self, model: str, *, limit: int, everything: bool = False, after: int = 0, dimensions: int | None = None
     ) -> list[tuple[int, Memory]]:
-        """Memories of all scopes that this model has not embedded yet (or all of them), by row number."""
+        """Memories of all scopes that this model has not embedded yet (or all of them), by row number.
+
+        Where `dimensions` are given, a vector of another size counts as none.
+        """
+        ...
+
+    async def drop_vectors(self, keep: str) -> int:
+        """Delete the vectors of all models but one; how many there were."""
+        ...
+
+    async def name(self) -> str:
+        """A short name that no other store has, for what is derived from this one."""
+        ...
+
+    async def position(self, scope: Scope, name: str) -> int:
+        """How far a vector index has followed the scope: a revision, 0 if it has not begun."""
+        ...
+
+    async def move(self, scope: Scope, name: str, revision: int) -> None:
+        """Note that a vector index has followed so far."""
+        ...
+
+    async def claim_unembedded(
+        self,
+        model: str,
+        *,
+        worker: str,
+        limit: int,
+        lease_seconds: float,
+        everything: bool = False,
+        waiting: bool = False,
+        after: int = 0,
+        dimensions: int | None = None,
+    ) -> list[tuple[int, Memory]]:
+        """Like `unembedded`, but nobody else is given these for so long; then what was not done is free again.
+
+        `waiting` asks only for those that no model has embedded, which is quick however many others there are.
+        """
+        ...
+
+    async def release(self, worker: str) -> None:
+        """Give back what this worker has claimed."""
+        ...
+
+    def alone(self, name: str) -> AbstractAsyncContextManager[bool]:
+        """Whether nobody else, in any process, is in such a block of that name; then nobody can be until it ends."""
+        ...
+
+    async def changes(self, seconds: float) -> None:
+        """Wait until something may have changed in some scope, or for so long."""
         ...
 
     async def scopes(self) -> list[Scope]: ...
@@ -222,3 +410,41 @@ class Store(Reading, Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Spool(Protocol):
+    """Holds on disk what is told while the store is away, in order, for any number of processes.
+
+    Its methods block for as long as the disk takes, and raise OSError where there is none.
+    """
+
+    @property
+    def folder(self) -> Path: ...
+
+    @property
+    def is_empty(self) -> bool: ...
+
+    def waiting(self) -> list[Pending]:
+        """What waits, drafts before long-term records, otherwise in the order it was told."""
+        ...
+
+    def add(self, new: Sequence[Pending]) -> list[Pending]:
+        """Keep these durably, all or none; for a message that waits already, gives the one that waits.
+
+        Raises InvalidInput for what could not be read back.
+        """
+        ...
+
+    def remove(self, ids: Iterable[str], problems: Collection[str] = ()) -> list[str]:
+        """Take these out for good, and set those with a problem aside with what cannot be read; gives the ids found."""
+        ...
+
+    def set_aside(self) -> list[Path]:
+        """The files with what could not be handed over."""
+        ...
+
+    def alone(self) -> AbstractContextManager[bool]:
+        """Whether nobody else hands lines over; then nobody else can until the block ends or this process dies."""
+        ...
+
+    def close(self) -> None: ...

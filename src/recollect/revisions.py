@@ -11,7 +11,9 @@ from .errors import InvalidInput, NotFound, ProviderFailed
 from .ids import new_id
 from .ingest import drafts
 from .ingest.piece import Piece
+from .lifecycle import relations
 from .model import Draft, Event, Evidence, Filter, Memory, Message, Put, Scope
+from .policy import writing
 from .ports import Store, Transaction, Vectors
 from .text import normalise
 
@@ -20,7 +22,13 @@ if TYPE_CHECKING:
 
 
 async def changed(
-    engine: Engine, scope: Scope, id: str, event: Event, fields: Mapping[str, Any], actor: str | None, reason: str = ""
+    engine: Engine,
+    scope: Scope,
+    id: str,
+    event: Event,
+    fields: Mapping[str, Any],
+    actor: str | None,
+    session: str | None = None,
 ) -> Memory:
     """Change fields of a memory under the write lock, with its history; hide or show its versions with it.
 
@@ -29,25 +37,46 @@ async def changed(
     async with engine.store.transaction(scope) as tx:
         old = await _found(tx, scope, id)
         new = replace(old, **fields, updated_at=engine.clock(), revision=old.revision + 1)
+        new = await with_free_key(tx, new)
         told = {name: value for name, value in fields.items() if isinstance(value, (bool, str))}
-        meta = {**told, "reason": reason} if reason else told
-        versions = await _versions_along(tx, old, new)
+        meta = {**told, **({"session": session} if session else {})}
+        versions = await versions_along(tx, old, new)
         await tx.apply([Put(memory=new, event=event, actor=actor, meta=meta), *versions])
     return new
 
 
-async def _versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Put]:
-    """Earlier versions of a memory that disappears disappear with it, and come back with it."""
+async def with_free_key(tx: Transaction, memory: Memory) -> Memory:
+    """The memory, without its key if another one has taken that over while this one was away."""
+    if memory.key is None or not memory.is_active:
+        return memory
+    taken = (await tx.by_key(memory.scope, [memory.key])).get(memory.key)
+    return memory if taken is None or taken.id == memory.id else replace(memory, key=None)
+
+
+async def versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Put]:
+    """What a memory has replaced disappears with it, and comes back with it."""
     hidden = "soft_deleted"
     if (old.state == hidden) == (new.state == hidden):
         return []
     now, then = (hidden, "superseded") if new.state == hidden else ("superseded", hidden)
-    page = await tx.page(old.scope, Filter(versions_of=old.id, states=(then,)), limit=1000)
-    return [Put(memory=replace(version, state=now, purge_at=new.purge_at), event=None) for version in page.memories]
+    found: dict[str, Memory] = {}
+    ids = [old.id]
+    while ids:
+        id = ids.pop()
+        page = await tx.page(old.scope, Filter(versions_of=id, states=(then,)), limit=1000)
+        ids += [version.id for version in page.memories if version.id not in found]
+        found |= {version.id: version for version in page.memories}
+    return [Put(memory=replace(each, state=now, purge_at=new.purge_at), event=None) for each in found.values()]
 
 
 async def edited(
-    engine: Engine, scope: Scope, id: str, text: str | None, fields: Mapping[str, Any], actor: str | None
+    engine: Engine,
+    scope: Scope,
+    id: str,
+    text: str | None,
+    fields: Mapping[str, Any],
+    actor: str | None,
+    session: str | None = None,
 ) -> Memory:
     """Put the new version in the place of the old, and the old beside it as superseded.
 
@@ -64,10 +93,15 @@ async def edited(
             new = replace(new, base_importance=new.importance)
         if text is not None:
             new = replace(_reworded(new, text), summary=fields.get("summary"), key=None, valid_from=now)
-        meta = {"fields": sorted([*fields, *(["text"] if text is not None else [])])}
+        meta: dict[str, Any] = {"fields": sorted([*fields, *(["text"] if text is not None else [])])}
+        meta |= {"session": session} if session else {}
+        links = writing.named(engine.settings.policy).links if text is not None else None
+        corpus = await engine.corpora.current(scope, tx) if links is not None else None
         put = Put(memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta)
-        await tx.apply([_embedded(each, made) for each in (Put(memory=before, event=None, model=model), put)])
-    return _embedded(put, made).memory
+        await tx.apply([embedded(each, made) for each in (Put(memory=before, event=None, model=model), put)])
+        if links is not None and corpus is not None:
+            await relations.link(tx, scope, corpus, [embedded(put, made)], links, now)
+    return embedded(put, made).memory
 
 
 def _reworded(memory: Memory, text: str) -> Memory:
@@ -75,7 +109,8 @@ def _reworded(memory: Memory, text: str) -> Memory:
     return replace(memory, text=piece.text, content_hash=piece.content_hash, simhash=piece.simhash)
 
 
-def _embedded(put: Put, made: Mapping[str, Vectors]) -> Put:
+def embedded(put: Put, made: Mapping[str, Vectors]) -> Put:
+    """The put with the vector of its text, or marked to get one later."""
     vector = made.get(put.memory.text)
     return replace(put, memory=with_vector(put.memory, vector), vector=vector)
 

@@ -2,42 +2,54 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import inputs, revisions, transfer
-from .errors import InvalidInput, NotFound, ProviderFailed, StoreFull
+from . import commands, conflicts, forgetting, inputs, privacy, querying, revisions, transfer, undo
+from .checkpoints import Checkpoints
+from .consent import Consent
+from .errors import InvalidInput, NotFound, ProviderFailed, StoreUnavailable
 from .ids import new_id
-from .ingest import drafts
+from .ingest import drafts, guard
 from .ingest import pipeline as ingest
-from .lifecycle import capacity
+from .lifecycle import capacity, delta, expiry, relations
 from .model import (
+    Conflict,
     Draft,
     Entry,
     Event,
     Evidence,
     Filter,
-    Forget,
+    Forgotten,
+    Happened,
     Labels,
     Memory,
     Message,
     Messages,
     Outcome,
     Page,
+    Purged,
     Query,
     Reason,
     Recall,
     Receipt,
+    Related,
     Scope,
+    Shown,
+    Tally,
+    Undone,
+    Updates,
     Used,
 )
 from .policy import profiles, writing
-from .ports import Forgetful
-from .retrieve import explain
+from .privacy import Privacy
+from .retrieve import explain, render
 from .retrieve import pipeline as retrieve
 from .text import normalise
 
@@ -52,6 +64,24 @@ class Scoped:
 
     def __init__(self, engine: Engine, scope: Scope, labels: Labels) -> None:
         self._engine, self.scope, self.labels = engine, scope, labels
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        """Where the threads of this scope stood: save, load, list and delete."""
+        engine = self._engine
+        most = engine.settings.max_checkpoint_mb << 20
+        hidden = partial(privacy.refuse_incognito, engine, self.scope, self.labels.session)
+        return Checkpoints(engine.store.checkpoints(self.scope), clock=engine.clock, most_bytes=most, admit=hidden)
+
+    @property
+    def privacy(self) -> Privacy:
+        """Whether anything is remembered here: on and off for the space, and sessions that leave no trace."""
+        return Privacy(self._engine, self.scope, self.labels)
+
+    @property
+    def consent(self) -> Consent:
+        """What is known of the person, and what waits for their word: propose, list, approve and deny."""
+        return Consent(self._engine, self.scope, self.labels)
 
     async def remember(
         self,
@@ -72,7 +102,8 @@ class Scoped:
     ) -> Receipt:
         """Take in a text, or messages; when it returns, what the receipt calls created is on disk and can be recalled.
 
-        The same message id again changes nothing and gives the same outcome. Raises InvalidInput, StoreUnavailable.
+        The same message id again changes nothing and gives the same outcome. What the receipt calls pending waits on
+        disk for a store that is away, and is taken in when it is back. Raises InvalidInput, StoreUnavailable.
         """
         common = inputs.draft_fields(
             kind=kind, category=category, item_type=item_type, tags=tags, source_ids=source_ids, evidence=evidence,
@@ -84,23 +115,28 @@ class Scoped:
     async def remember_drafts(self, made: Sequence[Draft], *, policy: str | None = None) -> Receipt:
         """Take in drafts that are already made, as dialects and importers do."""
         engine = self._engine
-        parts = ingest.Ingest(
-            store=engine.store,
-            corpora=engine.corpora,
-            embedder=engine.embedder,
-            policy=writing.named(policy or engine.settings.policy),
-            new_id=new_id,
-        )
+        parts = replace(engine.ingest, policy=writing.named(policy or engine.settings.policy))
+        remember = ingest.remember if engine.outage is None else engine.outage.remember
         outcomes: builtins.list[Outcome] = []
         for start in range(0, len(made), BATCH):
-            outcomes += await ingest.remember(made[start : start + BATCH], self.scope, parts, engine.clock())
+            now = engine.clock()
+            named = [replace(draft, id=new_id(), told_at=now) for draft in made[start : start + BATCH]]
+            take = partial(remember, scope=self.scope, parts=parts, now=now)
+            admit = partial(guard.admitted, scope=self.scope, policy=parts.policy, take=take)
+            done = await privacy.admitted(engine, self.scope, named, admit)
+            if engine.journal is not None:
+                new = [draft for draft, outcome in zip(named, done, strict=True) if draft.id in outcome.ids]
+                await asyncio.to_thread(engine.journal.note, new, self.scope, now)
+            outcomes += done
+        if engine.mirror is not None:
+            engine.mirror.note(self.scope)
         return Receipt(tuple(outcomes))
 
     def _drafts(self, what: Any, at: datetime | None, common: dict[str, Any]) -> builtins.list[Draft]:
         most = self._engine.settings.max_text_chars
         if isinstance(what, str):
             inputs.text(what, most)
-            return [Draft(text=normalise.storable(what), labels=self.labels, at=at, **common)]
+            return [Draft(text=normalise.storable(what), labels=self.labels, speaker=self.labels.role, at=at, **common)]
         given = [what] if isinstance(what, (Message, Mapping)) else what
         if not isinstance(given, Sequence) or isinstance(given, (bytes, bytearray)):
             raise InvalidInput(f"remember takes a text or a list of messages, not {type(what).__name__}")
@@ -121,15 +157,68 @@ class Scoped:
         as_of: datetime | str | None = None,
         include_compressed: bool = False,
         rerank: bool | None = None,
+        since: int | None = None,
     ) -> Recall:
         """What is remembered that answers the question: at most `limit` memories within `budget` tokens.
 
-        Weak evidence gives an empty answer. If a part is away, the rest answers and `legs` says so.
-        Raises InvalidInput.
+        Weak evidence gives an empty answer. If a part is away, the rest answers and `legs` says so. With `since` the
+        text begins with what changed in this thread after that revision, as `delta` tells it. Raises InvalidInput.
         """
         asked, by = self._query(query, limit, budget, max_chars, profile, where, as_of, include_compressed, rerank)
+        if why := await self.privacy.why_off():
+            return Recall(query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why})
+        count = self._engine.count_tokens
+        news = None if since is None else delta.fitting(await self._news(since), asked, count)
+        answer = await self._answer(asked if news is None else delta.beside(news, asked, count), by)
+        best = max((hit.relevance for hit in answer.hits), default=None)
+        line = Happened(node="context", op="search", at=self._engine.clock(), thread=self._thread(None), sim=best)
+        self._engine.usage.note(self.scope, [line])
+        return answer if news is None else delta.before(news, answer, asked, count)
+
+    async def _news(self, since: int) -> Updates:
+        """What changed, or nothing yet while the store is away."""
+        try:
+            return await self.delta(since)
+        except StoreUnavailable:
+            return Updates(thread="", since=since, revision=since, changes=(), text="")
+
+    def _thread(self, named: str | None) -> str | None:
+        return named or self.labels.thread or self.labels.session
+
+    async def delta(self, since: int | None = None, *, thread: str | None = None) -> Updates:
+        """What changed in a thread after a revision, at most three lines, and from where to ask again.
+
+        Without a revision it goes on where it stopped the last time. Raises InvalidInput.
+        """
+        inputs.fields({"thread": thread})
+        name = self._thread(thread)
+        if name is None or isinstance(since, bool) or not isinstance(since, int | None):
+            raise InvalidInput("Say which thread, here or with `scope(…, thread=…)`, and a whole number as revision")
+        if await self.privacy.why_off(name if thread else None):
+            return Updates(thread=name, since=since or 0, revision=since or 0, changes=(), text="")
+        tell = partial(delta.told, scope=self.scope, thread=name, line=render.update)
+        if since is not None:
+            return await tell(self._engine.store, since=since)
+        async with self._engine.store.transaction(self.scope) as tx:
+            news = await tell(tx, since=await tx.shown(self.scope, name))
+            await tx.apply([Shown(thread=name, revision=news.revision)])
+        return news
+
+    async def _looked_up(self, text: str, limit: int, where: Filter | None = None) -> tuple[Memory, ...]:
+        """What answers, also while memory is off, because the person looks; an incognito session leaves no vector."""
+        asked, by = self._query(text, limit, 1 << 20, None, None, where, None, True, None)
+        is_hidden = await self.privacy.why_off() == privacy.INCOGNITO
+        parts = replace(self._retrieve(), embedder=None) if is_hidden else self._retrieve()
+        return (await retrieve.recall(asked, by, parts, self._engine.clock())).memories
+
+    async def _traced(self) -> str | None:
+        """The session as the history may name it: not at all, if it is incognito."""
+        return None if await self.privacy.why_off() == privacy.INCOGNITO else self.labels.session
+
+    async def _answer(self, asked: Query, by: profiles.Profile) -> Recall:
         now = self._engine.clock()
-        answer = await retrieve.recall(asked, by, self._retrieve(), now)
+        recall = retrieve.recall if self._engine.outage is None else self._engine.outage.recall
+        answer = await recall(asked, by, self._retrieve(), now)
         uses = [
             Used(memory_id=hit.memory.id, at=now, scores=capacity.scores(hit.memory, hit.relevance, now))
             for hit in answer.hits
@@ -141,6 +230,33 @@ class Scoped:
         elif uses:
             self._engine.usage.note(self.scope, uses)
         return answer
+
+    async def query(
+        self,
+        query: str,
+        *,
+        agent: str,
+        categories: Sequence[str] | None = None,
+        filters: Mapping[str, Any] | None = None,
+        top_k: int = 3,
+        return_: str = "bullets",
+        budget_tokens: int = 512,
+        threshold: float | None = None,
+    ) -> builtins.list[dict[str, Any]]:
+        """What an agent may read of what answers: `{"id", "category", "text"}` each, or with `return_="full"` more.
+
+        Without categories it is asked about all that its allowlist names, but for how-tos. `threshold` is the least
+        similarity. Raises NotAllowed for a category the agent may not read, InvalidInput.
+        """
+        asked = querying.Request(
+            agent=agent, categories=categories, filters=filters, top_k=top_k, shape=return_,
+            budget_tokens=budget_tokens, threshold=threshold,
+        )  # fmt: skip
+
+        async def recall(where: Filter, by: profiles.Profile) -> Recall:
+            return await self.recall(query, limit=top_k, budget=budget_tokens, profile=by, where=where)
+
+        return await querying.answered(asked, self.scope, self._engine.access, recall, self._engine.count_tokens)
 
     async def why_not(
         self,
@@ -156,6 +272,7 @@ class Scoped:
     ) -> Reason:
         """Where one memory stands for a question, and why it was returned or left out. Raises NotFound."""
         asked, by = self._query(query, limit, budget, None, profile, where, as_of, include_compressed, None)
+        await privacy.refuse_incognito(self._engine, self.scope, self.labels.session)
         memory = await self.get(id)
         return await explain.stands(asked, memory, by, self._retrieve(), self._engine.clock())
 
@@ -201,11 +318,13 @@ class Scoped:
             reranker=engine.reranker,
             count=engine.count_tokens,
             language=engine.settings.language,
+            index=engine.near,
         )
 
     async def get(self, id: str) -> Memory:
         """One memory, in whatever state. Raises NotFound."""
-        found = await self._engine.store.get(self.scope, [str(id)])
+        engine = self._engine
+        found = await (engine.store if engine.outage is None else engine.outage).get(self.scope, [str(id)])
         if not found:
             raise NotFound(f"No memory with id {id!r} in this scope")
         return found[0]
@@ -232,6 +351,7 @@ class Scoped:
         """
         if text is not None:
             inputs.text(text, self._engine.settings.max_text_chars)
+        await privacy.refuse_incognito(self._engine, self.scope, self.labels.session)
         given = {"summary": summary, "category": category, "importance": importance, "tags": tags}
         fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         inputs.fields(fields)
@@ -239,16 +359,45 @@ class Scoped:
             raise InvalidInput(f"A summary has at most 280 characters, not {len(summary)}")
         if tags is not None:
             fields["tags"] = tuple(dict.fromkeys(tag.lower() for tag in tags))
-        return await revisions.edited(self._engine, self.scope, id, text, fields, actor)
+        return await revisions.edited(self._engine, self.scope, id, text, fields, actor, self.labels.session)
 
     async def why(self, id: str) -> Evidence:
         """What a memory rests on: the messages and memories it came from. Raises NotFound."""
         return await revisions.evidence(self._engine.store, await self.get(id))
 
+    async def related(self, id: str, *, limit: int = 10) -> builtins.list[Related]:
+        """What is remembered about the same as a memory, nearest first. Raises NotFound."""
+        inputs.number("limit", limit)
+        return await relations.related(self._engine.store, await self.get(id), limit=limit)
+
     async def history(self, id: str | None = None, *, limit: int = 100) -> builtins.list[Entry]:
         """What happened to one memory, or in the whole scope, newest first. It outlives the memory."""
         inputs.number("limit", limit)
         return await self._engine.store.history(self.scope, id, limit=limit)
+
+    async def events(
+        self, *, node: str | None = None, op: str | None = None, limit: int = 100
+    ) -> builtins.list[Happened]:
+        """What the parts did, newest first: how often and when, never what was said."""
+        inputs.number("limit", limit)
+        inputs.fields({"node": node, "op": op})
+        return await self._engine.store.events(self.scope, node=node, op=op, limit=limit)
+
+    async def tallies(self, *, days: float = 30) -> builtins.list[Tally]:
+        """How often the parts did what, day by day, in the last days."""
+        inputs.days(days)
+        return await self._engine.store.tallies(self.scope, self._engine.clock() - timedelta(days=days))
+
+    async def purge(self, *, dry_run: bool = False) -> Purged:
+        """Put away what nobody used for long, and erase what was put away for long enough; see the settings.
+
+        What is pinned or was saved on purpose stays. With `dry_run` it only says what would go.
+        """
+        engine = self._engine
+        done, words = await expiry.purge(engine.store, self.scope, engine.limits, engine.clock(), dry_run=dry_run)
+        if words:
+            await forgetting.swept(engine, self.scope, words)
+        return done
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Keep a memory from being trimmed, expired, or left out for its low importance. Raises NotFound."""
@@ -258,28 +407,78 @@ class Scoped:
         """Take the pin off again. Raises NotFound."""
         return await self._changed(id, "updated", {"pinned": False}, actor)
 
-    async def forget(self, id: str, *, reason: str = "", keep_days: float = 0, actor: str | None = None) -> None:
-        """Remove a memory everywhere, at once; automatic writes do not bring it back for a while.
+    async def forget(
+        self,
+        id: str,
+        *,
+        reason: str = "",
+        keep_days: float = 0,
+        never_again: bool = False,
+        actor: str | None = None,
+    ) -> Forgotten:
+        """Remove a memory everywhere, at once, with what rests on it alone; what rests on other things too is marked.
 
-        With `keep_days` it only disappears, and can be restored for so long. Raises NotFound.
+        Automatic writes do not bring it back for a while, or never. With `keep_days` it only disappears, and can be
+        restored for so long. What only waits for the store is taken out of its file. Raises NotFound;
+        StoreUnavailable, because no file can keep this promise.
         """
+        manner = await self._manner(reason, keep_days, never_again, actor)
+        return await forgetting.forget(self._engine, self.scope, [str(id)], manner, dry_run=False)
+
+    async def forget_where(
+        self,
+        query: str | None = None,
+        *,
+        where: Filter | None = None,
+        dry_run: bool = True,
+        reason: str = "",
+        keep_days: float = 0,
+        never_again: bool = False,
+        actor: str | None = None,
+    ) -> Forgotten:
+        """Forget all that a question finds or a filter lets through; by default only tell what that would be.
+
+        `where=Filter(ids=…)` with the ids of a dry run forgets exactly those. Raises InvalidInput if neither is given.
+        """
+        manner = await self._manner(reason, keep_days, never_again, actor)
+        if not query and inputs.where(where).is_plain:
+            raise InvalidInput("Say what to forget: a query, or a filter that names more than states")
+        found = await self._matching(query, where)
+        return await forgetting.forget(self._engine, self.scope, found, manner, dry_run=dry_run)
+
+    async def _manner(self, reason: str, keep_days: float, never_again: bool, actor: str | None) -> forgetting.Manner:
         inputs.days(keep_days)
         inputs.fields({"reason": reason, "actor": actor})
-        now = self._engine.clock()
-        if keep_days:
-            gone = {"state": "soft_deleted", "purge_at": now + timedelta(days=keep_days)}
-            await self._changed(id, "soft_deleted", gone, actor, reason)
-            return
-        until = now + timedelta(hours=self._engine.settings.tombstone_hours)
-        erase = Forget(memory_id=str(id), at=now, until=until, reason=reason, actor=actor)
-        try:
-            words = await self._erased(erase)
-        except StoreFull:  # erasing needs room too: a little was kept aside for it
-            self._engine.store.make_room()
-            words = await self._erased(erase)
-        self._engine.corpora.drop(self.scope)
-        if isinstance(self._engine.embedder, Forgetful):
-            await self._engine.embedder.forget(words)
+        return forgetting.Manner(
+            reason=reason, actor=actor, keep_days=keep_days, never_again=never_again, session=await self._traced()
+        )
+
+    async def _matching(self, query: str | None, where: Filter | None) -> builtins.list[str]:
+        """The ids of what a question finds, best first, or of all that a filter lets through."""
+        if not query:
+            return [m.id for m in await forgetting.matching(self._engine.store, self.scope, inputs.where(where))]
+        return [memory.id for memory in await self._looked_up(query, forgetting.MOST_FOUND, where)]
+
+    async def undo(
+        self,
+        operation: str | None = None,
+        *,
+        session: str | None = None,
+        dry_run: bool = False,
+        actor: str | None = None,
+    ) -> Undone:
+        """Take back one operation of the history (its `meta` names it), or everything a session did.
+
+        What was made disappears and can be restored for 30 days, what was changed is as it was before. It is in the
+        history and can itself be undone; a forget for good cannot. Raises NotFound; Conflict if something came after.
+        """
+        given = {name: value for name, value in (("operation", operation), ("session", session)) if value is not None}
+        inputs.fields({**given, "actor": actor})
+        if len(given) != 1:
+            raise InvalidInput("Say what to undo: either an operation or a session")
+        return await undo.undone(
+            self._engine, self.scope, given, dry_run=dry_run, actor=actor, session=await self._traced()
+        )
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
         """Bring back a memory that was trimmed, expired, archived or softly forgotten.
@@ -290,6 +489,30 @@ class Scoped:
         if memory.state in ("active", "superseded"):
             raise InvalidInput(f"Memory {id!r} is {memory.state}: there is nothing to restore")
         return await self._changed(id, "restored", {"state": "active", "purge_at": None}, actor)
+
+    async def conflicts(self, *, limit: int = 100) -> builtins.list[Conflict]:
+        """Newer statements that took the place of older ones and wait for a decision, newest first."""
+        inputs.number("limit", limit)
+        return await conflicts.open_ones(self._engine.store, self.scope, limit=limit)
+
+    async def confirm(self, id: str, *, actor: str | None = None) -> Memory:
+        """Let the newer memory of a conflict stand; the older one stays readable. Raises NotFound."""
+        return await conflicts.confirmed(self._engine, self.scope, id, actor)
+
+    async def reject(self, id: str, *, actor: str | None = None) -> Memory:
+        """Bring the older memory of a conflict back in the place of the newer one. Raises NotFound."""
+        return await conflicts.rejected(self._engine, self.scope, id, actor)
+
+    async def command(
+        self, text: str, *, role: str | None = "user", name: str | None = None, about: Sequence[str] = ()
+    ) -> commands.Reply | None:
+        """Do what a person says in a chat to the memory itself, and what to answer; None if it is no such command.
+
+        "What do you remember about …?", "forget that", "pin this", "turn memory off", "start incognito for this chat"
+        and their like, where they are the whole message. `about` names the memories or proposals that were last
+        spoken of; where "that" is ambiguous, it asks back. What anybody but the person says does nothing.
+        """
+        return await commands.act(self, text, role=role, name=name, about=about)
 
     async def stats(self) -> dict[str, Any]:
         """Counts of this scope."""
@@ -303,16 +526,5 @@ class Scoped:
         """Take in exported records or messages (`content`, `role`, …) into this scope. Raises InvalidInput."""
         return await transfer.imported(records, self, self._engine)
 
-    async def _changed(
-        self, id: str, event: Event, fields: Mapping[str, Any], actor: str | None, reason: str = ""
-    ) -> Memory:
-        return await revisions.changed(self._engine, self.scope, id, event, fields, actor, reason)
-
-    async def _erased(self, change: Forget) -> builtins.list[str]:
-        """Erase a memory, and return the words that are gone."""
-        async with self._engine.store.transaction(self.scope) as tx:
-            words = await tx.wordings(self.scope, change.memory_id)
-            if not words:
-                raise NotFound(f"No memory with id {change.memory_id!r} in this scope")
-            await tx.apply([change])
-        return words
+    async def _changed(self, id: str, event: Event, fields: Mapping[str, Any], actor: str | None) -> Memory:
+        return await revisions.changed(self._engine, self.scope, id, event, fields, actor, await self._traced())

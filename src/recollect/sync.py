@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from .checkpoints import Checkpoints
 from .compose import open_engine
+from .consent import Consent
 from .engine import Engine
 from .errors import RecollectError
+from .privacy import Privacy
 from .scoped import Scoped
 
 P = ParamSpec("P")
@@ -25,8 +29,9 @@ class Loop:
     """An event loop in a thread."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="recollect", daemon=True)
+        # The usual loop of Windows cannot wait for a PostgreSQL connection.
+        self.inner = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.inner.run_forever, name="recollect", daemon=True)
         self._thread.start()
 
     @property
@@ -38,19 +43,19 @@ class Loop:
         if not self.is_running:
             work.close()
             raise RecollectError("This memory is closed: open it again")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self.inner).result()
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Go through what an async iterator gives."""
-        while page := self.run(_few(items)):
+        while page := self.run(few(items)):
             yield from page
 
     def close(self) -> None:
         if self.is_running:
-            asyncio.run_coroutine_threadsafe(_cancel_others(), self._loop).result()
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            asyncio.run_coroutine_threadsafe(_cancel_others(), self.inner).result()
+            self.inner.call_soon_threadsafe(self.inner.stop)
             self._thread.join()
-            self._loop.close()
+            self.inner.close()
 
 
 async def _cancel_others() -> None:
@@ -61,7 +66,8 @@ async def _cancel_others() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-async def _few(items: AsyncIterator[T], most: int = 100) -> list[T]:
+async def few(items: AsyncIterator[T], most: int = 100) -> list[T]:
+    """The next few of what an async iterator gives."""
     page: list[T] = []
     async for item in items:
         page.append(item)
@@ -92,6 +98,46 @@ def stream(method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> Callable[
     return call
 
 
+class BlockingCheckpoints:
+    """The verbs for checkpoints, blocking."""
+
+    def __init__(self, inner: Checkpoints, loop: Loop) -> None:
+        self._inner, self._loop = inner, loop
+
+    save = verb(Checkpoints.save)
+    load = verb(Checkpoints.load)
+    list = verb(Checkpoints.list)
+    delete = verb(Checkpoints.delete)
+
+
+class BlockingPrivacy:
+    """The verbs for what a person decides about remembering, blocking."""
+
+    def __init__(self, inner: Privacy, loop: Loop) -> None:
+        self._inner, self._loop = inner, loop
+
+    settings = verb(Privacy.settings)
+    set = verb(Privacy.set)
+    why_off = verb(Privacy.why_off)
+    start_incognito = verb(Privacy.start_incognito)
+    end_incognito = verb(Privacy.end_incognito)
+
+
+class BlockingConsent:
+    """The verbs for what is known of the person, blocking."""
+
+    def __init__(self, inner: Consent, loop: Loop) -> None:
+        self._inner, self._loop = inner, loop
+
+    about = verb(Consent.about)
+    list = verb(Consent.list)
+    propose = verb(Consent.propose)
+    approve = verb(Consent.approve)
+    deny = verb(Consent.deny)
+    tell = verb(Consent.tell)
+    withdraw = verb(Consent.withdraw)
+
+
 class BlockingScope:
     """The verbs for one scope, blocking."""
 
@@ -99,19 +145,46 @@ class BlockingScope:
         self._inner, self._loop = inner, loop
         self.scope, self.labels = inner.scope, inner.labels
 
+    @property
+    def checkpoints(self) -> BlockingCheckpoints:
+        """Where the threads of this scope stood; see `Scoped.checkpoints`."""
+        return BlockingCheckpoints(self._inner.checkpoints, self._loop)
+
+    @property
+    def privacy(self) -> BlockingPrivacy:
+        """Whether anything is remembered here; see `Scoped.privacy`."""
+        return BlockingPrivacy(self._inner.privacy, self._loop)
+
+    @property
+    def consent(self) -> BlockingConsent:
+        """What is known of the person; see `Scoped.consent`."""
+        return BlockingConsent(self._inner.consent, self._loop)
+
     remember = verb(Scoped.remember)
     remember_drafts = verb(Scoped.remember_drafts)
     recall = verb(Scoped.recall)
+    query = verb(Scoped.query)
     why_not = verb(Scoped.why_not)
     get = verb(Scoped.get)
     list = verb(Scoped.list)
     edit = verb(Scoped.edit)
     why = verb(Scoped.why)
+    related = verb(Scoped.related)
     history = verb(Scoped.history)
+    delta = verb(Scoped.delta)
+    events = verb(Scoped.events)
+    tallies = verb(Scoped.tallies)
+    purge = verb(Scoped.purge)
     pin = verb(Scoped.pin)
     unpin = verb(Scoped.unpin)
     forget = verb(Scoped.forget)
+    forget_where = verb(Scoped.forget_where)
+    undo = verb(Scoped.undo)
     restore = verb(Scoped.restore)
+    conflicts = verb(Scoped.conflicts)
+    confirm = verb(Scoped.confirm)
+    reject = verb(Scoped.reject)
+    command = verb(Scoped.command)
     stats = verb(Scoped.stats)
     export = stream(Scoped.export)
     import_ = verb(Scoped.import_)
@@ -144,7 +217,12 @@ class Blocking:
 
     scopes = verb(Engine.scopes)
     stats = verb(Engine.stats)
+    replay = verb(Engine.replay)
+    purge = verb(Engine.purge)
     index = verb(Engine.index)
+    rebuild_index = verb(Engine.rebuild_index)
+    drop_vectors = verb(Engine.drop_vectors)
+    snapshot = verb(Engine.snapshot)
     export = stream(Engine.export)
     import_ = verb(Engine.import_)
     backup = verb(Engine.backup)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid5
 
 from . import codec, inputs
 from .errors import InvalidInput
 from .ingest import drafts
 from .ingest.piece import Piece
 from .ingest.pipeline import FORGOTTEN
-from .model import Draft, Memory, Message, Outcome, Put, Receipt, Said, Scope, Summary
-from .ports import Store, Vectors
+from .model import HISTORY_EVENTS, Draft, Entry, Memory, Message, Outcome, Put, Receipt, Said, Scope, Summary
+from .ports import Store, Transaction, Vectors
 from .revisions import encoded, with_vector
 from .text import normalise
 
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from .scoped import Scoped
 
 FORMAT = 1
-_NOTES = ("recollect", "damaged")  # records that tell something about the others
+_NOTES = ("recollect", "damaged", "proposal")  # to be read: they tell of the others, or what the person agreed to here
 BATCH = 256
 
 
 async def exported(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
-    """All records as plain values: first what they are, then memories, messages, long-term records."""
+    """All records as plain values: first what they are, then history, memories, messages, long-term records."""
     yield {"record_type": "recollect", "data": {"format": FORMAT}}
     async for record in store.export(scope):
         data = record["data"]
@@ -96,9 +97,23 @@ async def _take(batch: Sequence[Mapping[str, Any]], into: Scoped | None, engine:
     values = [_READERS[kind](each) for each in data]
     if kind == "memory":
         return await _take_memories(values, scope, engine)
+    if kind == "history":
+        home = data[0].get("scope")
+        values = [each if home == asdict(scope) else _elsewhere(each, scope) for each in values]
+        await _take_history(values, scope, engine)
+        return []
     async with engine.store.transaction(scope) as tx:
-        await tx.apply(values)
+        await tx.apply([left for each in values if (left := await _still_supported(each, tx, scope)) is not None])
     return []
+
+
+async def _still_supported(value: Any, tx: Transaction, scope: Scope) -> Any:
+    """A message without its words, or a long-term record not at all, where what it became or rests on is forgotten."""
+    ids = value.outcome.ids if isinstance(value, Said) else value.evidence_ids if isinstance(value, Summary) else ()
+    there = {memory.id for memory in await tx.get(scope, ids)} if ids else set()
+    if there.issuperset(ids):
+        return value
+    return replace(value, keep_text=False) if isinstance(value, Said) else None
 
 
 def _scope(data: Mapping[str, Any]) -> Scope:
@@ -134,8 +149,33 @@ def _said(data: Mapping[str, Any]) -> Said:
     return Said(id=data["id"], message=message, outcome=outcome, digest=digest, keep_text=data.get("kept") is True)
 
 
+def _entry(data: Mapping[str, Any]) -> Entry:
+    made = codec.entry({name: value for name, value in data.items() if name != "scope"})
+    try:
+        UUID(made.id)
+    except ValueError as error:
+        raise InvalidInput(f"This is no entry of a history: its id is no UUID but {made.id!r:.60}") from error
+    if made.event not in HISTORY_EVENTS:
+        raise InvalidInput(f"This is no entry of a history: {made.event!r:.60} is none of {', '.join(HISTORY_EVENTS)}")
+    return made
+
+
+def _elsewhere(entry: Entry, scope: Scope) -> Entry:
+    """An entry that goes into another scope than it came from: there it has a name of its own, always the same."""
+    return replace(entry, id=str(uuid5(UUID(entry.id), "\0".join((scope.tenant, scope.user, scope.space)))))
+
+
+async def _take_history(entries: Sequence[Entry], scope: Scope, engine: Engine) -> None:
+    """Add what happened before, without the words of what was forgotten here; what is here already stays as it is."""
+    words = {entry.id: normalise.wording(str(entry.meta.get("before", {}).get("text", ""))) for entry in entries}
+    async with engine.store.transaction(scope) as tx:
+        forgotten = await tx.tombstones(scope, set(words.values()), engine.clock())
+        await tx.apply([replace(each, meta={}) if words[each.id] in forgotten else each for each in entries])
+
+
 _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
     "memory": _memory,
+    "history": _entry,
     "message": _said,
     "user_profile": _summary,
     "project_memory": _summary,

@@ -73,6 +73,7 @@ async def test_threads_are_listed_with_the_one_saved_last_first(store: Store) ->
     assert [saved.thread for saved in await verbs(store).list(limit=1)] == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.spec("IMP-122")
 async def test_a_megabyte_is_saved_and_loaded_in_less_than_a_tenth_of_a_second(store: Store) -> None:
     kept = verbs(store, most_bytes=2 << 20)

@@ -18,6 +18,7 @@ from recollect.ids import new_id
 from recollect.lifecycle.backfill import backfill
 from recollect.lifecycle.worker import work
 from recollect.model import (
+    Bury,
     Change,
     Embedded,
     Filter,
@@ -27,9 +28,11 @@ from recollect.model import (
     Message,
     Outcome,
     Put,
+    Relation,
     Said,
     Scope,
     Summary,
+    Unrelated,
     Used,
 )
 from recollect.ports import Delta, Store
@@ -293,7 +296,14 @@ YES = {
     "occurred_before": {"occurred_at": NOW - 2 * HOUR},
     "speaker": {"speaker": "Ana"},
     "source_id": {"source_ids": ("x", "Msg-1")},
+    "subjects": {"labels": Labels(subject="ana")},
+    "procedural_form": {"procedural_form": "workflow"},
+    "content_hash": {"content_hash": "0f"},
     "versions_of": {"superseded_by": "m9"},
+    "used_before": {"updated_at": NOW - 3 * HOUR, "last_accessed": NOW - 2 * HOUR},
+    "purge_before": {"purge_at": NOW - HOUR},
+    "compression_source": {"compression_source": True},
+    "derived_from": {"evidence_ids": ("m8", "m9")},
     "labels": {"labels": Labels(session="s", thread="t", agent="a", role="e")},
 }
 ASK = {
@@ -315,7 +325,14 @@ ASK = {
     "occurred_before": NOW - HOUR,
     "speaker": "Ana",
     "source_id": "Msg-1",
+    "subjects": ("bo", "ana"),
+    "procedural_form": "workflow",
+    "content_hash": "0f",
     "versions_of": "m9",
+    "used_before": NOW - HOUR,
+    "purge_before": NOW,
+    "compression_source": True,
+    "derived_from": ("m9", "m10"),
     "labels": YES["labels"]["labels"],
 }
 PLAIN = {
@@ -861,6 +878,33 @@ async def test_a_tombstone_stands_until_its_time_is_over(store: Store) -> None:
     assert await store.tombstones(ANA, [text], NOW + 25 * HOUR) == set()
 
 
+async def test_a_text_can_be_buried_without_being_erased_and_the_longer_time_counts(store: Store) -> None:
+    (kept,) = await keep(store, "tea")
+    await apply(store, Bury(texts=("tea",), until=NOW + 9 * HOUR))
+    await apply(store, Bury(texts=("tea",), until=NOW + 2 * HOUR))
+    assert await store.tombstones(ANA, ["tea"], NOW + 8 * HOUR) == {"tea"}
+    assert await store.get(ANA, [kept.id]) == [kept]
+    await apply(store, put(replace(kept, revision=2), "restored"))
+    assert await store.tombstones(ANA, ["tea"], NOW) == set()
+
+
+async def test_the_history_keeps_what_a_change_took_the_place_of_under_the_name_of_its_transaction(
+    store: Store,
+) -> None:
+    tea, milk = await keep(store, "tea", "milk")
+    await apply(
+        store, put(replace(tea, pinned=True, tags=("hot",)), "updated"), put(replace(milk, tags=("x",)), "updated")
+    )
+    await apply(store, put(replace(tea, pinned=False), "updated"))
+    both = (await store.history(ANA, milk.id))[0].meta["operation"]
+    since = await store.history_since(ANA, "operation", both)
+    assert [entry.meta["before"] for entry in since] == [
+        {"pinned": False, "tags": []}, {"tags": []}, {"pinned": True, "tags": ["hot"]},
+    ]  # fmt: skip
+    assert [entry.meta["operation"] == both for entry in since] == [True, True, False]
+    assert await store.history_since(BOB, "operation", both) == []
+
+
 async def test_a_tombstone_without_an_end_stands_for_ever(store: Store) -> None:
     (kept,) = await keep(store, "tea")
     await apply(store, forget(kept, until=None))
@@ -952,14 +996,15 @@ async def test_stats_count_one_scope_or_all(store: Store) -> None:
     assert (all_of_it["memories"], all_of_it["scopes"]) == (3, 2)
 
 
-async def test_an_export_gives_memories_then_messages_then_long_term_records(store: Store) -> None:
+async def test_an_export_gives_history_then_memories_then_messages_then_long_term_records(store: Store) -> None:
     record = Summary(id="p1", record_type="project_memory", name="x", data={"a": 1}, evidence_ids=("m1",), at=NOW)
     await apply(store, record, said("msg-1", "hello"), put(memory("tea")), put(memory("milk")))
     await keep(store, "theirs", scope=BOB)
     mine = [each async for each in store.export(ANA)]
-    assert [each["record_type"] for each in mine] == ["memory", "memory", "message", "project_memory"]
-    assert [each["data"].text for each in mine[:2]] == ["tea", "milk"]
-    assert len([each async for each in store.export(None)]) == 5
+    kinds = ["history", "history", "memory", "memory", "message", "project_memory"]
+    assert [each["record_type"] for each in mine] == kinds
+    assert [each["data"].text for each in mine[2:4]] == ["tea", "milk"]
+    assert len([each async for each in store.export(None)]) == 8
 
 
 async def test_a_backup_is_complete_and_can_be_opened(store: Store, tmp_path: Path) -> None:
@@ -1028,6 +1073,43 @@ async def test_a_memory_that_wandered_into_another_scope_is_not_shown(store: Sto
     await tamper("UPDATE memories SET scope = (SELECT id FROM scopes WHERE user_id = 'bob') WHERE id = ?", [kept.id])
     with pytest.raises(StoreDamaged):
         await store.get(BOB, [kept.id])
+
+
+async def test_relations_of_a_type_are_listed_until_they_end(store: Store) -> None:
+    tea, milk, rum = await keep(store, "tea", "milk", "rum")
+    first = Relation(from_id=milk.id, to_id=tea.id, type="contradicts", at=NOW)
+    later = Relation(from_id=rum.id, to_id=milk.id, type="contradicts", at=NOW + HOUR, strength=0.5)
+    await apply(store, first, first, later, replace(later, type="related_to"))
+    assert await store.relations(ANA, "contradicts", limit=9) == [later, first]
+    assert await store.relations(ANA, "contradicts", limit=1) == [later]
+    assert await store.relations(ANA, "contradicts", limit=9, from_id=milk.id) == [first]
+    assert await store.relations(BOB, "contradicts", limit=9) == []
+    await apply(store, Unrelated(from_id=milk.id, to_id=tea.id, type="contradicts"))
+    assert await store.relations(ANA, "contradicts", limit=9) == [later]
+
+
+async def test_links_are_found_from_both_ends_if_the_other_is_active(store: Store) -> None:
+    tea, milk, rum = await keep(store, "tea", "milk", "rum")
+    near, far = (
+        Relation(from_id=a.id, to_id=b.id, type="related_to", at=NOW, strength=s)
+        for a, b, s in ((milk, tea, 0.875), (rum, tea, 0.75))
+    )
+    other = Relation(from_id=rum.id, to_id=milk.id, type="contradicts", at=NOW)
+    await apply(store, far, near, other)
+    assert await store.links(ANA, [tea.id, milk.id]) == [near, far]
+    assert await store.links(ANA, [rum.id]) == [far]
+    assert await store.links(BOB, [tea.id, milk.id, rum.id]) == []
+    await apply(store, put(replace(milk, state="soft_deleted"), "soft_deleted"))
+    assert await store.links(ANA, [tea.id]) == [far]
+
+
+async def test_the_relations_of_a_forgotten_memory_go_with_it(store: Store) -> None:
+    tea, milk, rum = await keep(store, "tea", "milk", "rum")
+    ends = [(tea, milk), (rum, tea), (rum, milk)]
+    made = [Relation(from_id=a.id, to_id=b.id, type="contradicts", at=NOW) for a, b in ends]
+    await apply(store, *made)
+    await apply(store, Forget(memory_id=tea.id, at=NOW, until=None))
+    assert await store.relations(ANA, "contradicts", limit=9) == [made[2]]
 
 
 PLANTED = {

@@ -61,7 +61,7 @@ async def test_a_fact_has_one_vector_for_each_model(engine: Engine, guild: Scope
     found = rows(tmp_path, "SELECT model FROM vectors ORDER BY model")
     assert found == [("all-MiniLM-L6-v2",), ("hashing-384",)]
     keys = rows(tmp_path, "SELECT name FROM pragma_table_info('vectors') WHERE pk > 0 ORDER BY pk")
-    assert keys == [("memory",), ("model",)]
+    assert keys == [("scope",), ("memory",), ("model",)]
 
 
 @pytest.mark.spec("CLK-13")

@@ -291,7 +291,7 @@ def test_an_export_goes_to_the_user_that_is_named(run: Run, tea: str) -> None:
 
 def test_an_export_to_stdout_is_jsonl(run: Run, tea: str) -> None:
     kinds = [json.loads(line)["record_type"] for line in run("export").stdout.splitlines()]
-    assert kinds == ["recollect", "memory"]
+    assert kinds == ["recollect", "history", "memory"]
 
 
 def test_an_import_reads_stdin(run: Run) -> None:

@@ -20,15 +20,15 @@ LAYERS = [
     {"compose"},
     {"engine", "settings", "storage", "embedders", "rerankers", "llms", "ops"},
     {"scoped"},
-    {"transfer"},
-    {"revisions"},
+    {"transfer", "forgetting", "undo", "consent", "commands"},
+    {"revisions", "conflicts", "privacy", "querying", "checkpoints", "outage"},
     {"ingest", "retrieve", "lifecycle", "inputs"},
     {"policy", "corpus", "vectors"},
     {"ports", "text", "codec", "ids", "runtime"},
     {"model", "errors"},
 ]
 PROVIDERS = {"storage", "embedders", "rerankers", "llms", "ops"}
-BELOW_PROVIDERS = {"ports", "text", "ids", "runtime", "model", "errors"}
+BELOW_PROVIDERS = {"ports", "text", "codec", "ids", "runtime", "model", "errors"}
 ALLOWED = {
     ("ingest", "lifecycle"): "ingest.pipeline trims a scope in the transaction that fills it",
 }

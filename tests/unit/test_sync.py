@@ -8,11 +8,20 @@ from typing import Any
 import pytest
 
 from recollect import aio, sync
+from recollect.checkpoints import Checkpoints
 from recollect.compose import open_engine
+from recollect.consent import Consent
 from recollect.engine import Engine
+from recollect.privacy import Privacy
 from recollect.scoped import Scoped
 
-PAIRS = ((Engine, sync.Blocking), (Scoped, sync.BlockingScope))
+PAIRS = (
+    (Engine, sync.Blocking),
+    (Scoped, sync.BlockingScope),
+    (Checkpoints, sync.BlockingCheckpoints),
+    (Privacy, sync.BlockingPrivacy),
+    (Consent, sync.BlockingConsent),
+)
 
 
 def verbs(source: type) -> list[str]:

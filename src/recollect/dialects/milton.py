@@ -11,11 +11,11 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from ..errors import Conflict, InvalidInput
+from ..errors import Conflict, InvalidInput, Refused
 from ..ids import new_id
+from ..lifecycle import records
 from ..model import Filter, Memory, Message, Summary
 from ..policy import profiles
-from ..ports import Transaction
 from ..scoped import Scoped
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these is a request
@@ -123,7 +123,10 @@ class Milton:
         return [item_of(memory) for memory in (await self._scope.recall(text, limit=limit, profile=ranking)).memories]
 
     async def upsert_user_profile(self, patch: Mapping[str, Sequence[str]], evidence_ids: Sequence[str]) -> UserProfile:
-        """Add to the profile, as a new version of it. Raises InvalidInput without evidence that is remembered."""
+        """Add to the profile, as a new version of it. Raises InvalidInput without evidence that is remembered.
+
+        While the store is away, what is added waits in a file, and only that is returned.
+        """
         return UserProfile(**await self._upsert("user_profile", "user", patch, _PROFILE, evidence_ids))
 
     async def upsert_project_memory(
@@ -151,35 +154,27 @@ class Milton:
         evidence_ids: Sequence[str],
     ) -> dict[str, Any]:
         _check_patch(patch, lists)
-        async with self._engine.store.transaction(self._scope.scope) as tx:
-            evidence = await self._evidence(tx, evidence_ids)
-            old = await self._newest(kind, name)  # nobody else writes meanwhile
-            new = Summary(
-                id=new_id(),
-                record_type=kind,
-                name=name.casefold(),
-                data={each: _union(old.data[each] if old else (), patch.get(each, ())) for each in lists},
-                evidence_ids=_union(old.evidence_ids if old else (), evidence),
-                at=self._engine.clock(),
-            )
-            await tx.apply([new])
-        return await self._told(new)
-
-    async def _evidence(self, tx: Transaction, ids: Sequence[str]) -> list[str]:
-        """The memories that the items' ids stand for, all of them there."""
-        if isinstance(ids, str) or not ids:
+        if isinstance(evidence_ids, str) or not evidence_ids:
             raise InvalidInput("A long-term record needs evidence: name the ids of the items it rests on")
-        said = await tx.said(self._scope.scope, dict.fromkeys(ids, ""))
-        meant = {id: next(iter(said[id].outcome.ids), id) if id in said else id for id in ids}
-        there = {memory.id for memory in await tx.get(self._scope.scope, list(meant.values()))}
-        missing = [id for id in ids if meant[id] not in there]
-        if missing:
-            raise InvalidInput(f"No item with id {missing[0]!r}: evidence has to be remembered first")
-        return list(meant.values())
+        if why := await self._scope.privacy.why_off():
+            raise Refused(f"Not added: {why}")
+        engine, scope = self._engine, self._scope.scope
+        added = Summary(
+            id=new_id(),
+            record_type=kind,
+            name=name.casefold(),
+            data={each: tuple(patch.get(each, ())) for each in lists},
+            evidence_ids=tuple(evidence_ids),
+            at=engine.clock(),
+        )
+        if engine.outage is None:
+            return await self._told(await records.add(engine.store, scope, added))
+        made = await engine.outage.add_record(scope, added)
+        waits = {**added.data, "last_updated": added.at, "evidence_ids": added.evidence_ids}
+        return waits if made is None else await self._told(made)
 
     async def _newest(self, kind: str, name: str) -> Summary | None:
-        found = await self._engine.store.summaries(self._scope.scope, kind)
-        return next((summary for summary in found if summary.name == name.casefold()), None)
+        return records.newest(await self._engine.store.summaries(self._scope.scope, kind), name)
 
     async def _told(self, record: Summary | None) -> dict[str, Any]:
         """A record's fields, its evidence by the ids that the items are known by."""
@@ -231,7 +226,3 @@ def _check_patch(patch: Mapping[str, Sequence[str]], lists: Sequence[str]) -> No
             raise InvalidInput(f"A patch cannot hold {name!r}: it takes {', '.join(lists)}")
         if isinstance(values, str) or not all(isinstance(value, str) for value in values):
             raise InvalidInput(f"{name!r} in a patch is a list of texts")
-
-
-def _union(*lists: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(item for items in lists for item in items))

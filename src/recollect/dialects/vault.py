@@ -33,6 +33,7 @@ class MemoryChunk:
     compressed: bool
     created_at: datetime
     memory_id: str  # under which the engine knows it
+    told_by: str = ""  # who said it, where that was not the person
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,8 @@ class Vault:
         scope = self._engine.scope(user=user_id, session=session_id)
         hint = None if memory_type_hint is None else _type(memory_type_hint).value
         receipt = await scope.remember(text, policy="vault", kind=hint)
-        return [chunk_of(memory) for memory in await self._engine.store.get(scope.scope, receipt.ids)]
+        reading = self._engine.store if self._engine.outage is None else self._engine.outage
+        return [chunk_of(memory) for memory in await reading.get(scope.scope, receipt.ids)]
 
     async def recall(
         self,
@@ -97,7 +99,7 @@ def to_prompt(result: RecallResult) -> str:
 
     The format is frozen: whoever changes it changes the specification first.
     """
-    return render.labelled((chunk.memory_type.value, chunk.content) for chunk in result.memories)
+    return render.labelled((chunk.memory_type.value, chunk.content, chunk.told_by) for chunk in result.memories)
 
 
 def chunk_of(memory: Memory) -> MemoryChunk:
@@ -112,6 +114,7 @@ def chunk_of(memory: Memory) -> MemoryChunk:
         compressed=memory.compressed,
         created_at=memory.created_at,
         memory_id=memory.id,
+        told_by=render.credit(memory),
     )
 
 

@@ -1,14 +1,24 @@
-"""The command line: `recollect …`. Which commands there are stands in the three modules imported here.
+"""The command line: `recollect …`. Which commands there are stands in the modules imported here.
 
 Exit codes: 0 done, 1 failed, 2 wrong use, 3 not found, 4 refused, 5 a part is away; 130 interrupted.
 """
 
 from __future__ import annotations
 
-from . import cli_decide, cli_memories, cli_store
+from . import cli_changes, cli_cluster, cli_decide, cli_memories, cli_moves, cli_person, cli_store
 from .cli_app import app
 
-__all__ = ["app", "cli_decide", "cli_memories", "cli_store", "main"]
+__all__ = [
+    "app",
+    "cli_changes",
+    "cli_cluster",
+    "cli_decide",
+    "cli_memories",
+    "cli_moves",
+    "cli_person",
+    "cli_store",
+    "main",
+]
 
 
 def main() -> None:

@@ -29,8 +29,11 @@ _UsageError = typer.BadParameter.__mro__[2]  # click's ClickException, wherever 
 
 Db = Annotated[
     str | None,
-    typer.Option("--db", metavar="FILE", help="Where memories are kept. [RECOLLECT_DB]", rich_help_panel=_EVERYWHERE),
-]
+    typer.Option(
+        "--db", metavar="PLACE", rich_help_panel=_EVERYWHERE,
+        help="Where memories are kept: a file, or postgresql://… [RECOLLECT_DB]",
+    ),
+]  # fmt: skip
 User = Annotated[
     str | None,
     typer.Option(

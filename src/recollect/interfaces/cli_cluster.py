@@ -62,7 +62,7 @@ def worker(
         int, typer.Option("--batch-size", metavar="N", min=1, max=1024, help="Memories embedded together.")
     ] = 32,
 ) -> None:
-    """Embed what comes without a vector, until told to stop; any number of workers share the work."""
+    """Embed what comes without a vector and `purge` once an hour, until told to stop; any number share the work."""
     import asyncio
 
     from . import show
@@ -83,7 +83,7 @@ async def _work(db: str | None, *, once: bool, batch_size: int) -> int:
     async with recollect.aio.open(db) as memory:
         if memory.embedder is None:
             raise InvalidInput("There is no embedding model to work with: set `embedder` to minilm")
-        return await work(memory.store, memory.embedder, stop=stop, once=once, batch_size=batch_size)
+        return await work(memory.store, memory.embedder, stop=stop, once=once, batch_size=batch_size, tend=memory.purge)
 
 
 def _on_signals(stop: object) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..model import Memory
+from ..model import STATES, Filter, Forgotten, Memory
 from .cli_app import Call, command
 from .cli_memories import Id
+
+if TYPE_CHECKING:
+    from ..sync import BlockingScope
 
 SAY = "Decide"
 
@@ -51,27 +55,71 @@ def unpin(call: Call, id: Id) -> None:
         _now(call, mine.unpin(id))
 
 
-@command(SAY, example="recollect forget 019a3c5e-7ddf-7926-adf6-688e0fc76dd8 --keep-days 30")
+@command(SAY, example='recollect forget --query "my old address" --dry-run')
 def forget(
     call: Call,
-    id: Id,
+    id: Annotated[str | None, typer.Argument(metavar="[ID]", help="One memory.", show_default=False)] = None,
+    query: Annotated[str | None, typer.Option(metavar="TEXT", help="What this question finds.")] = None,
+    category: Annotated[list[str] | None, typer.Option(metavar="NAME", help="What has this category.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="What has this tag.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go.")] = False,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the history.")] = "",
     keep_days: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Only hide it for so many days.")] = 0,
+    never_again: Annotated[bool, typer.Option("--never-again", help="Never take it in again by itself.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Forget a memory everywhere, for good, or hide it for a while with --keep-days."""
+    """Forget memories everywhere, for good, or hide them for a while with --keep-days; what rests on them goes too."""
     from . import show
 
     with call.mine() as mine:
-        memory = mine.get(id)
-        if not (yes or keep_days or call.json) and _somebody_is_there():
-            typer.confirm(f"Forget for good: {show.plain(memory.text)[:200]!r}?", abort=True, err=True)
-        mine.forget(id, reason=reason, keep_days=keep_days)
+        if id is not None:
+            ids: tuple[str, ...] = (mine.get(id).id,)
+        else:
+            ids = mine.forget_where(query, where=Filter(categories=tuple(category or ()), tags=tuple(tag or ()))).ids
+        asks = not (dry_run or yes or keep_days or call.json) and _somebody_is_there()
+        if asks or (dry_run and not call.json):
+            show.memories([mine.get(each) for each in ids])
+        if asks:
+            typer.confirm("Forget this for good?", abort=True, err=True)
+        found = _forgotten(mine, ids, dry_run=dry_run, reason=reason, keep_days=keep_days, never_again=never_again)
     if call.json:
-        show.as_json({"id": id, "forgotten": True, "keep_days": keep_days})
-    else:
-        until = f"  `recollect restore` brings it back for {keep_days:g} days" if keep_days else ""
-        show.line(f"forgotten  {id}{until}")
+        show.as_json({**asdict(found), "keep_days": keep_days})
+        return
+    until = f"  `recollect restore` brings it back for {keep_days:g} days" if keep_days and not dry_run else ""
+    show.line(f"{'would forget' if dry_run else 'forgotten'}  {id or f'{len(ids)} memories'}{until}")
+    for number, why in ((len(found.derived), "rest on this alone"), (len(found.flagged), "stay, but lose a source")):
+        if number:
+            show.note(f"{number} more {why}.")
+
+
+def _forgotten(mine: BlockingScope, ids: tuple[str, ...], *, dry_run: bool, **manner: Any) -> Forgotten:
+    """Forget exactly these."""
+    if len(ids) == 1 and not dry_run:
+        return mine.forget(ids[0], **manner)
+    if not ids:
+        return Forgotten(dry_run=dry_run)
+    return mine.forget_where(where=Filter(ids=ids, states=STATES), dry_run=dry_run, **manner)
+
+
+@command(SAY, example="recollect undo --session chat-7 --dry-run")
+def undo(
+    call: Call,
+    operation: Annotated[
+        str | None,
+        typer.Argument(metavar="[OPERATION]", help="As `recollect history` names it.", show_default=False),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show how things would stand.")] = False,
+) -> None:
+    """Take back an operation or a session. This is in the history too, and can itself be undone."""
+    from . import show
+
+    with call.mine() as mine:
+        done = mine.undo(operation, session=None if operation else call.session, dry_run=dry_run)
+    if call.json:
+        show.as_json(done)
+        return
+    show.memories(done.memories)
+    show.line(f"{'would undo' if dry_run else 'undone'}  {' '.join(done.operations)}")
 
 
 @command(SAY, example="recollect restore 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
@@ -79,6 +127,39 @@ def restore(call: Call, id: Id) -> None:
     """Bring back a memory that was hidden, trimmed, expired or archived."""
     with call.mine() as mine:
         _now(call, mine.restore(id))
+
+
+@command(SAY, example="recollect conflicts")
+def conflicts(
+    call: Call, limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="So many at most.")] = 100
+) -> None:
+    """List newer statements that took the place of older ones and wait for a decision. With --json one a line."""
+    from . import show
+
+    with call.mine() as mine:
+        found = mine.conflicts(limit=limit)
+    for each in found:
+        if call.json:
+            show.as_line({"id": each.id, "new": each.new.text, "old": each.old.text, "old_id": each.old.id})
+        else:
+            show.line(f"{each.id}  {show.plain(each.new.text)}")
+            show.line(f"{'in place of':>{len(each.id)}}  {show.plain(each.old.text)}")
+    if not (found or call.json):
+        show.note("Nothing waits for a decision.")
+
+
+@command(SAY, example="recollect confirm 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
+def confirm(call: Call, id: Id) -> None:
+    """Let the newer statement of a conflict stand."""
+    with call.mine() as mine:
+        _now(call, mine.confirm(id))
+
+
+@command(SAY, example="recollect reject 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
+def reject(call: Call, id: Id) -> None:
+    """Bring the older statement of a conflict back in the place of the newer one."""
+    with call.mine() as mine:
+        _now(call, mine.reject(id))
 
 
 @command(SAY, example="recollect history --limit 20")

@@ -74,7 +74,9 @@ def remember(
         list[str] | None, typer.Option(metavar="URL", help="What it rests on; may be repeated.")
     ] = None,
     pin: Annotated[bool, typer.Option("--pin", help="Never trim or expire it.")] = False,
-    on_purpose: Annotated[bool, typer.Option("--on-purpose", help="Keep it even if it was forgotten before.")] = False,
+    on_purpose: Annotated[
+        bool, typer.Option("--on-purpose", help="Keep it even if it was forgotten before or holds a secret.")
+    ] = False,
     policy: Annotated[str | None, typer.Option(metavar="NAME", help="How to take it in. [RECOLLECT_POLICY]")] = None,
 ) -> None:
     """Remember a text, and say what became of it."""
@@ -130,6 +132,48 @@ def recall(
         show.answer(found, explain=explain)
 
 
+@command(ASK, example='recollect query "what is left to do?" --agent planner --category tasks')
+def query(
+    call: Call,
+    question: Question,
+    agent: Annotated[str, typer.Option(metavar="NAME", help="Who asks: it sees only what its allowlist names.")],
+    category: Categories = None,
+    top_k: Annotated[int, typer.Option("--top-k", "-k", metavar="N", help="So many memories at most.")] = 3,
+    budget: Annotated[int, typer.Option(metavar="TOKENS", help="So many tokens at most.")] = 512,
+    threshold: Annotated[float | None, typer.Option(metavar="0..1", help="The least similarity.")] = None,
+    filter: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="As importance_min=3 or run_id=r1; may be repeated.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Everything about each memory, in JSON.")] = False,
+) -> None:
+    """Ask as an agent: a category that its allowlist does not name is refused."""
+    from . import show
+
+    with call.mine() as mine:
+        found = mine.query(
+            question, agent=agent, categories=category, filters=dict(map(_pair, filter or ())), top_k=top_k,
+            return_="full" if full else "bullets", budget_tokens=budget, threshold=threshold,
+        )  # fmt: skip
+    if call.json or full:
+        show.as_json(found)
+    else:
+        for item in found:
+            show.line(f"{item['id']}  {show.plain(item['text'])}")
+
+
+def _pair(given: str) -> tuple[str, Any]:
+    """A filter from the command line: numbers, true and false are read as such."""
+    import json
+
+    name, is_pair, value = given.partition("=")
+    if not is_pair:
+        raise typer.BadParameter(f"{given!r} is no filter: write NAME=VALUE")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
 @command(ASK, name="list", example="recollect list --tag home --limit 20")
 def list_(
     call: Call,
@@ -179,6 +223,25 @@ def why(call: Call, id: Id) -> None:
     with call.mine() as mine:
         found = mine.why(id)
     show.as_json(found) if call.json else show.evidence(found)
+
+
+@command(ASK, example="recollect related 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
+def related(
+    call: Call, id: Id, limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="So many at most.")] = 10
+) -> None:
+    """Show what else is remembered about the same, nearest first. With --json one memory a line."""
+    from ..codec import dump
+    from . import show
+
+    with call.mine() as mine:
+        found = mine.related(id, limit=limit)
+    for each in found:
+        if call.json:
+            show.as_line(dump(each))
+        else:
+            show.line(f"{each.strength:.2f}  {each.memory.id}  {show.plain(each.memory.text)}")
+    if not (found or call.json):
+        show.note("Nothing is linked to it.")
 
 
 @command(ASK, name="why-not", example='recollect why-not "where does she live?" 019a3c5e-7ddf-7926-adf6-688e0fc76dd8')

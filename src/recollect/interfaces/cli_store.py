@@ -145,11 +145,17 @@ def index(
     ] = 32,
     force: Annotated[bool, typer.Option("--force", help="Also those that are embedded already.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Print how many are embedded, and do nothing.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Fill the vector index anew from the store.")] = False,
 ) -> None:
     """Embed the memories that have no vector yet, of everybody."""
     from . import show
 
     with call.memory() as memory:
+        if rebuild:
+            with show.progress("Filling", len(memory.scopes()), hidden=call.json) as advance:
+                held = memory.rebuild_index(progress=advance)
+            show.as_json({"indexed": held}) if call.json else show.line(f"{held} vectors in the index")
+            return
         counts = memory.stats()
         if stats:
             known = {name: counts[name] for name in ("memories", "with_embeddings", "without_embeddings", "model")}
@@ -187,6 +193,24 @@ def doctor(call: Call) -> None:
     show.as_json(checks.as_plain(found)) if call.json else show.show(checks.table(found))
     if any(finding.state == "bad" for finding in found):
         raise typer.Exit(FAILED)
+
+
+@command(CARE, example="recollect replay")
+def replay(call: Call) -> None:
+    """Take in what was told while the store was away. It happens by itself too, soon after the store is back."""
+    from . import show
+
+    with call.memory() as memory:
+        done = memory.replay()
+        aside = memory.stats().get("set_aside", [])
+    if call.json:
+        show.as_json(None if done is None else {**asdict(done), "files": aside})
+    elif done is None:
+        show.line("another process is taking it in")
+    else:
+        show.line(f"{done.taken_in} taken in, {done.waiting} still waiting")
+    for file in aside:
+        show.note(f"What could not be used was set aside in {file}.")
 
 
 @command(CARE, example="recollect vacuum")

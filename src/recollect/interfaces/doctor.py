@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -53,7 +54,8 @@ def examined(db: str | None) -> list[Finding]:
             "correct it in the environment or in recollect.toml",
         )
         return [*found, Finding(about="settings", state="bad", seen=seen, mend=mend)]
-    for about, look in (("settings", _settings), ("model", _model), ("cache", _cache), ("file", _file)):
+    checks = {"settings": _settings, "model": _model, "cache": _cache, "file": _file, "fail-safe": _files}
+    for about, look in checks.items():
         found += _looked(about, look, settings)
     return found
 
@@ -184,9 +186,39 @@ def _file(settings: Settings) -> Iterator[Finding]:
     except RecollectError as error:  # whose message names the way out
         yield Finding(about="file", state="bad", seen=str(error))
         return
-    yield Finding(about="file", state="good", seen=f"{place}, {counts['memories']} memories, {counts['bytes']:,} bytes")
+    seen = f"{_address(place)}, {counts['memories']} memories, {counts['bytes']:,} bytes"
+    yield Finding(about="file", state="good", seen=seen)
     yield from _health(problems)
     yield from _vectors(settings, counts)
+
+
+def _files(settings: Settings) -> Iterator[Finding]:
+    """What waits for a store that is away, and what could not be handed over to it."""
+    from ..compose import fail_safe_files
+
+    spool = fail_safe_files(settings)
+    if spool is None:
+        yield Finding(about="fail-safe", state="good", seen="switched off: while the store is away, writing fails")
+        return
+    waiting, aside = len(spool.waiting()), spool.set_aside()
+    if waiting:
+        mend = "bring the store back, then: recollect replay"
+        yield Finding(about="fail-safe", state="poor", seen=f"{waiting} wait in {spool.folder}", mend=mend)
+    for path in aside:
+        mend = "look at the lines, remember what they say, and remove the file"
+        yield Finding(about="fail-safe", state="poor", seen=f"lines that could not be used: {path}", mend=mend)
+    if not waiting and not aside:
+        yield Finding(about="fail-safe", state="good", seen=f"nothing waits; the files would be in {spool.folder}")
+
+
+def _address(place: str) -> str:
+    """Where the memory is, without the password to it.
+
+    >>> _address("postgresql://ana:secret@db.example/memories?password=secret")
+    'postgresql://ana@db.example/memories?password=…'
+    """
+    hidden = re.sub(r"(?<=://)([^:/@]*):[^/@]*@", r"\1@", place)
+    return re.sub(r"(?<=[?&]password=)[^&]*", "…", hidden) if "://" in place else place
 
 
 def _no_file(place: Path) -> Iterator[Finding]:

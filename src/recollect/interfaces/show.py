@@ -73,18 +73,21 @@ def _speaks_unicode(stream: Any) -> bool:
 
 
 @contextmanager
-def progress(title: str, total: int | None, *, hidden: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while a block runs; the block says how many are done. Nothing is drawn where nobody looks."""
+def progress(title: str, total: int | None, *, hidden: bool = False) -> Iterator[Callable[..., None]]:
+    """A bar on stderr while a block runs; the block says how many are done, and of how many if it learns that late.
+
+    Nothing is drawn where nobody looks.
+    """
     console = screen(stderr=True)
     if hidden or not console.is_terminal:
-        yield lambda done: None
+        yield lambda done, of=None: None
         return
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as shown:
         task = shown.add_task(title, total=total)
-        yield lambda done: shown.update(task, completed=done)
+        yield lambda done, of=total: shown.update(task, completed=done, total=of)
 
 
 def plain(text: str) -> str:
@@ -235,6 +238,6 @@ def reason(found: Reason) -> None:
 
 def history(entries: Iterable[Entry]) -> None:
     for entry in entries:
-        more = " ".join(f"{name}={_value(value)}" for name, value in entry.meta.items())
+        more = " ".join(f"{name}={_value(value)}" for name, value in entry.meta.items() if name != "before")
         who = f" by {plain(entry.actor)}" if entry.actor else ""
         line(f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.event:<12}{entry.memory_id}{who}  {plain(more)}".rstrip())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ..errors import RecollectError
-from ..model import Scope, Used
+from ..model import Happened, Scope, Used
 from ..ports import Store
 
 AT_MOST = 256  # uses held back before they are written
@@ -19,11 +19,11 @@ class Usage:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[Scope, list[Used]] = {}
+        self._waiting: dict[Scope, list[Used | Happened]] = {}
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
-    def note(self, scope: Scope, uses: Sequence[Used]) -> None:
+    def note(self, scope: Scope, uses: Sequence[Used | Happened]) -> None:
         """Remember to write these."""
         self._waiting.setdefault(scope, []).extend(uses)
         if self._task is None or self._task.done():

@@ -1,15 +1,17 @@
-"""A process that stays and embeds whatever comes without a vector, beside any number of others."""
+"""A process that stays, embeds whatever comes without a vector, and keeps time limits, beside any number of others."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from time import monotonic
 
 from ..errors import EmbedderUnavailable, StoreUnavailable
 from ..ports import Embedder, Store
 from .backfill import LEASE_SECONDS, backfill
 
 LOOK_SECONDS = 30.0  # between two looks if nobody tells of anything new
+TEND_SECONDS = 3600.0
 _PATIENCE = (1.0, 30.0)  # seconds after a first and after many failures
 
 
@@ -22,13 +24,15 @@ async def work(
     batch_size: int = 32,
     lease_seconds: float = LEASE_SECONDS,
     progress: Callable[[int], None] = lambda done: None,
+    tend: Callable[[], Awaitable[object]] | None = None,
 ) -> int:
-    """Embed until told to stop, or until nothing is left; gives how many were embedded.
+    """Embed until told to stop, or until nothing is left, and `tend` once an hour; gives how many were embedded.
 
     A batch that is under way when it is told to stop is finished. While the store or the model is away it tries again,
     except `once`. Raises EmbedderUnavailable, StoreUnavailable then.
     """
     done, whole, pause = 0, True, _PATIENCE[0]
+    tended = monotonic() - TEND_SECONDS
     await store.changes(0)  # from here on nothing new goes unnoticed
     while not stop.is_set():
         try:
@@ -37,6 +41,9 @@ async def work(
                 stop=stop.is_set, progress=lambda more: progress(done + more),  # noqa: B023
             )  # fmt: skip
             done, whole, pause = done + made.embedded, False, _PATIENCE[0]
+            if tend is not None and monotonic() - tended >= TEND_SECONDS:
+                await tend()
+                tended = monotonic()
             if once:
                 break
             await _first(store.changes(LOOK_SECONDS), stop.wait())

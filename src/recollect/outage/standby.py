@@ -13,14 +13,14 @@ from ..ids import new_id
 from ..ingest.desk import Desk
 from ..ingest.piece import pieces
 from ..ingest.weigh import weigh
-from ..model import Draft, Filter, Labels, Memory, Page, Pending, Scope
+from ..model import Draft, Filter, Labels, Memory, Page, Pending, Relation, Scope
 from ..policy import writing
 from ..ports import Delta, IndexRow, Vectors
 from ..text import clock, index
 from .guard import Guarded
 
 LAST = 1 << 20  # waiting turns stand after those of the store
-_EQUAL = ("pinned", "manually_saved", "needs_embedding", "speaker")
+_EQUAL = ("pinned", "manually_saved", "needs_embedding", "speaker", "procedural_form", "content_hash")
 _AMONG = (("ids", "id"), ("kinds", "kind"), ("states", "state"), ("item_types", "item_type"))
 
 
@@ -116,6 +116,9 @@ class Standby:
         own = [row for row, memory in self._known.items() if passes(where, memory)]
         return own if self.is_away else own + await self.store.rows_where(scope, where)
 
+    async def links(self, scope: Scope, ids: Sequence[str]) -> list[Relation]:
+        return [] if self.is_away else await self.store.links(scope, ids)
+
     async def page(self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
         own = [memory for memory in self._known.values() if passes(where, memory)]
         own.sort(key=lambda memory: memory.created_at, reverse=True)
@@ -173,6 +176,7 @@ def _fits(where: Filter, memory: Memory) -> bool:
         and (where.importance_max is None or memory.importance <= where.importance_max)
         and (not categories or (memory.category or "").lower() in categories)
         and (not where.tags or not tags.isdisjoint(tag.lower() for tag in where.tags))
+        and (not where.subjects or memory.labels.subject in where.subjects)
         and (where.source_id is None or where.source_id in memory.source_ids)
         and (where.versions_of is None or where.versions_of == memory.superseded_by)
     )

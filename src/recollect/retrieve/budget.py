@@ -77,6 +77,11 @@ def fit_content(memories: Sequence[Memory], caps: Caps, render: Renderer, count:
     return Fitted(taken=taken, cut=cut, text=render([memories[i] for i in taken]), tokens=used)
 
 
+def fits(text: str, caps: Caps, count: Count) -> bool:
+    """Whether a text stays within the caps on its length."""
+    return not _too_much(text, caps, count)
+
+
 def _too_much(text: str, caps: Caps, count: Count) -> str:
     if caps.chars is not None and len(text) > caps.chars:
         return f"it does not fit into {caps.chars} characters"

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..model import Filter, Memory, Query, Reason
 from ..policy.profiles import Profile
-from . import pipeline, rank
+from . import pipeline, rank, related
 
 _ALL = 10**9
 
@@ -36,9 +36,10 @@ async def _measured(
     query: Query, memory: Memory, profile: Profile, parts: pipeline.Retrieve, now: datetime
 ) -> tuple[int, float, dict[str, float]] | None:
     corpus, found, _ = await pipeline.look(query, profile, parts, now, pool=_ALL)
-    if profile.needs_text:
+    if profile.needs_text or "related" in profile.weights:
         found, memories = await pipeline.read(corpus, found, query, parts.store, {})
         found = pipeline.with_words(profile, query, found, memories)
+        found = await related.with_links(profile, query, found, memories, parts.store)
     found = rank.scored(profile, found)
     rows = await parts.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))
     where = np.flatnonzero(np.isin(corpus.row[found.positions], rows))

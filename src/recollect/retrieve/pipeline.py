@@ -6,17 +6,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import vectors
-from ..corpus import WORKING, Corpora, Corpus
+from ..corpus import WORKING, Corpus
 from ..errors import ProviderFailed, StoreDamaged
-from ..model import Cut, Hit, Memory, Query, Recall
+from ..model import Cut, Hit, Memory, Query, Recall, Scope
 from ..policy.profiles import Profile
-from ..ports import Embedder, Reranker, Store, Vectors
-from . import budget, candidates, diversify, gate, rank, rerank
+from ..ports import Embedder, Reading, Reranker, Vectors
+from . import budget, candidates, diversify, elsewhere, gate, rank, related, rerank
 from .candidates import Candidates
 from .render import RENDERERS
 from .understand import Question, understand
@@ -24,16 +25,23 @@ from .understand import Question, understand
 MOST_PREFERENCES = 100  # looked at, where they all stand first
 
 
+class Snapshots(Protocol):
+    """Where the snapshot of a scope comes from, as a rule `Corpora`."""
+
+    async def current(self, scope: Scope, source: Reading) -> Corpus: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrieve:
     """What recalling needs beside the question."""
 
-    store: Store
-    corpora: Corpora
+    store: Reading
+    corpora: Snapshots
     embedder: Embedder | None
     reranker: Reranker | None
     count: Callable[[str], int]  # tokens of a text
     language: str
+    index: elsewhere.Nearest | None = None  # where the vectors of scopes are that are too large to hold
 
 
 async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime) -> Recall:
@@ -42,7 +50,8 @@ async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime)
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     corpus, found, legs = await look(query, profile, parts, now, pool=_pool(profile, query.limit))
     found, memories = await read(corpus, found, query, parts.store, legs)
-    found, memories = _ordered(profile, rank.scored(profile, with_words(profile, query, found, memories)), memories)
+    found = await related.with_links(profile, query, with_words(profile, query, found, memories), memories, parts.store)
+    found, memories = _ordered(profile, rank.scored(profile, found), memories)
     if profile.rerank and memories:
         found, memories, legs["rerank"] = await rerank.closer(query.text, profile, parts.reranker, found, memories)
     found, memories, weak = gate.kept(profile, found, memories)
@@ -50,14 +59,17 @@ async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime)
     if profile.preferences_first:
         found, memories = await _preferences_first(query, parts.store, found, memories)
     fitted = _fitted(query, profile, memories, parts.count)
+    along = await related.beside(profile, query, [memories[i] for i in fitted.taken], parts.store)
+    along, text = _with_related(query, profile, along, fitted.text, parts.count)
     cut = [Cut(id=memories[i].id, reason=why, score=float(found.score[i])) for i, why in fitted.cut.items()]
     return Recall(
         query=query,
         profile=profile.name,
         hits=tuple(_hit(found, memories[i], i, parts.count) for i in fitted.taken),
-        text=fitted.text,
-        tokens=parts.count(fitted.text) if fitted.text else 0,
+        text=text,
+        tokens=parts.count(text) if text else 0,
         cut=(*cut, *weak),
+        related=tuple(along),
         legs=legs,
     )
 
@@ -80,6 +92,11 @@ async def look(
     vector, legs = (
         await _embedded(question, corpus, parts.embedder) if profile.needs_meaning else (None, {"sparse": "ok"})
     )
+    if corpus.is_lean and vector is not None:
+        corpus, said = await elsewhere.near(
+            corpus, question.terms, vector, allowed, scope=query.scope, store=parts.store, index=parts.index
+        )
+        legs["dense"] = said if legs["dense"] == "ok" else legs["dense"]
     channel = corpus.code("channel", query.labels.channel)
     found = candidates.find(
         profile, corpus, question, vector, allowed, channel=channel, limit=query.limit, pool=pool, now=now
@@ -93,7 +110,7 @@ def _view(corpus: Corpus, query: Query) -> Corpus:
     return corpus if states == ("active",) and query.as_of is None else corpus.seen_as(states, query.as_of)
 
 
-async def _allowed(corpus: Corpus, query: Query, profile: Profile, store: Store) -> NDArray[np.bool_]:
+async def _allowed(corpus: Corpus, query: Query, profile: Profile, store: Reading) -> NDArray[np.bool_]:
     """What the filter, asked of the store, and the profile let through."""
     allowed = corpus.alive
     if not query.where.is_plain:
@@ -120,7 +137,7 @@ async def _embedded(
 
 
 async def read(
-    corpus: Corpus, found: Candidates, query: Query, store: Store, legs: dict[str, str]
+    corpus: Corpus, found: Candidates, query: Query, store: Reading, legs: dict[str, str]
 ) -> tuple[Candidates, list[Memory]]:
     """The candidates' memories; one that was erased a moment ago is left out, and one that was altered on disk."""
     rows = corpus.row[found.positions].tolist()
@@ -130,7 +147,7 @@ async def read(
     return kept, [memories[rows[i]] for i in there]
 
 
-async def _at(rows: list[int], query: Query, store: Store, legs: dict[str, str]) -> dict[int, Memory]:
+async def _at(rows: list[int], query: Query, store: Reading, legs: dict[str, str]) -> dict[int, Memory]:
     """Memories by row; if one of them is damaged, the others are read one by one and the answer says so."""
     try:
         return await store.at_rows(query.scope, rows)
@@ -185,7 +202,7 @@ def _diversified(
 
 
 async def _preferences_first(
-    query: Query, store: Store, found: Candidates, memories: list[Memory]
+    query: Query, store: Reading, found: Candidates, memories: list[Memory]
 ) -> tuple[Candidates, list[Memory]]:
     """All preferences stand before everything else, newest first, whether they match or not."""
     if query.where.kinds and "procedural" not in query.where.kinds:
@@ -206,6 +223,18 @@ def _fitted(query: Query, profile: Profile, memories: list[Memory], count: Calla
     caps = budget.Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
     fit = budget.fit_content if profile.budget_of == "content" else budget.fit
     return fit(memories, caps, RENDERERS[profile.render], count)
+
+
+def _with_related(
+    query: Query, profile: Profile, along: list[Memory], text: str, count: Callable[[str], int]
+) -> tuple[list[Memory], str]:
+    """As many of the related as still fit, and the text with them."""
+    taken: list[Memory] = []
+    for memory in along:
+        longer = f"{text}\n{RENDERERS[profile.render]([memory])} (related)"
+        if budget.fits(longer, budget.Caps(limit=1, tokens=query.budget, chars=query.max_chars), count):
+            taken, text = [*taken, memory], longer
+    return taken, text
 
 
 def _hit(found: Candidates, memory: Memory, i: int, count: Callable[[str], int]) -> Hit:

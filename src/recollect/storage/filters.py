@@ -11,8 +11,11 @@ from ..text import clock
 from .rows import LABELS
 from .session import Dialect
 
-_SETS = (("ids", "id"), ("kinds", "kind"), ("states", "state"), ("item_types", "item_type"))
-_EQUAL = ("pinned", "manually_saved", "needs_embedding", "speaker")
+_SETS = (("ids", "id"), ("kinds", "kind"), ("states", "state"), ("item_types", "item_type"),
+         ("subjects", "subject"))  # fmt: skip
+_EQUAL = (
+    "pinned", "manually_saved", "needs_embedding", "compression_source", "speaker", "procedural_form", "content_hash",
+)  # fmt: skip
 _TIMES = ("created", "updated", "occurred")
 _FEW = 500
 
@@ -36,6 +39,10 @@ def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
         parts.append((_in_json("tags", lower, len(where.tags), dialect), [tag.lower() for tag in where.tags]))
     if where.versions_of is not None:
         parts.append(("superseded_by = ?", [where.versions_of]))
+    if where.derived_from:
+        n = len(where.derived_from)
+        lists = (_in_json(column, "value", n, dialect) for column in ("evidence_ids", "source_ids"))
+        parts.append((f"({' OR '.join(lists)})", where.derived_from * 2))
     if where.source_id is not None:
         parts.append((_in_json("source_ids", "value", 1, dialect), [where.source_id]))
     return " AND ".join(sql for sql, _ in parts) or "1 = 1", [value for _, values in parts for value in values]
@@ -54,6 +61,8 @@ def _ranges(where: Filter) -> list[tuple[str, Sequence[Any]]]:
         for sign, end in ((">=", "after"), ("<", "before")):
             at = getattr(where, f"{name}_{end}")
             bounds.append((f"{name}_at {sign} ?", None if at is None else clock.iso(at)))
+    used, purge = (None if at is None else clock.iso(at) for at in (where.used_before, where.purge_before))
+    bounds += [("updated_at < ?", used), ("coalesce(last_accessed, updated_at) < ?", used), ("purge_at < ?", purge)]
     return [(sql, [value]) for sql, value in bounds if value is not None]
 
 

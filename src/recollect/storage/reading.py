@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
 from ..errors import InvalidInput
-from ..model import Filter, Memory, Outcome, Page, Relation, Scope
+from ..model import RELATED, Filter, Logged, Memory, Outcome, Page, Proposal, Relation, Scope, SpaceSettings
 from ..ports import Delta, SaidBefore
 from ..text import clock
 from . import filters, rows
@@ -18,6 +19,7 @@ from .session import Session, Values
 _SELECT = f"SELECT {', '.join(rows.COLUMNS)} FROM memories"
 _INDEX = ", ".join(f"m.{name.strip()}" for name in rows.INDEX_COLUMNS.split(","))
 _FEW = 500  # values in one IN (…)
+SETTINGS = tuple(each.name for each in fields(SpaceSettings))
 
 
 class Readings:
@@ -133,10 +135,32 @@ class Readings:
         found = await self._rows(scope, f"{sql} ORDER BY created_at DESC, id DESC LIMIT ?", values)
         return [Relation(from_id=a, to_id=b, type=type, strength=s, at=rows.moment(at)) for a, b, s, at in found]
 
+    async def links(self, scope: Scope, ids: Sequence[str]) -> list[Relation]:
+        found: dict[tuple[str, str], Relation] = {}
+        for here, there in (("from_id", "to_id"), ("to_id", "from_id")):
+            sql = (
+                "SELECT r.from_id, r.to_id, r.strength, r.created_at FROM relations r "
+                f"JOIN memories m ON m.scope = r.scope AND m.id = r.{there} AND m.state = 'active' "
+                "WHERE r.scope = ? AND r.relation_type = ?"
+            )
+            for a, b, strength, at in await self._in(sql, scope, f"r.{here}", ids, RELATED):
+                found[a, b] = Relation(from_id=a, to_id=b, type=RELATED, strength=strength, at=rows.moment(at))
+        return sorted(found.values(), key=lambda each: (-each.strength, each.from_id, each.to_id))
+
     async def last_sequence(self, scope: Scope, session: str) -> int:
         sql = "SELECT coalesce(max(sequence), -1) FROM memories WHERE scope = ? AND session = ?"
         found = await self._rows(scope, sql, (session,))
         return int(found[0][0]) if found else -1
+
+    async def logged(self, scope: Scope, thread: str, since: int) -> list[Logged]:
+        sql = "SELECT rev, memory_id, event, ts FROM change_log WHERE scope = ? AND thread_id = ? AND rev > ?"
+        found = await self._rows(scope, f"{sql} ORDER BY rev", (thread, since))
+        return [Logged(revision=rev, memory_id=id, event=event, at=rows.moment(ts)) for rev, id, event, ts in found]
+
+    async def shown(self, scope: Scope, thread: str) -> int:
+        sql = "SELECT shown FROM thread_revision WHERE scope = ? AND thread_id = ?"
+        found = await self._rows(scope, sql, (thread,))
+        return int(found[0][0]) if found else 0
 
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> set[str]:
         if not await self._rows(scope, "SELECT 1 FROM tombstones WHERE scope = ? LIMIT 1"):
@@ -145,6 +169,32 @@ class Readings:
         sql = "SELECT digest, until FROM tombstones WHERE scope = ?"
         found = await self._in(sql, scope, "digest", list(digests))
         return {digests[d] for d, until in found if until is None or until > clock.iso(now)}
+
+    async def space_settings(
+        self, scope: Scope, sessions: Iterable[str | None]
+    ) -> tuple[SpaceSettings, set[str | None]]:
+        asked = set(sessions)
+        marks = {each: (self.mark(each, True), self.mark(each, False)) for each in asked if each is not None}
+        wanted = [mark for both in marks.values() for mark in both] or [""]
+        found = await self._rows(
+            scope,
+            "SELECT key, value FROM space_settings WHERE scope = ? UNION ALL "
+            "SELECT session, '' FROM incognito_sessions "
+            f"WHERE scope = ? AND session IN ({', '.join('?' * len(wanted))})",
+            (await self.number(scope), *wanted),
+        )
+        told = dict(found)
+        settings = SpaceSettings(**{key: value == "true" for key, value in found if key in SETTINGS})
+        started, ended = ({each for each, both in marks.items() if both[i] in told} for i in (0, 1))
+        return settings, started | (asked - ended if settings.incognito_default else set())
+
+    def mark(self, session: str, is_on: bool) -> str:
+        """What stands for a session that is incognito, or is not although the others are."""
+        return digest(self._secret, f"{'incognito' if is_on else 'open'}\0{session}")
+
+    async def proposals(self, scope: Scope) -> list[Proposal]:
+        sql = "SELECT id, field, proposal, decided, created_at, lapses_at FROM consent_queue WHERE scope = ?"
+        return [rows.proposal(row, scope) for row in await self._rows(scope, f"{sql} ORDER BY created_at, id")]
 
     async def _memories(self, scope: Scope, column: str, values: Sequence[Any]) -> list[Memory]:
         found = await self._in(f"{_SELECT} WHERE scope = ?", scope, column, values)

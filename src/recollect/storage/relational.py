@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from ..errors import RecollectError, StoreDamaged
-from ..model import Entry, Memory, Message, Scope, Summary
+from ..errors import InvalidInput, RecollectError, StoreDamaged
+from ..model import Entry, Happened, Memory, Message, Scope, Summary, Tally
 from ..text import clock, index, terms
-from . import rows
+from . import chain, rows
 from .checkpoints import Checkpoints
 from .reading import Readings
 from .session import EVERY, Session
@@ -41,6 +42,13 @@ INSERT INTO claims (scope, memory, model, worker, until) SELECT scope, row, ?, ?
 ON CONFLICT (scope, memory, model) DO UPDATE SET worker = excluded.worker, until = excluded.until
 WHERE claims.worker = excluded.worker OR claims.until <= {now} OR claims.until > {now} + ?
 RETURNING memory"""
+
+_KEPT = "EXISTS (SELECT 1 FROM memories m WHERE m.scope = h.scope AND m.id = {})"
+_ENTRIES = (
+    f"SELECT h.row, h.digest, h.seal, h.meta, {_KEPT.format('h.memory_id')} AND (h.old_ref IS NULL OR "
+    f"{_KEPT.format('h.old_ref')}), {', '.join(f'h.{name}' for name in chain.COLUMNS.split(', '))} "
+    f"FROM history h WHERE h.scope = ? AND h.row > ? ORDER BY h.row LIMIT {_PAGE}"
+)
 
 
 class Relational(Readings, ABC):
@@ -105,6 +113,33 @@ class Relational(Readings, ABC):
         one = " AND memory_id = ?" if memory_id is not None else ""
         values = [*([memory_id] if memory_id is not None else []), limit]
         return [rows.entry(row) for row in await self._rows(scope, f"{sql}{one} ORDER BY row DESC LIMIT ?", values)]
+
+    async def history_since(self, scope: Scope, name: str, value: str) -> list[Entry]:
+        one = f"meta ->> '{name}' = ?"
+        found = await self._rows(
+            scope,
+            "SELECT id, memory_id, event, old_ref, new_ref, actor, meta, ts FROM history WHERE scope = ? AND row >= "
+            f"(SELECT min(row) FROM history WHERE scope = ? AND {one}) ORDER BY row",
+            (await self.number(scope), value),
+        )
+        return [rows.entry(row) for row in found]
+
+    async def events(self, scope: Scope, *, node: str | None, op: str | None, limit: int) -> list[Happened]:
+        sql = "SELECT node, op, status, thread_id, memory_id, category, sim, ts FROM events "
+        sql += "WHERE scope = ? AND user_id = ?"
+        given = {column: value for column, value in (("node", node), ("op", op)) if value is not None}
+        sql += "".join(f" AND {column} = ?" for column in given) + " ORDER BY ts DESC, id DESC LIMIT ?"
+        found = await self._rows(scope, sql, (scope.user, *given.values(), limit))
+        return [
+            Happened(node=n, op=o, status=s, thread=t, memory_id=m, category=c, sim=sim, at=rows.moment(ts))
+            for n, o, s, t, m, c, sim, ts in found
+        ]
+
+    async def tallies(self, scope: Scope, since: datetime) -> list[Tally]:
+        day = self._session.dialect.day.format("ts")
+        sql = f"SELECT {day}, node, op, status, count(*) FROM events WHERE scope = ? AND user_id = ? AND ts >= ? "
+        found = await self._rows(scope, sql + "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4", (scope.user, clock.iso(since)))
+        return [Tally(day=d, node=node, op=op, status=status, count=n) for d, node, op, status, n in found]
 
     async def summaries(self, scope: Scope, record_type: str) -> list[Summary]:
         sql = "SELECT id, record_type, name, data, evidence_ids, at FROM summaries WHERE scope = ? AND record_type = ?"
@@ -226,6 +261,8 @@ class Relational(Readings, ABC):
                 yield record
 
     async def _export(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
+        async for record in self._export_history(scope):
+            yield record
         after = 0
         sql = f"SELECT m.row, {_COLUMNS} FROM memories m WHERE m.scope = ? AND m.row > ? ORDER BY m.row LIMIT {_PAGE}"
         while page := await self._rows(scope, sql, (after,)):
@@ -237,6 +274,21 @@ class Relational(Readings, ABC):
             after = page[-1][0]
         async for record in self._export_rest(scope):
             yield record
+
+    async def _export_history(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
+        sql = "SELECT row, id, memory_id, event, old_ref, new_ref, actor, meta, ts FROM history WHERE scope = ? "
+        sql += f"AND row > ? ORDER BY row LIMIT {_PAGE}"
+        after = 0
+        while page := await self._rows(scope, sql, (after,)):
+            for row in page:
+                try:
+                    entry = rows.entry(row[1:])
+                except StoreDamaged as error:
+                    yield {"record_type": "damaged", "data": {"id": row[1], "reason": str(error)}}
+                    continue
+                plain = {**asdict(entry), "meta": dict(entry.meta), "at": clock.iso(entry.at), "scope": asdict(scope)}
+                yield {"record_type": "history", "data": plain}
+            after = page[-1][0]
 
     async def _export_rest(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
         whose = {"tenant": scope.tenant, "user": scope.user, "space": scope.space}
@@ -258,11 +310,17 @@ class Relational(Readings, ABC):
             for each in await self.summaries(scope, kind):
                 plain = {"at": clock.iso(each.at), "evidence_ids": list(each.evidence_ids), "scope": whose}
                 yield {"record_type": kind, "data": {**asdict(each), **plain}}
+        try:
+            for one in await self.proposals(scope):
+                about = {"field": one.field, "value": one.value, "decided": one.decided, "at": clock.iso(one.at)}
+                yield {"record_type": "proposal", "data": {**about, "evidence": list(one.evidence), "scope": whose}}
+        except StoreDamaged as error:
+            yield {"record_type": "damaged", "data": {"id": "proposals", "reason": str(error)}}
 
     async def check(self) -> list[str]:
         try:
-            return [*await self._unsound(), *await self._altered(), *await self._orphans()]
-        except StoreDamaged as error:  # so badly that it cannot be read to the end
+            return [*await self._unsound(), *await self._altered(), *await self._orphans(), *await self._unchained()]
+        except (StoreDamaged, InvalidInput) as error:  # so badly that it cannot be read to the end
             return [str(error)]
 
     async def _altered(self) -> list[str]:
@@ -287,13 +345,29 @@ class Relational(Readings, ABC):
             "vectors of a wrong size": f"SELECT count(*) FROM vectors WHERE {self._session.dialect.size} <> dims",
             "memories that are called embedded and have no vector": "SELECT count(*) FROM memories m "
             f"WHERE needs_embedding = 0 AND NOT EXISTS (SELECT 1 FROM vectors v WHERE {same})",
-            "memories without a history": "SELECT count(*) FROM memories m WHERE state <> 'superseded' AND NOT EXISTS "
+            "memories without a history": "SELECT count(*) FROM memories m WHERE superseded_by IS NULL AND NOT EXISTS "
             "(SELECT 1 FROM history h WHERE h.memory_id = m.id AND h.scope = m.scope)",
             "memories newer than their scope": "SELECT count(*) FROM memories m JOIN scopes s ON s.id = m.scope "
             "WHERE m.changed > s.revision",
         }
         counts = {name: (await self._session.rows(sql, scope=EVERY))[0][0] for name, sql in questions.items()}
         return [f"{count} {name}" for name, count in counts.items() if count]
+
+    async def _unchained(self) -> list[str]:
+        """Entries of the history that were altered, taken out or moved."""
+        found: list[str] = []
+        for scope in await self.scopes():
+            head = (await self._rows(scope, "SELECT head FROM scopes WHERE id = ?"))[0][0]
+            erased = "SELECT memory_id, max(row) FROM history WHERE scope = ? AND event = 'DELETE' GROUP BY memory_id"
+            gone = dict(await self._rows(scope, erased))
+            last: str | None = None
+            after = 0
+            while page := await self._rows(scope, _ENTRIES, (after,)):
+                found += await asyncio.to_thread(chain.broken, self._secret, page, last, gone)
+                after, last = page[-1][:2]
+            if last != head:
+                found.append(f"The end of the history of {scope.user!r} is missing: restore a backup")
+        return found
 
     async def _reanalyse(self) -> None:
         """Make terms and marks anew if the analysis or the language is not the one they were made with."""

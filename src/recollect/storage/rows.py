@@ -13,7 +13,7 @@ from types import NoneType
 from typing import Any
 
 from ..errors import InvalidInput, StoreDamaged
-from ..model import Entry, Labels, Memory, Scope
+from ..model import Entry, Labels, Memory, Proposal, Scope
 from ..ports import IndexRow
 from ..text import clock, simhash
 
@@ -127,6 +127,25 @@ def entry(row: Sequence[Any]) -> Entry:
     return Entry(
         id=id, memory_id=memory_id, event=event, old_ref=old, new_ref=new, actor=actor,
         meta=loaded(meta), at=moment(at),
+    )  # fmt: skip
+
+
+def proposed(made: Proposal, scope: Scope) -> str:
+    """What the column of a proposal holds: its words, sealed, so that none but those that were shown are approved."""
+    words: list[Any] = [made.value, list(made.evidence), _time(made.decided_at)]
+    return json.dumps([*words, row_hash((made.id, made.field, made.decided, *words), scope).hex()], ensure_ascii=False)
+
+
+def proposal(row: Sequence[Any], scope: Scope) -> Proposal:
+    """A row of the proposals. Raises StoreDamaged if its words are not those that were written."""
+    id, field, text, decided, at, lapses_at = row
+    *words, seal = loaded(text) or ("",)
+    if seal != row_hash((id, field, decided, *words), scope).hex():
+        raise StoreDamaged(_ALTERED)
+    value, evidence, decided_at = words
+    return Proposal(
+        id=id, field=field, value=value, evidence=tuple(evidence), decided=decided, at=moment(at),
+        lapses_at=moment(lapses_at), decided_at=_parsed(decided_at),
     )  # fmt: skip
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -13,34 +14,34 @@ import numpy as np
 from ..errors import InvalidInput, StoreDamaged
 from ..ids import new_id
 from ..model import (
+    Bury,
     Change,
+    Decided,
     Embedded,
+    Entry,
     Forget,
+    Happened,
+    Incognito,
     Memory,
+    Node,
     Outcome,
     Put,
     Relation,
     Said,
     Scope,
+    Setting,
+    Shown,
     Summary,
     Unrelated,
     Used,
 )
-from ..text import clock, index, normalise
-from . import rows
+from ..text import clock, fields, index, normalise
+from . import ledger, rows
 from .reading import Readings, digest
 from .session import Session, Values
 
-HISTORY_OF = {
-    "created": "ADD",
-    "updated": "UPDATE",
-    "superseded": "UPDATE",
-    "merged": "MERGE",
-    "deleted": "DELETE",
-    "soft_deleted": "TTL",
-    "restored": "RESTORE",
-    "linked": "LINK",
-}
+SOURCE_FORGOTTEN = "source_forgotten"  # in a long-term record: the ids of what it rested on and is gone
+CHANGES_KEPT = 1000  # of each thread
 _WRITTEN = ("scope", "changed", *rows.COLUMNS, "flags", "terms")
 _UPSERT = (
     f"INSERT INTO memories ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' * len(_WRITTEN))}) "
@@ -70,6 +71,8 @@ class Writings(Readings):
         self._changed: int | None = None  # the scope's revision after this transaction
         self._made: int | None = None  # the scope's number, where this transaction is the first to write there
         self.erased = False
+        self._operation = new_id()  # what this transaction is called in the history
+        self._ledger = ledger.Ledger(session, secret, scope)
         self.failed: BaseException | None = None  # a change was made by half, so nothing may be committed
 
     @property
@@ -89,8 +92,13 @@ class Writings(Readings):
 
     async def _apply(self, changes: Sequence[Change]) -> None:
         puts = [change for change in changes if isinstance(change, Put)]
+        undo = await self._undo(puts)
+        if brought := [change for change in changes if isinstance(change, Entry)]:
+            await self._brought(brought)
         await self._put(puts)
-        await self._log(puts)
+        await self._log(puts, undo)
+        if happened := [change for change in changes if isinstance(change, Happened)]:
+            await self._happened(happened)
         await self._embedded([change for change in changes if isinstance(change, Embedded)])
         await self._said([change for change in changes if isinstance(change, Said)])
         await self._used([change for change in changes if isinstance(change, Used)])
@@ -99,8 +107,18 @@ class Writings(Readings):
         for change in changes:
             if isinstance(change, Forget):
                 await self._forget(change)
+            elif isinstance(change, Bury):
+                await self._bury(change.texts, await self.place(), change.until)
+            elif isinstance(change, Shown):
+                await self._shown(change)
             elif isinstance(change, Summary):
                 await self._summary(change)
+            elif isinstance(change, Setting):
+                await self._setting(change)
+            elif isinstance(change, Incognito):
+                await self._incognito(change)
+            elif isinstance(change, Decided):
+                await self._decided(change)
 
     async def reanalyse(self) -> None:
         """Make the terms and marks of all memories anew from their texts."""
@@ -153,7 +171,7 @@ class Writings(Readings):
         await self._many(_UPSERT, made)
         vectors = [_vector(put.model, put.vector, number, put.memory.id) for put in puts if put.vector is not None]
         await self._many(_VECTOR, vectors)
-        wanted = [put.memory.text for put in puts if put.memory.manually_saved or put.memory.pinned]
+        wanted = [put.memory.text for put in puts if put.memory.is_active and _is_wanted(put)]
         unburied = [(number, digest(self._secret, normalise.wording(text))) for text in wanted]
         await self._many("DELETE FROM tombstones WHERE scope = ? AND digest = ?", unburied)
 
@@ -167,41 +185,62 @@ class Writings(Readings):
         if values:
             await self._session.many(sql, values, scope=await self.number(self._scope))
 
-    async def _log(self, puts: Sequence[Put]) -> None:
-        told = [put for put in puts if put.event is not None]
-        number = await self.number(self._scope)
-        await self._history([(put.memory.id, put.event, put.old_ref, _ref(put.memory), put.actor, put.meta,
-                              clock.iso(put.memory.updated_at)) for put in told])  # fmt: skip
-        threads = {put.memory.labels.thread or put.memory.labels.session for put in told} - {None}
-        revs = {thread: await self._next_rev(number, str(thread)) for thread in sorted(map(str, threads))}
-        await self._many(
-            "INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (new_id(), number, thread, revs[thread], put.memory.id, put.event, _dump(put.meta),
-                 clock.iso(put.memory.updated_at))
-                for put in told
-                if (thread := put.memory.labels.thread or put.memory.labels.session)
-            ],
-        )  # fmt: skip
+    async def _undo(self, puts: Sequence[Put]) -> dict[str, dict[str, Any]]:
+        """What the history keeps beside each change so that it can be undone: operation, session, the fields before."""
+        changed = [put.memory.id for put in puts if put.event not in (None, "created")]
+        old = {memory.id: memory for memory in await self.get(self._scope, changed)} if changed else {}
+        out: dict[str, dict[str, Any]] = {}
+        for put in (each for each in puts if each.event is not None):
+            kept = out[put.memory.id] = {"operation": self._operation}
+            session = put.memory.labels.session if put.event == "created" else None
+            kept |= {"session": session} if session and "session" not in put.meta else {}
+            if put.memory.id in old:
+                kept["before"] = fields.difference(old[put.memory.id], put.memory)
+        return out
 
-    async def _next_rev(self, number: int, thread: str) -> int:
-        sql = (
-            "INSERT INTO thread_revision (scope, thread_id, rev) VALUES (?, ?, 1) "
-            "ON CONFLICT (scope, thread_id) DO UPDATE SET rev = thread_revision.rev + 1 RETURNING rev"
-        )
-        return int((await self._session.rows(sql, (number, thread)))[0][0])
+    async def _log(self, puts: Sequence[Put], undo: Mapping[str, Mapping[str, Any]]) -> None:
+        told = [put for put in puts if put.event is not None]
+        if not told:
+            return
+        number, _ = await self._begin()
+        await self._history([(put.memory.id, put.event, put.old_ref, _ref(put.memory), put.actor,
+                              {**put.meta, **undo[put.memory.id]}, put.memory.updated_at) for put in told])  # fmt: skip
+        lines = (ledger.line_of(put, told) for put in told)
+        await self._ledger.changes(number, [line for line in lines if line is not None])
+        await self._ledger.events(number, [ledger.event_of(put) for put in told])
 
     async def _history(self, entries: Sequence[tuple[Any, ...]]) -> None:
+        number, _ = await self._begin()
+        made = [
+            Entry(id=new_id(), memory_id=memory_id, event=ledger.HISTORY_OF[event], old_ref=old, new_ref=new,
+                  actor=actor, meta=meta, at=at)
+            for memory_id, event, old, new, actor, meta, at in entries
+        ]  # fmt: skip
+        await self._ledger.history(number, made)
+
+    async def _brought(self, entries: Sequence[Entry]) -> None:
+        """Entries from elsewhere; those that are here already stay as they are."""
+        number, _ = await self._begin()
+        there = await self._in("SELECT id FROM history WHERE scope = ?", self._scope, "id", [e.id for e in entries])
+        await self._ledger.history(number, [entry for entry in entries if (entry.id,) not in set(there)])
+
+    async def _happened(self, lines: Sequence[Happened]) -> None:
         number = await self.number(self._scope)
-        await self._many(
-            "INSERT INTO history (id, scope, memory_id, event, old_ref, new_ref, actor, meta, ts) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (new_id(), number, memory_id, HISTORY_OF[event], old, new, actor, _dump(meta), ts)
-                for memory_id, event, old, new, actor, meta, ts in entries
-            ],
-        )
+        if number >= 0:  # nobody asks what happened where nothing was ever remembered
+            await self._ledger.events(number, lines)
+
+    async def _shown(self, change: Shown) -> None:
+        number = await self.number(self._scope)
+        sql = "UPDATE thread_revision SET shown = ? WHERE scope = ? AND thread_id = ? AND shown < ?"
+        await self._many(sql, [(change.revision, number, change.thread, change.revision)])
+
+    async def tidy(self, before: datetime) -> None:
+        """Let go of events from before a time, and of all but the last changes of each thread."""
+        number = await self.number(self._scope)
+        await self._many("DELETE FROM events WHERE scope = ? AND ts < ?", [(number, clock.iso(before))])
+        sql = "DELETE FROM change_log WHERE scope = ? AND rev <= (SELECT t.rev FROM thread_revision t "
+        sql += "WHERE t.scope = change_log.scope AND t.thread_id = change_log.thread_id) - ?"
+        await self._many(sql, [(number, CHANGES_KEPT)])
 
     async def _embedded(self, made: Sequence[Embedded]) -> None:
         if not made:
@@ -232,7 +271,10 @@ class Writings(Readings):
         await self._many(
             "UPDATE memories SET last_scores = ?, last_accessed = CASE WHEN ? THEN ? ELSE last_accessed END, "
             "access_count = access_count + ? WHERE scope = ? AND id = ?",
-            [(_dump(u.scores), u.accessed, clock.iso(u.at), int(u.accessed), number, u.memory_id) for u in uses],
+            [
+                (ledger.dumped(u.scores), u.accessed, clock.iso(u.at), int(u.accessed), number, u.memory_id)
+                for u in uses
+            ],
         )
 
     async def _related(self, relations: Sequence[Relation]) -> None:
@@ -256,13 +298,16 @@ class Writings(Readings):
         number, changed = await self._begin()
         id = change.memory_id
         gone = await self._session.rows(
-            "SELECT row, id, source_ids, source_message_id, text FROM memories "
+            "SELECT row, id, source_ids, source_message_id, text, coalesce(thread, session), kind FROM memories "
             "WHERE scope = ? AND (id = ? OR superseded_by = ?)",
             (number, id, id),
         )
         if not gone:  # somebody else was faster
             return
-        await self._bury({row[4] for row in gone}, number, change)
+        if not change.purged:
+            await self._bury({row[4] for row in gone}, number, change.until)
+            await self._unsupported([row[1] for row in gone], {normalise.wording(row[4]) for row in gone}, number)
+            await self._unproposed([row[1] for row in gone], change.at)
         sources = {source for row in gone for source in (*_names(row[2]), row[3]) if source}
         for sql, keys in (
             ("INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)", [(row[0], changed) for row in gone]),
@@ -271,7 +316,9 @@ class Writings(Readings):
             ("DELETE FROM relations WHERE scope = ? AND from_id = ?", [row[1:2] for row in gone]),
             ("DELETE FROM relations WHERE scope = ? AND to_id = ?", [row[1:2] for row in gone]),
             ("UPDATE history SET meta = '{}' WHERE scope = ? AND memory_id = ?", [row[1:2] for row in gone]),
+            ("UPDATE history SET meta = '{}' WHERE scope = ? AND old_ref = ?", [row[1:2] for row in gone]),
             ("UPDATE change_log SET meta = '{}' WHERE scope = ? AND memory_id = ?", [row[1:2] for row in gone]),
+            ("UPDATE events SET category = NULL WHERE scope = ? AND memory_id = ?", [row[1:2] for row in gone]),
             (
                 "UPDATE messages SET text = NULL, name = NULL WHERE scope = ? AND id = ?",
                 [(source,) for source in sources],
@@ -279,16 +326,39 @@ class Writings(Readings):
         ):
             await self._many(sql, [(number, *key) for key in keys])
         meta = {"reason": change.reason} if change.reason else {}
-        await self._history([(id, "deleted", None, None, change.actor, meta, clock.iso(change.at))])
+        await self._history([(id, "deleted", None, None, change.actor, meta, change.at)])
+        await self._told_gone(change, *next((row for row in gone if row[1] == id), gone[0])[5:])
         self.erased = True
 
-    async def _bury(self, texts: set[str], number: int, change: Forget) -> None:
-        """Leave a keyed digest of each text, so that it does not come back by itself."""
-        until = clock.iso(change.until) if change.until else None
+    async def _told_gone(self, change: Forget, thread: str | None, kind: str) -> None:
+        number, id = await self.number(self._scope), change.memory_id
+        if thread is not None:
+            await self._ledger.changes(number, [(thread, id, "deleted", "{}", clock.iso(change.at))])
+        node: Node = "worker" if change.purged else ledger.node_of(kind)
+        await self._ledger.events(number, [Happened(node=node, op="delete", at=change.at, thread=thread, memory_id=id)])
+
+    async def _unsupported(self, gone: Sequence[str], words: Collection[str], number: int) -> None:
+        """Long-term records that rest on what is gone alone go too; others lose the reference, and are marked."""
+        marks = ", ".join("?" * len(gone))
+        sql = "SELECT id, data, evidence_ids FROM summaries WHERE scope = ? AND EXISTS (SELECT 1 FROM "
+        sql += f"{self._session.dialect.each.format('evidence_ids')} WHERE value IN ({marks}))"
+        for id, data, evidence in await self._rows(self._scope, sql, gone):
+            left = [each for each in _names(evidence) if each not in gone]
+            if not left:
+                await self._many("DELETE FROM summaries WHERE scope = ? AND id = ?", [(number, id)])
+                continue
+            kept = _without(rows.loaded(data), words) | {SOURCE_FORGOTTEN: sorted(gone)}
+            again = (ledger.dumped(kept), json.dumps(left), number, id)
+            await self._many("UPDATE summaries SET data = ?, evidence_ids = ? WHERE scope = ? AND id = ?", [again])
+
+    async def _bury(self, texts: Collection[str], number: int, until: datetime | None) -> None:
+        """Leave a keyed digest of each text, so that it does not come back by itself; the longer time counts."""
+        end = clock.iso(until) if until else None
         await self._many(
             "INSERT INTO tombstones (scope, digest, until) VALUES (?, ?, ?) "
-            "ON CONFLICT (scope, digest) DO UPDATE SET until = excluded.until",
-            [(number, digest(self._secret, normalise.wording(text)), until) for text in texts],
+            "ON CONFLICT (scope, digest) DO UPDATE SET until = CASE WHEN tombstones.until IS NULL "
+            "OR tombstones.until > excluded.until THEN tombstones.until ELSE excluded.until END",
+            [(number, digest(self._secret, normalise.wording(text)), end) for text in texts],
         )
 
     async def _summary(self, change: Summary) -> None:
@@ -298,8 +368,67 @@ class Writings(Readings):
             "INSERT INTO summaries (id, scope, record_type, name, data, evidence_ids, at) VALUES (?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (scope, id) DO UPDATE SET name = excluded.name, data = excluded.data, at = excluded.at, "
             "evidence_ids = excluded.evidence_ids WHERE summaries.at <= excluded.at",
-            (change.id, number, change.record_type, change.name, _dump(change.data), evidence, clock.iso(change.at)),
-        )
+            (change.id, number, change.record_type, change.name, ledger.dumped(change.data), evidence,
+             clock.iso(change.at)),
+        )  # fmt: skip
+
+    async def _setting(self, change: Setting) -> None:
+        number = await self.place()
+        sql = "INSERT INTO space_settings (scope, key, value) VALUES (?, ?, ?) "
+        sql += "ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value"
+        await self._many(sql, [(number, change.name, "true" if change.value else "false")])
+        meta = {change.name: change.value}
+        await self._history([("settings", "updated", None, None, change.actor, meta, change.at)])
+
+    async def _incognito(self, change: Incognito) -> None:
+        """Note it without a word of the session, not even its name; so nothing stands in the history."""
+        number = await self.place()
+        now, before = (self.mark(change.session, is_on) for is_on in (change.is_on, not change.is_on))
+        sql = "INSERT INTO incognito_sessions (scope, session, started_at) VALUES (?, ?, ?) "
+        await self._many(sql + "ON CONFLICT (scope, session) DO NOTHING", [(number, now, clock.iso(change.at))])
+        await self._many("DELETE FROM incognito_sessions WHERE scope = ? AND session = ?", [(number, before)])
+
+    async def _decided(self, change: Decided) -> None:
+        """Write a proposal as it stands; one that is denied, withdrawn or lapsed goes with its words."""
+        number, made = await self.place(), change.proposal
+        is_gone = change.decision in ("denied", "withdrawn", "lapsed")
+        await self._many("DELETE FROM consent_queue WHERE scope = ? AND id = ?", [(number, made.id)])
+        if change.decision == "denied":  # nobody is to ask the person the same thing again
+            await self._bury({f"{made.field}: {made.value}"}, number, None)
+        if not is_gone:
+            await self._many(
+                "INSERT INTO consent_queue (id, scope, field, proposal, decided, created_at, lapses_at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [(made.id, number, made.field, rows.proposed(made, self._scope), made.decided, clock.iso(made.at),
+                  clock.iso(made.lapses_at))],
+            )  # fmt: skip
+        self.erased = self.erased or is_gone
+        event = {"proposed": "created"}.get(change.decision, "deleted" if is_gone else "updated")
+        meta = {"field": made.field, "decision": change.decision}
+        await self._history([(made.id, event, None, None, change.actor, meta, change.at)])
+
+    async def _unproposed(self, gone: Collection[str], at: datetime) -> None:
+        """What was inferred from what is gone alone goes too, unless the person agreed to it."""
+        with suppress(StoreDamaged):  # what cannot be trusted does not keep anybody from forgetting
+            for made in await self.proposals(self._scope):
+                left = {memory.id for memory in await self.get(self._scope, made.evidence)} - set(gone)
+                if made.decided in (None, "corroborated") and not left:
+                    await self._decided(Decided(proposal=made, decision="withdrawn", at=at))
+
+
+def _is_wanted(put: Put) -> bool:
+    """Somebody wants this text kept, even if it was forgotten before."""
+    return put.memory.manually_saved or put.memory.pinned or put.event == "restored"
+
+
+def _without(data: Mapping[str, Any], words: Collection[str]) -> dict[str, Any]:
+    """A record without the lines that say what was forgotten."""
+    return {
+        name: [each for each in lines if not isinstance(each, str) or normalise.wording(each) not in words]
+        if isinstance(lines, list)
+        else lines
+        for name, lines in data.items()
+    }
 
 
 def _told(outcome: Outcome) -> str:
@@ -321,7 +450,3 @@ def _vector(model: str | None, vector: Any, number: int, memory_id: str) -> tupl
 
 def _ref(memory: Memory) -> str:
     return f"{memory.id}#{memory.revision}"
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(dict(value), ensure_ascii=False, sort_keys=True)

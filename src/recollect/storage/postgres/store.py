@@ -196,6 +196,7 @@ async def _dialect(connection: Connection) -> Dialect:
         size="vector_dims(embedding)",
         row="(m.row + 0)",  # has an index of its own, which a query within one scope cannot take by mistake
         skip_locked="FOR NO KEY UPDATE OF m SKIP LOCKED",
+        day="to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
         columns="SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass(?) "
         "AND attnum > 0 AND NOT attisdropped",
     )

@@ -35,6 +35,7 @@ DIALECT = Dialect(
     size="length(embedding) / 4",
     row="m.row",
     skip_locked="",
+    day="substr({}, 1, 10)",
     columns="SELECT name FROM pragma_table_info(?)",
 )
 BUSY_SECONDS = 30  # with eight writers 5 s failed now and then

@@ -9,7 +9,7 @@ CREATE TABLE scopes (
   tenant TEXT NOT NULL,
   user_id TEXT NOT NULL,
   space TEXT NOT NULL,
-  revision INTEGER NOT NULL DEFAULT 0,
+  revision INTEGER NOT NULL DEFAULT 0, head TEXT,
   UNIQUE (tenant, user_id, space)
 );
 
@@ -77,6 +77,10 @@ CREATE INDEX memories_session ON memories (scope, session, sequence);
 
 CREATE UNIQUE INDEX memories_key ON memories (scope, key) WHERE key IS NOT NULL AND state = 'active';
 
+CREATE INDEX memories_purge ON memories (scope, purge_at) WHERE purge_at IS NOT NULL;
+
+CREATE INDEX memories_replaced ON memories (scope, superseded_by) WHERE superseded_by IS NOT NULL;
+
 CREATE INDEX memories_waiting ON memories (row) WHERE needs_embedding = 1;
 
 CREATE TABLE erased (scope INTEGER NOT NULL, row INTEGER NOT NULL, changed INTEGER NOT NULL);
@@ -129,7 +133,7 @@ CREATE TABLE history (
   actor TEXT,
   meta TEXT NOT NULL,
   ts TEXT NOT NULL
-);
+, seal TEXT, digest TEXT);
 
 CREATE INDEX history_memory ON history (scope, memory_id, ts DESC);
 
@@ -138,7 +142,7 @@ CREATE INDEX history_scope ON history (scope, row DESC);
 CREATE TABLE thread_revision (
   scope INTEGER NOT NULL,
   thread_id TEXT NOT NULL,
-  rev INTEGER NOT NULL,
+  rev INTEGER NOT NULL, shown INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (scope, thread_id)
 );
 
@@ -326,3 +330,15 @@ CREATE VIEW kv_procedural AS
   SELECT s.user_id, m.key, m.text AS value, m.confidence, m.updated_at
   FROM memories m JOIN scopes s ON s.id = m.scope
   WHERE m.key IS NOT NULL AND m.kind = 'procedural' AND m.state = 'active';
+
+CREATE VIEW memory_facts AS
+  SELECT m.id, s.space AS guild_id, m.channel AS channel_id, m.subject, m.text AS fact, m.fact_type, m.evidence_text,
+    m.source_message_id, m.confidence, CASE WHEN m.state = 'active' THEN 1 ELSE 0 END AS is_active,
+    m.created_at, m.updated_at
+  FROM memories m JOIN scopes s ON s.id = m.scope
+  WHERE m.fact_type IS NOT NULL AND m.subject IS NOT NULL AND m.state IN ('active', 'archived');
+
+CREATE VIEW memory_fact_vectors_native AS
+  SELECT m.id AS fact_id, v.model, v.dims, v.embedding AS embedding_blob
+  FROM vectors v JOIN memories m ON m.scope = v.scope AND m.row = v.memory
+  WHERE m.fact_type IS NOT NULL AND m.subject IS NOT NULL;

@@ -1,0 +1,207 @@
+"""Clanker's durable facts in its own words: facts and lore of a guild, the slice for a prompt, search.
+
+A guild is one scope, so nothing crosses from one to another; whom a fact is about is its subject, and a channel only
+counts a little in the ranking. Messages are kept beside the facts, for the slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .. import inputs, revisions
+from ..engine import Engine
+from ..errors import InvalidInput, StoreUnavailable
+from ..ingest import guard
+from ..ingest.piece import Piece
+from ..lifecycle.journal import LORE
+from ..model import Draft, Filter, Labels, Memory, Message, Outcome, Put, Recall
+from ..policy import profiles
+from ..scoped import Scoped
+from ..text import normalise
+
+GUILD = "__guild__"  # the user of a guild's scope
+POLICY, MESSAGES = "clanker.guild", "clanker.messages"
+KEEP_FACTS, KEEP_LORE = 80, 120  # of one subject; older ones are archived
+LORE_CONFIDENCE = 0.72
+USER_FACTS, RELEVANT_FACTS, RELEVANT_MESSAGES, MOST_FOUND = 8, 10, 8, 24
+_FACTS = ("semantic", "procedural")
+_READ = 1000  # messages of a channel that a search looks back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """What goes before the model."""
+
+    user_facts: tuple[Memory, ...]
+    relevant_facts: tuple[Memory, ...]
+    relevant_messages: tuple[Memory, ...]
+
+
+class Clanker:
+    """Clanker's API over an engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def add_memory_fact(
+        self,
+        guild_id: str,
+        subject: str,
+        fact: str,
+        *,
+        fact_type: str = "other",
+        evidence_text: str | None = None,
+        source_message_id: str | None = None,
+        source_text: str | None = None,
+        channel_id: str | None = None,
+        confidence: float = 0.5,
+    ) -> Outcome:
+        """Keep a fact about somebody, or renew the one that says the same; the oldest of more than 80 are archived.
+
+        With `source_text`, the fact has to rest on it, and evidence that does not is left out. Raises InvalidInput.
+        """
+        line = guard.line(fact, "fact")
+        if source_text is not None and line and (why := guard.grounded(line, source_text)):
+            return Outcome(status="refused", reason=why)
+        proof = guard.line(evidence_text, "evidence") if evidence_text else None
+        if proof and source_text is not None and guard.grounded(proof, source_text):
+            proof = None
+        kind = guard.fact_type(fact_type)
+        draft = Draft(
+            text=line, kind="procedural" if kind == "preference" else "semantic", fact_type=kind, category=kind,
+            labels=Labels(subject=_subject(subject), channel=channel_id), evidence_text=proof or None,
+            source_ids=(source_message_id,) if source_message_id else (), confidence=confidence,
+        )  # fmt: skip
+        return await self._added(guild_id, draft, source_message_id, KEEP_FACTS)
+
+    async def remember_line(
+        self,
+        guild_id: str,
+        line: str,
+        *,
+        source_text: str | None = None,
+        source_message_id: str | None = None,
+        channel_id: str | None = None,
+    ) -> Outcome:
+        """Keep a line of lore, which belongs to the whole guild; the latest 120 stay. Raises InvalidInput."""
+        said = guard.line(line, "lore")
+        if source_text is not None and said and (why := guard.grounded(said, source_text)):
+            return Outcome(status="refused", reason=why)
+        draft = Draft(
+            text=f"Memory line: {said}." if said else "", kind="semantic", fact_type="lore", category="lore",
+            labels=Labels(subject=LORE, channel=channel_id), confidence=LORE_CONFIDENCE,
+            source_ids=(source_message_id,) if source_message_id else (),
+        )  # fmt: skip
+        return await self._added(guild_id, draft, source_message_id, KEEP_LORE)
+
+    async def add_message(self, guild_id: str, channel_id: str, message: Message) -> Outcome:
+        """Keep a message of a channel for the slices to come. Raises InvalidInput."""
+        return (await self._guild(guild_id, channel_id).remember(message, policy=MESSAGES)).outcomes[0]
+
+    async def build_prompt_memory_slice(
+        self, guild_id: str, user_id: str, query_text: str, *, channel_id: str | None = None
+    ) -> Slice:
+        """Facts about the user, facts and lore that fit, and messages of the channel that share a word.
+
+        Where memory is off, nothing.
+        """
+        guild = self._guild(guild_id, channel_id)
+        if await guild.privacy.why_off():
+            return Slice(user_facts=(), relevant_facts=(), relevant_messages=())
+        own = await _facts(guild, query_text, (_subject(user_id),), USER_FACTS)
+        all_ = await _facts(guild, query_text, (_subject(user_id), LORE), RELEVANT_FACTS)
+        said = await _messages(guild, query_text, channel_id) if channel_id is not None else []
+        return Slice(user_facts=own.memories, relevant_facts=all_.memories, relevant_messages=tuple(said))
+
+    async def search_durable_facts(
+        self, guild_id: str, query_text: str, *, channel_id: str | None = None, limit: int = 10
+    ) -> list[Memory]:
+        """The facts of a guild that answer, whomever they are about: 1 to 24, or none if none is near enough."""
+        most = min(MOST_FOUND, max(1, limit))
+        return list((await _facts(self._guild(guild_id, channel_id), query_text, (), most, strict=True)).memories)
+
+    def _guild(self, guild_id: str, channel_id: str | None = None) -> Scoped:
+        return self._engine.scope(user=GUILD, space=inputs.name("guild", guild_id), channel=channel_id)
+
+    async def _added(self, guild_id: str, draft: Draft, message_id: str | None, keep: int) -> Outcome:
+        guild = self._guild(guild_id)
+        if not draft.text:
+            return Outcome(status="refused", reason="it is too short for a fact")
+        archived = None if await guild.privacy.why_off() else await self._archived(guild, draft)
+        if archived is not None:
+            await guild.restore(archived.id)
+        outcome = (await guild.remember_drafts([draft], policy=POLICY)).outcomes[0]
+        if archived is not None and not outcome.ids:
+            await self._changed(guild, archived.id, {"state": "archived"})
+        elif outcome.status in ("created", "merged"):
+            await self._renew(guild, outcome.ids[0], draft, message_id)
+            outcome = replace(outcome, status="created" if outcome.status == "created" else "updated")
+        if outcome.status in ("created", "updated"):
+            await self._archive(guild, draft.labels.subject, keep)
+        return outcome
+
+    async def _archived(self, guild: Scoped, draft: Draft) -> Memory | None:
+        """The same fact, archived a while ago."""
+        same = Piece(draft, draft.text).content_hash
+        where = Filter(content_hash=same, subjects=(draft.labels.subject or "",), kinds=_FACTS, states=("archived",))
+        with suppress(StoreUnavailable):  # then it waits, and becomes a row of its own
+            return next(iter(await guild.list(where, limit=1)), None)
+        return None
+
+    async def _renew(self, guild: Scoped, id: str, draft: Draft, message_id: str | None) -> None:
+        """A fact, known or not, takes over what came with it this time; one message may hold several."""
+        old = await guild.get(id)
+        given = {
+            "fact_type": draft.fact_type, "category": draft.category, "kind": draft.kind,
+            "procedural_form": "preference" if draft.kind == "procedural" else None,
+            "labels": replace(old.labels, channel=draft.labels.channel), "evidence_text": draft.evidence_text,
+            "source_message_id": message_id,
+        }  # fmt: skip
+        await self._changed(guild, id, {name: new for name, new in given.items() if new != getattr(old, name)})
+
+    async def _changed(self, guild: Scoped, id: str, fields: Mapping[str, Any]) -> None:
+        if fields:
+            await revisions.changed(self._engine, guild.scope, id, "updated", fields, None)
+
+    async def _archive(self, guild: Scoped, subject: str | None, keep: int) -> None:
+        """Archive all but the newest facts of a subject; what is pinned stays. Nothing is deleted."""
+        where = Filter(subjects=(subject or "",), kinds=_FACTS)
+        if len(await self._engine.store.rows_where(guild.scope, where)) <= keep:
+            return
+        async with self._engine.store.transaction(guild.scope) as tx:
+            known = (await tx.page(guild.scope, where, limit=1000)).memories
+            newest = sorted(known, key=lambda memory: (memory.updated_at, memory.id), reverse=True)
+            now = self._engine.clock()
+            old = [
+                replace(memory, state="archived", updated_at=now, revision=memory.revision + 1)
+                for memory in newest[keep:]
+                if not memory.pinned
+            ]
+            await tx.apply([Put(memory=each, event="updated", meta={"reason": f"keep {keep}"}) for each in old])
+
+
+def _subject(given: str) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise InvalidInput("A fact needs a subject: the id of a user, or __lore__")
+    return given
+
+
+async def _facts(guild: Scoped, question: str, subjects: Sequence[str], limit: int, *, strict: bool = False) -> Recall:
+    by = profiles.CLANKER_STRICT if strict else profiles.CLANKER
+    return await guild.recall(question, limit=limit, profile=by, where=Filter(kinds=_FACTS, subjects=tuple(subjects)))
+
+
+async def _messages(guild: Scoped, question: str, channel: str) -> list[Memory]:
+    """The newest messages of a channel that hold one of the question's longer words; without any, the newest."""
+    wanted = list(dict.fromkeys(word for word in normalise.compact(question).split() if len(word) >= 4))[:5]
+    page = await guild.list(Filter(kinds=("episodic",), labels=Labels(channel=channel, role="user")), limit=_READ)
+    said = (memory for memory in page.memories if not wanted or _holds(memory, wanted))
+    return [memory for memory, _ in zip(said, range(RELEVANT_MESSAGES), strict=False)]
+
+
+def _holds(memory: Memory, words: Sequence[str]) -> bool:
+    text = normalise.compact(memory.text)
+    return any(word in text for word in words)

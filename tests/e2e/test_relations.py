@@ -1,0 +1,249 @@
+"""Links between memories that are about the same, through the engine, on both stores."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import apsw
+import pytest
+from typer.testing import CliRunner
+
+import recollect
+from recollect import aio
+from recollect.engine import Engine
+from recollect.errors import NotFound
+from recollect.interfaces.cli import app
+from recollect.lifecycle import relations
+from recollect.model import RELATED, Draft, Filter, Memory, Put, Relation
+from recollect.policy import profiles, writing
+from recollect.policy.writing import Links
+from recollect.scoped import Scoped
+
+LISBON = "Ana lives in Lisbon with her cat Miso."
+TABBY = "Ana's cat Miso is an orange tabby."
+BAKERY = "Ana works at a bakery in Lisbon."
+OPENS = "The bakery where Ana works opens at six."
+TAXES = "The tax office of Osaka closes on Sundays."
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
+    where = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
+    async with aio.open(where, state_dir=tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ana(engine: Engine) -> Scoped:
+    return engine.scope(user="ana")
+
+
+async def told(scope: Scoped, *texts: str, **fields: object) -> list[str]:
+    return [(await scope.remember(text, **fields)).ids[0] for text in texts]  # type: ignore[arg-type]
+
+
+async def edges(scope: Scoped) -> list[Relation]:
+    return await scope._engine.store.relations(scope.scope, RELATED, limit=10_000)
+
+
+async def texts(scope: Scoped, id: str) -> list[str]:
+    return [each.memory.text for each in await scope.related(id)]
+
+
+# Writing
+
+
+@pytest.mark.spec("IMP-15", "IMP-16")
+def test_relations_are_found_quickly_from_both_ends(tmp_path: Path) -> None:
+    with recollect.open(tmp_path / "memory.db", state_dir=tmp_path, embedder="hashing"):
+        file = apsw.Connection(str(tmp_path / "memory.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        columns = {name for _, name, *_ in file.execute("PRAGMA table_info(relations)")}
+        plan = "EXPLAIN QUERY PLAN SELECT 1 FROM relations WHERE scope = 1 AND {} = 'x'"
+        plans = [str(file.execute(plan.format(end)).fetchall()) for end in ("from_id", "to_id")]
+        file.close()
+    assert columns >= {"id", "from_id", "to_id", "relation_type", "strength", "created_at"}
+    assert all("SEARCH" in each and "INDEX relations_" in each for each in plans)
+
+
+@pytest.mark.spec("IMP-15", "IMP-17")
+async def test_a_new_fact_is_linked_to_its_neighbours_with_their_cosine(engine: Engine, ana: Scoped) -> None:
+    lisbon, _, tabby = await told(ana, LISBON, TAXES, TABBY)
+    (edge,) = await edges(ana)
+    assert engine.embedder is not None
+    a, b = await engine.embedder.encode_batch([LISBON, TABBY])
+    assert (edge.from_id, edge.to_id, edge.type) == (tabby, lisbon, "related_to")
+    assert edge.strength == pytest.approx(float(a @ b), abs=1e-4)
+    assert edge.strength >= Links().least
+
+
+async def test_facts_told_in_one_call_are_linked_as_well(ana: Scoped) -> None:
+    ids = (await ana.remember_drafts([Draft(text=text) for text in (LISBON, TABBY, TAXES)])).ids
+    (edge,) = await edges(ana)
+    assert {edge.from_id, edge.to_id} == set(ids[:2])
+
+
+@pytest.mark.spec("IMP-17")
+async def test_a_fact_is_linked_to_the_nearest_few_and_no_others(ana: Scoped) -> None:
+    rooms = [f"Ana's cat Miso is an orange tabby, and room {name} is hers." for name in "ABCDEFGH"]
+    await told(ana, *rooms, TABBY)
+    newest = (await ana.list(limit=1)).memories[0]
+    own = [edge for edge in await edges(ana) if edge.from_id == newest.id]
+    assert len(own) == Links().most == 5
+
+
+@pytest.mark.spec("IMP-17", "IMP-18", "IMP-22")
+async def test_whatever_is_written_there_is_one_edge_for_two_memories(ana: Scoped) -> None:
+    ids = await told(ana, LISBON, TABBY, BAKERY, OPENS)
+    for text in (LISBON, BAKERY, TABBY, OPENS):
+        await ana.remember(text)
+    await ana.edit(ids[0], "Ana lives in Lisbon with Miso, her cat, near the bakery.")
+    await ana.edit(ids[0], LISBON)
+    pairs = [frozenset((edge.from_id, edge.to_id)) for edge in await edges(ana)]
+    assert len(pairs) == len(set(pairs)) > 0
+    assert all(len(pair) == 2 for pair in pairs), "nothing is related to itself"
+
+
+@pytest.mark.spec("IMP-17")
+async def test_a_corrected_fact_is_linked_by_its_new_words(ana: Scoped) -> None:
+    lisbon, tabby, taxes = await told(ana, LISBON, TABBY, TAXES)
+    await ana.edit(tabby, "On Sundays the tax office of Osaka is closed.")
+    assert await texts(ana, tabby) == [TAXES]
+    assert await texts(ana, lisbon) == []
+    assert await texts(ana, taxes) == ["On Sundays the tax office of Osaka is closed."]
+
+
+async def test_the_turns_of_a_conversation_make_no_links(ana: Scoped) -> None:
+    said = [{"role": "user", "content": text, "session": "s"} for text in (LISBON, TABBY, BAKERY)]
+    await ana.remember(said)
+    assert await edges(ana) == []
+
+
+async def test_a_policy_without_links_makes_none(ana: Scoped) -> None:
+    await told(ana, LISBON, TABBY, policy="milton", kind="semantic")
+    assert await edges(ana) == []
+
+
+@pytest.mark.slow
+@pytest.mark.spec("IMP-21")
+async def test_an_edge_takes_less_than_two_milliseconds(engine: Engine, ana: Scoped) -> None:
+    drafts = [Draft(text=f"The orange cat number {n} sleeps in room {n * 7}.", kind="semantic") for n in range(500)]
+    off = replace(writing.named("milton"), name="test.plain")
+    writing.register(off)
+    ids = (await ana.remember_drafts(drafts, policy=off.name)).ids
+    new = await engine.store.get(ana.scope, ids[-50:])
+    assert engine.embedder is not None
+    vectors = await engine.embedder.encode_batch([memory.text for memory in new])
+    puts = [Put(memory=memory, event="created", vector=v) for memory, v in zip(new, vectors, strict=True)]
+    async with engine.store.transaction(ana.scope) as tx:
+        corpus = await engine.corpora.current(ana.scope, tx)
+        start = time.perf_counter()
+        await relations.link(tx, ana.scope, corpus, puts, Links(), engine.clock())
+        spent = time.perf_counter() - start
+    made = len(await edges(ana))
+    assert made >= 50
+    assert spent / made <= 0.002, f"{1000 * spent / made:.2f} ms"
+
+
+# Reading
+
+
+@pytest.mark.spec("IMP-19")
+async def test_the_nearest_link_of_a_memory_raises_its_score(ana: Scoped) -> None:
+    lisbon, tabby, taxes = await told(ana, LISBON, TABBY, TAXES)
+    (edge,) = await edges(ana)
+    hits = {hit.memory.id: hit for hit in await ana.recall("where is Miso?", profile="imp.bullets")}
+    for id in (lisbon, tabby):
+        assert hits[id].parts["related"] == pytest.approx(0.05 * edge.strength, abs=1e-6)
+        assert hits[id].score == pytest.approx(sum(hits[id].parts.values()))
+    assert "related" not in hits[taxes].parts
+    stands = await ana.why_not("where is Miso?", lisbon, profile="imp.bullets")
+    assert stands.parts["related"] == pytest.approx(0.05 * edge.strength, abs=1e-6)
+
+
+@pytest.mark.spec("IMP-20", "IMP-23")
+async def test_related_bullets_come_along(ana: Scoped) -> None:
+    await told(ana, LISBON, TABBY, BAKERY, OPENS, TAXES)
+    found = await ana.recall("which colour has the tabby?", profile="imp.bullets", limit=1)
+    assert [memory.text for memory in found.memories] == [TABBY]
+    assert [memory.text for memory in found.related] == [LISBON]
+    assert found.text == f"- [fact] {TABBY}\n- [fact] {LISBON} (related)"
+    wide = await ana.recall("where does Ana live?", profile="imp.bullets", limit=1)
+    assert 1 <= len(wide.related) <= 2
+
+
+@pytest.mark.spec("IMP-20")
+async def test_related_bullets_stay_within_the_budget_and_the_filter(engine: Engine, ana: Scoped) -> None:
+    await told(ana, LISBON, category="profile")
+    await told(ana, TABBY, category="event")
+    question = "which colour has the tabby?"
+    one = await ana.recall(question, profile="imp.bullets", limit=1, where=Filter(categories=("event",)))
+    assert (len(one.hits), one.related) == (1, ())
+    alone = engine.count_tokens(one.text)
+    tight = await ana.recall(question, profile="imp.bullets", limit=1, budget=alone)
+    assert (tight.text, tight.related) == (one.text, ())
+    assert (await ana.recall(question, profile="imp.bullets", limit=1, budget=2 * alone + 10)).related
+
+
+async def test_the_default_ranking_takes_no_notice_of_links(ana: Scoped) -> None:
+    await told(ana, LISBON, TABBY)
+    found = await ana.recall("where is Miso?")
+    assert found.related == ()
+    assert all("related" not in hit.parts for hit in found)
+    assert "related" not in profiles.DEFAULT.weights
+
+
+# related(id)
+
+
+async def test_what_is_about_the_same_can_be_asked_for_nearest_first(ana: Scoped) -> None:
+    ids = await told(ana, LISBON, TABBY, BAKERY)
+    found = await ana.related(ids[0])
+    assert [each.memory.text for each in found] == [TABBY, BAKERY]
+    assert found[0].strength > found[1].strength >= Links().least
+    assert len(await ana.related(ids[0], limit=1)) == 1
+    with pytest.raises(NotFound):
+        await ana.related("nothing")
+
+
+async def test_what_was_forgotten_hidden_or_superseded_is_related_to_nothing(ana: Scoped) -> None:
+    lisbon, tabby, bakery = await told(ana, LISBON, TABBY, BAKERY)
+    await ana.forget(tabby)
+    await ana.forget(bakery, keep_days=3)
+    assert await texts(ana, lisbon) == []
+    assert all(tabby not in (edge.from_id, edge.to_id) for edge in await edges(ana))
+    await ana.restore(bakery)
+    assert await texts(ana, lisbon) == [BAKERY]
+
+
+async def test_links_stay_within_the_wall(engine: Engine, ana: Scoped) -> None:
+    bo = engine.scope(user="bo")
+    (lisbon,) = await told(ana, LISBON)
+    (tabby,) = await told(bo, TABBY)
+    assert (await ana.related(lisbon), await bo.related(tabby)) == ([], [])
+    with pytest.raises(NotFound):
+        await bo.related(lisbon)
+    assert await engine.store.links(bo.scope, [lisbon, tabby]) == []
+
+
+async def test_without_a_model_nothing_is_linked_and_nothing_fails(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "plain.db", state_dir=tmp_path, embedder="none") as plain:
+        ids = await told(plain.scope(user="ana"), LISBON, TABBY)
+        assert await plain.scope(user="ana").related(ids[0]) == []
+
+
+def test_the_blocking_door_and_the_command_line_ask_the_same(tmp_path: Path) -> None:
+    place = str(tmp_path / "memory.db")
+    with recollect.open(place, state_dir=tmp_path) as memory:
+        ana = memory.scope("ana")
+        lisbon, tabby = (ana.remember(text).ids[0] for text in (LISBON, TABBY))
+        (found,) = ana.related(lisbon)
+        assert isinstance(found.memory, Memory)
+    words = ["related", lisbon, "--db", place, "--user", "ana"]
+    assert tabby in CliRunner().invoke(app, words).stdout
+    shown = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert (shown["memory"]["id"], shown["strength"]) == (tabby, pytest.approx(found.strength))
+    assert CliRunner().invoke(app, ["related", "nothing", "--db", place, "--user", "ana"]).exit_code == 3

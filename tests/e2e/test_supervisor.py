@@ -1,0 +1,190 @@
+"""The memory of a supervisor and its agents, through its dialect."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect import aio
+from recollect.dialects.supervisor import UNSURE, Supervisor, numbered
+from recollect.engine import Engine
+from recollect.errors import InvalidInput, NotAllowed
+from recollect.model import Filter, Memory
+from recollect.scoped import Scoped
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+STEPS = ["Build the image", "Push the image", "Restart the service"]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
+    where = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
+    async with aio.open(where, state_dir=tmp_path, embedder="hashing") as opened:
+        opened.clock = lambda: NOW
+        yield opened
+
+
+@pytest.fixture
+def ana(engine: Engine) -> Scoped:
+    return engine.scope(user="ana")
+
+
+@pytest.fixture
+def boss(ana: Scoped) -> Supervisor:
+    return Supervisor(ana)
+
+
+async def last_accessed(ana: Scoped) -> list[Memory]:
+    await ana._engine.usage.flush()
+    return [memory for memory in await ana.list() if memory.last_accessed is not None]
+
+
+# memory.query
+
+
+@pytest.mark.spec("IMP-57", "IMP-58", "IMP-60")
+async def test_the_call_of_the_specification_is_answered(ana: Scoped, boss: Supervisor) -> None:
+    scope = ana._engine.scope(user="ana", agent="a", run="r", actor="x", role="assistant")
+    await scope.remember("The deployment plan context.", category="tasks")
+    request: dict[str, Any] = {
+        "agent": "planner",
+        "query": "deployment plan context",
+        "categories": ["tasks", "projects"],
+        "filters": {
+            "user_id": "ana", "agent_id": "a", "run_id": "r", "actor_id": "x", "role": "assistant", "pinned": False,
+            "importance_min": 1, "importance_max": 5, "updated_after": "2025-07-01", "updated_before": None,
+        },
+        "top_k": 3,
+        "return": "bullets",
+        "budget_tokens": 512,
+    }  # fmt: skip
+    (found,) = await boss.query(request)
+    assert found == {"id": found["id"], "category": "tasks", "text": "[tasks] assistant: The deployment plan context."}
+    (full,) = await boss.query({**request, "return": "full"})
+    assert full["importance"] in range(1, 6)
+    with pytest.raises(NotAllowed):
+        await boss.query({**request, "categories": ["tasks", "profile"]})
+    for wrong in ({"colour": "red"}, {"agent": None}, {"query": 3}):
+        with pytest.raises(InvalidInput):
+            await boss.query({**request, **wrong})
+
+
+@pytest.mark.spec("IMP-90")
+async def test_only_a_supervisor_in_doubt_looks_again(ana: Scoped, boss: Supervisor) -> None:
+    for n in range(5):
+        await ana.remember(f"The deployment plan, part {n}.", category="tasks", policy="milton")
+    sure = await boss.recall_if_unsure("deployment plan", agent="supervisor", confidence=UNSURE)
+    assert (sure, await last_accessed(ana)) == ([], []), "nothing was asked"
+    unsure = await boss.recall_if_unsure("deployment plan", agent="supervisor", confidence=UNSURE - 0.01)
+    assert [set(item) for item in unsure] == [{"id", "category", "text"}] * 3
+
+
+# Context
+
+
+@pytest.mark.spec("IMP-56")
+async def test_whole_categories_stand_first_and_then_what_fits(ana: Scoped, boss: Supervisor) -> None:
+    for name in ("Ana", "she", "her"):
+        await ana.remember(f"Likes to be called {name}.", category="profile", policy="milton")
+    await ana.remember("Ship the boat by May.", category="goals")
+    await ana.remember("Learned Portuguese at school.", category="knowledge")
+    lines = (await boss.context("when does the boat ship?")).split("\n")
+    assert {line[:11] for line in lines[:3]} == {"- [profile]"}, "all of it, though nothing in it fits"
+    assert lines[3:] == ["- [goals] Ship the boat by May."]
+    assert await boss.context("when does the boat ship?", agent="planner") == "- [goals] Ship the boat by May."
+
+
+async def test_the_context_of_a_supervisor_holds_insights(ana: Scoped, boss: Supervisor) -> None:
+    await ana.remember("The user trusts plain answers.", kind="insight", category="relationship_dynamic")
+    assert await boss.context("plain answers") == "- [relationships] The user trusts plain answers."
+
+
+@pytest.mark.spec("IMP-23")
+async def test_related_bullets_stand_in_the_context(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as opened:
+        ana = opened.scope(user="ana")
+        for text in ("Ana's cat Miso is an orange tabby.", "Ana lives in Lisbon with her cat Miso."):
+            await ana.remember(text, category="relationships", policy="supervisor")
+        text = await Supervisor(ana).context("which colour has the tabby?", limit=1)
+    assert text == (
+        "- [relationships] Ana's cat Miso is an orange tabby.\n"
+        "- [relationships] Ana lives in Lisbon with her cat Miso. (related)"
+    )
+
+
+async def test_the_context_stays_within_its_budget(engine: Engine, ana: Scoped, boss: Supervisor) -> None:
+    for n in range(30):
+        await ana.remember(f"Fact number {n} about the person.", category="profile", policy="milton")
+    for budget in (5, 50, 200):
+        assert engine.count_tokens(await boss.context("person", budget=budget)) <= budget
+
+
+async def test_where_memory_is_off_an_agent_is_told_nothing(ana: Scoped, boss: Supervisor) -> None:
+    await ana.remember("Likes to be called Ana.", category="profile")
+    await ana.privacy.set(memory_enabled=False)
+    assert await boss.context("called Ana") == ""
+    assert await boss.query({"agent": "supervisor", "query": "called Ana"}) == []
+
+
+# How-tos
+
+
+@pytest.mark.spec("IMP-93")
+async def test_a_how_to_is_kept_with_its_steps(ana: Scoped, boss: Supervisor) -> None:
+    made = await boss.save_workflow("Deploy the service", STEPS, agent="a", run="r", tags=["ops"], importance=0.6)
+    memory = await ana.get(made.ids[0])
+    assert (memory.kind, memory.procedural_form, memory.category) == ("procedural", "workflow", "procedural")
+    assert memory.steps_text == "1. Build the image\n2. Push the image\n3. Restart the service"
+    assert (memory.scope.user, memory.labels.agent, memory.labels.run) == ("ana", "a", "r")
+    assert (memory.importance, memory.pinned, memory.created_at) == (0.6, False, NOW)
+    assert "ops" in memory.tags
+
+
+@pytest.mark.spec("IMP-96")
+async def test_executor_and_planner_get_how_tos_and_others_do_not(boss: Supervisor) -> None:
+    await boss.save_workflow("Deploy the service", STEPS)
+    for agent in ("executor", "planner"):
+        (found,) = await boss.query({"agent": agent, "query": "deploy the service", "categories": ["procedural"]})
+        assert found["text"] == (
+            "[procedural] Deploy the service: 1. Build the image 2. Push the image 3. Restart the service"
+        )
+    for agent in ("supervisor", "stylist", "researcher"):
+        with pytest.raises(NotAllowed):
+            await boss.query({"agent": agent, "query": "deploy the service", "categories": ["procedural"]})
+
+
+@pytest.mark.spec("IMP-95", "IMP-98")
+@pytest.mark.parametrize("profile", ["default", "imp.bullets", "mls.recall", "theoria.triscore"])
+async def test_a_how_to_is_in_no_other_answer(ana: Scoped, boss: Supervisor, profile: str) -> None:
+    await boss.save_workflow("Deploy the service", STEPS)
+    await ana.remember("I prefer to deploy the service on Mondays.", policy="vault", importance=0.9, pinned=True)
+    found = await ana.recall("deploy the service", profile=profile)
+    assert [memory.procedural_form for memory in found.memories] == ["preference"], "a preference is no how-to"
+    assert "Build" not in await boss.context("deploy the service", agent="planner")
+    assert await boss.query({"agent": "planner", "query": "deploy the service"}) == []
+
+
+@pytest.mark.spec("IMP-97")
+async def test_no_how_to_comes_into_being_by_itself(ana: Scoped) -> None:
+    said = [{"role": "user", "content": f"First we {step.lower()}, then we rest."} for step in STEPS]
+    await ana.remember(said)
+    await ana.remember("How to deploy: 1. Build the image 2. Push the image", kind="procedural")
+    assert len(await ana.list(Filter(procedural_form="workflow"))) == 0
+
+
+async def test_a_fact_in_the_same_words_is_another_memory(ana: Scoped, boss: Supervisor) -> None:
+    await boss.save_workflow("Deploy the service", STEPS)
+    again = await boss.save_workflow("Deploy the service", STEPS)
+    assert again.status == "merged"
+    assert (await ana.remember("Deploy the service")).outcomes[0].status == "created"
+
+
+def test_steps_are_numbered_once_and_kept_short() -> None:
+    assert numbered(["1. Build", "* Push", "3) Rest"]) == "1. Build\n2. Push\n3. Rest"
+    for wrong in ([], ["ok", " "], ["x" * 241], ["x"] * 21, "Build"):
+        with pytest.raises(InvalidInput):
+            numbered(wrong)
