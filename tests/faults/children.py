@@ -55,7 +55,7 @@ def mixed(path: str, seed: str, embedder: str, steps: str = "1000000") -> None:
 def step(memory: Any, ana: Any, known: list[str], chance: random.Random, name: str) -> None:
     """One write. What may be half done when the process dies is told before it begins."""
     kind = chance.choice("remember remember remember message edit edit pin forget index recall".split())
-    text = f"{' '.join(chance.choices(WORDS, k=chance.randint(3, 60)))} {chance.getrandbits(40)}"
+    text = f"{' '.join(chance.choices(WORDS, k=chance.randint(3, 60)))} {chance.getrandbits(30)}"
     id = chance.choice(known) if known else None
     if kind == "remember" or id is None:
         known += (made := ana.remember(text)).ids
@@ -146,7 +146,7 @@ def load(path: str, name: str, embedder: str) -> None:
         ana = memory.scope("ana", session=name)
         tell("open")
         for number in itertools.count():
-            text = f"{' '.join(chance.choices(WORDS, k=12))} {chance.getrandbits(60)}"
+            text = f"{' '.join(chance.choices(WORDS, k=12))} {chance.getrandbits(30)} and {chance.getrandbits(30)}"
             made = insisted(ana.remember, [{"id": f"{name}-{number}", "content": text}])
             tell("said", made.ids[0], text, f"{name}-{number}")
             if number % 4 == 0:

@@ -108,7 +108,7 @@ class Load:
             self.errors.append(repr(error))
 
     def _tell(self, number: int) -> None:
-        text = f"{' '.join(random.choices(WORDS, k=6))} {random.getrandbits(60)} of {number}"
+        text = f"{' '.join(random.choices(WORDS, k=6))} {random.getrandbits(30)} and {random.getrandbits(30)} of {number}"
         receipt = self.ana.remember([{"id": text, "content": text}] if number % 2 else text)
         self.told.append((receipt.outcomes[0].status, text))
         time.sleep(0.005)
