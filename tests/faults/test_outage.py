@@ -108,7 +108,8 @@ class Load:
             self.errors.append(repr(error))
 
     def _tell(self, number: int) -> None:
-        text = f"{' '.join(random.choices(WORDS, k=6))} {random.getrandbits(30)} and {random.getrandbits(30)} of {number}"
+        words = " ".join(random.choices(WORDS, k=6))
+        text = f"{words} {random.getrandbits(30)} and {random.getrandbits(30)} of {number}"
         receipt = self.ana.remember([{"id": text, "content": text}] if number % 2 else text)
         self.told.append((receipt.outcomes[0].status, text))
         time.sleep(0.005)
