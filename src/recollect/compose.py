@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .storage.jsonl import Files
     from .storage.relational import Relational
 
+    Opening = Callable[[Settings], Awaitable[Relational]]
+
+ARCHIVE = ".jsonl"  # what the name of a store that is a text file ends with
 LEAN_FROM = 250_000  # memories of a scope whose vectors are left to a store that searches them itself
 
 
@@ -58,19 +61,33 @@ async def open_engine(
 
 
 async def copied(source: str, target: str, *, progress: Callable[[int, int], None] = lambda done, of: None) -> Copied:
-    """Copy a whole store into a new one, or go on with a copy. Raises NotFound, Conflict, StoreUnavailable."""
+    """Copy a whole store into a new one, or go on with a copy; a name in `.jsonl` is a text file with everything in it.
+
+    Raises NotFound, Conflict, InvalidInput, StoreUnavailable.
+    """
+    from .storage import archive
     from .storage.copying import copy
 
+    if source.endswith(ARCHIVE):
+        return await _with(load(db=target), lambda store: archive.read(Path(source), store, progress), _relational)
     _there(source)
-    one = await _store(load(db=source))
+    if target.endswith(ARCHIVE):
+        return await _with(load(db=source), lambda store: archive.write(store, Path(target), progress))
+    return await _with(
+        load(db=source),
+        lambda one: _with(load(db=target), lambda other: copy(one, other, progress), _relational),
+    )
+
+
+async def _with(
+    settings: Settings, work: Callable[[Relational], Awaitable[Copied]], opened: Opening | None = None
+) -> Copied:
+    """Do something with a store, and close it."""
+    store = await (opened or _store)(settings)
     try:
-        other = await _relational(load(db=target))
-        try:
-            return await copy(one, other, progress)
-        finally:
-            await other.close()
+        return await work(store)
     finally:
-        await one.close()
+        await store.close()
 
 
 def _there(source: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 import recollect
 from recollect import aio, compose
-from recollect.errors import Conflict, NotFound
+from recollect.errors import Conflict, InvalidInput, Misconfigured, NotFound
 from recollect.model import Filter
 
 SAID = [{"content": f"I planted tree {i} of the avenue", "id": str(i), "session": str(i // 50)} for i in range(300)]
@@ -77,6 +77,36 @@ async def test_a_copy_is_in_nothing_different_on_either_engine_and_back(tmp_path
     assert first["forgotten"] == "refused"
     assert on_postgres == first
     assert back == first
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+async def test_a_text_file_holds_everything_and_gives_it_back(tmp_path: Path, database: str, engine: str) -> None:
+    await filled(tmp_path / "a.db", tmp_path)
+    archive, target = str(tmp_path / "all.jsonl"), database if engine == "postgres" else str(tmp_path / "b.db")
+    written = await compose.copied(str(tmp_path / "a.db"), archive)
+    read = await compose.copied(archive, target)
+    assert read == written
+    assert (tmp_path / "all.jsonl").stat().st_mode & 0o077 == 0
+    assert await seen(target, tmp_path) == await seen(tmp_path / "a.db", tmp_path)
+    with pytest.raises(Conflict):
+        await compose.copied(archive, target)
+    with pytest.raises(Conflict):
+        await compose.copied(str(tmp_path / "a.db"), archive)
+
+
+async def test_a_text_file_that_is_cut_or_altered_is_told(tmp_path: Path) -> None:
+    await filled(tmp_path / "a.db", tmp_path)
+    archive, target = tmp_path / "all.jsonl", tmp_path / "b.db"
+    await compose.copied(str(tmp_path / "a.db"), str(archive))
+    whole = archive.read_text()
+    for damaged in (whole[: len(whole) // 2], whole.rsplit("\n", 2)[0] + "\n", whole.replace("tree 7 of", "tree 8 of")):
+        archive.write_text(damaged)
+        with pytest.raises(InvalidInput, match=r"cut|altered"):
+            await compose.copied(str(archive), str(target))
+        with pytest.raises(Misconfigured):
+            await compose.open_engine(target, embedder="none")
+    archive.write_text(whole)
+    assert (await compose.copied(str(archive), str(target))).tables["memories"] == 301
 
 
 async def test_what_was_copied_goes_on_with_numbers_of_its_own(tmp_path: Path, database: str) -> None:

@@ -16,12 +16,17 @@ MOVES = "Moving"
 @command(MOVES, example="recollect copy memory.db postgresql://db.example/memories")
 def copy(
     call: Call,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A file or postgresql://…", show_default=False)],
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A new file or database.", show_default=False)],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A file, postgresql://… or an archive.jsonl.", show_default=False)
+    ],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="A new file, database or archive.jsonl.", show_default=False)
+    ],
 ) -> None:
     """Copy a whole memory into a new store of any kind, with its history, and compare both when it is done.
 
-    What was interrupted goes on where it stopped: run the same command again.
+    What was interrupted goes on where it stopped: run the same command again. A name that ends in .jsonl is a text
+    file that holds everything, for keeping or for another machine; it also holds the key of the digests.
     """
     import asyncio
 

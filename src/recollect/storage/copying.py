@@ -45,7 +45,7 @@ KEYS = {
     "item_vectors": ("scope", "namespace", "key", "field"),
 }
 LEFT = {"migrations", "meta", "claims", "index_positions"}  # of each store its own
-_MARK = "copying"  # in the target while it is not complete: the last key of each table
+MARK = "copying"  # in the target while it is not complete: the last key of each table
 Done = dict[str, list[Any]]
 
 
@@ -70,7 +70,7 @@ async def copy(source: Relational, target: Relational, progress: Callable[[int, 
     await _compared(source, target, done, counts, steps)
     await target.settle()
     async with target.together() as session:
-        await session.rows("DELETE FROM meta WHERE key = ?", (_MARK,))
+        await session.rows("DELETE FROM meta WHERE key = ?", (MARK,))
     return Copied(rows=moved, tables={table: count for table, count in counts.items() if count})
 
 
@@ -89,7 +89,7 @@ async def _moved(source: Relational, target: Relational, done: Done, steps: _Ste
     moved = 0
     for table, keys in KEYS.items():
         steps.made(await _count(target, table))
-        async for page in _pages(source, table, keys, done.get(table)):
+        async for page in pages(source, table, keys, done.get(table)):
             done[table] = page.last
             await _put(target, table, page, done)
             moved += len(page.rows)
@@ -101,7 +101,7 @@ async def _compared(
     source: Relational, target: Relational, done: Done | None, counts: dict[str, int], steps: _Steps
 ) -> None:
     for table, keys in KEYS.items():
-        if await _sum(source, table, keys) != await _sum(target, table, keys):
+        if await summed(source, table, keys) != await summed(target, table, keys):
             if done is None:
                 raise Conflict(f"One of them was written to since the copy, as {table!r} shows: take a new database")
             await _again(target, table, done)
@@ -110,7 +110,7 @@ async def _compared(
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class Page:
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
     last: list[Any]  # the key of the last row
@@ -118,43 +118,44 @@ class _Page:
 
 async def _begun(source: Relational, target: Relational) -> Done | None:
     """How far an earlier run came, or None if it came to its end. Raises Conflict if the target holds anything else."""
-    secret, theirs, mark = await _secret(source), await _secret(target), await _mark(target)
-    if mark is not None:
+    secret, theirs, begun = await key_of(source), await key_of(target), await mark(target)
+    if begun is not None:
         if secret != theirs:
             raise Conflict("The target is a half-finished copy of another store: finish that one, or take a new one")
-        return mark
+        return begun
     if secret == theirs:
         return None
     if await target.scopes():
         raise Conflict("The target holds memories already: copy into a new database, or `recollect import` into this")
     async with target.together() as session:
         await session.rows("UPDATE meta SET value = ? WHERE key = 'secret'", (secret,))
-        await _note(session, {})
+        await note(session, {})
     return {}
 
 
-async def _secret(store: Relational) -> str:
+async def key_of(store: Relational) -> str:
+    """The key of the digests."""
     return str((await store.session.rows("SELECT value FROM meta WHERE key = 'secret'"))[0][0])
 
 
-async def _mark(store: Relational) -> Done | None:
-    found = await store.session.rows("SELECT value FROM meta WHERE key = ?", (_MARK,))
-    mark: Done | None = json.loads(found[0][0]) if found else None
-    return mark
+async def mark(store: Relational) -> Done | None:
+    """How far a copy into this store is, or None if none is under way."""
+    found = await store.session.rows("SELECT value FROM meta WHERE key = ?", (MARK,))
+    kept: Done | None = json.loads(found[0][0]) if found else None
+    return kept
 
 
-async def _note(session: Session, mark: Done) -> None:
+async def note(session: Session, done: Done) -> None:
+    """Keep how far it is."""
     sql = "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
-    await session.rows(sql, (_MARK, json.dumps(mark)))
+    await session.rows(sql, (MARK, json.dumps(done)))
 
 
 async def _count(store: Relational, table: str) -> int:
     return int((await store.session.rows(f"SELECT count(*) FROM {table}", scope=EVERY))[0][0])
 
 
-async def _pages(
-    store: Relational, table: str, keys: Sequence[str], after: Sequence[Any] | None
-) -> AsyncIterator[_Page]:
+async def pages(store: Relational, table: str, keys: Sequence[str], after: Sequence[Any] | None) -> AsyncIterator[Page]:
     columns = await store.columns(table)
     names, order = ", ".join(columns), ", ".join(keys)
     places = [columns.index(key) for key in keys]
@@ -165,15 +166,19 @@ async def _pages(
         if not found:
             return
         after = [found[-1][place] for place in places]
-        yield _Page(columns, found, after)
+        yield Page(columns, found, after)
 
 
-async def _put(target: Relational, table: str, page: _Page, done: Done) -> None:
-    marks = ", ".join("?" * len(page.columns))
-    sql = f"INSERT INTO {table} ({', '.join(page.columns)}) VALUES ({marks})"
+async def _put(target: Relational, table: str, page: Page, done: Done) -> None:
     async with target.together() as session:
-        await session.many(sql, [_written(table, page.columns, row) for row in page.rows])
-        await _note(session, done)
+        await insert(session, table, page.columns, page.rows)
+        await note(session, done)
+
+
+async def insert(session: Session, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Rows as they were read, into a table."""
+    sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+    await session.many(sql, [_written(table, columns, row) for row in rows])
 
 
 def _written(table: str, columns: Sequence[str], row: Sequence[Any]) -> tuple[Any, ...]:
@@ -183,10 +188,10 @@ def _written(table: str, columns: Sequence[str], row: Sequence[Any]) -> tuple[An
     return (*row[:at], np.frombuffer(row[at], "<f4"), *row[at + 1 :])
 
 
-async def _sum(store: Relational, table: str, keys: Sequence[str]) -> tuple[int, int]:
+async def summed(store: Relational, table: str, keys: Sequence[str]) -> tuple[int, int]:
     """How many rows there are, and a hash of them all that does not depend on their order."""
     count = total = 0
-    async for page in _pages(store, table, keys, None):
+    async for page in pages(store, table, keys, None):
         names = sorted(page.columns)
         places = [page.columns.index(name) for name in names]
         for row in page.rows:
@@ -213,4 +218,4 @@ async def _again(target: Relational, table: str, done: Done) -> None:
     async with target.together() as session:
         for each in reversed(tables):
             await session.rows(f"DELETE FROM {each}", scope=EVERY)
-        await _note(session, {name: at for name, at in done.items() if name not in tables})
+        await note(session, {name: at for name, at in done.items() if name not in tables})
