@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import recollect
 from recollect import aio, compose
 from recollect.errors import Conflict, InvalidInput, Misconfigured, NotFound
 from recollect.model import Filter
+from recollect.storage import copying
 
 SAID = [{"content": f"I planted tree {i} of the avenue", "id": str(i), "session": str(i // 50)} for i in range(300)]
 
@@ -206,3 +208,9 @@ def test_another_model_takes_over_while_the_old_one_answers(tmp_path: Path) -> N
         assert new.drop_vectors() == 2
     with recollect.open(db, embedder="hashing", state_dir=tmp_path) as old:
         assert "no vector" in old.scope("ana").recall("green tea").legs["dense"]
+
+
+def test_no_table_is_left_behind_by_mistake() -> None:
+    schema = resources.files("recollect.storage.sqlite").joinpath("schema.sql").read_text("utf-8")
+    tables = {line.split()[2] for line in schema.splitlines() if line.startswith("CREATE TABLE")}
+    assert tables == {*copying.KEYS, *copying.LEFT}
