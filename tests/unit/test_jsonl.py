@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,21 +133,25 @@ def test_only_one_hands_over_at_a_time(tmp_path: Path) -> None:
         assert third
 
 
-def _add_and_remove(folder: Path, name: str) -> None:
-    files = Files(folder)
-    for number in range(40):
-        files.add([item(f"{name}-{number}")])
-        if number % 3 == 0:
-            files.remove([f"{name}-{number}"])
+ADD_AND_REMOVE = """
+import sys
+from pathlib import Path
+from recollect.model import Draft, Pending, Scope
+from recollect.storage.jsonl import Files
+
+folder, name = sys.argv[1:]
+files = Files(Path(folder))
+for number in range(40):
+    files.add([Pending(scope=Scope(user="ana"), what=Draft(id=f"{name}-{number}", text="Tea, not coffee."))])
+    if number % 3 == 0:
+        files.remove([f"{name}-{number}"])
+"""
 
 
 def test_processes_that_add_and_take_out_at_once_lose_nothing(tmp_path: Path) -> None:
-    start = multiprocessing.get_context("spawn").Process
-    children = [start(target=_add_and_remove, args=(tmp_path, name)) for name in "abcd"]
-    for child in children:
-        child.start()
-    for child in children:
-        child.join()
+    command = [sys.executable, "-c", ADD_AND_REMOVE, str(tmp_path)]
+    children = [subprocess.Popen([*command, name]) for name in "abcd"]
+    assert [child.wait() for child in children] == [0] * 4
     wanted = {f"{name}-{number}" for name in "abcd" for number in range(40) if number % 3}
     found = ids(Files(tmp_path))
     assert (len(found), set(found)) == (len(wanted), wanted)
