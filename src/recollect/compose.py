@@ -71,6 +71,8 @@ async def copied(source: str, target: str, *, progress: Callable[[int, int], Non
     if source.endswith(ARCHIVE):
         return await _with(load(db=target), lambda store: archive.read(Path(source), store, progress), _relational)
     _there(source)
+    if source == target:
+        raise InvalidInput("Source and target are the same: name a new file or database as the target")
     if target.endswith(ARCHIVE):
         return await _with(load(db=source), lambda store: archive.write(store, Path(target), progress))
     return await _with(

@@ -24,6 +24,9 @@ from recollect.storage import copying
 SAID = [{"content": f"I planted tree {i} of the avenue", "id": str(i), "session": str(i // 50)} for i in range(300)]
 
 
+HEAD = b'{"recollect": "archive", "format": 1, "key": "%s"}\n' % (b"0" * 64)
+
+
 async def filled(db: Path | str, state: Path) -> None:
     """A memory with something in every corner of it."""
     async with aio.open(db, embedder="hashing", state_dir=state) as memory:
@@ -109,6 +112,27 @@ async def test_a_text_file_that_is_cut_or_altered_is_told(tmp_path: Path) -> Non
             await compose.open_engine(target, embedder="none")
     archive.write_text(whole)
     assert (await compose.copied(str(archive), str(target))).tables["memories"] == 301
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff\xfe" * 1000,
+        b"5\n",
+        b"{}\n",
+        b'{"recollect": "archive", "format": 1}\n',
+        HEAD + b'{"table": "sqlite_schema", "sql": "x"}\n',
+        HEAD + b'{"table": "scopes", "id, tenant) SELECT 1; --": 1}\n',
+        HEAD + b'{"sums": {}}\n{"table": "erased", "scope": 1, "row": {"base64": "?"}, "changed": 1}\n',
+    ],
+)
+async def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "all.jsonl").write_bytes(content)
+    with pytest.raises(InvalidInput):
+        await compose.copied(str(tmp_path / "all.jsonl"), str(tmp_path / "b.db"))
+    with pytest.raises(InvalidInput, match="the same"):
+        await compose.copied(str(tmp_path / "b.db"), str(tmp_path / "b.db"))
 
 
 async def test_what_was_copied_goes_on_with_numbers_of_its_own(tmp_path: Path, database: str) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,7 @@ from .relational import Relational
 from .session import EVERY
 
 FORMAT = 1
+_KEY = re.compile("[0-9a-f]{64}")
 
 
 async def write(store: Relational, path: Path, progress: Callable[[int, int], None]) -> Copied:
@@ -60,7 +62,7 @@ async def read(path: Path, store: Relational, progress: Callable[[int, int], Non
     """
     records = await asyncio.to_thread(_records, path)
     head = next(records, {})
-    if head.get("recollect") != "archive" or head.get("format") != FORMAT:
+    if (head.get("recollect"), head.get("format")) != ("archive", FORMAT) or not _KEY.fullmatch(str(head.get("key"))):
         raise InvalidInput(f"{str(path)!r} is no archive of a memory; `recollect import` takes in an export")
     await _begin(store, str(head["key"]))
     done, sums = 0, None
@@ -75,7 +77,7 @@ async def read(path: Path, store: Relational, progress: Callable[[int, int], Non
         )
     for table, keys in KEYS.items():
         count, hash = await summed(store, table, keys)
-        if [count, str(hash)] != sums.get(table, [0, "0"]):
+        if [count, str(hash)] != dict(sums).get(table, [0, "0"]):
             raise InvalidInput(f"{str(path)!r} was altered: {table!r} is not what was written")
     await store.settle()
     async with store.together() as session:
@@ -94,14 +96,16 @@ async def _begin(store: Relational, key: str) -> None:
 
 
 async def _insert(store: Relational, batch: Sequence[dict[str, Any]]) -> None:
-    """Rows of few tables, in the order in which they come."""
-    tables = list(dict.fromkeys(record["table"] for record in batch))
-    if any(table not in KEYS for table in tables):
-        raise InvalidInput("The archive holds a table that this version does not know: upgrade with pip")
+    """Rows of few tables, in the order in which they come. A name becomes SQL only if the store knows it."""
+    tables = list(dict.fromkeys(str(each.get("table")) for each in batch))
     async with store.together() as session:
         for table in tables:
-            rows = [record for record in batch if record["table"] == table]
-            columns = tuple(name for name in rows[0] if name != "table")
+            rows = [
+                {name: v for name, v in each.items() if name != "table"} for each in batch if each.get("table") == table
+            ]
+            columns = await store.columns(table) if table in KEYS else ()
+            if any(set(row) != set(columns) for row in rows) or not columns:
+                raise InvalidInput(f"The archive holds {table!r} in a form that this version does not know")
             await insert(session, table, columns, [tuple(_typed(row[name]) for name in columns) for row in rows])
 
 
@@ -110,7 +114,12 @@ def _plain(value: Any) -> Any:
 
 
 def _typed(value: Any) -> Any:
-    return base64.b64decode(value["base64"]) if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    try:
+        return base64.b64decode(value["base64"], validate=True)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidInput("The archive was altered: bytes in it cannot be read") from error
 
 
 def _created(path: Path, draft: Path) -> TextIO:
@@ -130,11 +139,14 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    with open(path, encoding="utf-8") as file:
+    with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                yield json.loads(line)
-            except ValueError as error:
+                record = json.loads(line)
+            except ValueError:
+                record = None
+            if not isinstance(record, dict):
                 raise InvalidInput(
-                    f"Line {number} of {str(path)!r} cannot be read: the file is cut or altered"
-                ) from error
+                    f"Line {number} of {str(path)!r} cannot be read: it is no archive, or cut or altered"
+                )
+            yield record
