@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from . import revisions
 from .errors import NotFound, ProviderFailed, StoreDamaged, StoreFull
+from .lifecycle.paging import matching
 from .model import STATES, Bury, Change, Filter, Forget, Forgotten, Memory, Put, Scope
 from .ports import Forgetful, Reading, Transaction
 
@@ -82,16 +83,6 @@ async def planned(reading: Reading, scope: Scope, ids: Sequence[str]) -> Plan:
 def rests_on(memory: Memory) -> set[str]:
     """What a memory refers to beside the message in which it was said."""
     return {*memory.evidence_ids, *memory.source_ids, *memory.evidence} - {memory.source_message_id or ""}
-
-
-async def matching(reading: Reading, scope: Scope, where: Filter) -> list[Memory]:
-    """All memories that pass a filter, newest first."""
-    page = await reading.page(scope, where, limit=1000)
-    found = [*page.memories]
-    while page.cursor:
-        page = await reading.page(scope, where, limit=1000, cursor=page.cursor)
-        found += page.memories
-    return found
 
 
 async def _replaced_by(reading: Reading, scope: Scope, id: str) -> list[Memory]:

@@ -19,6 +19,7 @@ from .ids import new_id
 from .ingest import drafts, guard
 from .ingest import pipeline as ingest
 from .lifecycle import capacity, delta, expiry, relations
+from .lifecycle.paging import matching
 from .model import (
     Conflict,
     Draft,
@@ -456,7 +457,7 @@ class Scoped:
     async def _matching(self, query: str | None, where: Filter | None) -> builtins.list[str]:
         """The ids of what a question finds, best first, or of all that a filter lets through."""
         if not query:
-            return [m.id for m in await forgetting.matching(self._engine.store, self.scope, inputs.where(where))]
+            return [m.id for m in await matching(self._engine.store, self.scope, inputs.where(where))]
         return [memory.id for memory in await self._looked_up(query, forgetting.MOST_FOUND, where)]
 
     async def undo(

@@ -12,6 +12,7 @@ from typing import Any
 from ..model import Change, Filter, Memory, Put, Scope, Used
 from ..ports import Transaction
 from ..text import clock
+from .paging import matching
 
 TAU = timedelta(days=7)
 STALE = timedelta(hours=24)
@@ -20,7 +21,7 @@ KEPT = timedelta(days=30)  # a trimmed memory can be restored for this long
 
 async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> list[str]:
     """Trim a scope to its cap, reversibly; returns the ids that went."""
-    active = await _all(tx, scope)
+    active = await matching(tx, scope, Filter())
     over = max(0, len(active) - cap)
     if over == 0:
         return []
@@ -66,13 +67,3 @@ def scores(memory: Memory, relevance: float, now: datetime) -> dict[str, Any]:
 
 def _trimmed(memory: Memory, now: datetime) -> Memory:
     return replace(memory, state="soft_deleted", purge_at=now + KEPT, updated_at=now, revision=memory.revision + 1)
-
-
-async def _all(tx: Transaction, scope: Scope) -> list[Memory]:
-    found: list[Memory] = []
-    page = await tx.page(scope, Filter(), limit=1000)
-    found += page.memories
-    while page.cursor:
-        page = await tx.page(scope, Filter(), limit=1000, cursor=page.cursor)
-        found += page.memories
-    return found

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from ..model import Decided, Filter, Forget, Memory, Proposal, Purged, Put, Scope
 from ..ports import Reading, Store
+from .paging import matching
 
 OTHERS = "*"
 EVENTS_KEPT = timedelta(days=90)
@@ -88,7 +89,7 @@ async def _unused(reading: Reading, scope: Scope, limits: Limits, now: datetime)
         used_before=now - timedelta(days=min(days)), importance_max=(limits.level - 1) / 5, pinned=False,
         manually_saved=False,
     )  # fmt: skip
-    return [memory.id for memory in await _all(reading, scope, where) if is_unused(memory, limits, now)]
+    return [memory.id for memory in await matching(reading, scope, where) if is_unused(memory, limits, now)]
 
 
 async def _summed_up(reading: Reading, scope: Scope, limits: Limits, now: datetime) -> list[str]:
@@ -97,24 +98,15 @@ async def _summed_up(reading: Reading, scope: Scope, limits: Limits, now: dateti
         return []
     before = now - timedelta(days=limits.retention_days)
     states = ("active", "compressed", "archived")
-    summaries = await _all(reading, scope, Filter(compression_source=True, created_before=before, states=states))
+    summaries = await matching(reading, scope, Filter(compression_source=True, created_before=before, states=states))
     ids = dict.fromkeys(id for each in summaries for id in (*each.evidence_ids, *each.source_ids))
     return [memory.id for memory in await reading.get(scope, list(ids)) if not _is_kept(memory)]
 
 
 async def _ids(reading: Reading, scope: Scope, where: Filter) -> list[str]:
     """The ids that pass, a memory before its versions, which go with it."""
-    found = await _all(reading, scope, where)
+    found = await matching(reading, scope, where)
     return [memory.id for memory in sorted(found, key=lambda memory: memory.superseded_by is not None)]
-
-
-async def _all(reading: Reading, scope: Scope, where: Filter) -> list[Memory]:
-    page = await reading.page(scope, where, limit=1000)
-    found = [*page.memories]
-    while page.cursor:
-        page = await reading.page(scope, where, limit=1000, cursor=page.cursor)
-        found += page.memories
-    return found
 
 
 def _few(ids: Sequence[str]) -> Iterator[Sequence[str]]:
