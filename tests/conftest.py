@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -67,6 +68,12 @@ def ready_database(_kept_database: str) -> str:
     """The address of a database that has the schema and is empty: made once and swept, which is faster."""
     _run(_kept_database, EMPTIED)
     return _kept_database
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a new memory can be opened, on each engine."""
+    return str(tmp_path / "m.db") if request.param == "sqlite" else request.getfixturevalue("ready_database")
 
 
 def in_database(url: str, name: str) -> str:

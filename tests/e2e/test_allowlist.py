@@ -45,10 +45,9 @@ allowlists:
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
-    where = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
-    async with aio.open(where, state_dir=tmp_path, embedder="hashing") as opened:
+@pytest.fixture
+async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+    async with aio.open(place, state_dir=tmp_path, embedder="hashing") as opened:
         opened.clock = lambda: NOW
         yield opened
 

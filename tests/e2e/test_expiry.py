@@ -29,11 +29,6 @@ class Clock:
         return self.now
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "m.db") if request.param == "sqlite" else request.getfixturevalue("ready_database")
-
-
 def opened(place: str, clock: Clock, **settings: Any) -> Blocking:
     memory = recollect.open(place, embedder="hashing", policy="theoria", **settings)
     memory._inner.clock = clock

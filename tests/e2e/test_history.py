@@ -20,11 +20,6 @@ from recollect.sync import Blocking, BlockingScope
 WORDS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "m.db") if request.param == "sqlite" else request.getfixturevalue("ready_database")
-
-
 @pytest.fixture
 def memory(place: str) -> Iterator[Blocking]:
     with recollect.open(place, embedder="hashing") as opened:

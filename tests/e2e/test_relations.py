@@ -30,10 +30,9 @@ OPENS = "The bakery where Ana works opens at six."
 TAXES = "The tax office of Osaka closes on Sundays."
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
-    where = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
-    async with aio.open(where, state_dir=tmp_path) as opened:
+@pytest.fixture
+async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+    async with aio.open(place, state_dir=tmp_path) as opened:
         yield opened
 
 
