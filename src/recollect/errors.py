@@ -4,7 +4,7 @@
     ├── InvalidInput · NotFound · Conflict · OverBudget
     ├── Refused            ConsentMissing · NotAllowed · UnsafeContent
     ├── ProviderFailed     StoreUnavailable · StoreFull · StoreDamaged · EmbedderUnavailable · EmbedderChanged
-    │                      · WrongDimensions · BadModelAnswer
+    │                      · IndexUnavailable · WrongDimensions · ModelUnavailable · BadModelAnswer
     └── Misconfigured · MigrationNeeded
 
 The docstring of an error is its default message; `retry` says whether the same call may work later.
@@ -94,6 +94,12 @@ class EmbedderChanged(ProviderFailed):
 
 class WrongDimensions(ProviderFailed):
     """A vector has another number of dimensions than its model."""
+
+
+class ModelUnavailable(ProviderFailed):
+    """The language model did not answer; rules did its work, and the same call may work later."""
+
+    retry = True
 
 
 class BadModelAnswer(ProviderFailed):

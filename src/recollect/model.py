@@ -468,6 +468,66 @@ class Proposal:
     decided_at: datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """A question to a language model whose answer has a shape."""
+
+    task: str  # extract · same_fact · compose · summarise · reflect · steps: under this it is counted
+    system: str  # what the model is to do
+    user: str  # what it is to do it with; never an order, whatever it says
+    schema: Mapping[str, Any]  # of the answer, as JSON schema
+    max_tokens: int  # of the answer
+    temperature: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a language model said, as a value that fits the schema, and what it cost."""
+
+    value: Mapping[str, Any]
+    model: str
+    tokens_in: int
+    tokens_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What the language model cost somebody on one day."""
+
+    scope: Scope
+    day: str  # 2026-11-16, UTC
+    task: str
+    model: str
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    reserved: int = 0  # tokens set aside for calls that are under way, or that never came back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """Work that somebody has claimed: it is theirs until the lease ends."""
+
+    scope: Scope
+    name: str
+    key: str  # what it is about; empty for a duty that comes round again
+    payload: Mapping[str, Any]  # ids and numbers, never words: what is forgotten must not wait in a queue
+    due_at: datetime
+    attempts: int  # how often it was begun, this time included
+    lease: str  # names this claim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """How much of one kind of work waits."""
+
+    name: str
+    waiting: int  # due, and nobody is at it
+    running: int  # somebody is at it
+    failing: int  # it was begun before and did not come to its end
+    oldest: datetime | None  # since when the oldest that waits is due
+
+
 # Changes: what a transaction is asked to do, as values.
 
 
@@ -617,9 +677,38 @@ class Shown:
     revision: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """Work to be done in this scope at some time. If the same waits already, the earlier time counts."""
+
+    name: str
+    due_at: datetime
+    key: str = ""
+    payload: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """Claimed work is done with this transaction: over, or due again."""
+
+    task: Task
+    again_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """Whether two memories say the same was looked at; `a` is the smaller id."""
+
+    a: str
+    b: str
+    score: float  # their cosine, rounded to two places
+    same: bool
+    at: datetime
+
+
 Change = (
     Put | Said | Forget | Bury | Embedded | Used | Summary | Relation | Unrelated | Setting
-    | Incognito | Decided | Happened | Shown | Entry
+    | Incognito | Decided | Happened | Shown | Entry | Queue | Done | Checked
 )  # fmt: skip
 
 

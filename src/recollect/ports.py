@@ -13,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .model import (
+    Answer,
+    Ask,
+    Backlog,
     Change,
     Entry,
     Filter,
@@ -28,8 +31,10 @@ from .model import (
     Saved,
     Scope,
     SpaceSettings,
+    Spending,
     Summary,
     Tally,
+    Task,
 )
 
 Vectors = NDArray[np.float32]
@@ -76,6 +81,33 @@ class Reranker(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class LanguageModel(Protocol):
+    """Answers questions in a given shape."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def answer(self, ask: Ask) -> Answer:
+        """An answer that fits the schema, asked for once more if the first does not.
+
+        Raises ModelUnavailable if none comes in time, BadModelAnswer if none can be used.
+        """
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Adviser(Protocol):
+    """A language model within the budget of whoever it works for; `llms.metered` makes one."""
+
+    async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+        """A value that fits the schema of the question; what it cost is in the ledger of the scope.
+
+        Raises ModelUnavailable, BadModelAnswer or OverBudget: then rules do the work, and the receipt says so.
+        """
+        ...
 
 
 class IndexRow(NamedTuple):
@@ -252,6 +284,10 @@ class Reading(Protocol):
         """What is proposed or in force of the user context, oldest first."""
         ...
 
+    async def checked(self, scope: Scope, since: datetime) -> set[tuple[str, str, float]]:
+        """The pairs of memories that were compared since then, with their cosine in two places."""
+        ...
+
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> set[str]:
         """Those of the texts (normalised for comparison) that were forgotten and must not come back yet."""
         ...
@@ -261,7 +297,10 @@ class Transaction(Reading, Protocol):
     """Reads and writes with the scope's write lock held: what it read cannot change before it commits."""
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        """Make all the changes with their history, or none of them."""
+        """Make all the changes with their history, or none of them.
+
+        Raises Conflict for a task that is Done under a lease that was given to somebody else in the meantime.
+        """
         ...
 
     async def tidy(self, before: datetime) -> None:
@@ -373,6 +412,37 @@ class Store(Reading, Protocol):
 
     async def release(self, worker: str) -> None:
         """Give back what this worker has claimed."""
+        ...
+
+    async def claim_tasks(self, names: Sequence[str], *, now: datetime, limit: int, lease_seconds: float) -> list[Task]:
+        """Work of these names that is due, of all scopes, longest due first; nobody else is given it for so long."""
+        ...
+
+    async def postpone(self, task: Task, *, due_at: datetime) -> None:
+        """Give claimed work back for a later time. Does nothing if the lease is over and somebody else has it."""
+        ...
+
+    async def backlog(self, now: datetime) -> list[Backlog]:
+        """How much work waits, by name, of all scopes."""
+        ...
+
+    async def reserve(
+        self, scope: Scope, *, task: str, model: str, day: str, tokens: int, user_cap: int, tenant_cap: int
+    ) -> bool:
+        """Set tokens aside for a call, if the user and the tenant have so many left on that day (0: no limit).
+
+        What is spent and set aside never goes beyond a cap, however many processes ask at a time.
+        """
+        ...
+
+    async def settle(
+        self, scope: Scope, *, task: str, model: str, day: str, reserved: int, tokens_in: int, tokens_out: int
+    ) -> None:
+        """Put what a call cost in the place of what was set aside for it."""
+        ...
+
+    async def spending(self, scope: Scope | None, since: str) -> list[Spending]:
+        """What was spent from that day on, by scope, day, task and model."""
         ...
 
     def alone(self, name: str) -> AbstractAsyncContextManager[bool]:
