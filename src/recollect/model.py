@@ -697,12 +697,11 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Whether two memories say the same was looked at; `a` is the smaller id."""
+    """Two memories were compared and do not say the same; `a` is the smaller id."""
 
     a: str
     b: str
     score: float  # their cosine, rounded to two places
-    same: bool
     at: datetime
 
 

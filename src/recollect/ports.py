@@ -304,7 +304,7 @@ class Transaction(Reading, Protocol):
         ...
 
     async def tidy(self, before: datetime) -> None:
-        """Let go of events from before a time, and of all but the last changes of each thread."""
+        """Let go of events and comparisons from before a time, and of all but the last changes of each thread."""
         ...
 
 

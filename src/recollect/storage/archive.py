@@ -79,7 +79,7 @@ async def read(path: Path, store: Relational, progress: Callable[[int, int], Non
         count, hash = await summed(store, table, keys)
         if [count, str(hash)] != dict(sums).get(table, [0, "0"]):
             raise InvalidInput(f"{str(path)!r} was altered: {table!r} is not what was written")
-    await store.settle()
+    await store.renumber()
     async with store.together() as session:
         await session.rows("DELETE FROM meta WHERE key = ?", (MARK,))
     return Copied(rows=done, tables={table: count for table, (count, _) in sums.items() if count})

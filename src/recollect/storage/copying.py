@@ -36,6 +36,8 @@ KEYS = {
     "supervisor_checkpoints": ("scope", "id"),
     "consent_queue": ("scope", "id"),
     "pair_fingerprints": ("scope", "id_a", "id_b"),
+    "tasks": ("scope", "name", "key"),
+    "spending": ("scope", "day", "task", "model"),
     "space_settings": ("scope", "key"),
     "incognito_sessions": ("scope", "session"),
     "graph_checkpoints": ("scope", "thread_id", "ns", "checkpoint_id"),
@@ -68,7 +70,7 @@ async def copy(source: Relational, target: Relational, progress: Callable[[int, 
     steps = _Steps(2 * sum(counts.values()), progress)
     moved = 0 if done is None else await _moved(source, target, done, steps)
     await _compared(source, target, done, counts, steps)
-    await target.settle()
+    await target.renumber()
     async with target.together() as session:
         await session.rows("DELETE FROM meta WHERE key = ?", (MARK,))
     return Copied(rows=moved, tables={table: count for table, count in counts.items() if count})

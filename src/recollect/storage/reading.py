@@ -192,6 +192,10 @@ class Readings:
         """What stands for a session that is incognito, or is not although the others are."""
         return digest(self._secret, f"{'incognito' if is_on else 'open'}\0{session}")
 
+    async def checked(self, scope: Scope, since: datetime) -> set[tuple[str, str, float]]:
+        sql = "SELECT id_a, id_b, score FROM pair_fingerprints WHERE scope = ? AND checked_at >= ?"
+        return {(a, b, score) for a, b, score in await self._rows(scope, sql, (clock.iso(since),))}
+
     async def proposals(self, scope: Scope) -> list[Proposal]:
         sql = "SELECT id, field, proposal, decided, created_at, lapses_at FROM consent_queue WHERE scope = ?"
         return [rows.proposal(row, scope) for row in await self._rows(scope, f"{sql} ORDER BY created_at, id")]

@@ -16,33 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput, RecollectError, StoreDamaged
-from ..model import Entry, Happened, Memory, Message, Scope, Summary, Tally
+from ..model import Entry, Happened, Message, Scope, Summary, Tally
 from ..text import clock, index, terms
 from . import chain, rows
 from .checkpoints import Checkpoints
-from .reading import Readings
 from .session import EVERY, Session
+from .spending import Spendings
+from .work import Work
 from .writing import Writings
 
 _PAGE = 500
 _COLUMNS = ", ".join(f"m.{column}" for column in rows.COLUMNS)
-_WHOSE = f"SELECT s.tenant, s.user_id, s.space, m.row, {_COLUMNS} FROM memories m JOIN scopes s ON s.id = m.scope"
-_UNSEEN = (
-    "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.scope = m.scope AND v.memory = m.row AND v.model = ? "
-    "AND v.dims = coalesce(?, v.dims))"
-)
-# A lease that ends later than one could that begins now was given before the clock was set back: it counts for nothing.
-_CLAIM = """
-WITH free AS (
-  SELECT m.scope, m.row FROM memories m WHERE {row} > ? AND m.state <> 'soft_deleted' {only} AND NOT EXISTS (
-    SELECT 1 FROM claims c WHERE c.scope = m.scope AND c.memory = m.row AND c.model = ? AND c.worker <> ?
-    AND c.until > {now} AND c.until <= {now} + ?)
-  ORDER BY {row} LIMIT ? {skip_locked})
-INSERT INTO claims (scope, memory, model, worker, until) SELECT scope, row, ?, ?, {now} + ? FROM free WHERE 1 = 1
-ON CONFLICT (scope, memory, model) DO UPDATE SET worker = excluded.worker, until = excluded.until
-WHERE claims.worker = excluded.worker OR claims.until <= {now} OR claims.until > {now} + ?
-RETURNING memory"""
-
 _KEPT = "EXISTS (SELECT 1 FROM memories m WHERE m.scope = h.scope AND m.id = {})"
 _ENTRIES = (
     f"SELECT h.row, h.digest, h.seal, h.meta, {_KEPT.format('h.memory_id')} AND (h.old_ref IS NULL OR "
@@ -51,7 +35,7 @@ _ENTRIES = (
 )
 
 
-class Relational(Readings, ABC):
+class Relational(Work, Spendings, ABC):
     """Memories in a relational database. Implements `ports.Store`, but for what the engine adds."""
 
     def __init__(self, session: Session, *, language: str, secret: bytes) -> None:
@@ -61,10 +45,6 @@ class Relational(Readings, ABC):
     @abstractmethod
     def transaction(self, scope: Scope) -> AbstractAsyncContextManager[Writings]:
         """Commits when the block ends, durably, and rolls back if it raises."""
-
-    @abstractmethod
-    def _together(self) -> AbstractAsyncContextManager[Session]:
-        """A transaction over all scopes."""
 
     @abstractmethod
     async def _bytes(self) -> int:
@@ -152,42 +132,6 @@ class Relational(Readings, ABC):
             for id, kind, name, data, ids, at in found
         ]  # fmt: skip
 
-    async def unembedded(
-        self, model: str, *, limit: int, everything: bool = False, after: int = 0, dimensions: int | None = None
-    ) -> list[tuple[int, Memory]]:
-        only, values = ("", ()) if everything else (f"AND {_UNSEEN}", (model, dimensions))
-        row = self._session.dialect.row
-        sql = f"{_WHOSE} WHERE {row} > ? AND m.state <> 'soft_deleted' {only} ORDER BY {row} LIMIT ?"
-        found = await self._session.rows(sql, (after, *values, limit), scope=EVERY)
-        return [(row[3], _owned(row)) for row in found]
-
-    async def claim_unembedded(
-        self,
-        model: str,
-        *,
-        worker: str,
-        limit: int,
-        lease_seconds: float,
-        everything: bool = False,
-        waiting: bool = False,
-        after: int = 0,
-        dimensions: int | None = None,
-    ) -> list[tuple[int, Memory]]:
-        only, values = ("", ()) if everything else (f"AND {_UNSEEN}", (model, dimensions))
-        only = f"AND m.needs_embedding = 1 {only}" if waiting else only
-        dialect = self._session.dialect
-        sql = _CLAIM.format(only=only, now=dialect.now, row=dialect.row, skip_locked=dialect.skip_locked)
-        free = (after, *values, model, worker, lease_seconds, limit)
-        async with self._together() as session:
-            found = await session.rows(sql, (*free, model, worker, lease_seconds, lease_seconds), scope=EVERY)
-            numbers = sorted(row[0] for row in found)
-            return [each for start in range(0, len(numbers), _PAGE)
-                    for each in await _at(session, numbers[start : start + _PAGE])]  # fmt: skip
-
-    async def release(self, worker: str) -> None:
-        async with self._together() as session:
-            await session.rows("DELETE FROM claims WHERE worker = ?", (worker,), scope=EVERY)
-
     @property
     def session(self) -> Session:
         return self._session
@@ -203,7 +147,7 @@ class Relational(Readings, ABC):
         """The names of a table's columns."""
         return tuple(row[0] for row in await self._session.rows(self._session.dialect.columns, (table,)))
 
-    async def settle(self) -> None:
+    async def renumber(self) -> None:
         """After rows were written with their numbers: new ones get higher numbers."""
 
     async def drop_vectors(self, keep: str) -> int:
@@ -381,18 +325,6 @@ class Relational(Readings, ABC):
         change = "INSERT INTO meta VALUES ('analysis', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
         async with self._together() as session:
             await session.rows(change, (wanted,))
-
-
-async def _at(session: Session, numbers: Sequence[int]) -> list[tuple[int, Memory]]:
-    """The memories of all scopes in these rows."""
-    row = session.dialect.row
-    sql = f"{_WHOSE} WHERE {row} IN ({', '.join('?' * len(numbers))}) ORDER BY {row}"
-    return [(row[3], _owned(row)) for row in await session.rows(sql, numbers, scope=EVERY)]
-
-
-def _owned(row: Sequence[Any]) -> Memory:
-    """The memory in a row of `_WHOSE`."""
-    return rows.memory(row[4:], Scope(tenant=row[0], user=row[1], space=row[2]))
 
 
 def _problems(page: Sequence[Sequence[Any]], scopes: dict[Any, Scope], language: str) -> list[str]:

@@ -21,6 +21,7 @@ class Dialect:
     size: str  # how many numbers a vector holds
     row: str  # the number of a memory's row, where all scopes are gone through in its order
     skip_locked: str  # leaves out rows that somebody else is at
+    lock: str  # keeps others from changing a table until the transaction ends; empty where one writes at a time anyway
     day: str  # the day of a time, in UTC
     columns: str  # asks for the names of a table's columns
 

@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import InvalidInput, StoreDamaged
+from ..errors import Conflict, InvalidInput, StoreDamaged
 from ..ids import new_id
 from ..model import (
     Bury,
     Change,
+    Checked,
     Decided,
+    Done,
     Embedded,
     Entry,
     Forget,
@@ -26,6 +28,7 @@ from ..model import (
     Node,
     Outcome,
     Put,
+    Queue,
     Relation,
     Said,
     Scope,
@@ -104,9 +107,13 @@ class Writings(Readings):
         await self._used([change for change in changes if isinstance(change, Used)])
         await self._related([change for change in changes if isinstance(change, Relation)])
         await self._unrelated([change for change in changes if isinstance(change, Unrelated)])
+        await self._checked([change for change in changes if isinstance(change, Checked)])
+        await self._queue([change for change in changes if isinstance(change, Queue)])
         for change in changes:
             if isinstance(change, Forget):
                 await self._forget(change)
+            elif isinstance(change, Done):
+                await self._done(change)
             elif isinstance(change, Bury):
                 await self._bury(change.texts, await self.place(), change.until)
             elif isinstance(change, Shown):
@@ -235,9 +242,11 @@ class Writings(Readings):
         await self._many(sql, [(change.revision, number, change.thread, change.revision)])
 
     async def tidy(self, before: datetime) -> None:
-        """Let go of events from before a time, and of all but the last changes of each thread."""
+        """Let go of events and comparisons from before a time, and of all but the last changes of each thread."""
         number = await self.number(self._scope)
         await self._many("DELETE FROM events WHERE scope = ? AND ts < ?", [(number, clock.iso(before))])
+        sql = "DELETE FROM pair_fingerprints WHERE scope = ? AND checked_at < ?"
+        await self._many(sql, [(number, clock.iso(before))])
         sql = "DELETE FROM change_log WHERE scope = ? AND rev <= (SELECT t.rev FROM thread_revision t "
         sql += "WHERE t.scope = change_log.scope AND t.thread_id = change_log.thread_id) - ?"
         await self._many(sql, [(number, CHANGES_KEPT)])
@@ -292,6 +301,31 @@ class Writings(Readings):
             "DELETE FROM relations WHERE scope = ? AND from_id = ? AND to_id = ? AND relation_type = ?",
             [(number, each.from_id, each.to_id, each.type) for each in ended],
         )
+
+    async def _checked(self, pairs: Sequence[Checked]) -> None:
+        number = await self.number(self._scope)
+        sql = "INSERT INTO pair_fingerprints (scope, id_a, id_b, score, checked_at) VALUES (?, ?, ?, ?, ?) "
+        sql += "ON CONFLICT (scope, id_a, id_b) DO UPDATE SET score = excluded.score, checked_at = excluded.checked_at"
+        await self._many(sql, [(number, pair.a, pair.b, pair.score, clock.iso(pair.at)) for pair in pairs])
+
+    async def _queue(self, wanted: Sequence[Queue]) -> None:
+        if not wanted:
+            return
+        number = await self.place()
+        sql = "INSERT INTO tasks (scope, name, key, payload, due_at) VALUES (?, ?, ?, ?, ?) "
+        sql += "ON CONFLICT (scope, name, key) DO UPDATE SET due_at = excluded.due_at, payload = excluded.payload "
+        sql += "WHERE tasks.due_at > excluded.due_at"
+        made = [(number, each.name, each.key, ledger.dumped(each.payload), clock.iso(each.due_at)) for each in wanted]
+        await self._many(sql, made)
+
+    async def _done(self, change: Done) -> None:
+        number, task, again = await self.number(self._scope), change.task, change.again_at
+        key = (number, task.name, task.key, task.lease)
+        sql = "DELETE FROM tasks" if again is None else "UPDATE tasks SET due_at = ?, attempts = 0, lease = NULL"
+        sql += " WHERE scope = ? AND name = ? AND key = ? AND lease = ? RETURNING key"
+        values = key if again is None else (clock.iso(again), *key)
+        if not await self._session.rows(sql, values, scope=number):
+            raise Conflict(f"The task {task.name!r} was given to somebody else in the meantime")
 
     async def _forget(self, change: Forget) -> None:
         """Remove the words wherever they stand: row, vector, terms, message, history, earlier versions."""

@@ -129,7 +129,7 @@ class PostgresStore(Relational):
         found = await self._session.rows(f"{sql} AND NOT row_security_active(oid) ORDER BY 1")
         return [f"Row-level security does not guard {row[0]}: run `recollect migrate` as its owner" for row in found]
 
-    async def settle(self) -> None:
+    async def renumber(self) -> None:
         async with self._outside.begun(0) as session:
             for sequence, column, table in _NUMBERED:
                 sql = f"SELECT setval(?, (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"
@@ -196,6 +196,7 @@ async def _dialect(connection: Connection) -> Dialect:
         size="vector_dims(embedding)",
         row="(m.row + 0)",  # has an index of its own, which a query within one scope cannot take by mistake
         skip_locked="FOR NO KEY UPDATE OF m SKIP LOCKED",
+        lock="LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE",
         day="to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD')",
         columns="SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass(?) "
         "AND attnum > 0 AND NOT attisdropped",

@@ -35,6 +35,7 @@ DIALECT = Dialect(
     size="length(embedding) / 4",
     row="m.row",
     skip_locked="",
+    lock="",
     day="substr({}, 1, 10)",
     columns="SELECT name FROM pragma_table_info(?)",
 )

@@ -1,0 +1,148 @@
+"""Work that waits in the store: memories without a vector, and tasks. A claim is a lease, so nothing is done twice.
+
+A lease that ends later than one could that begins now was given before the clock was set back: it counts for nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime
+from typing import Any
+
+from ..ids import new_id
+from ..model import Backlog, Memory, Scope, Task
+from ..text import clock
+from . import rows
+from .reading import Readings
+from .session import EVERY, Session
+
+_PAGE = 500
+_COLUMNS = ", ".join(f"m.{column}" for column in rows.COLUMNS)
+_WHOSE = f"SELECT s.tenant, s.user_id, s.space, m.row, {_COLUMNS} FROM memories m JOIN scopes s ON s.id = m.scope"
+_UNSEEN = (
+    "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.scope = m.scope AND v.memory = m.row AND v.model = ? "
+    "AND v.dims = coalesce(?, v.dims))"
+)
+_CLAIM = """
+WITH free AS (
+  SELECT m.scope, m.row FROM memories m WHERE {row} > ? AND m.state <> 'soft_deleted' {only} AND NOT EXISTS (
+    SELECT 1 FROM claims c WHERE c.scope = m.scope AND c.memory = m.row AND c.model = ? AND c.worker <> ?
+    AND c.until > {now} AND c.until <= {now} + ?)
+  ORDER BY {row} LIMIT ? {skip_locked})
+INSERT INTO claims (scope, memory, model, worker, until) SELECT scope, row, ?, ?, {now} + ? FROM free WHERE 1 = 1
+ON CONFLICT (scope, memory, model) DO UPDATE SET worker = excluded.worker, until = excluded.until
+WHERE claims.worker = excluded.worker OR claims.until <= {now} OR claims.until > {now} + ?
+RETURNING memory"""
+
+_CLAIM_TASKS = """
+WITH free AS (
+  SELECT m.scope, m.name, m.key FROM tasks m WHERE m.name IN ({names}) AND m.due_at <= ?
+  AND (m.lease IS NULL OR m.until <= {now} OR m.until > {now} + ?) ORDER BY m.due_at, m.scope, m.name, m.key LIMIT ?
+  {skip_locked})
+UPDATE tasks SET lease = ?, until = {now} + ?, attempts = attempts + 1
+WHERE (scope, name, key) IN (SELECT scope, name, key FROM free)
+RETURNING scope, name, key, payload, due_at, attempts"""
+_BACKLOG = """
+SELECT name, count(CASE WHEN {free} AND due_at <= ? THEN 1 END), count(CASE WHEN NOT {free} THEN 1 END),
+count(CASE WHEN {free} AND attempts > 0 THEN 1 END), min(CASE WHEN {free} AND due_at <= ? THEN due_at END)
+FROM tasks GROUP BY name ORDER BY name"""
+
+
+class Together(Readings, ABC):
+    """What can write to all scopes at once."""
+
+    @abstractmethod
+    def _together(self) -> AbstractAsyncContextManager[Session]:
+        """A transaction over all scopes."""
+
+
+class Work(Together):
+    """The part of a store that hands out work."""
+
+    async def unembedded(
+        self, model: str, *, limit: int, everything: bool = False, after: int = 0, dimensions: int | None = None
+    ) -> list[tuple[int, Memory]]:
+        only, values = ("", ()) if everything else (f"AND {_UNSEEN}", (model, dimensions))
+        row = self._session.dialect.row
+        sql = f"{_WHOSE} WHERE {row} > ? AND m.state <> 'soft_deleted' {only} ORDER BY {row} LIMIT ?"
+        found = await self._session.rows(sql, (after, *values, limit), scope=EVERY)
+        return [(row[3], _owned(row)) for row in found]
+
+    async def claim_unembedded(
+        self,
+        model: str,
+        *,
+        worker: str,
+        limit: int,
+        lease_seconds: float,
+        everything: bool = False,
+        waiting: bool = False,
+        after: int = 0,
+        dimensions: int | None = None,
+    ) -> list[tuple[int, Memory]]:
+        only, values = ("", ()) if everything else (f"AND {_UNSEEN}", (model, dimensions))
+        only = f"AND m.needs_embedding = 1 {only}" if waiting else only
+        dialect = self._session.dialect
+        sql = _CLAIM.format(only=only, now=dialect.now, row=dialect.row, skip_locked=dialect.skip_locked)
+        free = (after, *values, model, worker, lease_seconds, limit)
+        async with self._together() as session:
+            found = await session.rows(sql, (*free, model, worker, lease_seconds, lease_seconds), scope=EVERY)
+            numbers = sorted(row[0] for row in found)
+            return [each for start in range(0, len(numbers), _PAGE)
+                    for each in await _at(session, numbers[start : start + _PAGE])]  # fmt: skip
+
+    async def release(self, worker: str) -> None:
+        async with self._together() as session:
+            await session.rows("DELETE FROM claims WHERE worker = ?", (worker,), scope=EVERY)
+
+    async def claim_tasks(self, names: Sequence[str], *, now: datetime, limit: int, lease_seconds: float) -> list[Task]:
+        dialect, lease = self._session.dialect, new_id()
+        sql = _CLAIM_TASKS.format(names=", ".join("?" * len(names)), now=dialect.now, skip_locked=dialect.skip_locked)
+        async with self._together() as session:
+            values = (*names, clock.iso(now), lease_seconds, limit, lease, lease_seconds)
+            found = await session.rows(sql, values, scope=EVERY)
+            whose = await _scopes(session, {row[0] for row in found})
+        made = [
+            Task(scope=whose[scope], name=name, key=key, payload=rows.loaded(payload), due_at=rows.moment(due_at),
+                 attempts=attempts, lease=lease)
+            for scope, name, key, payload, due_at, attempts in found
+        ]  # fmt: skip
+        return sorted(made, key=lambda task: (task.due_at, task.name, task.key))
+
+    async def postpone(self, task: Task, *, due_at: datetime) -> None:
+        number = await self.number(task.scope)
+        sql = "UPDATE tasks SET due_at = ?, lease = NULL, until = NULL "
+        sql += "WHERE scope = ? AND name = ? AND key = ? AND lease = ?"
+        async with self._together() as session:
+            await session.rows(sql, (clock.iso(due_at), number, task.name, task.key, task.lease), scope=number)
+
+    async def backlog(self, now: datetime) -> list[Backlog]:
+        sql = _BACKLOG.format(free=f"(lease IS NULL OR until <= {self._session.dialect.now})")
+        found = await self._session.rows(sql, (clock.iso(now), clock.iso(now)), scope=EVERY)
+        return [
+            Backlog(name=name, waiting=waiting, running=running, failing=failing,
+                    oldest=rows.moment(oldest) if oldest else None)
+            for name, waiting, running, failing, oldest in found
+        ]  # fmt: skip
+
+
+async def _scopes(session: Session, numbers: set[int]) -> dict[int, Scope]:
+    """The scopes with these numbers."""
+    wanted = sorted(numbers)
+    sql = f"SELECT id, tenant, user_id, space FROM scopes WHERE id IN ({', '.join('?' * len(wanted))})"
+    found: list[Any] = await session.rows(sql, wanted) if wanted else []
+    return {number: Scope(tenant=tenant, user=user, space=space) for number, tenant, user, space in found}
+
+
+async def _at(session: Session, numbers: Sequence[int]) -> list[tuple[int, Memory]]:
+    """The memories of all scopes in these rows."""
+    row = session.dialect.row
+    sql = f"{_WHOSE} WHERE {row} IN ({', '.join('?' * len(numbers))}) ORDER BY {row}"
+    return [(row[3], _owned(row)) for row in await session.rows(sql, numbers, scope=EVERY)]
+
+
+def _owned(row: Sequence[Any]) -> Memory:
+    """The memory in a row of `_WHOSE`."""
+    return rows.memory(row[4:], Scope(tenant=row[0], user=row[1], space=row[2]))

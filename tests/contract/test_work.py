@@ -1,0 +1,134 @@
+"""What every store promises about work that waits, and about what the language model costs."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from recollect.errors import Conflict
+from recollect.model import Change, Checked, Done, Memory, Put, Queue, Scope, Spending, Task
+from recollect.ports import Store
+
+NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
+ANA, BOB = Scope(user="ana"), Scope(user="bob")
+DAY = "2026-05-31"
+NAMES = ("extract", "consolidate")
+
+
+async def apply(store: Store, *changes: Change, scope: Scope = ANA) -> None:
+    async with store.transaction(scope) as tx:
+        await tx.apply(changes)
+
+
+async def claim(store: Store, *, now: datetime = NOW, limit: int = 10, seconds: float = 60) -> list[Task]:
+    return await store.claim_tasks(NAMES, now=now, limit=limit, lease_seconds=seconds)
+
+
+async def test_work_is_given_to_one_only_and_the_longest_due_first(store: Store) -> None:
+    await apply(store, Queue(name="extract", key="m2", due_at=NOW, payload={"ids": ["m2"]}))
+    await apply(store, Queue(name="extract", key="m1", due_at=NOW - timedelta(hours=1)), scope=BOB)
+    await apply(store, Queue(name="consolidate", due_at=LATER))
+    first, second = await claim(store)
+    assert (first.scope, first.key, first.attempts) == (BOB, "m1", 1)
+    assert (second.scope, second.key, second.payload, second.due_at) == (ANA, "m2", {"ids": ["m2"]}, NOW)
+    assert await claim(store) == []
+    assert [task.name for task in await claim(store, now=LATER)] == ["consolidate"]
+    assert await store.claim_tasks(["other"], now=LATER, limit=9, lease_seconds=1) == []
+
+
+async def test_work_that_is_done_is_over_or_comes_round_again(store: Store) -> None:
+    await apply(store, Queue(name="extract", key="m1", due_at=NOW), Queue(name="consolidate", due_at=NOW))
+    duty, once = sorted(await claim(store), key=lambda task: task.name)
+    await apply(store, Done(task=once), Done(task=duty, again_at=LATER))
+    assert await claim(store) == []
+    (again,) = await claim(store, now=LATER)
+    assert (again.name, again.attempts) == ("consolidate", 1)
+
+
+async def test_what_a_dead_worker_had_is_free_after_its_lease_and_its_late_result_is_refused(store: Store) -> None:
+    await apply(store, Queue(name="extract", key="m1", due_at=NOW))
+    (late,) = await claim(store, seconds=0.01)
+    await asyncio.sleep(0.05)
+    (taken,) = await claim(store)
+    assert taken.attempts == 2
+    with pytest.raises(Conflict, match="extract"):
+        await apply(store, Queue(name="consolidate", due_at=NOW), Done(task=late))
+    await store.postpone(late, due_at=LATER)  # not his any more
+    await apply(store, Done(task=taken))
+    assert await claim(store, now=LATER) == []
+
+
+async def test_work_that_fails_is_put_off_and_counted(store: Store) -> None:
+    await apply(store, Queue(name="extract", key="m1", due_at=NOW), Queue(name="extract", key="m2", due_at=NOW))
+    (failed,) = await claim(store, limit=1)
+    (log,) = await store.backlog(NOW)
+    assert (log.name, log.waiting, log.running, log.failing, log.oldest) == ("extract", 1, 1, 0, NOW)
+    await store.postpone(failed, due_at=LATER)
+    (log,) = await store.backlog(NOW)
+    assert (log.waiting, log.running, log.failing) == (1, 0, 1)
+    (log,) = await store.backlog(LATER)
+    assert log.waiting == 2
+
+
+async def test_the_same_work_waits_once_and_the_earlier_time_counts(store: Store) -> None:
+    for due in (LATER, NOW, LATER):
+        await apply(store, Queue(name="consolidate", due_at=due))
+    (task,) = await claim(store)
+    assert task.due_at == NOW
+
+
+async def test_many_workers_never_get_the_same_work(store: Store) -> None:
+    await apply(store, *(Queue(name="extract", key=f"m{n:03}", due_at=NOW) for n in range(60)))
+    given = await asyncio.gather(*(claim(store, limit=10) for _ in range(12)))
+    keys = [task.key for some in given for task in some]
+    assert len(keys) == len(set(keys))
+    rest = await claim(store, limit=60)
+    assert sorted(keys + [task.key for task in rest]) == [f"m{n:03}" for n in range(60)]
+
+
+async def test_a_pair_that_was_compared_is_known_for_a_while(store: Store) -> None:
+    first, second = (
+        Memory(id=id, scope=ANA, text=id, kind="semantic", created_at=NOW, updated_at=NOW) for id in ("a", "b")
+    )
+    await apply(store, *(Put(memory=each, event="created") for each in (first, second)))
+    await apply(store, Checked(a="a", b="b", score=0.71, at=NOW))
+    assert await store.checked(ANA, NOW) == {("a", "b", 0.71)}
+    assert await store.checked(ANA, LATER) == set()
+    assert await store.checked(BOB, NOW) == set()
+    async with store.transaction(ANA) as tx:
+        await tx.tidy(LATER)
+    assert await store.checked(ANA, NOW) == set()
+
+
+async def spend(store: Store, scope: Scope, tokens: int, **caps: int) -> bool:
+    return await store.reserve(
+        scope, task="extract", model="m", day=DAY, tokens=tokens, **{"user_cap": 0, "tenant_cap": 0, **caps}
+    )
+
+
+async def test_what_was_set_aside_counts_until_it_is_known_what_it_cost(store: Store) -> None:
+    assert await spend(store, ANA, 900, user_cap=1000)
+    assert not await spend(store, ANA, 200, user_cap=1000)
+    assert not await spend(store, Scope(user="ana", space="work"), 200, user_cap=1000)  # the cap is the person's
+    assert await spend(store, BOB, 200, user_cap=1000)
+    await store.settle(ANA, task="extract", model="m", day=DAY, reserved=900, tokens_in=100, tokens_out=20)
+    assert await spend(store, ANA, 200, user_cap=1000)
+    assert await store.spending(ANA, DAY) == [
+        Spending(scope=ANA, day=DAY, task="extract", model="m", calls=1, tokens_in=100, tokens_out=20, reserved=200)
+    ]
+    assert len(await store.spending(None, DAY)) == 2
+    assert await store.spending(None, "2026-06-01") == []
+
+
+async def test_the_tenant_has_a_cap_of_its_own(store: Store) -> None:
+    assert await spend(store, ANA, 600, tenant_cap=1000)
+    assert not await spend(store, BOB, 600, tenant_cap=1000)
+    assert await spend(store, Scope(user="bob", tenant="other"), 600, tenant_cap=1000)
+
+
+async def test_nobody_gets_beyond_a_cap_however_many_ask_at_once(store: Store) -> None:
+    asked = await asyncio.gather(*(spend(store, ANA, 30, user_cap=1000) for _ in range(50)))
+    assert sum(asked) == 33
