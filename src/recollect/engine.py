@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,15 +13,17 @@ from . import inputs, transfer
 from .corpus import Corpora
 from .errors import InvalidInput
 from .ids import new_id
+from .ingest import guard
 from .ingest import pipeline as ingest
 from .lifecycle import backfill, expiry, journal
+from .lifecycle.care import Also, Care
 from .lifecycle.mirror import Mirror
 from .lifecycle.usage import Usage
-from .model import Labels, Purged, Receipt, Scope
+from .model import Draft, Labels, Outcome, Purged, Receipt, Scope
 from .outage import Guarded, Outage
 from .outage.outage import Replayed
 from .policy import allow, writing
-from .ports import Embedder, Reranker, Spool, Store
+from .ports import Adviser, Embedder, Reranker, Spool, Store
 from .retrieve.elsewhere import Nearest
 from .scoped import Scoped
 from .text import tokens
@@ -48,7 +51,9 @@ class Engine:
         spool: Spool | None = None,
         near: Nearest | None = None,
         lean_from: int | None = None,
+        adviser: Adviser | None = None,
     ) -> None:
+        self.adviser = adviser
         self.store, self.embedder, self.reranker = store, embedder, reranker
         self.settings, self.clock, self.count_tokens = settings, clock, count_tokens or tokens.count_tokens
         self.corpora = Corpora(
@@ -71,6 +76,29 @@ class Engine:
         return ingest.Ingest(
             store=self.store, corpora=self.corpora, embedder=self.embedder, policy=policy, new_id=new_id
         )
+
+    @property
+    def care(self) -> Care:
+        """What the duties of tending work with."""
+        return Care(
+            store=self.store, corpora=self.corpora, embedder=self.embedder, adviser=self.adviser,
+            remember=self._derive, now=self.clock,
+        )  # fmt: skip
+
+    async def _derive(self, drafts: Sequence[Draft], scope: Scope, *, policy: str, now: datetime, also: Also) -> None:
+        parts = replace(self.ingest, policy=writing.named(policy))
+        is_done = False
+
+        async def take(kept: Sequence[Draft]) -> list[Outcome]:
+            nonlocal is_done
+            is_done = True
+            return await ingest.remember(kept, scope, parts, now, also)
+
+        named = [replace(draft, id=draft.id or new_id(), told_at=draft.told_at or now) for draft in drafts]
+        outcomes = await guard.admitted(named, scope, parts.policy, take)
+        if not is_done:
+            async with self.store.transaction(scope) as tx:
+                await tx.apply(await also(tx, outcomes))
 
     async def __aenter__(self) -> Engine:
         return self

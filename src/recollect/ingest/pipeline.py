@@ -11,12 +11,14 @@ from .. import vectors
 from ..corpus import Corpora
 from ..errors import ProviderFailed
 from ..lifecycle import capacity, relations
+from ..lifecycle.care import Also
 from ..model import Draft, Memory, Message, Outcome, Said, Scope, Status
 from ..policy.writing import Policy
 from ..ports import Embedder, Reading, Store, Vectors
 from ..text import normalise
 from . import desk as desks
 from . import drafts as told
+from . import score
 from .desk import Desk
 from .piece import Piece, pieces
 from .weigh import Weighed, weigh
@@ -36,8 +38,13 @@ class Ingest:
     new_id: Callable[[], str]
 
 
-async def remember(drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: datetime) -> list[Outcome]:
-    """Take drafts in, in one transaction; the outcomes stand in the order of the drafts."""
+async def remember(
+    drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: datetime, also: Also | None = None
+) -> list[Outcome]:
+    """Take drafts in, in one transaction; the outcomes stand in the order of the drafts.
+
+    What `also` gives, when it has seen the outcomes, is changed in the same transaction.
+    """
     before = await _told_before(drafts, scope, parts.store)
     cut = [[] if draft.message_id in before else pieces(draft, parts.policy) for draft in drafts]
     every = [piece for each in cut for piece in each]
@@ -56,6 +63,8 @@ async def remember(drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: da
         if parts.policy.capacity is not None and any(outcome.status == "created" for outcome in outcomes):
             trimmed = await capacity.enforce(tx, scope, parts.policy.capacity, now)
             outcomes = [_without(outcome, trimmed) for outcome in outcomes]
+        if also is not None:
+            await tx.apply(await also(tx, outcomes))
     return [_with_problem(outcome, problem) for outcome in outcomes]
 
 
@@ -135,7 +144,7 @@ def _placed(piece: Piece, desk: Desk, vector: Vectors | None, parts: Ingest) -> 
     weighed = weigh(piece, policy, vector, desk.corpus.centroid)
     if twin is not None:
         return _renewed(twin.memory, piece, desk, weighed, vector, model)
-    if _too_slight(piece, weighed, policy):
+    if not score.is_kept(weighed.importance, policy.gate, on_purpose=piece.draft.on_purpose):
         return Outcome(status="skipped", reason=f"importance {weighed.importance:.2f} is below {policy.gate}")
     key = _key(piece) if policy.keyed_preferences and weighed.kind == "procedural" else None
     if key is not None and key in desk.keyed:
@@ -155,10 +164,6 @@ def _renewed(old: Memory, piece: Piece, desk: Desk, weighed: Weighed, vector: Ve
         )
     new = desk.recreate(old, piece, weighed, vector, model)
     return Outcome(status="superseded", ids=(new.id,), reason=f"it takes the place of {old.id}")
-
-
-def _too_slight(piece: Piece, weighed: Weighed, policy: Policy) -> bool:
-    return weighed.importance < policy.gate and not piece.draft.on_purpose
 
 
 def _summed_up(results: Sequence[Outcome], draft: Draft) -> Outcome:
