@@ -1,0 +1,65 @@
+"""Work that is done a moment later, once for many occasions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from recollect.errors import StoreUnavailable
+from recollect.lifecycle.refresh import Refresh
+
+
+class Counted:
+    def __init__(self, *failures: Exception) -> None:
+        self.runs, self._failures = 0, list(failures)
+
+    async def __call__(self) -> None:
+        self.runs += 1
+        if self._failures:
+            raise self._failures.pop()
+
+
+async def until(work: Counted, runs: int) -> None:
+    async with asyncio.timeout(5):
+        while work.runs < runs:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.spec("CLK-31")
+async def test_many_occasions_in_a_moment_are_one_run() -> None:
+    work = Counted()
+    refresh = Refresh(work, delay=0.05, every=60)
+    for _ in range(100):
+        refresh.soon()
+        await asyncio.sleep(0)
+    await until(work, 1)
+    await asyncio.sleep(0.15)
+    assert work.runs == 1
+    refresh.soon()
+    await until(work, 2)
+    await refresh.close()
+    assert work.runs == 2
+
+
+async def test_what_was_asked_for_is_done_before_it_closes() -> None:
+    work = Counted()
+    refresh = Refresh(work, delay=60, every=60)
+    refresh.soon()
+    await refresh.close()
+    assert work.runs == 1
+
+
+@pytest.mark.spec("CLK-16")
+async def test_it_runs_now_and_then_without_being_asked() -> None:
+    work = Counted()
+    refresh = Refresh(work, delay=0, every=0.01)
+    await until(work, 3)
+    await refresh.close()
+
+
+async def test_a_failure_does_not_end_it() -> None:
+    work = Counted(StoreUnavailable(), OSError())
+    refresh = Refresh(work, delay=0, every=0.01)
+    await until(work, 3)
+    await refresh.close()
