@@ -1,0 +1,98 @@
+"""A picture of a sweep: accuracy against tokens, as SVG that any browser shows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from .sweeps import FUSION, OURS, TRISCORE, Point, Swept
+
+WIDTH, HEIGHT = 720, 440
+LEFT, RIGHT, TOP, BOTTOM = 60, 20, 50, 60
+COLOURS = {TRISCORE: "#7a8ca3", FUSION: "#c9822b", OURS: "#2a7f62"}
+
+
+def svg(swept: Swept) -> str:
+    """The settings as dots; nothing is more accurate with fewer tokens than what the line joins."""
+    most = _rounded_up(max(each.tokens for each in swept.points))
+    marks = [_dot(each, most, swept) for each in swept.points]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
+            'font-size="12" role="img" aria-label="Accuracy against tokens">',
+            f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+            *_axes(most),
+            _line(front(swept.points), most),
+            *marks,
+            *_legend(),
+            "</svg>\n",
+        ]
+    )
+
+
+def front(points: Sequence[Point]) -> list[Point]:
+    """The settings that no other beats in both accuracy and tokens, shortest first.
+
+    >>> made = [Point(ranking="x", values={}, accuracy=p, tokens=t) for p, t in ((0.6, 30), (0.8, 20), (0.5, 9))]
+    >>> [each.tokens for each in front(made)]
+    [9, 20]
+    """
+    kept: list[Point] = []
+    for each in sorted(points, key=lambda point: (point.tokens, -point.accuracy)):
+        if not kept or each.accuracy > kept[-1].accuracy:
+            kept.append(each)
+    return kept
+
+
+def _x(tokens: float, most: float) -> float:
+    return round(LEFT + (WIDTH - LEFT - RIGHT) * tokens / most, 1)
+
+
+def _y(accuracy: float) -> float:
+    return round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - accuracy), 1)
+
+
+def _rounded_up(value: float) -> float:
+    """The next round number.
+
+    >>> _rounded_up(143.0), _rounded_up(0.0)
+    (150.0, 10.0)
+    """
+    step = 10.0 ** math.floor(math.log10(max(value, 10.0))) / 2
+    return float(max(10.0, step * math.ceil(value / step)))
+
+
+def _axes(most: float) -> list[str]:
+    lines = []
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        y, x = _y(share), _x(most * share, most)
+        lines.append(f'<path d="M{LEFT} {y}H{WIDTH - RIGHT}" stroke="#ddd"/>')
+        lines.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{share:.0%}</text>')
+        lines.append(f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{most * share:.0f}</text>')
+    lines.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 18}" text-anchor="middle">tokens per question</text>')
+    return [*lines, f'<text x="{LEFT}" y="24" font-size="15">Tasks passed, by the tokens of what is recalled</text>']
+
+
+def _line(points: Sequence[Point], most: float) -> str:
+    path = "L".join(f"{_x(each.tokens, most)} {_y(each.accuracy)}" for each in points)
+    return f'<path d="M{path}" fill="none" stroke="#444" stroke-dasharray="4 3"/>'
+
+
+def _dot(point: Point, most: float, swept: Swept) -> str:
+    x, y, colour = _x(point.tokens, most), _y(point.accuracy), COLOURS[point.ranking]
+    title = f"<title>{escape(point.label)}: {point.accuracy:.0%}, {point.tokens:.0f} tokens</title>"
+    dot = f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}" fill-opacity="0.7">{title}</circle>'
+    named = [name for name, each in (("best tri-score", swept.best), ("usual tri-score", swept.usual)) if each == point]
+    if not named:
+        return dot
+    ring = f'<circle cx="{x}" cy="{y}" r="7" fill="none" stroke="{colour}" stroke-width="2"/>'
+    return f'{dot}{ring}<text x="{x + 10}" y="{y - 6}">{named[0]}</text>'
+
+
+def _legend() -> list[str]:
+    return [
+        f'<circle cx="{LEFT + 6 + 160 * place}" cy="38" r="4" fill="{colour}"/>'
+        f'<text x="{LEFT + 16 + 160 * place}" y="42">{escape(name)}</text>'
+        for place, (name, colour) in enumerate(COLOURS.items())
+    ]
