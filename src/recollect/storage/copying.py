@@ -38,6 +38,7 @@ KEYS = {
     "pair_fingerprints": ("scope", "id_a", "id_b"),
     "tasks": ("scope", "name", "key"),
     "spending": ("scope", "day", "task", "model"),
+    "api_keys": ("id",),
     "space_settings": ("scope", "key"),
     "incognito_sessions": ("scope", "session"),
     "graph_checkpoints": ("scope", "thread_id", "ns", "checkpoint_id"),
@@ -46,7 +47,7 @@ KEYS = {
     "items": ("scope", "namespace", "key"),
     "item_vectors": ("scope", "namespace", "key", "field"),
 }
-LEFT = {"migrations", "meta", "claims", "index_positions"}  # of each store its own
+LEFT = {"migrations", "meta", "claims", "index_positions", "answered"}  # of each store its own
 MARK = "copying"  # in the target while it is not complete: the last key of each table
 Done = dict[str, list[Any]]
 

@@ -20,6 +20,7 @@ from ..model import Entry, Happened, Message, Scope, Summary, Tally
 from ..text import clock, index, terms
 from . import chain, rows
 from .checkpoints import Checkpoints
+from .keys import Keys
 from .session import EVERY, Session
 from .spending import Spendings
 from .work import Work
@@ -35,7 +36,7 @@ _ENTRIES = (
 )
 
 
-class Relational(Work, Spendings, ABC):
+class Relational(Work, Spendings, Keys, ABC):
     """Memories in a relational database. Implements `ports.Store`, but for what the engine adds."""
 
     def __init__(self, session: Session, *, language: str, secret: bytes) -> None:

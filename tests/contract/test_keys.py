@@ -1,0 +1,60 @@
+"""What every store promises about who may come in, and about requests that are made twice."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from recollect.model import Key
+from recollect.ports import Store
+
+NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=1)
+KEY = Key(id="k1", name="laptop", user="ana", space="work", agent="coder", rights=("read",), created_at=NOW)
+
+
+async def test_a_key_is_found_by_its_secret_alone(store: Store) -> None:
+    await store.add_key(KEY, "s3cret")
+    assert await store.key("k1", "s3cret") == KEY
+    assert await store.key("k1", "other") is None
+    assert await store.key("k2", "s3cret") is None
+    assert await store.keys() == [KEY]
+
+
+async def test_a_revoked_key_is_no_good_and_stays_listed(store: Store) -> None:
+    await store.add_key(KEY, "s3cret")
+    assert await store.revoke("k1", NOW)
+    assert not await store.revoke("k1", NOW)
+    assert not await store.revoke("k2", NOW)
+    (kept,) = await store.keys()
+    assert not kept.is_good(NOW)
+    assert KEY.is_good(NOW)
+
+
+async def begin(store: Store, request: str = "r1", caller: str = "k1") -> str | None:
+    return await store.begin_request(caller, "once", request, at=NOW, since=LONG_AGO)
+
+
+async def test_a_request_is_answered_once(store: Store) -> None:
+    assert await begin(store) is None
+    assert await begin(store) == "pending"
+    await store.end_request("k1", "once", '{"ids": ["m1"]}')
+    assert await begin(store) == '{"ids": ["m1"]}'
+    assert await begin(store, "another") == ""
+    assert await begin(store, caller="k2") is None
+
+
+async def test_a_request_that_failed_can_be_made_again(store: Store) -> None:
+    assert await begin(store) is None
+    await store.end_request("k1", "once", None)
+    assert await begin(store) is None
+
+
+async def test_an_old_request_is_let_go_of(store: Store) -> None:
+    await begin(store)
+    assert await store.begin_request("k1", "once", "r1", at=NOW, since=NOW + timedelta(seconds=1)) is None
+
+
+async def test_of_many_at_once_one_is_first(store: Store) -> None:
+    asked = await asyncio.gather(*(begin(store) for _ in range(12)))
+    assert sorted(map(str, asked)) == ["None"] + ["pending"] * 11
