@@ -2,7 +2,7 @@
 
     RecollectError
     ├── InvalidInput · NotFound · Conflict · OverBudget
-    ├── Refused            ConsentMissing · NotAllowed · UnsafeContent
+    ├── Refused            ConsentMissing · NotAllowed · KeyRefused · UnsafeContent
     ├── ProviderFailed     StoreUnavailable · StoreFull · StoreDamaged · EmbedderUnavailable · EmbedderChanged
     │                      · IndexUnavailable · WrongDimensions · ModelUnavailable · BadModelAnswer
     └── Misconfigured · MigrationNeeded
@@ -54,6 +54,10 @@ class NotAllowed(Refused):
     """This agent may not see or change that."""
 
 
+class KeyRefused(Refused):
+    """Nobody is known by this key: show one that is good. `recollect keys create` makes one."""
+
+
 class UnsafeContent(Refused):
     """The text tries to give orders or carries a secret, so it is not remembered."""
 
@@ -100,10 +104,13 @@ class ModelUnavailable(ProviderFailed):
     """The language model did not answer; rules did its work, and the same call may work later."""
 
     retry = True
+    cost: tuple[int, int] | None = None  # tokens in and out that it may have cost all the same, where that is known
 
 
 class BadModelAnswer(ProviderFailed):
     """The model's answer could not be used."""
+
+    cost: tuple[int, int] | None = None  # as above
 
 
 class Misconfigured(RecollectError):

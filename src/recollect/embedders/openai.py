@@ -1,0 +1,132 @@
+"""Vectors from a server that speaks OpenAI's protocol. Every text that is embedded or asked for is sent there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import remote
+from ..errors import EmbedderUnavailable, Misconfigured, WrongDimensions
+from ..ports import Vectors
+
+MODEL = "text-embedding-3-small"
+DIMENSIONS = {MODEL: 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
+URL = "https://api.openai.com/v1"
+LONGEST = 8_000  # bytes of a text that are read, so that there are never more tokens than the models take
+_MOST_TEXTS, _MOST_BYTES = 128, 250_000  # of one request
+_BYTES_A_NUMBER = 32  # of an answer
+
+
+class OpenAI:
+    """A model as an Embedder. Belongs to the event loop that first uses it.
+
+    After three failures in a row it is left alone for a while, so that nobody waits for it in vain.
+    """
+
+    def __init__(
+        self, model: str = MODEL, *, url: str | None = None, key: str | None = None, dimensions: int | None = None,
+        timeout: float = 10.0,
+    ) -> None:  # fmt: skip
+        """Raises Misconfigured if the client library is missing, or nobody says how long its vectors are."""
+        remote.need("openai")
+        known = DIMENSIONS.get(model)
+        if known is None and dimensions is None:
+            raise Misconfigured(f"Setting 'embedder_dimensions': say how many numbers {model!r} makes of a text")
+        self._name, self._dimensions = model, int(dimensions or known or 0)
+        self._shortened = {} if known is None or known == self._dimensions else {"dimensions": self._dimensions}
+        self._options = {"base_url": url or URL, "api_key": key or "none", "timeout": timeout}
+        self._timeout = timeout
+        self._server: remote.Server | None = None
+        self._circuit = remote.Circuit()
+
+    @property
+    def model(self) -> str:
+        return f"{self._name}@{self._dimensions}" if self._shortened else self._name
+
+    @property
+    def dimensions(self) -> int:
+        return self._dimensions
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        """One unit-length row per text, in order; of a long text the beginning. Raises EmbedderUnavailable."""
+        none = np.empty((0, self._dimensions), dtype=np.float32)
+        return np.concatenate([none, *[await self._encoded(batch) for batch in batches(list(map(_sendable, texts)))]])
+
+    async def close(self) -> None:
+        if self._server is not None:
+            await self._server.close()
+
+    async def _encoded(self, batch: Sequence[str]) -> Vectors:
+        if wait := self._circuit.wait:
+            raise EmbedderUnavailable(f"The embedder {self.model} failed and is asked again in {wait:.0f} s")
+        if self._server is None:
+            made = await asyncio.to_thread(self._opened)
+            self._server = self._server or made
+        is_trial, worked = self._circuit.begin(), None
+        try:
+            async with asyncio.timeout(self._timeout):
+                data = await self._server.ask(
+                    model=self._name, input=list(batch), encoding_format="float", **self._shortened
+                )
+            worked = True
+        except (TimeoutError, remote.Failed) as error:
+            worked = False
+            raise EmbedderUnavailable(f"The embedder {self.model} failed: {error or 'it took too long'}") from None
+        finally:
+            self._circuit.end(is_trial, worked=worked)
+        return self._rows(data, len(batch))
+
+    def _opened(self) -> remote.Server:
+        limit = (_MOST_TEXTS * self._dimensions * _BYTES_A_NUMBER) + (1 << 20)
+        return remote.Server("openai", "AsyncOpenAI", "embeddings", limit=limit, **self._options)
+
+    def _rows(self, data: Any, wanted: int) -> Vectors:
+        """The vectors in an answer, in the order of the texts, at unit length."""
+        found = remote.at(data, "data")
+        placed = {remote.at(row, "index"): remote.at(row, "embedding") for row in found} if _is_rows(found) else {}
+        if placed.keys() != set(range(wanted)):
+            raise EmbedderUnavailable(f"The embedder {self.model} did not give one vector for each text")
+        try:
+            rows: Vectors = np.array([placed[place] for place in range(wanted)], dtype=np.float32)
+        except (TypeError, ValueError):
+            raise EmbedderUnavailable(f"The embedder {self.model} gave vectors that are none") from None
+        if rows.shape != (wanted, self._dimensions):
+            raise WrongDimensions(
+                f"The embedder {self.model} gives vectors of {rows.shape[-1]} numbers, not {self._dimensions}: "
+                "correct `embedder_dimensions`"
+            )
+        lengths: Vectors = np.linalg.norm(rows, axis=1, keepdims=True)
+        if not np.all(np.isfinite(lengths) & (lengths > 0)):
+            raise EmbedderUnavailable(f"The embedder {self.model} gave vectors without a direction")
+        return rows / lengths
+
+
+def _is_rows(found: Any) -> bool:
+    return isinstance(found, list) and all(isinstance(remote.at(row, "index"), int) for row in found)
+
+
+def _sendable(text: str) -> str:
+    """The beginning of a text, in whole characters; a server takes no empty one."""
+    return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore") or " "
+
+
+def batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Texts in order, as many at a time as one request may carry.
+
+    >>> [len(batch) for batch in batches(["tea"] * 300)]
+    [128, 128, 44]
+    """
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        length = len(text.encode())
+        if batch and (len(batch) == _MOST_TEXTS or size + length > _MOST_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
+        size += length
+    if batch:
+        yield batch

@@ -1,0 +1,1 @@
+"""Language models: providers, and the wrappers around them. Everything works without one."""

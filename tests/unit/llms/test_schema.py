@@ -1,0 +1,106 @@
+"""What is accepted of what a model writes."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.llms import schema
+
+FACTS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "facts": {"type": "array", "maxItems": 2, "items": {"type": "string", "maxLength": 5}},
+        "kind": {"type": "string", "enum": ["a", "b"]},
+        "sure": {"type": "boolean"},
+        "level": {"type": "integer", "minimum": 1, "maximum": 5},
+        "score": {"type": ["number", "null"]},
+    },
+    "required": ["facts"],
+    "additionalProperties": False,
+}
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*FACTS["properties"], "other"]), inner),
+)
+
+
+@pytest.mark.parametrize(
+    "value", [{"facts": []}, {"facts": ["tea", "milk"], "kind": "b", "sure": True, "level": 5, "score": 0.5},
+              {"facts": [], "score": None}, {"facts": [], "score": 3}],
+)  # fmt: skip
+def test_what_fits_has_no_problem(value: Any) -> None:
+    assert schema.problem(value, FACTS) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ([], "the answer is no object"),
+        ({}, "the answer lacks facts"),
+        ({"facts": [], "x": 1}, "the answer has other fields than facts, kind, sure, level, score"),
+        ({"facts": "tea"}, "facts is no array"),
+        ({"facts": ["a", "b", "c"]}, "facts has more than 2 items"),
+        ({"facts": ["a", "coffee"]}, "facts[1] is longer than 5 characters"),
+        ({"facts": [7]}, "facts[0] is no string"),
+        ({"facts": ["\ud800"]}, "facts[0] holds characters that are no text"),
+        ({"facts": ["a\x00"]}, "facts[0] holds characters that are no text"),
+        ({"facts": [], "kind": "c"}, "kind is none of a, b"),
+        ({"facts": [], "sure": 1}, "sure is no boolean"),
+        ({"facts": [], "level": True}, "level is no integer"),
+        ({"facts": [], "level": 2.0}, "level is no integer"),
+        ({"facts": [], "level": 6}, "level is out of range"),
+        ({"facts": [], "level": 10**400}, "level is no integer"),
+        ({"facts": [], "score": float("inf")}, "score is no number or null"),
+        ({"facts": [], "score": float("nan")}, "score is no number or null"),
+    ],
+)
+def test_what_does_not_fit_is_named(value: Any, problem: str) -> None:
+    assert schema.problem(value, FACTS) == problem
+
+
+@given(ANYTHING)
+def test_nothing_that_a_model_says_makes_the_check_fail_or_passes_it_wrongly(value: Any) -> None:
+    if schema.problem(value, FACTS) is None:
+        assert set(value) <= set(FACTS["properties"])
+        assert all(isinstance(fact, str) and len(fact) <= 5 for fact in value["facts"])
+        json.dumps(value, allow_nan=False).encode()
+
+
+@given(st.text() | st.text(alphabet='{}[]":,tru0 \\u`'))
+def test_looking_for_json_finds_an_object_or_says_that_there_is_none(text: str) -> None:
+    with suppress(ValueError):
+        assert isinstance(schema.found(text), dict)
+
+
+@pytest.mark.parametrize("text", ["{" * 300_000, '{"a":' * 200_000, '{"a":"' + "\\" * 300_000, "[" * 300_000 + "{"])
+def test_a_text_made_to_be_slow_is_not(text: str) -> None:
+    begun = time.monotonic()
+    with pytest.raises(ValueError):
+        schema.found(text)
+    assert time.monotonic() - begun < 2
+
+
+@pytest.mark.parametrize("text", ['{"n": NaN}', '{"n": Infinity}', '{"n": ' + "9" * 5000 + "}"])
+def test_numbers_that_are_none_are_no_json(text: str) -> None:
+    with pytest.raises(ValueError):
+        schema.found(text)
+
+
+def test_a_closed_schema_needs_all_its_fields_everywhere() -> None:
+    closed = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    assert schema.is_closed(closed)
+    assert schema.is_closed({**closed, "properties": {"a": {"type": "array", "items": closed}}})
+    assert not schema.is_closed(FACTS)
+    assert not schema.is_closed({**closed, "properties": {"a": {"type": "array", "items": {"type": "object"}}}})
