@@ -31,18 +31,20 @@ def found_share(answer: Recall, evidence: tuple[str, ...], k: int) -> float:
 
 
 async def measure(
-    path: Path, k: int, profile: str, rerank: bool, folder: Path, db: str | None = None
+    path: Path, k: int, profile: str, rerank: bool, folder: Path, db: str | None = None, extract: str = "off"
 ) -> list[dict[str, Any]]:
-    """One row per category, and one for all that count."""
+    """One row per category, and one for all that count. Where facts are drawn out, only the turn itself counts."""
     conversations = data.read(path)
     shares: dict[str, list[float]] = defaultdict(list)
     budgets: dict[int, list[float]] = defaultdict(list)
-    settings: dict[str, Any] = {"reranker": "maxsim"} if rerank else {}
+    settings: dict[str, Any] = {"reranker": "maxsim" if rerank else "none", "extract": extract}
     async with recollect.aio.open(db or folder / f"{path.stem}.db", state_dir=folder, **settings) as memory:
         started = time.perf_counter()
         for conversation in conversations:
             await memory.scope(user=conversation.name).remember(conversation.messages)
         took = time.perf_counter() - started
+        if extract != "off":
+            print(await memory.tend(only=["extract", "embed"]))
         for conversation in conversations:
             scope = memory.scope(user=conversation.name)
             for question in conversation.questions:
@@ -70,6 +72,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=data.DATA)
     parser.add_argument("--profile", default="default")
     parser.add_argument("--rerank", action="store_true", help="with MaxSim over the packaged model's token states")
+    parser.add_argument("--extract", default="off", choices=("off", "rules"), help="draw facts out of the turns first")
     parser.add_argument("--db", help="an empty PostgreSQL database, in place of a SQLite file")
     options = parser.parse_args()
     paths = [options.data / name for name in SETS if (options.data / name).exists()]
@@ -78,12 +81,12 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for path in paths:
-            asked = measure(path, SETS[path.name], options.profile, options.rerank, Path(folder), options.db)
-            rows += asyncio.run(asked)
+            how = (options.profile, options.rerank, Path(folder), options.db, options.extract)
+            rows += asyncio.run(measure(path, SETS[path.name], *how))
     report.table("Recall of evidence", rows)
     print(
         report.save(
-            "quality-postgres" if options.db else "quality",
+            "quality" + ("-postgres" if options.db else "") + ("-extracted" if options.extract != "off" else ""),
             {"profile": options.profile, "rerank": options.rerank, "rows": rows},
         )
     )

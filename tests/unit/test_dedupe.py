@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.ingest.conflict import contradicts
+from recollect.text.conflict import contradicts
 from recollect.text.saying import compare
 
 DATA = Path(__file__).parents[1] / "data"

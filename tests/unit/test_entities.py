@@ -2,7 +2,7 @@
 
 import pytest
 
-from recollect.text.entities import Entity, entities, keyphrases, mean_confidence, tags
+from recollect.text.entities import Entity, about, entities, keyphrases, mean_confidence, tags
 
 
 @pytest.mark.spec("MLS-25", "THE-74")
@@ -45,16 +45,16 @@ def test_metadata_confidence_is_the_mean_of_the_detectors_from_0_to_1() -> None:
     assert mean_confidence(found) == 0.65
     assert mean_confidence([Entity(text="a", confidence=3.0)]) == 1.0
     assert mean_confidence([Entity(text="a", confidence=-1.0)]) == 0.0
-    assert tags("hello") == ((), 0.0)
+    assert tags(about("hello")) == ((), 0.0)
 
 
 def test_another_detector_can_be_plugged_in() -> None:
-    assert tags("tea", lambda _: [Entity(text="Camellia", confidence=0.4)]) == (("camellia",), 0.4)
+    assert tags(about("tea", lambda _: [Entity(text="Camellia", confidence=0.4)])) == (("camellia",), 0.4)
 
 
 def test_there_are_at_most_eight_names_and_twelve_topics() -> None:
     names = " and ".join(f"Xyz{letter}ab" for letter in "abcdefghijkl")
     text = names + ". " + ". ".join(f"qwer{letter}ty" for letter in "abcdefghijklmnop")
-    found, _ = tags(text)
+    found, _ = tags(about(text))
     assert sum(tag.startswith("xyz") for tag in found[:8]) == 8
     assert len(found) <= 20

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from recollect import aio
 from recollect.corpus import Corpus
 from recollect.errors import InvalidInput
 from recollect.ingest import score
@@ -207,7 +208,18 @@ def test_reciprocal_ranks_add_up() -> None:
     assert fused["a"] == pytest.approx(0.032266, abs=1e-6)  # first here, third there
     assert fused["b"] == pytest.approx(0.016393, abs=1e-6)  # first in one, absent in the other
     assert next(iter(fused)) == "a"
-    assert candidates.RRF_K == 60
+    assert THEORIA.rrf_k == 60
+
+
+@pytest.mark.spec("THE-58")
+@pytest.mark.parametrize("k", [1, 60])
+async def test_fusion_can_rank_alone_with_a_k_of_ones_own(k: int) -> None:
+    ranking = replace(THEORIA, weights={"fused": 1.0}, rrf_k=k)
+    async with aio.open(":memory:", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        await ana.remember("The tea is green.")
+        (hit,) = await ana.recall("green tea", profile=ranking)
+    assert hit.parts == {"fused": pytest.approx(2 / (k + 1))}  # first in both legs
 
 
 @pytest.mark.spec("THE-58", "THE-73")

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from recollect.errors import InvalidInput
 from recollect.ingest import score
+from recollect.policy import writing
 
 EAST, NORTH = np.array([1.0, 0.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32)
 
@@ -87,11 +87,12 @@ def test_rare_words_make_a_text_technical_and_plain_talk_is_not() -> None:
 
 
 @pytest.mark.spec("MLS-30")
-def test_a_chunk_below_0_3_is_dropped_unless_a_person_saved_it() -> None:
-    assert score.is_kept(0.3)
-    assert not score.is_kept(0.299)
-    assert score.is_kept(0.0, manually_saved=True)
-    assert score.is_kept(0.0, pinned=True)
+def test_a_chunk_below_the_gate_is_dropped_unless_a_person_saved_it() -> None:
+    gate = writing.named("vault").gate
+    assert gate == 0.3
+    assert score.is_kept(0.3, gate)
+    assert not score.is_kept(0.299, gate)
+    assert score.is_kept(0.0, gate, on_purpose=True)
 
 
 @pytest.mark.spec("THE-38")
@@ -127,30 +128,17 @@ def test_repeats_raise_the_first_importance_ever_more_slowly() -> None:
     assert score.repeated(0.9, 7) == 1.0
 
 
-@pytest.mark.spec("MIL-1")
-def test_the_optional_scorer_knows_the_seven_types_and_no_other() -> None:
-    types = ("fact", "decision", "preference", "project", "result", "request", "crumb")
-    assert [score.milton(each) for each in types] == [0.8, 0.75, 0.7, 0.7, 0.6, 0.5, 0.2]
-    assert score.milton("crumb", ["Urgent", "urgent", "garden"]) == 0.45
-    with pytest.raises(InvalidInput):
-        score.milton("rumour")
-
-
 def test_the_unified_score_is_the_highest_measure() -> None:
     assert score.unified(0.16, 0.3) == 0.3
     assert score.unified(0.66, 0.3) == 0.66
-    assert score.unified(0.1, 0.1, level=5) == 1.0
+    assert score.unified(0.1, 0.1, 1.0) == 1.0
 
 
 def test_a_restated_preference_is_not_dropped() -> None:
     text = "I prefer tea"
-    assert not score.is_kept(score.vault(0.0, score.salience(text).total))
-    assert score.is_kept(score.unified(score.vault(0.0, score.salience(text).total), score.theoria(text)))
-
-
-def test_levels_survive_the_way_there_and_back() -> None:
-    assert [score.to_level(score.from_level(level)) for level in range(1, 6)] == [1, 2, 3, 4, 5]
-    assert (score.to_level(0.4), score.to_level(0.41), score.to_level(-1), score.to_level(2)) == (2, 3, 1, 5)
+    restated = score.vault(0.0, score.salience(text).total)
+    assert not score.is_kept(restated, 0.3)
+    assert score.is_kept(score.unified(restated, score.theoria(text)), 0.3)
 
 
 def test_a_word_of_a_million_letters_is_scored() -> None:

@@ -9,16 +9,14 @@ from heapq import nlargest
 from typing import Any
 
 from ..corpus import Corpus
-from ..model import Change, Draft, Happened, Memory, Outcome, Put, Relation, Scope
-from ..policy.writing import Policy
+from ..model import CONTRADICTS, Change, Draft, Happened, Memory, Node, Outcome, Put, Relation, Scope
+from ..policy.writing import Bands, Policy
 from ..ports import Transaction, Vectors
-from ..text import normalise, simhash
-from . import conflict, dedupe, kin
+from ..text import conflict, entities, normalise, simhash
+from . import dedupe, kin
 from .dedupe import Twin
 from .piece import Piece
-from .weigh import Weighed
-
-CONTRADICTS = "contradicts"  # the relation of a newer memory to the one whose place it took, until somebody decides
+from .weigh import Weighed, proposed
 
 
 @dataclass(kw_only=True)
@@ -165,6 +163,9 @@ class Desk:
         put = self.puts.get(memory.id)
         meta = _during(piece.draft.labels.session)
         self._put(replace(put, memory=again) if put else Put(memory=again, event="merged", meta=meta))
+        if put:  # told twice in one call: it is one change, and counts as said again all the same
+            node: Node = "episodic" if again.kind == "episodic" else "hotpath"
+            self.extra.append(Happened(node=node, op="merge", at=self.now, memory_id=again.id, category=again.category))
         return again
 
     def create(self, piece: Piece, weighed: Weighed, vector: Vectors | None, model: str, key: str | None) -> Memory:
@@ -186,9 +187,19 @@ class Desk:
         searched = replace(line, op="search", sim=best, category=None, status="skipped" if vector is None else "ok")
         self.extra += [line if result.ids else replace(line, status="skipped"), searched]
 
-    def tags(self, piece: Piece) -> tuple[tuple[str, ...], float]:
-        """What a piece is about, where the policy looks for that, and how sure it is."""
-        return piece.tags if self.policy.score in ("unified", "theoria") else ((), 0.0)
+    def tags(self, piece: Piece, *, proposed: bool = False) -> tuple[tuple[str, ...], float]:
+        """What a piece is about, where the policy looks for that, and how sure it is; also by what is near to it."""
+        if self.policy.score not in ("unified", "theoria"):
+            return (), 0.0
+        return entities.tags([*piece.about, *(self._proposed(piece) if proposed else ())])
+
+    def _proposed(self, piece: Piece) -> list[entities.Entity]:
+        """Tags by the memories of the store that were read to be compared with the piece."""
+        near, low = self.near.rows.get(piece.text), (self.policy.bands or Bands()).check_low
+        if not near or piece.draft.labels.session is not None:
+            return []
+        found = {id: cosine for row, cosine in near.items() if cosine >= low and (id := self.rows.get(row))}
+        return proposed(piece, [(cosine, self.known[id]) for id, cosine in found.items() if self.known[id].is_active])
 
     def place(self, session: str | None) -> int | None:
         """The next place in a session."""
@@ -214,7 +225,7 @@ def _memory(piece: Piece, weighed: Weighed, desk: Desk, key: str | None, *, embe
     draft = piece.draft
     told = draft.told_at or desk.now
     created = draft.at if desk.policy.dated and draft.at else told
-    tags, confidence = desk.tags(piece)
+    tags, confidence = desk.tags(piece, proposed=True)
     return Memory(
         id=draft.id if draft.id is not None and draft.id not in desk.puts else desk.new_id(),
         scope=desk.scope,
@@ -240,6 +251,8 @@ def _memory(piece: Piece, weighed: Weighed, desk: Desk, key: str | None, *, embe
         evidence_ids=draft.evidence_ids,
         evidence_text=draft.evidence_text,
         source_message_id=draft.message_id,
+        source_session_id=draft.source_session_id,
+        compression_source=draft.compression_source,
         pinned=draft.pinned,
         manually_saved=draft.manually_saved,
         simhash=piece.simhash,

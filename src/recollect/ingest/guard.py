@@ -10,16 +10,18 @@ import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Literal
 from unicodedata import category, normalize
 
-from ..model import Draft, Outcome, Scope
+from ..model import Draft, Happened, Outcome, Scope
 from ..policy import authority
 from ..policy.writing import Policy
 from ..text import normalise
 from ..text.secrets import secret
 
 Taking = Callable[[Sequence[Draft]], Awaitable[Sequence[Outcome]]]
+Noting = Callable[[Sequence[Happened]], None]
 Patterns = Mapping[str, re.Pattern[str]]
 
 LONGEST = {"content": 320, "fact": 190, "evidence": 220, "lore": 180}  # characters
@@ -112,15 +114,24 @@ _LEAD_IN = re.compile(
 )
 
 
-async def admitted(drafts: Sequence[Draft], scope: Scope, policy: Policy, take: Taking) -> list[Outcome]:
+async def admitted(
+    drafts: Sequence[Draft], scope: Scope, policy: Policy, take: Taking, note: Noting = lambda _: None
+) -> list[Outcome]:
     """Hand on the drafts that may be kept, each as what it may be; the outcomes stand in the order of the drafts."""
     reasons = [refusal(draft, policy, scope.user) for draft in drafts]
     kept = [lowered(draft, policy, scope.user) for draft, why in zip(drafts, reasons, strict=True) if not why]
     taken = iter(await take(kept) if kept else ())
+    told = [(draft, at) for draft, why in zip(drafts, reasons, strict=True) if why and (at := draft.told_at)]
+    note([_skipped(draft, at) for draft, at in told])
     return [
         Outcome(status="refused", reason=why, message_id=draft.message_id) if why else _noted(next(taken), draft, scope)
         for draft, why in zip(drafts, reasons, strict=True)
     ]
+
+
+def _skipped(draft: Draft, at: datetime) -> Happened:
+    thread = draft.labels.thread or draft.labels.session
+    return Happened(node="hotpath", op="classify", at=at, status="skipped", thread=thread)
 
 
 def refusal(draft: Draft, policy: Policy, user: str) -> str:

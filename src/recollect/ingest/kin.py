@@ -12,8 +12,7 @@ from ..corpus import Corpus
 from ..model import Memory
 from ..policy.writing import Bands, Policy
 from ..ports import Vectors
-from ..text import tokens
-from . import conflict
+from ..text import conflict, tokens
 from .piece import Piece
 
 MOST = 5  # memories looked at for each question

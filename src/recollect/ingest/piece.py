@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +9,7 @@ from functools import cached_property
 from ..model import Draft
 from ..policy.writing import Policy
 from ..text import entities, normalise, saying, simhash, tokens
+from ..text.entities import Entity
 from . import chunk, score
 
 WINDOW = 200  # tokens by our count that surely fit into the 256 word pieces of the packaged model
@@ -25,7 +25,7 @@ class Piece:
     @cached_property
     def content_hash(self) -> str:
         """The same for texts that differ only in case and blanks."""
-        return hashlib.sha256(normalise.one_line(self.text).casefold().encode("utf-8", "surrogatepass")).hexdigest()
+        return normalise.content_hash(self.text)
 
     @cached_property
     def simhash(self) -> int:
@@ -37,14 +37,19 @@ class Piece:
         return saying.said(self.text)
 
     @cached_property
-    def entities(self) -> list[entities.Entity]:
+    def entities(self) -> list[Entity]:
         """The names in it."""
         return entities.entities(self.text)
 
     @cached_property
-    def tags(self) -> tuple[tuple[str, ...], float]:
+    def about(self) -> list[Entity]:
         """What it is about, and how sure that is; a turn of a conversation is about what the turns around it are."""
-        return ((), 0.0) if self.draft.labels.session is not None else entities.tags(self.text, lambda _: self.entities)
+        return [] if self.draft.labels.session is not None else entities.about(self.text, lambda _: self.entities)
+
+    @property
+    def tags(self) -> tuple[tuple[str, ...], float]:
+        """The same as tags."""
+        return entities.tags(self.about)
 
     @cached_property
     def salience(self) -> score.Salience:

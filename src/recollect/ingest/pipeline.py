@@ -12,18 +12,19 @@ from ..corpus import Corpora
 from ..errors import ProviderFailed
 from ..lifecycle import capacity, relations
 from ..lifecycle.care import Also
-from ..model import Draft, Memory, Message, Outcome, Said, Scope, Status
+from ..model import Draft, Happened, Memory, Message, Outcome, Said, Scope, Status
 from ..policy.writing import Policy
 from ..ports import Embedder, Reading, Store, Vectors
 from ..text import normalise
 from . import desk as desks
 from . import drafts as told
-from . import score
+from . import extracting, score
 from .desk import Desk
 from .piece import Piece, pieces
 from .weigh import Weighed, weigh
 
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
+FAILED = "not embedded yet"  # how a problem begins that is a failure, and no want of a model
 Before = dict[str | None, tuple[str, Outcome]]  # messages by id: the digest of their text, what became of them
 
 
@@ -36,6 +37,7 @@ class Ingest:
     embedder: Embedder | None
     policy: Policy
     new_id: Callable[[], str]
+    extract: bool = False  # note the turns that facts are to be drawn from, where the policy has that
 
 
 async def remember(
@@ -57,6 +59,10 @@ async def remember(
             tx, scope, corpus, every, policy=parts.policy, keys=keys, vectors=made, now=now, new_id=parts.new_id
         )
         outcomes = [_outcome(draft, each, desk, made, before, parts) for draft, each in zip(drafts, cut, strict=True)]
+        if problem.startswith(FAILED):
+            desk.extra.append(Happened(node="hotpath", op="embed", at=now, status="error"))
+        if parts.extract and parts.policy.extract is not None:
+            desk.extra += extracting.queued(drafts, outcomes, parts.policy, desk.puts, now)
         await tx.apply(desk.changes)
         if parts.policy.links is not None:
             await relations.link(tx, scope, corpus, list(desk.puts.values()), parts.policy.links, now)
@@ -106,7 +112,7 @@ async def _embedded(every: Sequence[Piece], parts: Ingest) -> tuple[dict[str, Ve
     try:
         made = await vectors.encode(parts.embedder, texts)
     except ProviderFailed as error:
-        return {}, f"not embedded yet: {error}"
+        return {}, f"{FAILED}: {error}"
     return dict(zip(texts, made, strict=True)), ""
 
 

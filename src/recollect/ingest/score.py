@@ -13,7 +13,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from recollect.errors import InvalidInput
 from recollect.ingest.route import is_chit_chat, is_commitment_or_goal, is_preference, preference_signal
 from recollect.text.common_words import is_common, word_set
 from recollect.text.common_words import is_technical as is_of_the_trade
@@ -21,7 +20,6 @@ from recollect.text.entities import EntityDetector, entities
 from recollect.text.normalise import without_links
 from recollect.text.stopwords import ENGLISH
 
-KEEP_FROM = 0.3  # below this, vault discards a chunk
 CONFIDENT_FROM = 0.6  # tags found with this confidence count in theoria
 TECHNICAL_FROM = 0.25  # mean rarity of the words
 TECHNICAL_WORDS = word_set("api async postgresql docker kubernetes vector embedding token schema")
@@ -40,14 +38,6 @@ _LONGEST_WORD = 64  # longer ones are noise, and would make the patterns slow
 _TECHNICAL_ENDING = re.compile(
     r"\w{3,}(?:potent|ential|ization|isation|ology|metric|ware|base|sync|izer|iser|ector|gorithm|byte|script)s?"
 )
-
-_TYPE_BASES = {
-    "fact": 0.8, "decision": 0.75, "preference": 0.7, "project": 0.7, "result": 0.6, "request": 0.5, "crumb": 0.2,
-}  # fmt: skip
-_TAG_MODIFIERS = {
-    "critical": 0.35, "important": 0.3, "blocker": 0.3, "urgent": 0.25, "goal": 0.2, "milestone": 0.2,
-    "do_not_assume": 0.2, "failure": 0.15, "success": 0.1,
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,13 +136,13 @@ def vault(novelty: float, salience: float) -> float:
     return _clamp(0.6 * novelty + 0.4 * salience)
 
 
-def is_kept(importance: float, *, manually_saved: bool = False, pinned: bool = False) -> bool:
-    """Is a chunk worth storing? What a person saved or pinned always is.
+def is_kept(importance: float, gate: float, *, on_purpose: bool = False) -> bool:
+    """Is a chunk worth storing where less than the gate is not? What a person saved or pinned always is.
 
-    >>> is_kept(0.3), is_kept(0.29), is_kept(0.0, manually_saved=True)
+    >>> is_kept(0.3, 0.3), is_kept(0.29, 0.3), is_kept(0.0, 0.3, on_purpose=True)
     (True, False, True)
     """
-    return manually_saved or pinned or importance >= KEEP_FROM
+    return on_purpose or importance >= gate
 
 
 def theoria(text: str, manually_saved: bool = False, metadata_confidence: float = 0.0, has_tags: bool = False) -> float:
@@ -184,42 +174,13 @@ def repeated(base: float, repeats: int) -> float:
     return _clamp(base + repeat_boost(repeats))
 
 
-def milton(type: str, tags: Collection[str] = ()) -> float:
-    """Return the importance by Milton's scorer: what the type is worth, and what the tags add.
-
-    >>> milton("crumb"), milton("project", ["Blocker"]), milton("fact", ["critical"])
-    (0.2, 1.0, 1.0)
-    """
-    if type not in _TYPE_BASES:
-        raise InvalidInput(f"{type!r} is no item type; choose one of {', '.join(_TYPE_BASES)}")
-    return _clamp(_TYPE_BASES[type] + sum(_TAG_MODIFIERS.get(tag, 0.0) for tag in {tag.lower() for tag in tags}))
-
-
-def unified(vault: float, theoria: float, level: int | None = None) -> float:
+def unified(*measures: float) -> float:
     """Return the highest of the measures, so that nothing one of them values is dropped.
 
-    >>> unified(0.16, 0.3), unified(0.16, 0.3, level=4)
+    >>> unified(0.16, 0.3), unified(0.16, 0.3, 0.8)
     (0.3, 0.8)
     """
-    return _clamp(max(vault, theoria, 0.0 if level is None else from_level(level)))
-
-
-def from_level(level: int) -> float:
-    """Return the importance that a level from 1 to 5 stands for.
-
-    >>> from_level(3)
-    0.6
-    """
-    return min(5, max(1, level)) / 5
-
-
-def to_level(importance: float) -> int:
-    """Return the level from 1 to 5 of an importance.
-
-    >>> [to_level(x) for x in (0.0, 0.2, 0.21, 0.6, 1.0)]
-    [1, 1, 2, 3, 5]
-    """
-    return min(5, max(1, math.ceil(round(5 * importance, 9))))
+    return _clamp(max(measures))
 
 
 def _clamp(value: float) -> float:

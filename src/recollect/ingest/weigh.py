@@ -1,16 +1,20 @@
-"""How important a piece is and what kind of memory it becomes, as the write policy decides."""
+"""How important a piece is, what kind of memory it becomes and what it is about, as the write policy decides."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from ..model import Kind
+from ..model import Kind, Memory
 from ..policy.writing import Policy
 from ..ports import Vectors
-from . import route, score
+from ..text.entities import Entity
+from . import dedupe, route, score
 from .piece import Piece
+
+MOST_PROPOSED = 3
+_MARKS = ("source-forgotten", "do_not_assume")  # like all with a colon, they tell something of one memory alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +62,7 @@ def _importance(
     parts = {"novelty": novelty, "salience": salience}
     if policy.score == "vault":
         return vault, parts
-    return max(vault, heuristic, given or 0.0), {**parts, "heuristics": heuristic, "given": given or 0.0}
+    return score.unified(vault, heuristic, given or 0.0), {**parts, "heuristics": heuristic, "given": given or 0.0}
 
 
 def _kind(piece: Piece, policy: Policy, item_type: str | None) -> Kind:
@@ -71,3 +75,21 @@ def _kind(piece: Piece, policy: Policy, item_type: str | None) -> Kind:
         found = route.kind(piece.text)
         return cast(Kind, found if found != "working" else "episodic")  # nothing is lost when a session ends
     return hint or "episodic"
+
+
+def proposed(piece: Piece, neighbours: Iterable[tuple[float, Memory]]) -> list[Entity]:
+    """The tags that most of the near memories were given, weighed by their cosine.
+
+    Only what one speaker said in one role about one subject lends tags to each other. A tag that stands in the words of
+    a neighbour is its own: what is near to "Anna likes tea" need not be about Anna.
+    """
+    near = [(cosine, m) for cosine, m in neighbours if dedupe.of_one(piece, m) and m.item_type == piece.draft.item_type]
+    votes: dict[str, float] = {}
+    for cosine, memory in near:
+        words = memory.text.casefold()
+        for tag in memory.tags:
+            if tag not in words and tag not in _MARKS and ":" not in tag:
+                votes[tag] = votes.get(tag, 0.0) + cosine
+    total = sum(cosine for cosine, _ in near)
+    best = sorted((-vote, tag) for tag, vote in votes.items() if 2 * vote >= total)[:MOST_PROPOSED]
+    return [Entity(text=tag, confidence=-vote / len(near)) for vote, tag in best]

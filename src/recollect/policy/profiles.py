@@ -45,6 +45,7 @@ class Profile:
     weights: Mapping[str, float]
     sparse_weights: Mapping[str, float] | None = None  # instead, where no candidate has a semantic score
     candidates: Literal["blend", "fused", "dense", "all", "recent"] = "blend"
+    rrf_k: int = 60  # of reciprocal rank fusion, whose score is the feature `fused`
     lexical: Literal["words", "compact"] = "words"
     recency: Recency | None = None
     semantic_weight: float | None = None  # both halves scaled to their best candidate, then mixed by this
@@ -55,6 +56,7 @@ class Profile:
     rerank: bool = False
     rerank_weight: float | None = None  # mixed into the score by this; None: the re-ranker's score takes its place
     preferences_first: bool = False
+    sources_first: bool = False  # a fact that was drawn out of a turn stands last, where the turn itself answers
     workflows: bool = False  # how-to memories are left out unless a profile wants them
     working_elsewhere: bool = True  # working memories of other sessions count too
     related: int = 0  # memories at most that come along because a hit is linked to them, within the budget
@@ -86,14 +88,17 @@ DEFAULT = Profile(
         "neighbours": 0.3,  # the better match of the turns before and after
         "answers": 0.2,  # the turn before asks what the question asks
         "session": 0.2,  # the best match of the session
+        "summary": 0.7,  # its own match again: as much as the three above give to a turn
         "speaker": 0.2,  # said by the one person the question names
         "time": 0.2,  # said in the time the question names
         "tells_when": 0.1,  # the question asks when, and this names a time
         "question": -0.15,  # the turn only asks
         "role": -0.3,  # said by the voice that is not asked about
+        "insight": -0.2,  # nobody said it: it was inferred
         "recency": 0.01,  # halved every thirty days: more than this drowns what fits
     },
     gate=Gate(grows=True, floor=0.0, share_of_best=0.25),
+    sources_first=True,
     budget=2000,
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import InvalidInput
@@ -16,6 +16,8 @@ class Bands:
 
     auto_update: float = 0.85  # the newer text may say a little more
     check_low: float = 0.70  # both have to say the same; below, everything is new
+    reworded: float = 0.88  # consolidation takes other words for the same, if no value and no rare word differs
+    fallback_low: float = 0.45  # from here on consolidation compares what both say, with a language model if it has one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,19 @@ class Links:
 
     least: float = 0.60
     most: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Which facts are drawn out of what people say, after it was taken in, where the setting `extract` asks for it."""
+
+    policy: str  # under which they are kept
+    longer: int = 240  # characters of a turn; a shorter one is read only if it surely holds a fact
+    found: int = 5  # of one turn
+    kept: int = 3  # of those
+    daily: int | None = 30  # of a user in a space
+    longest: int = 280  # characters of one
+    of_subject: bool = False  # they belong to the one they are about, not to the one who said it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +63,21 @@ class Policy:
     capacity: int | None = None  # active memories in a scope
     dated: bool = False  # a memory is as old as the time it was given, and not as its writing
     guard: Literal["none", "contextual", "strict"] = "contextual"  # of what nobody saved on purpose
+    extract: Facts | None = None  # out of turns of a conversation
 
 
 POLICIES: dict[str, Policy] = {
     policy.name: policy
     for policy in (
-        Policy(name="default", exact=True, near=True, bands=Bands(), conflicts=True, links=Links()),
+        Policy(
+            name="default",
+            exact=True,
+            near=True,
+            bands=Bands(),
+            conflicts=True,
+            links=Links(),
+            extract=Facts(policy="default"),
+        ),
         Policy(name="milton", chunk=WHOLE, score="given", route="milton", dated=True),
         Policy(name="vault", chunk=(50, 300), score="vault", gate=0.3, route="vault", keyed_preferences=True),
         Policy(name="theoria", chunk=WHOLE, score="theoria", near=True, embed="deferred", capacity=200),
@@ -65,6 +89,7 @@ POLICIES: dict[str, Policy] = {
             merge="recreate",
             conflicts=True,
             links=Links(),
+            extract=Facts(policy="supervisor"),
         ),
         Policy(
             name="clanker",
@@ -85,9 +110,20 @@ POLICIES: dict[str, Policy] = {
             embed="deferred",
             guard="strict",
         ),
-        Policy(name="clanker.messages", longest=320, score="given", route="given", embed="deferred"),
+        Policy(name="summary", chunk=WHOLE, score="given", route="given"),  # of what was remembered before
+        Policy(name="insight", score="given", route="given", exact=True, near=True, guard="strict"),
+        Policy(
+            name="clanker.messages",
+            longest=320,
+            score="given",
+            route="given",
+            embed="deferred",
+            extract=Facts(policy="clanker.guild", longer=3, found=4, kept=4, daily=None, longest=190, of_subject=True),
+        ),
     )
 }
+
+_SHIPPED = frozenset(POLICIES)
 
 
 def register(policy: Policy) -> None:
@@ -95,8 +131,9 @@ def register(policy: Policy) -> None:
     POLICIES[policy.name] = policy
 
 
-def named(name: str) -> Policy:
-    """The policy of that name. Raises InvalidInput."""
+def named(name: str, capacity: int | None = None) -> Policy:
+    """The policy of that name, if it is one of ours with another capacity (0: none). Raises InvalidInput."""
     if name not in POLICIES:
         raise InvalidInput(f"No write policy {name!r}: there are {', '.join(sorted(POLICIES))}")
-    return POLICIES[name]
+    found = POLICIES[name]
+    return found if capacity is None or name not in _SHIPPED else replace(found, capacity=capacity or None)

@@ -86,6 +86,7 @@ def _surroundings(corpus: Corpus, question: Question, own: NDArray[np.float32]) 
         "neighbours": features.neighbours(own, place),
         "answers": features.answers(corpus, own, place, asks_assistant=question.asks_assistant),
         "session": features.session(own, place),
+        "summary": features.summary(corpus, own),
     }
 
 
@@ -94,6 +95,7 @@ def _circumstances(corpus: Corpus, question: Question, now: datetime | None) -> 
     found = {
         "question": features.question(corpus),
         "role": features.role(corpus, asks_assistant=question.asks_assistant),
+        "insight": features.insight(corpus),
     }
     if len(question.speakers) == 1:
         found["speaker"] = features.speaker(corpus, question.speakers[0])

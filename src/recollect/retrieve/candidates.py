@@ -17,7 +17,6 @@ from . import blend, dense, fuse, sparse
 from .understand import Question
 
 Column = NDArray[np.float64]
-RRF_K = 60
 PER_LEG = 100  # of each leg's ranking, where rankings are fused
 
 
@@ -79,10 +78,15 @@ def find(
     lexical, _ = sparse.bm25(corpus, question.terms)
     semantic = dense.cosine(corpus, vector)
     usable = allowed & corpus.alive
-    positions = _chosen(profile, corpus, lexical, semantic, usable, limit=limit, pool=pool)
-    return Candidates(
-        positions=positions, features=_features(profile, corpus, positions, lexical, semantic, channel, now)
-    )
+    if profile.candidates == "fused":
+        rankings = [_ranking(leg, usable, corpus.row, max(pool, PER_LEG)).tolist() for leg in (lexical, semantic)]
+        fused = fuse.reciprocal_rank(rankings, k=profile.rrf_k)
+        positions, ranks = np.array(list(fused), np.intp), np.array(list(fused.values()))
+    else:
+        positions = _chosen(profile, corpus, lexical, semantic, usable, limit=limit, pool=pool)
+        ranks = np.zeros(len(positions))
+    features = _features(profile, corpus, positions, lexical, semantic, channel, now)
+    return Candidates(positions=positions, features={**features, "fused": ranks})
 
 
 def _chosen(
@@ -100,11 +104,8 @@ def _chosen(
     if profile.candidates == "recent":
         found = np.flatnonzero(usable)
         return found[np.lexsort((corpus.row[found], -corpus.updated[found]))][: max(pool, min(180, 12 * limit))]
-    if profile.candidates == "dense":
-        leg = semantic if (semantic * usable).any() else lexical
-        return _ranking(leg, usable, corpus.row, max(pool, 4 * limit))
-    rankings = [_ranking(leg, usable, corpus.row, max(pool, PER_LEG)).tolist() for leg in (lexical, semantic)]
-    return np.array(list(fuse.reciprocal_rank(rankings, k=RRF_K)), np.intp)
+    leg = semantic if (semantic * usable).any() else lexical
+    return _ranking(leg, usable, corpus.row, max(pool, 4 * limit))
 
 
 def _ranking(

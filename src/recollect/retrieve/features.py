@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..corpus import NO_TIME, Corpus, Places
+from ..model import KINDS
 from ..text import clock
 from ..text.dates import Interval
-from ..text.index import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION
+from ..text.index import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
 
 Scores = NDArray[np.float32]
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later
@@ -105,6 +106,16 @@ def tells_when(corpus: Corpus) -> Scores:
 def question(corpus: Corpus) -> Scores:
     """1 for a turn that only asks."""
     return _marked(corpus, IS_QUESTION)
+
+
+def insight(corpus: Corpus) -> Scores:
+    """1 for what was only inferred."""
+    return np.asarray(corpus.kind == KINDS.index("insight"), np.float32)
+
+
+def summary(corpus: Corpus, scores: Scores) -> Scores:
+    """Its own score again for what stands for several others, which cannot support it any more."""
+    return scores * _marked(corpus, IS_SUMMARY)
 
 
 def recency(corpus: Corpus, now: datetime) -> Scores:

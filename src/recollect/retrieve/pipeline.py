@@ -17,6 +17,7 @@ from ..errors import ProviderFailed, StoreDamaged
 from ..model import Cut, Hit, Memory, Query, Recall, Scope
 from ..policy.profiles import Profile
 from ..ports import Embedder, Reading, Reranker, Vectors
+from ..text.index import IS_DRAWN
 from . import budget, candidates, diversify, elsewhere, gate, rank, related, rerank
 from .candidates import Candidates
 from .render import RENDERERS
@@ -56,6 +57,8 @@ async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime)
         found, memories, legs["rerank"] = await rerank.closer(query.text, profile, parts.reranker, found, memories)
     found, memories, weak = gate.kept(profile, found, memories)
     found, memories = _diversified(profile, corpus, found, memories, query.limit)
+    if profile.sources_first:
+        found, memories = _sources_first(found, memories, query.limit)
     if profile.preferences_first:
         found, memories = await _preferences_first(query, parts.store, found, memories)
     fitted = _fitted(query, profile, memories, parts.count)
@@ -97,6 +100,8 @@ async def look(
             corpus, question.terms, vector, allowed, scope=query.scope, store=parts.store, index=parts.index
         )
         legs["dense"] = said if legs["dense"] == "ok" else legs["dense"]
+    if profile.sources_first and (corpus.flags & IS_DRAWN).any():
+        pool *= 2  # some will stand behind
     channel = corpus.code("channel", query.labels.channel)
     found = candidates.find(
         profile, corpus, question, vector, allowed, channel=channel, limit=query.limit, pool=pool, now=now
@@ -199,6 +204,17 @@ def _diversified(
     vectors = corpus.vectors(found.positions)
     order = diversify.order(found.score, vectors, tags, trade=profile.diversity, k=4 * limit)
     return found.taken(np.array(order, np.intp)), [memories[i] for i in order]
+
+
+def _sources_first(found: Candidates, memories: list[Memory], limit: int) -> tuple[Candidates, list[Memory]]:
+    """Behind all others, what was drawn out of turns that are among the first themselves: it says nothing new."""
+    first = {memory.id for memory in memories[:limit]}
+    told = [
+        bool(memory.evidence_text and memory.evidence_ids) and first.issuperset(memory.evidence_ids)
+        for memory in memories
+    ]
+    order = sorted(range(len(memories)), key=told.__getitem__)
+    return (found.taken(np.array(order, np.intp)), [memories[i] for i in order]) if any(told) else (found, memories)
 
 
 async def _preferences_first(

@@ -196,19 +196,28 @@ def _weight(phrase: str, count: int) -> float:
     return min(0.9, 0.4 + 0.15 * phrase.count(" ") + 0.2 * (count > 1))
 
 
-def tags(text: str, detect: EntityDetector = entities) -> tuple[tuple[str, ...], float]:
-    """Return the names and topics of a text in lower case, and the mean confidence in them.
+def about(text: str, detect: EntityDetector = entities) -> list[Entity]:
+    """List the names and the topics of a text, the surest first in each.
 
-    >>> tags("Anna moved to Lisbon")
-    (('anna', 'lisbon'), 0.85)
+    >>> [one.text for one in about("Anna moved to Lisbon for the observatory")]
+    ['Anna', 'Lisbon', 'observatory']
     """
     names = sorted(detect(text), key=lambda entity: -entity.confidence)[:MOST_ENTITIES]
     taken = {part for name in names for part in name.text.casefold().split()}
     topics = [phrase for phrase in keyphrases(text) if not taken.issuperset(phrase.text.casefold().split())][
         :MOST_TOPICS
     ]
-    found = [*names, *topics]
-    return tuple(dict.fromkeys(one.text.casefold() for one in found)), mean_confidence(found)
+    return [*names, *topics]
+
+
+def tags(found: Iterable[Entity]) -> tuple[tuple[str, ...], float]:
+    """Return what detectors found as tags in lower case, and the mean confidence in them.
+
+    >>> tags(about("Anna moved to Lisbon"))
+    (('anna', 'lisbon'), 0.85)
+    """
+    every = list(found)
+    return tuple(dict.fromkeys(one.text.casefold() for one in every)), mean_confidence(every)
 
 
 def mean_confidence(found: Iterable[Entity]) -> float:

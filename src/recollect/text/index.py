@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..model import Memory
 from . import dates, terms, tokens, turns
 
-IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT, ENDS_ASKING = 1, 2, 4, 8, 16
+IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT, ENDS_ASKING, IS_SUMMARY, IS_DRAWN = (1 << bit for bit in range(7))
 
 
 def terms_of(memory: Memory, language: str) -> bytes:
@@ -16,7 +16,8 @@ def terms_of(memory: Memory, language: str) -> bytes:
 
 
 def flags_of(memory: Memory) -> int:
-    """Marks that ranking looks at: it only asks, it speaks of a time, who said it."""
+    """Marks that ranking looks at: it only asks, it speaks of a time, who said it, it was made out of others."""
     voice = {"user": FROM_USER, "assistant": FROM_ASSISTANT}.get(memory.labels.role or memory.speaker or "", 0)
     asks = IS_QUESTION * turns.is_question(memory.text) | ENDS_ASKING * turns.ends_asking(memory.text)
-    return voice | asks | HAS_TIME * dates.has_time(memory.text)
+    made = IS_SUMMARY * memory.compression_source | IS_DRAWN * bool(memory.evidence_text and memory.evidence_ids)
+    return voice | asks | HAS_TIME * dates.has_time(memory.text) | made

@@ -4,6 +4,7 @@ The text that was said is stored once; every other form is made from it by a fun
 All of them take time linear in the length of the text, whatever it holds.
 """
 
+import hashlib
 import re
 from unicodedata import category, combining, normalize
 
@@ -139,6 +140,15 @@ def wording(text: str) -> str:
     (True, '👍')
     """
     return compact(text) or one_line(text)
+
+
+def content_hash(text: str) -> str:
+    """The same for texts that differ only in case and blanks.
+
+    >>> content_hash("Tea  time") == content_hash("tea time"), content_hash("tea") == content_hash("tree")
+    (True, False)
+    """
+    return hashlib.sha256(one_line(text).casefold().encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def one_line(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-ANALYSIS = 1  # grows when the same text would give other terms, so that stored ones are made anew
+ANALYSIS = 2  # grows when stored terms, marks or fingerprints have to be made anew, which happens on opening
 _MOST = 255  # a term counts at most this often in one text
 
 

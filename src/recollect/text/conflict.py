@@ -12,11 +12,11 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..text import saying, values
-from ..text.common_words import word_set
-from ..text.dates import MONTHS
-from ..text.saying import Said
-from ..text.values import Values
+from . import saying, values
+from .common_words import word_set
+from .dates import MONTHS
+from .saying import Said
+from .values import Values
 
 LONGEST = 25  # words of a statement
 

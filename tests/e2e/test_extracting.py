@@ -1,0 +1,393 @@
+"""Facts are drawn out of turns after they were taken in: they rest on what was said, and go with it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import hostile_answers as hostile
+from llm_server import Request, Server
+from recollect import aio
+from recollect.engine import Engine
+from recollect.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
+from recollect.ingest import extract, extracting
+from recollect.ingest.extracting import Extracted
+from recollect.interfaces.cli import app
+from recollect.model import STATES, Ask, Filter, Memory, Scope, Task
+from recollect.policy import writing
+from recollect.scoped import Scoped
+
+NOW = datetime(2026, 5, 8, 9, tzinfo=UTC)
+TOLD = "I'm allergic to peanuts."
+FACT = "The user is allergic to peanuts."
+FACTS = Filter(tags=(extracting.TAG,))
+
+
+class Scripted:
+    """A language model that says what it is told to, or fails."""
+
+    def __init__(self, say: Callable[[Ask], Any]) -> None:
+        self.say, self.asked = say, list[Ask]()
+
+    async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+        self.asked.append(ask)
+        said = self.say(ask)
+        if isinstance(said, Exception):
+            raise said
+        return said  # type: ignore[no-any-return]
+
+    async def close(self) -> None: ...
+
+
+def item(fact: str = FACT, quote: str = TOLD, type: str = "profile") -> dict[str, Any]:
+    return {"fact": fact, "type": type, "confidence": 0.9, "evidence": quote, "importance": 0.8}
+
+
+@asynccontextmanager
+async def opened(place: str | Path, say: Callable[[Ask], Any] | None = None, **settings: Any) -> AsyncIterator[Engine]:
+    asked = {"embedder": "hashing", "extract": "rules" if say is None else "model", **settings}
+    async with aio.open(place, **asked) as engine:
+        engine.clock = lambda: NOW
+        if say is not None:
+            engine.adviser = Scripted(say)
+        yield engine
+
+
+async def tended(engine: Engine) -> int:
+    return (await engine.tend(only=["extract"]))["extract"].runs
+
+
+async def facts(scope: Scoped, where: Filter = FACTS) -> list[Memory]:
+    return sorted(await scope.list(where, limit=1000), key=lambda memory: memory.text)
+
+
+def turn(text: str, id: str = "m1", **more: Any) -> dict[str, Any]:
+    return {"content": text, "id": id, "session": "s1", "role": "user", **more}
+
+
+@pytest.mark.spec("CLK-28", "IMP-101")
+async def test_a_fact_is_drawn_after_the_turn_was_taken_in_and_rests_on_it(place: str) -> None:
+    async with opened(place) as engine:
+        ana = engine.scope("ana")
+        receipt = await ana.remember([turn(TOLD)])
+        assert await facts(ana) == [], "the person does not wait for it"
+        assert [each.waiting for each in await engine.backlog() if each.name == "extract"] == [1]
+        assert await tended(engine) == 1
+        (fact,) = await facts(ana)
+        assert (fact.text, fact.kind, fact.category, fact.fact_type) == (FACT, "semantic", "profile", "profile")
+        assert (fact.evidence_ids, fact.evidence_text, fact.speaker) == (receipt.ids, TOLD, "user")
+        assert [memory.id for memory in (await ana.why(fact.id)).memories] == list(receipt.ids)
+        (said,) = await ana.list(Filter(ids=receipt.ids))
+        assert said.text == TOLD, "the turn stays what it was"
+        assert await tended(engine) == 0, "and it is done once"
+
+
+@pytest.mark.spec("IMP-104")
+async def test_taking_in_waits_for_no_model(tmp_path: Path) -> None:
+    async with opened(tmp_path / "m.db", lambda ask: ModelUnavailable()) as engine:
+        ana, took = engine.scope("ana"), list[float]()
+        for n in range(21):
+            started = time.perf_counter()
+            await ana.remember([turn(f"I own {n} boats.", f"m{n}")])
+            took.append(time.perf_counter() - started)
+        assert isinstance(engine.adviser, Scripted)
+        assert engine.adviser.asked == []
+        assert statistics.median(took) < 0.15
+
+
+async def test_a_fact_goes_with_the_only_turn_it_rests_on(place: str) -> None:
+    async with opened(place) as engine:
+        ana = engine.scope("ana")
+        (id,) = (await ana.remember([turn(TOLD)])).ids
+        await tended(engine)
+        assert len((await ana.forget(id)).derived) == 1
+        assert await facts(ana, Filter(states=STATES)) == []
+        await ana.remember([turn("By the way, I'm allergic to peanuts.", "m2")])
+        await tended(engine)
+        assert await facts(ana) == [], "what was forgotten does not come back by itself"
+
+
+async def test_a_fact_of_two_turns_loses_the_quotation_of_the_one_that_is_forgotten(place: str) -> None:
+    async with opened(place) as engine:
+        ana = engine.scope("ana")
+        (first,) = (await ana.remember([turn("Oh, I'm allergic to peanuts!")])).ids
+        (second,) = (await ana.remember([turn("As I said, I'm allergic to peanuts", "m2")])).ids
+        assert await tended(engine) == 2
+        (fact,) = await facts(ana)
+        assert (set(fact.evidence_ids), fact.repeat_count) == ({first, second}, 1)
+        await ana.forget(first)
+        (left,) = await facts(ana)
+        assert (left.text, left.evidence_ids, left.evidence_text) == (FACT, (second,), None)
+
+
+@pytest.mark.spec("IMP-101")
+async def test_a_newer_value_supersedes_the_fact_of_an_earlier_turn(place: str) -> None:
+    async with opened(place) as engine:
+        ana = engine.scope("ana")
+        for n, city in enumerate(("Berlin", "Porto")):
+            await ana.remember([turn(f"I live in {city}.", f"m{n}", at=NOW + timedelta(days=n))])
+            await tended(engine)
+        assert [fact.text for fact in await facts(ana)] == ["The user lives in Porto."]
+        (pair,) = await ana.conflicts()
+        assert (pair.new.text, pair.old.text) == ("The user lives in Porto.", "The user lives in Berlin.")
+
+
+@pytest.mark.spec("CLK-43", "CLK-44")
+async def test_in_a_guild_a_fact_belongs_to_who_it_is_about(place: str) -> None:
+    async with opened(place) as engine:
+        guild = engine.scope("__guild__", "g1", channel="c1", subject="u7")
+        said = {
+            "id": "m1",
+            "role": "user",
+            "name": "Bo",
+            "content": "I prefer tea. ok. " + "I own a boat and a car " * 20,
+        }
+        await guild.remember(
+            [said, {"id": "m2", "role": "user", "name": "Bo", "content": "hm"}], policy="clanker.messages"
+        )
+        await tended(engine)
+        (fact,) = await facts(guild)
+        assert (fact.text, fact.kind, fact.fact_type) == ("Bo prefers tea.", "procedural", "preference")
+        assert (fact.labels.subject, fact.labels.channel, fact.confidence) == ("u7", "c1", 0.9)
+
+
+@pytest.mark.spec("CLK-26")
+async def test_a_guild_message_of_four_characters_is_worth_a_question(tmp_path: Path) -> None:
+    async with opened(tmp_path / "m.db", lambda ask: {"facts": []}) as engine:
+        said = [{"id": text, "role": "user", "name": "Bo", "content": text} for text in ("hmm", "Cats", "ok then")]
+        await engine.scope("__guild__", "g1").remember(said, policy="clanker.messages")
+        await tended(engine)
+        assert isinstance(engine.adviser, Scripted)
+        assert {ask.user.rpartition("\n")[2] for ask in engine.adviser.asked} == {"Cats", "ok then"}
+
+
+async def test_what_is_forgotten_before_its_turn_comes_gives_nothing(place: str) -> None:
+    async with opened(place) as engine:
+        ana = engine.scope("ana")
+        (id,) = (await ana.remember([turn(TOLD)])).ids
+        await ana.forget(id)
+        await tended(engine)
+        assert await facts(ana) == []
+        assert [each for each in await engine.backlog() if each.name == "extract" and each.waiting] == []
+
+
+async def test_a_turn_that_was_corrected_gives_what_it_says_now(place: str) -> None:
+    async with opened(place) as engine:
+        ana = engine.scope("ana")
+        (id,) = (await ana.remember([turn(TOLD)])).ids
+        await ana.edit(id, "I'm allergic to walnuts.")
+        await tended(engine)
+        assert [fact.text for fact in await facts(ana)] == ["The user is allergic to walnuts."]
+
+
+async def test_a_turn_that_is_forgotten_while_the_model_thinks_leaves_no_fact(tmp_path: Path) -> None:
+    async with opened(tmp_path / "m.db", lambda ask: {"facts": [item()]}) as engine:
+        ana = engine.scope("ana")
+        (id,) = (await ana.remember([turn(TOLD)])).ids
+
+        class Slow(Scripted):
+            async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+                await ana.forget(id)
+                return await super().answer(scope, ask)
+
+        engine.adviser = Slow(lambda ask: {"facts": [item()]})
+        await engine.tend(only=["extract"])
+        assert await facts(ana, Filter(states=STATES)) == []
+
+
+@pytest.mark.parametrize("message", [
+    turn(TOLD, role="assistant"), turn(TOLD, role="tool"), turn(TOLD, role="system"),
+    turn("<memory>\n- I'm allergic to peanuts.\n</memory>"),
+    turn("What am I allergic to? Maybe peanuts."),
+], ids=["assistant", "tool", "system", "recalled", "question"])  # fmt: skip
+async def test_nothing_is_drawn_from_what_the_person_did_not_state(message: dict[str, Any], tmp_path: Path) -> None:
+    async with opened(tmp_path / "m.db", lambda ask: {"facts": [item(quote=message["content"])]}) as engine:
+        ana = engine.scope("ana")
+        await ana.remember([message])
+        await tended(engine)
+        assert await facts(ana) == []
+        assert isinstance(engine.adviser, Scripted)
+        assert engine.adviser.asked == []
+
+
+async def test_another_persons_words_become_no_preference_and_no_profile(place: str) -> None:
+    async with opened(place) as engine:
+        ana = engine.scope("ana")
+        await ana.remember([turn("I prefer tea. I'm a nurse.", name="Mallory")])
+        await tended(engine)
+        found = await facts(ana)
+        assert [fact.text for fact in found] == ["Mallory is a nurse.", "Mallory prefers tea."]
+        assert {(fact.kind, fact.fact_type, fact.speaker) for fact in found} == {("semantic", "other", "Mallory")}
+        assert not {fact.category for fact in found} & {"preference", "profile"}
+
+
+@pytest.mark.spec("CLK-49")
+@pytest.mark.parametrize("error", [ModelUnavailable(), BadModelAnswer(), OverBudget()], ids=lambda e: type(e).__name__)
+async def test_rules_take_over_from_a_model_that_fails_and_it_shows(error: Exception, place: str) -> None:
+    async with opened(place, lambda ask: error) as engine:
+        ana = engine.scope("ana")
+        (id,) = (await ana.remember([turn(TOLD)])).ids
+        assert await tended(engine) == 1
+        assert [fact.text for fact in await facts(ana)] == [FACT]
+        (event,) = await ana.events(node="worker", op="classify")
+        assert (event.status, event.category) == ("error", f"extract by rules: {type(error).__name__}")
+        receipt = await ana.extract(id)
+        assert (receipt.by, receipt.why) == ("rules", type(error).__name__)
+
+
+@pytest.mark.spec("CLK-27", "IMP-100", "IMP-102")
+async def test_of_one_turn_three_facts_are_kept_and_each_other_one_is_accounted_for(tmp_path: Path) -> None:
+    said = "I hate figs. I love tea. I own a boat. I have two kids. I'm a nurse. I'm allergic to dust."
+    async with opened(tmp_path / "m.db") as engine:
+        ana = engine.scope("ana")
+        (id,) = (await ana.remember([turn(said)])).ids
+        done = await ana.extract(id)
+        assert (len(done.outcomes), done.dropped) == (3, ("there are more than 3 in one turn",) * 2), "of five at most"
+        assert len(await facts(ana)) == 3
+
+
+@pytest.mark.spec("IMP-99")
+async def test_a_short_turn_that_holds_nothing_sure_is_not_worth_a_question(tmp_path: Path) -> None:
+    async with opened(tmp_path / "m.db", lambda ask: {"facts": []}) as engine:
+        await engine.scope("ana").remember(
+            [turn("The weather is nice."), turn(TOLD, "m2"), turn("It rains. " * 30, "m3")]
+        )
+        await tended(engine)
+        assert isinstance(engine.adviser, Scripted)
+        asked = {ask.user.rpartition("\n")[2] for ask in engine.adviser.asked}
+        assert asked == {TOLD, ("It rains. " * 30).strip()}
+
+
+@pytest.mark.spec("IMP-103")
+async def test_no_more_than_thirty_facts_are_drawn_out_a_day(place: str) -> None:
+    async with opened(place) as engine:
+        ana = engine.scope("ana")
+        words = [f"{a}{b}" for a in ("blue", "red", "green") for b in "abcdefghijklm"]
+        await ana.remember(
+            [turn(f"I collect {word} stamps and {word} coins.", f"m{n}") for n, word in enumerate(words)]
+        )
+        await tended(engine)
+        assert len(await facts(ana)) == 30
+        engine.clock = lambda: NOW + timedelta(days=1)
+        (id,) = (await ana.remember([turn("I collect old maps.", "next")])).ids
+        assert (await ana.extract(id)).outcomes[0].status == "created"
+
+
+async def test_the_same_twice_over_a_worker_is_the_same_once(place: str) -> None:
+    """Two workers were given one task; the one whose lease is over changes nothing."""
+    async with opened(place) as engine:
+        ana = engine.scope("ana")
+        await ana.remember([turn(TOLD)])
+        (old,) = await engine.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=0)
+        (new,) = await engine.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=60)
+        assert await extracting.run(new, engine.care, with_model=False) == 1
+        with pytest.raises(Conflict, match="in the meantime"):
+            await extracting.run(old, engine.care, with_model=False)
+        (fact,) = await facts(ana)
+        assert fact.repeat_count == 0
+
+
+async def test_where_memory_is_off_nothing_is_drawn(tmp_path: Path) -> None:
+    async with opened(tmp_path / "m.db") as engine:
+        ana = engine.scope("ana")
+        (id,) = (await ana.remember([turn(TOLD)])).ids
+        await ana.privacy.start_incognito("s1")
+        await tended(engine)
+        assert await facts(ana, Filter(states=STATES, tags=(extracting.TAG,))) == []
+        assert (await ana.extract(id)).by == "nobody"
+
+
+async def test_it_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:
+    async with opened(tmp_path / "m.db", extract="off") as engine:
+        await engine.scope("ana").remember([turn(TOLD)])
+        assert [each.name for each in await engine.backlog() if each.name == "extract"] == []
+
+
+@pytest.mark.spec("CLK-42", "CLK-80")
+async def test_a_real_client_asks_with_the_prompt_and_gets_a_grounded_fact(tmp_path: Path, llm_server: Server) -> None:
+    def answer(request: Request) -> Any:
+        return {"facts": [item(), item("The user is allergic to milk."), item("The user owns a yacht.")]}
+
+    llm_server.answer = answer
+    settings = {"llm": "openai:m", "llm_url": f"{llm_server.url}/v1", "llm_key": "k", "extract": "model"}
+    async with aio.open(tmp_path / "m.db", embedder="hashing", **settings) as engine:
+        ana = engine.scope("ana")
+        (id,) = (await ana.remember([turn(TOLD)])).ids
+        done = await ana.extract(id)
+        assert (done.by, len(done.outcomes), len(done.dropped)) == ("model", 1, 2)
+        assert [fact.text for fact in await facts(ana)] == [FACT]
+    (asked,) = llm_server.requests
+    assert "durable facts" in asked.system
+    assert asked.user.endswith(TOLD)
+    assert (asked.body["temperature"], asked.most) == (0, 320)
+
+
+@pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
+async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(tmp_path: Path, every: int) -> None:
+    cases = list(hostile.cases())[::every]
+    waiting: dict[str, list[Any]] = {}
+    for case in cases:
+        waiting.setdefault(" ".join(case.source.split()), []).append(case.answer)
+    async with opened(tmp_path / "m.db", lambda ask: waiting[ask.user.partition("message:\n")[2]].pop()) as engine:
+        ana = engine.scope("ana")
+        said = [turn(case.source, f"m{n}", session=f"s{n}") for n, case in enumerate(cases)]
+        await ana.remember(said, policy="clanker.messages")  # it asks about every turn
+        given = sum(map(len, waiting.values()))
+        tasks = await engine.store.claim_tasks(["extract"], now=NOW, limit=len(cases), lease_seconds=600)
+        done = [await drawn(engine, task) for task in tasks]
+        asked = [each for each in done if each.by == "model" and each.dropped]
+        assert len(tasks) > 0.9 * len(cases)
+        assert len(asked) == given - sum(map(len, waiting.values())) > 0
+        assert {len(each.dropped) for each in asked} == {1}
+        assert [each.outcomes for each in done if each.outcomes] == []
+        assert await facts(ana, Filter(states=STATES, kinds=("semantic", "procedural", "insight"))) == []
+
+
+async def drawn(engine: Engine, task: Task) -> Extracted:
+    policy = writing.named(task.payload["policy"])
+    return await extracting.draw(
+        task.payload["ids"], task.scope, engine.care, policy=policy, with_model=True, task=task
+    )
+
+
+async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(
+    tmp_path: Path, llm_server: Server
+) -> None:
+    cases = list(hostile.cases())[::25]
+    waiting = {f"{' '.join(case.source.split())} {n}.": case.answer for n, case in enumerate(cases)}
+    llm_server.answer = lambda request: waiting[request.user.partition("message:\n")[2].partition("\n\n")[0]]
+    settings = {"llm": "openai:m", "llm_url": f"{llm_server.url}/v1", "llm_key": "k", "extract": "model"}
+    async with aio.open(tmp_path / "m.db", embedder="none", **settings) as engine:
+        ana = engine.scope("ana")
+        said = [turn(text, f"m{n}", session=f"s{n}") for n, text in enumerate(waiting)]
+        await ana.remember(said, policy="clanker.messages")
+        did = (await engine.tend(only=["extract"]))["extract"]
+        assert did.failed == 0
+        found = {fact.text for fact in await facts(ana)}
+    right = {fact.text for text in waiting for fact in extract.facts(text, who="The user", at=NOW)}
+    assert len(llm_server.requests) > len(cases) / 2
+    assert found <= right
+    assert found, "an answer that cannot be used leaves the work to the rules"
+
+
+def test_the_command_draws_facts_out_and_says_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_DB", str(tmp_path / "m.db"))
+    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
+    monkeypatch.setenv("RECOLLECT_USER", "ana")
+    run = CliRunner().invoke
+    made = json.loads(run(app, ["remember", "I own a boat and I hate figs.", "--json"]).stdout)
+    id = made["outcomes"][0]["ids"][0]
+    told = run(app, ["extract", id, "--json"])
+    assert told.exit_code == 0, told.output
+    done = json.loads(told.stdout)
+    assert (done["by"], [each["status"] for each in done["outcomes"]]) == ("rules", ["created", "created"])
+    assert run(app, ["extract", "nobody-has-this"]).exit_code == 3
