@@ -24,10 +24,9 @@ import numpy as np
 
 from recollect import aio, vectors
 from recollect.engine import Engine
-from recollect.ingest import conflict
 from recollect.model import Draft
 from recollect.policy import writing
-from recollect.text import saying
+from recollect.text import conflict, saying
 
 from . import data, report
 

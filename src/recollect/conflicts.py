@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from .errors import NotFound
-from .ingest.desk import CONTRADICTS
-from .model import Change, Conflict, Memory, Put, Relation, Scope, Unrelated
+from .model import CONTRADICTS, Change, Conflict, Memory, Put, Relation, Scope, Unrelated
 from .ports import Reading
 
 if TYPE_CHECKING:

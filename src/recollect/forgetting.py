@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 from . import revisions
 from .errors import NotFound, ProviderFailed, StoreDamaged, StoreFull
 from .lifecycle.paging import matching
-from .model import STATES, Bury, Change, Filter, Forget, Forgotten, Memory, Put, Scope
+from .lifecycle.summarise import in_order, tags_of, turns_of
+from .model import STATES, Bury, Change, Embedded, Filter, Forget, Forgotten, Memory, Put, Scope
 from .ports import Forgetful, Reading, Transaction
+from .text import normalise, simhash, summing
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -42,6 +44,16 @@ class Plan:
     replaced: tuple[str, ...] = ()  # earlier versions, and statements whose place they took
     derived: tuple[str, ...] = ()  # what rests on all these alone
     flagged: tuple[Memory, ...] = ()  # what rests on other things too
+
+    @property
+    def gone(self) -> set[str]:
+        return {*self.ids, *self.replaced, *self.derived}
+
+    @property
+    def summaries(self) -> list[Memory]:
+        """What is to be made anew, the current versions last."""
+        made = [memory for memory in self.flagged if memory.compression_source]
+        return sorted(made, key=lambda memory: memory.state != "superseded")
 
     def told(self, *, dry_run: bool) -> Forgotten:
         kept = tuple(memory.id for memory in self.flagged if memory.state != "superseded")
@@ -76,6 +88,11 @@ async def planned(reading: Reading, scope: Scope, ids: Sequence[str]) -> Plan:
         derived |= dict.fromkeys(memory.id for memory in alone)
         new += [memory.id for memory in alone]
     gone = {*ids, *replaced, *derived}
+    anew = [id for id, memory in touched.items() if memory.compression_source and id not in gone]
+    while anew:  # what rests on a summary that changes
+        above = {memory.id: memory for memory in await _resting_on(reading, scope, anew) if memory.id not in touched}
+        touched |= above
+        anew = [id for id, memory in above.items() if memory.compression_source]
     flagged = tuple(memory for id, memory in touched.items() if id not in gone)
     return Plan(ids=tuple(ids), replaced=tuple(replaced), derived=tuple(derived), flagged=flagged)
 
@@ -104,19 +121,25 @@ async def _erased(engine: Engine, scope: Scope, ids: Sequence[str], manner: Mann
         engine.store.make_room()
         plan, words = await _erase(engine, scope, ids, manner)
     await swept(engine, scope, words)
+    await _embedded(engine, scope, plan)
     return plan
 
 
 async def swept(engine: Engine, scope: Scope, words: Sequence[str]) -> None:
     """Let nothing beside the store hold words that were erased in it."""
     engine.corpora.drop(scope)
+    await cleared(engine, words)
+    if engine.mirror is not None:
+        with suppress(ProviderFailed):  # an index that is away forgets it as soon as it follows again
+            await engine.mirror.follow(scope)
+
+
+async def cleared(engine: Engine, words: Sequence[str]) -> None:
+    """Take words out of the cache and the journal: before they are erased, so that a kill in between leaves none."""
     if isinstance(engine.embedder, Forgetful):
         await engine.embedder.forget(words)
     if engine.journal is not None:
         await asyncio.to_thread(engine.journal.redact, words)
-    if engine.mirror is not None:
-        with suppress(ProviderFailed):  # an index that is away forgets it as soon as it follows again
-            await engine.mirror.follow(scope)
 
 
 async def _erase(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner) -> tuple[Plan, list[str]]:
@@ -133,6 +156,8 @@ async def _erase(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manne
             for id in (*ids, *plan.derived, *plan.replaced)
         ]
         await tx.apply([*_flagged(plan, now), *gone])
+        words += await _summed_up_anew(tx, scope, plan, now)
+        await cleared(engine, words)
     return plan, list(dict.fromkeys(words))
 
 
@@ -148,12 +173,45 @@ async def _wordings(tx: Transaction, scope: Scope, ids: Iterable[str]) -> list[s
 
 def _flagged(plan: Plan, now: datetime) -> list[Put]:
     """What rests on other things too, marked, and without the references that lead nowhere now."""
-    gone = {*plan.ids, *plan.replaced, *plan.derived}
     return [
-        Put(memory=_without(memory, gone, now), event=None if memory.state == "superseded" else "updated",
+        Put(memory=_without(memory, plan.gone, now), event=None if memory.state == "superseded" else "updated",
             meta={"reason": "a source was forgotten", "final": True})
-        for memory in plan.flagged
+        for memory in plan.flagged if not memory.compression_source
     ]  # fmt: skip
+
+
+async def _summed_up_anew(tx: Transaction, scope: Scope, plan: Plan, now: datetime) -> list[str]:
+    """Make summaries again from the sources that are left, because they may hold what was said word for word.
+
+    The old ones are erased with all that led to them; gives their words.
+    """
+    words: list[str] = []
+    for old in plan.summaries:
+        words += await tx.wordings(scope, old.id)
+        await tx.apply([Forget(memory_id=old.id, at=now, until=now, reason=SOURCE_FORGOTTEN, purged=True)])
+        there = await tx.get(scope, old.evidence_ids)
+        left = [m for m in there if m.id not in plan.gone and m.state != "soft_deleted"]
+        text = summing.extract(turns_of(in_order(left)))
+        if text and old.state != "superseded":
+            anew = replace(
+                _without(replace(old, tags=tags_of(left)), plan.gone, now), text=text, summary=None, category=None,
+                needs_embedding=True, content_hash=normalise.content_hash(text), simhash=simhash.simhash64(text),
+            )  # fmt: skip
+            meta = {"reason": "summed up without a source that was forgotten", "final": True}
+            await tx.apply([Put(memory=anew, event="created", meta=meta)])
+    return words
+
+
+async def _embedded(engine: Engine, scope: Scope, plan: Plan) -> None:
+    """Give summaries that were made anew their vectors, or leave that for later."""
+    ids = [memory.id for memory in plan.summaries]
+    memories = await engine.store.get(scope, ids) if ids else []
+    made = await revisions.encoded(engine, [memory.text for memory in memories]) if memories else {}
+    if made:
+        async with engine.store.transaction(scope) as tx:
+            still = [m for m in await tx.get(scope, ids) if m.text in made]
+            model = engine.corpora.model
+            await tx.apply([Embedded(memory_id=m.id, model=model, vector=made[m.text]) for m in still])
 
 
 def _without(memory: Memory, gone: set[str], now: datetime) -> Memory:
@@ -161,6 +219,7 @@ def _without(memory: Memory, gone: set[str], now: datetime) -> Memory:
         memory,
         evidence_ids=tuple(id for id in memory.evidence_ids if id not in gone),
         source_ids=tuple(id for id in memory.source_ids if id not in gone),
+        evidence_text=None,  # it may quote what is gone
         tags=tuple(dict.fromkeys((*memory.tags, SOURCE_FORGOTTEN))),
         updated_at=now,
         revision=memory.revision + 1,
@@ -172,6 +231,12 @@ async def _hidden(engine: Engine, scope: Scope, ids: Sequence[str], manner: Mann
     now = engine.clock()
     purge_at = now + timedelta(days=manner.keep_days)
     until = _until(engine, manner, now)
+    async with engine.store.transaction(scope) as tx:  # by itself: what is hidden can be brought back, this cannot
+        plan = await planned(tx, scope, ids)
+        words = await _summed_up_anew(tx, scope, plan, now)
+    if words:
+        await swept(engine, scope, words)
+        await _embedded(engine, scope, plan)
     async with engine.store.transaction(scope) as tx:
         plan = await planned(tx, scope, ids)
         found = await tx.get(scope, [*ids, *plan.derived])

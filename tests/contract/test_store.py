@@ -16,21 +16,25 @@ from recollect.embedders.hashing import Hashing
 from recollect.errors import Conflict, EmbedderUnavailable, InvalidInput, RecollectError, StoreDamaged
 from recollect.ids import new_id
 from recollect.lifecycle.backfill import backfill
-from recollect.lifecycle.worker import work
 from recollect.model import (
     Bury,
     Change,
+    Decided,
     Embedded,
     Filter,
     Forget,
+    Incognito,
     Labels,
     Memory,
     Message,
     Outcome,
+    Proposal,
     Put,
     Relation,
     Said,
     Scope,
+    Setting,
+    SpaceSettings,
     Summary,
     Unrelated,
     Used,
@@ -770,18 +774,6 @@ async def test_a_worker_whose_model_fails_gives_its_rows_back(store: Store) -> N
     assert (await backfill(store, Hashing())).embedded == 2
 
 
-@pytest.mark.spec("THE-115")
-async def test_a_worker_embeds_what_comes_later_and_ends_when_told(store: Store) -> None:
-    stop, progress = asyncio.Event(), asyncio.Queue[int]()
-    await keep(store, "before")
-    working = asyncio.create_task(work(store, Hashing(), stop=stop, progress=progress.put_nowait))
-    assert await asyncio.wait_for(progress.get(), 10) == 1
-    await keep(store, "later")
-    assert await asyncio.wait_for(progress.get(), 10) == 2
-    stop.set()
-    assert await asyncio.wait_for(working, 10) == 2
-
-
 async def test_one_at_a_time_is_alone(store: Store) -> None:
     async with store.alone("tending") as first, store.alone("tending") as second, store.alone("trimming") as other:
         assert (first, second, other) == (True, False, True)
@@ -909,6 +901,16 @@ async def test_a_tombstone_without_an_end_stands_for_ever(store: Store) -> None:
     (kept,) = await keep(store, "tea")
     await apply(store, forget(kept, until=None))
     assert await store.tombstones(ANA, ["tea"], NOW.replace(year=9999)) == {"tea"}
+
+
+async def test_a_tombstone_whose_time_is_long_over_goes_with_the_old_events(store: Store) -> None:
+    await apply(store, Bury(texts=("tea",), until=NOW + HOUR), Bury(texts=("milk",), until=None))
+    async with store.transaction(ANA) as tx:
+        await tx.tidy(NOW)
+    assert await store.tombstones(ANA, ["tea", "milk"], NOW) == {"tea", "milk"}
+    async with store.transaction(ANA) as tx:
+        await tx.tidy(NOW + 2 * HOUR)
+    assert await store.tombstones(ANA, ["tea", "milk"], NOW) == {"milk"}
 
 
 # The wall
@@ -1110,6 +1112,78 @@ async def test_the_relations_of_a_forgotten_memory_go_with_it(store: Store) -> N
     await apply(store, *made)
     await apply(store, Forget(memory_id=tea.id, at=NOW, until=None))
     assert await store.relations(ANA, "contradicts", limit=9) == [made[2]]
+
+
+# What the person decides
+
+
+def setting(name: str, value: bool) -> Setting:
+    return Setting(name=name, value=value, at=NOW, actor="ana")
+
+
+async def test_settings_are_of_their_own_scope_and_the_last_word_counts(store: Store) -> None:
+    assert await store.space_settings(ANA, ["s"]) == (SpaceSettings(), set())
+    await apply(store, setting("memory_enabled", False), setting("incognito_default", True))
+    assert await store.space_settings(ANA, ()) == (SpaceSettings(memory_enabled=False, incognito_default=True), set())
+    await apply(store, setting("memory_enabled", True))
+    assert (await store.space_settings(ANA, ()))[0] == SpaceSettings(incognito_default=True)
+    await keep(store, "tea", scope=BOB)
+    assert await store.space_settings(BOB, ["s"]) == (SpaceSettings(), set())
+    assert [(line.event, line.actor) for line in await store.history(ANA)] == [("UPDATE", "ana")] * 3
+
+
+async def test_incognito_sessions_are_of_their_own_scope_and_leave_no_name(store: Store, tamper: Any) -> None:
+    hidden = Incognito(session="the party", is_on=True, at=NOW)
+    await apply(store, hidden, hidden)
+    await keep(store, "tea", scope=BOB)
+    assert await store.space_settings(ANA, ["the party", "work", None]) == (SpaceSettings(), {"the party"})
+    assert await store.space_settings(BOB, ["the party"]) == (SpaceSettings(), set())
+    assert await store.history(ANA) == [], "not even that there was one"
+    assert "party" not in str(await tamper("SELECT * FROM incognito_sessions"))
+    await apply(store, replace(hidden, is_on=False), setting("incognito_default", True))
+    asked = ["the party", "work", None]
+    assert (await store.space_settings(ANA, asked))[1] == {"work", None}, "all but the one that was ended"
+
+
+def proposal(field: str, value: str, **given: Any) -> Proposal:
+    usual = {"id": new_id(), "at": NOW, "lapses_at": NOW + 7 * 24 * HOUR}
+    return Proposal(**{**usual, **given}, field=field, value=value)
+
+
+async def test_proposals_are_of_their_own_scope_and_as_they_were_made(store: Store) -> None:
+    name = proposal("preferred_name", "Änne", evidence=("m1", "m2"))
+    city = proposal("city", "Porto", at=NOW + HOUR)
+    await apply(store, *(Decided(proposal=each, decision="proposed", at=NOW) for each in (city, name)))
+    await keep(store, "tea", scope=BOB)
+    assert await store.proposals(ANA) == [name, city]
+    assert await store.proposals(BOB) == []
+    agreed = replace(name, decided="approved", decided_at=NOW + HOUR)
+    await apply(store, Decided(proposal=agreed, decision="approved", at=NOW + HOUR, actor="ana"))
+    assert await store.proposals(ANA) == [agreed, city]
+    newest = (await store.history(ANA, name.id))[0]
+    assert (newest.event, newest.actor, newest.meta["decision"]) == ("UPDATE", "ana", "approved")
+
+
+@pytest.mark.parametrize("decision", ["denied", "withdrawn", "lapsed"])
+async def test_a_proposal_that_is_gone_leaves_no_word(store: Store, tamper: Any, decision: str) -> None:
+    city = proposal("city", "Quillback")
+    await apply(store, Decided(proposal=city, decision="proposed", at=NOW))
+    await apply(store, Decided(proposal=city, decision=decision, at=NOW))
+    assert await store.proposals(ANA) == []
+    assert [line.event for line in await store.history(ANA, city.id)] == ["DELETE", "ADD"]
+    said_no = normalise.wording("city: Quillback")
+    assert await store.tombstones(ANA, [said_no], NOW) == ({said_no} if decision == "denied" else set())
+    left = [await tamper(f"SELECT * FROM {table}") for table in ("consent_queue", "history", "tombstones")]
+    assert "Quillback" not in str(left)
+
+
+async def test_a_forget_withdraws_what_was_inferred_from_it_alone_unless_it_was_agreed_to(store: Store) -> None:
+    tea, milk = await keep(store, "tea", "milk")
+    alone, both = proposal("city", "Porto", evidence=(tea.id,)), proposal("tone", "dry", evidence=(tea.id, milk.id))
+    agreed = proposal("language", "pt", evidence=(tea.id,), decided="approved", decided_at=NOW)
+    await apply(store, *(Decided(proposal=each, decision="proposed", at=NOW) for each in (alone, both, agreed)))
+    await apply(store, forget(tea))
+    assert {each.field for each in await store.proposals(ANA)} == {"tone", "language"}
 
 
 PLANTED = {

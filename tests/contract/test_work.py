@@ -132,3 +132,54 @@ async def test_the_tenant_has_a_cap_of_its_own(store: Store) -> None:
 async def test_nobody_gets_beyond_a_cap_however_many_ask_at_once(store: Store) -> None:
     asked = await asyncio.gather(*(spend(store, ANA, 30, user_cap=1000) for _ in range(50)))
     assert sum(asked) == 33
+
+
+async def test_a_lease_can_be_renewed_by_whoever_has_it(store: Store) -> None:
+    await apply(store, Queue(name="extract", key="m1", due_at=NOW))
+    (task,) = await claim(store, seconds=0.3)
+    assert await store.renew(task, lease_seconds=60)
+    await asyncio.sleep(0.4)
+    assert await claim(store) == []
+    await apply(store, Done(task=task))
+    assert not await store.renew(task, lease_seconds=60)
+
+
+async def test_what_was_given_back_unbegun_does_not_count_as_begun(store: Store) -> None:
+    await apply(store, Queue(name="extract", key="m1", due_at=NOW))
+    for _ in range(20):
+        (task,) = await claim(store)
+        assert task.attempts == 1
+        await store.postpone(task, due_at=NOW, failed=False)
+
+
+async def test_work_that_fails_again_and_again_is_set_aside_but_not_a_duty(store: Store) -> None:
+    await apply(store, Queue(name="extract", key="m1", due_at=NOW), Queue(name="consolidate", due_at=NOW))
+    for _ in range(8):
+        for task in await claim(store):
+            await store.postpone(task, due_at=NOW)
+    assert [task.name for task in await claim(store)] == ["consolidate"]
+    logs = {log.name: log for log in await store.backlog(NOW)}
+    assert (logs["extract"].waiting, logs["extract"].failing, logs["extract"].set_aside) == (0, 1, 1)
+    assert (logs["consolidate"].running, logs["consolidate"].set_aside) == (1, 0)
+    assert await store.retry(["extract"], now=LATER) == 1
+    assert [(task.key, task.attempts) for task in await claim(store, now=LATER)] == [("m1", 1)]
+    assert await store.retry(["extract"], now=LATER) == 0
+
+
+async def test_each_scope_gets_a_duty_once_and_the_whole_store_only_one(store: Store) -> None:
+    for scope in (ANA, BOB):
+        await apply(store, Queue(name="other", due_at=NOW), scope=scope)
+    due = {ANA: NOW, BOB: LATER}
+    assert await store.seed("consolidate", due=due.__getitem__, latest=LATER) == 2
+    assert await store.seed("consolidate", due=due.__getitem__, latest=LATER) == 0
+    assert await store.seed("extract", due=due.__getitem__, latest=LATER, whole=True) == 1
+    found = await claim(store, now=LATER)
+    assert [(t.name, t.scope, t.due_at) for t in found] == [
+        ("consolidate", ANA, NOW), ("extract", ANA, NOW), ("consolidate", BOB, LATER),
+    ]  # fmt: skip
+
+
+async def test_a_duty_that_is_due_too_late_is_due_earlier(store: Store) -> None:
+    await apply(store, Queue(name="consolidate", due_at=NOW + timedelta(days=9999)))
+    assert await store.seed("consolidate", due=lambda scope: NOW, latest=LATER) == 0
+    assert [task.due_at for task in await claim(store, now=LATER)] == [LATER]

@@ -55,12 +55,12 @@ def waiting(db: str) -> int:
 
 
 @pytest.mark.spec("THE-115")
-def test_workers_end_when_nothing_is_left(db: str, environment: dict[str, str]) -> None:
+def test_those_who_tend_share_the_work_and_end_when_nothing_is_left(db: str, environment: dict[str, str]) -> None:
     told(db, (f"Fact number {n} is about tea." for n in range(30)))
-    running = [started(environment, "worker", "--once", "--batch-size", "4", "--json", "--db", db) for _ in range(3)]
+    running = [started(environment, "tend", "--batch-size", "4", "--json", "--db", db) for _ in range(3)]
     outs = [process.communicate(timeout=60) for process in running]
     assert [process.returncode for process in running] == [0] * 3, outs
-    assert sum(json.loads(out)["embedded"] for out, _ in outs) == 30
+    assert sum(json.loads(out).get("embed", {}).get("changed", 0) for out, _ in outs) == 30
     assert waiting(db) == 0
 
 
@@ -74,7 +74,7 @@ def test_a_worker_embeds_what_others_tell_and_ends_at_sigterm(db: str, environme
         _until(lambda: waiting(db) == 0)
         worker.send_signal(signal.SIGTERM)
         out, err = worker.communicate(timeout=20)
-        assert (worker.returncode, json.loads(out)) == (0, {"embedded": 3}), err
+        assert (worker.returncode, json.loads(out)["embed"]["changed"]) == (0, 3), err
     finally:
         worker.kill()
 

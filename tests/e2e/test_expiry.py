@@ -252,17 +252,13 @@ def test_what_is_active_has_nothing_to_restore(ana: BlockingScope) -> None:
 
 
 async def test_a_worker_keeps_the_limits_too(place: str) -> None:
-    import asyncio
-
-    from recollect.lifecycle.worker import work
-
     async with recollect.aio.open(place, embedder="hashing", policy="theoria") as memory:
         clock = Clock()
         memory.clock = clock
         ana = memory.scope("ana")
         (id,) = (await ana.remember(TEA, importance=0.4)).ids
         clock.now = NOW + 61 * DAY
-        await work(memory.store, memory.embedder, stop=asyncio.Event(), once=True, tend=memory.purge)
+        assert (await memory.tend())["purge"].changed == 1
         assert (await ana.get(id)).state == "soft_deleted"
 
 

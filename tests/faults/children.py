@@ -7,6 +7,7 @@ children.py failing FOLDER ERROR ON FIRST STEP  a few writes each, of which the 
                                                 disk fails, and with ON all after it until the fault is mended
 children.py load PATH NAME EMBEDDER             messages one after the other, each until it is acknowledged
 children.py embed PATH LEASE                    embeds what comes without a vector, under leases of so many seconds
+children.py tend PATH DUTY LEASE SETTINGS       does what is due of one duty, under leases of so many seconds
 children.py clocks PATH DAYS…                   writes and questions while the clock jumps so many days
 """
 
@@ -25,6 +26,7 @@ from contextlib import suppress
 from typing import Any
 
 import recollect
+from recollect import tending
 from recollect.embedders.hashing import Hashing
 from recollect.errors import RecollectError
 from recollect.ports import Vectors
@@ -81,6 +83,7 @@ def step(memory: Any, ana: Any, known: list[str], chance: random.Random, name: s
 
 def merge(path: str, name: str, times: str) -> None:
     told: dict[str, int] = {"merged": 0, "created": 0, "pins": 0, "edits": 0, "errors": 0, "unread": 0}
+    news: list[tuple[int, int]] = []
     with opened(path, "hashing") as memory:
         ana = memory.scope("ana", thread="t")
         own = ana.remember(f"{name} has a list of its own", tags=[name]).ids[0]
@@ -95,11 +98,17 @@ def merge(path: str, name: str, times: str) -> None:
                     told["edits"] += 1
                 if number % 3 == 0:
                     told["unread"] += not ana.recall("what colour is the kettle?").hits
+                    news.append(after(ana.delta()))
             except recollect.RecollectError as error:
                 told["errors"] += 1
                 print(repr(error), file=sys.stderr)
         mine = ana.get(own)
-    tell({**told, "own": [mine.revision, mine.pinned]})
+    tell({**told, "own": [mine.revision, mine.pinned], "news": news})
+
+
+def after(news: Any) -> tuple[int, int]:
+    """The revisions of the thread that were told of: those after the first, up to the second."""
+    return news.since, news.revision
 
 
 def forget(path: str, word: str) -> None:
@@ -163,12 +172,22 @@ def insisted(verb: Callable[[Any], Any], what: Any) -> Any:
 
 
 def embed(path: str, lease: str) -> None:
-    from recollect.lifecycle.worker import work
-
     async def run() -> None:
         async with recollect.aio.open(path, embedder="none", failsafe=False) as memory:
+            memory.embedder = Slow()
             tell("open")
-            await work(memory.store, Slow(), stop=asyncio.Event(), batch_size=4, lease_seconds=float(lease))
+            await tending.worker(memory, only=["embed"], batch_size=4, lease_seconds=float(lease)).stay()
+
+    asyncio.run(run())
+
+
+def tend(path: str, duty: str, lease: str, settings: str) -> None:
+    async def run() -> None:
+        async with recollect.aio.open(path, **json.loads(settings)) as memory:
+            memory.embedder = Slow()
+            tell("open")
+            await tending.worker(memory, only=[duty], batch_size=4, lease_seconds=float(lease)).once()
+            tell("done")
 
     asyncio.run(run())
 
@@ -203,5 +222,5 @@ def clocks(path: str, *jumps: str) -> None:
 
 if __name__ == "__main__":
     doings = {"mixed": mixed, "merge": merge, "forget": forget, "failing": failing, "load": load}
-    doings |= {"embed": embed, "clocks": clocks}
+    doings |= {"embed": embed, "tend": tend, "clocks": clocks}
     doings[sys.argv[1]](*sys.argv[2:])

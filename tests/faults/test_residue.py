@@ -183,3 +183,31 @@ def _left(folder: Path, needles: list[bytes]) -> list[bytes]:
     held = b"".join(path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file())
     low = held.lower()
     return [needle for needle in needles if needle in (low if needle.isalpha() else held)]
+
+
+def test_nothing_is_left_in_summaries_that_held_the_words_or_their_earlier_versions(tmp_path: Path) -> None:
+    places = {"state_dir": tmp_path / "state", "failsafe_dir": tmp_path / "kept", "embedder": "minilm"}
+    with recollect.open(tmp_path / "data" / "memory.db", **places) as memory:
+        for session in ("one", "two", "three"):
+            said = ["The old train leaves Porto at 9.", SECRET if session == "one" else "Kim sold 3 boats in Faro."]
+            turns = [{"id": f"{session}{n}", "role": "user", "content": text} for n, text in enumerate(said)]
+            memory.scope("ana", session=session).remember(turns)
+        ana = memory.scope("ana")
+        first, second = (id for _ in range(2) for id in ana.compress(threshold=1, sessions=1).summaries)
+        assert "Zsuzsanna" in ana.get(first).text
+        ana.edit(first, f"It is said that {SECRET}", summary=SECRET)
+        rolled = ana.remember_drafts([Draft(text=f"Also: {SECRET}", evidence_ids=(first, second), kind="semantic",
+                                            compression_source=True)])  # fmt: skip
+        ana.recall("Where does Zsuzsannaquux live?", include_compressed=True)
+        (id,) = [each.id for each in ana.list(recollect.Filter(states=("compressed",))) if each.text == SECRET]
+        old = [_of(memory, ana.get(id).text) for id in (*rolled.ids, first)]
+        done = ana.forget(id)
+        assert done.flagged == (first, *rolled.ids)
+        assert ana.get(first).text == "The old train leaves Porto at 9."
+        assert found(tmp_path, *old) == {}, "while the file is open"
+    assert found(tmp_path, *old) == {}, "after it was closed"
+
+
+def _of(memory: Any, text: str) -> bytes:
+    """A part of the vector of a text, as files hold it."""
+    return bytes(np.asarray(memory._loop.run(memory._inner.embedder.encode_batch([text]))[0], "<f4").tobytes()[:32])

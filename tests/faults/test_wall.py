@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recollect.model import Embedded, Forget, Memory, Put, Relation, Scope
+from recollect.model import RELATED, Checked, Embedded, Forget, Labels, Memory, Put, Relation, Scope, Shown
 from recollect.storage.relational import Relational
 from recollect.storage.sqlite.store import SqliteStore
 from recollect.text.clock import parse
@@ -41,10 +41,13 @@ async def filled(store: Relational, scope: Scope) -> None:
     """A scope with an earlier version, a vector, something forgotten and something hidden."""
     kept, gone, hidden = (memory(scope, name) for name in ("tea", "milk", "ship"))
     version = memory(scope, "an older tea", state="superseded", superseded_by=kept.id)
+    cup = memory(scope, "cup", labels=Labels(thread="t"))
     async with store.transaction(scope) as tx:
-        await tx.apply([Put(memory=each, event="created") for each in (kept, gone, hidden, version)])
+        await tx.apply([Put(memory=each, event="created") for each in (kept, gone, hidden, version, cup)])
         await tx.apply([Embedded(memory_id=kept.id, model="m", vector=[1.0, 0.0])])
         await tx.apply([Relation(from_id=kept.id, to_id=version.id, type="similar", strength=0.5, at=NOW)])
+        await tx.apply([Relation(from_id=kept.id, to_id=cup.id, type=RELATED, at=NOW), Shown(thread="t", revision=1)])
+        await tx.apply([Checked(a=cup.id, b=kept.id, score=0.5, at=NOW)])
     await store.move(scope, "index", 7)
     async with store.transaction(scope) as tx:
         hide = replace(hidden, state="soft_deleted")
@@ -74,3 +77,7 @@ async def test_versions_vectors_relations_erased_rows_and_tombstones_are_seen_fr
     assert len(await store.relations(ANA, "similar", limit=9)) == 1
     assert await store.relations(BOB, "similar", limit=9) == []
     assert (await store.position(ANA, "index"), await store.position(BOB, "index")) == (7, 0)
+    assert [len(await store.links(who, ["ana-tea", "ana-cup"])) for who in (ANA, BOB)] == [1, 0]
+    assert [len(await store.logged(who, "t", 0)) for who in (ANA, BOB)] == [1, 0]
+    assert [await store.shown(who, "t") for who in (ANA, BOB)] == [1, 0]
+    assert [len(await store.checked(who, NOW)) for who in (ANA, BOB)] == [1, 0]

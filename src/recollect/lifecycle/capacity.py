@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any
 
-from ..model import Change, Filter, Memory, Put, Scope, Used
+from ..model import Change, Filter, Happened, Memory, Put, Scope, Used
 from ..ports import Transaction
 from ..text import clock
 from .paging import matching
@@ -20,12 +20,15 @@ KEPT = timedelta(days=30)  # a trimmed memory can be restored for this long
 
 
 async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> list[str]:
-    """Trim a scope to its cap, reversibly; returns the ids that went."""
-    active = await matching(tx, scope, Filter())
-    over = max(0, len(active) - cap)
-    if over == 0:
+    """Trim a scope to its cap, reversibly; returns the ids that went.
+
+    Each that goes is an event (`ttl`, on the path that filled the scope). Where only the protected are left and it is
+    still too full, nothing more goes, and an event of status `error` says so.
+    """
+    over = len(await tx.rows_where(scope, Filter())) - cap
+    if over <= 0:
         return []
-    candidates = [memory for memory in active if not (memory.pinned or memory.manually_saved)]
+    candidates = await matching(tx, scope, Filter(pinned=False, manually_saved=False))
     scores = {memory.id: fresh_scores(memory, now) for memory in candidates}
     victims = least_valuable(candidates, scores, over)
     changes: list[Change] = [
@@ -36,6 +39,8 @@ async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> lis
     changes += [
         Put(memory=_trimmed(memory, now), event="soft_deleted", meta={"reason": "capacity"}) for memory in victims
     ]
+    if len(victims) < over:
+        changes.append(Happened(node="hotpath", op="ttl", at=now, status="error"))
     await tx.apply(changes)
     return [memory.id for memory in victims]
 

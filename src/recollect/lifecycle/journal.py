@@ -65,6 +65,11 @@ class Journal:
         _replace(self.folder / SNAPSHOT, text)
         return text
 
+    def kept(self) -> str | None:
+        """The snapshot as it was made last."""
+        path = self.folder / SNAPSHOT
+        return path.read_text("utf-8") if path.exists() else None
+
     def _today(self, now: datetime) -> Path:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / f"{now.astimezone():%Y-%m-%d}.md"

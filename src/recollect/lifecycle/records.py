@@ -11,6 +11,9 @@ from ..model import Scope, Summary
 from ..policy import authority
 from ..ports import Store, Transaction
 
+PROFILE = ("preferences", "stable_facts", "do_not_assume")  # the lists of a person's profile
+PROJECT = ("goals", "blockers", "next_steps")  # … and of what is known of a project
+
 
 async def add(store: Store, scope: Scope, patch: Summary) -> Summary:
     """Add the lists of a patch to the newest record of its name. Doing it again changes nothing.
@@ -18,17 +21,22 @@ async def add(store: Store, scope: Scope, patch: Summary) -> Summary:
     Raises InvalidInput if the evidence is not remembered, or if a profile would rest on words of somebody else.
     """
     async with store.transaction(scope) as tx:
-        evidence = await _evidence(tx, scope, patch)
-        versions = await store.summaries(scope, patch.record_type)  # nobody else writes meanwhile
-        done = next((version for version in versions if version.id == patch.id), None)
-        if done is not None:
-            return done
-        old = newest(versions, patch.name)
-        lists = {name: _union(old.data.get(name, ()) if old else (), values) for name, values in patch.data.items()}
-        since = patch.at if old is None else max(patch.at, old.at + timedelta(microseconds=1))
-        made = replace(patch, data=lists, at=since, evidence_ids=_union(old.evidence_ids if old else (), evidence))
+        made = await added(tx, store, scope, patch)
         await tx.apply([made])
     return made
+
+
+async def added(tx: Transaction, store: Store, scope: Scope, patch: Summary) -> Summary:
+    """The newest record of its name with the lists of a patch, as `add` keeps it. Raises InvalidInput."""
+    evidence = await _evidence(tx, scope, patch)
+    versions = await store.summaries(scope, patch.record_type)  # nobody else writes meanwhile
+    done = next((version for version in versions if version.id == patch.id), None)
+    if done is not None:
+        return done
+    old = newest(versions, patch.name)
+    lists = {name: _union(old.data.get(name, ()) if old else (), values) for name, values in patch.data.items()}
+    since = patch.at if old is None else max(patch.at, old.at + timedelta(microseconds=1))
+    return replace(patch, data=lists, at=since, evidence_ids=_union(old.evidence_ids if old else (), evidence))
 
 
 def newest(versions: Sequence[Summary], name: str) -> Summary | None:

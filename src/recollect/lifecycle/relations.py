@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..corpus import Corpus
-from ..model import KINDS, RELATED, Change, Memory, Put, Related, Relation, Scope, Unrelated
+from ..ids import new_id
+from ..model import KINDS, RELATED, Change, Entry, Happened, Memory, Put, Related, Relation, Scope, Unrelated
 from ..policy.writing import Links
 from ..ports import Reading, Transaction
 
@@ -30,15 +31,32 @@ async def link(tx: Transaction, scope: Scope, corpus: Corpus, puts: Sequence[Put
         return
     gone = {put.memory.id for put in puts if not put.memory.is_active}
     made: dict[tuple[str, str], Change] = {}
+    told: list[Change] = []
     for put, near in zip(new, await _near(tx, scope, corpus, new, by), strict=True):
-        for other, cosine in _best(near, {put.memory.id, *gone}, by.most):
+        best = _best(near, {put.memory.id, *gone}, by.most)
+        told += _told(put.memory, best, tx.operation, now)
+        for other, cosine in best:
             newer, older = max(put.memory.id, other), min(put.memory.id, other)
             made[newer, older] = Relation(from_id=newer, to_id=older, type=RELATED, at=now, strength=cosine)
     reworded = [put.memory.id for put in new if put.event == "updated"]
     stale = await tx.links(scope, reworded) if reworded else []
     ended = [each for each in stale if (each.from_id, each.to_id) not in made]
-    await tx.apply([Unrelated(from_id=each.from_id, to_id=each.to_id, type=RELATED) for each in ended])
-    await tx.apply(list(made.values()))
+    gone_stale = [Unrelated(from_id=each.from_id, to_id=each.to_id, type=RELATED) for each in ended]
+    await tx.apply([*gone_stale, *made.values(), *told])
+
+
+def _told(memory: Memory, best: Sequence[tuple[str, float]], operation: str, now: datetime) -> list[Change]:
+    """That a memory was linked: one line in the history and one event, however many the links are."""
+    if not best:
+        return []
+    meta = {"operation": operation, "links": dict(best)}
+    thread = memory.labels.thread or memory.labels.session
+    return [
+        Entry(id=new_id(), memory_id=memory.id, event="LINK", old_ref=None, new_ref=best[0][0], actor=None, meta=meta,
+              at=now),
+        Happened(node="hotpath", op="link", at=now, thread=thread, memory_id=memory.id, category=memory.category,
+                 sim=best[0][1]),
+    ]  # fmt: skip
 
 
 async def related(reading: Reading, memory: Memory, *, limit: int) -> list[Related]:

@@ -25,6 +25,8 @@ class Usage:
 
     def note(self, scope: Scope, uses: Sequence[Used | Happened]) -> None:
         """Remember to write these."""
+        if not uses:
+            return
         self._waiting.setdefault(scope, []).extend(uses)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._later())

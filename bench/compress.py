@@ -1,0 +1,100 @@
+"""What compressing costs: how much of the evidence is still reached when the older half of the sessions is summed up.
+
+    python -m bench.compress [--data FOLDER]
+
+Each conversation is a user of its own, through the public API, with the packaged model and no language model. A message
+counts as found when a memory within the first ten names it as its source, or is a summary that rests on one that does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import recollect
+from bench import data, report
+from recollect.engine import Engine
+from recollect.model import Recall
+from recollect.scoped import Scoped
+
+K = 10
+
+
+async def reached(scope: Scoped, answer: Recall, evidence: tuple[str, ...]) -> float:
+    """The share of the evidence among the sources of the first hits, also of those that they sum up."""
+    behind = [id for memory in answer.memories[:K] if memory.compression_source for id in memory.evidence_ids]
+    seen = [*answer.memories[:K], *await scope._engine.store.get(scope.scope, behind)]
+    sources = {source for memory in seen for source in memory.source_ids}
+    return sum(id in sources for id in evidence) / len(evidence)
+
+
+async def asked(memory: Engine, conversations: list[data.Conversation], older: set[str], **how: Any) -> list[Any]:
+    """The mean over all questions, and over those whose evidence lies in sessions of the older half alone."""
+    shares: dict[bool, list[float]] = {True: [], False: []}
+    tokens = 0
+    for conversation in conversations:
+        scope = memory.scope(user=conversation.name)
+        for question in conversation.questions:
+            if question.category != "5":
+                answer = await scope.recall(question.text, limit=K, budget=10**6, **how)
+                is_old = all(f"{conversation.name}/{id}" in older for id in question.evidence)
+                shares[is_old].append(await reached(scope, answer, question.evidence))
+                tokens += answer.tokens
+    every = shares[True] + shares[False]
+    return [*(round(sum(each) / len(each), 4) for each in (every, shares[True], shares[False])), tokens // len(every)]
+
+
+async def compressed(memory: Engine, conversations: list[data.Conversation]) -> set[str]:
+    """Sum up the older half of each conversation; the messages that are behind summaries then."""
+    older: set[str] = set()
+    started, made, characters = time.perf_counter(), 0, [0, 0]
+    for conversation in conversations:
+        scope = memory.scope(user=conversation.name)
+        sessions = list(dict.fromkeys(message["session"] for message in conversation.messages))
+        done = await scope.compress(threshold=1, sessions=len(sessions) // 2)
+        behind = await memory.store.get(scope.scope, done.memories)
+        summaries = await memory.store.get(scope.scope, done.summaries)
+        older |= {f"{conversation.name}/{source}" for each in behind for source in each.source_ids}
+        made += done.groups
+        characters[0] += sum(len(each.text) for each in behind)
+        characters[1] += sum(len(each.text) for each in summaries)
+    took = time.perf_counter() - started
+    print(f"{made} sessions with {len(older)} turns in {took:.1f} s: {characters[0]} characters became {characters[1]}")
+    return older
+
+
+async def measure(path: Path, folder: Path) -> list[dict[str, Any]]:
+    conversations = data.read(path)
+    async with recollect.aio.open(folder / "m.db", state_dir=folder) as memory:
+        for conversation in conversations:
+            await memory.scope(user=conversation.name).remember(conversation.messages)
+        await memory.backup(folder / "before.db")
+        older = await compressed(memory, conversations)
+        rows = {
+            "through summaries": await asked(memory, conversations, older),
+            "with include_compressed": await asked(memory, conversations, older, include_compressed=True),
+        }
+    async with recollect.aio.open(folder / "before.db", state_dir=folder) as memory:
+        rows = {"before": await asked(memory, conversations, older), **rows}
+    names = ("all", "evidence in the older half", "other", "tokens")
+    return [{"what": what, **dict(zip(names, figures, strict=True))} for what, figures in rows.items()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=data.DATA)
+    path = parser.parse_args().data / "locomo-dev.jsonl"
+    if not path.exists():
+        raise SystemExit(f"There is no {path}")
+    with tempfile.TemporaryDirectory() as folder:
+        rows = asyncio.run(measure(path, Path(folder)))
+    report.table(f"Recall@{K} of evidence, the older half of the sessions compressed by rules", rows)
+    print(report.save("compress", {"rows": rows}))
+
+
+if __name__ == "__main__":
+    main()

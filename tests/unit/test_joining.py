@@ -1,0 +1,86 @@
+"""Which texts may be the same fact, and what may be said in the place of both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from recollect.lifecycle.consolidate import batches
+from recollect.text import joining
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def written(name: str) -> list[tuple[str, str]]:
+    lines = (DATA / f"pairs_{name}.jsonl").read_text("utf-8").splitlines()
+    return [(pair["new"], pair["old"]) for pair in map(json.loads, lines)]
+
+
+def test_no_rule_takes_a_changed_value_for_other_words_of_the_same() -> None:
+    assert [pair for pair in written("changed") if joining.alike(*pair)] == []
+
+
+def test_hardly_a_changed_value_is_left_to_the_judgement_of_a_model() -> None:
+    left = [pair for pair in written("changed") if joining.permitted(*pair) and not joining.contrasted(*pair)]
+    assert len(left) <= 2
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Emre took up curling in 2009", "Since 2009, curling is what Emre does for exercise"),
+        ("The beagle named Biscuit is my dog", "My dog Biscuit is a beagle"),
+        ("Ravi pays 35 euros a month for the gym", "The gym costs Ravi 35 euros monthly"),
+        ("Nora supports a family in Porto", "Relatives in Porto get a share of Nora's income"),
+    ],
+)
+def test_a_paraphrase_may_be_the_same(a: str, b: str) -> None:
+    assert joining.permitted(a, b)
+    assert not joining.contrasted(a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("Nora lives in Porto", "Tomas lives in Porto"),
+        ("I run on Monday and Friday", "I run on Monday"),
+        ("I will call tomorrow", "I will call today"),
+        ("We never lock the gate", "We lock the gate"),
+        ("Ana left Lumen", "Ana works at Lumen"),
+        ("The flat costs 900 euros", "The flat costs 900 dollars"),
+    ],
+)
+def test_other_values_are_never_the_same(a: str, b: str) -> None:
+    assert not joining.permitted(a, b)
+    assert not joining.permitted(b, a)
+
+
+@pytest.mark.spec("IMP-38")
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("I have a bike", "My bicycle is red", True),
+        ("Lesson 4 was fun", "Reached 5 of these", True),
+        ("Done with 4", "Reached 8", False),
+        ("I have the time", "You are in this", False),
+    ],
+)
+def test_a_pair_shares_a_word_or_a_step_of_one(a: str, b: str, expected: bool) -> None:
+    assert joining.overlap(a, b) is expected
+
+
+def test_what_is_said_in_the_place_of_both_fits_and_loses_nothing() -> None:
+    long, longer = "I keep bees " * 12, "My hives are old " * 12
+    assert joining.together("Ana has a bike.", "Ana has a red bike") == "Ana has a red bike"
+    assert joining.together("I keep bees.", "My hives are old.") == "I keep bees. My hives are old."
+    assert joining.together(long, longer) == longer
+
+
+@pytest.mark.spec("IMP-39")
+@pytest.mark.parametrize("count", range(1, 60))
+def test_five_to_ten_pairs_go_into_one_question(count: int) -> None:
+    groups = batches(list(range(count)))
+    assert [n for group in groups for n in group] == list(range(count))
+    assert all(5 <= len(group) <= 10 for group in groups) or count < 5
