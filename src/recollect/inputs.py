@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import NoneType
 from typing import Any
 
@@ -48,6 +48,12 @@ def days(value: object) -> None:
     """How long something is kept."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MOST_DAYS:
         raise InvalidInput(f"keep_days is a number from 0 to {_MOST_DAYS:,}, not {value!r:.60}")
+
+
+def day(now: datetime, back: float) -> str:
+    """The day, in UTC, so many days ago."""
+    days(back)
+    return (now - timedelta(days=back)).date().isoformat()
 
 
 def text(value: object, most: int) -> None:
@@ -94,6 +100,12 @@ def draft_fields(**given: Any) -> dict[str, Any]:
     return {**given, **{each: tuple(map(normalise.storable, given[each])) for each in _LISTS}}
 
 
+def texts(name: str, value: object) -> None:
+    """A list of texts or ids."""
+    if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(one, str) for one in value):
+        raise InvalidInput(f"{name} is a list of texts, not {value!r:.60}")
+
+
 def fields(given: Mapping[str, Any], *, optional: Sequence[str] = ()) -> None:
     """Fields of a memory by their names."""
     for each, value in given.items():
@@ -102,8 +114,7 @@ def fields(given: Mapping[str, Any], *, optional: Sequence[str] = ()) -> None:
             if not (is_number and 0 <= value <= 1) and not (value is None and each in optional):
                 raise InvalidInput(f"{each} lies between 0 and 1, not {value!r:.60}")
         elif each in _LISTS:
-            if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(one, str) for one in value):
-                raise InvalidInput(f"{each} is a list of texts, not {value!r:.60}")
+            texts(each, value)
         elif each in _FLAGS:
             if not isinstance(value, bool):
                 raise InvalidInput(f"{each} is True or False, not {value!r:.60}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import inputs
@@ -24,6 +25,8 @@ OFF_EVERYWHERE = (
     "memory is off: RECOLLECT_MEMORY_ENABLED, MILTON_MEMORY_ENABLED or the setting `memory_enabled` says so"
 )
 _VARIABLES = ("RECOLLECT_MEMORY_ENABLED", "MILTON_MEMORY_ENABLED")
+_YES = {"1", "true", "yes", "on", "t", "y"}
+SHARED = "share:"  # begins the tag of what another space may recall; the name of that space follows
 MOST_KNOWN = 10_000
 Taking = Callable[[Sequence[Draft]], Awaitable[Sequence[Outcome]]]
 
@@ -39,10 +42,19 @@ class Privacy:
         return (await self._engine.store.space_settings(self._scope, ()))[0]
 
     async def set(
-        self, *, memory_enabled: bool | None = None, incognito_default: bool | None = None, actor: str | None = None
+        self,
+        *,
+        memory_enabled: bool | None = None,
+        incognito_default: bool | None = None,
+        sharing: bool | None = None,
+        actor: str | None = None,
     ) -> SpaceSettings:
-        """Turn memory in this space on or off, and say whether its sessions begin incognito. Raises InvalidInput."""
-        given = {"memory_enabled": memory_enabled, "incognito_default": incognito_default}
+        """Turn memory in this space on or off, say whether its sessions begin incognito, and whether it shares.
+
+        Of a space that shares, the person's other spaces may recall what was tagged `share:` and their name. Raises
+        InvalidInput.
+        """
+        given = {"memory_enabled": memory_enabled, "incognito_default": incognito_default, "sharing": sharing}
         for name, value in given.items():
             if not isinstance(value, bool | None):
                 raise InvalidInput(f"{name} is True or False, not {value!r:.60}")
@@ -94,6 +106,12 @@ async def off(engine: Engine, scope: Scope, sessions: Iterable[str | None]) -> d
     return {each: why for each, why in found.items() if why}
 
 
+async def sharing(engine: Engine, scope: Scope) -> list[Scope]:
+    """The other spaces of the same person that share something."""
+    mine = [each for each in await engine.store.scopes() if each == replace(scope, space=each.space) != scope]
+    return [each for each in mine if (await engine.store.space_settings(each, ()))[0].sharing]
+
+
 def _note(engine: Engine, where: tuple[Scope, str | None], why: str) -> None:
     """Know for the next outage where memory is off."""
     engine.off.pop(where, None)
@@ -104,8 +122,8 @@ def _note(engine: Engine, where: tuple[Scope, str | None], why: str) -> None:
 
 
 def _everywhere(engine: Engine) -> str:
-    said = [os.environ.get(name, "").strip().lower() for name in _VARIABLES]
-    is_on = engine.settings.memory_enabled and not {"0", "false", "no", "off"}.intersection(said)
+    said = {os.environ.get(name, "").strip().lower() for name in _VARIABLES} - {""}
+    is_on = engine.settings.memory_enabled and said <= _YES
     return "" if is_on else OFF_EVERYWHERE
 
 

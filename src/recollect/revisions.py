@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import vectors
-from .errors import InvalidInput, NotFound, ProviderFailed
+from .errors import Conflict, InvalidInput, NotFound, ProviderFailed
 from .ids import new_id
 from .ingest import drafts
 from .ingest.piece import Piece
@@ -77,16 +77,19 @@ async def edited(
     fields: Mapping[str, Any],
     actor: str | None,
     session: str | None = None,
+    revision: int | None = None,
 ) -> Memory:
     """Put the new version in the place of the old, and the old beside it as superseded.
 
-    Raises NotFound, InvalidInput.
+    Raises NotFound, InvalidInput; Conflict if it has another revision than was thought.
     """
     made = await _vectors(engine, scope, id, text)
     async with engine.store.transaction(scope) as tx:
         old, now, model = await _found(tx, scope, id), engine.clock(), engine.corpora.model
         if old.state in ("superseded", "soft_deleted"):
             raise InvalidInput(f"Memory {id!r} is {old.state}: edit the current version, or restore it first")
+        if revision not in (None, old.revision):
+            raise Conflict(f"Memory {id!r} was changed: it has revision {old.revision}, not {revision}")
         before = replace(old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=now, key=None)
         new = replace(old, **fields, updated_at=now, revision=old.revision + 1)
         if "importance" in fields:

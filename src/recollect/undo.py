@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import revisions
 from .errors import Conflict, InvalidInput, NotFound
 from .ids import new_id
-from .ingest.desk import CONTRADICTS
-from .model import Change, Entry, Event, Memory, Put, Relation, Scope, Undone, Unrelated
+from .model import CONTRADICTS, Change, Entry, Event, Memory, Put, Relation, Scope, Undone, Unrelated
 from .ports import Reading, Transaction, Vectors
 from .text import clock, fields
 

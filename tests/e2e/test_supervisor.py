@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from recollect import aio
-from recollect.dialects.supervisor import UNSURE, Supervisor, numbered
+from recollect.dialects.supervisor import UNSURE, Supervisor, confident, numbered
 from recollect.engine import Engine
 from recollect.errors import InvalidInput, NotAllowed
 from recollect.model import Filter, Memory
@@ -80,6 +82,29 @@ async def test_only_a_supervisor_in_doubt_looks_again(ana: Scoped, boss: Supervi
     assert (sure, await last_accessed(ana)) == ([], []), "nothing was asked"
     unsure = await boss.recall_if_unsure("deployment plan", agent="supervisor", confidence=UNSURE - 0.01)
     assert [set(item) for item in unsure] == [{"id", "category", "text"}] * 3
+
+
+@pytest.mark.spec("IMP-90")
+async def test_a_turn_that_leans_on_something_earlier_looks_again_unless_it_is_at_hand(
+    ana: Scoped, boss: Supervisor
+) -> None:
+    await ana.remember("The boat is called Miso.", category="tasks", policy="milton")
+    asked = "Do you remember the name of the boat?"
+    (found,) = await boss.recall_if_unsure(asked, agent="supervisor")
+    assert found["text"] == "[tasks] The boat is called Miso."
+    assert await boss.recall_if_unsure(asked, agent="supervisor", context="The name of the boat is Miso.") == []
+    assert await boss.recall_if_unsure("Paint the boat red.", agent="supervisor") == []
+
+
+@pytest.mark.spec("IMP-91")
+def test_few_turns_of_a_conversation_look_again() -> None:
+    file = resources.files("recollect.interfaces") / "demo_conversation.json"
+    turns = re.findall(r'"content": "(.*?)"', file.read_text("utf-8"))
+    turns += ["As I said, the usual.", "What was my budget?", "What did we decide about the boat?"]
+    unsure = [turn for turn in turns if confident(turn) < UNSURE]
+    assert len(turns) > 30
+    assert set(turns[-3:]) <= set(unsure)
+    assert len(unsure) / len(turns) < 0.1
 
 
 # Context
@@ -180,6 +205,31 @@ async def test_a_fact_in_the_same_words_is_another_memory(ana: Scoped, boss: Sup
     again = await boss.save_workflow("Deploy the service", STEPS)
     assert again.status == "merged"
     assert (await ana.remember("Deploy the service")).outcomes[0].status == "created"
+
+
+@pytest.mark.spec("IMP-94", "IMP-97")
+async def test_what_was_done_twice_in_the_same_steps_becomes_a_how_to(ana: Scoped, boss: Supervisor) -> None:
+    told = ["First, we build the image.", "Then you should push the image.", "Finally restart the service."]
+    runs = [STEPS, told, ["1. Build the image.", "2. Push the image.", "3. Restart the service."]]
+    for early in (runs[:1], runs[:2], [*runs[1:], STEPS[:2]]):
+        assert (await boss.capture_workflow("Deploy the service", early)).status == "skipped"
+    assert len(await ana.list()) == 0
+    made = await boss.capture_workflow("Deploy the service", runs, agent="executor", tags=["ops"])
+    memory = await ana.get(made.ids[0])
+    assert memory.steps_text == "1. Build the image.\n2. Push the image.\n3. Restart the service."
+    assert (memory.procedural_form, memory.labels.agent) == ("workflow", "executor")
+
+
+@pytest.mark.spec("IMP-94")
+def test_steps_are_orders_and_nobodys_thoughts() -> None:
+    said = ["We build the image", "then the executor must push it", "1. now restart", "You'll check the log"]
+    assert numbered(said) == "1. Build the image\n2. Push it\n3. Restart\n4. Check the log"
+    assert numbered(["Ask what they prefer"]) == "1. Ask what they prefer"
+    for wrong in ("The user really wants it fast", "2. She feels fine"):
+        with pytest.raises(InvalidInput, match="Step 2"):
+            numbered(["Build", wrong])
+    with pytest.raises(InvalidInput, match="tokens"):
+        numbered(["Build the image and push it to the registry of the team, please. " * 3] * 20)
 
 
 def test_steps_are_numbered_once_and_kept_short() -> None:

@@ -14,10 +14,10 @@ from typing import Any
 from .. import inputs, revisions
 from ..engine import Engine
 from ..errors import InvalidInput, StoreUnavailable
-from ..ingest import guard
+from ..ingest import extracting, guard
 from ..ingest.piece import Piece
 from ..lifecycle.journal import LORE
-from ..model import Draft, Filter, Labels, Memory, Message, Outcome, Put, Recall
+from ..model import Draft, Filter, Happened, Labels, Memory, Message, Outcome, Put, Recall
 from ..policy import profiles
 from ..scoped import Scoped
 from ..text import normalise
@@ -28,6 +28,7 @@ KEEP_FACTS, KEEP_LORE = 80, 120  # of one subject; older ones are archived
 LORE_CONFIDENCE = 0.72
 USER_FACTS, RELEVANT_FACTS, RELEVANT_MESSAGES, MOST_FOUND = 8, 10, 8, 24
 _FACTS = ("semantic", "procedural")
+_STORED = ("create", "update", "merge")
 _READ = 1000  # messages of a channel that a search looks back
 
 
@@ -38,6 +39,14 @@ class Slice:
     user_facts: tuple[Memory, ...]
     relevant_facts: tuple[Memory, ...]
     relevant_messages: tuple[Memory, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handled:
+    """What a model's reply asked of the memory, and got."""
+
+    kept: Outcome | None = None  # what became of its `memoryLine`
+    found: tuple[Memory, ...] = ()  # what answers its `memoryLookup`
 
 
 class Clanker:
@@ -97,9 +106,50 @@ class Clanker:
         )  # fmt: skip
         return await self._added(guild_id, draft, source_message_id, KEEP_LORE)
 
-    async def add_message(self, guild_id: str, channel_id: str, message: Message) -> Outcome:
-        """Keep a message of a channel for the slices to come. Raises InvalidInput."""
-        return (await self._guild(guild_id, channel_id).remember(message, policy=MESSAGES)).outcomes[0]
+    async def handle_reply(
+        self,
+        guild_id: str,
+        reply: Mapping[str, Any],
+        *,
+        source_text: str | None = None,
+        source_message_id: str | None = None,
+        channel_id: str | None = None,
+    ) -> Handled:
+        """Do what the output of a model asks for, of a text reply and of a voice turn alike.
+
+        `memoryLine` is kept as lore, `memoryLookup` is answered by `search_durable_facts`; what is no text, or blank,
+        asks for nothing. Raises InvalidInput.
+        """
+        line, lookup = (_said(reply.get(name)) for name in ("memoryLine", "memoryLookup"))
+        about = {"source_text": source_text, "source_message_id": source_message_id, "channel_id": channel_id}
+        kept = await self.remember_line(guild_id, line, **about) if line else None
+        found = await self.search_durable_facts(guild_id, lookup, channel_id=channel_id) if lookup else ()
+        return Handled(kept=kept, found=tuple(found))
+
+    async def actions(self, guild_id: str, *, limit: int = 100) -> list[dict[str, Any]]:
+        """What was done for a guild, newest first, as Clanker logs it: its kind, and what it is about."""
+        lines = await self._guild(guild_id).events(limit=limit)
+        return [
+            {"kind": kind, "memory_id": each.memory_id, "created_at": each.at.isoformat()}
+            for each in lines
+            if (kind := _kind(each))
+        ]
+
+    def failed(self, guild_id: str, source: str) -> None:
+        """Note that a message could not be taken in; nothing of it is kept."""
+        of = "voice" if source.startswith("voice") else "bot"
+        line = Happened(node="hotpath", op="create", at=self._engine.clock(), status="error", category=f"{of}_error")
+        self._engine.usage.note(self._guild(guild_id).scope, [line])
+
+    async def add_message(
+        self, guild_id: str, channel_id: str, message: Message, *, author_id: str | None = None, source: str = "text"
+    ) -> Outcome:
+        """Keep a message of a channel for the slices to come; facts that are drawn from it are about its author.
+
+        `source` says where it came from, for instance which voice pipeline. Raises InvalidInput.
+        """
+        guild = self._guild(guild_id, channel_id, subject=author_id, run=source)
+        return (await guild.remember(message, policy=MESSAGES)).outcomes[0]
 
     async def build_prompt_memory_slice(
         self, guild_id: str, user_id: str, query_text: str, *, channel_id: str | None = None
@@ -123,8 +173,8 @@ class Clanker:
         most = min(MOST_FOUND, max(1, limit))
         return list((await _facts(self._guild(guild_id, channel_id), query_text, (), most, strict=True)).memories)
 
-    def _guild(self, guild_id: str, channel_id: str | None = None) -> Scoped:
-        return self._engine.scope(user=GUILD, space=inputs.name("guild", guild_id), channel=channel_id)
+    def _guild(self, guild_id: str, channel_id: str | None = None, **labels: str | None) -> Scoped:
+        return self._engine.scope(user=GUILD, space=inputs.name("guild", guild_id), channel=channel_id, **labels)
 
     async def _added(self, guild_id: str, draft: Draft, message_id: str | None, keep: int) -> Outcome:
         guild = self._guild(guild_id)
@@ -140,7 +190,7 @@ class Clanker:
             await self._renew(guild, outcome.ids[0], draft, message_id)
             outcome = replace(outcome, status="created" if outcome.status == "created" else "updated")
         if outcome.status in ("created", "updated"):
-            await self._archive(guild, draft.labels.subject, keep)
+            await self.archive(guild_id, draft.labels.subject, keep)
         return outcome
 
     async def _archived(self, guild: Scoped, draft: Draft) -> Memory | None:
@@ -166,8 +216,9 @@ class Clanker:
         if fields:
             await revisions.changed(self._engine, guild.scope, id, "updated", fields, None)
 
-    async def _archive(self, guild: Scoped, subject: str | None, keep: int) -> None:
+    async def archive(self, guild_id: str, subject: str | None, keep: int = KEEP_FACTS) -> None:
         """Archive all but the newest facts of a subject; what is pinned stays. Nothing is deleted."""
+        guild = self._guild(guild_id)
         where = Filter(subjects=(subject or "",), kinds=_FACTS)
         if len(await self._engine.store.rows_where(guild.scope, where)) <= keep:
             return
@@ -181,6 +232,22 @@ class Clanker:
                 if not memory.pinned
             ]
             await tx.apply([Put(memory=each, event="updated", meta={"reason": f"keep {keep}"}) for each in old])
+
+
+def _kind(line: Happened) -> str:
+    """What Clanker calls it; empty for what it does not log."""
+    if line.status == "error" and line.category in ("bot_error", "voice_error"):
+        return line.category
+    call = "error" if line.status == "error" else "call"
+    if line.op == "embed":
+        return f"memory_embedding_{call}"
+    if line.node == "worker" and (line.category or "").startswith(extracting.NAME):
+        return f"memory_extract_{call}"
+    return "memory_fact" if line.node == "hotpath" and line.op in _STORED else ""
+
+
+def _said(given: object) -> str:
+    return given.strip() if isinstance(given, str) else ""
 
 
 def _subject(given: str) -> str:

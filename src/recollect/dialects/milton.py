@@ -11,17 +11,16 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from .. import forgetting
 from ..errors import Conflict, InvalidInput, Refused
 from ..ids import new_id
-from ..lifecycle import records
+from ..lifecycle import promote, records
 from ..model import Filter, Memory, Message, Summary
 from ..policy import profiles
 from ..scoped import Scoped
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these is a request
 LONGEST_HOURS = 24 * 365 * 900  # as far back as a query looks
-_PROFILE = ("preferences", "stable_facts", "do_not_assume")
-_PROJECT = ("goals", "blockers", "next_steps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,13 +126,13 @@ class Milton:
 
         While the store is away, what is added waits in a file, and only that is returned.
         """
-        return UserProfile(**await self._upsert("user_profile", "user", patch, _PROFILE, evidence_ids))
+        return UserProfile(**await self._upsert("user_profile", "user", patch, records.PROFILE, evidence_ids))
 
     async def upsert_project_memory(
         self, project_name: str, patch: Mapping[str, Sequence[str]], evidence_ids: Sequence[str]
     ) -> ProjectMemory:
         """Add to what is known of a project, as a new version. Raises InvalidInput without evidence."""
-        made = await self._upsert("project_memory", project_name, patch, _PROJECT, evidence_ids)
+        made = await self._upsert("project_memory", project_name, patch, records.PROJECT, evidence_ids)
         return ProjectMemory(project_name=project_name, **made)
 
     async def user_profile(self) -> UserProfile:
@@ -144,6 +143,20 @@ class Milton:
         """The newest version of what is known of a project; empty if there is none."""
         newest = await self._newest("project_memory", project_name)
         return ProjectMemory(project_name=project_name, **await self._told(newest))
+
+    async def compress_short_to_long(self, cutoff_hours: float = 48, *, hard_delete: bool = False) -> dict[str, int]:
+        """Write items older than the cutoff into the records they belong to; how many items, projects, profiles.
+
+        The items are archived, so that the evidence can be read, or deleted if that is wanted. Raises InvalidInput.
+        """
+        if isinstance(cutoff_hours, bool) or not isinstance(cutoff_hours, int | float) or not cutoff_hours >= 0:
+            raise InvalidInput(f"cutoff_hours is a number of at least 0, not {cutoff_hours!r:.60}")
+        engine, scope, now = self._engine, self._scope.scope, self._engine.clock()
+        before = now - timedelta(hours=min(cutoff_hours, LONGEST_HOURS))
+        done = await promote.promote(engine.store, scope, before=before, now=now, erase=hard_delete)
+        if done.words:
+            await forgetting.swept(engine, scope, done.words)
+        return {"compressed": done.compressed, "projects": done.projects, "profile": done.profile}
 
     async def _upsert(
         self,
@@ -181,7 +194,8 @@ class Milton:
         if record is None:
             return {}
         known = {m.id: item_of(m).id for m in await self._engine.store.get(self._scope.scope, record.evidence_ids)}
-        lists = {name: tuple(values) for name, values in record.data.items()}
+        named = records.PROFILE if record.record_type == "user_profile" else records.PROJECT
+        lists = {name: tuple(record.data.get(name, ())) for name in named}
         return {**lists, "last_updated": record.at, "evidence_ids": tuple(known.get(i, i) for i in record.evidence_ids)}
 
 

@@ -14,12 +14,35 @@ from ..policy import allow, profiles
 from ..retrieve import render
 from ..scoped import Scoped
 from ..text import normalise
+from ..text.tokens import analyse, count_tokens
 
 TOOL = "memory.query"
 UNSURE = 0.5  # a supervisor less confident than this looks again
-MOST_STEPS, LONGEST_STEP = 20, 240  # characters
+MOST_STEPS, LONGEST_STEP, MOST_TOKENS = 20, 240, 400  # of a how-to: steps, characters of one, tokens of all
+STABLE = 2  # runs in the same steps make a how-to
 _TAKES = ("agent", "query", "categories", "filters", "top_k", "return", "budget_tokens", "threshold")
 _NUMBER = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•])\s+")
+_WHO = re.compile(
+    r"(?:(?:first|second|third|next|then|after that|afterwards|finally|lastly|now|and)\b,? ){0,2}"
+    r"(?:(?:i|we|you|one|the (?:user|agent|executor))(?:'ll|'d)? "
+    r"(?:(?:should|must|will|can|may|would|need to|needs to|have to|has to|ought to|want to)\b )?)?(?:then |always )?",
+    re.IGNORECASE,
+)
+_MIND = re.compile(
+    r"(?:the user|the person|he|she|they|i|we)\b (?:\w+ )?"
+    r"(?:feels?|thinks?|believes?|seems?|wants?|hopes?|worries|likes?|prefers?|trusts?)\b",
+    re.IGNORECASE,
+)
+_BACK = re.compile(  # what a turn says that leans on another one
+    r"\b(?:(?:do|did|can|don't) you (?:still |even )?(?:remember|recall)"
+    r"|remember (?:when|what|how|who|where|which|the|my|our)"
+    r"|(?:as|like|what|than) (?:i|we|you) (?:just |already |once )?"
+    r"(?:said|told|mentioned|discussed|agreed|decided|planned)"
+    r"|i (?:already |once )?(?:told you|mentioned)|we (?:once |already )?(?:talked|spoke|discussed|agreed|decided)"
+    r"|(?:last|previous) (?:time|conversation|chat|session)|(?:the|my) usual|as (?:usual|before|always)"
+    r"|what(?:'s| is| was| were| are) (?:my|our)|(?:what|which|who|when|where|how) (?:[a-z]+ ){0,3}did (?:i|we))\b",
+    re.IGNORECASE,
+)
 
 
 class Supervisor:
@@ -38,10 +61,13 @@ class Supervisor:
         return await self._scope.query(**{name: value for name, value in given.items() if value is not None})
 
     async def recall_if_unsure(
-        self, message: str, *, agent: str, confidence: float, budget_tokens: int = 512
+        self, message: str, *, agent: str, confidence: float | None = None, context: str = "", budget_tokens: int = 512
     ) -> list[dict[str, Any]]:
-        """Look again, for three bullets, if the supervisor is not confident; otherwise ask nothing at all."""
-        if confidence >= UNSURE:
+        """Look again, for three bullets, if the supervisor is not confident; otherwise ask nothing at all.
+
+        A supervisor that does not know how sure it is leaves that to `confident`, with the context it was given.
+        """
+        if (confident(message, context) if confidence is None else confidence) >= UNSURE:
             return []
         return await self._scope.query(message, agent=agent, top_k=3, budget_tokens=budget_tokens)
 
@@ -88,6 +114,16 @@ class Supervisor:
             raise InvalidInput(f"A task is named in 1 to {LONGEST_STEP} characters")
         return (await self._scope.remember_drafts([draft], policy="supervisor")).outcomes[0]
 
+    async def capture_workflow(self, task: str, runs: Sequence[Sequence[str]], **given: Any) -> Outcome:
+        """Keep how a task is done once it was done twice in a row in the same steps; otherwise nothing is kept.
+
+        Takes what `save_workflow` takes. Raises InvalidInput.
+        """
+        done = [numbered(steps) for steps in runs]
+        if len(done) < STABLE or len({steps.casefold() for steps in done[-STABLE:]}) > 1:
+            return Outcome(status="skipped", reason=f"the last {STABLE} runs did not take the same steps")
+        return await self.save_workflow(task, runs[-1], **given)
+
     def _line(self, memory: Memory) -> str:
         return f"- {render.bullet(memory, self._engine.access.category(memory.category or memory.kind).name)}"
 
@@ -107,10 +143,41 @@ def numbered(steps: Sequence[str]) -> str:
     >>> numbered(["- Build the image", "2) Push it"])
     '1. Build the image\\n2. Push it'
     """
-    said = [normalise.one_line(_NUMBER.sub("", step)) for step in steps] if not isinstance(steps, str) else []
+    said = [imperative(step) for step in steps] if not isinstance(steps, str) else []
     if not said or len(said) > MOST_STEPS or any(not 1 <= len(step) <= LONGEST_STEP for step in said):
         raise InvalidInput(f"A how-to is a list of 1 to {MOST_STEPS} steps of 1 to {LONGEST_STEP} characters")
-    return "\n".join(f"{number}. {step}" for number, step in enumerate(said, 1))
+    if wrong := [number for number, step in enumerate(steps, 1) if _MIND.match(_NUMBER.sub("", step).lstrip())]:
+        raise InvalidInput(f"Step {wrong[0]} tells what somebody thinks or feels: a step says what to do")
+    made = "\n".join(f"{number}. {step}" for number, step in enumerate(said, 1))
+    if count_tokens(made) > MOST_TOKENS:
+        raise InvalidInput(f"A how-to has at most {MOST_TOKENS} tokens, not {count_tokens(made)}: say it shorter")
+    return made
+
+
+def imperative(step: str) -> str:
+    """A step as an order, without its number and without who is to do it.
+
+    >>> imperative("2) Then we should push the image."), imperative("Push it")
+    ('Push the image.', 'Push it')
+    """
+    said = _WHO.sub("", normalise.one_line(_NUMBER.sub("", step)), count=1)
+    return said[:1].upper() + said[1:]
+
+
+def confident(message: str, context: str = "") -> float:
+    """How sure one can be that a turn is answered with the context at hand: 1 unless it leans on something earlier.
+
+    Then it is the share of its words that the context holds.
+
+    >>> confident("Let us paint the boat."), confident("What was my boat called?", "My boat is called Miso.")
+    (1.0, 1.0)
+    >>> confident("What was my boat called?", "The tea is green.")
+    0.0
+    """
+    if not _BACK.search(message.replace("’", "'")):
+        return 1.0
+    asked = set(analyse(message)) - set(analyse(" ".join(_BACK.findall(message))))
+    return len(asked & set(analyse(context))) / len(asked) if asked else 0.0
 
 
 def _fitting(lines: Sequence[str], budget: int, count: Callable[[str], int]) -> Iterator[str]:

@@ -25,7 +25,7 @@ class Theoria:
         self, engine: Engine, *, soft_cap: int | None = None, profile: profiles.Profile = profiles.THEORIA
     ) -> None:
         self._engine, self._profile = engine, profile
-        self._policy = writing.named("theoria")
+        self._policy = writing.named("theoria", engine.settings.capacity)
         if soft_cap is not None and soft_cap != self._policy.capacity:
             if soft_cap < 1:
                 raise InvalidInput(f"A soft cap is at least 1, not {soft_cap}")

@@ -1,4 +1,4 @@
-"""The Memory Logic Specification in its own words: ingest, recall, and the block for the prompt."""
+"""The Memory Logic Specification in its own words: ingest, recall, compress, and the block for the prompt."""
 
 from __future__ import annotations
 
@@ -93,6 +93,17 @@ class Vault:
         used = sum(max(1, hit.tokens) for hit in answer.hits)
         return RecallResult(chunks, used, used / token_budget)
 
+    async def compress(
+        self, user_id: str, compression_threshold: int | None = None, sessions_to_compress: int | None = None
+    ) -> list[MemoryChunk]:
+        """Sum up the oldest sessions, if there are more of them than the threshold; the summaries. Raises InvalidInput.
+
+        What was said in them is kept and marked as compressed.
+        """
+        scope = self._engine.scope(user=user_id)
+        done = await scope.compress(threshold=compression_threshold, sessions=sessions_to_compress)
+        return [chunk_of(memory) for memory in await self._engine.store.get(scope.scope, done.summaries)]
+
 
 def to_prompt(result: RecallResult) -> str:
     """The block that goes before the model, byte for byte as specified; empty if there is nothing to say.
@@ -109,7 +120,7 @@ def chunk_of(memory: Memory) -> MemoryChunk:
         content=memory.text,
         memory_type=MemoryType.SEMANTIC if memory.kind == "insight" else MemoryType(memory.kind),
         user_id=memory.scope.user,
-        session_id=memory.labels.session,
+        session_id=memory.labels.session or memory.source_session_id,
         importance=memory.importance,
         compressed=memory.compressed,
         created_at=memory.created_at,

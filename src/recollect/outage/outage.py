@@ -245,7 +245,8 @@ class Outage:
                 return {}
             there = {memory.id for memory in await store.get(scope, [each.id for each in batch])}
             new = [_message(each.what) for each in batch if each.id not in there and isinstance(each.what, Draft)]
-            parts = replace(self._engine.ingest, policy=standby.policy(batch[0].policy), store=store)
+            policy = standby.policy(batch[0].policy, self._engine.settings.capacity)
+            parts = replace(self._engine.ingest, policy=policy, store=store)
             outcomes = await ingest.remember(new, scope, parts, self._engine.clock())
         except (InvalidInput, Conflict) as error:
             if len(batch) == 1:

@@ -24,10 +24,10 @@ _EQUAL = ("pinned", "manually_saved", "needs_embedding", "speaker", "procedural_
 _AMONG = (("ids", "id"), ("kinds", "kind"), ("states", "state"), ("item_types", "item_type"))
 
 
-def policy(name: str) -> writing.Policy:
+def policy(name: str, capacity: int | None = None) -> writing.Policy:
     """The policy that a draft was told under, or where this process does not know it, the nearest to it."""
-    known = writing.POLICIES
-    return known.get(name) or known.get(name.split(".")[0]) or known["default"]
+    known = next(each for each in (name, name.split(".")[0], "default") if each in writing.POLICIES)
+    return writing.named(known, capacity)
 
 
 def prepared(pending: Pending, place: int, language: str) -> list[tuple[Memory, IndexRow]]:

@@ -1,0 +1,148 @@
+"""Clanker's way in: messages of a channel, each once and in order, with facts about who wrote them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from recollect import aio
+from recollect.dialects.clanker import GUILD, Clanker
+from recollect.dialects.clanker_intake import Intake
+from recollect.engine import Engine
+from recollect.errors import InvalidInput, Misconfigured
+from recollect.lifecycle.journal import SNAPSHOT
+from recollect.model import Filter, Memory, Message
+
+
+@pytest.fixture
+async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+    settings = {"embedder": "hashing", "extract": "rules", "journal_dir": tmp_path / "memory"}
+    async with aio.open(place, state_dir=tmp_path, **settings) as opened:
+        yield opened
+
+
+def said(text: str, id: str = "m1") -> Message:
+    return Message(id=id, content=text, name="Ana")
+
+
+async def facts(engine: Engine, guild: str = "g1") -> list[Memory]:
+    where = Filter(kinds=("semantic", "procedural"))
+    return list(await engine.scope(user=GUILD, space=guild).list(where))
+
+
+async def messages(engine: Engine, guild: str = "g1") -> list[Memory]:
+    return list(await engine.scope(user=GUILD, space=guild).list(Filter(kinds=("episodic",)), limit=1000))
+
+
+@pytest.mark.spec("CLK-15", "CLK-17", "CLK-19", "CLK-25", "CLK-26", "CLK-28", "CLK-31")
+async def test_a_message_becomes_a_journal_line_facts_and_a_snapshot(engine: Engine, tmp_path: Path) -> None:
+    async with Intake(engine) as intake:
+        assert (tmp_path / "memory" / SNAPSHOT).exists(), "the snapshot is written at the start"
+        assert await intake.ingest_message("g1", "c1", said("I'm a nurse and I love hiking."), author_id="u1")
+    texts = {memory.text: memory for memory in await facts(engine)}
+    assert "Ana is a nurse." in texts
+    nurse = texts["Ana is a nurse."]
+    assert (nurse.labels.subject, nurse.labels.channel, nurse.fact_type) == ("u1", "c1", "profile")
+    assert "nurse" in (nurse.evidence_text or "")
+    assert "Ana is a nurse." in (tmp_path / "memory" / SNAPSHOT).read_text(), "and again when it closes"
+    (day,) = [path for path in (tmp_path / "memory").iterdir() if path.name != SNAPSHOT]
+    assert day.read_text().count("I'm a nurse and I love hiking.") == 1
+
+
+@pytest.mark.spec("CLK-20", "CLK-22")
+async def test_the_same_message_at_the_same_time_is_one_piece_of_work(engine: Engine) -> None:
+    async with Intake(engine) as intake:
+        take = [intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1") for _ in range(8)]
+        assert await asyncio.gather(*take) == [True] * 8
+        assert await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
+    assert len(await messages(engine)) == 1
+    (nurse,) = await facts(engine)
+    assert nurse.repeat_count == 0, "facts are drawn once"
+
+
+@pytest.mark.spec("CLK-21")
+async def test_beyond_the_longest_line_nobody_waits_and_nothing_is_lost(engine: Engine) -> None:
+    async with Intake(engine, most=2) as intake:
+        take = [
+            intake.ingest_message("g1", "c1", said(f"I'm a nurse in ward {n}.", f"m{n}"), author_id="u1")
+            for n in range(12)
+        ]
+        assert await asyncio.gather(*take) == [True] * 12
+    assert len(await messages(engine)) == 12
+    await engine.tend(only=["extract"])
+    assert {log.waiting for log in await engine.backlog() if log.name == "extract"} <= {0}
+
+
+@pytest.mark.spec("CLK-21")
+async def test_as_in_the_original_the_oldest_can_be_dropped(engine: Engine) -> None:
+    async with Intake(engine, most=2, drop_oldest=True) as intake:
+        take = [
+            intake.ingest_message("g1", "c1", said(f"Hello number {n}.", f"m{n}"), author_id="u1") for n in range(9)
+        ]
+        taken = await asyncio.gather(*take)
+    assert 0 < taken.count(False) < 9
+    assert taken[-1], "the newest stays"
+    assert len(await messages(engine)) == taken.count(True)
+
+
+@pytest.mark.spec("CLK-18", "CLK-23", "CLK-24")
+async def test_what_is_not_to_be_taken_in_is_not(engine: Engine) -> None:
+    async with Intake(engine) as intake:
+        assert not await intake.ingest_message("g1", "c1", said("   "), author_id="u1")
+        assert not await intake.ingest_message("g1", "c1", said("x"), author_id="u1")
+        with pytest.raises(InvalidInput, match="id"):
+            await intake.ingest_message("g1", "c1", Message(content="no id"), author_id="u1")
+        assert await intake.ingest_message("g1", "c1", said("I  am \n here " + "x" * 400, "m2"), author_id="u1")
+        await engine.scope(user=GUILD, space="g1").privacy.set(memory_enabled=False)
+        assert not await intake.ingest_message("g1", "c1", said("I'm a nurse.", "m3"), author_id="u1")
+    (kept,) = await messages(engine)
+    assert kept.text.startswith("I am here x")
+    assert len(kept.text) <= 320
+
+
+@pytest.mark.spec("CLK-32", "CLK-33", "CLK-34")
+async def test_what_is_said_aloud_comes_in_under_an_id_of_its_own(engine: Engine) -> None:
+    async with Intake(engine) as intake:
+        for pipeline in ("stt", "realtime"):
+            assert await intake.ingest_voice(
+                "g1", "c1", "I'm a nurse.", author_id="u1", author_name="Ana", pipeline=pipeline
+            )
+        with pytest.raises(InvalidInput, match="stt"):
+            await intake.ingest_voice("g1", "c1", "hello", author_id="u1", pipeline="radio")
+    assert {memory.labels.run for memory in await messages(engine)} == {"voice_stt", "voice_realtime"}
+    assert all((memory.source_message_id or "").startswith("voice_") for memory in await messages(engine))
+
+
+async def test_what_was_taken_in_before_a_crash_is_worked_off_later(place: str, tmp_path: Path) -> None:
+    settings = {"state_dir": tmp_path, "embedder": "hashing", "extract": "rules"}
+    async with aio.open(place, **settings) as engine:
+        await Clanker(engine).add_message("g1", "c1", said("I'm a nurse."), author_id="u1")  # and then it dies
+    async with aio.open(place, **settings) as engine:
+        assert await facts(engine) == []
+        await engine.tend(only=["extract"])
+        (nurse,) = await facts(engine)
+        assert nurse.labels.subject == "u1"
+
+
+async def test_without_extraction_it_says_what_to_do(tmp_path: Path) -> None:
+    async with aio.open(":memory:", state_dir=tmp_path, embedder="hashing") as engine:
+        with pytest.raises(Misconfigured, match="extract"):
+            Intake(engine)
+
+
+@pytest.mark.spec("CLK-84", "CLK-85", "CLK-86", "CLK-87")
+async def test_what_was_done_is_logged_in_clankers_words(engine: Engine) -> None:
+    bot = Clanker(engine)
+    async with Intake(engine) as intake:
+        await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
+    await engine.tend()
+    for source in ("text", "voice_stt"):
+        bot.failed("g1", source)
+    await engine.usage.flush()
+    kinds = {action["kind"] for action in await bot.actions("g1")}
+    assert kinds >= {"memory_extract_call", "memory_embedding_call", "bot_error", "voice_error"}
+    assert (await bot.add_memory_fact("g1", "u1", "Ana owns a boat")).status == "created"
+    assert (await bot.actions("g1"))[0]["kind"] == "memory_fact"
