@@ -3,6 +3,7 @@
 import contextlib
 import io
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,27 @@ def test_the_generated_pages_are_up_to_date():
         [sys.executable, str(ROOT / "tools/reference.py"), "--check"], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.spec("CLK-3")
+def test_the_picture_of_the_flow_is_drawn_from_its_source():
+    flow = runpy.run_path(str(ROOT / "tools/flow.py"))
+    source = (ROOT / "docs/flow.mmd").read_text("utf-8")
+    picture = (ROOT / "docs/flow.svg").read_text("utf-8")
+    assert picture == flow["drawn"](flow["read"](source))
+    boxes = re.findall(r'^ +(\w+)\["', source, re.MULTILINE)
+    assert re.findall(r'<g id="(\w+)">', picture) == boxes
+    assert {"guard", "keep", "store", "look", "block", "journal", "snapshot"} <= set(boxes)
+    assert 'data-from="snapshot"' not in picture, "what is written for people is not read again"
+
+
+@pytest.mark.spec("CLK-4")
+def test_the_map_names_a_home_for_everything_and_each_exists():
+    text = (ROOT / "docs/map.md").read_text("utf-8")
+    homes = re.findall(r"`(src/[^`]+)`", text)
+    assert [home for home in homes if not (ROOT / home).exists()] == []
+    for part in ("extraction", "hybrid retrieval", "journal", "schema", "language models", "bot", "voice", "operator"):
+        assert part in text
 
 
 def test_every_link_between_pages_leads_somewhere():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,9 @@ import psycopg
 import pytest
 
 import recollect
-from recollect.errors import InvalidInput
+from recollect.embedders.hashing import Hashing
+from recollect.errors import EmbedderUnavailable, InvalidInput
+from recollect.ports import Vectors
 from recollect.sync import Blocking, BlockingScope
 
 WORDS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
@@ -227,6 +229,32 @@ def test_what_is_not_kept_is_told_as_skipped(ana: BlockingScope) -> None:
     ana.forget(ana.remember(tea).ids[0])
     assert ana.remember(tea).count("refused") == 1
     assert [line.status for line in ana.events(op="classify")] == ["skipped", "ok"]
+
+
+@pytest.mark.spec("IMP-108")
+def test_what_is_refused_at_the_door_is_told_as_skipped(memory: Blocking, ana: BlockingScope) -> None:
+    ana.remember("My favourite tea is Earl Grey.")
+    assert ana.remember("The key is AKIAIOSFODNN7EXAMPLE, use it.").count("refused") == 1
+    wait(memory)
+    assert [(line.status, line.thread) for line in ana.events(op="classify")] == [("skipped", "t"), ("ok", "t")]
+
+
+class Broken(Hashing):
+    """A model that does not answer."""
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        raise EmbedderUnavailable
+
+
+@pytest.mark.spec("IMP-108", "CLK-86")
+def test_a_model_that_fails_leaves_an_error(memory: Blocking, ana: BlockingScope) -> None:
+    memory._inner.embedder = Broken()
+    ana.remember("My favourite tea is Earl Grey.")
+    ana.remember([{"role": "user", "content": "We walked along the river.", "session": "s"}])
+    assert [line.op for line in ana.events() if line.status == "error"] == ["embed", "embed"]
+    memory._inner.embedder = None
+    ana.remember("The bicycle needs a new chain before summer.")
+    assert len([line for line in ana.events() if line.status == "error"]) == 2, "no model is no failure"
 
 
 @pytest.mark.spec("IMP-114", "IMP-116")

@@ -115,6 +115,20 @@ async def test_a_corrected_fact_is_linked_by_its_new_words(ana: Scoped) -> None:
     assert await texts(ana, taxes) == ["On Sundays the tax office of Osaka is closed."]
 
 
+@pytest.mark.spec("IMP-76")
+async def test_links_stand_in_the_history_beside_the_write_that_made_them(engine: Engine, ana: Scoped) -> None:
+    lisbon, taxes, tabby = await told(ana, LISBON, TAXES, TABBY)
+    linked, added = await ana.history(tabby)
+    assert (linked.event, linked.new_ref, added.event) == ("LINK", lisbon, "ADD")
+    assert linked.meta["operation"] == added.meta["operation"]
+    assert list(linked.meta["links"]) == [lisbon]
+    assert [entry.event for entry in await ana.history(taxes)] == ["ADD"], "it is linked to nothing"
+    assert [(line.node, line.memory_id) for line in await ana.events(op="link")] == [("hotpath", tabby)]
+    assert [memory.id for memory in (await ana.undo(linked.meta["operation"])).memories] == [tabby]
+    assert await texts(ana, lisbon) == []
+    assert await engine.check() == []
+
+
 async def test_the_turns_of_a_conversation_make_no_links(ana: Scoped) -> None:
     said = [{"role": "user", "content": text, "session": "s"} for text in (LISBON, TABBY, BAKERY)]
     await ana.remember(said)

@@ -33,6 +33,7 @@ _OPS: dict[str, Op] = {
     "restored": "update",
     "linked": "link",
 }
+CAPACITY = "capacity"  # why a memory is put away in a scope that is full
 Line = tuple[str, str, str, str, str]  # of a thread's log: thread, memory, event, payload, time
 
 
@@ -108,8 +109,8 @@ def line_of(put: Put, told: Sequence[Put]) -> Line | None:
     memory, thread = put.memory, thread_of(put.memory)
     if thread is None or put.event in (None, "linked"):
         return None
-    newer = (memory.superseded_by, "created", thread)
-    if put.event == "superseded" and newer in [(p.memory.id, p.event, thread_of(p.memory)) for p in told]:
+    newer = [(memory.superseded_by, event, thread) for event in ("created", "merged")]
+    if put.event == "superseded" and any((p.memory.id, p.event, thread_of(p.memory)) in newer for p in told):
         return None
     event = "updated" if put.event == "superseded" else str(put.event)
     return thread, memory.id, event, dumped(put.meta), clock.iso(memory.updated_at)
@@ -118,7 +119,11 @@ def line_of(put: Put, told: Sequence[Put]) -> Line | None:
 def event_of(put: Put) -> Happened:
     """A change as an event."""
     memory, op = put.memory, _OPS[str(put.event)]
-    node: Node = "worker" if op == "ttl" else node_of(memory.kind)
+    if op == "update" and "pinned" in put.meta:
+        op = "pin" if memory.pinned else "unpin"
+    is_trimmed = put.meta.get("reason") == CAPACITY  # by whoever filled the scope, and not by a worker
+    is_workers = put.actor == "worker" or (op == "ttl" and not is_trimmed)
+    node: Node = "worker" if is_workers else node_of(memory.kind)
     return Happened(
         node=node, op=op, at=memory.updated_at, thread=thread_of(memory), memory_id=memory.id, category=memory.category
     )

@@ -124,9 +124,10 @@ class Readings:
         }
 
     async def wordings(self, scope: Scope, id: str) -> list[str]:
-        sql = "SELECT text FROM memories WHERE scope = ? AND (id = ? OR superseded_by = ?) "
-        sql += "ORDER BY CASE WHEN id = ? THEN 1 ELSE 0 END, row"
-        return [row[0] for row in await self._rows(scope, sql, (id, id, id))]
+        sql = "SELECT text FROM memories WHERE scope = ? AND superseded_by = ? ORDER BY row"  # OR would use no index
+        older = await self._rows(scope, sql, (id,))
+        own = await self._rows(scope, "SELECT text FROM memories WHERE scope = ? AND id = ?", (id,))
+        return [row[0] for row in (*older, *own)]
 
     async def relations(self, scope: Scope, type: str, *, limit: int, from_id: str | None = None) -> list[Relation]:
         sql = "SELECT from_id, to_id, strength, created_at FROM relations WHERE scope = ? AND relation_type = ?"

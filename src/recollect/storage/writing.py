@@ -38,7 +38,7 @@ from ..model import (
     Unrelated,
     Used,
 )
-from ..text import clock, fields, index, normalise
+from ..text import clock, fields, index, normalise, simhash
 from . import ledger, rows
 from .reading import Readings, digest
 from .session import Session, Values
@@ -74,7 +74,7 @@ class Writings(Readings):
         self._changed: int | None = None  # the scope's revision after this transaction
         self._made: int | None = None  # the scope's number, where this transaction is the first to write there
         self.erased = False
-        self._operation = new_id()  # what this transaction is called in the history
+        self.operation = new_id()  # what this transaction is called in the history
         self._ledger = ledger.Ledger(session, secret, scope)
         self.failed: BaseException | None = None  # a change was made by half, so nothing may be committed
 
@@ -128,16 +128,19 @@ class Writings(Readings):
                 await self._decided(change)
 
     async def reanalyse(self) -> None:
-        """Make the terms and marks of all memories anew from their texts."""
+        """Make the terms and marks of all memories anew from their texts; give those fingerprints that have none.
+
+        What has no vector is marked to get one.
+        """
         number, changed = await self._begin()
         sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row > ? ORDER BY row LIMIT 500"
         after = 0
         while page := await self._rows(self._scope, sql, (after,)):
             made = [(row[0], memory) for row in page if (memory := self._readable(row[1:])) is not None]
-            await self._many(
-                "UPDATE memories SET terms = ?, flags = ?, changed = ? WHERE scope = ? AND row = ?",
-                [(index.terms_of(m, self._language), index.flags_of(m), changed, number, row) for row, m in made],
-            )
+            known = "SELECT DISTINCT memory FROM vectors WHERE scope = ?"
+            embedded = {row for (row,) in await self._in(known, self._scope, "memory", [row for row, _ in made])}
+            mended = [_mended(memory, has_vector=row in embedded) for row, memory in made]
+            await self._many(_UPSERT, [self._row(memory, number, changed) for memory in mended])
             after = page[-1][0]
 
     def _readable(self, row: Values) -> Memory | None:
@@ -198,7 +201,7 @@ class Writings(Readings):
         old = {memory.id: memory for memory in await self.get(self._scope, changed)} if changed else {}
         out: dict[str, dict[str, Any]] = {}
         for put in (each for each in puts if each.event is not None):
-            kept = out[put.memory.id] = {"operation": self._operation}
+            kept = out[put.memory.id] = {"operation": self.operation}
             session = put.memory.labels.session if put.event == "created" else None
             kept |= {"session": session} if session and "session" not in put.meta else {}
             if put.memory.id in old:
@@ -242,11 +245,11 @@ class Writings(Readings):
         await self._many(sql, [(change.revision, number, change.thread, change.revision)])
 
     async def tidy(self, before: datetime) -> None:
-        """Let go of events and comparisons from before a time, and of all but the last changes of each thread."""
+        """Let go of what is from before a time, and of all but the last changes of each thread."""
         number = await self.number(self._scope)
-        await self._many("DELETE FROM events WHERE scope = ? AND ts < ?", [(number, clock.iso(before))])
-        sql = "DELETE FROM pair_fingerprints WHERE scope = ? AND checked_at < ?"
-        await self._many(sql, [(number, clock.iso(before))])
+        for old in ("events WHERE scope = ? AND ts", "pair_fingerprints WHERE scope = ? AND checked_at",
+                    "tombstones WHERE scope = ? AND until"):  # fmt: skip
+            await self._many(f"DELETE FROM {old} < ?", [(number, clock.iso(before))])
         sql = "DELETE FROM change_log WHERE scope = ? AND rev <= (SELECT t.rev FROM thread_revision t "
         sql += "WHERE t.scope = change_log.scope AND t.thread_id = change_log.thread_id) - ?"
         await self._many(sql, [(number, CHANGES_KEPT)])
@@ -256,8 +259,12 @@ class Writings(Readings):
             return
         number, changed = await self._begin()
         await self._many(_VECTOR, [_vector(e.model, e.vector, number, e.memory_id) for e in made])
-        for memory in await self.get(self._scope, [e.memory_id for e in made]):
-            await self._many(_UPSERT, [self._row(replace(memory, needs_embedding=False), number, changed)])
+        done = [
+            replace(memory, needs_embedding=False)
+            for memory in await self.get(self._scope, [e.memory_id for e in made])
+        ]
+        sql = "UPDATE memories SET needs_embedding = 0, row_hash = ?, changed = ? WHERE scope = ? AND id = ?"
+        await self._many(sql, [(rows.values(m)[len(rows.HASHED)], changed, number, m.id) for m in done])
 
     async def _said(self, messages: Sequence[Said]) -> None:
         if not messages:
@@ -331,11 +338,9 @@ class Writings(Readings):
         """Remove the words wherever they stand: row, vector, terms, message, history, earlier versions."""
         number, changed = await self._begin()
         id = change.memory_id
-        gone = await self._session.rows(
-            "SELECT row, id, source_ids, source_message_id, text, coalesce(thread, session), kind FROM memories "
-            "WHERE scope = ? AND (id = ? OR superseded_by = ?)",
-            (number, id, id),
-        )
+        sql = "SELECT row, id, source_ids, source_message_id, text, coalesce(thread, session), kind FROM memories"
+        either = (f"{sql} WHERE scope = ? AND {column} = ?" for column in ("id", "superseded_by"))
+        gone = await self._session.rows(" UNION ALL ".join(either), (number, id, number, id))  # OR would use no index
         if not gone:  # somebody else was faster
             return
         if not change.purged:
@@ -413,14 +418,23 @@ class Writings(Readings):
         await self._many(sql, [(number, change.name, "true" if change.value else "false")])
         meta = {change.name: change.value}
         await self._history([("settings", "updated", None, None, change.actor, meta, change.at)])
+        if change.name == "memory_enabled":
+            turned = Happened(node="hotpath", op="enable" if change.value else "disable", at=change.at)
+            await self._ledger.events(number, [turned])
 
     async def _incognito(self, change: Incognito) -> None:
-        """Note it without a word of the session, not even its name; so nothing stands in the history."""
+        """Note it without a word of the session, not even its name; so nothing stands in the history.
+
+        That there was one more on that day is counted.
+        """
         number = await self.place()
         now, before = (self.mark(change.session, is_on) for is_on in (change.is_on, not change.is_on))
         sql = "INSERT INTO incognito_sessions (scope, session, started_at) VALUES (?, ?, ?) "
         await self._many(sql + "ON CONFLICT (scope, session) DO NOTHING", [(number, now, clock.iso(change.at))])
         await self._many("DELETE FROM incognito_sessions WHERE scope = ? AND session = ?", [(number, before)])
+        if change.is_on:
+            day = change.at.replace(hour=0, minute=0, second=0, microsecond=0)
+            await self._ledger.events(number, [Happened(node="hotpath", op="incognito", at=day)])
 
     async def _decided(self, change: Decided) -> None:
         """Write a proposal as it stands; one that is denied, withdrawn or lapsed goes with its words."""
@@ -448,6 +462,15 @@ class Writings(Readings):
                 left = {memory.id for memory in await self.get(self._scope, made.evidence)} - set(gone)
                 if made.decided in (None, "corroborated") and not left:
                     await self._decided(Decided(proposal=made, decision="withdrawn", at=at))
+
+
+def _mended(memory: Memory, *, has_vector: bool) -> Memory:
+    return replace(
+        memory,
+        simhash=memory.simhash or simhash.simhash64(memory.text),
+        content_hash=memory.content_hash or normalise.content_hash(memory.text),
+        needs_embedding=memory.needs_embedding or not has_vector,
+    )
 
 
 def _is_wanted(put: Put) -> bool:

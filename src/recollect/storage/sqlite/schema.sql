@@ -138,6 +138,7 @@ CREATE TABLE history (
 CREATE INDEX history_memory ON history (scope, memory_id, ts DESC);
 
 CREATE INDEX history_scope ON history (scope, row DESC);
+CREATE INDEX history_replaced ON history (scope, old_ref) WHERE old_ref IS NOT NULL;
 
 CREATE TABLE thread_revision (
   scope INTEGER NOT NULL,
@@ -158,6 +159,7 @@ CREATE TABLE change_log (
 );
 
 CREATE INDEX change_log_thread ON change_log (scope, thread_id, rev DESC);
+CREATE INDEX change_log_memory ON change_log (scope, memory_id);
 
 CREATE TABLE tombstones (
   scope INTEGER NOT NULL,
@@ -211,6 +213,7 @@ CREATE TABLE events (
 CREATE INDEX events_user ON events (user_id, ts DESC);
 
 CREATE INDEX events_node ON events (node, ts DESC);
+CREATE INDEX events_memory ON events (scope, memory_id) WHERE memory_id IS NOT NULL;
 
 CREATE TABLE supervisor_checkpoints (
   id TEXT PRIMARY KEY,
