@@ -13,9 +13,9 @@ from . import revisions
 from .errors import NotFound, ProviderFailed, StoreDamaged, StoreFull
 from .lifecycle.paging import matching
 from .lifecycle.summarise import in_order, tags_of, turns_of
-from .model import STATES, Bury, Change, Embedded, Filter, Forget, Forgotten, Memory, Put, Scope
+from .model import GUILD, STATES, Bury, Change, Embedded, Filter, Forget, Forgotten, Memory, Put, Scope
 from .ports import Forgetful, Reading, Transaction
-from .text import normalise, simhash, summing
+from .text import index, normalise, simhash, summing
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -150,6 +150,7 @@ async def _erase(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manne
         plan = await planned(tx, scope, ids)
         more = [*plan.derived, *plan.replaced]
         words += [text for id in more for text in await tx.wordings(scope, id)]
+        words += await _meanings(tx, scope, [*ids, *more])
         reasons = {**dict.fromkeys(more, "it rested on what was forgotten"), **dict.fromkeys(ids, manner.reason)}
         gone = [
             Forget(memory_id=id, at=now, until=until, reason=reasons[id], actor=manner.actor)
@@ -169,6 +170,13 @@ async def _wordings(tx: Transaction, scope: Scope, ids: Iterable[str]) -> list[s
             raise NotFound(f"No memory with id {id!r} in this scope")
         out += words
     return out
+
+
+async def _meanings(tx: Transaction, scope: Scope, ids: Sequence[str]) -> list[str]:
+    """What was embedded of memories where that is more than their words."""
+    with suppress(StoreDamaged):  # a row that was altered on disk goes all the same
+        return [index.meaning_of(memory) for memory in await tx.get(scope, ids)] if scope.user == GUILD else []
+    return []
 
 
 def _flagged(plan: Plan, now: datetime) -> list[Put]:

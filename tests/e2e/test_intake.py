@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from recollect import aio
 from recollect.dialects.clanker import GUILD, Clanker
 from recollect.dialects.clanker_intake import Intake
+from recollect.dialects.clanker_models import embedding_model
 from recollect.engine import Engine
 from recollect.errors import InvalidInput, Misconfigured
 from recollect.lifecycle.journal import SNAPSHOT
 from recollect.model import Filter, Memory, Message
+from recollect.text.index import meaning_of
 
 
 @pytest.fixture
@@ -146,3 +149,57 @@ async def test_what_was_done_is_logged_in_clankers_words(engine: Engine) -> None
     assert kinds >= {"memory_extract_call", "memory_embedding_call", "bot_error", "voice_error"}
     assert (await bot.add_memory_fact("g1", "u1", "Ana owns a boat")).status == "created"
     assert (await bot.actions("g1"))[0]["kind"] == "memory_fact"
+
+
+@pytest.mark.spec("CLK-29", "CLK-40")
+async def test_facts_and_lore_get_their_vectors_and_the_snapshot_by_themselves(engine: Engine, tmp_path: Path) -> None:
+    async with Intake(engine) as intake:
+        await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
+        kept = await intake.remember_line("g1", "the bot owes Ana a coffee")
+        assert kept.status == "created"
+        assert await intake.drain_ingest_queue()
+        assert {memory.needs_embedding for memory in await facts(engine)} == {False}
+    assert "the bot owes Ana a coffee" in (tmp_path / "memory" / SNAPSHOT).read_text()
+
+
+@pytest.mark.spec("CLK-52", "CLK-54")
+async def test_a_question_gives_vectors_to_eight_facts_that_have_none(engine: Engine) -> None:
+    bot = Clanker(engine)
+    for n in range(12):
+        await bot.add_memory_fact("g1", "u1", f"Ana owns boat number {n}", evidence_text=f"my boat {n}")
+    await bot.build_prompt_memory_slice("g1", "u1", "which boats?")
+    with_vectors = [memory for memory in await facts(engine) if not memory.needs_embedding]
+    assert len(with_vectors) == 8
+    assert meaning_of(with_vectors[0]).splitlines()[0] == "type: other"
+    assert [line.split(":")[0] for line in meaning_of(with_vectors[0]).splitlines()] == ["type", "fact", "evidence"]
+    expected = (await engine.embedder.encode_batch([meaning_of(with_vectors[0])]))[0]
+    (row,) = await engine.store.rows_where(with_vectors[0].scope, Filter(ids=(with_vectors[0].id,)))
+    kept = await engine.store.vectors(with_vectors[0].scope, [row], model=engine.embedder.model)
+    assert np.allclose(np.frombuffer(kept[row], "<f4"), expected, atol=1e-6)
+
+
+@pytest.mark.spec("CLK-50", "CLK-51")
+async def test_vectors_rank_facts_alone_and_not_for_a_question_of_two_letters(engine: Engine) -> None:
+    bot = Clanker(engine)
+    await bot.add_memory_fact("g1", "u1", "Ana owns a boat")
+    await bot.add_message("g1", "c1", said("the boat leaks"), author_id="u1")
+    await engine.tend()
+    guild = engine.scope(user=GUILD, space="g1")
+    long, short = [await guild.recall(text, profile="clanker.hybrid") for text in ("boat", "bo")]
+    assert "dense" in long.legs
+    assert "dense" not in short.legs
+    found = await bot.build_prompt_memory_slice("g1", "u1", "vessel", channel_id="c1")
+    assert found.relevant_messages == (), "messages are found by their words"
+
+
+@pytest.mark.spec("CLK-77", "CLK-78", "CLK-79")
+async def test_the_defaults_are_clankers(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DEFAULT_MEMORY_EMBEDDING_MODEL", raising=False)
+    assert engine.settings.memory_enabled
+    assert embedding_model({}) == "text-embedding-3-small"
+    bot = Clanker(engine)
+    for n in range(125):
+        await bot.add_message("g1", "c1", said(f"message {n}", f"m{n}"), author_id="u1")
+    window = await bot.recent_messages("g1", "c1")
+    assert [window[0].text, window[-1].text, len(window)] == ["message 90", "message 124", 35]
+    assert [len(await bot.recent_messages("g1", "c1", limit=n)) for n in (1, 50, 500)] == [10, 50, 120]

@@ -13,22 +13,24 @@ from typing import Any
 
 from .. import inputs, revisions
 from ..engine import Engine
-from ..errors import InvalidInput, StoreUnavailable
+from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ..ingest import extracting, guard
 from ..ingest.piece import Piece
+from ..lifecycle import backfill
 from ..lifecycle.journal import LORE
-from ..model import Draft, Filter, Happened, Labels, Memory, Message, Outcome, Put, Recall
+from ..model import GUILD, Draft, Filter, Happened, Labels, Memory, Message, Outcome, Put, Recall
 from ..policy import profiles
 from ..scoped import Scoped
 from ..text import normalise
 
-GUILD = "__guild__"  # the user of a guild's scope
 POLICY, MESSAGES = "clanker.guild", "clanker.messages"
 KEEP_FACTS, KEEP_LORE = 80, 120  # of one subject; older ones are archived
 LORE_CONFIDENCE = 0.72
+RECENT = 35  # messages of a chat window, unless a bot says otherwise
 USER_FACTS, RELEVANT_FACTS, RELEVANT_MESSAGES, MOST_FOUND = 8, 10, 8, 24
 _FACTS = ("semantic", "procedural")
 _STORED = ("create", "update", "merge")
+BACKFILLED = 8  # facts at most that a question waits for
 _READ = 1000  # messages of a channel that a search looks back
 
 
@@ -161,6 +163,7 @@ class Clanker:
         guild = self._guild(guild_id, channel_id)
         if await guild.privacy.why_off():
             return Slice(user_facts=(), relevant_facts=(), relevant_messages=())
+        await self._embedded(guild)
         own = await _facts(guild, query_text, (_subject(user_id),), USER_FACTS)
         all_ = await _facts(guild, query_text, (_subject(user_id), LORE), RELEVANT_FACTS)
         said = await _messages(guild, query_text, channel_id) if channel_id is not None else []
@@ -170,8 +173,24 @@ class Clanker:
         self, guild_id: str, query_text: str, *, channel_id: str | None = None, limit: int = 10
     ) -> list[Memory]:
         """The facts of a guild that answer, whomever they are about: 1 to 24, or none if none is near enough."""
-        most = min(MOST_FOUND, max(1, limit))
-        return list((await _facts(self._guild(guild_id, channel_id), query_text, (), most, strict=True)).memories)
+        guild, most = self._guild(guild_id, channel_id), min(MOST_FOUND, max(1, limit))
+        await self._embedded(guild)
+        return list((await _facts(guild, query_text, (), most, strict=True)).memories)
+
+    async def recent_messages(self, guild_id: str, channel_id: str, *, limit: int = RECENT) -> list[Memory]:
+        """The newest messages of a channel, oldest first: the window of a chat, of 10 to 120 of them."""
+        where = Filter(kinds=("episodic",), labels=Labels(channel=channel_id))
+        page = await self._guild(guild_id).list(where, limit=min(120, max(10, limit)))
+        return list(page.memories)[::-1]
+
+    async def _embedded(self, guild: Scoped) -> None:
+        """Give vectors to a few facts that have none; a model that is away is no reason not to answer."""
+        embedder = self._engine.embedder
+        with suppress(ProviderFailed):
+            if embedder is not None and not await guild.privacy.why_off():
+                bare = await guild.list(Filter(kinds=_FACTS, needs_embedding=True), limit=BACKFILLED)
+                if bare.memories:
+                    await backfill.some(self._engine.store, embedder, bare.memories, self._engine.clock())
 
     def _guild(self, guild_id: str, channel_id: str | None = None, **labels: str | None) -> Scoped:
         return self._engine.scope(user=GUILD, space=inputs.name("guild", guild_id), channel=channel_id, **labels)

@@ -18,7 +18,8 @@ from ..errors import InvalidInput, Misconfigured, ProviderFailed, RecollectError
 from ..ids import new_id
 from ..ingest import extracting, guard
 from ..lifecycle.refresh import Refresh
-from ..model import Message
+from ..lifecycle.worker import EMBED
+from ..model import Message, Outcome
 from .clanker import Clanker
 
 MOST_WAITING = 400
@@ -99,11 +100,18 @@ class Intake:
         said = Message(id=f"{source}:{new_id()}", content=transcript, name=author_name)
         return await self.ingest_message(guild_id, channel_id, said, author_id=author_id, source=source)
 
+    async def remember_line(self, guild_id: str, line: str, **about: str | None) -> Outcome:
+        """Keep a line of lore, as `Clanker.remember_line` does; its vector and the snapshot follow by themselves."""
+        outcome = await self._clanker.remember_line(guild_id, line, **about)
+        if outcome.ids:
+            self._wake((asyncio.get_running_loop().create_future(), self._nothing_to_keep))
+        return outcome
+
     async def drain_ingest_queue(self, seconds: float = DRAIN_SECONDS) -> bool:
         """Wait until everything that was taken in is worked off; False if that takes longer, and it goes on later."""
-        if self._taking:
-            await asyncio.wait(list(self._taking.values()), timeout=seconds)
-        return not self._taking
+        under_way = [*self._taking.values(), *([self._work] if self._work is not None else [])]
+        _, late = await asyncio.wait(under_way, timeout=seconds) if under_way else (None, ())
+        return not late
 
     async def refresh_memory_markdown(self) -> str:
         """Write the snapshot for people anew."""
@@ -118,10 +126,16 @@ class Intake:
                 return True
             self._line.popleft()[0].set_result(False)
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._line.append((turn, keep))
+        self._wake((turn, keep))
+        return await turn
+
+    def _wake(self, turn: tuple[asyncio.Future[bool], Keep]) -> None:
+        self._line.append(turn)
         if self._work is None or self._work.done():
             self._work = asyncio.create_task(self._worked_off())
-        return await turn
+
+    async def _nothing_to_keep(self) -> bool:
+        return True
 
     async def _kept(self, guild_id: str, channel_id: str, message: Message, author_id: str, source: str) -> bool:
         """Whether a message was kept. A failure is noted, and the bot goes on."""
@@ -151,7 +165,7 @@ class Intake:
         """One turn; a failure is put off and counted by whoever tends, and the next turn comes all the same."""
         try:
             is_taken = await keep() if self._drops else True
-            await self._engine.tend(only=[extracting.NAME])
+            await self._engine.tend(only=[extracting.NAME, EMBED])
             while self._authors:
                 await self._clanker.archive(*self._authors.pop())
         except RecollectError:

@@ -15,6 +15,7 @@ from ..errors import ProviderFailed, StoreUnavailable
 from ..ids import new_id
 from ..model import Change, Embedded, Happened, Memory, Scope
 from ..ports import Embedder, Store, Vectors
+from ..text import index
 
 LEASE_SECONDS = 120.0  # longer than a model may take for a batch
 
@@ -64,6 +65,12 @@ async def backfill(
     return Indexed(found=found, embedded=embedded, batches=batches)
 
 
+async def some(store: Store, embedder: Embedder, memories: Sequence[Memory], now: datetime) -> None:
+    """Embed a few memories at once, without asking whether others are at it. Raises ProviderFailed."""
+    made, _ = await _encoded(embedder, memories)
+    await _keep(store, embedder.model, made, now)
+
+
 async def _done(
     store: Store, embedder: Embedder, memories: Sequence[Memory], worker: str, now: Callable[[], datetime]
 ) -> tuple[int, ProviderFailed | None]:
@@ -90,14 +97,16 @@ async def _encoded(
 ) -> tuple[list[tuple[Memory, Vectors]], ProviderFailed | None]:
     """The vectors, without those of texts that the model cannot take. Raises ProviderFailed if it takes none at all."""
     try:
-        return list(zip(memories, await vectors.encode(embedder, [m.text for m in memories]), strict=True)), None
+        return list(
+            zip(memories, await vectors.encode(embedder, [index.meaning_of(m) for m in memories]), strict=True)
+        ), None
     except ProviderFailed as error:
         await vectors.encode(embedder, ["tea"])  # is it the model or one of the texts?
         problem = error
     made: list[tuple[Memory, Vectors]] = []
     for memory in memories:
         with suppress(ProviderFailed):
-            made.append((memory, (await vectors.encode(embedder, [memory.text]))[0]))
+            made.append((memory, (await vectors.encode(embedder, [index.meaning_of(memory)]))[0]))
     return made, problem
 
 

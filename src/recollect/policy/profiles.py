@@ -48,6 +48,7 @@ class Profile:
     rrf_k: int = 60  # of reciprocal rank fusion, whose score is the feature `fused`
     lexical: Literal["words", "compact"] = "words"
     recency: Recency | None = None
+    shortest: int = 0  # characters of a question from which on it is embedded
     semantic_weight: float | None = None  # both halves scaled to their best candidate, then mixed by this
     only_semantic: bool = False  # rank by the semantic half alone
     gate: Gate = Gate()
@@ -177,6 +178,7 @@ CLANKER = Profile(
     candidates="recent",
     lexical="compact",
     recency=Recency(shape="hyperbolic", scale=45 * DAY),
+    shortest=3,
     gate=replace(_CLANKER_GATE, strict=False),
     gate_without_semantic=replace(_CLANKER_LEXICAL, strict=False),
     limit=10,

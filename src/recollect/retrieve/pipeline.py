@@ -92,9 +92,8 @@ async def look(
     corpus = _view(await parts.corpora.current(query.scope, parts.store), query)
     allowed = await _allowed(corpus, query, profile, parts.store)
     question = understand(query.text, corpus.speakers, now, parts.language)
-    vector, legs = (
-        await _embedded(question, corpus, parts.embedder) if profile.needs_meaning else (None, {"sparse": "ok"})
-    )
+    by_meaning = profile.needs_meaning and len(query.text.strip()) >= profile.shortest
+    vector, legs = await _embedded(question, corpus, parts.embedder) if by_meaning else (None, {"sparse": "ok"})
     if corpus.is_lean and vector is not None:
         corpus, said = await elsewhere.near(
             corpus, question.terms, vector, allowed, scope=query.scope, store=parts.store, index=parts.index

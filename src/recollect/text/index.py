@@ -1,10 +1,11 @@
-"""What is kept of a memory so that it can be found: its terms and a few marks."""
+"""What is kept of a memory so that it can be found: its terms, a few marks, and what is embedded."""
 
 from __future__ import annotations
 
-from ..model import Memory
+from ..model import GUILD, Memory
 from . import dates, terms, tokens, turns
 
+LONGEST_FACT, LONGEST_EVIDENCE = 220, 180  # characters that are embedded
 IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT, ENDS_ASKING, IS_SUMMARY, IS_DRAWN = (1 << bit for bit in range(7))
 
 
@@ -13,6 +14,14 @@ def terms_of(memory: Memory, language: str) -> bytes:
     said = tokens.analyse(tokens.sparse_text(memory.text, memory.speaker, memory.occurred_at), language)
     tags = set(tokens.analyse(" ".join(memory.tags), language)).difference(said) if memory.tags else ()
     return terms.pack(tokens.term_id(term) for term in (*said, *tags))
+
+
+def meaning_of(memory: Memory) -> str:
+    """What a model is to embed of a memory: its text, and of a fact of a guild also its type and its evidence."""
+    if memory.scope.user != GUILD or memory.fact_type is None:
+        return memory.text
+    quoted = f"\nevidence: {memory.evidence_text[:LONGEST_EVIDENCE]}" if memory.evidence_text else ""
+    return f"type: {memory.fact_type}\nfact: {memory.text[:LONGEST_FACT]}{quoted}"
 
 
 def flags_of(memory: Memory) -> int:
