@@ -45,6 +45,7 @@ def test_the_chunking_decision_says_why_not_a_fixed_size():
     assert "## Consequences" in text
 
 
+@pytest.mark.spec("CLK-91")
 def test_the_generated_pages_are_up_to_date():
     done = subprocess.run(
         [sys.executable, str(ROOT / "tools/reference.py"), "--check"], capture_output=True, text=True, check=False
@@ -71,6 +72,17 @@ def test_the_map_names_a_home_for_everything_and_each_exists():
     assert [home for home in homes if not (ROOT / home).exists()] == []
     for part in ("extraction", "hybrid retrieval", "journal", "schema", "language models", "bot", "voice", "operator"):
         assert part in text
+
+
+@pytest.mark.spec("THE-3", "THE-4")
+def test_the_concepts_name_what_they_build_on_and_the_order_of_the_parts():
+    text = (ROOT / "docs/concepts.md").read_text("utf-8")
+    for base in ("Generative Agents", "Weaviate", "Microsoft Learn", "OpenSearch", "SimHash", "Google", "OpenAI"):
+        assert base in text.partition("## What it builds on")[2]
+    parts = ("storage and schema", "write path", "retrieval, the worker", "figures and evals", "sums up")
+    order = " ".join(text.partition("built in the order")[2].split())
+    places = [order.index(part) for part in parts]
+    assert places == sorted(places)
 
 
 def test_every_link_between_pages_leads_somewhere():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -210,3 +211,17 @@ async def test_an_insight_fills_in_no_field_about_the_person(engine: Engine, ana
     assert await ana.consent.list() == []
     proposal = await ana.consent.propose("tone", "warm", evidence=[made.id])
     assert proposal.decided is None  # a guess is not sure enough
+
+
+@pytest.mark.spec("IMP-31")
+async def test_while_the_model_thinks_remember_and_recall_go_on(engine: Engine, ana: Scoped) -> None:
+    adviser, heard = Scripted(TRUST), asyncio.Event()
+    adviser.meanwhile = heard.wait
+    reflecting = asyncio.create_task(run(engine, adviser))
+    while not adviser.asked:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    assert (await ana.remember("My new locker is blue")).count("created") == 1
+    assert (await ana.recall("Which colour is my locker?")).memories[0].text == "My new locker is blue"
+    assert not reflecting.done()
+    heard.set()
+    assert await reflecting == 1

@@ -540,3 +540,27 @@ async def test_retrieval_happens_at_the_time_it_is_given(engine: Engine, theoria
     assert scores is not None
     assert scores["recency"] == pytest.approx(math.exp(-2))
     assert engine.clock() == NOW
+
+
+@pytest.mark.spec("THE-1", "THE-2")
+async def test_what_it_is_made_of_works_together(engine: Engine, lab: Scoped) -> None:
+    """Retention by score, deduplication, metadata, vectors that follow, fused recall, pin, forget and incognito."""
+    theoria = Theoria(engine, soft_cap=12)
+    boat = await theoria.persist_memory(USER, "lab", "I prefer the blue boat of Marta Silva.")
+    assert await theoria.persist_memory(USER, "lab", "I prefer the blue boat of Marta Silva!") == boat
+    assert (await lab.get(boat)).tags
+    await lab.pin(boat)
+    for n in range(30):
+        await theoria.persist_memory(USER, "lab", f"Note {n}: tray {n} holds {n} slides of moss from site {n}.")
+    kept = {memory.id: memory for memory in await lab.list(limit=100)}
+    assert len(kept) == 12, "more than the ten of a flat list, and no more than the cap"
+    assert boat in kept
+    assert all(memory.needs_embedding for memory in kept.values())
+    await engine.tend(only=["embed"])
+    assert not any(memory.needs_embedding for memory in await lab.list(limit=100))
+    assert (await lab.recall("Whose boat?", profile="theoria.triscore")).memories[0].id == boat
+    hidden = engine.scope(USER, "lab", session="hidden")
+    await hidden.privacy.start_incognito()
+    assert not (await hidden.recall("Whose boat?", profile="theoria.triscore")).hits
+    await lab.forget(boat)
+    assert boat not in {memory.id for memory in await lab.list(limit=100)}
