@@ -1,0 +1,65 @@
+"""The official client, and the ways to the server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mcp")
+
+from mcp.server import MCPServer
+
+from recollect import aio
+from recollect.engine import Engine
+from recollect.interfaces.mcp.door import Door
+from recollect.interfaces.mcp.server import made
+from recollect.interfaces.rest.auth import Caller
+
+REVISIONS = ("legacy", "2026-07-28")  # of the protocol: with a handshake, and without
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for every test, and the quick embedder."""
+    for name in [name for name in os.environ if name.startswith(("RECOLLECT_", "MILTON_", "CLAUDE_", "CODEX_"))]:
+        if name != "RECOLLECT_FAILSAFE_DIR":
+            monkeypatch.delenv(name)
+    place = tmp_path / "home"
+    place.mkdir()
+    monkeypatch.setenv("HOME", str(place))
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(name, str(place / ".config"))
+    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
+    monkeypatch.setenv("RECOLLECT_USER", "ana")
+    return place
+
+
+@pytest.fixture(params=REVISIONS)
+def revision(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+    async with aio.open(place, embedder="hashing", state_dir=tmp_path / "state") as opened:
+        yield opened
+
+
+@pytest.fixture
+def serving(engine: Engine) -> Callable[..., MCPServer[None]]:
+    """A server over the engine, for whoever is named."""
+
+    def serve(user: str = "ana", **known: Any) -> MCPServer[None]:
+        async def opening(_: AsyncExitStack) -> Engine:
+            return engine
+
+        caller = Caller(name=user, user=user, tenant="default", **known)
+        return made(Door(opening, lambda _engine, _request: caller))
+
+    return serve

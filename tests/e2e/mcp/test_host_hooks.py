@@ -1,0 +1,236 @@
+"""Hooks of a coding agent's host, with the JSON that Claude Code hands over."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import recollect
+from recollect.interfaces.cli import app
+from recollect.model import Memory
+
+SESSION = "8f14e45f-ceea-467f-a0e6-2f3c1f3b9d11"
+Hook = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_DB", str(tmp_path / "m.db"))
+
+
+@pytest.fixture
+def hook(tmp_path: Path) -> Hook:
+    """Call a hook as the host does."""
+
+    def call(when: str, *words: str, given: str | None = None, **event: Any) -> Result:
+        common = {
+            "session_id": SESSION, "transcript_path": str(tmp_path / "transcript.jsonl"), "cwd": "/home/ana/code/shop",
+            "permission_mode": "default", "hook_event_name": when,
+        }  # fmt: skip
+        text = json.dumps({**common, **event}) if given is None else given
+        return CliRunner().invoke(app, ["hook", when, *words], input=text)
+
+    return call
+
+
+def kept(space: str = "shop", user: str = "ana") -> list[Memory]:
+    with recollect.open(tend=False) as memory:
+        return sorted(memory.scope(user, space).list(), key=lambda each: each.id)
+
+
+def context(done: Result) -> str:
+    assert done.exit_code == 0, done.stderr
+    if not done.stdout:
+        return ""
+    told = json.loads(done.stdout)["hookSpecificOutput"]
+    assert told["hookEventName"] in ("SessionStart", "UserPromptSubmit")
+    return str(told["additionalContext"])
+
+
+def record(type: str, content: Any, uuid: str, **more: Any) -> str:
+    """A line of a transcript, as Claude Code writes it."""
+    line = {
+        "parentUuid": None, "isSidechain": False, "userType": "external", "cwd": "/home/ana/code/shop",
+        "sessionId": SESSION, "version": "2.1.7", "gitBranch": "main", "type": type,
+        "message": {"role": type, "content": content}, "uuid": uuid, "timestamp": "2026-05-31T14:00:00.000Z", **more,
+    }  # fmt: skip
+    return json.dumps(line) + "\n"
+
+
+def test_a_prompt_is_kept_and_what_fits_the_next_one_is_told(hook: Hook) -> None:
+    assert context(hook("prompt", prompt="The shop is deployed with Ansible.")) == ""
+    told = context(hook("prompt", prompt="How is the shop deployed?"))
+    assert "The shop is deployed with Ansible." in told
+    assert told.startswith("<memory>")
+    assert "How is" not in told
+    first, _ = kept()
+    assert first.labels.session == SESSION
+    assert first.labels.role == "user"
+
+
+def test_a_session_begins_with_what_is_pinned_and_known(hook: Hook) -> None:
+    with recollect.open(tend=False) as memory:
+        shop = memory.scope("ana", "shop")
+        shop.remember("Deploys happen on Tuesdays.", kind="semantic")
+        shop.remember("Never touch the billing tables.", pinned=True)
+        memory.scope("ana", "garden").remember("The roses need water.", pinned=True)
+    told = context(hook("session-start", source="startup")).splitlines()
+    assert "Never touch the billing tables." in told[1]
+    assert "Deploys happen on Tuesdays." in told[2]
+    assert "roses" not in "".join(told)
+
+
+def test_what_is_told_stays_within_its_limits(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    with recollect.open(tend=False) as memory:
+        for number in range(12):
+            memory.scope("ana", "shop").remember(f"Rule {number}: the shop has {'very ' * 20}long rules.", pinned=True)
+    assert len(context(hook("session-start")).splitlines()) == 6 + 2
+    monkeypatch.setenv("RECOLLECT_MEMORY_CONTEXT_MAX_CHARS", "400")
+    assert 0 < len(context(hook("session-start"))) <= 400
+    monkeypatch.setenv("RECOLLECT_MEMORY_CONTEXT_LIMIT", "0")
+    assert context(hook("session-start")) == ""
+    assert context(hook("prompt", prompt="Which rules has the shop?")) == ""
+
+
+def test_a_prompt_is_one_memory_whether_it_is_handed_over_or_read_from_the_transcript(
+    hook: Hook, tmp_path: Path
+) -> None:
+    said = "The shop is deployed with Ansible."
+    hook("prompt", prompt=said)
+    (tmp_path / "transcript.jsonl").write_text(record("user", said, "u1"))
+    for _ in range(2):
+        assert hook("stop", stop_hook_active=False).exit_code == 0
+    (one,) = kept()
+    assert (one.text, one.repeat_count) == (said, 0)
+
+
+def test_of_a_transcript_the_last_turn_is_kept_without_tools_and_marks_of_the_host(
+    hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECOLLECT_MEMORY_STORE_RESPONSES", "1")
+    text = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Done: it runs on port 8080."}]
+    result = [{"type": "tool_result", "tool_use_id": "t1", "content": "root:x:0:0"}]
+    lines = [
+        '{"type": "summary", "summary": "Shop", "leafUuid": "x"}\n',
+        record("user", "An earlier turn about the garden.", "u0"),
+        record("user", [{"type": "text", "text": "Please move the shop to port 8080."}], "u1"),
+        record("assistant", [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}], "a1"),
+        record("user", result, "u2"),
+        record("user", "<command-name>/compact</command-name>", "u3"),
+        record("user", "Caveat: the messages below are from the host", "u4", isMeta=True),
+        record("assistant", "words of a helper", "a2", isSidechain=True),
+        "not json\n", '["neither"]\n', '{"type": "user", "message": 7}\n', "[" * 3000 + "\n",
+        record("assistant", text, "a3"),
+    ]  # fmt: skip
+    (tmp_path / "transcript.jsonl").write_text("".join(lines))
+    assert hook("pre-compact", trigger="auto").exit_code == 0
+    assert hook("stop").exit_code == 0
+    assert {each.labels.role: each.text for each in kept()} == {
+        "user": "Please move the shop to port 8080.", "assistant": "Done: it runs on port 8080.",
+    }  # fmt: skip
+    assert len(kept()) == 2
+
+
+def test_replies_are_not_kept_unless_that_is_wanted(hook: Hook, tmp_path: Path) -> None:
+    lines = record("user", "Please move the shop.", "u1"), record("assistant", "It is moved.", "a1")
+    (tmp_path / "transcript.jsonl").write_text("".join(lines))
+    hook("stop")
+    assert [each.text for each in kept()] == ["Please move the shop."]
+
+
+def test_the_space_is_the_folder_of_the_project_or_the_one_that_is_named(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook("prompt", prompt="This is about the shop.")
+    hook("prompt", "--space", "work", prompt="This is about work.")
+    monkeypatch.setenv("CLAUDE_PROJECT_DIR", "/home/ana/code/garden")
+    hook("prompt", prompt="This is about the garden.")
+    monkeypatch.setenv("RECOLLECT_SPACE", "set")
+    hook("prompt", prompt="This is about a setting.")
+    told = {space: [each.text for each in kept(space)] for space in ("shop", "work", "garden", "set")}
+    assert told == {
+        "shop": ["This is about the shop."], "work": ["This is about work."],
+        "garden": ["This is about the garden."], "set": ["This is about a setting."],
+    }  # fmt: skip
+
+
+def test_an_incognito_chat_leaves_no_byte_and_its_turns_are_not_kept_when_it_ends(hook: Hook, tmp_path: Path) -> None:
+    told = context(hook("prompt", prompt="start incognito for this chat"))
+    assert "memory" in told
+    secret = "The surprise party is at the marzipan factory."
+    (tmp_path / "transcript.jsonl").write_text(record("user", secret, "u1"))
+    assert context(hook("prompt", prompt=secret)) == ""
+    hook("stop")
+    (tmp_path / "transcript.jsonl").write_text(record("user", secret, "u1") + record("user", "Back to work now.", "u2"))
+    assert context(hook("prompt", prompt="end incognito for this chat"))
+    hook("stop")
+    assert [each.text for each in kept()] == ["Back to work now."]
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "transcript.jsonl"]
+    assert files
+    assert not [path for path in files if b"marzipan" in path.read_bytes()]
+
+
+def test_where_memory_is_off_nothing_is_told_or_kept(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook("prompt", prompt="The shop is deployed with Ansible.")
+    monkeypatch.setenv("RECOLLECT_MEMORY_ENABLED", "0")
+    assert context(hook("session-start")) == ""
+    assert context(hook("prompt", prompt="How is the shop deployed with Ansible?")) == ""
+    assert len(kept()) == 1
+
+
+AWAY = "postgresql://nobody:secret@127.0.0.1:1/none"
+
+
+@pytest.mark.parametrize("when", ["session-start", "prompt", "stop", "pre-compact"])
+@pytest.mark.parametrize(
+    "given", ["", "no json", "[1]", '{"prompt": 7, "cwd": [], "session_id": {}, "transcript_path": 3}', "[" * 10_000]
+)
+def test_the_host_goes_on_whatever_it_hands_over(hook: Hook, when: str, given: str) -> None:
+    done = hook(when, given=given)
+    assert done.exit_code == 0
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("when", ["session-start", "prompt", "stop"])
+def test_the_host_goes_on_when_the_memory_is_away(hook: Hook, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_DB", AWAY)
+    done = hook(when, prompt="Where is it?")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr.startswith("recollect: ")
+    assert "secret" not in done.stderr
+
+
+def test_the_host_goes_on_with_a_setting_that_is_wrong(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RECOLLECT_PROFILE", "nonsense")
+    done = hook("prompt", prompt="Where is it?")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "profile" in done.stderr
+
+
+def test_a_transcript_that_is_gone_or_huge_does_no_harm(hook: Hook, tmp_path: Path) -> None:
+    assert hook("stop").exit_code == 0
+    noise = record("assistant", "x" * 1000, "a") * 5000
+    (tmp_path / "transcript.jsonl").write_text(noise + record("user", "The shop moved.", "u1"))
+    assert hook("stop").exit_code == 0
+    assert [each.text for each in kept()] == ["The shop moved."]
+
+
+def test_commands_of_the_host_are_not_kept(hook: Hook) -> None:
+    assert context(hook("prompt", prompt="/clear")) == ""
+    assert kept() == []
+
+
+@pytest.mark.slow
+def test_a_host_that_says_nothing_is_not_kept_waiting() -> None:
+    command = [sys.executable, "-m", "recollect", "hook", "prompt"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.wait(timeout=20) == 0
+        assert process.stderr
+        assert "too long" in process.stderr.read()

@@ -1,0 +1,178 @@
+"""`recollect mcp install`: what it shows, what it writes, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from recollect.interfaces.cli import app
+from recollect.interfaces.mcp.install import HOOKS
+
+Install = Callable[..., Result]
+FILES = {
+    "claude-code": ".claude.json",
+    "cursor": ".cursor/mcp.json",
+    "claude-desktop": ".config/Claude/claude_desktop_config.json",
+    "codex": ".codex/config.toml",
+}
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    monkeypatch.delenv("RECOLLECT_USER", raising=False)
+    return lambda host, *words: CliRunner().invoke(app, ["mcp", "install", host, *words])
+
+
+def entry(home: Path, host: str) -> Any:
+    text = (home / FILES[host]).read_text("utf-8")
+    return tomllib.loads(text)["mcp_servers"] if host == "codex" else json.loads(text)["mcpServers"]
+
+
+@pytest.mark.parametrize("host", FILES)
+def test_a_host_is_told_how_to_start_it_once(install: Install, home: Path, host: str) -> None:
+    done = install(host, "--yes")
+    assert done.exit_code == 0
+    assert "+" in done.stdout
+    assert "recollect" in done.stdout
+    found = entry(home, host)["recollect"]
+    assert os.path.isabs(found["command"])
+    assert found["args"][-1] == "mcp"
+    written = (home / FILES[host]).read_bytes()
+    again = install(host, "--yes")
+    assert "already" in again.stderr
+    assert again.stdout == ""
+    assert (home / FILES[host]).read_bytes() == written
+
+
+@pytest.mark.parametrize("host", FILES)
+@pytest.mark.parametrize("words", [(), ("--dry-run",), ("--dry-run", "--yes")])
+def test_nothing_is_written_before_it_is_agreed_to(
+    install: Install, home: Path, host: str, words: tuple[str, ...]
+) -> None:
+    done = install(host, *words)
+    assert done.exit_code == 0
+    assert "recollect" in done.stdout
+    assert "Nothing was written" in done.stderr
+    assert not (home / FILES[host]).exists()
+
+
+def test_the_rest_of_a_json_file_stays_and_a_copy_of_it_is_kept(install: Install, home: Path) -> None:
+    path = home / FILES["cursor"]
+    path.parent.mkdir()
+    before = '{\n\t"theme": "dünkel",\n\t"mcpServers": {\n\t\t"other": {\n\t\t\t"command": "x"\n\t\t}\n\t}\n}\n'
+    path.write_text(before, "utf-8")
+    path.chmod(0o640)
+    done = install("cursor", "--yes")
+    after = path.read_text("utf-8")
+    assert list(entry(home, "cursor")) == ["other", "recollect"]
+    assert before.rsplit("\n\t\t}\n", 1)[0] in after
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    (copy,) = [each for each in path.parent.iterdir() if each != path]
+    assert copy.read_text("utf-8") == before
+    assert copy.name in done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("-") and "dünkel" in line] == []
+
+
+def test_comments_and_tables_of_a_toml_file_stay(install: Install, home: Path) -> None:
+    path = home / FILES["codex"]
+    path.parent.mkdir()
+    before = '# mine\nmodel = "o"  # best\n\n[mcp_servers.recollect]\ncommand = "old"\n'
+    before += '[mcp_servers.recollect.env]\nA = "1"\n'
+    before += '\n[mcp_servers.other]\ncommand = "x"\n\n[[profiles]]\nname = "a"\n'
+    path.write_text(before)
+    install("codex", "--db", 'C:\\mem "ory".db', "--yes")
+    after = path.read_text()
+    for line in (
+        "# mine\n",
+        'model = "o"  # best\n',
+        '[mcp_servers.other]\ncommand = "x"\n',
+        '[[profiles]]\nname = "a"\n',
+    ):
+        assert line in after
+    assert after.count("[mcp_servers.recollect]") == 1
+    assert entry(home, "codex")["recollect"]["env"] == {"RECOLLECT_DB": 'C:\\mem "ory".db'}
+
+
+def test_what_was_said_on_the_command_line_goes_along(install: Install, home: Path) -> None:
+    install(
+        "claude-desktop", "--user", "bo", "--space", "shop", "--agent", "planner", "--db", "postgresql://u:p@h/d", "-y"
+    )
+    found = entry(home, "claude-desktop")["recollect"]
+    assert found["args"][-3:] == ["mcp", "--agent", "planner"]
+    assert found["env"] == {
+        "RECOLLECT_DB": "postgresql://u:p@h/d", "RECOLLECT_USER": "bo", "RECOLLECT_SPACE": "shop",
+    }  # fmt: skip
+    assert stat.S_IMODE((home / FILES["claude-desktop"]).stat().st_mode) == 0o600  # it may hold a password
+
+
+def test_hooks_are_written_beside_those_of_others_and_once(install: Install, home: Path) -> None:
+    settings = home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    mine = {"matcher": "", "hooks": [{"type": "command", "command": "say hook stop"}]}
+    old = {"type": "command", "command": "/old/recollect hook stop"}
+    mixed = {"hooks": [{"type": "command", "command": "date"}, old]}
+    settings.write_text(json.dumps({"model": "opus", "hooks": {"Stop": [mine, mixed]}}))
+    for _ in range(2):
+        assert install("claude-code", "--hooks", "--yes", "--db", "/a b/m.db").exit_code == 0
+    found = json.loads(settings.read_text())
+    assert found["model"] == "opus"
+    assert found["hooks"]["Stop"][:2] == [mine, {"hooks": [{"type": "command", "command": "date"}]}]
+    assert len(found["hooks"]["Stop"]) == 3
+    for event, word in HOOKS.items():
+        call = found["hooks"][event][-1]["hooks"][0]
+        assert call["command"].startswith("RECOLLECT_DB='/a b/m.db' ")
+        assert call["command"].endswith(f" hook {word}")
+    assert install("cursor", "--hooks").exit_code == 2
+
+
+def test_the_hooks_work_as_they_were_written(install: Install, home: Path, tmp_path: Path) -> None:
+    install("claude-code", "--hooks", "--yes", "--db", str(tmp_path / "a b.db"), "--user", "ana")
+    hooks = json.loads((home / ".claude" / "settings.json").read_text())["hooks"]
+    told = []
+    for prompt in ("The shop is deployed with Ansible.", "How is the shop deployed?"):
+        given = json.dumps({"session_id": "s1", "cwd": "/code/shop", "prompt": prompt})
+        command = hooks["UserPromptSubmit"][0]["hooks"][0]["command"]
+        done = subprocess.run(command, shell=True, input=given, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stderr) == (0, "")
+        told.append(done.stdout)
+    assert "The shop is deployed with Ansible." in json.loads(told[1])["hookSpecificOutput"]["additionalContext"]
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("cursor", "{ // a comment\n}"), ("cursor", "[]"), ("cursor", '{"mcpServers": 7}'), ("cursor", "\x00"),
+        ("codex", "= no"), ("codex", 'mcp_servers = { recollect = { command = "x" } }'),
+    ],
+)  # fmt: skip
+def test_a_file_that_cannot_be_changed_is_left_alone(install: Install, home: Path, host: str, text: str) -> None:
+    path = home / FILES[host]
+    path.parent.mkdir()
+    path.write_text(text)
+    done = install(host, "--yes")
+    assert done.exit_code == 2
+    assert path.name in done.stderr
+    assert path.read_text() == text
+
+
+def test_a_link_to_the_file_stays_a_link(install: Install, home: Path, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.json"
+    real.write_text("{}")
+    (home / ".claude.json").symlink_to(real)
+    install("claude-code", "--yes")
+    assert (home / ".claude.json").is_symlink()
+    assert "recollect" in json.loads(real.read_text())["mcpServers"]
+
+
+def test_a_host_has_to_be_named(install: Install) -> None:
+    assert install("nonsense").exit_code == 2
+    assert CliRunner().invoke(app, ["mcp", "install"]).exit_code == 2
