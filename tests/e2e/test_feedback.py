@@ -1,0 +1,100 @@
+"""Whether recall helped: turns are counted, with what went into the reply, and without a word of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+import recollect
+from recollect.errors import InvalidInput
+from recollect.interfaces.cli import app
+from recollect.interfaces.rest.app import create_app
+from recollect.interfaces.rest.auth import Caller
+from recollect.sync import Blocking, BlockingScope
+
+
+@pytest.fixture
+def memory(place: str, tmp_path: Path) -> Iterator[Blocking]:
+    with recollect.open(place, embedder="hashing", state_dir=tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def ana(memory: Blocking) -> BlockingScope:
+    return memory.scope("ana", session="chat")
+
+
+def turns(memory: Blocking, scope: BlockingScope) -> dict[str, int]:
+    """How many turns used what was recalled, and how many did not."""
+    memory._loop.run(memory._inner.usage.flush())
+    return {tally.status: tally.count for tally in scope.tallies() if tally.op == "use"}
+
+
+@pytest.mark.spec("THE-98")
+def test_the_share_of_turns_that_used_a_memory_can_be_told(memory: Blocking, ana: BlockingScope) -> None:
+    (kettle, bees) = ana.remember([{"content": "My kettle is green."}, {"content": "Bees sleep in winter."}]).ids
+    answer = ana.recall("Which colour has my kettle?")
+    assert ana.feedback(answer, reply="It is green.") == {kettle: "echoed"}
+    assert ana.feedback(answer, reply="I do not know which colour your kettle has.") == {}
+    assert ana.feedback([kettle, bees], reply=f"See {bees}.") == {bees: "cited"}
+    assert ana.feedback([kettle, bees], used=[bees, "somebody else's"]) == {bees: "told"}
+    assert ana.feedback(answer, used=[]) == {}
+    assert ana.feedback([], reply="Hello!") == {}
+    assert turns(memory, ana) == {"ok": 3, "skipped": 3}
+    assert turns(memory, memory.scope("bo")) == {}
+
+
+def test_feedback_keeps_no_word_and_says_what_it_needs(memory: Blocking, ana: BlockingScope, tmp_path: Path) -> None:
+    (kettle,) = ana.remember("My kettle is green.").ids
+    ana.feedback([kettle], reply="A zanzibar kettle, green as ever.")
+    turns(memory, ana)
+    assert b"zanzibar" not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    for wrong in ({}, {"used": [kettle], "reply": "green"}, {"used": kettle}, {"reply": 7}, {"reply": "x" * 1_000_001}):
+        with pytest.raises(InvalidInput):
+            ana.feedback([kettle], **wrong)
+    with pytest.raises(InvalidInput, match="recalled"):
+        ana.feedback(kettle, reply="green")
+
+
+def test_another_persons_memory_cannot_be_used(memory: Blocking, ana: BlockingScope) -> None:
+    (kettle,) = ana.remember("My kettle is green.").ids
+    assert memory.scope("bo").feedback([kettle], reply="Green.") == {}
+    assert memory.scope("bo").feedback([kettle], used=[kettle]) == {}
+
+
+def test_an_incognito_session_leaves_no_trace_of_it(memory: Blocking, ana: BlockingScope) -> None:
+    (kettle,) = ana.remember("My kettle is green.").ids
+    ana.privacy.start_incognito()
+    assert ana.feedback([kettle], used=[kettle]) == {kettle: "told"}
+    assert turns(memory, ana) == {}
+
+
+async def test_a_server_takes_feedback(place: str) -> None:
+    async with recollect.aio.open(place, embedder="hashing") as memory:
+        (kettle,) = (await memory.scope("ana").remember("My kettle is green.")).ids
+        transport = httpx.ASGITransport(create_app(memory, local=Caller(name="local", user="ana", tenant="default")))
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            bodies = ({"reply": "The green one."}, {"used": [kettle]}, {"reply": "No idea."})
+            sent = [
+                await client.post("/v1/memory/feedback", json={"recalled": [kettle], **body, "session": "chat"})
+                for body in bodies
+            ]
+    assert [answer.json() for answer in sent] == [{kettle: "echoed"}, {kettle: "told"}, {}]
+
+
+def test_the_command_line_takes_feedback(tmp_path: Path) -> None:
+    place = str(tmp_path / "m.db")
+    with recollect.open(place, embedder="hashing", state_dir=tmp_path) as memory:
+        (kettle,) = memory.scope("ana").remember("My kettle is green.").ids
+    run = [kettle, "--db", place, "--user", "ana", "--json"]
+    replied = CliRunner().invoke(app, ["feedback", *run, "--reply", "The green one."])
+    named = CliRunner().invoke(app, ["feedback", *run, "--used", kettle])
+    neither = CliRunner().invoke(app, ["feedback", *run])
+    assert [json.loads(each.stdout) for each in (replied, named, neither)] == [
+        {kettle: "echoed"}, {kettle: "told"}, {},
+    ]  # fmt: skip
