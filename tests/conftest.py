@@ -12,6 +12,8 @@ from uuid import uuid4
 
 import pytest
 
+from llm_server import Server, running
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _files_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
@@ -74,6 +76,13 @@ def ready_database(_kept_database: str) -> str:
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a new memory can be opened, on each engine."""
     return str(tmp_path / "m.db") if request.param == "sqlite" else request.getfixturevalue("ready_database")
+
+
+@pytest.fixture
+def llm_server() -> Iterator[Server]:
+    """A language model behind OpenAI's and Anthropic's protocols that behaves as it is told."""
+    with running() as server:
+        yield server
 
 
 def in_database(url: str, name: str) -> str:

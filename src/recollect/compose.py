@@ -11,17 +11,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
-from .engine import Engine
+from . import tending
+from .engine import Engine, utcnow
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .lifecycle.mirror import InStore, Mirror
 from .outage import Guarded
 from .policy import profiles, writing
-from .ports import Embedder, Reranker, Searching, Store
+from .ports import Adviser, Embedder, Reranker, Searching, Store
 from .retrieve.elsewhere import Nearest
 from .settings import Settings, load
 from .text import tokens
+from .watching import Watcher
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+    from .llms.breaker import Breaker
     from .storage.copying import Copied
     from .storage.jsonl import Files
     from .storage.relational import Relational
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
     Opening = Callable[[Settings], Awaitable[Relational]]
 
 ARCHIVE = ".jsonl"  # what the name of a store that is a text file ends with
+TENDED_AT_ONCE = 8  # memories embedded together in the background of a process that also answers
+TENDED_SECONDS = 2.0  # that closing waits for a duty
 LEAN_FROM = 250_000  # memories of a scope whose vectors are left to a store that searches them itself
 
 
@@ -43,6 +50,8 @@ async def open_engine(
     _check(chosen)
     embedder = _embedder(chosen)
     reranker = _reranker(chosen, embedder)
+    model = language_model(chosen)
+    watchers = _watchers(chosen)
     store, spool = await _guarded(chosen)
     near, usual = await _near(chosen, store, embedder)
     engine = Engine(
@@ -50,14 +59,27 @@ async def open_engine(
         embedder=embedder,
         reranker=reranker,
         settings=chosen,
+        adviser=None if model is None else _metered(chosen, model, store),
         count_tokens=count_tokens,
         spool=spool,
         near=near,
         lean_from=usual if near is None or chosen.index_from is None else chosen.index_from,
     )
+    engine.watchers += watchers
     if engine.outage is not None:
         await engine.outage.opened()
+    if chosen.tend:
+        engine.background = tending.worker(engine, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS)
+        engine.background.begin()
     return engine
+
+
+def _watchers(settings: Settings) -> list[Watcher]:
+    if not settings.spans:
+        return []
+    from .ops import spans
+
+    return [spans.watcher()]
 
 
 async def copied(source: str, target: str, *, progress: Callable[[int, int], None] = lambda done, of: None) -> Copied:
@@ -231,12 +253,53 @@ def _embedder(settings: Settings) -> Embedder | None:
 
         return Hashing()
     from .embedders.cached import Cached
-    from .embedders.minilm import MiniLM
 
+    made = _inferring(settings)
     if settings.cache_mb == 0:
-        return MiniLM()
+        return made
     directory = settings.state_dir / "embeddings_cache"
-    return Cached(MiniLM(), directory, limit_bytes=settings.cache_mb << 20)
+    return Cached(made, directory, limit_bytes=settings.cache_mb << 20)
+
+
+def _inferring(settings: Settings) -> Embedder:
+    """The model itself, in this process or on a server."""
+    kind, _, named = settings.embedder.partition(":")
+    if kind != "openai":
+        from .embedders.minilm import MiniLM
+
+        return MiniLM()
+    from .embedders.openai import MODEL, OpenAI
+
+    key = _key("embedder_key", settings.embedder_key, settings.embedder_url, "OPENAI_API_KEY")
+    return OpenAI(named or MODEL, url=settings.embedder_url, key=key, dimensions=settings.embedder_dimensions)
+
+
+def language_model(settings: Settings) -> Breaker | None:
+    """The language model of the settings, left alone for a while when it fails. Raises Misconfigured."""
+    kind, _, named = settings.llm.partition(":")
+    if kind == "none":
+        return None
+    from .llms.anthropic import Anthropic
+    from .llms.breaker import Breaker
+    from .llms.openai import OpenAI
+
+    provider = OpenAI if kind == "openai" else Anthropic
+    key = _key("llm_key", settings.llm_key, settings.llm_url, f"{kind.upper()}_API_KEY")
+    return Breaker(provider(named, url=settings.llm_url, key=key, timeout=settings.llm_timeout))
+
+
+def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) -> str | None:
+    """The key for a server. One that is meant for the provider itself is not shown to a server of somebody else."""
+    key = given.get_secret_value() if given else None if url else os.environ.get(variable)
+    if not key and not url:
+        raise Misconfigured(f"Setting {setting!r}: there is no key; set it or {variable}, or name a server of your own")
+    return key
+
+
+def _metered(settings: Settings, model: Breaker, store: Store) -> Adviser:
+    from .llms.metered import Metered
+
+    return Metered(model, store, user_cap=settings.llm_user_tokens, tenant_cap=settings.llm_tenant_tokens, clock=utcnow)
 
 
 def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:

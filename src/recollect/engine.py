@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import inputs, transfer
+from . import inputs, keys, tending, transfer
 from .corpus import Corpora
 from .errors import InvalidInput
 from .ids import new_id
@@ -18,8 +18,10 @@ from .ingest import pipeline as ingest
 from .lifecycle import backfill, expiry, journal
 from .lifecycle.care import Also, Care
 from .lifecycle.mirror import Mirror
+from .lifecycle.tend import Tended
 from .lifecycle.usage import Usage
-from .model import Draft, Labels, Outcome, Purged, Receipt, Scope
+from .lifecycle.worker import Worker
+from .model import Backlog, Draft, Key, Labels, Outcome, Purged, Receipt, Scope, Spending
 from .outage import Guarded, Outage
 from .outage.outage import Replayed
 from .policy import allow, writing
@@ -27,6 +29,7 @@ from .ports import Adviser, Embedder, Reranker, Spool, Store
 from .retrieve.elsewhere import Nearest
 from .scoped import Scoped
 from .text import tokens
+from .watching import Watcher
 
 if TYPE_CHECKING:
     from .settings import Settings
@@ -67,15 +70,18 @@ class Engine:
         self.access = allow.load(settings.categories)
         self.off: dict[tuple[Scope, str | None], str] = {}  # where memory was last found off, by session, and why
         self.journal = None if settings.journal_dir is None else journal.Journal(settings.journal_dir)
+        self.watchers: list[Watcher] = []  # of what the verbs and the duties do
+        self.background: Worker | None = None  # tends in this process, where that is asked for
         self.outage = Outage(self, store, spool) if spool is not None and isinstance(store, Guarded) else None
 
     @property
     def ingest(self) -> ingest.Ingest:
         """What remembering needs, under the policy of the settings."""
-        policy = writing.named(self.settings.policy)
+        policy = writing.named(self.settings.policy, self.settings.capacity)
         return ingest.Ingest(
-            store=self.store, corpora=self.corpora, embedder=self.embedder, policy=policy, new_id=new_id
-        )
+            store=self.store, corpora=self.corpora, embedder=self.embedder, policy=policy, new_id=new_id,
+            extract=self.settings.extract != "off",
+        )  # fmt: skip
 
     @property
     def care(self) -> Care:
@@ -128,6 +134,10 @@ class Engine:
         counts = await self.store.stats(None, self.corpora.model)
         return counts if self.outage is None else {**counts, **await self.outage.counts()}
 
+    async def spending(self, *, days: float = 30) -> list[Spending]:
+        """What the language model cost everybody in the last days, by scope, day, task and model."""
+        return await self.store.spending(None, inputs.day(self.clock(), days))
+
     async def replay(self) -> Replayed | None:
         """Take in now what was told while the store was away; None if another process is at it.
 
@@ -151,6 +161,26 @@ class Engine:
             done += await Scoped(self, scope, Labels()).purge(dry_run=dry_run)
         return done
 
+    async def tend(
+        self,
+        *,
+        only: Sequence[str] = (),
+        retry: bool = False,
+        batch_size: int = 32,
+        progress: Callable[[int, int], None] = lambda done, of: None,
+    ) -> Tended:
+        """Do what is due, once: embed what has no vector, put away and erase what is over, and the other duties.
+
+        What fails is put off and counted, and is tried again at a later time; what failed too often is set aside until
+        it is asked for with `retry`. Any number of processes share the work. Raises InvalidInput, StoreUnavailable.
+        """
+        inputs.number("batch_size", batch_size)
+        return await tending.worker(self, only=only, batch_size=batch_size, progress=progress).once(retry=retry)
+
+    async def backlog(self) -> list[Backlog]:
+        """How much work waits, since when, and what fails, by duty; of `embed` also how long a vector takes."""
+        return await self.store.backlog(self.clock())
+
     async def index(
         self,
         *,
@@ -164,8 +194,9 @@ class Engine:
             raise InvalidInput("There is no embedding model to index with: set `embedder` to minilm")
         inputs.number("batch_size", batch_size)
         return await backfill.backfill(
-            self.store, self.embedder, batch_size=batch_size, force=force, dry_run=dry_run, progress=progress
-        )
+            self.store, self.embedder, batch_size=batch_size, force=force, dry_run=dry_run, progress=progress,
+            now=self.clock,
+        )  # fmt: skip
 
     async def rebuild_index(self, *, progress: Callable[[int], None] = lambda done: None) -> int:
         """Empty the vector index and fill it from the store; how many vectors it holds then.
@@ -180,12 +211,47 @@ class Engine:
         """Delete the vectors of all models but the current one; how many there were."""
         return await self.store.drop_vectors(self.corpora.model)
 
-    async def snapshot(self) -> str:
-        """Write what is known into MEMORY.md, for people to read. Raises InvalidInput if there is no `journal_dir`."""
+    async def snapshot(self, *, refresh: bool = True) -> str:
+        """Write what is known into MEMORY.md, for people to read; without `refresh` only if it is not there yet.
+
+        Raises InvalidInput if there is no `journal_dir`.
+        """
         if self.journal is None:
             raise InvalidInput("There is no folder for it: set `journal_dir`")
+        if not refresh and (kept := await asyncio.to_thread(self.journal.kept)) is not None:
+            return kept
         people, lore = await journal.known(self.store)
         return await asyncio.to_thread(self.journal.write, people, lore, self.clock())
+
+    async def create_key(
+        self,
+        name: str,
+        *,
+        user: str,
+        tenant: str | None = None,
+        space: str | None = None,
+        agent: str | None = None,
+        rights: Sequence[str] = ("read", "write"),
+        days: float | None = None,
+    ) -> tuple[Key, str]:
+        """A new key for a door to this memory, and its token, which cannot be shown again; good for so many days.
+
+        Whoever shows it is that user: in every space or the one that is named, as any agent or the one that is named.
+        Raises InvalidInput.
+        """
+        return await keys.made(self, name, user=user, tenant=tenant, space=space, agent=agent, rights=rights, days=days)
+
+    async def keys(self) -> list[Key]:
+        """All keys there ever were, oldest first."""
+        return await self.store.keys()
+
+    async def revoke_key(self, id: str) -> None:
+        """Let nobody in with this key any more. Raises NotFound."""
+        await keys.revoked(self, id)
+
+    async def known(self, token: str) -> Key:
+        """The key that somebody shows. Raises KeyRefused if there is none such, or it is over."""
+        return await keys.shown(self, token)
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Everything that is kept, record by record, as `import_` takes it."""
@@ -213,10 +279,12 @@ class Engine:
     async def close(self) -> None:
         """Finish what is under way and let go of everything."""
         try:
+            if self.background is not None:
+                await self.background.end()
             if self.outage is not None:
                 await self.outage.close()
             await self.usage.close()
         finally:
-            for part in (self.mirror, self.embedder, self.reranker, self.store):
+            for part in (self.mirror, self.adviser, self.embedder, self.reranker, self.store):
                 if part is not None:
                     await part.close()

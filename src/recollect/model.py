@@ -17,12 +17,20 @@ Role = Literal["user", "assistant", "system"]
 Status = Literal["created", "merged", "updated", "superseded", "conflicting", "pending", "skipped", "refused"]
 Event = Literal["created", "updated", "merged", "deleted", "soft_deleted", "restored", "superseded", "linked"]
 Node = Literal["hotpath", "context", "episodic", "worker"]
-Op = Literal["classify", "search", "create", "update", "merge", "delete", "link", "ttl"]
+Op = Literal[
+    "classify", "search", "create", "update", "merge", "delete", "link", "ttl",
+    "pin", "unpin", "enable", "disable", "incognito",  # what a person decided
+    "use",  # what was recalled went into a reply; skipped: it did not
+    "embed",  # and the names of duties, where one failed
+]  # fmt: skip
 
 KINDS: tuple[Kind, ...] = ("episodic", "semantic", "procedural", "working", "insight")
+NODES: tuple[Node, ...] = ("hotpath", "context", "episodic", "worker")
 STATES: tuple[State, ...] = ("active", "compressed", "archived", "superseded", "soft_deleted")
 ROLES: tuple[Role, ...] = ("user", "assistant", "system")
+GUILD = "__guild__"  # the user of a scope that belongs to a group: its facts name whom they are about
 RELATED = "related_to"  # the type of a relation between memories that are about the same
+CONTRADICTS = "contradicts"  # of a newer memory to the one whose place it took, until somebody decides
 HISTORY_EVENTS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
 ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")
 
@@ -152,6 +160,8 @@ class Draft:
     confidence: float = 1.0
     pinned: bool = False
     manually_saved: bool = False
+    source_session_id: str | None = None  # of a summary: the session
+    compression_source: bool = False  # it is a summary of its evidence
 
     @property
     def on_purpose(self) -> bool:
@@ -366,7 +376,7 @@ class Forgotten:
 
     ids: tuple[str, ...] = ()  # what was asked for
     derived: tuple[str, ...] = ()  # what rested on that alone, and earlier statements that it had replaced
-    flagged: tuple[str, ...] = ()  # what rests on other things too: it stays, marked, without the reference
+    flagged: tuple[str, ...] = ()  # what rests on other things too: it stays, marked; a summary is made anew
     dry_run: bool = False
 
 
@@ -452,6 +462,7 @@ class SpaceSettings:
 
     memory_enabled: bool = True
     incognito_default: bool = False  # a session is incognito unless that was ended for it
+    sharing: bool = False  # the person's other spaces may recall what bears the tag `share:SPACE`, each its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,6 +502,25 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """Who somebody is who shows this key, and what they may do. Its secret is shown once and kept as a digest."""
+
+    id: str
+    name: str
+    user: str
+    created_at: datetime
+    tenant: str = "default"
+    space: str | None = None  # None: every space of the user
+    agent: str | None = None  # as which it asks, where a category has an allowlist
+    rights: tuple[str, ...] = ("read", "write")  # read · write · admin
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    def is_good(self, now: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
     """What the language model cost somebody on one day."""
 
@@ -526,6 +556,9 @@ class Backlog:
     running: int  # somebody is at it
     failing: int  # it was begun before and did not come to its end
     oldest: datetime | None  # since when the oldest that waits is due
+    set_aside: int = 0  # of the failing: begun too often, so it waits until somebody asks for it (`tend(retry=True)`)
+    p95_seconds: float | None = None  # of embedding: from being told to having a vector, of the last thousand
+    failure_rate: float | None = None  # of embedding: the share of batches that failed, of the same
 
 
 # Changes: what a transaction is asked to do, as values.
@@ -697,7 +730,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Two memories were compared and do not say the same; `a` is the smaller id."""
+    """A model was asked about two memories, which are left alone for a while; `a` is the smaller id."""
 
     a: str
     b: str

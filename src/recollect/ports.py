@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +20,7 @@ from .model import (
     Entry,
     Filter,
     Happened,
+    Key,
     Logged,
     Memory,
     Message,
@@ -108,6 +109,8 @@ class Adviser(Protocol):
         Raises ModelUnavailable, BadModelAnswer or OverBudget: then rules do the work, and the receipt says so.
         """
         ...
+
+    async def close(self) -> None: ...
 
 
 class IndexRow(NamedTuple):
@@ -296,6 +299,11 @@ class Reading(Protocol):
 class Transaction(Reading, Protocol):
     """Reads and writes with the scope's write lock held: what it read cannot change before it commits."""
 
+    @property
+    def operation(self) -> str:
+        """What this transaction is called in the history."""
+        ...
+
     async def apply(self, changes: Sequence[Change]) -> None:
         """Make all the changes with their history, or none of them.
 
@@ -304,7 +312,8 @@ class Transaction(Reading, Protocol):
         ...
 
     async def tidy(self, before: datetime) -> None:
-        """Let go of events and comparisons from before a time, and of all but the last changes of each thread."""
+        """Let go of events and comparisons from before a time, of tombstones that ended before it, and of all but the
+        last changes of each thread."""
         ...
 
 
@@ -359,8 +368,8 @@ class Store(Reading, Protocol):
         """What the parts did, newest first."""
         ...
 
-    async def tallies(self, scope: Scope, since: datetime) -> list[Tally]:
-        """How often they did what, day by day."""
+    async def tallies(self, scope: Scope | None, since: datetime) -> list[Tally]:
+        """How often they did what, day by day, in one scope or in all."""
         ...
 
     async def summaries(self, scope: Scope, record_type: str) -> list[Summary]:
@@ -415,15 +424,36 @@ class Store(Reading, Protocol):
         ...
 
     async def claim_tasks(self, names: Sequence[str], *, now: datetime, limit: int, lease_seconds: float) -> list[Task]:
-        """Work of these names that is due, of all scopes, longest due first; nobody else is given it for so long."""
+        """Work of these names that is due, of all scopes, longest due first; nobody else is given it for so long.
+
+        What has a key and was begun eight times without coming to its end is set aside: nobody is given it.
+        """
         ...
 
-    async def postpone(self, task: Task, *, due_at: datetime) -> None:
-        """Give claimed work back for a later time. Does nothing if the lease is over and somebody else has it."""
+    async def renew(self, task: Task, *, lease_seconds: float) -> bool:
+        """Keep claimed work for so long from now; False if somebody else has it, or it is done."""
+        ...
+
+    async def postpone(self, task: Task, *, due_at: datetime, failed: bool = True) -> None:
+        """Give claimed work back for a later time. Does nothing if the lease is over and somebody else has it.
+
+        What did not fail does not count as begun.
+        """
+        ...
+
+    async def seed(self, name: str, *, due: Callable[[Scope], datetime], latest: datetime, whole: bool = False) -> int:
+        """Give a duty to each scope that has none, due when `due` says, or to one scope for all; how many got one.
+
+        One that is due after `latest` was put off by a clock that was ahead: it is due then.
+        """
+        ...
+
+    async def retry(self, names: Sequence[str], *, now: datetime) -> int:
+        """Let work that was set aside be tried again; how much there was."""
         ...
 
     async def backlog(self, now: datetime) -> list[Backlog]:
-        """How much work waits, by name, of all scopes."""
+        """How much work waits, by name, of all scopes; `embed` stands for memories without a vector."""
         ...
 
     async def reserve(
@@ -443,6 +473,34 @@ class Store(Reading, Protocol):
 
     async def spending(self, scope: Scope | None, since: str) -> list[Spending]:
         """What was spent from that day on, by scope, day, task and model."""
+        ...
+
+    async def add_key(self, key: Key, secret: str) -> None:
+        """Let somebody in who shows this secret. Only a keyed digest of it is kept."""
+        ...
+
+    async def key(self, id: str, secret: str) -> Key | None:
+        """The key of that id, if the secret is its own; also one that is revoked or has expired."""
+        ...
+
+    async def keys(self) -> list[Key]:
+        """All keys there ever were, oldest first."""
+        ...
+
+    async def revoke(self, id: str, at: datetime) -> bool:
+        """Let nobody in with this key any more; False if there is no such key, or it was revoked before."""
+        ...
+
+    async def begin_request(self, caller: str, key: str, request: str, *, at: datetime, since: datetime) -> str | None:
+        """Note that a caller asks for something under a key of their own; None if that is new.
+
+        Otherwise the answer it was given, "pending" while there is none, or an empty text if it was another request.
+        What was asked before `since` is let go of.
+        """
+        ...
+
+    async def end_request(self, caller: str, key: str, answer: str | None) -> None:
+        """Keep the answer, which holds ids and no words; None if the request failed and may be made again."""
         ...
 
     def alone(self, name: str) -> AbstractAsyncContextManager[bool]:

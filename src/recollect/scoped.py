@@ -16,10 +16,12 @@ from .checkpoints import Checkpoints
 from .consent import Consent
 from .errors import InvalidInput, NotFound, ProviderFailed, StoreUnavailable
 from .ids import new_id
-from .ingest import drafts, guard
+from .ingest import drafts, extracting, guard
 from .ingest import pipeline as ingest
-from .lifecycle import capacity, delta, expiry, relations
+from .ingest.extracting import Extracted
+from .lifecycle import capacity, compress, delta, expiry, relations, rollup
 from .lifecycle.paging import matching
+from .lifecycle.summarise import SummedUp
 from .model import (
     Conflict,
     Draft,
@@ -43,6 +45,7 @@ from .model import (
     Related,
     Scope,
     Shown,
+    Spending,
     Tally,
     Undone,
     Updates,
@@ -52,12 +55,18 @@ from .policy import profiles, writing
 from .privacy import Privacy
 from .retrieve import explain, render
 from .retrieve import pipeline as retrieve
-from .text import normalise
+from .text import echo, normalise
+from .watching import watched
 
 if TYPE_CHECKING:
     from .engine import Engine
 
 BATCH = 256  # drafts in one transaction
+OVERVIEW = 40  # memories that an overview shows
+
+
+def _gone(done: Forgotten) -> int:
+    return 0 if done.dry_run else len(done.ids) + len(done.derived)
 
 
 class Scoped:
@@ -113,17 +122,19 @@ class Scoped:
         made = self._drafts(what, drafts.moment(at), common)
         return await self.remember_drafts(made, policy=policy)
 
+    @watched("remember", lambda receipt: len(receipt.ids))
     async def remember_drafts(self, made: Sequence[Draft], *, policy: str | None = None) -> Receipt:
         """Take in drafts that are already made, as dialects and importers do."""
         engine = self._engine
-        parts = replace(engine.ingest, policy=writing.named(policy or engine.settings.policy))
+        parts = replace(engine.ingest, policy=writing.named(policy or engine.settings.policy, engine.settings.capacity))
         remember = ingest.remember if engine.outage is None else engine.outage.remember
         outcomes: builtins.list[Outcome] = []
         for start in range(0, len(made), BATCH):
             now = engine.clock()
             named = [replace(draft, id=new_id(), told_at=now) for draft in made[start : start + BATCH]]
             take = partial(remember, scope=self.scope, parts=parts, now=now)
-            admit = partial(guard.admitted, scope=self.scope, policy=parts.policy, take=take)
+            note = partial(engine.usage.note, self.scope)
+            admit = partial(guard.admitted, scope=self.scope, policy=parts.policy, take=take, note=note)
             done = await privacy.admitted(engine, self.scope, named, admit)
             if engine.journal is not None:
                 new = [draft for draft, outcome in zip(named, done, strict=True) if draft.id in outcome.ids]
@@ -146,6 +157,7 @@ class Scoped:
             inputs.size(each.content, most)
         return [drafts.draft(each, self.labels, common) for each in said]
 
+    @watched("recall", len)
     async def recall(
         self,
         query: str,
@@ -175,6 +187,52 @@ class Scoped:
         line = Happened(node="context", op="search", at=self._engine.clock(), thread=self._thread(None), sim=best)
         self._engine.usage.note(self.scope, [line])
         return answer if news is None else delta.before(news, answer, asked, count)
+
+    async def feedback(
+        self, recalled: Recall | Sequence[str], *, used: Sequence[str] | None = None, reply: str | None = None
+    ) -> dict[str, str]:
+        """Count a turn, and whether what was recalled for it, an answer or ids, went into the reply: those `used`, or
+        those that the `reply` cites by id or echoes.
+
+        Gives their ids and how each is known: `told`, `cited` or `echoed`. An echo is an estimate, made without a
+        language model. No word is kept: `tallies` has `use`, of status `skipped` where none was used. Raises
+        InvalidInput.
+        """
+        if (used is None) == (reply is None):
+            raise InvalidInput("Say either which memories were `used` or what the `reply` was")
+        engine, asked = self._engine, ""
+        if isinstance(recalled, Recall):
+            memories, asked = [*recalled.memories], recalled.query.text
+        else:
+            inputs.texts("recalled", recalled)
+            memories = await engine.store.get(self.scope, recalled)
+        if reply is not None:
+            inputs.fields({"reply": reply})
+            inputs.size(reply, engine.settings.max_text_chars)
+            found = echo.used(reply, memories, asked=asked, language=engine.settings.language)
+        else:
+            inputs.texts("used", used)
+            found = {memory.id: "told" for memory in memories if memory.id in (used or ())}
+        if not await self.privacy.why_off():
+            line = Happened(node="context", op="use", at=engine.clock(), status="ok" if found else "skipped")
+            engine.usage.note(self.scope, [replace(line, thread=self._thread(None))])
+        return found
+
+    async def recall_shared(
+        self, query: str, *, limit: int | None = None, budget: int | None = None
+    ) -> builtins.list[Recall]:
+        """What the same person's other spaces share with this one: an answer for each that has one.
+
+        Only where the person turned sharing on there, and only memories with the tag `share:` and the name of this
+        space. Each memory's scope names the space it comes from. Raises InvalidInput.
+        """
+        self._query(query, limit, budget, None, None, None, None, False, None)
+        if await self.privacy.why_off():
+            return []
+        where = Filter(tags=(f"{privacy.SHARED}{self.scope.space}",))
+        others = [Scoped(self._engine, each, Labels()) for each in await privacy.sharing(self._engine, self.scope)]
+        found = [await each.recall(query, limit=limit, budget=budget, where=where) for each in others]
+        return [answer for answer in found if answer.hits]
 
     async def _news(self, since: int) -> Updates:
         """What changed, or nothing yet while the store is away."""
@@ -335,6 +393,7 @@ class Scoped:
         inputs.number("limit", limit)
         return await self._engine.store.page(self.scope, inputs.where(where), limit=min(limit, 1000), cursor=cursor)
 
+    @watched("edit", lambda _: 1)
     async def edit(
         self,
         id: str,
@@ -344,11 +403,12 @@ class Scoped:
         category: str | None = None,
         tags: Sequence[str] | None = None,
         importance: float | None = None,
+        revision: int | None = None,
         actor: str | None = None,
     ) -> Memory:
         """Change a memory. The id stays; the version before is kept and can still be read.
 
-        Raises NotFound; InvalidInput if it is not the current version.
+        Raises NotFound; InvalidInput if it is not the current version; Conflict if `revision` is not the one it has.
         """
         if text is not None:
             inputs.text(text, self._engine.settings.max_text_chars)
@@ -360,7 +420,7 @@ class Scoped:
             raise InvalidInput(f"A summary has at most 280 characters, not {len(summary)}")
         if tags is not None:
             fields["tags"] = tuple(dict.fromkeys(tag.lower() for tag in tags))
-        return await revisions.edited(self._engine, self.scope, id, text, fields, actor, self.labels.session)
+        return await revisions.edited(self._engine, self.scope, id, text, fields, actor, self.labels.session, revision)
 
     async def why(self, id: str) -> Evidence:
         """What a memory rests on: the messages and memories it came from. Raises NotFound."""
@@ -389,6 +449,10 @@ class Scoped:
         inputs.days(days)
         return await self._engine.store.tallies(self.scope, self._engine.clock() - timedelta(days=days))
 
+    async def spending(self, *, days: float = 30) -> builtins.list[Spending]:
+        """What the language model cost here in the last days, by day, task and model."""
+        return await self._engine.store.spending(self.scope, inputs.day(self._engine.clock(), days))
+
     async def purge(self, *, dry_run: bool = False) -> Purged:
         """Put away what nobody used for long, and erase what was put away for long enough; see the settings.
 
@@ -400,6 +464,43 @@ class Scoped:
             await forgetting.swept(engine, self.scope, words)
         return done
 
+    async def extract(self, id: str) -> Extracted:
+        """Draw facts out of what somebody said in a conversation, now: by a language model if the setting `extract`
+        says so and one is there, otherwise by rules.
+
+        Each rests on that memory, and goes with it. What cannot be drawn or kept is told with the reason. Raises
+        NotFound, Conflict if it was changed meanwhile.
+        """
+        memory, engine = await self.get(id), self._engine
+        if why := await self.privacy.why_off(memory.labels.session):
+            return Extracted(by="nobody", why=why)
+        with_model = engine.settings.extract == "model"
+        return await extracting.draw([id], self.scope, engine.care, policy=engine.ingest.policy, with_model=with_model)
+
+    async def compress(
+        self, *, threshold: int | None = None, sessions: int | None = None, dry_run: bool = False
+    ) -> SummedUp:
+        """Sum up the oldest sessions, each in one memory, if there are more of them than the threshold.
+
+        What was said is kept behind its summary and comes back with `include_compressed`, or by `restore`. With
+        `dry_run` it only says what would be summed up. Raises InvalidInput.
+        """
+        least = self._engine.settings.compression_threshold if threshold is None else threshold
+        inputs.number("threshold", least)
+        if sessions is not None:
+            inputs.number("sessions", sessions)
+        return await compress.compress(
+            self._engine.care, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
+        )
+
+    async def roll_up(self, *, days: float = rollup.DAYS, dry_run: bool = False) -> SummedUp:
+        """Make one memory of each topic among what nobody used for so many days; the originals are archived behind it.
+
+        They can be restored. With `dry_run` it only says what would be rolled up. Raises InvalidInput.
+        """
+        inputs.days(days)
+        return await rollup.roll_up(self._engine.care, self.scope, days=days, dry_run=dry_run)
+
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Keep a memory from being trimmed, expired, or left out for its low importance. Raises NotFound."""
         return await self._changed(id, "updated", {"pinned": True}, actor)
@@ -408,6 +509,7 @@ class Scoped:
         """Take the pin off again. Raises NotFound."""
         return await self._changed(id, "updated", {"pinned": False}, actor)
 
+    @watched("forget", _gone)
     async def forget(
         self,
         id: str,
@@ -426,6 +528,7 @@ class Scoped:
         manner = await self._manner(reason, keep_days, never_again, actor)
         return await forgetting.forget(self._engine, self.scope, [str(id)], manner, dry_run=False)
 
+    @watched("forget", _gone)
     async def forget_where(
         self,
         query: str | None = None,
@@ -514,6 +617,15 @@ class Scoped:
         spoken of; where "that" is ambiguous, it asks back. What anybody but the person says does nothing.
         """
         return await commands.act(self, text, role=role, name=name, about=about)
+
+    async def overview(self) -> str:
+        """What is remembered here, for people to read: how much, what is pinned, and what was said last, by topic."""
+        found = [Filter(pinned=True), Filter(pinned=False)]
+        pinned, rest = [(await self.list(where, limit=OVERVIEW)).memories for where in found]
+        states = (await self.stats())["states"]
+        counts = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in sorted(states.items()))
+        shown = render.grouped((*pinned, *rest)[:OVERVIEW])
+        return f"# {render.safe(self.scope.space)}: {counts or 'nothing is remembered here'}\n{shown}".strip()
 
     async def stats(self) -> dict[str, Any]:
         """Counts of this scope."""

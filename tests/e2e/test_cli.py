@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,8 @@ def test_a_closed_pipe_ends_quietly(run: Run, place: Path) -> None:
 
 def test_ctrl_c_ends_with_130_and_no_traceback(place: Path) -> None:
     command = [sys.executable, "-m", "recollect", "import", "-"]  # waits for a file that never ends
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background would not hear it
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heard) as running:
         wait_for(place / "memory.db")
         running.send_signal(signal.SIGINT)
         assert running.stderr is not None

@@ -34,6 +34,7 @@ class TinyCorpus:
         self.speaker = np.array([self.speakers.index(speaker) for _, speaker, _, _ in said], np.int32)
         self.occurred = np.array([clock.micros(at) for _, _, at, _ in said], np.int64)
         self.alive = np.array([position not in dead for position in range(self.n)], np.bool_)
+        self.kind = np.zeros(self.n, np.uint8)
         self.flags = np.array([_flags(text, speaker) for _, speaker, _, text in said], np.uint8)
         self.terms = [Counter(map(tokens.term_id, tokens.analyse(tokens.sparse_text(t, s, a)))) for _, s, a, t in said]
         self.length = np.array([terms.total() for terms in self.terms], np.float32)

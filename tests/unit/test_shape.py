@@ -15,20 +15,20 @@ ROOT = Path(recollect.__file__).parent
 # `transfer` and `revisions` are halves of `engine`; a `corpus` is filled through a port and read by the steps.
 LAYERS = [
     {"__main__"},
-    {"interfaces", "dialects", "integrations"},
+    {"interfaces", "dialects", "integrations", "evals"},
     {"", "aio", "sync"},
     {"compose"},
     {"engine", "settings", "storage", "embedders", "rerankers", "llms", "ops"},
-    {"scoped"},
+    {"scoped", "tending"},
     {"transfer", "forgetting", "undo", "consent", "commands"},
-    {"revisions", "conflicts", "privacy", "querying", "checkpoints", "outage"},
+    {"revisions", "conflicts", "privacy", "querying", "checkpoints", "keys", "outage"},
     {"ingest", "retrieve", "lifecycle", "inputs"},
     {"policy", "corpus", "vectors"},
-    {"ports", "text", "codec", "ids", "runtime"},
+    {"ports", "text", "codec", "ids", "runtime", "remote", "watching"},
     {"model", "errors"},
 ]
 PROVIDERS = {"storage", "embedders", "rerankers", "llms", "ops"}
-BELOW_PROVIDERS = {"ports", "text", "codec", "ids", "runtime", "model", "errors"}
+BELOW_PROVIDERS = {"ports", "text", "codec", "ids", "runtime", "remote", "watching", "model", "errors"}
 ALLOWED = {
     ("ingest", "lifecycle"): "ingest.pipeline trims a scope in the transaction that fills it",
 }

@@ -5,7 +5,18 @@ Exit codes: 0 done, 1 failed, 2 wrong use, 3 not found, 4 refused, 5 a part is a
 
 from __future__ import annotations
 
-from . import cli_changes, cli_cluster, cli_decide, cli_memories, cli_moves, cli_person, cli_store
+from . import (
+    cli_changes,
+    cli_cluster,
+    cli_decide,
+    cli_evals,
+    cli_mcp,
+    cli_memories,
+    cli_moves,
+    cli_person,
+    cli_server,
+    cli_store,
+)
 from .cli_app import app
 
 __all__ = [
@@ -13,9 +24,12 @@ __all__ = [
     "cli_changes",
     "cli_cluster",
     "cli_decide",
+    "cli_evals",
+    "cli_mcp",
     "cli_memories",
     "cli_moves",
     "cli_person",
+    "cli_server",
     "cli_store",
     "main",
 ]

@@ -85,7 +85,7 @@ class Call:
         place = load(db=self.db).db
         if not self.writes and _is_missing(place):
             raise NotFound(f"There is no memory at {place!r}: `recollect remember` makes one, --db names another")
-        with recollect.open(self.db) as memory:
+        with recollect.open(self.db, tend=False) as memory:
             yield memory
 
     @contextmanager

@@ -1,13 +1,19 @@
-"""The commands about what changed and when: news of a thread, events, time limits."""
+"""The commands about what changed and when: news of a thread, events, time limits, summaries."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..model import Receipt
 from .cli_app import Call, command
 from .cli_decide import SAY
+from .cli_memories import Id
+
+if TYPE_CHECKING:
+    from ..lifecycle.summarise import SummedUp
 
 
 @command(SAY, example="recollect delta thread-1 --since 4")
@@ -62,6 +68,31 @@ def events(
         )
 
 
+@command(SAY, example='recollect feedback 019a3c5e-7ddf-7926-adf6-688e0fc76dd8 --reply "Tea, as always."', writes=True)
+def feedback(
+    call: Call,
+    recalled: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="What was recalled for a turn.", show_default=False)
+    ],
+    reply: Annotated[str | None, typer.Option(metavar="TEXT", help="What was replied.")] = None,
+    used: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="One that was used; can be repeated, in place of --reply.")
+    ] = None,
+) -> None:
+    """Count whether what was recalled went into a reply: the share of such turns is how often recall helped."""
+    from . import show
+
+    with call.mine() as mine:
+        found = mine.feedback(recalled, reply=reply, used=used or (None if reply else ()))
+    if call.json:
+        show.as_json(found)
+        return
+    for id, how in found.items():
+        show.line(f"{id}  {how}")
+    if not found:
+        show.note("None of them was used, as far as can be told.")
+
+
 @command(SAY, example="recollect purge --dry-run", writes=True)
 def purge(
     call: Call,
@@ -78,3 +109,56 @@ def purge(
     else:
         would = "would be " if dry_run else ""
         show.line(f"{len(done.expired)} {would}put away, {len(done.purged)} {would}erased")
+
+
+@command(SAY, example="recollect extract 019a3c5e-7ddf-7926-adf6-688e0fc76dd8", writes=True)
+def extract(call: Call, id: Id) -> None:
+    """Draw facts out of what somebody said in a conversation; each rests on it, and goes with it."""
+    from . import show
+
+    with call.mine() as mine:
+        done = mine.extract(id)
+    if call.json:
+        show.as_json(asdict(done))
+        return
+    show.receipt(Receipt(done.outcomes))
+    for why in (done.why, *done.dropped):
+        if why:
+            show.note(f"{why}.")
+
+
+@command(SAY, example="recollect compress --dry-run", writes=True)
+def compress(
+    call: Call,
+    threshold: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Only if there are more sessions than this.")
+    ] = None,
+    sessions: Annotated[int | None, typer.Option(metavar="N", min=1, help="How many; else half the threshold.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be summed up.")] = False,
+) -> None:
+    """Sum up the oldest sessions, each in one memory; what was said is kept behind its summary."""
+    with call.mine() as mine:
+        _told(call, mine.compress(threshold=threshold, sessions=sessions, dry_run=dry_run), "sessions")
+
+
+@command(SAY, name="roll-up", example="recollect roll-up --days 180 --dry-run", writes=True)
+def roll_up(
+    call: Call,
+    days: Annotated[float, typer.Option(metavar="DAYS", min=0, help="Of what nobody used for so long.")] = 90,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be rolled up.")] = False,
+) -> None:
+    """Make one memory of each topic among what nobody used for long; the originals are archived behind it."""
+    with call.mine() as mine:
+        _told(call, mine.roll_up(days=days, dry_run=dry_run), "topics")
+
+
+def _told(call: Call, done: SummedUp, groups: str) -> None:
+    from . import show
+
+    if call.json:
+        show.as_json(asdict(done))
+        return
+    would = "would be " if done.dry_run else ""
+    show.line(f"{done.groups} {groups} with {len(done.memories)} memories {would}summed up")
+    if done.left:
+        show.note(f"{done.left} stay as they were: they were changed meanwhile, or a guard refused their summary.")

@@ -1,13 +1,21 @@
-"""The commands for a memory that many processes share: its schema and its workers."""
+"""The commands for a memory that many processes share: its schema, and what is due in it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InvalidInput
 from .cli_app import Call, command
+from .errors import FAILED
+
+if TYPE_CHECKING:
+    from ..lifecycle.tend import Tended
+    from ..model import Backlog
 
 CLUSTER = "Cluster"
 
@@ -54,39 +62,96 @@ async def _postgres(place: str, partitions: int | None, hnsw: bool) -> dict[str,
     return {"steps": [*steps], "indexes": [*await indexes.build(place)] if hnsw else []}
 
 
-@command(CLUSTER, example="recollect worker --once", writes=True)
-def worker(
-    call: Call,
-    once: Annotated[bool, typer.Option("--once", help="End when nothing is left to do.")] = False,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", metavar="N", min=1, max=1024, help="Memories embedded together.")
-    ] = 32,
-) -> None:
-    """Embed what comes without a vector and `purge` once an hour, until told to stop; any number share the work."""
-    import asyncio
+BatchSize = Annotated[
+    int, typer.Option("--batch-size", metavar="N", min=1, max=1024, help="Memories embedded together.")
+]
 
+
+@command(CLUSTER, example="recollect tend --only purge", writes=True)
+def tend(
+    call: Call,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="DUTY", help="This duty; can be repeated.")
+    ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Also what was set aside because it failed too often.")
+    ] = False,
+    batch_size: BatchSize = 32,
+) -> None:
+    """Do what is due, once: embed what has no vector, put away and erase what is over, and the other duties."""
     from . import show
 
-    done = asyncio.run(_work(call.db, once=once, batch_size=batch_size))
-    show.as_json({"embedded": done}) if call.json else show.line(f"{done} embedded")
+    with call.memory() as memory, show.progress("Tending", None, hidden=call.json) as advance:
+        tended = memory.tend(only=only or (), retry=retry, batch_size=batch_size, progress=advance)
+    _told(call, tended)
+    if any(did.failed for did in tended.duties.values()):
+        show.note("What failed is tried again by the next `recollect tend`; `recollect doctor` says what is wrong.")
+        raise typer.Exit(FAILED)
 
 
-async def _work(db: str | None, *, once: bool, batch_size: int) -> int:
+@command(CLUSTER, example="recollect worker", writes=True)
+def worker(call: Call, batch_size: BatchSize = 32) -> None:
+    """Do what is due until told to stop; any number of workers share the work."""
     import asyncio
 
+    _told(call, asyncio.run(_work(call.db, batch_size)))
+
+
+@command(CLUSTER, example="recollect backlog --json")
+def backlog(call: Call) -> None:
+    """Show how much work waits, since when, and what fails, by duty."""
+    from . import show
+
+    with call.memory() as memory:
+        found, now = memory.backlog(), datetime.now(UTC)
+    if call.json:
+        show.as_json([asdict(each) for each in found])
+        return
+    for each in found:
+        show.line(f"{each.name}: {', '.join(_figures(each, now))}")
+    if not found:
+        show.note("Nothing waits.")
+
+
+def _figures(work: Backlog, now: datetime) -> Iterator[str]:
+    yield f"{work.waiting} waiting"
+    if work.oldest is not None:
+        yield f"the oldest for {timedelta(seconds=round((now - work.oldest).total_seconds()))}"
+    yield from (f"{work.running} running", f"{work.failing} failing")
+    if work.set_aside:
+        yield f"{work.set_aside} of them set aside: `recollect tend --retry`"
+    if work.p95_seconds is not None:
+        yield f"95 % had a vector within {work.p95_seconds:.1f} s"
+    if work.failure_rate is not None:
+        yield f"{work.failure_rate:.0%} of batches failed"
+
+
+def _told(call: Call, tended: Tended) -> None:
+    from . import show
+
+    if call.json:
+        show.as_json({name: asdict(did) for name, did in tended.duties.items()})
+        return
+    for name, did in tended.duties.items():
+        show.line(f"{name}: {did.runs} done, {did.changed} changed, {did.failed} failed, {did.skipped} put off")
+    if not tended.duties:
+        show.note("Nothing was due.")
+
+
+async def _work(db: str | None, batch_size: int) -> Tended:
     import recollect
 
-    from ..lifecycle.worker import work
+    from .. import tending
+    from ..ops import logs
 
-    stop = asyncio.Event()
-    _on_signals(stop.set)
-    async with recollect.aio.open(db) as memory:
-        if memory.embedder is None:
-            raise InvalidInput("There is no embedding model to work with: set `embedder` to minilm")
-        return await work(memory.store, memory.embedder, stop=stop, once=once, batch_size=batch_size, tend=memory.purge)
+    async with recollect.aio.open(db, tend=False) as memory:
+        logs.begin(memory.settings.log, memory.watchers)
+        working = tending.worker(memory, batch_size=batch_size)
+        on_signals(working.stop)
+        return await working.stay()
 
 
-def _on_signals(stop: object) -> None:
+def on_signals(stop: object) -> None:
     """Finish what is under way at SIGTERM and Ctrl-C, instead of dropping it."""
     import asyncio
     import signal

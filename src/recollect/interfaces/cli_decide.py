@@ -37,7 +37,9 @@ def edit(
         raise typer.BadParameter("Say what to change: a new TEXT, or --summary, --category, --tag, --importance")
     said = standard_input() if text == "-" else text
     with call.mine() as mine:
-        changed = mine.edit(id, said, summary=summary, category=category, tags=tag, importance=importance)
+        changed = mine.edit(
+            id, said, summary=summary, category=category, tags=tag, importance=importance, actor=mine.scope.user
+        )
     _now(call, changed)
 
 
@@ -45,14 +47,14 @@ def edit(
 def pin(call: Call, id: Id) -> None:
     """Pin a memory: it is never trimmed or expired."""
     with call.mine() as mine:
-        _now(call, mine.pin(id))
+        _now(call, mine.pin(id, actor=mine.scope.user))
 
 
 @command(SAY, example="recollect unpin 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
 def unpin(call: Call, id: Id) -> None:
     """Take the pin off a memory."""
     with call.mine() as mine:
-        _now(call, mine.unpin(id))
+        _now(call, mine.unpin(id, actor=mine.scope.user))
 
 
 @command(SAY, example='recollect forget --query "my old address" --dry-run')
@@ -95,10 +97,10 @@ def forget(
 def _forgotten(mine: BlockingScope, ids: tuple[str, ...], *, dry_run: bool, **manner: Any) -> Forgotten:
     """Forget exactly these."""
     if len(ids) == 1 and not dry_run:
-        return mine.forget(ids[0], **manner)
+        return mine.forget(ids[0], actor=mine.scope.user, **manner)
     if not ids:
         return Forgotten(dry_run=dry_run)
-    return mine.forget_where(where=Filter(ids=ids, states=STATES), dry_run=dry_run, **manner)
+    return mine.forget_where(where=Filter(ids=ids, states=STATES), dry_run=dry_run, actor=mine.scope.user, **manner)
 
 
 @command(SAY, example="recollect undo --session chat-7 --dry-run")
@@ -114,7 +116,7 @@ def undo(
     from . import show
 
     with call.mine() as mine:
-        done = mine.undo(operation, session=None if operation else call.session, dry_run=dry_run)
+        done = mine.undo(operation, session=None if operation else call.session, dry_run=dry_run, actor=mine.scope.user)
     if call.json:
         show.as_json(done)
         return
@@ -126,7 +128,7 @@ def undo(
 def restore(call: Call, id: Id) -> None:
     """Bring back a memory that was hidden, trimmed, expired or archived."""
     with call.mine() as mine:
-        _now(call, mine.restore(id))
+        _now(call, mine.restore(id, actor=mine.scope.user))
 
 
 @command(SAY, example="recollect conflicts")
@@ -152,14 +154,14 @@ def conflicts(
 def confirm(call: Call, id: Id) -> None:
     """Let the newer statement of a conflict stand."""
     with call.mine() as mine:
-        _now(call, mine.confirm(id))
+        _now(call, mine.confirm(id, actor=mine.scope.user))
 
 
 @command(SAY, example="recollect reject 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
 def reject(call: Call, id: Id) -> None:
     """Bring the older statement of a conflict back in the place of the newer one."""
     with call.mine() as mine:
-        _now(call, mine.reject(id))
+        _now(call, mine.reject(id, actor=mine.scope.user))
 
 
 @command(SAY, example="recollect history --limit 20")

@@ -111,14 +111,20 @@ def recall(
     as_of: AsOf = None,
     profile: Profile = None,
     rerank: Annotated[bool | None, typer.Option("--rerank/--no-rerank", help="Look closer at the best.")] = None,
+    shared: Annotated[bool, typer.Option("--shared", help="Only what your other spaces share with this one.")] = False,
 ) -> None:
     """Recall what answers a question. Weak evidence gives an empty answer.
 
-    The filters --kind, --category and --tag may be repeated.
+    The filters --kind, --category and --tag may be repeated; --shared takes none.
     """
     from ..codec import dump
     from . import show
 
+    if shared:
+        with call.mine() as mine:
+            for answer in mine.recall_shared(question, limit=limit, budget=budget):
+                show.as_line(answer) if call.json else show.answer(answer, explain=explain)
+        return
     where = _filter(call, kind, category, tag, None, speaker, after, before)
     with call.mine() as mine:
         found = mine.recall(
@@ -203,6 +209,20 @@ def list_(
         show.note(f"There are more: --cursor {page.cursor}")
     elif not page.memories and not call.json:
         show.note(f"Nothing is remembered here of {mine.scope.user!r}.")
+
+
+@command(ASK, example="recollect overview --space work")
+def overview(call: Call) -> None:
+    """Show what is remembered, for people to read: how much, what is pinned, and what was said last, by topic."""
+    from . import show
+
+    with call.mine() as mine:
+        text = mine.overview()
+    if call.json:
+        show.as_json({"space": mine.scope.space, "overview": text})
+    else:
+        for line in text.splitlines():
+            show.line(show.plain(line))
 
 
 @command(ASK, name="show", example="recollect show 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")

@@ -59,8 +59,8 @@ def reembed(
 
     from . import show
 
-    if model not in ("minilm", "hashing"):
-        raise InvalidInput(f"{model!r} is no embedding model of Recollect: choose minilm or hashing")
+    if model not in ("minilm", "hashing") and not model.startswith("openai"):
+        raise InvalidInput(f"{model!r} is no embedding model of Recollect: choose minilm, hashing or openai:MODEL")
     with call.memory():  # says so where there is none
         pass
     with recollect.open(call.db, embedder=model) as memory:

@@ -26,12 +26,18 @@ def memory(
     incognito_default: Annotated[
         bool | None, typer.Option("--incognito-default/--no-incognito-default", help="Begin sessions incognito.")
     ] = None,
+    sharing: Annotated[
+        bool | None,
+        typer.Option("--sharing/--no-sharing", help="Let your other spaces recall what is tagged share:SPACE."),
+    ] = None,
 ) -> None:
     """Turn memory on or off in a space. While it is off you can still look, correct, forget, and save on purpose."""
     with call.mine() as mine:
-        if state is not None or incognito_default is not None:
+        if (state, incognito_default, sharing) != (None, None, None):
             on = None if state is None else state == "on"
-            mine.privacy.set(memory_enabled=on, incognito_default=incognito_default, actor=mine.scope.user)
+            mine.privacy.set(
+                memory_enabled=on, incognito_default=incognito_default, sharing=sharing, actor=mine.scope.user
+            )
         _state(call, mine)
 
 

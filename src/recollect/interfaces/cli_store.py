@@ -183,6 +183,29 @@ def stats(
     show.as_json(counts) if call.json else show.show(show.pairs(counts))
 
 
+@command(CARE, example="recollect costs --all --days 7")
+def costs(
+    call: Call,
+    everyone: Annotated[bool, typer.Option("--all", help="Of everybody, not only of --user.")] = False,
+    days: Annotated[float, typer.Option(metavar="DAYS", min=0, help="How far back to look.")] = 30,
+) -> None:
+    """Show what the language model cost, in tokens, by day, task and model. With --json one a line."""
+    from . import show
+
+    with call.memory() as memory:
+        found = (memory if everyone else call.scope(memory)).spending(days=days)
+    for each in found:
+        if call.json:
+            show.as_line(each)
+            continue
+        whose = f"  {'/'.join((each.scope.tenant, each.scope.user, each.scope.space))}" if everyone else ""
+        cost = f"{each.calls:>5} calls {each.tokens_in:>9,} in {each.tokens_out:>8,} out"
+        aside = f"  {each.reserved:,} set aside" if each.reserved else ""
+        show.line(show.plain(f"{each.day}  {each.task:<10}") + f"{cost}  {show.plain(each.model + whose)}{aside}")
+    if not found and not call.json:
+        show.note("The language model was not asked.")
+
+
 @command(CARE, example="recollect doctor")
 def doctor(call: Call) -> None:
     """Look at what is installed, the settings, the model and the file, and say how to mend what is not well."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BEST = 2  # memories shown for each question
 PLAINLY: dict[str, Any] = {  # as it comes, whatever this machine is set to
     "embedder": "minilm", "reranker": "none", "profile": "default", "policy": "default", "language": "english",
-    "cache_mb": 0,
+    "cache_mb": 0, "index": None, "journal_dir": None,
 }  # fmt: skip
 
 NEXT = """\

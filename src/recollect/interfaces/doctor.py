@@ -54,7 +54,10 @@ def examined(db: str | None) -> list[Finding]:
             "correct it in the environment or in recollect.toml",
         )
         return [*found, Finding(about="settings", state="bad", seen=seen, mend=mend)]
-    checks = {"settings": _settings, "model": _model, "cache": _cache, "file": _file, "fail-safe": _files}
+    checks = {
+        "settings": _settings, "model": _model, "language model": _language_model, "cache": _cache, "file": _file,
+        "fail-safe": _files,
+    }  # fmt: skip
     for about, look in checks.items():
         found += _looked(about, look, settings)
     return found
@@ -106,7 +109,7 @@ def _settings(settings: Settings) -> Iterator[Finding]:
     from ..settings import config_file
 
     changed = [name for name in sorted(settings.model_fields_set) if name != "db"]
-    said = ", ".join(f"{name}={getattr(settings, name)}" for name in changed) or "all as they come"
+    said = ", ".join(f"{name}={_address(str(getattr(settings, name)))}" for name in changed) or "all as they come"
     variables = sorted(name for name in os.environ if name.startswith("RECOLLECT_"))
     unknown = [name for name in variables if name.removeprefix("RECOLLECT_").lower() not in _names(settings)]
     yield Finding(about="settings", state="good", seen=f"{said}; the file for them: {config_file()}")
@@ -128,7 +131,28 @@ def _model(settings: Settings) -> Iterator[Finding]:
         mend = "set RECOLLECT_EMBEDDER=minilm, then run `recollect index`"
         yield Finding(about="model", state="poor", seen="hashing: for tests, it knows no meanings", mend=mend)
         return
+    kind, _, named = settings.embedder.partition(":")
+    if kind == "openai":
+        where = _address(settings.embedder_url or "OpenAI")
+        yield Finding(about="model", state="good", seen=f"{named or kind}, on a server: every text is sent to {where}")
+        return
     yield _tried()
+
+
+def _language_model(settings: Settings) -> Iterator[Finding]:
+    if settings.llm == "none":
+        yield Finding(about="language model", state="good", seen="none: rules do its work, and nothing leaves here")
+        return
+    from ..compose import language_model
+
+    try:
+        language_model(settings)
+    except RecollectError as error:  # whose message names the way out
+        yield Finding(about="language model", state="bad", seen=str(error))
+        return
+    where = _address(settings.llm_url or "its maker")
+    caps = f"{settings.llm_user_tokens:,} tokens a user and {settings.llm_tenant_tokens:,} a tenant a day (0: no limit)"
+    yield Finding(about="language model", state="good", seen=f"{settings.llm}, asked at {where}, at most {caps}")
 
 
 def _tried() -> Finding:

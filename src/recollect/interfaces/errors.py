@@ -24,6 +24,7 @@ _ANSWERS: dict[type[BaseException], Answer] = {
     errors.Conflict: Answer(exit_code=FAILED, status=409),
     errors.OverBudget: Answer(exit_code=REFUSED, status=429),
     errors.Refused: Answer(exit_code=REFUSED, status=403),
+    errors.KeyRefused: Answer(exit_code=REFUSED, status=401),
     errors.UnsafeContent: Answer(exit_code=REFUSED, status=422),
     errors.ProviderFailed: Answer(exit_code=AWAY, status=502),
     errors.StoreUnavailable: Answer(exit_code=AWAY, status=503),

@@ -1,0 +1,73 @@
+"""Coming in and going out, and the files that the page consists of."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import Request, Response
+from starlette.responses import FileResponse
+
+from ...errors import KeyRefused, RecollectError
+from .door import HERE, THEMES, filled, keep, onward, page, routes, sessions, told
+from .sessions import COOKIE, LASTS
+
+_FILES = {"page.css": "text/css", "page.js": "text/javascript", "mark.svg": "image/svg+xml"}
+_OURS = re.compile(r"/(?![/\\])[!-~]*")  # an address of this page, and of no other
+
+
+async def file(request: Request) -> Response:
+    """A file of ours."""
+    name = request.url.path.rpartition("/")[2]
+    return FileResponse(HERE / "static" / name, media_type=_FILES[name], headers={"Cache-Control": "no-cache"})
+
+
+async def sign_in(request: Request) -> Response:
+    """Ask for a key."""
+    return page(request, "login.html", to=request.query_params.get("to", "/"), refused="")
+
+
+async def signed_in(request: Request) -> Response:
+    """Let somebody in who has a good key."""
+    try:
+        form = await filled(request)
+        key, to = (form.get("key") or [""])[0].strip(), (form.get("to") or ["/"])[0]
+        await request.app.state.doorkeeper.verify(f"Bearer {key}")
+    except KeyRefused as error:
+        return page(request, "login.html", status=401, to=to, refused=str(error))
+    except RecollectError as error:
+        return told(request, error)
+    sessions(request).end(request.cookies.get(COOKIE))
+    answer = onward(request, to if _OURS.fullmatch(to) else "/")
+    keep(request, answer, COOKIE, sessions(request).begin(key), seconds=LASTS)
+    return answer
+
+
+async def sign_out(request: Request) -> Response:
+    """Forget the key, here and there."""
+    try:
+        await filled(request)
+    except RecollectError as error:
+        return told(request, error)
+    sessions(request).end(request.cookies.get(COOKIE))
+    answer = onward(request, "/login")
+    for name in (COOKIE, "recollect_in_space", "recollect_in_session"):
+        answer.delete_cookie(name)
+    return answer
+
+
+async def theme(request: Request) -> Response:
+    """Light, dark, or as the device has it."""
+    try:
+        form = await filled(request)
+    except RecollectError as error:
+        return told(request, error)
+    chosen, to = (form.get("theme") or [""])[0], (form.get("to") or ["/"])[0]
+    answer = onward(request, to if _OURS.fullmatch(to) else "/")
+    keep(request, answer, "recollect_theme", chosen if chosen in THEMES else "auto", seconds=365 * 86_400)
+    return answer
+
+
+routes += [(f"/static/{name}", "GET", file) for name in _FILES]
+routes += [
+    ("/login", "GET", sign_in), ("/login", "POST", signed_in), ("/logout", "POST", sign_out), ("/theme", "POST", theme),
+]  # fmt: skip

@@ -1,0 +1,108 @@
+"""The real client of Mem0, with another host: it adds, searches, reads, changes and deletes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from .conftest import Server, serving
+
+LISBON = [{"role": "user", "content": "I moved to Lisbon in May."}]
+
+
+@pytest.fixture(scope="module")
+def client_class(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """It tells nobody that it is used: its telemetry is off before it is loaded, and its folder is one of the tests."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        patch.setenv("MEM0_TELEMETRY", "False")
+        patch.setenv("MEM0_DIR", str(tmp_path_factory.mktemp("mem0")))
+        client = pytest.importorskip("mem0.client.main", reason="pip install mem0ai")
+        assert not sys.modules["mem0.memory.telemetry"].MEM0_TELEMETRY
+        yield client.MemoryClient
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serving(
+        str(tmp_path / "m.db"), keys={"app": {"user": "app"}, "bound": {"user": "app", "space": "alex"}}
+    ) as it:
+        yield it
+
+
+@pytest.fixture
+def app(client_class: Any, server: Server) -> Any:
+    client = client_class(api_key=server.tokens["app"], host=server.url)
+    yield client
+    client.client.close()
+
+
+def test_what_is_added_is_found_and_stays_with_its_user(app: Any) -> None:
+    (added,) = app.add(LISBON, user_id="alex", metadata={"topic": "home"})["results"]
+    assert added["event"] == "ADD"
+    app.add("I moved to Oslo in June.", filters={"user_id": "bo"})
+    (found,) = app.search("Where did I move to?", filters={"user_id": "alex"})["results"]
+    assert (found["id"], found["memory"]) == (added["id"], LISBON[0]["content"])
+    assert (found["user_id"], found["metadata"]) == ("alex", {"topic": "home"})
+    assert 0 < found["score"] <= 1
+    both = {"AND": [{"user_id": "bo"}, {"run_id": "r1"}]}
+    assert app.search("Where did I move to?", filters=both)["results"] == []
+
+
+def test_a_memory_is_read_changed_and_deleted_by_its_id(app: Any) -> None:
+    id = app.add(LISBON, user_id="alex")["results"][0]["id"]
+    assert app.get(id)["memory"] == LISBON[0]["content"]
+    app.update(id, text="I moved to Porto in May.")
+    assert app.get(id)["memory"] == "I moved to Porto in May."
+    events = app.history(id)
+    assert [each["event"] for each in events] == ["ADD", "UPDATE"]
+    assert (events[1]["old_memory"], events[1]["new_memory"]) == (LISBON[0]["content"], "I moved to Porto in May.")
+    app.delete(id)
+    with pytest.raises(Exception, match="No memory"):
+        app.get(id)
+
+
+def test_memories_are_listed_page_by_page_and_deleted_together(app: Any) -> None:
+    for thing in ("tea", "jazz", "rain", "cats", "snow"):
+        app.add(f"The word for today is {thing}.", user_id="alex", run_id="r1")
+    app.add("I moved to Oslo.", user_id="bo")
+    first = app.get_all(filters={"user_id": "alex"}, page=1, page_size=3)
+    second = app.get_all(filters={"user_id": "alex"}, page=2, page_size=3)
+    assert (first["count"], len(first["results"]), len(second["results"])) == (5, 3, 2)
+    assert (first["previous"], second["next"]) == (None, None)
+    assert app.get_all(filters={"user_id": "alex"}, page=9, page_size=3)["results"] == []
+    users = {each["name"]: each["total_memories"] for each in app.users()["results"]}
+    assert users == {"alex": 5, "bo": 1}
+    app.delete_all(user_id="alex")
+    assert app.get_all(filters={"user_id": "alex"})["count"] == 0
+    assert app.get_all(filters={"user_id": "bo"})["count"] == 1
+    app.delete_users(user_id="bo")
+    assert app.get_all(filters={"user_id": "bo"})["count"] == 0
+
+
+def test_a_key_for_one_user_reaches_no_other(client_class: Any, server: Server, app: Any) -> None:
+    id = app.add(LISBON, user_id="bo")["results"][0]["id"]
+    bound = client_class(api_key=server.tokens["bound"], host=server.url)
+    assert bound.add(LISBON)["results"]
+    assert [each["name"] for each in bound.users()["results"]] == ["alex"]
+    for work in (lambda: bound.get(id), lambda: bound.search("Lisbon", filters={"user_id": "bo"})):
+        with pytest.raises(Exception, match="alone"):
+            work()
+    bound.client.close()
+
+
+def test_a_wrong_key_is_told_at_once(client_class: Any, server: Server) -> None:
+    with httpx.Client() as own, pytest.raises(ValueError, match="Nobody is known by this key"):
+        client_class(api_key="nonsense", host=server.url, client=own)
+
+
+def test_the_tests_left_the_home_of_whoever_runs_them_alone(client_class: Any) -> None:
+    assert client_class is not None
+    assert Path(os.environ["MEM0_DIR"]) != Path.home() / ".mem0"

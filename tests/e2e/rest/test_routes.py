@@ -1,0 +1,343 @@
+"""Each route does what its name says, through HTTP, on both engines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+import recollect
+from recollect.engine import Engine
+from recollect.interfaces.rest.app import table
+
+from .conftest import ANA, asking
+
+V1 = "/v1/memory"
+HOME = {"space": "home"}
+
+
+@pytest_asyncio.fixture
+async def memory(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+    async with recollect.aio.open(place, embedder="hashing", journal_dir=tmp_path / "journal") as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def ana(memory: Engine) -> AsyncIterator[httpx.AsyncClient]:
+    async with asking(memory, local=ANA) as client:
+        yield client
+
+
+async def told(client: httpx.AsyncClient, text: str = "I moved to Lisbon in May.", **more: Any) -> str:
+    answer = await client.post(f"{V1}/entries", json={"text": text, **HOME, **more})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["outcomes"][0]["ids"][0])
+
+
+@pytest.mark.spec("THE-78")
+async def test_a_space_is_summed_up_for_people(ana: httpx.AsyncClient) -> None:
+    await told(ana)
+    await told(ana, "The cat is called Miso.", pinned=True)
+    found = (await ana.get(f"{V1}/summary", params=HOME)).json()
+    assert found["space"] == "home"
+    assert "Lisbon" in found["summary"]
+    assert "Miso" in found["summary"]
+    assert "2 active" in found["summary"]
+    assert "Lisbon" not in (await ana.get(f"{V1}/summary", params={"space": "work"})).text
+
+
+@pytest.mark.spec("THE-79", "THE-80")
+async def test_entries_are_made_and_listed_by_what_was_decided_about_them(ana: httpx.AsyncClient) -> None:
+    plain = await told(ana)
+    saved = await told(ana, "Remember the blue door.", tags=["Door"], manually_saved=True)
+    pinned = await told(ana, "The cat is called Miso.")
+    await ana.post(f"{V1}/entries/{pinned}/pin", params=HOME)
+
+    async def listed(**which: Any) -> set[str]:
+        page = (await ana.get(f"{V1}/entries", params={**HOME, **which})).json()
+        return {entry["id"] for entry in page["entries"]}
+
+    assert await listed() == {plain, saved, pinned}
+    assert await listed(pinned=True) == {pinned}
+    assert await listed(manually_saved=True) == {saved}
+    assert await listed(pinned=False, manually_saved=False) == {plain}
+    assert await listed(tag="door") == {saved}
+
+
+@pytest.mark.spec("THE-81", "THE-82")
+async def test_an_entry_is_pinned_and_unpinned(ana: httpx.AsyncClient) -> None:
+    id = await told(ana)
+    assert (await ana.post(f"{V1}/entries/{id}/pin", params=HOME)).json()["pinned"] is True
+    assert (await ana.delete(f"{V1}/entries/{id}/pin", params=HOME)).json()["pinned"] is False
+
+
+@pytest.mark.spec("THE-83", "THE-84")
+async def test_a_forgotten_entry_is_gone_and_does_not_come_back_by_itself(ana: httpx.AsyncClient) -> None:
+    id = await told(ana)
+    assert (await ana.delete(f"{V1}/entries/{id}", params=HOME)).json()["ids"] == [id]
+    assert (await ana.get(f"{V1}/entries/{id}", params=HOME)).status_code == 404
+    again = await ana.post(f"{V1}/entries", json={"text": "I moved to Lisbon in May.", **HOME})
+    assert (again.status_code, again.json()["outcomes"][0]["ids"]) == (200, [])
+    on_purpose = {"text": "I moved to Lisbon in May.", "manually_saved": True, **HOME}
+    assert (await ana.post(f"{V1}/entries", json=on_purpose)).status_code == 201
+
+
+@pytest.mark.spec("THE-85")
+async def test_memory_is_turned_off_for_a_space_and_no_other(ana: httpx.AsyncClient) -> None:
+    off = await ana.post(f"{V1}/settings", json={"memory_enabled": False, "incognito_default": True, **HOME})
+    assert (off.json()["memory_enabled"], off.json()["incognito_default"]) == (False, True)
+    refused = (await ana.post(f"{V1}/entries", json={"text": "I like jazz.", **HOME})).json()["outcomes"][0]
+    assert refused["status"] == "refused"
+    assert (await ana.get(f"{V1}/settings", params={"space": "work"})).json()["on"] is True
+
+
+@pytest.mark.spec("THE-86", "THE-87")
+async def test_an_incognito_session_leaves_nothing_until_it_ends(ana: httpx.AsyncClient) -> None:
+    await told(ana)
+    session = {"session": "s1", **HOME}
+    assert (await ana.post(f"{V1}/incognito/start", json=session)).json()["on"] is False
+    said = await ana.post(f"{V1}/entries", json={"text": "I like jazz.", **session})
+    assert said.json()["outcomes"][0]["status"] == "refused"
+    question = {"query": "Lisbon", **session}
+    assert (await ana.post(f"{V1}/recall", json=question)).json()["hits"] == []
+    assert (await ana.post(f"{V1}/incognito/end", json=session)).json()["on"] is True
+    assert len((await ana.post(f"{V1}/recall", json=question)).json()["hits"]) == 1
+
+
+@pytest.mark.spec("THE-88", "THE-89", "THE-90", "THE-91", "THE-92")
+async def test_a_person_says_it_in_a_chat(ana: httpx.AsyncClient) -> None:
+    id = await told(ana, "My cat Miso loves tuna.")
+
+    async def say(text: str, about: list[str] | None = None) -> dict[str, Any]:
+        told = {"text": text, "about": about or [], "session": "s1", **HOME}
+        answer: dict[str, Any] = (await ana.post(f"{V1}/say", json=told)).json()
+        return answer
+
+    shown = await say("What do you remember about Miso?")
+    assert shown["ids"] == [id]
+    assert "tuna" in shown["say"]
+    assert (await say("pin this", [id]))["done"]
+    assert (await ana.get(f"{V1}/entries/{id}", params=HOME)).json()["pinned"] is True
+    assert (await say("forget that", [id]))["done"]
+    assert (await ana.get(f"{V1}/entries/{id}", params=HOME)).status_code == 404
+    assert (await say("start incognito for this chat"))["done"]
+    assert (await ana.get(f"{V1}/settings", params={"session": "s1", **HOME})).json()["on"] is False
+    assert (await say("turn memory off"))["done"]
+    assert (await ana.get(f"{V1}/settings", params=HOME)).json()["memory_enabled"] is False
+    assert (await say("I had soup."))["command"] == ""
+
+
+@pytest.mark.spec("IMP-57", "IMP-58", "IMP-59", "IMP-60", "IMP-61", "IMP-62", "IMP-63", "IMP-64", "IMP-65")
+async def test_an_agent_asks_and_sees_what_its_allowlist_names(memory: Engine, ana: httpx.AsyncClient) -> None:
+    await told(ana, "I drink green tea every morning.", category="preferences", importance=0.6)
+    await told(ana, "Tea with Ben at the bank about the tea budget.", category="finance")
+    question = {
+        "agent": "supervisor", "query": "green tea", "categories": ["preferences"], "top_k": 3, "return": "bullets",
+        "budget_tokens": 512, **HOME,
+        "filters": {
+            "user_id": "ana", "importance_min": 1, "importance_max": 5, "updated_after": "2025-07-01",
+            "updated_before": None,
+        },
+    }  # fmt: skip
+    (bullet,) = (await ana.post(f"{V1}/query", json=question)).json()
+    assert set(bullet) == {"id", "category", "text"}
+    assert bullet["text"] == "[preferences] I drink green tea every morning."
+    (full,) = (await ana.post(f"{V1}/query", json={**question, "return": "full"})).json()
+    assert full["importance"] == 3
+    assert (await ana.post(f"{V1}/query", json={**question, "budget_tokens": 5})).json() == []
+    assert (await ana.post(f"{V1}/query", json={**question, "threshold": 1.0, "query": "rain"})).json() == []
+    assert (await ana.post(f"{V1}/query", json={**question, "filters": {"user_id": "bob"}})).status_code == 403
+    narrow = next(agent for agent, names in memory.access.allowlists.items() if "preferences" not in names)
+    assert (await ana.post(f"{V1}/query", json={**question, "agent": narrow})).status_code == 403
+
+
+@pytest.mark.spec("IMP-78", "IMP-79")
+async def test_each_change_of_a_memory_is_in_its_history(ana: httpx.AsyncClient) -> None:
+    id = await told(ana)
+    await ana.patch(f"{V1}/entries/{id}", params=HOME, json={"text": "I moved to Porto in May."})
+    await ana.delete(f"{V1}/entries/{id}", params=HOME)
+    for url in (f"/memory/{id}/history", f"{V1}/entries/{id}/history"):
+        events = [entry["event"] for entry in (await ana.get(url, params=HOME)).json()]
+        assert events == ["DELETE", "UPDATE", "ADD"]
+    assert "Lisbon" not in (await ana.get(f"/memory/{id}/history", params=HOME)).text
+    assert len((await ana.get(f"{V1}/history", params=HOME)).json()) == 3
+
+
+@pytest.mark.spec("IMP-80")
+async def test_everything_goes_out_and_comes_in_again(ana: httpx.AsyncClient) -> None:
+    id = await told(ana)
+    out = await ana.get(f"{V1}/export", params=HOME)
+    records = [json.loads(line) for line in out.text.splitlines()]
+    assert out.headers["content-type"] == "application/x-ndjson"
+    assert {"recollect", "history", "memory"} <= {record["record_type"] for record in records}
+    await ana.delete(f"{V1}/entries/{id}", params={**HOME, "keep_days": 0})
+    taken = await ana.post(f"{V1}/import", json={"records": records, "space": "copy"})
+    assert taken.status_code == 201, taken.text
+    assert len((await ana.get(f"{V1}/entries", params={"space": "copy"})).json()["entries"]) == 1
+
+
+@pytest.mark.spec("CLK-81", "CLK-82", "CLK-83")
+async def test_the_snapshot_and_the_facts_of_a_guild(memory: Engine, ana: httpx.AsyncClient) -> None:
+    from recollect.dialects.clanker import Clanker
+
+    await Clanker(memory).add_memory_fact("g1", "u1", "Ana plays the cello in an orchestra.")
+    first = (await ana.get("/api/memory")).json()
+    assert "cello" in first["markdown"]
+    await Clanker(memory).add_memory_fact("g1", "u1", "Ana has a dog called Rex.")
+    assert (await ana.get("/api/memory")).json() == first
+    made = (await ana.post("/api/memory/refresh")).json()
+    assert made["ok"] is True
+    assert "Rex" in made["markdown"]
+    asked = {"q": "who plays the cello?", "guildId": "g1", "channelId": "c1", "limit": 5}
+    found = (await ana.get("/api/memory/search", params=asked)).json()
+    assert "cello" in found["results"][0]["text"]
+    rest = {name: found[name] for name in ("queryText", "guildId", "channelId", "limit")}
+    assert rest == {"queryText": "who plays the cello?", "guildId": "g1", "channelId": "c1", "limit": 5}
+    assert (await ana.get("/api/memory/search", params={**asked, "guildId": "g2"})).json()["results"] == []
+    nothing = (await ana.get("/api/memory/search", params={"q": "cello"})).json()
+    assert (nothing["results"], nothing["limit"]) == ([], 0)
+
+
+async def test_a_conversation_is_remembered_once(ana: httpx.AsyncClient) -> None:
+    said = [
+        {"id": "1", "role": "user", "name": "Ana", "content": "I adopted a cat.", "at": "2026-05-31T14:00:00Z"},
+        {"id": "2", "role": "assistant", "content": "Lovely! What is it called?"},
+    ]
+    first = await ana.post(f"{V1}/messages", json={"messages": said, "session": "s1", **HOME})
+    again = await ana.post(f"{V1}/messages", json={"messages": said, "session": "s1", **HOME})
+    assert first.status_code == 201
+    assert first.json() == again.json()
+    entry = (await ana.get(f"{V1}/entries/{first.json()['outcomes'][0]['ids'][0]}", params=HOME)).json()
+    assert (entry["speaker"], entry["labels"]["session"]) == ("Ana", "s1")
+    evidence = (await ana.get(f"{V1}/entries/{entry['id']}/why", params=HOME)).json()
+    assert evidence["memory"]["id"] == entry["id"]
+
+
+async def test_a_question_is_answered_with_reasons(ana: httpx.AsyncClient) -> None:
+    id = await told(ana)
+    other = await told(ana, "The kettle is broken.")
+    answer = (await ana.post(f"{V1}/recall", json={"query": "Lisbon", "limit": 1, **HOME})).json()
+    (hit,) = answer["hits"]
+    assert hit["memory"]["id"] == id
+    assert sum(hit["parts"].values()) == pytest.approx(hit["score"])
+    assert "Lisbon" in answer["text"]
+    why = (await ana.get(f"{V1}/entries/{other}/why_not", params={"query": "Lisbon", **HOME})).json()
+    assert why["returned"] is False
+    filtered = {"query": "Lisbon", "where": {"ids": [other]}, **HOME}
+    assert [each["memory"]["id"] for each in (await ana.post(f"{V1}/recall", json=filtered)).json()["hits"]] != [id]
+    assert (await ana.get(f"{V1}/entries/{id}/related", params=HOME)).status_code == 200
+
+
+async def test_what_was_done_is_undone_and_what_was_hidden_restored(ana: httpx.AsyncClient) -> None:
+    id = await told(ana)
+    await ana.patch(f"{V1}/entries/{id}", params=HOME, json={"text": "I moved to Porto in May."})
+    operation = (await ana.get(f"{V1}/history", params=HOME)).json()[0]["meta"]["operation"]
+    done = await ana.post(f"{V1}/undo", json={"operation": operation, **HOME})
+    assert done.json() == {"operations": [operation], "ids": [id], "dry_run": False}
+    assert "Lisbon" in (await ana.get(f"{V1}/entries/{id}", params=HOME)).json()["text"]
+    await ana.delete(f"{V1}/entries/{id}", params={**HOME, "keep_days": 7})
+    assert (await ana.get(f"{V1}/entries/{id}", params=HOME)).json()["state"] == "soft_deleted"
+    assert (await ana.post(f"{V1}/entries/{id}/restore", params=HOME)).json()["state"] == "active"
+
+
+async def test_forgetting_by_a_question_tells_first(ana: httpx.AsyncClient) -> None:
+    id = await told(ana)
+    asked = {"query": "Lisbon", **HOME}
+    assert (await ana.post(f"{V1}/forget", json=asked)).json()["dry_run"] is True
+    assert (await ana.get(f"{V1}/entries/{id}", params=HOME)).status_code == 200
+    gone = (await ana.post(f"{V1}/forget", json={"where": {"ids": [id]}, "dry_run": False, **HOME})).json()
+    assert gone["ids"] == [id]
+    assert (await ana.get(f"{V1}/entries/{id}", params=HOME)).status_code == 404
+    assert (await ana.post(f"{V1}/forget", json={"dry_run": False, **HOME})).status_code == 422
+
+
+async def test_a_conflict_waits_for_a_decision(ana: httpx.AsyncClient) -> None:
+    old = await told(ana, "My favourite tea is oolong.")
+    await ana.post(f"{V1}/entries", json={"text": "My favourite tea is sencha.", **HOME})
+    (waiting,) = (await ana.get(f"{V1}/conflicts", params=HOME)).json()
+    assert waiting["old"]["id"] == old
+    back = await ana.post(f"{V1}/conflicts/{waiting['new']['id']}/reject", params=HOME)
+    assert back.json()["id"] == old
+    assert (await ana.get(f"{V1}/conflicts", params=HOME)).json() == []
+
+
+async def test_nothing_is_known_of_a_person_without_their_word(memory: Engine, ana: httpx.AsyncClient) -> None:
+    id = await told(ana, "I live in Lisbon.")
+    scope = memory.scope("ana", "home")
+    first = await scope.consent.propose("city", "Lisbon", evidence=[id])
+    second = await scope.consent.propose("preferred_name", "Annie", evidence=[id])
+    assert [each["id"] for each in (await ana.get(f"{V1}/consent", params=HOME)).json()] == [first.id, second.id]
+    approved = await ana.post(f"{V1}/consent/{first.id}/approve", params=HOME)
+    assert approved.json() == {"id": first.id, "field": "city", "decided": "approved"}
+    assert (await ana.post(f"{V1}/consent/{second.id}/deny", params=HOME)).json()["decided"] == "denied"
+    assert (await ana.put(f"{V1}/about/tone", params=HOME, json={"value": "brief"})).status_code == 200
+    assert (await ana.get(f"{V1}/about", params=HOME)).json() == {"city": "Lisbon", "tone": "brief"}
+    assert (await ana.delete(f"{V1}/about/tone", params=HOME)).json() == {"field": "tone", "values": 1}
+
+
+async def test_a_thread_tells_what_changed_and_where_it_stood(ana: httpx.AsyncClient) -> None:
+    await told(ana, thread="t1", session="s1")
+    news = (await ana.get(f"{V1}/delta", params={"thread": "t1", **HOME})).json()
+    assert "created" in news["text"]
+    since = {"thread": "t1", "since": news["revision"], **HOME}
+    assert (await ana.get(f"{V1}/delta", params=since)).json()["text"] == ""
+    saved = await ana.put(f"{V1}/checkpoints/t1", params=HOME, json={"graph_state": {"step": 3}, "more": [1, None]})
+    assert saved.json()["thread"] == "t1"
+    stood = (await ana.get(f"{V1}/checkpoints/t1", params=HOME)).json()
+    assert (stood["graph_state"], stood["more"], stood["agent_states"]) == ({"step": 3}, [1, None], {})
+    assert [each["thread"] for each in (await ana.get(f"{V1}/checkpoints", params=HOME)).json()] == ["t1"]
+    assert (await ana.delete(f"{V1}/checkpoints/t1", params=HOME)).status_code == 204
+    assert (await ana.get(f"{V1}/checkpoints/t1", params=HOME)).status_code == 404
+
+
+async def test_a_space_is_tended_when_asked(ana: httpx.AsyncClient) -> None:
+    for session in range(12):
+        said = [{"content": f"In week {session} we planted {session + 3} trees by the river.", "name": "Ana"}]
+        await ana.post(f"{V1}/messages", json={"messages": said, "session": f"s{session}", **HOME})
+    would = (await ana.post(f"{V1}/compress", json={"threshold": 5, "dry_run": True, **HOME})).json()
+    assert would["dry_run"]
+    assert would["groups"] > 0
+    done = (await ana.post(f"{V1}/compress", json={"threshold": 5, **HOME})).json()
+    assert (done["groups"], len(done["summaries"])) == (would["groups"], would["groups"])
+    assert (await ana.post(f"{V1}/purge", json={"dry_run": True, **HOME})).json() == {"expired": [], "purged": []}
+    assert (await ana.post(f"{V1}/roll_up", json={"dry_run": True, **HOME})).json()["groups"] == 0
+    turn = (await ana.get(f"{V1}/entries", params=HOME)).json()["entries"][0]["id"]
+    assert (await ana.post(f"{V1}/entries/{turn}/extract", params=HOME)).json()["by"] in ("rules", "nobody")
+    assert {each["op"] for each in (await ana.get(f"{V1}/tallies", params=HOME)).json()} >= {"create"}
+    happened = (await ana.get(f"{V1}/events", params={"node": "hotpath", **HOME})).json()
+    assert {each["node"] for each in happened} == {"hotpath"}
+
+
+async def test_a_space_gives_another_what_the_person_shares(ana: httpx.AsyncClient) -> None:
+    await told(ana, "The garden gate sticks in winter.", tags=["share:work"])
+    asked = {"query": "garden gate", "space": "work"}
+    assert (await ana.post(f"{V1}/shared", json=asked)).json() == []
+    await ana.post(f"{V1}/settings", json={"sharing": True, **HOME})
+    (answer,) = (await ana.post(f"{V1}/shared", json=asked)).json()
+    assert answer["hits"][0]["memory"]["scope"]["space"] == "home"
+
+
+async def test_counts_costs_and_work_that_waits(ana: httpx.AsyncClient) -> None:
+    await told(ana)
+    assert (await ana.get(f"{V1}/stats", params=HOME)).json()["memories"] == 1
+    assert (await ana.get(f"{V1}/costs", params=HOME)).json() == []
+    assert isinstance((await ana.get(f"{V1}/backlog")).json(), list)
+    assert (await ana.get("/healthz")).json() == {"status": "ok"}
+    assert (await ana.get("/readyz")).json() == {"status": "ready"}
+
+
+@pytest.mark.spec("THE-78", "CLK-81", "IMP-78")
+def test_the_seeds_find_their_endpoints_under_the_addresses_they_wrote() -> None:
+    routes = {(method.upper(), path) for path, method, _ in table()}
+    assert routes >= {
+        ("GET", "/v1/memory/summary"), ("GET", "/v1/memory/entries"), ("POST", "/v1/memory/entries"),
+        ("POST", "/v1/memory/entries/{id}/pin"), ("DELETE", "/v1/memory/entries/{id}/pin"),
+        ("DELETE", "/v1/memory/entries/{id}"), ("POST", "/v1/memory/settings"),
+        ("POST", "/v1/memory/incognito/start"), ("POST", "/v1/memory/incognito/end"), ("GET", "/api/memory"),
+        ("POST", "/api/memory/refresh"), ("GET", "/api/memory/search"), ("GET", "/memory/{id}/history"),
+    }  # fmt: skip

@@ -1,0 +1,304 @@
+"""Who comes in at the page, what a form must carry, and what is said when it does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import process_time
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import httpx
+import pytest
+import pytest_asyncio
+
+import recollect
+from e2e.rest.conftest import ANA
+from e2e.web.hostile import few
+from recollect.engine import Engine
+from recollect.errors import KeyRefused
+from recollect.ids import new_id
+from recollect.interfaces.rest.app import create_app
+from recollect.interfaces.web import routes
+from recollect.interfaces.web.sessions import LASTS, Sessions
+from recollect.model import Memory, Put
+
+EVERYTHING = ("read", "write", "admin")
+APPS: WeakKeyDictionary[Engine, Any] = WeakKeyDictionary()
+
+
+@pytest_asyncio.fixture
+async def engine(here: str) -> AsyncIterator[Engine]:
+    async with recollect.aio.open(here, embedder="hashing") as memory:
+        yield memory
+
+
+def browser(engine: Engine, *, local: Any = None, host: str = "localhost") -> httpx.AsyncClient:
+    """Somebody who keeps cookies and says where they come from, as browsers do; all at one server."""
+    app = APPS.setdefault(engine, create_app(engine, local=local))
+    transport = httpx.ASGITransport(app)
+    headers = {"Origin": f"http://{host}", "Sec-Fetch-Site": "same-origin"}
+    return httpx.AsyncClient(transport=transport, base_url=f"http://{host}", headers=headers)
+
+
+async def proof(client: httpx.AsyncClient, at: str = "/login") -> str:
+    found = re.search(r'name="proof" value="([0-9a-f]{64})"', (await client.get(at)).text)
+    assert found
+    return found[1]
+
+
+@asynccontextmanager
+async def signed_in(engine: Engine, **key: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """A browser that came in with a new key."""
+    _, token = await engine.create_key("laptop", **{"user": "ana", "rights": EVERYTHING, **key})
+    async with browser(engine) as client:
+        answer = await client.post("/login", data={"proof": await proof(client), "key": token, "to": "/trash"})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/trash")
+        yield client
+
+
+async def test_without_a_key_every_view_leads_to_the_login_and_every_form_is_refused(engine: Engine) -> None:
+    for path, method, _ in routes:
+        if path.startswith(("/static", "/login")):
+            continue
+        async with browser(engine) as client:
+            answer = await client.request(method, path.replace("{id}", "x"), data={} if method == "POST" else None)
+        if method == "GET":
+            assert (answer.status_code, answer.headers["location"][:11]) == (303, "/login?to=%")
+        else:
+            assert answer.status_code in (401, 403), path
+            assert "text/html" in answer.headers["content-type"]
+
+
+async def test_a_key_opens_the_page_and_no_script_can_read_it(engine: Engine) -> None:
+    async with signed_in(engine) as client:
+        cookies = [each for each in client.cookies.jar if each.name == "recollect_session"]
+        assert len(cookies) == 1
+        assert not str(cookies[0].value).startswith("rk_")
+        assert cookies[0].has_nonstandard_attr("HttpOnly")
+        assert cookies[0].get_nonstandard_attr("SameSite") == "strict"
+        assert (await client.get("/")).status_code == 200
+
+
+async def test_a_wrong_key_is_told_so_and_gets_no_session(engine: Engine) -> None:
+    async with browser(engine) as client:
+        answer = await client.post("/login", data={"proof": await proof(client), "key": "rk_0_no", "to": "/"})
+        assert answer.status_code == 401
+        assert 'role="alert"' in answer.text
+        assert not client.cookies
+
+
+@pytest.mark.parametrize("to", ["//evil.test", "https://evil.test", "/\\evil.test", "/x\r\nSet-Cookie: a=b", "x"])
+async def test_the_login_leads_nowhere_else(engine: Engine, to: str) -> None:
+    _, token = await engine.create_key("laptop", user="ana")
+    async with browser(engine) as client:
+        answer = await client.post("/login", data={"proof": await proof(client), "key": token, "to": to})
+    assert answer.headers["location"] == "/"
+
+
+async def test_a_revoked_key_ends_its_session_at_once(engine: Engine) -> None:
+    async with signed_in(engine) as client:
+        await engine.revoke_key((await engine.keys())[0].id)
+        assert (await client.get("/")).headers["location"].startswith("/login")
+
+
+async def test_signing_out_ends_the_session_on_the_server(engine: Engine) -> None:
+    async with signed_in(engine) as client:
+        kept = dict(client.cookies)
+        await client.post("/logout", data={"proof": await proof(client, "/")})
+        for name, value in kept.items():
+            client.cookies.set(name, value)
+        assert (await client.get("/")).status_code == 303
+
+
+def test_a_session_is_over_when_nobody_came_for_long() -> None:
+    now = 0.0
+    sessions = Sessions(lambda: now)
+    name = sessions.begin("rk_1_secret")
+    now += LASTS - 1
+    assert sessions.key(name) == "rk_1_secret"
+    now += LASTS + 1
+    assert sessions.key(name) is None
+    assert sessions.key(None) is sessions.key("nobody") is None
+
+
+@pytest.mark.parametrize(
+    "wrong", ["no proof", "a proof of somebody else", "another site", "another origin", "no origin that is named"]
+)
+async def test_a_form_that_is_not_ours_changes_nothing(engine: Engine, wrong: str) -> None:
+    id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
+    async with signed_in(engine) as client, signed_in(engine, user="eve") as stranger:
+        data = {"proof": await proof(client, "/")}
+        if wrong == "no proof":
+            data = {}
+        elif wrong == "a proof of somebody else":
+            data = {"proof": await proof(stranger, "/")}
+        given = {
+            "another site": {"Sec-Fetch-Site": "cross-site"}, "another origin": {"Origin": "http://evil.test"},
+            "no origin that is named": {"Origin": "null"},
+        }  # fmt: skip
+        answer = await client.post(f"/m/{id}/pin", data=data, headers=given.get(wrong, {}))
+    assert answer.status_code == 403
+    assert not (await engine.scope("ana").get(id)).pinned
+
+
+async def test_a_page_is_sent_with_everything_that_keeps_it_to_itself(engine: Engine) -> None:
+    async with browser(engine, local=ANA) as client:
+        sent = (await client.get("/")).headers
+    policy = sent["content-security-policy"]
+    for each in (
+        "default-src 'none'",
+        "script-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    ):
+        assert each in policy
+    assert "unsafe" not in policy
+    assert sent["x-content-type-options"] == "nosniff"
+    assert sent["referrer-policy"] == "same-origin"
+    assert sent["cache-control"] == "no-store"
+
+
+async def test_on_this_machine_alone_nobody_signs_in_and_no_other_name_is_answered(engine: Engine) -> None:
+    async with browser(engine, local=ANA) as client:
+        assert (await client.get("/")).status_code == 200
+    async with browser(engine, local=ANA, host="evil.test") as client:
+        assert (await client.get("/")).status_code == 421
+
+
+async def test_a_key_that_may_only_read_sees_no_buttons_and_changes_nothing(engine: Engine) -> None:
+    id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
+    async with signed_in(engine, rights=("read",)) as client:
+        assert "/pin" not in (await client.get(f"/m/{id}")).text
+        answer = await client.post(f"/m/{id}/pin", data={"proof": await proof(client, "/")})
+        assert answer.status_code == 403
+        assert "needs the right" in answer.text
+        assert (await client.get("/keys")).status_code == 403
+        assert (await client.get(f"/m/{id}/forget")).status_code == 403
+
+
+async def test_nobody_sees_or_changes_what_belongs_to_others(engine: Engine) -> None:
+    id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
+    async with signed_in(engine, user="eve") as eve, signed_in(engine, space="work") as bound:
+        for client in (eve, bound):
+            assert (await client.get(f"/m/{id}")).status_code == 404
+            assert "tea" not in (await client.get("/")).text
+        token = await proof(bound, "/")
+        answer = await bound.post("/where", data={"proof": token, "space": "default"})
+        assert answer.status_code == 403
+        assert (await bound.post(f"/m/{id}/pin", data={"proof": token, "space": "default"})).status_code == 403
+        theirs, _ = await engine.create_key("other", user="ana")
+        assert theirs.id not in (await eve.get("/keys")).text
+        assert (await eve.post(f"/keys/{theirs.id}/revoke", data={"proof": await proof(eve, "/")})).status_code == 404
+
+
+async def test_a_key_is_shown_once_and_gives_no_more_than_whoever_made_it_has(engine: Engine) -> None:
+    async with signed_in(engine, rights=("read", "admin")) as client:
+        form = {"proof": await proof(client, "/"), "name": "<b>phone", "right": "read", "days": "3"}
+        shown = await client.post("/keys", data=form)
+        token = re.search(r"rk_[0-9a-f]+_[\w-]+", shown.text)
+        assert token
+        assert (await engine.known(token[0])).rights == ("read",)
+        listed = (await client.get("/keys")).text
+        assert token[0] not in listed
+        assert "&lt;b&gt;phone" in listed
+        assert (await client.post("/keys", data={**form, "right": "write"})).status_code == 403
+        made = (await engine.known(token[0])).id
+        await client.post(f"/keys/{made}/revoke", data={"proof": form["proof"]})
+    with pytest.raises(KeyRefused):
+        await engine.known(token[0])
+
+
+async def test_an_edit_of_what_was_changed_meanwhile_is_refused(engine: Engine) -> None:
+    mine = engine.scope("ana")
+    id = (await mine.remember("I drink tea.")).ids[0]
+    async with browser(engine, local=ANA) as client:
+        form = {"proof": await proof(client, "/"), "revision": "1", "text": "I drink coffee.", "tags": ""}
+        await mine.edit(id, "I drink milk.")
+        answer = await client.post(f"/m/{id}/edit", data=form)
+    assert answer.status_code == 409
+    assert (await mine.get(id)).text == "I drink milk."
+
+
+async def test_what_goes_with_a_memory_is_shown_before_it_is_forgotten(engine: Engine) -> None:
+    mine = engine.scope("ana")
+    id = (await mine.remember("I drink tea.")).ids[0]
+    await mine.edit(id, "I drink green tea.")
+    async with browser(engine, local=ANA) as client:
+        shown = (await client.get(f"/m/{id}/forget")).text
+    assert "What goes with it" in shown
+    assert "I drink tea." in shown
+    assert (await mine.get(id)).is_active
+
+
+async def test_turned_letters_and_unseen_characters_are_named(engine: Engine) -> None:
+    id = (await engine.scope("ana").remember("pay \u202e001\u202c euros\U000e0041\U000e0042")).ids[0]
+    async with browser(engine, local=ANA) as client:
+        shown = (await client.get(f"/m/{id}")).text
+    told = shown[shown.index("<article") : shown.index("</article")].partition("<textarea")[0]
+    assert "\u202e" not in told
+    assert 'pay <span class="unseen">U+202E</span>001' in told
+    assert '<span class="unseen">2 unseen characters</span>' in told
+
+
+async def test_the_views_work_on_every_store(place: str) -> None:
+    async with recollect.aio.open(place, embedder="hashing") as memory:
+        mine = memory.scope("ana", session="chat")
+        id = (await mine.remember("I drink tea every morning.")).ids[0]
+        async with browser(memory, local=ANA) as client:
+            gets = [path for path, method, _ in routes if method == "GET"]
+            for path in [*gets, "/?q=tea", "/threads?thread=chat", f"/relations?id={id}"]:
+                answer = await client.get(path.replace("{id}", id))
+                assert answer.status_code == 200, path
+            token = await proof(client, "/")
+            await client.post(f"/m/{id}/forget", data={"proof": token, "how": "trash"})
+            assert "Erased in 29 days" in (await client.get("/trash")).text
+            await client.post(f"/m/{id}/restore", data={"proof": token})
+            assert "I drink tea" in (await client.get("/?tag=")).text
+
+
+async def test_pages_of_many_memories_follow_each_other(engine: Engine) -> None:
+    await engine.scope("ana").remember([{"content": f"Number {n} is on the list of {n * 7}."} for n in range(60)])
+    found: list[str] = []
+    async with browser(engine, local=ANA) as client:
+        address: str | None = "/"
+        while address:
+            shown = (await client.get(address)).text
+            found += re.findall(r'href="/m/([^"]+)"', shown)
+            more = re.search(r'href="([^"]+)" rel="next"', shown)
+            address = more[1].replace("&amp;", "&") if more else None
+    assert len(found) == len(set(found)) == len((await engine.scope("ana").list(limit=100)).memories) > 25
+
+
+@pytest.mark.parametrize(
+    "given", [*few(12), "²", "9" * 30, "-1", "\ud800".encode("utf-8", "replace").decode(), " ", "r1", "null"]
+)
+async def test_whatever_an_address_says_no_view_fails(engine: Engine, given: str) -> None:
+    await engine.scope("ana", session="chat").remember("I drink tea.")
+    async with browser(engine, local=ANA) as client:
+        for path, method, _ in routes:
+            if method == "GET":
+                for name in ("q", "budget", "profile", "after", "state", "tag", "thread", "since", "id", "to"):
+                    answer = await client.get(path.replace("{id}", "x"), params={name: given, "thread": given})
+                    assert answer.status_code < 500, (path, name)
+                    assert "<script>" not in answer.text
+
+
+@pytest.mark.slow
+async def test_the_first_view_of_a_hundred_thousand_memories_is_there_at_once(engine: Engine) -> None:
+    mine, now = engine.scope("ana"), engine.clock()
+    for start in range(0, 100_000, 1000):
+        made = [
+            Memory(id=new_id(), scope=mine.scope, text=f"House {n}.", kind="semantic", created_at=now, updated_at=now)
+            for n in range(start, start + 1000)
+        ]
+        async with engine.store.transaction(mine.scope) as tx:
+            await tx.apply([Put(memory=each, event=None) for each in made])
+    async with browser(engine, local=ANA) as client:
+        begun = process_time()
+        shown = await client.get("/")
+        took = process_time() - begun
+    assert "House 99999." in shown.text
+    assert took <= 0.2

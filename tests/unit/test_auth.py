@@ -1,0 +1,219 @@
+"""Who somebody is: by a key, by a token that was signed for us, and never by what they say of themselves."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import http.server
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+import pytest_asyncio
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+import recollect
+from recollect.engine import Engine
+from recollect.errors import InvalidInput, KeyRefused, Misconfigured, NotAllowed, NotFound, ProviderFailed
+from recollect.interfaces.rest.auth import Caller, Doorkeeper
+
+SIGNER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+STRANGER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+CURVE = ec.generate_private_key(ec.SECP256R1())
+JWKS = {
+    "keys": [
+        {**RSAAlgorithm.to_jwk(SIGNER.public_key(), as_dict=True), "kid": "r1", "use": "sig"},
+        {**ECAlgorithm.to_jwk(CURVE.public_key(), as_dict=True), "kid": "e1", "use": "sig"},
+    ]
+}
+ISSUER, AUDIENCE = "https://id.example", "recollect"
+
+
+def claims(**other: Any) -> dict[str, Any]:
+    usual = {"sub": "ana", "iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 60, "scope": "read write"}
+    return {name: value for name, value in {**usual, **other}.items() if value is not None}
+
+
+def signed(key: Any = SIGNER, algorithm: str = "RS256", kid: str | None = "r1", **other: Any) -> str:
+    return jwt.encode(claims(**other), key, algorithm, headers={} if kid is None else {"kid": kid})
+
+
+@pytest.fixture
+def jwks(tmp_path: Path) -> Path:
+    path = tmp_path / "jwks.json"
+    path.write_text(json.dumps(JWKS))
+    return path
+
+
+@pytest_asyncio.fixture
+async def memory(jwks: Path) -> AsyncIterator[Engine]:
+    settings = {"jwt_jwks": str(jwks), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+    async with recollect.aio.open(":memory:", embedder="none", **settings) as opened:
+        yield opened
+
+
+async def test_a_token_says_who_somebody_is_and_what_they_may_do(memory: Engine) -> None:
+    found = await Doorkeeper(memory).verify(f"Bearer {signed(tenant='acme', space='work', scope='read other')}")
+    assert (found.user, found.tenant, found.space, found.rights) == ("ana", "acme", "work", ("read",))
+    with pytest.raises(NotAllowed):
+        found.must("write")
+    by_curve = await Doorkeeper(memory).verify(f"Bearer {signed(CURVE, 'ES256', 'e1')}")
+    assert (by_curve.user, by_curve.tenant, by_curve.space) == ("ana", "default", None)
+
+
+def by_hand(secret: bytes) -> str:
+    """A token with HS256, which the library would not sign with such a secret."""
+    parts = ({"alg": "HS256", "typ": "JWT", "kid": "r1"}, claims())
+    head = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+    mark = hmac.new(secret, head.encode(), "sha256").digest()
+    return f"{head}.{base64.urlsafe_b64encode(mark).decode().rstrip('=')}"
+
+
+def forged() -> dict[str, str]:
+    public = SIGNER.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return {
+        "signed by a stranger": signed(STRANGER),
+        "of an unknown key": signed(kid="r9"),
+        "of no key, where there are two": signed(kid=None),
+        "of another's key": signed(CURVE, "ES256", "r1"),
+        "unsigned": jwt.encode(claims(), None, "none", headers={"kid": "r1"}),
+        "signed with the public key as a secret": by_hand(public),
+        "over": signed(exp=time.time() - 1),
+        "without end": signed(exp=None),
+        "not yet good": signed(nbf=time.time() + 600),
+        "of another issuer": signed(iss="https://evil.example"),
+        "for somebody else": signed(aud="bank"),
+        "for nobody": signed(aud=None),
+        "of nobody": signed(sub=None),
+        "of a number": signed(sub="", tenant=""),
+        "for a space that is no text": signed(space=["work"]),
+        "for a space without a name": signed(space=""),
+        "cut off": signed()[:-4],
+        "no token": "a.b.c",
+    }
+
+
+@pytest.mark.parametrize("kind", list(forged()))
+async def test_a_token_that_is_not_meant_for_us_is_refused(memory: Engine, kind: str) -> None:
+    with pytest.raises(KeyRefused):
+        await Doorkeeper(memory).verify(f"Bearer {forged()[kind]}")
+
+
+@pytest.fixture
+def published() -> Iterator[tuple[str, list[str]]]:
+    asked: list[str] = []
+
+    class Publisher(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            if self.path == "/moved":
+                self.send_response(302)
+                self.send_header("Location", "/jwks.json")
+                self.end_headers()
+                return
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(JWKS).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Publisher) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+        thread.join()
+
+
+async def test_public_keys_are_read_over_http_once_for_many_tokens(published: tuple[str, list[str]]) -> None:
+    url, asked = published
+    settings = {"jwt_jwks": f"{url}/jwks.json", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+    async with recollect.aio.open(":memory:", embedder="none", **settings) as memory:
+        doorkeeper = Doorkeeper(memory)
+        for _ in range(5):
+            await doorkeeper.verify(f"Bearer {signed()}")
+        with pytest.raises(KeyRefused):
+            await doorkeeper.verify(f"Bearer {signed(kid='made-up')}")
+    assert asked == ["/jwks.json"], "a stranger cannot make us ask again and again"
+
+
+async def test_keys_that_moved_or_are_away_let_nobody_in(published: tuple[str, list[str]], tmp_path: Path) -> None:
+    for place in (f"{published[0]}/moved", str(tmp_path / "nothing.json")):
+        settings = {"jwt_jwks": place, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+        async with recollect.aio.open(":memory:", embedder="none", **settings) as memory:
+            with pytest.raises(ProviderFailed):
+                await Doorkeeper(memory).verify(f"Bearer {signed()}")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"jwt_jwks": "keys.json", "jwt_issuer": ISSUER},
+        {"jwt_jwks": "keys.json", "jwt_audience": AUDIENCE},
+        {"jwt_jwks": "http://id.example/jwks.json", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE},
+    ],
+)
+async def test_settings_that_would_let_too_many_in_are_refused(settings: dict[str, str]) -> None:
+    async with recollect.aio.open(":memory:", embedder="none", **settings) as memory:
+        with pytest.raises(Misconfigured):
+            Doorkeeper(memory)
+
+
+async def test_a_key_is_known_in_every_way_that_clients_show_it(memory: Engine) -> None:
+    key, token = await memory.create_key("laptop", user="ana", space="work", agent="coder", rights=["write", "read"])
+    for header in (f"Bearer {token}", f"bearer  {token}", f"Token {token}", token):
+        found = await Doorkeeper(memory).verify(header)
+        assert (found.name, found.user, found.space, found.agent) == (key.id, "ana", "work", "coder")
+    assert key.rights == ("read", "write")
+
+
+@pytest.mark.parametrize(
+    "header", ["", "Bearer", "Bearer ", "Basic YTpi", "rk__", "rk_a_b_c", "Bearer rk_é_ü", "x" * 9999]
+)
+async def test_nonsense_is_refused(memory: Engine, header: str) -> None:
+    with pytest.raises(KeyRefused):
+        await Doorkeeper(memory, Caller(name="local", user="ana", tenant="default")).verify(header)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"rights": ()},
+        {"rights": ("root",)},
+        {"rights": "read"},
+        {"user": ""},
+        {"space": " "},
+        {"agent": "a\0"},
+        {"days": -1},
+    ],
+)
+async def test_a_key_that_means_nothing_is_not_made(memory: Engine, given: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        await memory.create_key("k", **{"user": "ana", **given})
+    assert await memory.keys() == []
+
+
+async def test_a_key_is_revoked_once(memory: Engine) -> None:
+    key, token = await memory.create_key("k", user="ana")
+    await memory.revoke_key(key.id)
+    with pytest.raises(KeyRefused):
+        await memory.known(token)
+    with pytest.raises(NotFound):
+        await memory.revoke_key(key.id)
+
+
+async def test_a_bound_caller_cannot_name_another_space_or_agent(memory: Engine) -> None:
+    caller = Caller(name="k", user="ana", tenant="acme", space="work", agent="coder")
+    mine = caller.scope(memory, session="s1")
+    assert (mine.scope.tenant, mine.scope.user, mine.scope.space, mine.labels.agent) == ("acme", "ana", "work", "coder")
+    for named in ({"space": "home"}, {"space": ""}, {"agent": "other"}):
+        with pytest.raises(NotAllowed):
+            caller.scope(memory, **named)
