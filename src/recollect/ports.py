@@ -495,7 +495,8 @@ class Store(Reading, Protocol):
         """Note that a caller asks for something under a key of their own; None if that is new.
 
         Otherwise the answer it was given, "pending" while there is none, or an empty text if it was another request.
-        What was asked before `since` is let go of.
+        What was asked before `since` is let go of, and what has been pending for minutes, because whoever was at it
+        is gone. Of the request only a keyed digest is kept.
         """
         ...
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
 
 from recollect.model import Key
 from recollect.ports import Store
 
+Tamper = Callable[..., Awaitable[list[Any]]]
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=1)
 KEY = Key(id="k1", name="laptop", user="ana", space="work", agent="coder", rights=("read",), created_at=NOW)
@@ -58,3 +62,16 @@ async def test_an_old_request_is_let_go_of(store: Store) -> None:
 async def test_of_many_at_once_one_is_first(store: Store) -> None:
     asked = await asyncio.gather(*(begin(store) for _ in range(12)))
     assert sorted(map(str, asked)) == ["None"] + ["pending"] * 11
+
+
+async def test_a_request_whose_server_died_can_be_made_again_after_a_while(store: Store) -> None:
+    assert await begin(store) is None
+    later = NOW + timedelta(minutes=6)
+    assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) is None
+    assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) == "pending"
+
+
+async def test_of_a_request_nothing_is_kept_that_a_guess_could_be_tested_against(store: Store, tamper: Tamper) -> None:
+    await begin(store, "my password is swordfish")
+    ((kept,),) = await tamper("SELECT request FROM answered")
+    assert kept not in ("my password is swordfish", sha256(b"my password is swordfish").hexdigest())

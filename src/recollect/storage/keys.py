@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from ..model import Key
@@ -12,6 +12,7 @@ from . import rows
 from .reading import digest
 from .work import Together
 
+ABANDONED = timedelta(minutes=5)  # after which nobody is at a request any more that has no answer
 _COLUMNS = "id, name, tenant, user_id, space, agent, rights, created_at, expires_at, revoked_at"
 
 
@@ -43,14 +44,17 @@ class Keys(Together):
             return bool(await session.rows(sql, (clock.iso(at), id)))
 
     async def begin_request(self, caller: str, key: str, request: str, *, at: datetime, since: datetime) -> str | None:
+        asked = digest(self._secret, request)
         async with self._together() as session:
             await session.rows("DELETE FROM answered WHERE at < ?", (clock.iso(since),))
+            lost = "DELETE FROM answered WHERE caller = ? AND key = ? AND answer IS NULL AND at < ?"
+            await session.rows(lost, (caller, key, clock.iso(at - ABANDONED)))
             sql = "INSERT INTO answered (caller, key, request, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING "
-            if await session.rows(f"{sql}RETURNING key", (caller, key, request, clock.iso(at))):
+            if await session.rows(f"{sql}RETURNING key", (caller, key, asked, clock.iso(at))):
                 return None
             sql = "SELECT request, answer FROM answered WHERE caller = ? AND key = ?"
             same, answer = (await session.rows(sql, (caller, key)))[0]
-        return "" if same != request else answer or "pending"
+        return "" if same != asked else answer or "pending"
 
     async def end_request(self, caller: str, key: str, answer: str | None) -> None:
         sql = "DELETE FROM answered WHERE caller = ? AND key = ?"
