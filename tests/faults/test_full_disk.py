@@ -23,10 +23,10 @@ def mount(*command: str) -> None:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 8 MB."""
+    """A disk of 9 MB."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")
-    mount("-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path))
+    mount("-t", "tmpfs", "-o", "size=9m", "tmpfs", str(tmp_path))
     yield tmp_path
     subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
