@@ -88,7 +88,7 @@ BUGS = {
     "altered rows are believed": Bug(
         "storage/rows.py",
         {"if row_hash(hashed, scope) != row[len(HASHED)]:": "if False:"},
-        "tests/faults/test_damage.py::test_no_altered_word_is_returned_from_a_damaged_file[flip]",
+        "tests/faults/test_damage.py::test_no_altered_word_is_returned_from_a_damaged_file[flip in words]",
     ),
     "altered vectors are believed": Bug(
         "corpus/snapshot.py",
