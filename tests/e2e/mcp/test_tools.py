@@ -233,10 +233,10 @@ async def test_an_agent_sees_what_its_allowlist_names(serving: Serving, client: 
         assert "by May" in known
         assert "argued" not in known
         await call(planner, "memory_remember", text="The shop needs a logo.")
-        assert "may not read" in await refused(planner, "memory_history", id=private)
-        assert "may not write" in await refused(planner, "memory_forget", ids=[private])
+        assert "the right 'read'" in await refused(planner, "memory_history", id=private)
+        assert "the right 'write'" in await refused(planner, "memory_forget", ids=[private])
         for uri in (f"memory://entry/{private}", "memory://snapshot"):
-            with pytest.raises(MCPError, match="may not read"):
+            with pytest.raises(MCPError, match="the right 'read'"):
                 await planner.read_resource(uri)
 
 
@@ -244,9 +244,9 @@ async def test_a_key_that_may_only_read_changes_nothing(serving: Serving, client
     id = await remembered(client, "Ana drinks green tea in the morning.")
     async with Client(serving(rights=("read",)), mode=revision) as reader:
         assert (await call(reader, "memory_query", query="green tea"))["memories"]
-        assert "may not write" in await refused(reader, "memory_pin", id=id)
-        assert "may not write" in await refused(reader, "memory_forget", ids=[id])
-        assert "may not remember" in await refused(reader, "memory_remember", text="Ana drinks coffee.")
+        assert "the right 'write'" in await refused(reader, "memory_pin", id=id)
+        assert "the right 'write'" in await refused(reader, "memory_forget", ids=[id])
+        assert "the right 'remember'" in await refused(reader, "memory_remember", text="Ana drinks coffee.")
 
 
 async def test_where_memory_is_off_nothing_is_told_and_the_note_says_why(client: Client, engine: Engine) -> None:

@@ -178,7 +178,7 @@ async def test_the_key_says_whose_memory_it_is(engine: Engine, revision: str) ->
             assert "Ana drinks" in (await client.read_resource("memory://snapshot")).contents[0].text  # type: ignore[union-attr]
         async with connected(url, bo, mode=revision) as client:
             assert (await call(client, "memory_query", query="green tea"))["memories"] == []
-            assert "may not write" in await refused(client, "memory_pin", id=made["outcomes"][0]["ids"][0])
+            assert "the right 'write'" in await refused(client, "memory_pin", id=made["outcomes"][0]["ids"][0])
 
 
 async def test_the_person_is_asked_over_http_too(engine: Engine, revision: str) -> None:
@@ -212,8 +212,8 @@ async def test_an_agent_with_an_allowlist_is_held_to_it_by_its_key(engine: Engin
     async with served(engine) as url, connected(url, key) as client:
         (found,) = (await call(client, "memory_query", query="the shop"))["memories"]
         assert found["category"] == "goals"
-        assert "may not read" in await refused(client, "memory_conflicts")
-        with pytest.raises(MCPError, match="may not read"):
+        assert "the right 'read'" in await refused(client, "memory_conflicts")
+        with pytest.raises(MCPError, match="the right 'read'"):
             await client.read_resource("memory://snapshot")
 
 
