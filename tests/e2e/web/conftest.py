@@ -89,9 +89,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield Stage(server, ids)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser, started once."""
+    """A browser. It brings an event loop of its own, beside which no other can run: so it ends with the module."""
     api = pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed")
     if CHROMIUM is None:
         pytest.skip("There is no Chromium on this machine")
