@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from .errors import InvalidInput
@@ -72,11 +73,6 @@ _BEFORE = (
     r"(?:(?:can|could|would|will) you (?:please |kindly )?|i(?:'d| would) like (?:you )?to |i want (?:you )?to )?"
 )
 _AFTER = r"(?:,? (?:please|thanks|thank you|for me|for now|now|again)){0,3}[.!?… ]{0,5}"
-_COMMANDS = [
-    (command, re.compile(rf"{_BEFORE}(?:{pattern}){_AFTER}", re.IGNORECASE))
-    for command, patterns in _PATTERNS.items()
-    for pattern in patterns
-]
 _REPORTED = re.compile(r"\b(?:asked|said|says|saying|wrote|replied|told (?:me|us|him|her|them))\W*$", re.IGNORECASE)
 _PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "1": 0, "2": 1, "3": 2, "4": 3}
 
@@ -110,7 +106,7 @@ def heard(text: str) -> Heard | None:
     (None, None, None, None)
     """
     line = text.strip().replace("’", "'") if len(text) <= LONGEST else ""
-    for command, pattern in _COMMANDS:
+    for command, pattern in _commands():
         if found := pattern.fullmatch(re.sub(r"[ \t]+", " ", line)):
             named = {name: value for name, value in found.groupdict().items() if value}
             if _REPORTED.search(named.get("topic", "")):
@@ -119,6 +115,16 @@ def heard(text: str) -> Heard | None:
                 named["which"] = _which(named["which"].lower())
             return Heard(command=command, **named)
     return None
+
+
+@cache
+def _commands() -> list[tuple[str, re.Pattern[str]]]:
+    """Compiled when somebody first speaks to the memory: most programs never do."""
+    return [
+        (command, re.compile(rf"{_BEFORE}(?:{pattern}){_AFTER}", re.IGNORECASE))
+        for command, patterns in _PATTERNS.items()
+        for pattern in patterns
+    ]
 
 
 def _which(words: str) -> str:

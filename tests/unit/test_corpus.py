@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from recollect.corpus import Columns, Corpora, Corpus, corpora
+from recollect.corpus.matrix import Matrix
 from recollect.errors import StoreDamaged
 from recollect.ids import new_id
 from recollect.model import Embedded, Forget, Labels, Memory, Put, Scope
@@ -263,3 +264,13 @@ async def test_an_altered_state_is_told(store: SqliteStore) -> None:
     await store._writer.rows("UPDATE memories SET state = 'actiwe'")
     with pytest.raises(StoreDamaged, match="actiwe"):
         await fresh(store)
+
+
+@pytest.mark.parametrize("columns", [1, 4, 5])
+def test_few_and_many_vectors_have_the_same_products(columns: int) -> None:
+    chance = np.random.default_rng(columns)
+    rows, asked = chance.random((7, 3), np.float32), chance.random((3, columns), np.float32)
+    matrix = Matrix(3, 9).added(0, rows)
+
+    assert np.allclose(matrix.products(5, asked), rows[:5] @ asked)
+    assert np.allclose(matrix.products(5, asked[:, 0]), rows[:5] @ asked[:, 0])

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..ports import Vectors
 
+_FEW = 4  # vectors, up to which a BLAS is not faster
 _SPARE = 0.125  # room for rows to come, as a share of those there
 
 
@@ -27,6 +28,17 @@ class Matrix:
     def first(self, n: int) -> Vectors:
         """The first n rows, without copying them."""
         return self._rows[:n]
+
+    def products(self, n: int, asked: Vectors) -> Vectors:
+        """Of each of the first n rows with one vector, or with each column of several.
+
+        Few are summed up here: the threads of a BLAS would spin for tens of milliseconds after each question, on cores
+        that the other parts of a recall need.
+        """
+        if asked.ndim > 1 and asked.shape[1] > _FEW:
+            return self.first(n) @ asked
+        made: Vectors = np.einsum("ij,...j->i...", self.first(n), np.ascontiguousarray(asked.T))
+        return made
 
     def added(self, n: int, new: Vectors, *, expected: int = 0) -> Matrix:
         """A matrix with `new` after the first n rows: this one if they fit and nobody else took the place, else a copy.

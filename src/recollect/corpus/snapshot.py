@@ -147,11 +147,8 @@ class Corpus(Columns):
         return positions[keep], counts[keep].astype(np.float32)
 
     def similarity(self, vector: Vectors) -> NDArray[np.float32]:
-        """Cosine to every position; 0 where there is no vector."""
-        if self.matrix is None:
-            return self.near.similarity(vector, self.n)
-        near: NDArray[np.float32] = self.matrix.first(self.n) @ vector
-        return near
+        """Cosine of every position to a vector, or to each column of several; 0 where there is no vector."""
+        return self.near.similarity(vector, self.n) if self.matrix is None else self.matrix.products(self.n, vector)
 
     def vectors(self, positions: NDArray[np.intp]) -> Vectors:
         """The vectors at these positions, zero where there is none."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
 from ..lifecycle.care import Care
@@ -18,8 +18,10 @@ from ..policy import authority, writing
 from ..policy.writing import Facts, Policy
 from ..ports import Reading, Transaction
 from ..text import normalise
-from . import advise, extract, guard
-from .extract import Fact
+from . import guard
+
+if TYPE_CHECKING:
+    from .extract import Fact
 
 NAME = "extract"  # of the work that waits
 TAG = "extracted"  # of a fact that was drawn out of a turn
@@ -119,6 +121,8 @@ def _words(said: Sequence[Memory]) -> list[str]:
 
 async def _found(said: Sequence[Memory], scope: Scope, care: Care, limits: Facts, with_model: bool) -> _Found:
     """The facts of a turn, by a model if it can and may, otherwise by rules."""
+    from . import advise, extract  # a tenth of a second of patterns, which only those need who draw facts
+
     if not said:
         return _Found(by="nobody", why="it is not there any more")
     if not authority.is_own_role(said[0].labels.role) or said[0].evidence_ids:
