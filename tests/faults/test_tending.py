@@ -20,6 +20,8 @@ import pytest
 import recollect
 from faults.children import WORDS
 from faults.witness import CHILDREN, everything, whole_lines
+from llm_server import Request, Server
+from recollect.lifecycle import reflect
 from recollect.sync import Blocking, BlockingScope
 
 LEASE = 1.0  # seconds
@@ -67,11 +69,23 @@ def spoken(scope: BlockingScope) -> None:
         scope.remember(talk, policy="default")
 
 
-def summed_up(scope: BlockingScope) -> list[str]:
-    """Each session that was summed up is so as a whole, behind one summary."""
-    behind = Counter(id for each in everything(scope) if each.compression_source for id in each.evidence_ids)
-    gone = {each.id for each in everything(scope, "compressed")}
-    return [id for id in gone | set(behind) if behind[id] != 1 or id not in gone] + ([] if len(gone) >= 6 else ["few"])
+def alike(scope: BlockingScope) -> None:
+    """Two topics of three memories each that nobody used for long."""
+    for topic in ("Grandmother waters her white roses", "Village bakers sell warm rye bread"):
+        for day in ("Monday", "Tuesday", "Friday"):
+            scope.remember(f"{topic} on {day}", importance=0.4, policy="default")
+
+
+def behind(scope: BlockingScope, state: str, least: int) -> list[str]:
+    """Each memory that was put behind a summary is so once, with all that the summary stands for."""
+    above = Counter(id for each in everything(scope) if each.compression_source for id in each.evidence_ids)
+    gone = {each.id for each in everything(scope, state)}
+    return [id for id in gone | set(above) if above[id] != 1 or id not in gone] + (["few"] if len(gone) < least else [])
+
+
+def insights(scope: BlockingScope) -> list[str]:
+    found = [each for each in everything(scope) if each.category == reflect.CATEGORY]
+    return [] if len(found) == 1 else [f"{scope.scope.user}: {len(found)} insights"]
 
 
 def events(scope: BlockingScope, event: str, many: int) -> list[str]:
@@ -91,28 +105,41 @@ WORKS = {
     "snapshot": Work(give=told, left=lambda s: []),
     "extract": Work(give=said, left=lambda s: events(s, "ADD", 2 * len(FACTS)), settings={"extract": "rules"}),
     "consolidate": Work(give=said_twice, left=lambda s: events(s, "MERGE", 4)),
-    "compress": Work(give=spoken, left=summed_up, settings={"compression_threshold": 4}),
+    "compress": Work(
+        give=spoken, left=lambda s: behind(s, "compressed", 6), settings={"compression_threshold": 4}
+    ),
+    "rollup": Work(give=alike, left=lambda s: behind(s, "archived", 6), is_old=True, settings={"rollup_days": 90}),
+    "reflect": Work(give=said, left=insights, settings={"llm": "openai:small"}),
 }  # fmt: skip
+INSIGHT = {"summary": "The user trusts few people and plans far ahead.", "tags": ["trust"], "importance": 2}
 
 
-def settings(folder: Path, duty: str) -> dict[str, Any]:
-    """Those of whoever tends."""
-    usual = {"embedder": "hashing", "failsafe": False, "journal_dir": str(folder / "journal")}
-    return {**usual, **WORKS[duty].settings}
+@pytest.fixture
+def asked(tmp_path: Path, llm_server: Server) -> Callable[[str], dict[str, Any]]:
+    """The settings of whoever tends, by the duty that they tend to; the language model takes its time."""
+
+    def answer(request: Request) -> dict[str, Any]:
+        time.sleep(0.02)
+        return {"insights": [INSIGHT]}
+
+    llm_server.answer = answer
+    model = {"llm_url": f"{llm_server.url}/v1", "llm_key": "none", "llm_user_tokens": 10**9, "llm_tenant_tokens": 10**9}
+    usual = {"embedder": "hashing", "failsafe": False, "journal_dir": str(tmp_path / "journal")}
+    return lambda duty: {**usual, **WORKS[duty].settings, **(model if duty == "reflect" else {})}
 
 
-def given(place: str, folder: Path, duty: str, users: list[str]) -> None:
+def given(place: str, settings: dict[str, Any], duty: str, users: list[str]) -> None:
     """Work for a duty, in new scopes that nobody has tended."""
-    with recollect.open(place, **{**settings(folder, duty), "capacity": 0}) as memory:
+    with recollect.open(place, **{**settings, "capacity": 0}) as memory:
         if WORKS[duty].is_old:
             memory._inner.clock = lambda: LONG_AGO
         for user in users:
             WORKS[duty].give(memory.scope(user))
 
 
-def killed(place: str, folder: Path, duty: str, seconds: float) -> bool:
+def killed(place: str, settings: dict[str, Any], duty: str, seconds: float) -> bool:
     """Begin a duty and kill whoever does it after a while; False if it was done by then."""
-    command = [sys.executable, str(CHILDREN), "tend", place, duty, str(LEASE), json.dumps(settings(folder, duty))]
+    command = [sys.executable, str(CHILDREN), "tend", place, duty, str(LEASE), json.dumps(settings)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert json.loads(child.stdout.readline()) == ["open"]
@@ -121,17 +148,17 @@ def killed(place: str, folder: Path, duty: str, seconds: float) -> bool:
         return list(whole_lines(child.stdout.read())) == []
 
 
-def kill_loop(place: str, folder: Path, duty: str, kills: int) -> dict[str, list[Any]]:
+def kill_loop(place: str, settings: dict[str, Any], duty: str, kills: int) -> dict[str, list[Any]]:
     """Kill a duty so many times; what is left, done twice or half written when another has finished it."""
     chance, users, window = random.Random(duty), list[str](), 0.2
     while kills:
         new = [f"{duty}-{len(users) + n}" for n in range(4)]
-        given(place, folder, duty, new)
+        given(place, settings, duty, new)
         users += new
-        is_killed = killed(place, folder, duty, chance.uniform(0.0, window))
+        is_killed = killed(place, settings, duty, chance.uniform(0.0, window))
         kills, window = kills - is_killed, window * (1.0 if is_killed else 0.7)
     time.sleep(LEASE + 0.5)
-    with recollect.open(place, **settings(folder, duty)) as memory:
+    with recollect.open(place, **settings) as memory:
         memory.tend(only=[duty])
         return seen(memory, duty, [memory.scope(user) for user in users])
 
@@ -160,13 +187,15 @@ CLEAN: dict[str, list[Any]] = {"stuck": [], "lost": [], "twice": [], "half writt
 
 @pytest.mark.spec("THE-94")
 @pytest.mark.parametrize("duty", ["embed", "purge", "extract"])
-def test_a_duty_that_is_killed_is_done_by_the_next_and_nothing_twice(place: str, tmp_path: Path, duty: str) -> None:
-    assert kill_loop(place, tmp_path, duty, kills=1) == CLEAN
+def test_a_duty_that_is_killed_is_done_by_the_next_and_nothing_twice(
+    place: str, asked: Callable[[str], dict[str, Any]], duty: str
+) -> None:
+    assert kill_loop(place, asked(duty), duty, kills=1) == CLEAN
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("duty", WORKS)
 def test_a_duty_that_is_killed_15_times_leaves_nothing_stuck_lost_or_twice(
-    place: str, tmp_path: Path, duty: str
+    place: str, asked: Callable[[str], dict[str, Any]], duty: str
 ) -> None:
-    assert kill_loop(place, tmp_path, duty, kills=15) == CLEAN
+    assert kill_loop(place, asked(duty), duty, kills=15) == CLEAN
