@@ -169,6 +169,20 @@ async def test_only_json_that_fits_is_read(ana: httpx.AsyncClient, content: byte
         assert set(answer.json()) >= {"type", "title", "status", "detail", "request_id"}
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"text": "  \n"}, "body.text: There is nothing to read in it"),
+        ({"text": "tea", "space": "\u200b"}, "body.space: It needs something to read, without U+0000"),
+        ({"text": "tea", "category": "a\0b"}, "body.category: It holds U+0000"),
+    ],
+)
+async def test_what_has_the_wrong_shape_is_refused_in_a_sentence(
+    ana: httpx.AsyncClient, body: dict[str, str], why: str
+) -> None:
+    assert (await ana.post(ENTRIES, json=body)).json()["detail"] == why
+
+
 async def test_a_nul_in_an_address_is_no_failure_of_the_store(place: str) -> None:
     async with recollect.aio.open(place, embedder="hashing") as memory, asking(memory, local=ANA) as client:
         for url in (

@@ -18,11 +18,18 @@ from .auth import Caller
 # To JSON, 3.0 is a whole number.
 whole = BeforeValidator(lambda given: int(given) if isinstance(given, float) and given.is_integer() else given)
 _SEEN = r"[^\s\u0000-\u0020\u0085\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=rf"^[^\u0000]*{_SEEN}[^\u0000]*$")]
+_NAMED, _PLAIN, _ID = rf"^[^\u0000]*{_SEEN}[^\u0000]*$", r"^[^\u0000]*$", r"^[0-9A-Za-z_.:~-]{1,200}$"
+WHY = {  # what is wrong with what does not fit a pattern
+    _SEEN: "There is nothing to read in it",
+    _NAMED: "It needs something to read, without U+0000",
+    _PLAIN: "It holds U+0000",
+    _ID: "An id has 1 to 200 letters, digits and . : ~ _ -",
+}
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_NAMED)]
 Text = Annotated[str, StringConstraints(min_length=1, pattern=_SEEN)]
-Word = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\u0000]*$")]
-Id = Annotated[str, Path(pattern=r"^[0-9A-Za-z_.:~-]{1,200}$")]
-IdText = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_.:~-]{1,200}$")]
+Word = Annotated[str, StringConstraints(max_length=200, pattern=_PLAIN)]
+Id = Annotated[str, Path(pattern=_ID)]
+IdText = Annotated[str, StringConstraints(pattern=_ID)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, le=1000), whole]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]

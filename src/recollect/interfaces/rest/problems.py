@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from ...errors import KeyRefused, RecollectError
 from .. import errors
+from .bodies import WHY
 
 log = logging.getLogger("recollect.rest")
 MEDIA = "application/problem+json"
@@ -75,9 +76,14 @@ def of_http(request: Request, error: Exception) -> Response:
 def of_input(request: Request, error: Exception) -> Response:
     """What does not fit the schema: where, and why; what was given is not repeated."""
     assert isinstance(error, RequestValidationError)
-    found = [{"at": ".".join(map(str, each["loc"])), "why": str(each["msg"])} for each in error.errors()[:20]]
+    found = [{"at": ".".join(map(str, each["loc"])), "why": _why(each)} for each in error.errors()[:20]]
     detail = f"{found[0]['at']}: {found[0]['why']}" if found else "The request does not fit the schema"
     return response(request, 422, detail, kind="InvalidInput", errors=found)
+
+
+def _why(error: Mapping[str, Any]) -> str:
+    """In a sentence, where the library would show a pattern."""
+    return WHY.get(error.get("ctx", {}).get("pattern"), str(error["msg"]))
 
 
 def of_bug(request: Request, error: Exception) -> Response:
