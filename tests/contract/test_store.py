@@ -897,6 +897,21 @@ async def test_the_history_keeps_what_a_change_took_the_place_of_under_the_name_
     assert await store.history_since(BOB, "operation", both) == []
 
 
+async def test_what_happened_since_a_session_is_asked_of_its_own_scope(store: Store) -> None:
+    talk = Labels(session="talk")
+    await keep(store, "theirs", scope=BOB, labels=talk)
+    await keep(store, "before")
+    (kept,) = await keep(store, "tea", labels=talk)
+    assert [entry.memory_id for entry in await store.history_since(ANA, "session", "talk")] == [kept.id]
+
+
+async def test_the_history_is_checked_in_its_own_scope(store: Store) -> None:
+    await keep(store, "tea")
+    await keep(store, "theirs", scope=BOB)
+    await keep(store, "milk")
+    assert await store.check() == []
+
+
 async def test_a_tombstone_without_an_end_stands_for_ever(store: Store) -> None:
     (kept,) = await keep(store, "tea")
     await apply(store, forget(kept, until=None))
