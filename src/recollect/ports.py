@@ -424,9 +424,10 @@ class Store(Reading, Protocol):
         ...
 
     async def claim_tasks(self, names: Sequence[str], *, now: datetime, limit: int, lease_seconds: float) -> list[Task]:
-        """Work of these names that is due, of all scopes, longest due first; nobody else is given it for so long.
+        """Work of these names that is due, of all scopes; nobody else is given it for so long.
 
-        What has a key and was begun eight times without coming to its end is set aside: nobody is given it.
+        Longest due first, but for what was begun before: that comes last, so that nothing holds up all others. What
+        has a key and was begun eight times without coming to its end is set aside: nobody is given it.
         """
         ...
 

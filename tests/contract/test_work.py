@@ -152,6 +152,13 @@ async def test_what_was_given_back_unbegun_does_not_count_as_begun(store: Store)
         await store.postpone(task, due_at=NOW, failed=False)
 
 
+async def test_what_ended_whoever_began_it_comes_after_what_nobody_began(store: Store) -> None:
+    await apply(store, Queue(name="extract", key="deadly", due_at=NOW), Queue(name="extract", key="m2", due_at=LATER))
+    assert [task.key for task in await claim(store, seconds=0.01, now=LATER, limit=1)] == ["deadly"]
+    await asyncio.sleep(0.05)
+    assert [task.key for task in await claim(store, now=LATER, limit=1)] == ["m2"]
+
+
 async def test_work_that_fails_again_and_again_is_set_aside_but_not_a_duty(store: Store) -> None:
     await apply(store, Queue(name="extract", key="m1", due_at=NOW), Queue(name="consolidate", due_at=NOW))
     for _ in range(8):

@@ -1,5 +1,6 @@
 """Work that waits in the store: memories without a vector, and tasks. A claim is a lease, so nothing is done twice.
 
+What was begun before, and perhaps ended whoever began it, comes after what was not.
 A lease that ends later than one could that begins now was given before the clock was set back: it counts for nothing.
 """
 
@@ -44,7 +45,7 @@ _CLAIM_TASKS = """
 WITH free AS (
   SELECT m.scope, m.name, m.key FROM tasks m WHERE m.name IN ({names}) AND m.due_at <= ?
   AND (m.key = '' OR m.attempts < {most}) AND (m.lease IS NULL OR m.until <= {now} OR m.until > {now} + ?)
-  ORDER BY m.due_at, m.scope, m.name, m.key LIMIT ?
+  ORDER BY m.attempts, m.due_at, m.scope, m.name, m.key LIMIT ?
   {skip_locked})
 UPDATE tasks SET lease = ?, until = {now} + ?, attempts = attempts + 1
 WHERE (scope, name, key) IN (SELECT scope, name, key FROM free)
