@@ -6,7 +6,7 @@ import asyncio
 import gc
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
@@ -14,6 +14,11 @@ from uuid import uuid4
 import pytest
 
 from llm_server import Server, running
+
+
+def pytest_collection_finish() -> None:
+    """What was made to collect the tests stays until their end: no collection of garbage looks through it again."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -66,10 +71,30 @@ FOR name IN SELECT relname FROM pg_class WHERE relnamespace = 'recollect'::regna
 AND relname NOT IN ('meta', 'migrations') LOOP EXECUTE 'DELETE FROM recollect.' || name; END LOOP; END $$"""
 
 
+@pytest.fixture(scope="session")
+def _sweep(_kept_database: str) -> Iterator[Callable[[], object]]:
+    """Empties the kept database over one connection: to a new one each table would be new."""
+    import psycopg
+
+    connection = psycopg.connect(_kept_database, autocommit=True)
+
+    def sweep() -> object:
+        nonlocal connection
+        try:
+            return connection.execute(EMPTIED)
+        except psycopg.OperationalError:  # a test has ended it
+            connection.close()
+            connection = psycopg.connect(_kept_database, autocommit=True)
+            return connection.execute(EMPTIED)
+
+    yield sweep
+    connection.close()
+
+
 @pytest.fixture
-def ready_database(_kept_database: str) -> str:
+def ready_database(_kept_database: str, _sweep: Callable[[], object]) -> str:
     """The address of a database that has the schema and is empty: made once and swept, which is faster."""
-    _run(_kept_database, EMPTIED)
+    _sweep()
     return _kept_database
 
 

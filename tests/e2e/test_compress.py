@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 import recollect
+from clocks import Clock
 from llm_server import Request, Server
 from recollect import aio
 from recollect.dialects.vault import MemoryType, Vault
@@ -32,18 +33,10 @@ START = datetime(2026, 1, 1, 9, tzinfo=UTC)
 TOPICS = ("Lisbon", "Porto", "Faro", "Braga", "Evora", "Sintra", "Tomar", "Lagos", "Beja", "Viseu", "Aveiro", "Leiria")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = START + timedelta(days=1)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
 @asynccontextmanager
 async def opened(place: str, **settings: Any) -> AsyncIterator[Engine]:
     async with aio.open(place, embedder="hashing", **settings) as engine:
-        engine.clock = Clock()
+        engine.clock = Clock(START + timedelta(days=1))
         yield engine
 
 

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import recollect
+from clocks import Clock
 from recollect import aio
 from recollect.consent import BENIGN, SENSITIVE
 from recollect.engine import Engine
@@ -26,18 +27,11 @@ from recollect.scoped import Scoped
 VALUES = {"preferred_name": "Ana", "pronouns": "she/her", "city": "Ypsilonburg", "language": "Portuguese"}
 
 
-class Clock:
-    now = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
     where = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
     async with aio.open(where, embedder="hashing", state_dir=tmp_path) as opened:
-        opened.clock = Clock()
+        opened.clock = Clock(datetime(2026, 3, 1, 12, tzinfo=UTC))
         yield opened
 
 

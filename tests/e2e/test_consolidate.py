@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from clocks import Clock
 from recollect import aio
 from recollect.engine import Engine
 from recollect.errors import BadModelAnswer, ModelUnavailable, OverBudget
@@ -74,17 +75,9 @@ class Scripted:
         return [(each["a"], each["b"]) for some in lists for each in some]
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(START)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import recollect
+from clocks import Clock
 from recollect.errors import InvalidInput, Misconfigured, NotFound
 from recollect.model import Filter, Put
 from recollect.sync import Blocking, BlockingScope
@@ -19,14 +20,6 @@ from recollect.sync import Blocking, BlockingScope
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 TEA, BOAT = "The green tea stands on the shelf.", "Maren's boat is called Petrel."
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
 
 
 def opened(place: str, clock: Clock, **settings: Any) -> Blocking:
@@ -37,7 +30,7 @@ def opened(place: str, clock: Clock, **settings: Any) -> Blocking:
 
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOW)
 
 
 @pytest.fixture
@@ -253,7 +246,7 @@ def test_what_is_active_has_nothing_to_restore(ana: BlockingScope) -> None:
 
 async def test_a_worker_keeps_the_limits_too(place: str) -> None:
     async with recollect.aio.open(place, embedder="hashing", policy="theoria") as memory:
-        clock = Clock()
+        clock = Clock(NOW)
         memory.clock = clock
         ana = memory.scope("ana")
         (id,) = (await ana.remember(TEA, importance=0.4)).ids

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import recollect
+from clocks import Clock
 from recollect.errors import InvalidInput, NotFound
 from recollect.forgetting import SOURCE_FORGOTTEN
 from recollect.interfaces.cli import app
@@ -21,21 +22,11 @@ from recollect.sync import Blocking
 NOW = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 
 
-class Clock:
-    """A clock that is moved by hand."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blocking]:
     place = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
     with recollect.open(place, embedder="hashing") as opened:
-        opened._inner.clock = Clock()
+        opened._inner.clock = Clock(NOW)
         yield opened
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from clocks import Clock
 from recollect import aio
 from recollect.engine import Engine
 from recollect.errors import BadModelAnswer, ModelUnavailable, OverBudget
@@ -44,17 +45,9 @@ class Scripted:
     async def close(self) -> None: ...
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = START
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(START)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import recollect
+from clocks import Clock
 from recollect import tending
 from recollect.embedders.hashing import Hashing
 from recollect.engine import Engine
@@ -28,17 +29,9 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
-    return Clock()
+    return Clock(NOW)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from uuid import UUID
 import apsw
 import pytest
 
+from clocks import Clock
 from recollect import aio
 from recollect.dialects import theoria as dialect
 from recollect.dialects.theoria import Theoria
@@ -39,18 +40,10 @@ class Away(Hashing):
         raise EmbedderUnavailable
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     async with aio.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as opened:
-        opened.clock = Clock()
+        opened.clock = Clock(NOW)
         yield opened
 
 

@@ -25,9 +25,11 @@ def killed(path: Path | str, seed: int) -> Iterable[list[Any]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert json.loads(child.stdout.readline()) == ["open"]
-        time.sleep(random.Random(seed).uniform(0.01, 0.25))
+        chance = random.Random(seed)
+        lines = [child.stdout.readline() for _ in range(chance.randint(1, 20))]
+        time.sleep(chance.uniform(0.0, 0.02))  # until it is in the middle of something
         child.send_signal(signal.SIGKILL)
-        return whole_lines(child.stdout.read())
+        return whole_lines("".join(lines) + child.stdout.read())
 
 
 def kill_loop(path: Path | str, kills: int) -> tuple[Told, list[str], list[str], float]:
@@ -45,7 +47,7 @@ def kill_loop(path: Path | str, kills: int) -> tuple[Told, list[str], list[str],
 
 
 def test_what_was_acknowledged_survives_being_killed(tmp_path: Path) -> None:
-    told, missing, halves, _ = kill_loop(tmp_path / "memory.db", kills=15)
+    told, missing, halves, _ = kill_loop(tmp_path / "memory.db", kills=8)
     assert told.acks > 15
     assert (missing, halves) == ([], [])
 

@@ -72,8 +72,8 @@ def lose_power(folder: Path, *, seed: int, steps: int, points: int) -> dict[str,
 
 
 def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path) -> None:
-    found = lose_power(tmp_path, seed=1, steps=60, points=80)
-    assert found["points"] == 80
+    found = lose_power(tmp_path, seed=1, steps=60, points=40)
+    assert found["points"] == 40
     assert found["acknowledged"] > 20
     assert (found["lost"], found["half written"]) == (0, 0)
 

@@ -38,6 +38,16 @@ def started(url: str, folder: Path, *, writers: int) -> list[subprocess.Popen[by
     return running
 
 
+def busy(folder: Path, times: int = 15) -> None:
+    """Wait until each of them was acknowledged so many times more."""
+    files = sorted(folder.glob("told*"))
+    before = [file.read_bytes().count(b'["said"') for file in files]
+    until = time.monotonic() + 60
+    while any(file.read_bytes().count(b'["said"') < many + times for file, many in zip(files, before, strict=True)):
+        assert time.monotonic() < until, "nothing more is acknowledged"
+        time.sleep(0.05)
+
+
 def ended(running: list[subprocess.Popen[bytes]], folder: Path) -> tuple[Told, Counter[str]]:
     """Kill them; gives what they told, and the errors they met."""
     for process in running:
@@ -65,11 +75,11 @@ def harmed(server: Server, url: str, folder: Path, *, writers: int, harms: list[
     recollect.open(url, embedder="hashing", failsafe=False).close()
     running = started(url, folder, writers=writers)
     for harm in harms:
-        time.sleep(1.5)
+        busy(folder)
         server.stop(harm)
         time.sleep(0.3)
         server.start()
-    time.sleep(1.5)
+    busy(folder)
     told, errors = ended(running, folder)
     assert set(errors) == {"StoreUnavailable"}
     return {"acknowledged": told.acks, "errors": errors.total(), **found(url, told)}

@@ -102,7 +102,7 @@ def test_hostile_texts_are_texts(watched: tuple[Any, list[str]], here: str) -> N
     assert len(ids) >= 190
     with serving(here, local=ANA, rate_limit=0) as server:
         visited(page, server.url, views(page, server.url, 9), odd)
-        visited(page, server.url, [f"/m/{id}" for id in ids[::6]], odd)
+        visited(page, server.url, [f"/m/{id}" for id in ids[::12]], odd)
         visited(page, server.url, [f"/m/{id}/forget" for id in ids[::40]], odd)
         page.goto(f"{server.url}/m/{ids[50]}")
         with recollect.open(here, embedder="hashing") as memory:
