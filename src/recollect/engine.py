@@ -21,11 +21,12 @@ from .lifecycle.mirror import Mirror
 from .lifecycle.tend import Tended
 from .lifecycle.usage import Usage
 from .lifecycle.worker import Worker
-from .model import Backlog, Draft, Key, Labels, Outcome, Purged, Receipt, Scope, Spending
+from .model import Draft, Labels, Outcome, Receipt, Scope
 from .outage import Guarded, Outage
 from .outage.outage import Replayed
 from .policy import allow, writing
 from .ports import Adviser, Embedder, Reranker, Spool, Store
+from .records import Backlog, Key, Purged, Spending
 from .retrieve.elsewhere import Nearest
 from .scoped import Scoped
 from .text import tokens

@@ -12,28 +12,20 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from .model import (
+from .changes import Change, Happened, Pending, Relation, Summary
+from .model import Filter, Memory, Message, Outcome, Scope
+from .records import (
     Answer,
     Ask,
     Backlog,
-    Change,
     Entry,
-    Filter,
-    Happened,
     Key,
     Logged,
-    Memory,
-    Message,
-    Outcome,
     Page,
-    Pending,
     Proposal,
-    Relation,
     Saved,
-    Scope,
     SpaceSettings,
     Spending,
-    Summary,
     Tally,
     Task,
 )

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import commands, conflicts, forgetting, inputs, privacy, querying, revisions, transfer, undo
+from .changes import Happened, Shown, Used
 from .checkpoints import Checkpoints
 from .consent import Consent
 from .errors import InvalidInput, NotFound, ProviderFailed, StoreUnavailable
@@ -25,34 +26,24 @@ from .lifecycle.summarise import SummedUp
 from .model import (
     Conflict,
     Draft,
-    Entry,
     Event,
     Evidence,
     Filter,
-    Forgotten,
-    Happened,
     Labels,
     Memory,
     Message,
     Messages,
     Outcome,
-    Page,
-    Purged,
     Query,
     Reason,
     Recall,
     Receipt,
     Related,
     Scope,
-    Shown,
-    Spending,
-    Tally,
-    Undone,
-    Updates,
-    Used,
 )
 from .policy import profiles, writing
 from .privacy import Privacy
+from .records import Entry, Forgotten, Page, Purged, Spending, Tally, Undone, Updates
 from .retrieve import explain, render
 from .retrieve import pipeline as retrieve
 from .text import echo, normalise

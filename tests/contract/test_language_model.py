@@ -16,8 +16,8 @@ from recollect.errors import BadModelAnswer, ModelUnavailable
 from recollect.llms import cost
 from recollect.llms.anthropic import Anthropic
 from recollect.llms.openai import OpenAI
-from recollect.model import Ask
 from recollect.ports import LanguageModel
+from recollect.records import Ask
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from recollect.changes import Put
 from recollect.errors import RecollectError, StoreUnavailable
 from recollect.ids import new_id
-from recollect.model import Filter, Memory, Put, Scope
+from recollect.model import Filter, Memory, Scope
 from recollect.storage.sqlite.store import SqliteStore
 from recollect.text.clock import parse
 

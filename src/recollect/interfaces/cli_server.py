@@ -15,7 +15,7 @@ from .cli_cluster import on_signals
 if TYPE_CHECKING:
     import uvicorn
 
-    from ..model import Key
+    from ..records import Key
 
 SERVER = "Server"
 DRAIN_SECONDS = 10

@@ -20,7 +20,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 
 from ..engine import Engine
 from ..errors import ProviderFailed, RecollectError
-from ..model import Backlog, Spending, Tally
+from ..records import Backlog, Spending, Tally
 from ..watching import DUTY, Tell
 from .rest.auth import Caller, caller
 from .rest.door import Door

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from ..model import Decided, Filter, Forget, Memory, Proposal, Purged, Put, Scope
+from ..changes import Decided, Forget, Put
+from ..model import Filter, Memory, Scope
 from ..ports import Reading, Store
+from ..records import Proposal, Purged
 from .paging import matching
 
 OTHERS = "*"

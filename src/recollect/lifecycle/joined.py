@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from ..model import CONTRADICTS, Change, Checked, Memory, Put, Relation
+from ..changes import Change, Checked, Put, Relation
+from ..model import CONTRADICTS, Memory
 from ..policy.writing import Bands
 from ..ports import Vectors
 from ..text import conflict, joining, normalise, saying, simhash, values

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from ..changes import Change, Forget, Put, Summary
 from ..ids import new_id
-from ..model import ITEM_TYPES, Change, Filter, Forget, Memory, Put, Scope, Summary
+from ..model import ITEM_TYPES, Filter, Memory, Scope
 from ..policy import authority
 from ..ports import Store
 from . import records

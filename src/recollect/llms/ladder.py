@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from .. import remote
 from ..errors import BadModelAnswer, ModelUnavailable
-from ..model import Answer, Ask
+from ..records import Answer, Ask
 from . import cost, schema
 
 MOST_BYTES = 1 << 20  # of an answer, with all that is around it

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..model import Key
+from ..records import Key
 from ..text import clock
 from . import rows
 from .reading import digest

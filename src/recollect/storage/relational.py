@@ -15,8 +15,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ..changes import Happened, Summary
 from ..errors import InvalidInput, RecollectError, StoreDamaged
-from ..model import NODES, Entry, Happened, Message, Scope, Summary, Tally
+from ..model import NODES, Message, Scope
+from ..records import Entry, Tally
 from ..text import clock, index, terms
 from . import chain, rows
 from .checkpoints import Checkpoints

@@ -16,13 +16,14 @@ import pytest_asyncio
 import recollect
 from e2e.rest.conftest import ANA
 from e2e.web.hostile import few
+from recollect.changes import Put
 from recollect.engine import Engine
 from recollect.errors import KeyRefused
 from recollect.ids import new_id
 from recollect.interfaces.rest.app import create_app
 from recollect.interfaces.web import routes
 from recollect.interfaces.web.sessions import LASTS, Sessions
-from recollect.model import Memory, Put
+from recollect.model import Memory
 
 EVERYTHING = ("read", "write", "admin")
 APPS: WeakKeyDictionary[Engine, Any] = WeakKeyDictionary()

@@ -14,7 +14,8 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import InvalidInput, NotFound
-from ...model import STATES, Entry, Filter, Labels, Memory, Page, Scope
+from ...model import STATES, Filter, Labels, Memory, Scope
+from ...records import Entry, Page
 from ...scoped import Scoped
 from .auth import Caller
 from .bodies import Count, Id, Name, Share, Text, Word, engine_of, whole

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import NotAllowed
-from ...model import GUILD, Entry
+from ...model import GUILD
+from ...records import Entry
 from .answers import Found, Markdown, Refreshed
 from .auth import Caller, May
 from .bodies import Id, Name, engine_of, scoped

@@ -12,8 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from ...errors import InvalidInput
 from ...keys import RIGHTS
-from ...model import KINDS, STATES, Filter, Labels, Memory, Page, Spending, Tally
+from ...model import KINDS, STATES, Filter, Labels, Memory
 from ...policy import profiles
+from ...records import Page, Spending, Tally
 from ..show import plain
 from . import charts
 from .door import Visit, view
