@@ -118,6 +118,11 @@ class Memory:
         return self.state == "active"
 
     @property
+    def on_purpose(self) -> bool:
+        """The person wants exactly this kept: nothing puts it away by itself."""
+        return self.pinned or self.manually_saved
+
+    @property
     def importance_level(self) -> int:
         """The same importance as a level from 1 to 5."""
         return min(5, max(1, math.ceil(round(5 * self.importance, 9))))

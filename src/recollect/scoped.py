@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from .ids import new_id
 from .ingest import drafts, extracting, guard
 from .ingest import pipeline as ingest
 from .ingest.extracting import Extracted
-from .lifecycle import capacity, compress, delta, expiry, relations, rollup
+from .lifecycle import capacity, compress, delta, expiry, journal, relations, rollup
 from .lifecycle.paging import matching
 from .lifecycle.summarise import SummedUp
 from .model import (
@@ -129,7 +128,7 @@ class Scoped:
             done = await privacy.admitted(engine, self.scope, named, admit)
             if engine.journal is not None:
                 new = [draft for draft, outcome in zip(named, done, strict=True) if draft.id in outcome.ids]
-                await asyncio.to_thread(engine.journal.note, new, self.scope, now)
+                await journal.noted(engine.journal, engine.store, self.scope, new, now)
             outcomes += done
         if engine.mirror is not None:
             engine.mirror.note(self.scope)
