@@ -23,11 +23,13 @@ from typing import Any
 
 from bench import report
 from recollect import aio
+from recollect.changes import Queue
 from recollect.engine import Engine
 from recollect.lifecycle import consolidate
 from recollect.lifecycle.paging import matching
-from recollect.model import Ask, Draft, Filter, Memory, Queue, Scope
+from recollect.model import Draft, Filter, Memory, Scope
 from recollect.policy import writing
+from recollect.records import Ask
 from recollect.text import tokens
 
 WHO = Scope(user="bench")

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import inputs, ports
 from .errors import InvalidInput, NotFound
-from .model import Saved
+from .records import Saved
 from .text import normalise
 
 PARTS: dict[str, type] = {

@@ -1,21 +1,24 @@
-"""Memories as plain values for files and wires, and back, checked on the way in."""
+"""Values as plain data for files and wires, and back, checked on the way in."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
-from . import model
 from .errors import InvalidInput
-from .model import Draft, Entry, Memory, Outcome, Summary
+
+Value = TypeVar("Value")
 
 
-@cache
-def _adapter(name: str) -> Any:
-    from pydantic import TypeAdapter  # slow to import, and only needed at the edges
+_adapters: dict[type[Any], Any] = {}
 
-    return TypeAdapter(getattr(model, name))
+
+def _adapter(kind: type[Any]) -> Any:
+    if kind not in _adapters:
+        from pydantic import TypeAdapter  # slow to import, and only needed at the edges
+
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
 
 
 def dump(value: Any, *, strict: bool = False) -> dict[str, Any]:
@@ -24,46 +27,18 @@ def dump(value: Any, *, strict: bool = False) -> dict[str, Any]:
     A field of the wrong type is warned of, or raises ValueError if the value has to be as it should.
     """
     warnings = "error" if strict else "warn"
-    plain: dict[str, Any] = _adapter(type(value).__name__).dump_python(value, mode="json", warnings=warnings)
+    plain: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json", warnings=warnings)
     return plain
 
 
-def memory(data: Mapping[str, Any]) -> Memory:
-    """The memory that `dump` made plain. Raises InvalidInput, naming the field."""
-    made: Memory = _load("Memory", data)
-    return made
-
-
-def draft(data: Mapping[str, Any]) -> Draft:
-    """The draft that `dump` made plain. Raises InvalidInput."""
-    made: Draft = _load("Draft", data)
-    return made
-
-
-def summary(data: Mapping[str, Any]) -> Summary:
-    """The long-term record that `dump` made plain. Raises InvalidInput."""
-    made: Summary = _load("Summary", data)
-    return made
-
-
-def entry(data: Mapping[str, Any]) -> Entry:
-    """The line of a history that `dump` made plain. Raises InvalidInput."""
-    made: Entry = _load("Entry", data)
-    return made
-
-
-def outcome(data: Mapping[str, Any]) -> Outcome:
-    """The outcome that `dump` made plain. Raises InvalidInput."""
-    made: Outcome = _load("Outcome", data)
-    return made
-
-
-def _load(kind: str, data: Mapping[str, Any]) -> Any:
+def load(kind: type[Value], data: Mapping[str, Any]) -> Value:
+    """The value that `dump` made plain. Raises InvalidInput, naming the field."""
     from pydantic import ValidationError
 
     try:
-        return _adapter(kind).validate_python(data)
+        made: Value = _adapter(kind).validate_python(data)
+        return made
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or kind
-        raise InvalidInput(f"This is no {kind.lower()}: {where}: {first['msg']}") from error
+        where = ".".join(map(str, first["loc"])) or kind.__name__
+        raise InvalidInput(f"This is no {kind.__name__.lower()}: {where}: {first['msg']}") from error

@@ -13,9 +13,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from .errors import InvalidInput
-from .model import Filter, Labels, Memory, Proposal
+from .model import Filter, Labels, Memory
 from .policy import authority
 from .privacy import INCOGNITO
+from .records import Proposal
 from .retrieve import render
 from .text import normalise
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from .changes import Change, Put, Relation, Unrelated
 from .errors import NotFound
-from .model import CONTRADICTS, Change, Conflict, Memory, Put, Relation, Scope, Unrelated
+from .model import CONTRADICTS, Conflict, Memory, Scope
 from .ports import Reading
 
 if TYPE_CHECKING:

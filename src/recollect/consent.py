@@ -15,12 +15,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from . import inputs, privacy
+from .changes import Decided
 from .errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
 from .ids import new_id
 from .lifecycle import expiry
-from .model import Decided, Labels, Memory, Proposal, Scope
+from .model import Labels, Memory, Scope
 from .policy import authority
 from .ports import Reading, Transaction
+from .records import Proposal
 from .text import normalise
 
 if TYPE_CHECKING:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,11 +23,12 @@ from .lifecycle.mirror import Mirror
 from .lifecycle.tend import Tended
 from .lifecycle.usage import Usage
 from .lifecycle.worker import Worker
-from .model import Backlog, Draft, Key, Labels, Outcome, Purged, Receipt, Scope, Spending
+from .model import Draft, Labels, Outcome, Receipt, Scope
 from .outage import Guarded, Outage
 from .outage.outage import Replayed
 from .policy import allow, writing
 from .ports import Adviser, Embedder, Reranker, Spool, Store
+from .records import Backlog, Key, Purged, Spending
 from .retrieve.elsewhere import Nearest
 from .scoped import Scoped
 from .text import tokens
@@ -221,7 +224,9 @@ class Engine:
         if not refresh and (kept := await asyncio.to_thread(self.journal.kept)) is not None:
             return kept
         people, lore = await journal.known(self.store)
-        return await asyncio.to_thread(self.journal.write, people, lore, self.clock())
+        text = await asyncio.to_thread(self.journal.write, people, lore, self.clock())
+        gone = await journal.gone(self.store, [*lore, *chain.from_iterable(people.values())])
+        return await asyncio.to_thread(self.journal.redact, gone) or text
 
     async def create_key(
         self,
@@ -278,13 +283,11 @@ class Engine:
 
     async def close(self) -> None:
         """Finish what is under way and let go of everything."""
-        try:
+        async with AsyncExitStack() as last:  # from the end of the list, and each although another one failed
+            for part in (
+                self.store, self.reranker, self.embedder, self.adviser, self.mirror, self.usage, self.outage,
+            ):  # fmt: skip
+                if part is not None:
+                    last.push_async_callback(part.close)
             if self.background is not None:
                 await self.background.end()
-            if self.outage is not None:
-                await self.outage.close()
-            await self.usage.close()
-        finally:
-            for part in (self.mirror, self.adviser, self.embedder, self.reranker, self.store):
-                if part is not None:
-                    await part.close()

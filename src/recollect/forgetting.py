@@ -10,11 +10,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from . import revisions
+from .changes import Bury, Change, Embedded, Forget, Put
 from .errors import NotFound, ProviderFailed, StoreDamaged, StoreFull
 from .lifecycle.paging import matching
 from .lifecycle.summarise import in_order, tags_of, turns_of
-from .model import GUILD, STATES, Bury, Change, Embedded, Filter, Forget, Forgotten, Memory, Put, Scope
+from .model import GUILD, STATES, Filter, Memory, Scope
 from .ports import Forgetful, Reading, Transaction
+from .records import Forgotten
 from .text import index, normalise, simhash, summing
 
 if TYPE_CHECKING:

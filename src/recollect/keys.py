@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import inputs
 from .errors import InvalidInput, KeyRefused, NotFound
-from .model import Key
+from .records import Key
 
 if TYPE_CHECKING:
     from .engine import Engine

@@ -12,28 +12,20 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from .model import (
+from .changes import Change, Happened, Pending, Relation, Summary
+from .model import Filter, Memory, Message, Outcome, Scope
+from .records import (
     Answer,
     Ask,
     Backlog,
-    Change,
     Entry,
-    Filter,
-    Happened,
     Key,
     Logged,
-    Memory,
-    Message,
-    Outcome,
     Page,
-    Pending,
     Proposal,
-    Relation,
     Saved,
-    Scope,
     SpaceSettings,
     Spending,
-    Summary,
     Tally,
     Task,
 )
@@ -368,8 +360,8 @@ class Store(Reading, Protocol):
         """What the parts did, newest first."""
         ...
 
-    async def tallies(self, scope: Scope | None, since: datetime) -> list[Tally]:
-        """How often they did what, day by day, in one scope or in all."""
+    async def tallies(self, scope: Scope | None, since: datetime, until: datetime | None = None) -> list[Tally]:
+        """How often they did what from then on, and before `until`: day by day, in one scope or in all."""
         ...
 
     async def summaries(self, scope: Scope, record_type: str) -> list[Summary]:
@@ -501,8 +493,11 @@ class Store(Reading, Protocol):
         """
         ...
 
-    async def end_request(self, caller: str, key: str, answer: str | None) -> None:
-        """Keep the answer, which holds ids and no words; None if the request failed and may be made again."""
+    async def end_request(self, caller: str, key: str, answer: str | None, *, begun: datetime) -> None:
+        """Keep the answer, which holds ids and no words; None if the request failed and may be made again.
+
+        It is the answer to what began then: nothing happens if somebody else is at it by now.
+        """
         ...
 
     def alone(self, name: str) -> AbstractAsyncContextManager[bool]:

@@ -13,8 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import inputs
+from .changes import Incognito, Setting
 from .errors import InvalidInput, Refused, StoreUnavailable
-from .model import Draft, Incognito, Labels, Outcome, Scope, Setting, SpaceSettings
+from .model import Draft, Labels, Outcome, Scope
+from .records import SpaceSettings
 
 if TYPE_CHECKING:
     from .engine import Engine

@@ -5,6 +5,7 @@ What a server says of an error may repeat what it was sent, so nothing of it goe
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import importlib.util
 import json
@@ -30,26 +31,29 @@ class Failed(Exception):
         self.is_free = is_free  # nothing was worked on, so nothing is to be paid
 
 
-def need(library: str) -> None:
-    """Raises Misconfigured if a client library is not installed; it is loaded later, because that takes a second."""
-    if importlib.util.find_spec(library) is None:
-        raise Misconfigured(f'This needs another package: pip install "recollect[{library}]"')
-
-
 class Server:
     """One call of a server, through its client library: at most `limit` bytes are read, and only from where it is."""
 
     def __init__(self, library: str, client: str, call: str, *, limit: int, **options: Any) -> None:
-        """Loads the library, which takes a second: do it in a thread."""
-        self._sdk = importlib.import_module(library)
-        self._client = getattr(self._sdk, client)(http_client=_capped(self._sdk, limit), max_retries=0, **options)
-        self._call = attrgetter(f"{call}.with_raw_response.create")(self._client)
+        """Raises Misconfigured if the library is not installed."""
+        if importlib.util.find_spec(library) is None:
+            raise Misconfigured(f'This needs another package: pip install "recollect[{library}]"')
+        self._library, self._name, self._call, self._limit, self._options = library, client, call, limit, options
+        self._client: Any = None
+        self._opening = asyncio.Lock()
+
+    async def ready(self) -> None:
+        """Load the library before the first question, which takes a second that is not the server's."""
+        async with self._opening:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._opened)
 
     async def ask(self, **request: Any) -> Any:
-        """The JSON that comes back. Raises Failed."""
+        """The JSON that comes back, once it is ready. Raises Failed."""
+        sdk, call = sys.modules[self._library], attrgetter(f"{self._call}.with_raw_response.create")(self._client)
         try:
-            raw = await self._call(**request)
-        except self._sdk.APIStatusError as error:
+            raw = await call(**request)
+        except sdk.APIStatusError as error:
             status, said = error.status_code, str(error.body)[:200].lower()  # what follows may be an echo
             raise Failed(f"status {status}", status=status, said=said, is_free=400 <= status < 500) from None
         except Exception as error:  # what a library and those below it raise shares no base class
@@ -61,7 +65,13 @@ class Server:
             raise Failed("no JSON came back") from None
 
     async def close(self) -> None:
-        await self._client.close()
+        async with self._opening:
+            if self._client is not None:
+                await self._client.close()
+
+    def _opened(self) -> Any:
+        sdk = importlib.import_module(self._library)
+        return getattr(sdk, self._name)(http_client=_capped(sdk, self._limit), max_retries=0, **self._options)
 
 
 def at(data: Any, *path: str | int) -> Any:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import vectors
+from .changes import Put
 from .errors import Conflict, InvalidInput, NotFound, ProviderFailed
 from .ids import new_id
 from .ingest import drafts
 from .ingest.piece import Piece
 from .lifecycle import relations
-from .model import Draft, Event, Evidence, Filter, Memory, Message, Put, Scope
+from .model import Draft, Event, Evidence, Filter, Memory, Message, Scope
 from .policy import writing
 from .ports import Store, Transaction, Vectors
 from .text import normalise

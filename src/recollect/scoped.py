@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import builtins
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import commands, conflicts, forgetting, inputs, privacy, querying, revisions, transfer, undo
+from .changes import Happened, Shown, Used
 from .checkpoints import Checkpoints
 from .consent import Consent
 from .errors import InvalidInput, NotFound, ProviderFailed, StoreUnavailable
@@ -19,40 +19,30 @@ from .ids import new_id
 from .ingest import drafts, extracting, guard
 from .ingest import pipeline as ingest
 from .ingest.extracting import Extracted
-from .lifecycle import capacity, compress, delta, expiry, relations, rollup
+from .lifecycle import capacity, compress, delta, expiry, journal, relations, rollup
 from .lifecycle.paging import matching
 from .lifecycle.summarise import SummedUp
 from .model import (
     Conflict,
     Draft,
-    Entry,
     Event,
     Evidence,
     Filter,
-    Forgotten,
-    Happened,
     Labels,
     Memory,
     Message,
     Messages,
     Outcome,
-    Page,
-    Purged,
     Query,
     Reason,
     Recall,
     Receipt,
     Related,
     Scope,
-    Shown,
-    Spending,
-    Tally,
-    Undone,
-    Updates,
-    Used,
 )
 from .policy import profiles, writing
 from .privacy import Privacy
+from .records import Entry, Forgotten, Page, Purged, Spending, Tally, Undone, Updates
 from .retrieve import explain, render
 from .retrieve import pipeline as retrieve
 from .text import echo, normalise
@@ -138,7 +128,7 @@ class Scoped:
             done = await privacy.admitted(engine, self.scope, named, admit)
             if engine.journal is not None:
                 new = [draft for draft, outcome in zip(named, done, strict=True) if draft.id in outcome.ids]
-                await asyncio.to_thread(engine.journal.note, new, self.scope, now)
+                await journal.noted(engine.journal, engine.store, self.scope, new, now)
             outcomes += done
         if engine.mirror is not None:
             engine.mirror.note(self.scope)

@@ -8,14 +8,16 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from .changes import Done
 from .ingest import extracting
 from .lifecycle import capacity, compress, consolidate, reflect, rollup
 from .lifecycle.care import Care
 from .lifecycle.tend import Duty, Run, again
 from .lifecycle.worker import Worker
-from .model import Done, Scope, Task
+from .model import Scope
 from .policy.writing import Policy
 from .privacy import INCOGNITO
+from .records import Task
 from .watching import DUTY, watching
 
 if TYPE_CHECKING:

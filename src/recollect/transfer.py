@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from . import codec, inputs
+from .changes import Put, Said, Summary
 from .errors import InvalidInput
 from .ingest import drafts
 from .ingest.piece import Piece
 from .ingest.pipeline import FORGOTTEN
-from .model import HISTORY_EVENTS, Draft, Entry, Memory, Message, Outcome, Put, Receipt, Said, Scope, Summary
+from .model import HISTORY_EVENTS, Draft, Memory, Message, Outcome, Receipt, Scope
 from .ports import Store, Transaction, Vectors
+from .records import Entry
 from .revisions import encoded, with_vector
 from .text import normalise
 
@@ -125,7 +127,7 @@ def _scope(data: Mapping[str, Any]) -> Scope:
 
 def _memory(data: Mapping[str, Any]) -> Memory:
     """A memory as it was, with what is derived from its text made anew."""
-    made = codec.memory(data)
+    made = codec.load(Memory, data)
     inputs.text(made.text, len(made.text))
     inputs.fields({"importance": made.importance, "confidence": made.confidence})
     piece = Piece(Draft(text=made.text), made.text)
@@ -133,7 +135,7 @@ def _memory(data: Mapping[str, Any]) -> Memory:
 
 
 def _summary(data: Mapping[str, Any]) -> Summary:
-    return codec.summary({name: value for name, value in data.items() if name != "scope"})
+    return codec.load(Summary, {name: value for name, value in data.items() if name != "scope"})
 
 
 def _said(data: Mapping[str, Any]) -> Said:
@@ -144,13 +146,13 @@ def _said(data: Mapping[str, Any]) -> Said:
     text = data.get("text")
     fields = {name: data.get(name) for name in ("id", "role", "name", "session")}
     message = Message(content=text or "", at=drafts.moment(data.get("at")), **fields)  # type: ignore[arg-type]
-    outcome = codec.outcome(data.get("outcome") or {})
+    outcome = codec.load(Outcome, data.get("outcome") or {})
     digest = drafts.digest(text) if text is not None else ""
     return Said(id=data["id"], message=message, outcome=outcome, digest=digest, keep_text=data.get("kept") is True)
 
 
 def _entry(data: Mapping[str, Any]) -> Entry:
-    made = codec.entry({name: value for name, value in data.items() if name != "scope"})
+    made = codec.load(Entry, {name: value for name, value in data.items() if name != "scope"})
     try:
         UUID(made.id)
     except ValueError as error:

@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from . import revisions
+from .changes import Change, Put, Relation, Unrelated
 from .errors import Conflict, InvalidInput, NotFound
 from .ids import new_id
-from .model import CONTRADICTS, Change, Entry, Event, Memory, Put, Relation, Scope, Undone, Unrelated
+from .model import CONTRADICTS, Event, Memory, Scope
 from .ports import Reading, Transaction, Vectors
+from .records import Entry, Undone
 from .text import clock, fields
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from recollect.model import Key
 from recollect.ports import Store
+from recollect.records import Key
 
 Tamper = Callable[..., Awaitable[list[Any]]]
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
@@ -42,7 +42,7 @@ async def begin(store: Store, request: str = "r1", caller: str = "k1") -> str | 
 async def test_a_request_is_answered_once(store: Store) -> None:
     assert await begin(store) is None
     assert await begin(store) == "pending"
-    await store.end_request("k1", "once", '{"ids": ["m1"]}')
+    await store.end_request("k1", "once", '{"ids": ["m1"]}', begun=NOW)
     assert await begin(store) == '{"ids": ["m1"]}'
     assert await begin(store, "another") == ""
     assert await begin(store, caller="k2") is None
@@ -50,7 +50,7 @@ async def test_a_request_is_answered_once(store: Store) -> None:
 
 async def test_a_request_that_failed_can_be_made_again(store: Store) -> None:
     assert await begin(store) is None
-    await store.end_request("k1", "once", None)
+    await store.end_request("k1", "once", None, begun=NOW)
     assert await begin(store) is None
 
 
@@ -69,6 +69,17 @@ async def test_a_request_whose_server_died_can_be_made_again_after_a_while(store
     later = NOW + timedelta(minutes=6)
     assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) is None
     assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) == "pending"
+
+
+async def test_who_was_taken_for_gone_ends_nothing_that_another_began(store: Store) -> None:
+    later = NOW + timedelta(minutes=6)
+    assert await begin(store) is None
+    assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) is None
+    for late in (None, '{"ids": ["m1"]}'):
+        await store.end_request("k1", "once", late, begun=NOW)
+        assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) == "pending"
+    await store.end_request("k1", "once", '{"ids": ["m2"]}', begun=later)
+    assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) == '{"ids": ["m2"]}'
 
 
 async def test_of_a_request_nothing_is_kept_that_a_guess_could_be_tested_against(store: Store, tamper: Tamper) -> None:

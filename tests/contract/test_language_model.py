@@ -16,8 +16,8 @@ from recollect.errors import BadModelAnswer, ModelUnavailable
 from recollect.llms import cost
 from recollect.llms.anthropic import Anthropic
 from recollect.llms.openai import OpenAI
-from recollect.model import Ask
 from recollect.ports import LanguageModel
+from recollect.records import Ask
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -223,7 +223,6 @@ async def test_half_a_character_in_a_text_does_no_harm(model: LanguageModel, llm
     assert llm_server.requests[-1].user == "tea ?\x00"
 
 
-@pytest.mark.slow  # the client library leaves sockets behind when it is busy, and every warning is an error here
 async def test_many_questions_at_a_time_get_their_own_answers(kind: str, llm_server: Server) -> None:
     llm_server.answer = lambda request: {"facts": [{"fact": request.user, "kind": "profile", "confidence": 1}]}
     asks = [Ask(task="t", system="s", user=f"number {n}", schema=SCHEMA, max_tokens=99) for n in range(20)]

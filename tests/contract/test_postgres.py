@@ -17,6 +17,7 @@ import psycopg
 import pytest
 
 import recollect
+from recollect.changes import Embedded, Forget, Put
 from recollect.errors import (
     InvalidInput,
     MigrationNeeded,
@@ -27,7 +28,7 @@ from recollect.errors import (
     StoreUnavailable,
 )
 from recollect.ids import new_id
-from recollect.model import Embedded, Filter, Forget, Memory, Put, Scope
+from recollect.model import Filter, Memory, Scope
 from recollect.storage.migrations import Migration
 from recollect.storage.postgres import hnsw
 from recollect.storage.postgres.connection import shown

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from recollect.changes import Put
 from recollect.errors import RecollectError, StoreUnavailable
 from recollect.ids import new_id
-from recollect.model import Filter, Memory, Put, Scope
+from recollect.model import Filter, Memory, Scope
 from recollect.storage.sqlite.store import SqliteStore
 from recollect.text.clock import parse
 
@@ -210,3 +211,11 @@ async def test_terms_are_made_anew_for_another_language(tmp_path: Path) -> None:
     assert changed.rows[0].terms != before
     assert await again.check() == []
     await again.close()
+
+
+async def test_nobody_else_can_read_what_is_kept(tmp_path: Path) -> None:
+    store = await SqliteStore.open(tmp_path / "new" / "m.db")
+    await keep(store, "tea")
+    await store.backup(tmp_path / "new" / "copy.db")
+    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "new", *(tmp_path / "new").iterdir())} == {0}
+    await store.close()

@@ -12,34 +12,28 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.embedders.hashing import Hashing
-from recollect.errors import Conflict, EmbedderUnavailable, InvalidInput, RecollectError, StoreDamaged
-from recollect.ids import new_id
-from recollect.lifecycle.backfill import backfill
-from recollect.model import (
+from recollect.changes import (
     Bury,
     Change,
     Decided,
     Embedded,
-    Filter,
     Forget,
     Incognito,
-    Labels,
-    Memory,
-    Message,
-    Outcome,
-    Proposal,
     Put,
     Relation,
     Said,
-    Scope,
     Setting,
-    SpaceSettings,
     Summary,
     Unrelated,
     Used,
 )
+from recollect.embedders.hashing import Hashing
+from recollect.errors import Conflict, EmbedderUnavailable, InvalidInput, RecollectError, StoreDamaged
+from recollect.ids import new_id
+from recollect.lifecycle.backfill import backfill
+from recollect.model import Filter, Labels, Memory, Message, Outcome, Scope
 from recollect.ports import Delta, Store
+from recollect.records import Proposal, SpaceSettings
 from recollect.text import clock, normalise, terms
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)

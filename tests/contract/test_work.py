@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from recollect.changes import Change, Checked, Done, Put, Queue
 from recollect.errors import Conflict
-from recollect.model import Change, Checked, Done, Memory, Put, Queue, Scope, Spending, Task
+from recollect.model import Memory, Scope
 from recollect.ports import Store
+from recollect.records import Spending, Task
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)

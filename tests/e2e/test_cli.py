@@ -409,9 +409,10 @@ def test_what_cannot_be_done_is_said_with_its_exit_code(run: Run, tea: str, word
 
 
 def test_a_memory_that_is_not_there_is_not_made_by_looking(run: Run, place: Path) -> None:
-    answer = run("list")
-    assert (answer.exit_code, (place / "memory.db").exists()) == (3, False)
-    assert "recollect remember" in answer.stderr
+    for words in (["list"], ["list", "--db", str(place / "no" / "such" / "memory.db")]):
+        answer = run(*words)
+        assert (answer.exit_code, list(place.rglob("memory.db"))) == (3, [])
+        assert "recollect remember" in answer.stderr
 
 
 def test_a_damaged_file_is_said_to_be_damaged(run: Run, place: Path, tea: str) -> None:

@@ -20,13 +20,15 @@ import recollect
 from clocks import Clock
 from llm_server import Request, Server
 from recollect import aio
+from recollect.changes import Queue
 from recollect.dialects.vault import MemoryType, Vault
 from recollect.engine import Engine
 from recollect.errors import Conflict, InvalidInput
 from recollect.interfaces.cli import app
 from recollect.lifecycle import compress, rollup
 from recollect.lifecycle.summarise import SummedUp
-from recollect.model import Filter, Labels, Memory, Queue, Scope, Task
+from recollect.model import Filter, Labels, Memory, Scope
+from recollect.records import Task
 from recollect.scoped import Scoped
 
 START = datetime(2026, 1, 1, 9, tzinfo=UTC)

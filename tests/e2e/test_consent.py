@@ -21,7 +21,7 @@ from recollect.consent import BENIGN, SENSITIVE
 from recollect.engine import Engine
 from recollect.errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused, StoreDamaged
 from recollect.interfaces.cli import app
-from recollect.model import Proposal
+from recollect.records import Proposal
 from recollect.scoped import Scoped
 
 VALUES = {"preferred_name": "Ana", "pronouns": "she/her", "city": "Ypsilonburg", "language": "Portuguese"}

@@ -13,12 +13,14 @@ import pytest
 
 from clocks import Clock
 from recollect import aio
+from recollect.changes import Queue, Used
 from recollect.engine import Engine
 from recollect.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from recollect.lifecycle import consolidate
-from recollect.model import STATES, Ask, Filter, Memory, Queue, Scope, Task, Used
+from recollect.model import STATES, Filter, Memory, Scope
 from recollect.policy import writing
 from recollect.ports import Adviser
+from recollect.records import Ask, Task
 from recollect.scoped import Scoped
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

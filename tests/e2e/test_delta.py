@@ -212,7 +212,7 @@ def test_the_log_keeps_the_last_changes_of_a_thread(memory: Blocking, ana: Block
 
 
 async def _many(ana: BlockingScope, id: str, times: int) -> None:
-    from recollect.model import Put
+    from recollect.changes import Put
 
     store = ana._inner._engine.store
     async with store.transaction(ana.scope) as tx:

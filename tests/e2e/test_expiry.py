@@ -13,8 +13,9 @@ import pytest
 
 import recollect
 from clocks import Clock
+from recollect.changes import Put
 from recollect.errors import InvalidInput, Misconfigured, NotFound
-from recollect.model import Filter, Put
+from recollect.model import Filter
 from recollect.sync import Blocking, BlockingScope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

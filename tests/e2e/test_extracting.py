@@ -22,8 +22,9 @@ from recollect.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBud
 from recollect.ingest import extract, extracting
 from recollect.ingest.extracting import Extracted
 from recollect.interfaces.cli import app
-from recollect.model import STATES, Ask, Filter, Memory, Scope, Task
+from recollect.model import STATES, Filter, Memory, Scope
 from recollect.policy import writing
+from recollect.records import Ask, Task
 from recollect.scoped import Scoped
 
 NOW = datetime(2026, 5, 8, 9, tzinfo=UTC)

@@ -12,11 +12,12 @@ from typer.testing import CliRunner
 
 import recollect
 from clocks import Clock
+from recollect.changes import Summary
 from recollect.errors import InvalidInput, NotFound
 from recollect.forgetting import SOURCE_FORGOTTEN
 from recollect.interfaces.cli import app
 from recollect.lifecycle import records
-from recollect.model import STATES, Draft, Filter, Summary
+from recollect.model import STATES, Draft, Filter
 from recollect.sync import Blocking
 
 NOW = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 import recollect
-from recollect.lifecycle.journal import Journal
+from recollect import aio
+from recollect.lifecycle.journal import Journal, gone, noted
 from recollect.model import Draft, Scope
 
 NOW = datetime(2026, 5, 31, 12, 0, tzinfo=UTC)
@@ -46,6 +49,38 @@ def test_what_is_forgotten_is_gone_from_the_files(tmp_path: Path) -> None:
     left = "".join(path.read_text("utf-8") for path in folder.iterdir())
     assert "debt" not in left
     assert "doctor" in left
+
+
+def test_only_lines_that_say_what_is_forgotten_go(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.note(
+        [Draft(text="Tea"), Draft(text="Teamwork and steak"), Draft(text="Bring: tea, milk")], Scope(user="ana"), NOW
+    )
+    journal.redact(["tea", "Tea", ""])
+    (day,) = journal.days()
+    assert [line.rpartition("] ")[2] for line in day.read_text("utf-8").splitlines()[2:]] == ["Teamwork and steak"]
+
+
+def test_nothing_that_is_noted_meanwhile_is_lost_when_lines_are_taken_out(tmp_path: Path) -> None:
+    journal, said = Journal(tmp_path), [f"line {number} of many" for number in range(200)]
+    with ThreadPoolExecutor(4) as pool:
+        for number, text in enumerate(said):
+            pool.submit(journal.note, [Draft(text=text)], Scope(user="ana"), NOW)
+            pool.submit(journal.redact, [said[number // 2]])
+    left = {line.rpartition("] ")[2] for line in journal.days()[0].read_text("utf-8").splitlines()[2:]}
+    assert left >= set(said[100:])
+
+
+async def test_what_is_forgotten_before_it_is_noted_is_not_noted(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "m.db", embedder="hashing", journal_dir=tmp_path / "memory") as memory:
+        ana = memory.scope("ana")
+        (kept,) = (await ana.remember("Ana is a doctor in Lisbon")).ids
+        drafts = [Draft(id="gone", text="Ana is in debt"), Draft(id=kept, text="Ana is a doctor in Lisbon")]
+        assert memory.journal is not None
+        await noted(memory.journal, memory.store, ana.scope, drafts, NOW)
+        shown = await ana.get(kept)
+        assert await gone(memory.store, [shown, replace(shown, id="gone", text="Ana is in debt")]) == ["Ana is in debt"]
+    assert "debt" not in "".join(path.read_text("utf-8") for path in (tmp_path / "memory").iterdir())
 
 
 def test_no_name_leaves_the_folder_or_its_line(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from recollect import aio
 from recollect.errors import Misconfigured
 from recollect.interfaces.cli import app
 from recollect.llms import cost
-from recollect.model import Ask, Scope
+from recollect.model import Scope
+from recollect.records import Ask
 
 ANA = Scope(tenant="default", user="ana", space="default")
 SCHEMA = {

@@ -11,8 +11,9 @@ import psycopg
 import pytest
 
 from recollect import aio
+from recollect.changes import Put
 from recollect.engine import Engine
-from recollect.model import Memory, Put
+from recollect.model import Memory
 from recollect.scoped import Scoped
 from recollect.text.simhash import simhash64
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -21,6 +22,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import recollect
+from recollect.changes import Happened
 from recollect.embedders.hashing import Hashing
 from recollect.engine import Engine
 from recollect.errors import EmbedderUnavailable, InvalidInput
@@ -115,6 +117,21 @@ async def test_events_are_counted_once_also_when_hours_pass(memory: Engine, metr
         memory.clock = lambda at=now + timedelta(minutes=50 * hour): at  # type: ignore[misc]
         await ana.recall("Where is the heron?")
         assert (await read(memory, metrics))["recollect_events_total context search ok"] == hour + 1
+
+
+async def test_events_are_counted_that_happen_while_the_hour_moves(memory: Engine, metrics: Metrics) -> None:
+    ana, now, used = memory.scope("ana"), datetime.now(UTC), 0
+    await ana.remember(WORDS)
+    for hour in range(1, 9):
+        at = now + timedelta(minutes=65 * hour)
+        memory.clock = lambda at=at: at  # type: ignore[misc]
+        looking = asyncio.create_task(metrics.text())
+        while not looking.done():
+            async with memory.store.transaction(ana.scope) as transaction:
+                await transaction.apply([Happened(node="context", op="use", at=at)])
+            used += 1
+        await looking
+    assert (await read(memory, metrics))["recollect_events_total context use ok"] == used
 
 
 async def test_how_long_verbs_and_duties_take_and_which_fail_is_told(memory: Engine, metrics: Metrics) -> None:

@@ -19,8 +19,8 @@ from recollect.dialects.vault import Vault
 from recollect.engine import Engine
 from recollect.errors import InvalidInput, Refused
 from recollect.interfaces.cli import app
-from recollect.model import SpaceSettings
 from recollect.privacy import INCOGNITO, OFF
+from recollect.records import SpaceSettings
 from recollect.scoped import Scoped
 
 TEA = "I drink green tea in the morning."

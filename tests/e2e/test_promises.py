@@ -16,7 +16,7 @@ import recollect
 from recollect.compose import open_engine
 from recollect.embedders.hashing import Hashing
 from recollect.engine import Engine
-from recollect.errors import InvalidInput, Misconfigured
+from recollect.errors import EmbedderUnavailable, InvalidInput, Misconfigured, RecollectError
 from recollect.model import Filter
 from recollect.policy.writing import POLICIES
 from recollect.sync import Blocking, BlockingScope
@@ -279,3 +279,16 @@ def test_versions_are_told_apart(ana: BlockingScope) -> None:
     ana.edit(id, category="home")
     (old,) = ana.list(Filter(versions_of=id, states=("superseded",))).memories
     assert replace(old, id=id).text == "I live in Lisbon."
+
+
+async def test_a_part_that_cannot_be_closed_keeps_no_other_open(tmp_path: Path) -> None:
+    class Stuck(Hashing):
+        async def close(self) -> None:
+            raise EmbedderUnavailable("it hangs")
+
+    engine = await open_engine(tmp_path / "m.db", embedder="hashing")
+    engine.embedder = Stuck()
+    with pytest.raises(EmbedderUnavailable, match="hangs"):
+        await engine.close()
+    with pytest.raises(RecollectError, match="closed"):
+        await engine.stats()

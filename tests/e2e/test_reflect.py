@@ -14,10 +14,12 @@ import pytest
 
 from clocks import Clock
 from recollect import aio
+from recollect.changes import Queue
 from recollect.engine import Engine
 from recollect.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from recollect.lifecycle import reflect
-from recollect.model import Ask, Filter, Memory, Queue, Scope
+from recollect.model import Filter, Memory, Scope
+from recollect.records import Ask
 from recollect.scoped import Scoped
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 
 import recollect
 from recollect import aio
+from recollect.changes import Put, Relation
 from recollect.engine import Engine
 from recollect.errors import NotFound
 from recollect.interfaces.cli import app
 from recollect.lifecycle import relations
-from recollect.model import RELATED, Draft, Filter, Memory, Put, Relation
+from recollect.model import RELATED, Draft, Filter, Memory
 from recollect.policy import profiles, writing
 from recollect.policy.writing import Links
 from recollect.scoped import Scoped

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import recollect
 from clocks import Clock
 from recollect import tending
+from recollect.changes import Done, Queue
 from recollect.embedders.hashing import Hashing
 from recollect.engine import Engine
 from recollect.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
@@ -23,7 +24,8 @@ from recollect.interfaces.cli import app
 from recollect.lifecycle.care import Care
 from recollect.lifecycle.tend import Did, Duty, again, backoff, turn
 from recollect.lifecycle.worker import Worker
-from recollect.model import Done, Filter, Queue, Scope, Task
+from recollect.model import Filter, Scope
+from recollect.records import Task
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)

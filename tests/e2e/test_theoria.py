@@ -12,12 +12,13 @@ import pytest
 
 from clocks import Clock
 from recollect import aio
+from recollect.changes import Put
 from recollect.dialects import theoria as dialect
 from recollect.dialects.theoria import Theoria
 from recollect.embedders.hashing import Hashing
 from recollect.engine import Engine
 from recollect.errors import EmbedderUnavailable, InvalidInput, Refused
-from recollect.model import Filter, Memory, Put
+from recollect.model import Filter, Memory
 from recollect.policy import profiles
 from recollect.ports import Vectors
 from recollect.scoped import Scoped

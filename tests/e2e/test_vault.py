@@ -13,12 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 from recollect import aio
+from recollect.changes import Put
 from recollect.dialects.vault import MemoryChunk, MemoryType, RecallResult, Vault, to_prompt
 from recollect.embedders.cached import Cached
 from recollect.embedders.hashing import Hashing
 from recollect.engine import Engine
 from recollect.errors import EmbedderUnavailable, InvalidInput
-from recollect.model import Filter, Put
+from recollect.model import Filter
 from recollect.ports import Vectors
 from recollect.text.tokens import count_tokens
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from recollect.model import RELATED, Checked, Embedded, Forget, Labels, Memory, Put, Relation, Scope, Shown
+from recollect.changes import Checked, Embedded, Forget, Put, Relation, Shown
+from recollect.model import RELATED, Labels, Memory, Scope
 from recollect.storage.relational import Relational
 from recollect.storage.sqlite.store import SqliteStore
 from recollect.text.clock import parse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hmac
 import http.server
@@ -22,6 +23,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 import recollect
 from recollect.engine import Engine
 from recollect.errors import InvalidInput, KeyRefused, Misconfigured, NotAllowed, NotFound, ProviderFailed
+from recollect.interfaces.rest import jwt as tokens
 from recollect.interfaces.rest.auth import Caller, Doorkeeper
 
 SIGNER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -118,6 +120,9 @@ def published() -> Iterator[tuple[str, list[str]]]:
                 self.send_header("Location", "/jwks.json")
                 self.end_headers()
                 return
+            if self.path == "/noise":
+                self.wfile.write(b"nothing of HTTP\r\n")
+                return
             self.send_response(200)
             self.end_headers()
             self.wfile.write(json.dumps(JWKS).encode())
@@ -146,11 +151,46 @@ async def test_public_keys_are_read_over_http_once_for_many_tokens(published: tu
 
 
 async def test_keys_that_moved_or_are_away_let_nobody_in(published: tuple[str, list[str]], tmp_path: Path) -> None:
-    for place in (f"{published[0]}/moved", str(tmp_path / "nothing.json")):
+    for place in (f"{published[0]}/moved", f"{published[0]}/noise", str(tmp_path / "nothing.json")):
         settings = {"jwt_jwks": place, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
         async with recollect.aio.open(":memory:", embedder="none", **settings) as memory:
             with pytest.raises(ProviderFailed):
                 await Doorkeeper(memory).verify(f"Bearer {signed()}")
+
+
+async def test_public_keys_are_good_while_those_who_publish_them_are_away(
+    memory: Engine, jwks: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doorkeeper = Doorkeeper(memory)
+    await doorkeeper.verify(f"Bearer {signed()}")
+    monkeypatch.setattr(tokens, "FRESH_SECONDS", 0.0)
+    monkeypatch.setattr(tokens, "AGAIN_SECONDS", 0.0)
+    await asyncio.to_thread(jwks.unlink)
+    assert (await doorkeeper.verify(f"Bearer {signed()}")).user == "ana"
+    with pytest.raises(ProviderFailed):
+        await doorkeeper.verify(f"Bearer {signed(kid='r9')}")
+    await asyncio.to_thread(jwks.write_text, json.dumps({"keys": JWKS["keys"][1:]}))
+    with pytest.raises(KeyRefused):
+        await doorkeeper.verify(f"Bearer {signed()}")
+
+
+async def test_many_unknown_tokens_at_once_ask_once_for_public_keys(published: tuple[str, list[str]]) -> None:
+    url, asked = published
+    settings = {"jwt_jwks": f"{url}/jwks.json", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
+    async with recollect.aio.open(":memory:", embedder="none", **settings) as memory:
+        shown = [f"Bearer {signed(kid=f'r{number}')}" for number in range(12)]
+        found = await asyncio.gather(*map(Doorkeeper(memory).verify, shown), return_exceptions=True)
+    assert [isinstance(each, Caller) for each in found] == [number == 1 for number in range(12)]
+    assert asked == ["/jwks.json"]
+
+
+async def test_no_two_people_are_counted_under_one_name(memory: Engine) -> None:
+    people = ({"sub": "b/c", "tenant": "a"}, {"sub": "c", "tenant": "a/b"}, {"sub": "c", "tenant": "a/b", "space": "s"})
+    shown = [f"Bearer {signed(**claimed)}" for claimed in (*people, people[0])]
+    names = [(await Doorkeeper(memory).verify(each)).name for each in shown]
+    assert len(set(names)) == 3
+    assert names[0] == names[3]
+    assert all(name.startswith("jwt:") and len(name) < 50 for name in names)
 
 
 @pytest.mark.parametrize(
@@ -217,3 +257,14 @@ async def test_a_bound_caller_cannot_name_another_space_or_agent(memory: Engine)
     for named in ({"space": "home"}, {"space": ""}, {"agent": "other"}):
         with pytest.raises(NotAllowed):
             caller.scope(memory, **named)
+
+
+async def test_who_shows_nothing_is_told_how_and_a_missing_right_is_one_that_can_be_granted(memory: Engine) -> None:
+    with pytest.raises(KeyRefused, match="No key was shown: send `Authorization: Bearer"):
+        await Doorkeeper(memory).verify(None)
+    with pytest.raises(KeyRefused, match="Nobody is known by this key"):
+        await Doorkeeper(memory).verify("Bearer rk_a_b")
+    nobody = Caller(name="k", user="ana", tenant="acme", rights=())
+    for needed, granted in {"remember": "write", "ask": "read", "admin": "admin"}.items():
+        with pytest.raises(NotAllowed, match=f"needs the right '{granted}'"):
+            nobody.must(needed)

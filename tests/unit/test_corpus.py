@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recollect.changes import Embedded, Forget, Put
 from recollect.corpus import Columns, Corpora, Corpus, corpora
 from recollect.corpus.matrix import Matrix
 from recollect.errors import StoreDamaged
 from recollect.ids import new_id
-from recollect.model import Embedded, Forget, Labels, Memory, Put, Scope
+from recollect.model import Labels, Memory, Scope
 from recollect.storage.sqlite.store import SqliteStore
 from recollect.text import terms, tokens
 

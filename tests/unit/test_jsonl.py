@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from recollect.changes import Pending, Summary
 from recollect.errors import InvalidInput
-from recollect.model import Draft, Labels, Pending, Scope, Summary
+from recollect.model import Draft, Labels, Scope
 from recollect.storage.jsonl import Files
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
@@ -136,7 +137,8 @@ def test_only_one_hands_over_at_a_time(tmp_path: Path) -> None:
 ADD_AND_REMOVE = """
 import sys
 from pathlib import Path
-from recollect.model import Draft, Pending, Scope
+from recollect.model import Draft, Scope
+from recollect.changes import Pending
 from recollect.storage.jsonl import Files
 
 folder, name = sys.argv[1:]

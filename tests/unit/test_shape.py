@@ -25,10 +25,24 @@ LAYERS = [
     {"ingest", "retrieve", "lifecycle", "inputs"},
     {"policy", "corpus", "vectors"},
     {"ports", "text", "codec", "ids", "runtime", "remote", "watching"},
+    {"changes"},
+    {"records"},
     {"model", "errors"},
 ]
 PROVIDERS = {"storage", "embedders", "rerankers", "llms", "ops"}
-BELOW_PROVIDERS = {"ports", "text", "codec", "ids", "runtime", "remote", "watching", "model", "errors"}
+BELOW_PROVIDERS = {
+    "ports",
+    "text",
+    "codec",
+    "ids",
+    "runtime",
+    "remote",
+    "watching",
+    "changes",
+    "records",
+    "model",
+    "errors",
+}
 ALLOWED = {
     ("ingest", "lifecycle"): "ingest.pipeline trims a scope in the transaction that fills it",
 }

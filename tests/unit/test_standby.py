@@ -6,7 +6,8 @@ import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from recollect.model import Filter, Forget, Labels, Memory, Put, Scope
+from recollect.changes import Forget, Put
+from recollect.model import Filter, Labels, Memory, Scope
 from recollect.outage.guard import MOST_TEXTS, Texts
 from recollect.outage.standby import passes
 from recollect.storage.sqlite.store import SqliteStore

@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from recollect.changes import Put, Used
 from recollect.lifecycle import usage
 from recollect.lifecycle.usage import Usage
-from recollect.model import Memory, Put, Scope, Used
+from recollect.model import Memory, Scope
 from recollect.storage.sqlite.store import SqliteStore
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import inputs, revisions
+from ..changes import Happened, Put
 from ..engine import Engine
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ..ingest import extracting, guard
 from ..ingest.piece import Piece
 from ..lifecycle import backfill
 from ..lifecycle.journal import LORE
-from ..model import GUILD, Draft, Filter, Happened, Labels, Memory, Message, Outcome, Put, Recall
+from ..model import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, Recall
 from ..policy import profiles
 from ..scoped import Scoped
 from ..text import normalise

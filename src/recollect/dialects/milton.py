@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from .. import forgetting
+from ..changes import Summary
 from ..errors import Conflict, InvalidInput, Refused
 from ..ids import new_id
 from ..lifecycle import promote, records
-from ..model import Filter, Memory, Message, Summary
+from ..model import Filter, Memory, Message
 from ..policy import profiles
 from ..scoped import Scoped
 

@@ -31,15 +31,16 @@ class OpenAI:
         timeout: float = 10.0,
     ) -> None:  # fmt: skip
         """Raises Misconfigured if the client library is missing, or nobody says how long its vectors are."""
-        remote.need("openai")
         known = DIMENSIONS.get(model)
         if known is None and dimensions is None:
             raise Misconfigured(f"Setting 'embedder_dimensions': say how many numbers {model!r} makes of a text")
         self._name, self._dimensions = model, int(dimensions or known or 0)
         self._shortened = {} if known is None or known == self._dimensions else {"dimensions": self._dimensions}
-        self._options = {"base_url": url or URL, "api_key": key or "none", "timeout": timeout}
         self._timeout = timeout
-        self._server: remote.Server | None = None
+        self._server = remote.Server(
+            "openai", "AsyncOpenAI", "embeddings", base_url=url or URL, api_key=key or "none", timeout=timeout,
+            limit=_MOST_TEXTS * self._dimensions * _BYTES_A_NUMBER + (1 << 20),
+        )  # fmt: skip
         self._circuit = remote.Circuit()
 
     @property
@@ -56,15 +57,12 @@ class OpenAI:
         return np.concatenate([none, *[await self._encoded(batch) for batch in batches(list(map(_sendable, texts)))]])
 
     async def close(self) -> None:
-        if self._server is not None:
-            await self._server.close()
+        await self._server.close()
 
     async def _encoded(self, batch: Sequence[str]) -> Vectors:
         if wait := self._circuit.wait:
             raise EmbedderUnavailable(f"The embedder {self.model} failed and is asked again in {wait:.0f} s")
-        if self._server is None:
-            made = await asyncio.to_thread(self._opened)
-            self._server = self._server or made
+        await self._server.ready()
         is_trial, worked = self._circuit.begin(), None
         try:
             async with asyncio.timeout(self._timeout):
@@ -78,10 +76,6 @@ class OpenAI:
         finally:
             self._circuit.end(is_trial, worked=worked)
         return self._rows(data, len(batch))
-
-    def _opened(self) -> remote.Server:
-        limit = (_MOST_TEXTS * self._dimensions * _BYTES_A_NUMBER) + (1 << 20)
-        return remote.Server("openai", "AsyncOpenAI", "embeddings", limit=limit, **self._options)
 
     def _rows(self, data: Any, wanted: int) -> Vectors:
         """The vectors in an answer, in the order of the texts, at unit length."""

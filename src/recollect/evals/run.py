@@ -18,9 +18,10 @@ from typing import Any, cast
 
 from .. import aio, commands
 from ..errors import BadModelAnswer, ModelUnavailable, NotFound, OverBudget
-from ..model import Ask, Message, Recall
+from ..model import Message, Recall
 from ..policy.profiles import Profile
 from ..ports import Adviser
+from ..records import Ask
 from ..settings import load
 from .tasks import Session, Task, Turn, unlike
 

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, cast
 
-from ..model import Ask, Scope
+from ..model import Scope
 from ..ports import Adviser
+from ..records import Ask
 from ..text import conflict, normalise, saying, tokens, values, wording
 from ..text.common_words import word_set
 from ..text.secrets import secret

@@ -8,8 +8,9 @@ from datetime import datetime
 from heapq import nlargest
 from typing import Any
 
+from ..changes import Change, Happened, Put, Relation
 from ..corpus import Corpus
-from ..model import CONTRADICTS, Change, Draft, Happened, Memory, Node, Outcome, Put, Relation, Scope
+from ..model import CONTRADICTS, Draft, Memory, Node, Outcome, Scope
 from ..policy.writing import Bands, Policy
 from ..ports import Transaction, Vectors
 from ..text import conflict, entities, normalise, simhash

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from ..changes import Change, Done, Happened, Queue
 from ..errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
 from ..lifecycle.care import Care
-from ..model import STATES, Change, Done, Draft, Filter, Happened, Labels, Memory, Outcome, Queue, Scope, Task
+from ..model import STATES, Draft, Filter, Labels, Memory, Outcome, Scope
 from ..policy import authority, writing
 from ..policy.writing import Facts, Policy
 from ..ports import Reading, Transaction
+from ..records import Task
 from ..text import normalise
 from . import guard
 

@@ -14,7 +14,8 @@ from datetime import datetime
 from typing import Literal
 from unicodedata import category, normalize
 
-from ..model import Draft, Happened, Outcome, Scope
+from ..changes import Happened
+from ..model import Draft, Outcome, Scope
 from ..policy import authority
 from ..policy.writing import Policy
 from ..text import normalise

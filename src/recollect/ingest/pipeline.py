@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from .. import vectors
+from ..changes import Happened, Said
 from ..corpus import Corpora
 from ..errors import ProviderFailed
 from ..lifecycle import capacity, relations
 from ..lifecycle.care import Also
-from ..model import Draft, Happened, Memory, Message, Outcome, Said, Scope, Status
+from ..model import Draft, Memory, Message, Outcome, Scope, Status
 from ..policy.writing import Policy
 from ..ports import Embedder, Reading, Store, Vectors
 from ..text import normalise

@@ -101,8 +101,12 @@ class Call:
 
 def _is_missing(place: str) -> bool:
     """A file that could be there and is not; what cannot be a file is left to the store to tell."""
+    if place == ":memory:" or "://" in place or "\0" in place or os.path.lexists(place):
+        return False
     folder = os.path.dirname(os.path.abspath(place))
-    return place != ":memory:" and "://" not in place and os.path.isdir(folder) and not os.path.exists(place)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder)
 
 
 def login() -> str:

@@ -15,7 +15,7 @@ from .errors import FAILED
 
 if TYPE_CHECKING:
     from ..lifecycle.tend import Tended
-    from ..model import Backlog
+    from ..records import Backlog
 
 CLUSTER = "Cluster"
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..model import STATES, Filter, Forgotten, Memory
+from ..model import STATES, Filter, Memory
+from ..records import Forgotten
 from .cli_app import Call, command
 from .cli_memories import Id
 

@@ -70,11 +70,7 @@ def _install(call: Call, host: Hosts, agent: str | None, project: bool, hooks: b
 
     words = install.command()
     options = [*(("--agent", agent) if agent else ()), *(("--project",) if project else ())]
-    env = {
-        f"RECOLLECT_{name.upper()}": str(value)
-        for name in ("db", "user", "space", "tenant")
-        if (value := getattr(call, name))
-    }
+    env = _environment(call)
     entry: dict[str, Any] = {"command": words[0], "args": [*words[1:], "mcp", *options]}
     entry |= {"env": env} if env else {}
     shell = " ".join([*(f"{name}={quote(value)}" for name, value in env.items()), *map(quote, words), "hook"])
@@ -91,6 +87,17 @@ def _install(call: Call, host: Hosts, agent: str | None, project: bool, hooks: b
             backup = change.write()
             show.note(f"Wrote {change.path}" + (f"; what was there is in {backup}" if backup else ""))
         show.note(f"Start {host} anew to use it.")
+
+
+def _environment(call: Call) -> dict[str, str]:
+    """What holds here and would not where a host starts it: what was said, then the variables of settings, but for
+    secrets, which no file of a host is the place for."""
+    from ..settings import Settings
+
+    said = {name: str(value) for name in ("db", "user", "space", "tenant") if (value := getattr(call, name))}
+    known = [name for name, field in Settings.model_fields.items() if "Secret" not in str(field.annotation)]
+    set_here = {name: value for name in (*known, "config") if (value := os.environ.get(f"RECOLLECT_{name.upper()}"))}
+    return {f"RECOLLECT_{name.upper()}": value for name, value in {**said, **set_here, **said}.items()}
 
 
 def _agreed() -> bool:

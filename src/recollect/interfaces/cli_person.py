@@ -10,7 +10,7 @@ import typer
 from .cli_app import Call, command
 
 if TYPE_CHECKING:
-    from ..model import Proposal
+    from ..records import Proposal
     from ..sync import BlockingScope
 
 PRIVACY = "Privacy"

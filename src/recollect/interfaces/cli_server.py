@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -15,7 +16,7 @@ from .cli_cluster import on_signals
 if TYPE_CHECKING:
     import uvicorn
 
-    from ..model import Key
+    from ..records import Key
 
 SERVER = "Server"
 DRAIN_SECONDS = 10
@@ -91,7 +92,7 @@ def keys(
         typer.Option("--right", metavar="RIGHT", help="read, write or admin; can be repeated. [read and write]"),
     ] = None,
     expires: Annotated[
-        float | None, typer.Option("--expires", metavar="DAYS", min=0, help="For how many days it is good.")
+        float | None, typer.Option("--expires", metavar="DAYS", min=1, help="For how many days it is good.")
     ] = None,
 ) -> None:
     """Make, list and revoke keys for `recollect serve`. Whoever shows one is --user, in --space or in every space."""
@@ -122,8 +123,14 @@ def _listed(call: Call, found: list[Key]) -> None:
         show.as_json([asdict(key) for key in found])
         return
     for key in found:
-        until = f"until {key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "without end"
-        state = f"revoked {key.revoked_at:%Y-%m-%d %H:%M} UTC" if key.revoked_at else until
         bound = "  ".join(f"{name} {show.plain(value)}" for name in ("space", "agent") if (value := getattr(key, name)))
-        line = f"{key.id}  {show.plain(key.name)}  {show.plain(key.user)}  {bound}  {', '.join(key.rights)}  {state}"
+        line = (
+            f"{key.id}  {show.plain(key.name)}  {show.plain(key.user)}  {bound}  {', '.join(key.rights)}  {_state(key)}"
+        )
         show.line(" ".join(line.split()))
+
+
+def _state(key: Key) -> str:
+    at = key.revoked_at or key.expires_at
+    good = "until" if key.is_good(datetime.now(UTC)) else "expired"
+    return f"{'revoked' if key.revoked_at else good} {at:%Y-%m-%d %H:%M} UTC" if at else "without end"

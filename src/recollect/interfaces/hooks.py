@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -33,13 +34,16 @@ MOST_INPUT = 4 << 20  # bytes on stdin
 MOST_TRANSCRIPT = 2 << 20  # bytes of its end that are looked at
 MOST_TEXT = 20_000  # characters of one message
 SECONDS = 10.0  # after which the host goes on without us
+AMONG = 200  # memories among which the most important are looked for
+_OF_HOST = re.compile(
+    r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted"
+    r"|<(?:command-|local-command-|bash-|system-reminder|user-memory-input|user-prompt-submit-hook|task-notification)"
+)  # how commands begin, and what a host says in the person's place
 
 
 def answer(moment: Moment, call: Call, given: str) -> str:
     """Do what a moment asks for, and what to print for the host. Raises as the engine does."""
-    event = json.loads(given) if given.strip() else {}
-    if not isinstance(event, dict):
-        raise InvalidInput("A hook reads a JSON object")
+    event = _event(given)
     with replace(call, session=_session(call, event)).memory() as memory:
         place = replace(call, session=_session(call, event), space=_space(call, event, memory.settings.space))
         mine = place.scope(memory)
@@ -49,6 +53,16 @@ def answer(moment: Moment, call: Call, given: str) -> str:
             return _told(moment, _prompt(mine, memory.settings, _text(event.get("prompt"))))
         mine.remember(list(_last_turn(_text(event.get("transcript_path")), mine, memory.settings)))
     return ""
+
+
+def _event(given: str) -> dict[str, Any]:
+    try:
+        event = json.loads(given) if given.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("A hook reads a JSON object on stdin, as hosts hand it over: this is no JSON") from error
+    if not isinstance(event, dict):
+        raise InvalidInput("A hook reads a JSON object on stdin, as hosts hand it over")
+    return event
 
 
 def _session(call: Call, event: Mapping[str, Any]) -> str | None:
@@ -72,11 +86,11 @@ def project(folder: str) -> str | None:
 
 
 def _start(mine: BlockingScope, settings: Settings) -> str:
-    """What is pinned, then what was learned last, within the limits for a context."""
-    known = [Filter(pinned=True), Filter(pinned=False, kinds=("semantic", "procedural", "insight"))]
+    """What is pinned, then what counts most of what was told lately, within the limits for a context."""
     most = settings.memory_context_limit
-    found = [memory for each in known for memory in mine.list(each, limit=max(1, most))][:most]
-    return _fitting(found, settings.memory_context_max_chars)
+    pinned = mine.list(Filter(pinned=True), limit=max(1, most)).memories
+    rest = sorted(mine.list(Filter(pinned=False), limit=AMONG), key=lambda each: -each.importance)
+    return _fitting([*pinned, *rest][:most], settings.memory_context_max_chars)
 
 
 def _fitting(found: list[Memory], most: int) -> str:
@@ -87,7 +101,7 @@ def _fitting(found: list[Memory], most: int) -> str:
 
 def _prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
     """What helps with what is said; it is kept afterwards, so that it is no answer to itself."""
-    if not text.strip() or text.startswith("/"):
+    if not text.strip() or _OF_HOST.match(text):
         return ""
     if reply := mine.command(text):
         return f"The memory did what the user asked of it and says: {reply.say}"
@@ -144,7 +158,7 @@ def _words(line: Mapping[str, Any]) -> str:
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
     told = [each.get("text") for each in parts if isinstance(each, dict) and each.get("type") == "text"]
     text = _text("\n".join(each for each in told if isinstance(each, str))).strip()
-    return "" if text.startswith(("<", "/", "[Request interrupted")) else text
+    return "" if _OF_HOST.match(text) else text
 
 
 def _text(given: object) -> str:

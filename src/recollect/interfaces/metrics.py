@@ -20,7 +20,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 
 from ..engine import Engine
 from ..errors import ProviderFailed, RecollectError
-from ..model import Backlog, Spending, Tally
+from ..records import Backlog, Spending, Tally
 from ..watching import DUTY, Tell
 from .rest.auth import Caller, caller
 from .rest.door import Door
@@ -140,13 +140,14 @@ class Metrics:
 
     async def _count(self, now: datetime) -> None:
         """Add what is new. Only the last hour is looked at, so that it costs the same in a store of any age."""
-        found = _counts(await self._engine.store.tallies(None, self._since))
-        for labels, count in found.items():
+        tallies, since, past = self._engine.store.tallies, self._since, _counts(())
+        if now - since > WINDOW:
+            since = now - OVERLAP  # what is written a moment late is still counted
+            past = _counts(await tallies(None, self._since, since))
+        recent = _counts(await tallies(None, since))
+        for labels, count in (past + recent).items():
             self._figures.events.labels(*labels).inc(max(0, count - self._counted[labels]))
-        self._counted = found
-        if now - self._since > WINDOW:
-            self._since = now - OVERLAP  # what is written a moment late is still counted
-            self._counted = _counts(await self._engine.store.tallies(None, self._since))
+        self._since, self._counted = since, recent
 
 
 def _counts(found: Iterable[Tally]) -> Counts[tuple[str, ...]]:

@@ -18,7 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from .. import codec
-from ..model import Entry, Evidence, Hit, Memory, Reason, Recall, Receipt
+from ..model import Evidence, Hit, Memory, Reason, Recall, Receipt
+from ..records import Entry
 
 _JOINERS = "\u200c\u200d"  # parts of emoji and of Indic scripts
 

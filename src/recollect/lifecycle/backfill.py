@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any
 
 from .. import vectors
+from ..changes import Change, Embedded, Happened
 from ..errors import ProviderFailed, StoreUnavailable
 from ..ids import new_id
-from ..model import Change, Embedded, Happened, Memory, Scope
+from ..model import Memory, Scope
 from ..ports import Embedder, Store, Vectors
 from ..text import index
 

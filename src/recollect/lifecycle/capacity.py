@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any
 
-from ..model import Change, Filter, Happened, Memory, Put, Scope, Used
+from ..changes import Change, Happened, Put, Used
+from ..model import Filter, Memory, Scope
 from ..ports import Transaction
 from ..text import clock
 from .paging import matching

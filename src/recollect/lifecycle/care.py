@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from ..changes import Change
 from ..corpus import Corpora
-from ..model import Change, Draft, Outcome, Scope
+from ..model import Draft, Outcome, Scope
 from ..ports import Adviser, Embedder, Store, Transaction
 
 Also = Callable[[Transaction, Sequence[Outcome]], Awaitable[Sequence[Change]]]

@@ -6,9 +6,11 @@ from datetime import timedelta
 
 import numpy as np
 
+from ..changes import Done
 from ..corpus import Corpus
-from ..model import KINDS, STATES, Done, Filter, Labels, Memory, Scope, Task
+from ..model import KINDS, STATES, Filter, Labels, Memory, Scope
 from ..ports import Reading
+from ..records import Task
 from .care import Care
 from .paging import matching
 from .summarise import SummedUp, put_behind

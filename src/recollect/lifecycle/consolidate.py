@@ -18,11 +18,13 @@ from itertools import islice, pairwise
 from typing import Any, Literal, TypeVar
 
 from .. import vectors
+from ..changes import Change, Done, Happened, Put
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
 from ..ids import new_id
-from ..model import Ask, Change, Done, Filter, Happened, Memory, Put, Task
+from ..model import Filter, Memory
 from ..policy.writing import Bands, Policy
 from ..ports import Vectors
+from ..records import Ask, Task
 from ..text import joining, normalise
 from . import joined, pairs, relations, tend
 from .care import Care

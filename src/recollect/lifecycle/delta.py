@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..model import Logged, Memory, Query, Recall, Scope, Updates
+from ..model import Memory, Query, Recall, Scope
 from ..ports import Reading
+from ..records import Logged, Updates
 
 BULLETS = 3
 Count = Callable[[str], int]  # tokens of a text

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from ..model import Decided, Filter, Forget, Memory, Proposal, Purged, Put, Scope
+from ..changes import Decided, Forget, Put
+from ..model import Filter, Memory, Scope
 from ..ports import Reading, Store
+from ..records import Proposal, Purged
 from .paging import matching
 
 OTHERS = "*"
@@ -47,7 +49,7 @@ async def purge(
         away += [memory.id for memory in still]
     for few in _few(due):
         async with store.transaction(scope) as tx:
-            over = [m for m in await tx.get(scope, few) if is_due(m, now) or (m.id in summed_up and not _is_kept(m))]
+            over = [m for m in await tx.get(scope, few) if is_due(m, now) or (m.id in summed_up and not m.on_purpose)]
             words += [text for memory in over for text in await tx.wordings(scope, memory.id)]
             await tx.apply([_erasing(memory, now) for memory in over])
         gone += [memory.id for memory in over]
@@ -65,7 +67,7 @@ def lapsed(proposals: Iterable[Proposal], now: datetime) -> list[Decided]:
 
 def is_unused(memory: Memory, limits: Limits, now: datetime) -> bool:
     """Not important, and for too long neither recalled nor changed."""
-    if not memory.is_active or _is_kept(memory) or memory.importance_level >= limits.level:
+    if not memory.is_active or memory.on_purpose or memory.importance_level >= limits.level:
         return False
     days = limits.of(memory.category)
     used = max(memory.updated_at, memory.last_accessed or memory.updated_at)
@@ -75,10 +77,6 @@ def is_unused(memory: Memory, limits: Limits, now: datetime) -> bool:
 def is_due(memory: Memory, now: datetime) -> bool:
     """Put away, and for long enough."""
     return memory.state == "soft_deleted" and memory.purge_at is not None and memory.purge_at < now
-
-
-def _is_kept(memory: Memory) -> bool:
-    return memory.pinned or memory.manually_saved
 
 
 async def _unused(reading: Reading, scope: Scope, limits: Limits, now: datetime) -> list[str]:
@@ -100,7 +98,7 @@ async def _summed_up(reading: Reading, scope: Scope, limits: Limits, now: dateti
     states = ("active", "compressed", "archived")
     summaries = await matching(reading, scope, Filter(compression_source=True, created_before=before, states=states))
     ids = dict.fromkeys(id for each in summaries for id in (*each.evidence_ids, *each.source_ids))
-    return [memory.id for memory in await reading.get(scope, list(ids)) if not _is_kept(memory)]
+    return [memory.id for memory in await reading.get(scope, list(ids)) if not memory.on_purpose]
 
 
 async def _ids(reading: Reading, scope: Scope, where: Filter) -> list[str]:

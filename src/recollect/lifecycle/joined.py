@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from ..model import CONTRADICTS, Change, Checked, Memory, Put, Relation
+from ..changes import Change, Checked, Put, Relation
+from ..model import CONTRADICTS, Memory
 from ..policy.writing import Bands
 from ..ports import Vectors
 from ..text import conflict, joining, normalise, saying, simhash, values
@@ -75,9 +76,9 @@ def staying(pair: Pair) -> tuple[Memory, Memory] | None:
     What was saved on purpose stays, or what says more, or the longer text, or the older memory.
     """
     old, new = pair.old, pair.new
-    if _on_purpose(old) != _on_purpose(new):
-        return (old, new) if _on_purpose(old) else (new, old)
-    if _on_purpose(old):
+    if old.on_purpose != new.on_purpose:
+        return (old, new) if old.on_purpose else (new, old)
+    if old.on_purpose:
         return None
     text = joining.containing(new.text, old.text) or max(old.text, new.text, key=len)
     return (old, new) if text == old.text else (new, old)
@@ -118,7 +119,7 @@ def remade(
 
 def replaced(pair: Pair, now: datetime) -> list[Change]:
     """The newer value takes the place of the older one, and the two are listed for a decision."""
-    if _on_purpose(pair.old):
+    if pair.old.on_purpose:
         return []
     gone = replace(_gone(pair.old, pair.new.id, now), valid_to=_since(pair.new))
     meta = {"reason": CONTRADICTS, "superseded_by": pair.new.id}
@@ -130,7 +131,7 @@ def replaced(pair: Pair, now: datetime) -> list[Change]:
 
 def is_free(pair: Pair) -> bool:
     """Whether no person saved either of the two on purpose."""
-    return not (_on_purpose(pair.old) or _on_purpose(pair.new))
+    return not (pair.old.on_purpose or pair.new.on_purpose)
 
 
 def _gone(memory: Memory, by: str, now: datetime) -> Memory:
@@ -157,10 +158,6 @@ _LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
 
 def _union(*lists: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for items in lists for item in items))
-
-
-def _on_purpose(memory: Memory) -> bool:
-    return memory.pinned or memory.manually_saved
 
 
 def _since(memory: Memory) -> datetime:

@@ -6,14 +6,16 @@ stand in the highlights of the snapshot, so names and texts are written in a way
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
+from ..errors import StoreUnavailable
 from ..model import Draft, Filter, Memory, Scope
 from ..policy import authority
 from ..ports import Store
@@ -39,17 +41,36 @@ class Journal:
         """Append one line for each message, to the file of the day."""
         lines = "".join(f"{_line(draft, scope, now)}\n" for draft in drafts)
         if lines:
-            with open(self._today(now), "a", encoding="utf-8", errors="replace") as file:
+            with self._alone(), open(self._today(now), "a", encoding="utf-8", errors="replace") as file:
                 file.write(lines)
 
-    def redact(self, texts: Iterable[str]) -> None:
-        """Take the lines out that say one of these texts; privacy counts for more than an unbroken journal."""
-        gone = {_one_line(text) for text in texts}
-        for path in (*self.days(), self.folder / SNAPSHOT):
-            lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
-            kept = [line for line in lines if not any(text and text in line for text in gone)]
-            if len(kept) < len(lines):
-                _replace(path, "".join(kept))
+    def redact(self, texts: Iterable[str]) -> str:
+        """Take the lines out that say one of these texts; privacy counts for more than an unbroken journal.
+
+        What then is left of the snapshot, if something was taken out of it.
+        """
+        gone = [(text, re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")) for text in set(map(_one_line, texts)) if text]
+        left = ""
+        for path in (*self.days(), self.folder / SNAPSHOT) if gone else ():
+            with self._alone():
+                lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
+                kept = [line for line in lines if not any(text in line and words.search(line) for text, words in gone)]
+                if len(kept) < len(lines):
+                    left = _replace(path, "".join(kept))
+        return left
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One at a time, in this process and in others: a line that is added meanwhile would be lost."""
+        import fcntl
+
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def days(self) -> list[Path]:
         """The daily files, newest first."""
@@ -61,9 +82,8 @@ class Journal:
         text = "\n".join(
             _sections(people, lore, list(self._highlights()), [path.name for path in self.days()[:5]], now)
         )
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(self.folder / SNAPSHOT, text)
-        return text
+        with self._alone():
+            return _replace(self.folder / SNAPSHOT, text)
 
     def kept(self) -> str | None:
         """The snapshot as it was made last."""
@@ -71,7 +91,6 @@ class Journal:
         return path.read_text("utf-8") if path.exists() else None
 
     def _today(self, now: datetime) -> Path:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / f"{now.astimezone():%Y-%m-%d}.md"
         with suppress(FileExistsError), open(path, "x", encoding="utf-8") as file:  # only one process writes the header
             file.write(f"# {path.stem}\n\n")
@@ -111,6 +130,23 @@ async def known(store: Store, space: str | None = None) -> tuple[dict[str, list[
     return people, lore
 
 
+async def gone(store: Store, memories: Iterable[Memory]) -> list[str]:
+    """What those of the memories said that are not there any more."""
+    told: dict[Scope, dict[str, str]] = {}
+    for memory in memories:
+        told.setdefault(memory.scope, {})[memory.id] = memory.text
+    there = {(scope, each.id) for scope, texts in told.items() for each in await store.get(scope, list(texts))}
+    return [text for scope, texts in told.items() for id, text in texts.items() if (scope, id) not in there]
+
+
+async def noted(journal: Journal, store: Store, scope: Scope, drafts: Sequence[Draft], now: datetime) -> None:
+    """Note what was kept, and take out again what was forgotten before it was noted."""
+    await asyncio.to_thread(journal.note, drafts, scope, now)
+    with suppress(StoreUnavailable):  # what waits for the store cannot have been forgotten in it
+        there = {memory.id for memory in await store.get(scope, [draft.id or "" for draft in drafts])}
+        await asyncio.to_thread(journal.redact, [draft.text for draft in drafts if draft.id not in there])
+
+
 def _line(draft: Draft, scope: Scope, now: datetime) -> str:
     author = _one_line(draft.speaker or draft.labels.actor or scope.user)
     place = f"[guild:{_one_line(scope.space)} channel:{_one_line(draft.labels.channel or '-')}]"
@@ -147,7 +183,8 @@ def _sections(
     yield ""
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, text: str) -> str:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text, "utf-8", errors="replace")
     os.replace(draft, path)
+    return text

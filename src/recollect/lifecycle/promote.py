@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from ..changes import Change, Forget, Put, Summary
 from ..ids import new_id
-from ..model import ITEM_TYPES, Change, Filter, Forget, Memory, Put, Scope, Summary
+from ..model import ITEM_TYPES, Filter, Memory, Scope
 from ..policy import authority
 from ..ports import Store
 from . import records
@@ -44,7 +45,7 @@ async def promote(store: Store, scope: Scope, *, before: datetime, now: datetime
         few = items[start : start + AT_ONCE]
         async with store.transaction(scope) as tx:
             ids = [item.id for item in few]
-            still = [item for item in await tx.get(scope, ids) if item.is_active and not item.pinned]
+            still = [item for item in await tx.get(scope, ids) if item.is_active and not item.on_purpose]
             made = [await records.added(tx, store, scope, patch) for patch in patches(still, now)]
             words = [text for item in still for text in await tx.wordings(scope, item.id)] if erase else []
             await tx.apply([*made, *_gone(still, now, erase=erase)])

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
+from ..changes import Summary
 from ..errors import InvalidInput
-from ..model import Scope, Summary
+from ..model import Scope
 from ..policy import authority
 from ..ports import Store, Transaction
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from ..changes import Change, Done
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
-from ..model import STATES, Ask, Change, Done, Draft, Filter, Memory, Outcome, Scope, Task
+from ..model import STATES, Draft, Filter, Memory, Outcome, Scope
 from ..policy import authority
 from ..ports import Reading, Transaction
+from ..records import Ask, Task
 from ..text import joining, wording
 from . import tend
 from .care import Care

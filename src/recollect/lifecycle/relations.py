@@ -8,11 +8,13 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
+from ..changes import Change, Happened, Put, Relation, Unrelated
 from ..corpus import Corpus
 from ..ids import new_id
-from ..model import KINDS, RELATED, Change, Entry, Happened, Memory, Put, Related, Relation, Scope, Unrelated
+from ..model import KINDS, RELATED, Memory, Related, Scope
 from ..policy.writing import Links
 from ..ports import Reading, Transaction
+from ..records import Entry
 
 TOGETHER = 32  # memories compared with the scope at a time: bounds the room that it takes
 _LINKED_KINDS = tuple(KINDS.index(kind) for kind in ("episodic", "semantic", "insight"))

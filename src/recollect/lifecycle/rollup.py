@@ -7,8 +7,10 @@ from datetime import timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model import Done, Filter, Memory, Scope, Task
+from ..changes import Done
+from ..model import Filter, Memory, Scope
 from ..ports import Vectors
+from ..records import Task
 from .care import Care
 from .summarise import SummedUp, in_order, put_behind
 from .tend import again

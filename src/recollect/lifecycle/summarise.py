@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
+from ..changes import Change, Happened, Put
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..ids import new_id
-from ..model import Change, Draft, Happened, Labels, Memory, Outcome, Put, Scope, State
+from ..model import Draft, Labels, Memory, Outcome, Scope, State
 from ..policy import authority
 from ..ports import Adviser, Transaction
 from ..text import normalise, summing

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
+from ..changes import Happened
 from ..errors import Conflict, ProviderFailed, StoreUnavailable
-from ..model import Happened, Op, Scope, Task
+from ..model import Op, Scope
 from ..ports import Store
+from ..records import Task
 from .care import Care
 
 LEASE_SECONDS = 120.0  # renewed while a duty is at work

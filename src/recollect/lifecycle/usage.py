@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
+from ..changes import Happened, Used
 from ..errors import RecollectError
-from ..model import Happened, Scope, Used
+from ..model import Scope
 from ..ports import Store
 
 AT_MOST = 256  # uses held back before they are written

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 
 from ..errors import BadModelAnswer, ModelUnavailable
-from ..model import Answer, Ask
 from ..ports import LanguageModel
+from ..records import Answer, Ask
 from ..remote import Circuit
 
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from .. import remote
 from ..errors import BadModelAnswer, ModelUnavailable
-from ..model import Answer, Ask
+from ..records import Answer, Ask
 from . import cost, schema
 
 MOST_BYTES = 1 << 20  # of an answer, with all that is around it
@@ -52,11 +52,12 @@ class Laddered(ABC):
 
     def __init__(self, model: str, *, url: str | None = None, key: str | None = None, timeout: float = 20.0) -> None:
         """Raises Misconfigured if the client library is missing. A server of your own may need no key."""
-        remote.need(self.library)
         self._model, self._own_url, self._timeout = model, url, timeout
-        self._options = {"base_url": url or self.url, "api_key": key or "none", "timeout": timeout}
         self._rung, self._without = 0, frozenset[str]()
-        self._server: remote.Server | None = None
+        self._server = remote.Server(
+            self.library, self.client, self.call, limit=MOST_BYTES,
+            base_url=url or self.url, api_key=key or "none", timeout=timeout,
+        )  # fmt: skip
 
     @property
     def name(self) -> str:
@@ -67,9 +68,7 @@ class Laddered(ABC):
 
         Raises ModelUnavailable, BadModelAnswer.
         """
-        if self._server is None:
-            made = await asyncio.to_thread(self._opened)
-            self._server = self._server or made  # somebody else may have been faster
+        await self._server.ready()
         clean = replace(ask, system=_clean(ask.system), user=_clean(ask.user))
         spent = _Spent()
         try:
@@ -80,11 +79,7 @@ class Laddered(ABC):
             raise self._away(f"did not answer within {self._timeout:g} seconds", spent) from None
 
     async def close(self) -> None:
-        if self._server is not None:
-            await self._server.close()
-
-    def _opened(self) -> remote.Server:
-        return remote.Server(self.library, self.client, self.call, limit=MOST_BYTES, **self._options)
+        await self._server.close()
 
     @abstractmethod
     def _request(self, ask: Ask, way: Way) -> dict[str, Any]:
@@ -125,7 +120,6 @@ class Laddered(ABC):
         raise self._away("understands none of the ways to ask it: is the address right, is the text too long?", spent)
 
     async def _asked(self, ask: Ask, way: Way) -> Said:
-        assert self._server is not None
         return self._read(await self._server.ask(**self._request(ask, way)))
 
     def _away(self, why: str, spent: _Spent) -> ModelUnavailable:

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
-from ..model import Ask, Scope
+from ..model import Scope
 from ..ports import Store
+from ..records import Ask
 from . import cost
 from .breaker import Breaker
 

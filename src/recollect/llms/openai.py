@@ -6,7 +6,7 @@ import json
 from typing import Any, ClassVar
 
 from .. import remote
-from ..model import Ask
+from ..records import Ask
 from . import schema
 from .ladder import Laddered, Said, Way, count, told
 

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Literal
 
+from ..changes import Change, Forget, Put
 from ..errors import StoreFull, StoreUnavailable
-from ..model import Change, Forget, Memory, Put, Scope
+from ..model import Memory, Scope
 from ..ports import Delta, Store, Transaction
 
 MOST_TEXTS = 2000

@@ -12,11 +12,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import vectors
+from ..changes import Pending, Summary
 from ..errors import Conflict, InvalidInput, ProviderFailed, StoreFull, StoreUnavailable
 from ..ids import new_id
 from ..ingest import pipeline as ingest
 from ..lifecycle import records
-from ..model import Draft, Memory, Outcome, Pending, Query, Recall, Scope, Summary
+from ..model import Draft, Memory, Outcome, Query, Recall, Scope
 from ..policy.profiles import Profile
 from ..ports import IndexRow, Reading, Spool, Store, Vectors
 from ..retrieve import pipeline as retrieve

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from ..changes import Pending, Relation
 from ..corpus import Corpora, Corpus
 from ..ids import new_id
 from ..ingest.desk import Desk
 from ..ingest.piece import pieces
 from ..ingest.weigh import weigh
-from ..model import Draft, Filter, Labels, Memory, Page, Pending, Relation, Scope
+from ..model import Draft, Filter, Labels, Memory, Scope
 from ..policy import writing
 from ..ports import Delta, IndexRow, Vectors
+from ..records import Page
 from ..text import clock, index
 from .guard import Guarded
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..model import Memory, Query, Relation
+from ..changes import Relation
+from ..model import Memory, Query
 from ..policy.profiles import Profile
 from ..ports import Reading
 from .candidates import Candidates

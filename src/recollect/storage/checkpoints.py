@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import StoreDamaged
 from ..ids import new_id
-from ..model import Saved
+from ..records import Saved
 from ..text import clock
 from . import rows
 from .shelf import Shelf

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from .. import codec
+from ..changes import Pending, Summary
 from ..errors import InvalidInput
-from ..model import Draft, Pending, Scope
+from ..model import Draft, Scope
 
 ITEM = "memory_item"
 _NAMES = ("short_term", "long_term")  # in the order in which they are handed over: evidence comes first
-_READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
-    ITEM: codec.draft, "user_profile": codec.summary, "project_memory": codec.summary,
-}  # fmt: skip
+_KINDS: dict[str, type[Draft | Summary]] = {ITEM: Draft, "user_profile": Summary, "project_memory": Summary}
 
 
 def line(pending: Pending) -> bytes:
@@ -46,7 +45,7 @@ def read(text: bytes) -> Pending:
     try:
         record = json.loads(text)
         data, kind = record["data"], record["record_type"]
-        what, scope = _READERS[kind](data), Scope(**data["scope"])
+        what, scope = codec.load(_KINDS[kind], data), Scope(**data["scope"])
         made = Pending(scope=scope, what=what, policy=data["policy"])
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"This is no line of a fail-safe file: {error}") from error

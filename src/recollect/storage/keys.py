@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..model import Key
+from ..records import Key
 from ..text import clock
 from . import rows
 from .reading import digest
@@ -56,13 +56,13 @@ class Keys(Together):
             same, answer = (await session.rows(sql, (caller, key)))[0]
         return "" if same != asked else answer or "pending"
 
-    async def end_request(self, caller: str, key: str, answer: str | None) -> None:
-        sql = "DELETE FROM answered WHERE caller = ? AND key = ?"
-        values: Sequence[Any] = (caller, key)
-        if answer is not None:
-            sql, values = "UPDATE answered SET answer = ? WHERE caller = ? AND key = ?", (answer, caller, key)
+    async def end_request(self, caller: str, key: str, answer: str | None, *, begun: datetime) -> None:
+        which, values = " WHERE caller = ? AND key = ? AND at = ?", (caller, key, clock.iso(begun))
         async with self._together() as session:
-            await session.rows(sql, values)
+            if answer is None:
+                await session.rows(f"DELETE FROM answered{which}", values)
+            else:
+                await session.rows(f"UPDATE answered SET answer = ?{which}", (answer, *values))
 
 
 def _key(row: Sequence[Any]) -> Key:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from ..changes import Happened, Put
 from ..ids import new_id
-from ..model import Entry, Happened, Memory, Node, Op, Put, Scope
+from ..model import Memory, Node, Op, Scope
+from ..records import Entry
 from ..text import clock
 from . import chain
 from .session import Session

@@ -9,9 +9,11 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
+from ..changes import Relation
 from ..errors import InvalidInput
-from ..model import RELATED, Filter, Logged, Memory, Outcome, Page, Proposal, Relation, Scope, SpaceSettings
+from ..model import RELATED, Filter, Memory, Outcome, Scope
 from ..ports import Delta, SaidBefore
+from ..records import Logged, Page, Proposal, SpaceSettings
 from ..text import clock
 from . import filters, rows
 from .session import Session, Values

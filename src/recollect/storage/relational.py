@@ -15,8 +15,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ..changes import Happened, Summary
 from ..errors import InvalidInput, RecollectError, StoreDamaged
-from ..model import NODES, Entry, Happened, Message, Scope, Summary, Tally
+from ..model import NODES, Message, Scope
+from ..records import Entry, Tally
 from ..text import clock, index, terms
 from . import chain, rows
 from .checkpoints import Checkpoints
@@ -116,15 +118,16 @@ class Relational(Work, Spendings, Keys, ABC):
             for n, o, s, t, m, c, sim, ts in found
         ]
 
-    async def tallies(self, scope: Scope | None, since: datetime) -> list[Tally]:
-        day, at = self._session.dialect.day.format("ts"), clock.iso(since)
+    async def tallies(self, scope: Scope | None, since: datetime, until: datetime | None = None) -> list[Tally]:
+        day, times = self._session.dialect.day.format("ts"), [clock.iso(each) for each in (since, until) if each]
         sql = f"SELECT {day}, node, op, status, count(*) FROM events WHERE {{}} AND ts >= ? "
+        sql += "AND ts < ? " if until else ""
         sql += "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
         if scope is None:  # by the index of parts and times: what is older is not looked at
             every = f"node IN ({', '.join('?' * len(NODES))})"
-            found = await self._session.rows(sql.format(every), (*NODES, at), scope=EVERY)
+            found = await self._session.rows(sql.format(every), (*NODES, *times), scope=EVERY)
         else:
-            found = await self._rows(scope, sql.format("scope = ? AND user_id = ?"), (scope.user, at))
+            found = await self._rows(scope, sql.format("scope = ? AND user_id = ?"), (scope.user, *times))
         return [Tally(day=d, node=node, op=op, status=status, count=n) for d, node, op, status, n in found]
 
     async def summaries(self, scope: Scope, record_type: str) -> list[Summary]:

@@ -13,8 +13,9 @@ from types import NoneType
 from typing import Any
 
 from ..errors import InvalidInput, StoreDamaged
-from ..model import Entry, Labels, Memory, Proposal, Scope
+from ..model import Labels, Memory, Scope
 from ..ports import IndexRow
+from ..records import Entry, Proposal
 from ..text import clock, simhash
 
 LABELS = tuple(f.name for f in fields(Labels))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..model import Scope, Spending
+from ..model import Scope
+from ..records import Spending
 from .session import EVERY
 from .work import Together
 

@@ -14,7 +14,8 @@ from math import ceil
 from typing import Any
 
 from ..ids import new_id
-from ..model import Backlog, Memory, Scope, Task
+from ..model import Memory, Scope
+from ..records import Backlog, Task
 from ..text import clock
 from . import rows
 from .reading import Readings

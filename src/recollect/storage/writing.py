@@ -11,33 +11,30 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Conflict, InvalidInput, StoreDamaged
-from ..ids import new_id
-from ..model import (
+from ..changes import (
     Bury,
     Change,
     Checked,
     Decided,
     Done,
     Embedded,
-    Entry,
     Forget,
     Happened,
     Incognito,
-    Memory,
-    Node,
-    Outcome,
     Put,
     Queue,
     Relation,
     Said,
-    Scope,
     Setting,
     Shown,
     Summary,
     Unrelated,
     Used,
 )
+from ..errors import Conflict, InvalidInput, StoreDamaged
+from ..ids import new_id
+from ..model import Memory, Node, Outcome, Scope
+from ..records import Entry
 from ..text import clock, fields, index, normalise, simhash
 from . import ledger, rows
 from .reading import Readings, digest

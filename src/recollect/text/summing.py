@@ -15,7 +15,7 @@ from itertools import groupby, islice
 from math import log, sqrt
 from typing import Any
 
-from ..model import Ask
+from ..records import Ask
 from . import tokens, values
 from .common_words import COMMON, word_set
 from .entities import entities

@@ -87,6 +87,15 @@ def test_a_session_begins_with_what_is_pinned_and_known(hook: Hook) -> None:
     assert "roses" not in "".join(told)
 
 
+def test_a_session_begins_with_what_was_said_before_the_most_important_first(hook: Hook) -> None:
+    hook("prompt", prompt="The shop is deployed with Ansible.")
+    with recollect.open(tend=False) as memory:
+        memory.scope("ana", "shop").remember("The billing tables are sacred.", importance=0.9)
+        memory.scope("ana", "shop").remember("It rains.", importance=0.1)
+    told = context(hook("session-start", source="startup")).splitlines()
+    assert ["billing" in told[1], "Ansible" in told[2], "rains" in told[3]] == [True] * 3
+
+
 def test_what_is_told_stays_within_its_limits(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     with recollect.open(tend=False) as memory:
         for number in range(12):
@@ -196,6 +205,8 @@ def test_the_host_goes_on_whatever_it_hands_over(hook: Hook, when: str, given: s
     done = hook(when, given=given)
     assert done.exit_code == 0
     assert done.stdout == ""
+    assert "unexpected" not in done.stderr
+    assert ("reads a JSON object" in done.stderr) is (given[:1] in ("n", "["))
 
 
 @pytest.mark.parametrize("when", ["session-start", "prompt", "stop"])
@@ -222,9 +233,24 @@ def test_a_transcript_that_is_gone_or_huge_does_no_harm(hook: Hook, tmp_path: Pa
     assert [each.text for each in kept()] == ["The shop moved."]
 
 
-def test_commands_of_the_host_are_not_kept(hook: Hook) -> None:
-    assert context(hook("prompt", prompt="/clear")) == ""
+HOSTS_OWN = ["/clear", "/mcp:shop:deploy now", "<command-name>/compact</command-name>", "<system-reminder>x"]
+SAID = ["/etc/hosts is wrong because of the VPN.", "<div> tags are never closed in the shop.", "/ is full again."]
+
+
+@pytest.mark.parametrize("text", HOSTS_OWN)
+def test_commands_of_the_host_are_not_kept(hook: Hook, tmp_path: Path, text: str) -> None:
+    assert context(hook("prompt", prompt=text)) == ""
+    (tmp_path / "transcript.jsonl").write_text(record("user", text, "u1"))
+    hook("stop")
     assert kept() == []
+
+
+@pytest.mark.parametrize("text", SAID)
+def test_what_only_begins_like_a_command_is_kept(hook: Hook, tmp_path: Path, text: str) -> None:
+    hook("prompt", prompt=text)
+    (tmp_path / "transcript.jsonl").write_text(record("user", text, "u1"))
+    hook("stop")
+    assert [each.text for each in kept()] == [text]
 
 
 @pytest.mark.slow

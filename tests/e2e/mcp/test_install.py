@@ -27,9 +27,10 @@ FILES = {
 
 
 @pytest.fixture
-def install(monkeypatch: pytest.MonkeyPatch) -> Install:
-    monkeypatch.delenv("RECOLLECT_USER", raising=False)
-    return lambda host, *words: CliRunner().invoke(app, ["mcp", "install", host, *words])
+def install(home: Path) -> Install:
+    """Install it, with these variables of ours alone."""
+    none = {name: None for name in os.environ if name.startswith("RECOLLECT_")}
+    return lambda host, *words, **env: CliRunner().invoke(app, ["mcp", "install", host, *words], env={**none, **env})
 
 
 def entry(home: Path, host: str) -> Any:
@@ -112,6 +113,19 @@ def test_what_was_said_on_the_command_line_goes_along(install: Install, home: Pa
         "RECOLLECT_DB": "postgresql://u:p@h/d", "RECOLLECT_USER": "bo", "RECOLLECT_SPACE": "shop",
     }  # fmt: skip
     assert stat.S_IMODE((home / FILES["claude-desktop"]).stat().st_mode) == 0o600  # it may hold a password
+
+
+def test_what_is_set_in_the_environment_goes_along_but_for_secrets(install: Install, home: Path) -> None:
+    set_here = {
+        "RECOLLECT_DB": "/data/m.db", "RECOLLECT_USER": "ana", "RECOLLECT_EMBEDDER": "hashing",
+        "RECOLLECT_LLM_KEY": "sk-secret", "RECOLLECT_EMBEDDER_KEY": "sk-secret", "RECOLLECT_TRACEBACK": "1",
+    }  # fmt: skip
+    done = install("cursor", "--user", "bo", "--yes", **set_here)
+    assert entry(home, "cursor")["recollect"]["env"] == {
+        "RECOLLECT_USER": "bo", "RECOLLECT_DB": "/data/m.db", "RECOLLECT_EMBEDDER": "hashing",
+    }  # fmt: skip
+    assert "/data/m.db" in done.stdout
+    assert "sk-secret" not in done.stdout
 
 
 def test_hooks_are_written_beside_those_of_others_and_once(install: Install, home: Path) -> None:

@@ -108,6 +108,18 @@ async def test_the_person_is_asked_before_something_is_forgotten(
         assert ((await call(client, "memory_query", query="green tea"))["memories"] == []) is is_gone
 
 
+async def test_the_person_is_told_that_what_they_agreed_to_is_not_forgotten(serving: Serving, engine: Engine) -> None:
+    person = Person("accept", forget=True)
+    async with Client(serving(), elicitation_callback=person.answer) as client:
+        first, second = [await remembered(client, text) for text in ("I live in Lisbon.", "I keep three bees.")]
+        await call(client, "memory_forget", ids=[second])
+        consent = engine.scope("ana").consent
+        await consent.approve((await consent.propose("city", "Lisbon", evidence=[first])).id)
+        await call(client, "memory_forget", ids=[first])
+        assert ["until you withdraw it" in each for each in person.asked] == [False, True]
+        assert await consent.about() == {"city": "Lisbon"}
+
+
 async def test_a_contradiction_is_shown_and_decided(client: Client) -> None:
     old = await remembered(client, "Ana lives in Lisbon.")
     await call(client, "memory_remember", text="Ana lives in Oslo.", said_by="user")
@@ -173,6 +185,14 @@ async def test_entries_and_the_snapshot_are_resources_and_prompts_carry_what_is_
     assert "memory_remember" in (await client.get_prompt("remember_this")).messages[0].content.text  # type: ignore[union-attr]
 
 
+async def test_a_prompt_without_what_it_needs_is_said_so(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(MCPError, match="recall_context needs about"):
+        await client.get_prompt("recall_context")
+    with pytest.raises(MCPError, match="There is no prompt 'recall'"):
+        await client.get_prompt("recall")
+    assert "Traceback" not in caplog.text
+
+
 async def test_a_memory_that_is_not_there_is_said_so(client: Client) -> None:
     for tool, more in (("memory_pin", {}), ("memory_edit", {"text": "x"}), ("memory_history", {})):
         assert "No memory with id 'm1'" in await refused(client, tool, id="m1", **more)
@@ -199,7 +219,9 @@ WRONG = [
 
 @pytest.mark.parametrize("arguments", WRONG)
 async def test_wrong_arguments_are_refused_and_the_server_goes_on(client: Client, arguments: dict[str, Any]) -> None:
-    await refused(client, "memory_query", **arguments)
+    said = await refused(client, "memory_query", **arguments)
+    assert said.startswith("memory_query cannot be called like that: ")
+    assert "pydantic" not in said
     assert await call(client, "memory_query", query="tea") == {"memories": [], "note": ""}
 
 
@@ -246,7 +268,7 @@ async def test_a_key_that_may_only_read_changes_nothing(serving: Serving, client
         assert (await call(reader, "memory_query", query="green tea"))["memories"]
         assert "the right 'write'" in await refused(reader, "memory_pin", id=id)
         assert "the right 'write'" in await refused(reader, "memory_forget", ids=[id])
-        assert "the right 'remember'" in await refused(reader, "memory_remember", text="Ana drinks coffee.")
+        assert "the right 'write'" in await refused(reader, "memory_remember", text="Ana drinks coffee.")
 
 
 async def test_where_memory_is_off_nothing_is_told_and_the_note_says_why(client: Client, engine: Engine) -> None:

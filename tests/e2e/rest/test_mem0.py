@@ -56,6 +56,21 @@ def test_what_is_added_is_found_and_stays_with_its_user(app: Any) -> None:
     assert app.search("Where did I move to?", filters=both)["results"] == []
 
 
+@pytest.mark.parametrize(
+    ("filters", "why"),
+    [
+        ({"AND": [{"OR": [{"user_id": "alex"}, {"user_id": "bo"}]}]}, "OR, NOT and other conditions"),
+        ({"AND": [{"user_id": "alex"}, {"categories": {"in": ["home"]}}]}, "OR, NOT and other conditions"),
+        ({"OR": [{"user_id": "alex"}]}, "OR, NOT and other conditions"),
+        ({"AND": [{"user_id": "alex"}, {"user_id": "bo"}]}, "user_id.*one value"),
+        ({"user_id": "alex", "AND": [{"user_id": "bo"}]}, "user_id.*one value"),
+    ],
+)
+def test_a_condition_that_would_be_left_out_is_refused(app: Any, filters: dict[str, Any], why: str) -> None:
+    with pytest.raises(Exception, match=why):
+        app.search("Where did I move to?", filters=filters)
+
+
 def test_a_memory_is_read_changed_and_deleted_by_its_id(app: Any) -> None:
     id = app.add(LISBON, user_id="alex")["results"][0]["id"]
     assert app.get(id)["memory"] == LISBON[0]["content"]

@@ -156,7 +156,7 @@ async def test_an_agent_with_an_allowlist_asks_and_remembers_and_sees_nothing_el
     memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
     agent = min(memory.access.allowlists)
-    _, token = await memory.create_key("agent", user="ana", agent=agent)
+    _, token = await memory.create_key("agent", user="ana", agent=agent, rights=("read", "write", "admin"))
     async with asking(app, token) as client:
         answer = await client.request(**request_of(described, path, method))
     assert (answer.status_code != 403) == (right in ("ask", "remember")), answer.text

@@ -84,6 +84,15 @@ async def test_an_edit_is_refused_if_somebody_else_was_faster(ana: httpx.AsyncCl
     assert (await ana.get(f"{ENTRIES}/{id}", params=where)).json()["text"] == "A."
 
 
+async def test_a_request_about_another_revision_is_another_request(ana: httpx.AsyncClient) -> None:
+    id = (await ana.post(ENTRIES, json={"text": "A."})).json()["outcomes"][0]["ids"][0]
+    asked = [
+        await ana.patch(f"{ENTRIES}/{id}", json={"text": "B."}, headers={"Idempotency-Key": "k", "If-Match": seen})
+        for seen in ('"1"', '"1"', '"7"')
+    ]
+    assert [answer.status_code for answer in asked] == [200, 200, 422]
+
+
 @pytest.mark.parametrize("nothing", [{}, {"text": None, "tags": None}])
 async def test_an_edit_that_says_nothing_makes_no_revision(ana: httpx.AsyncClient, nothing: dict[str, Any]) -> None:
     id = (await ana.post(ENTRIES, json=ENTRY)).json()["outcomes"][0]["ids"][0]
@@ -197,10 +206,15 @@ async def test_a_nul_in_an_address_is_no_failure_of_the_store(place: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.evil.example", ""]
+    "host", ["evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.evil.example", "", "["]
 )
 async def test_another_name_for_this_machine_is_refused(ana: httpx.AsyncClient, host: str) -> None:
     assert (await ana.get("/v1/memory/stats", headers={"Host": host})).status_code == 421
+
+
+async def test_a_name_that_is_none_is_refused_by_every_server(engine: Engine) -> None:
+    async with asking(engine) as client:
+        assert (await client.get("/healthz", headers={"Host": "["})).status_code == 421
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:8765", "127.0.0.1:80", "[::1]:8765"])
@@ -212,7 +226,7 @@ async def test_the_names_of_this_machine_are_good(ana: httpx.AsyncClient, host: 
     "headers",
     [
         {"Origin": "https://evil.example"}, {"Origin": "null"}, {"Origin": "http://localhost:9999"},
-        {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
+        {"Origin": "http://["}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
     ],
 )  # fmt: skip
 async def test_another_site_changes_nothing(ana: httpx.AsyncClient, headers: dict[str, str]) -> None:

@@ -203,6 +203,15 @@ async def test_the_snapshot_and_the_facts_of_a_guild(memory: Engine, ana: httpx.
     assert (nothing["results"], nothing["limit"]) == ([], 0)
 
 
+async def test_only_an_operator_of_the_whole_server_reads_of_everybody(memory: Engine) -> None:
+    given: tuple[tuple[dict[str, str], int], ...] = (({}, 200), ({"space": "home"}, 403), ({"tenant": "acme"}, 403))
+    for bound, status in given:
+        _, token = await memory.create_key("k", user="eve", rights=("admin",), **bound)
+        async with asking(memory, token) as client:
+            assert (await client.get("/api/memory")).status_code == status
+            assert (await client.post("/api/memory/refresh")).status_code == status
+
+
 async def test_a_conversation_is_remembered_once(ana: httpx.AsyncClient) -> None:
     said = [
         {"id": "1", "role": "user", "name": "Ana", "content": "I adopted a cat.", "at": "2026-05-31T14:00:00Z"},

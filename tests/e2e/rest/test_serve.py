@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+import recollect
 from recollect.interfaces.errors import NOT_FOUND, USAGE
 
 
@@ -94,6 +95,13 @@ def test_a_key_is_made_shown_once_listed_and_revoked(environment: dict[str, str]
     assert run(environment, "keys", "revoke", "nothing").returncode == NOT_FOUND
     assert run(environment, "keys", "create", "x", "--right", "everything").returncode == USAGE
     assert run(environment, "keys", "create").returncode == USAGE
+
+
+def test_a_key_that_is_over_is_listed_as_expired_and_none_is_made_that_is(environment: dict[str, str]) -> None:
+    assert run(environment, "keys", "create", "x", "--expires", "0").returncode == USAGE
+    with recollect.open(environment["RECOLLECT_DB"], embedder="none") as memory:
+        memory.create_key("old", user="ana", days=0)
+    assert "expired" in run(environment, "keys", "list").stdout
 
 
 @pytest.mark.parametrize("missing", ["uvicorn", "fastapi", "jinja2", "mcp"])

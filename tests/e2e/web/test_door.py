@@ -16,13 +16,14 @@ import pytest_asyncio
 import recollect
 from e2e.rest.conftest import ANA
 from e2e.web.hostile import few
+from recollect.changes import Put
 from recollect.engine import Engine
 from recollect.errors import KeyRefused
 from recollect.ids import new_id
 from recollect.interfaces.rest.app import create_app
 from recollect.interfaces.web import routes
 from recollect.interfaces.web.sessions import LASTS, Sessions
-from recollect.model import Memory, Put
+from recollect.model import Memory
 
 EVERYTHING = ("read", "write", "admin")
 APPS: WeakKeyDictionary[Engine, Any] = WeakKeyDictionary()
@@ -194,6 +195,57 @@ async def test_nobody_sees_or_changes_what_belongs_to_others(engine: Engine) -> 
         assert (await eve.post(f"/keys/{theirs.id}/revoke", data={"proof": await proof(eve, "/")})).status_code == 404
 
 
+async def test_a_key_for_one_space_works_after_another_was_looked_at(engine: Engine) -> None:
+    _, token = await engine.create_key("home", user="ana", rights=EVERYTHING, space="home")
+    async with signed_in(engine) as client:
+        await client.post("/where", data={"proof": await proof(client, "/"), "space": "work", "session": "chat"})
+        assert "work" in client.cookies["recollect_in_space"]
+        await client.post("/login", data={"proof": await proof(client, "/"), "key": token, "to": "/"})
+        assert not [name for name in client.cookies if name.startswith("recollect_in_")]
+        client.cookies.set("recollect_in_space", "work")  # as another tab may have left it
+        kept = await client.post("/remember", data={"proof": await proof(client, "/"), "text": "I drink tea."})
+        assert kept.status_code == 303
+    assert [each.text for each in await engine.scope("ana", "home").list()] == ["I drink tea."]
+
+
+async def test_what_is_not_kept_is_said_as_a_warning_and_stays_in_the_field(engine: Engine) -> None:
+    async with browser(engine, local=ANA) as client:
+        form = {"proof": await proof(client, "/"), "text": "</textarea>I drink tea.", "tags": "work", "session": "chat"}
+        await engine.scope("ana", session="chat").privacy.start_incognito()
+        shown = (await client.post("/remember", data=form, headers={"Referer": "http://localhost/?kind=semantic"})).text
+        again = (await client.get("/")).text
+    assert re.search(r'<p class="warn" role="alert"><bdi>[A-Z][^<]+\.</bdi>', shown)
+    assert "&lt;/textarea&gt;I drink tea.</textarea>" in shown
+    assert 'value="work"' in shown
+    assert 'href="/?kind=semantic">Back' in shown
+    assert 'class="note"' not in shown + again
+
+
+@pytest.mark.parametrize(
+    ("referer", "to"),
+    [
+        ("http://localhost/m/x?a=1", "/m/x?a=1"), ("http://evil.test/m", "/"), ("http://localhost//evil.test", "/"),
+        ("http://localhost.evil.test/m", "/"), ("http://[", "/"), ("http://localhost/javascript:x", "/javascript:x"),
+    ],
+)  # fmt: skip
+async def test_an_error_leads_back_and_keeps_the_views_in_reach(engine: Engine, referer: str, to: str) -> None:
+    id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
+    async with browser(engine, local=ANA) as client:
+        form = {"proof": await proof(client, "/"), "revision": "1", "text": "  ", "tags": ""}
+        shown = await client.post(f"/m/{id}/edit", data=form, headers={"Referer": referer})
+    assert shown.status_code == 422
+    assert 'href="/threads"' in shown.text
+    assert f'<p><a href="{to}">' in shown.text
+    assert "/login" not in shown.text
+
+
+async def test_whoever_is_not_known_is_led_to_the_login_by_an_error(engine: Engine) -> None:
+    async with browser(engine) as client:
+        shown = (await client.post("/settings", data={})).text
+    assert 'href="/login"' in shown
+    assert 'href="/threads"' not in shown
+
+
 async def test_a_key_is_shown_once_and_gives_no_more_than_whoever_made_it_has(engine: Engine) -> None:
     async with signed_in(engine, rights=("read", "admin")) as client:
         form = {"proof": await proof(client, "/"), "name": "<b>phone", "right": "read", "days": "3"}
@@ -254,7 +306,7 @@ async def test_the_views_work_on_every_store(place: str) -> None:
                 assert answer.status_code == 200, path
             token = await proof(client, "/")
             await client.post(f"/m/{id}/forget", data={"proof": token, "how": "trash"})
-            assert "Erased in 29 days" in (await client.get("/trash")).text
+            assert "Erased in 30 days" in (await client.get("/trash")).text
             await client.post(f"/m/{id}/restore", data={"proof": token})
             assert "I drink tea" in (await client.get("/?tag=")).text
 

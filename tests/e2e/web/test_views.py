@@ -12,6 +12,7 @@ import pytest
 import recollect
 from e2e.rest.conftest import ANA, serving
 from e2e.web.conftest import Stage, told
+from recollect.interfaces.web import charts
 
 LOOKS = {"light": (1100, "light"), "dark on a phone": (390, "dark")}
 
@@ -103,6 +104,16 @@ def test_the_parts_of_a_score_add_up_to_it_on_the_page(chromium: Any, stage: Sta
 def texts(table: Any, what: str) -> list[str]:
     """What stands in cells that may be folded away."""
     return [each.strip() for each in table.locator(what).all_text_contents()]
+
+
+def test_the_picture_of_relations_is_as_large_as_what_is_in_it_and_fits_a_phone(looking: Any, stage: Stage) -> None:
+    two = charts.web([charts.Node(id=id, label=id) for id in "ab"], [("a", "b", 0.5)])
+    wide, high = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', two)[0])
+    assert max(wide, high) < 250
+    for view in ("relations", "around"):
+        looking.goto(stage.server.url + stage.views[view])
+        box, room = looking.locator("svg.web").bounding_box(), looking.locator("main").bounding_box()
+        assert 250 < box["width"] <= room["width"]
 
 
 def test_a_keyboard_reaches_the_search_and_jumps_over_the_menu(chromium: Any, stage: Stage) -> None:
@@ -237,12 +248,14 @@ def test_the_figures_cover_backlog_trims_hits_and_what_people_did(chromium: Any,
         mine.feedback(mine.recall("what do I drink?"), used=[])
         mine.remember("Something for later.", policy="theoria")
     with serving(here, local=ANA) as server:
-        page = chromium.new_page()
+        page = chromium.new_page(viewport={"width": 390, "height": 800})
         page.goto(f"{server.url}/?q=tea")
         page.goto(f"{server.url}/figures")
         shown = page.inner_text("main")
+        duty = page.locator(".wide tbody th", has_text="embed").bounding_box()
         page.close()
     assert re.search(r"embed\s+1\s", shown)
     assert re.search(r"recall\s+1\s+\d+\.\d ms\s+\d", shown)
     for line in ("put away: 1", "not used: 1", "pinned: 1", "questions: "):
         assert line in shown
+    assert duty["height"] < 45  # one line: the table scrolls in its box and breaks no word

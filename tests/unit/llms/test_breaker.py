@@ -8,7 +8,7 @@ import pytest
 
 from recollect.errors import BadModelAnswer, ModelUnavailable
 from recollect.llms.breaker import Breaker
-from recollect.model import Answer, Ask
+from recollect.records import Answer, Ask
 
 ASK = Ask(task="t", system="s", user="u", schema={}, max_tokens=9)
 

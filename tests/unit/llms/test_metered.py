@@ -17,7 +17,8 @@ from recollect import aio
 from recollect.engine import Engine
 from recollect.errors import Misconfigured, OverBudget, RecollectError
 from recollect.llms import cost
-from recollect.model import Ask, Scope
+from recollect.model import Scope
+from recollect.records import Ask
 from recollect.settings import load
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}

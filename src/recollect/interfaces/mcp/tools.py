@@ -181,9 +181,11 @@ async def _sure(ids: list[str] | None, keep_days: float) -> Elicit[Sure] | Sure:
     with told():
         mine = (await asking("write")).mine()
         texts = [render.safe(render.concise(await mine.get(id))) for id in ids]
+        is_known = bool(await mine.consent.about())
     how = f"for {keep_days:g} days, in which it can be restored" if keep_days else "for good"
     lines = "\n".join(f"• {text[:200]}" for text in texts)
-    return Elicit(f"Forget {how}, with everything derived from it?\n{lines}", Sure)
+    stays = "\nWhat you agreed may be known of you stays until you withdraw it." if is_known else ""
+    return Elicit(f"Forget {how}, with everything derived from it?\n{lines}{stays}", Sure)
 
 
 @tool("Forget", destroys=True)

@@ -37,7 +37,8 @@ class Caller:
     def must(self, right: str) -> None:
         """Raises NotAllowed without that right, or a wider one."""
         if right not in self.rights and _WIDER.get(right) not in self.rights:
-            raise NotAllowed(f"This needs the right {right!r}; this key has {', '.join(self.rights) or 'none'}")
+            needed = _WIDER.get(right, right)  # what a key can be given
+            raise NotAllowed(f"This needs the right {needed!r}; this key has {', '.join(self.rights) or 'none'}")
 
     def scope(self, engine: Engine, space: str | None = None, **labels: str | None) -> Scoped:
         """What they ask about. Raises NotAllowed for a space or an agent that is not theirs."""
@@ -58,7 +59,7 @@ class Doorkeeper:
         """The caller who shows this `Authorization` header, or a bare token. Raises KeyRefused."""
         if header is None:
             if self.local is None:
-                raise KeyRefused
+                raise KeyRefused("No key was shown: send `Authorization: Bearer …`. `recollect keys create` makes one.")
             return self.local
         scheme, _, rest = header.strip().partition(" ")
         token = rest.strip() if scheme.lower() in _SCHEMES and rest else header.strip()
@@ -73,7 +74,7 @@ class Doorkeeper:
         """An agent with an allowlist may ask and remember: whatever else there is would show it more than its list."""
         if caller.agent not in self._engine.access.allowlists:
             return caller
-        return replace(caller, rights=tuple(_NARROWER.get(right, right) for right in caller.rights))
+        return replace(caller, rights=tuple(_NARROWER[right] for right in caller.rights if right in _NARROWER))
 
 
 def _signed(engine: Engine) -> Jwt | None:

@@ -88,7 +88,8 @@ async def _once(
         raise HTTPException(422, f"An Idempotency-Key has 1 to {LONGEST} characters")
     engine: Engine = request.app.state.engine
     now = engine.clock()
-    asked = hashlib.sha256(f"{request.method} {request.url}\n".encode() + await request.body()).hexdigest()
+    head = f"{request.method} {request.url}\n{request.headers.get('if-match', '')}\n"
+    asked = hashlib.sha256(head.encode() + await request.body()).hexdigest()
     known = await engine.store.begin_request(caller.name, key, asked, at=now, since=now - KEPT)
     if known is not None:
         return await _again(engine, caller, known)
@@ -99,7 +100,7 @@ async def _once(
             body = json.loads(bytes(given.body)) if given.body else None
             kept = json.dumps({"status": given.status_code, **_kept(body, is_memory)})
     finally:
-        await engine.store.end_request(caller.name, key, kept)
+        await engine.store.end_request(caller.name, key, kept, begun=now)
     return given
 
 

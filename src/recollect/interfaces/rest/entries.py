@@ -13,7 +13,8 @@ from starlette.exceptions import HTTPException
 
 from ...errors import Conflict as Changed
 from ...errors import NotFound
-from ...model import Conflict, Entry, Evidence, Filter, Forgotten, Memory, Reason, Receipt, Related, Updates
+from ...model import Conflict, Evidence, Filter, Memory, Reason, Receipt, Related
+from ...records import Entry, Forgotten, Updates
 from ...scoped import Scoped
 from . import bodies
 from .answers import Listed, Summed, Taken

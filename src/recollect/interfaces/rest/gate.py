@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import re
 import time
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 from uuid import uuid4
 
 from fastapi import Request
@@ -33,6 +33,13 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _split(address: str) -> SplitResult | None:
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return None
 
 
 class Gate:
@@ -75,10 +82,13 @@ class Gate:
     def _refusal(self, request: Request, headers: Headers) -> ASGIApp | None:
         """What is refused unread."""
         host = headers.get("host", "")
-        if self._only_here and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+        place = _split(f"//{host}")
+        if place is None:
+            return problems.response(request, 421, "`Host` is no name of a server")
+        if self._only_here and not is_loopback(place.hostname or ""):
             return problems.response(request, 421, "This server answers under the name of this machine alone")
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-        is_foreign = origin is not None and urlsplit(origin).netloc != host
+        is_foreign = origin is not None and getattr(_split(origin), "netloc", None) != host
         if request.method not in _SAFE and (is_foreign or site not in ("none", "same-origin")):
             return problems.response(request, 403, "Another site may not change anything here")
         length = headers.get("content-length", "0")

@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from ...errors import InvalidInput, NotFound
-from ...model import STATES, Entry, Filter, Labels, Memory, Page, Scope
+from ...model import STATES, Filter, Labels, Memory, Scope
+from ...records import Entry, Page
 from ...scoped import Scoped
 from .auth import Caller
 from .bodies import Count, Id, Name, Share, Text, Word, engine_of, whole
@@ -23,6 +25,9 @@ from .entries import MISSING, Reader, Teller, Writer
 
 routes = APIRouter(route_class=Door)
 _LABELS = {"agent_id": "agent", "run_id": "run", "app_id": "channel"}
+_ONLY = (
+    "Filters are user_id, agent_id, run_id and app_id, or AND of these: OR, NOT and other conditions are not supported"
+)
 _MOST = 1000  # pages that can be asked for by number
 
 
@@ -36,11 +41,23 @@ class Names(BaseModel):
     app_id: Name | None = None
 
 
-class Filters(Names):
-    """Whose memories: flat, or as conditions that all hold."""
+class Condition(Names):
+    """Whose memories, and nothing that would be left out in silence."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    AND: list[Names] = []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_known(cls, given: Any) -> Any:
+        if isinstance(given, dict) and not given.keys() <= cls.model_fields.keys():
+            raise PydanticCustomError("condition", _ONLY)
+        return given
+
+
+class Filters(Condition):
+    """Whose memories: flat, or as conditions that all hold."""
+
+    AND: list[Condition] = []
 
 
 class _Open(BaseModel):
@@ -100,10 +117,14 @@ class Update(BaseModel):
 
 
 def _named(*given: Names | None) -> Names:
-    """All the names that a request gives, in whatever way."""
-    parts = [part for each in given if each for part in (each, *getattr(each, "AND", ()))]
-    found = {name: value for part in parts for name in Names.model_fields if (value := getattr(part, name))}
-    return Names.model_construct(**found)
+    """All the names that a request gives, in whatever way. Raises InvalidInput if it contradicts itself."""
+    found: dict[str, str] = {}
+    for part in (part for each in given if each for part in (each, *getattr(each, "AND", ()))):
+        for name in Names.model_fields:
+            value = getattr(part, name)
+            if value and found.setdefault(name, value) != value:
+                raise InvalidInput(f"`{name}` has more than one value here: ask for each by itself")
+    return Names(**found)
 
 
 def _mine(request: Request, caller: Caller, names: Names) -> Scoped:

@@ -11,7 +11,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from ...consent import FIELDS
-from ...model import Backlog, Proposal, Receipt, Saved, Spending
+from ...model import Receipt
+from ...records import Backlog, Proposal, Saved, Spending
 from ...scoped import Scoped
 from . import bodies
 from .answers import Decision, Privacy, Withdrawn

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import NotAllowed
-from ...model import GUILD, Entry
+from ...model import GUILD
+from ...records import Entry
 from .answers import Found, Markdown, Refreshed
 from .auth import Caller, May
 from .bodies import Id, Name, engine_of, scoped
@@ -38,6 +39,16 @@ def _of_guilds(request: Request, caller: Annotated[Caller, Depends(May("read"))]
     return caller
 
 
+def _of_everybody(request: Request, caller: Admin) -> Caller:
+    """Whoever may read of everybody: an operator of the whole server."""
+    if caller.tenant != engine_of(request).settings.tenant or caller.space is not None:
+        raise NotAllowed("This is about everybody: it needs a key of this server's own tenant, bound to no space")
+    return caller
+
+
+Operator = Annotated[Caller, Depends(_of_everybody)]
+
+
 @routes.get("/memory/{id}/history")
 async def memory_history(request: Request, id: Id, caller: Reader, asked: Annotated[Some, Query()]) -> list[Entry]:
     """What happened to a memory, newest first."""
@@ -45,13 +56,13 @@ async def memory_history(request: Request, id: Id, caller: Reader, asked: Annota
 
 
 @routes.get("/api/memory")
-async def snapshot(request: Request, caller: Admin) -> Markdown:
+async def snapshot(request: Request, caller: Operator) -> Markdown:
     """What is known of everybody, as Markdown, as it was written last."""
     return Markdown(markdown=await engine_of(request).snapshot(refresh=False))
 
 
 @routes.post("/api/memory/refresh")
-async def refresh(request: Request, caller: Admin) -> Refreshed:
+async def refresh(request: Request, caller: Operator) -> Refreshed:
     """Write what is known of everybody anew."""
     return Refreshed(ok=True, markdown=await engine_of(request).snapshot())
 

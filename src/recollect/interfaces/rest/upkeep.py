@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request
 
 from ...ingest.extracting import Extracted
 from ...lifecycle.summarise import SummedUp
-from ...model import Purged, Recall, Tally
+from ...model import Recall
+from ...records import Purged, Tally
 from . import bodies
 from .bodies import Id, Word, scoped
 from .door import Door

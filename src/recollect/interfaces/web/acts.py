@@ -22,9 +22,12 @@ async def remember(visit: Visit) -> Response:
     made = await visit.mine.remember(visit.told("text"), tags=tags, manually_saved=True)
     said = {"created": "Remembered.", "merged": "It was known already."}
     first = made.outcomes[0]
-    return _done(
-        visit, f"/m/{first.ids[0]}" if first.ids else "/", said.get(first.status, f"{first.status}: {first.reason}")
-    )
+    if first.ids:
+        return _done(
+            visit, f"/m/{first.ids[0]}", said.get(first.status, f"{first.status.capitalize()}: {first.reason}.")
+        )
+    why = f"{first.reason[:1].upper()}{first.reason[1:]}."
+    return await visit.show("refused.html", why=why, text=visit.told("text"), tags=visit.told("tags"))
 
 
 @act("/m/{id}/pin")

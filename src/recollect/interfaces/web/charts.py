@@ -16,6 +16,8 @@ WIDTH, HEIGHT = 480, 150
 LEFT, BOTTOM, TOP = 44, 24, 8
 COLOURS = 8  # classes c0 … c7
 ROUNDS = 120  # in which the picture of relations finds its shape
+APART, MOST_APART = (200.0, 110.0), (320.0, 720.0)  # related memories in it, and the outermost: across and down
+LABEL = 76  # half of the longest label
 _OPEN = Markup('<svg class="{}" viewBox="0 0 {} {}" preserveAspectRatio="{}" aria-hidden="true">')
 _CLOSE = Markup("</svg>")
 
@@ -96,11 +98,10 @@ def _short(value: float) -> str:
 def web(nodes: Sequence[Node], edges: Iterable[tuple[str, str, float]]) -> Markup:
     """Memories and what joins them; each is a link to its own page."""
     edges = list(edges)
-    wide, high = 900, 560
-    place = _laid_out([each.id for each in nodes], edges)
-    at = {id: (100 + x * (wide - 200), 30 + y * (high - 80)) for id, (x, y) in place.items()}
-    made = Markup('<svg class="web" viewBox="0 0 {} {}" role="group" aria-label="{}">').format(
-        wide, high, f"{len(nodes)} memories and {len(edges)} relations; the table below says the same"
+    at = {id: (x + LABEL, y + TOP + 12) for id, (x, y) in _laid_out([each.id for each in nodes], edges).items()}
+    wide, high = (max((spot[axis] for spot in at.values()), default=0) + room for axis, room in ((0, LABEL), (1, 36)))
+    made = Markup('<svg class="web" width="{:.0f}" viewBox="0 0 {:.0f} {:.0f}" role="group" aria-label="{}">').format(
+        wide, wide, high, f"{len(nodes)} memories and {len(edges)} relations; the table below says the same"
     )
     for a, b, strength in edges:
         ends = tuple(round(value, 1) for id in (a, b) for value in at[id])
@@ -120,12 +121,12 @@ def _node(node: Node, x: float, y: float) -> Markup:
 
 
 def _laid_out(ids: Sequence[str], edges: Sequence[tuple[str, str, float]]) -> dict[str, tuple[float, float]]:
-    """A place from 0 to 1 for each: the related draw each other near, all push each other away; always the same."""
+    """A place for each: the related draw each other near, all push each other away; always the same."""
     if not ids:
         return {}
     number = {id: place for place, id in enumerate(ids)}
     turn = np.linspace(0, 2 * np.pi, len(ids), endpoint=False)
-    at = np.stack([np.cos(turn), np.sin(turn)], axis=1)
+    at = np.stack([np.sin(turn), np.cos(turn)], axis=1)
     pairs = np.array([(number[a], number[b]) for a, b, _ in edges], dtype=int).reshape(-1, 2)
     ideal = 1.6 / np.sqrt(len(ids))
     for step in range(ROUNDS):
@@ -139,5 +140,5 @@ def _laid_out(ids: Sequence[str], edges: Sequence[tuple[str, str, float]]) -> di
         size = np.maximum(np.linalg.norm(force, axis=1, keepdims=True), 1e-9)
         at += force / size * np.minimum(size, 0.1 * (1 - step / ROUNDS))
     at -= at.min(axis=0)
-    at /= np.maximum(at.max(axis=0), 1e-9)
+    at *= np.minimum(np.array(APART) / ideal, np.array(MOST_APART) / np.maximum(at.max(axis=0), 1e-9))
     return {id: (float(at[place, 0]), float(at[place, 1])) for id, place in number.items()}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlencode
@@ -32,6 +33,8 @@ POLICY = (
 HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "X-Frame-Options": "DENY"}
 MOST_FIELDS = 60
 THEMES = ("auto", "light", "dark")
+IN_PLACE = ("recollect_in_space", "recollect_in_session")  # cookies: what this page shows
+_OURS = re.compile(r"/(?![/\\])[!-~]*")  # an address of this page, and of no other
 
 Handler = Callable[[Request], Awaitable[Response]]
 routes: list[tuple[str, str, Handler]] = []
@@ -98,7 +101,8 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     theme = request.cookies.get("recollect_theme", "auto")
     signed_in, note = request.cookies.get(COOKIE), request.cookies.get("recollect_note", "")
     common = {
-        "path": request.url.path, "theme": theme if theme in THEMES else "auto", "themes": THEMES,
+        "path": request.url.path if request.method == "GET" else back(request),
+        "theme": theme if theme in THEMES else "auto", "themes": THEMES,
         "note": unquote(note), "proof": sessions(request).proof(signed_in or ""), "signed_in": signed_in,
         "visit": None, "why_off": "", "incognito_default": False, "session": None, "scope": None,
     }  # fmt: skip
@@ -109,9 +113,15 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     return answer
 
 
+def back(request: Request) -> str:
+    """The view that somebody came from, or the first one."""
+    to = request.headers.get("referer", "").partition("://")[2].removeprefix(request.url.netloc)
+    return to if _OURS.fullmatch(to) and to != request.url.path else "/"
+
+
 def onward(request: Request, to: str, note: str = "") -> Response:
     """To another view, with a word about what was done there. It names no memory's text: cookies are kept in files."""
-    answer = RedirectResponse(to, 303, HEADERS)
+    answer = RedirectResponse(to if _OURS.fullmatch(to) else "/", 303, HEADERS)
     if note:
         keep(request, answer, "recollect_note", note, seconds=60)
     return answer
@@ -154,16 +164,22 @@ async def _visit(request: Request, right: str) -> Visit:
     key = sessions(request).key(request.cookies.get(COOKIE))
     caller = request.state.caller = await request.app.state.doorkeeper.verify(None if key is None else f"Bearer {key}")
     request.state.limit = request.app.state.limits.take(caller.name)
+    visit = request.state.visit = Visit(request, caller, _mine(request, caller, {}))
     caller.must(right)
-    form = await filled(request) if request.method == "POST" else {}
-    where = {
-        part: (form.get(part) or [unquote(request.cookies.get(f"recollect_in_{part}", ""))])[0] or None
+    if request.method != "POST":
+        return visit
+    form = await filled(request)
+    return replace(visit, mine=_mine(request, caller, form), form=form)
+
+
+def _mine(request: Request, caller: Caller, form: dict[str, list[str]]) -> Scoped:
+    """What a form is about, or what was last looked at; a caller who is bound to one space looks at no other."""
+    space, session = (
+        (form.get(part) or [unquote(request.cookies.get(f"recollect_in_{part}", ""))])[0] or None
         for part in ("space", "session")
-    }
-    if caller.space is not None and not form:
-        where["space"] = None
-    mine = caller.scope(request.app.state.engine, where["space"], session=where["session"])
-    return Visit(request, caller, mine, form)
+    )
+    own = None if caller.space is not None and "space" not in form else space
+    return caller.scope(request.app.state.engine, own, session=session)
 
 
 async def filled(request: Request) -> dict[str, list[str]]:
@@ -182,7 +198,7 @@ async def filled(request: Request) -> dict[str, list[str]]:
 
 
 def told(request: Request, error: Exception) -> Response:
-    """What went wrong, in the words that the other doors use."""
+    """What went wrong, in the words that the other doors use; whoever is known keeps the way to the views."""
     if isinstance(error, KeyRefused) and request.method == "GET":
         to = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return onward(request, f"/login?{urlencode({'to': to})}")
@@ -191,7 +207,10 @@ def told(request: Request, error: Exception) -> Response:
     else:
         answer = problems.of_ours(request, error)
         status, detail = answer.status_code, json.loads(bytes(answer.body))["detail"]
-    return page(request, "error.html", status=status, detail=detail)
+    visit: Visit | None = getattr(request.state, "visit", None)
+    known = {"visit": visit, "scope": visit.mine.scope, "session": visit.mine.labels.session} if visit else {}
+    has_keys = request.app.state.doorkeeper.local is None
+    return page(request, "error.html", status=status, detail=detail, has_keys=has_keys, back=back(request), **known)
 
 
 def sessions(request: Request) -> Sessions:

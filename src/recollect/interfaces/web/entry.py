@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from fastapi import Request, Response
 from starlette.responses import FileResponse
 
 from ...errors import KeyRefused, RecollectError
-from .door import HERE, THEMES, filled, keep, onward, page, routes, sessions, told
+from .door import HERE, IN_PLACE, THEMES, filled, keep, onward, page, routes, sessions, told
 from .sessions import COOKIE, LASTS
 
 _FILES = {"page.css": "text/css", "page.js": "text/javascript", "mark.svg": "image/svg+xml"}
-_OURS = re.compile(r"/(?![/\\])[!-~]*")  # an address of this page, and of no other
 
 
 async def file(request: Request) -> Response:
@@ -37,8 +34,10 @@ async def signed_in(request: Request) -> Response:
     except RecollectError as error:
         return told(request, error)
     sessions(request).end(request.cookies.get(COOKIE))
-    answer = onward(request, to if _OURS.fullmatch(to) else "/")
+    answer = onward(request, to)
     keep(request, answer, COOKIE, sessions(request).begin(key), seconds=LASTS)
+    for name in IN_PLACE:  # where somebody else may have looked
+        answer.delete_cookie(name)
     return answer
 
 
@@ -50,7 +49,7 @@ async def sign_out(request: Request) -> Response:
         return told(request, error)
     sessions(request).end(request.cookies.get(COOKIE))
     answer = onward(request, "/login")
-    for name in (COOKIE, "recollect_in_space", "recollect_in_session"):
+    for name in (COOKIE, *IN_PLACE):
         answer.delete_cookie(name)
     return answer
 
@@ -62,7 +61,7 @@ async def theme(request: Request) -> Response:
     except RecollectError as error:
         return told(request, error)
     chosen, to = (form.get("theme") or [""])[0], (form.get("to") or ["/"])[0]
-    answer = onward(request, to if _OURS.fullmatch(to) else "/")
+    answer = onward(request, to)
     keep(request, answer, "recollect_theme", chosen if chosen in THEMES else "auto", seconds=365 * 86_400)
     return answer
 

@@ -84,16 +84,18 @@ def moment(at: datetime | None) -> Markup:
 
 
 def span(length: timedelta) -> str:
-    """How long something takes.
+    """How long something takes, to the nearest whole unit.
 
-    >>> span(timedelta(days=2, hours=3)), span(timedelta(seconds=4)), span(timedelta(hours=-1))
-    ('2 days', 'less than a minute', 'no time')
+    >>> span(timedelta(days=2, hours=23)), span(timedelta(seconds=86_399)), span(timedelta(hours=25))
+    ('3 days', '1 day', '1 day')
+    >>> span(timedelta(seconds=4)), span(timedelta(hours=-1))
+    ('less than a minute', 'no time')
     """
     seconds = length.total_seconds()
     if seconds <= 0:
         return "no time"
     for name, size in _UNITS:
-        if seconds >= size:
-            number = int(seconds // size)
+        if seconds + 30 >= size:
+            number = max(1, round(seconds / size))
             return f"{number} {name}{'s' if number > 1 else ''}"
     return "less than a minute"

@@ -12,8 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from ...errors import InvalidInput
 from ...keys import RIGHTS
-from ...model import KINDS, STATES, Filter, Labels, Memory, Page, Spending, Tally
+from ...model import KINDS, STATES, Filter, Labels, Memory
 from ...policy import profiles
+from ...records import Page, Spending, Tally
 from ..show import plain
 from . import charts
 from .door import Visit, view
@@ -51,7 +52,7 @@ async def search(visit: Visit) -> Response:
             tags=tuple(filter(None, [visit.asked("tag")])), pinned=True if visit.asked("pinned") else None,
         )  # fmt: skip
         found = await _listed(visit, where)
-        return await visit.show("latest.html", found=found, kinds=KINDS, states=STATES)
+        return await visit.show("latest.html", found=found, kinds=KINDS, states=STATES, text="", tags="")
     answer = await visit.mine.recall(
         question, budget=visit.number("budget", 100_000), profile=_one_of(visit.asked("profile"), profiles.PROFILES)
     )
@@ -173,7 +174,7 @@ async def _joined(
 
 def _label(memory: Memory) -> str:
     line = plain(memory.text[:200])
-    return line if len(line) <= 26 else line[:25] + "…"
+    return line if len(line) <= 22 else line[:21] + "…"
 
 
 @view("/figures")

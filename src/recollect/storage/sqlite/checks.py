@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 
 from ...errors import InvalidInput
-from .connection import translated
+from .connection import private, translated
 
 
 def backup(connection: apsw.Connection, path: Path) -> None:
@@ -25,6 +25,7 @@ def backup(connection: apsw.Connection, path: Path) -> None:
 
 def copy(source: apsw.Connection, path: Path) -> None:
     """Copy a database as it is at one moment: in steps, each write of others would make it begin anew."""
+    private(path)
     target = apsw.Connection(str(path))
     try:
         with target.backup("main", source, "main") as copying:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,12 @@ _PRAGMAS = (
     "secure_delete = ON",
     "temp_store = MEMORY",
 )
+
+
+def private(path: Path) -> None:
+    """Make a file that nobody else can read; one that is there stays as it is. What fails, SQLite tells."""
+    with suppress(OSError):
+        path.touch(mode=0o600, exist_ok=False)
 
 
 def connect(path: str, *, create: bool = True) -> apsw.Connection:

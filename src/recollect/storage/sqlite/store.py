@@ -24,7 +24,7 @@ from ..relational import Relational, secret_of
 from ..session import Session, Values
 from ..writing import Writings
 from . import checks
-from .connection import DIALECT, IN_MEMORY, connect, translated, wait
+from .connection import DIALECT, IN_MEMORY, connect, private, translated, wait
 from .migrate import migrate
 
 T = TypeVar("T")
@@ -226,6 +226,7 @@ def _keep_reserve(path: str) -> None:
         if reserve.exists() or shutil.disk_usage(reserve.parent).free < 4 * _RESERVE:
             return
         try:
+            private(reserve)
             reserve.write_bytes(os.urandom(_RESERVE))  # not zeros: some file systems keep those for nothing
         except OSError:
             reserve.unlink()
@@ -237,9 +238,10 @@ def _made_ready(path: Path) -> str:
     if "\0" in str(path):
         raise StoreUnavailable(f"{str(path)!r} is no name that a file can have: choose another one")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StoreUnavailable(f"The folder {str(path.parent)!r} cannot be made: choose another place") from error
     if path.is_dir():
         raise StoreUnavailable(f"{str(path)!r} is a folder: name a file in it, such as {str(path / 'memory.db')!r}")
+    private(path)
     return str(path)
