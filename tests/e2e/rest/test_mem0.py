@@ -1,8 +1,10 @@
-"""The real client of Mem0, with another host: it adds, searches, reads, changes and deletes."""
+"""The real client and the real command line of Mem0, with another host: add, search, read, change and delete."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator
@@ -121,3 +123,22 @@ def test_a_wrong_key_is_told_at_once(client_class: Any, server: Server) -> None:
 def test_the_tests_left_the_home_of_whoever_runs_them_alone(client_class: Any) -> None:
     assert client_class is not None
     assert Path(os.environ["MEM0_DIR"]) != Path.home() / ".mem0"
+
+
+def test_its_command_line_works_with_another_host(server: Server, tmp_path: Path) -> None:
+    command = pytest.importorskip("mem0_cli", reason="pip install mem0-cli") and Path(sys.executable).with_name("mem0")
+    own = {**os.environ, "HOME": str(tmp_path), "MEM0_TELEMETRY": "false", "MEM0_API_KEY": server.tokens["app"]}
+
+    def mem0(*words: str) -> Any:
+        asked = [str(command), "--json", *words, "--base-url", server.url]
+        done = subprocess.run(asked, env=own, capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)["data"]
+
+    mem0("add", "I moved to Lisbon in May.", "--user-id", "alex")
+    (found,) = mem0("search", "Where did I move to?", "--user-id", "alex")
+    mem0("update", found["id"], "I moved to Porto in May.")
+    assert mem0("get", found["id"])["memory"] == "I moved to Porto in May."
+    assert [each["memory"] for each in mem0("list", "--user-id", "alex")] == ["I moved to Porto in May."]
+    mem0("delete", found["id"], "--force")
+    assert mem0("list", "--user-id", "alex") == []
