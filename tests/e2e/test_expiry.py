@@ -16,6 +16,7 @@ from clocks import Clock
 from recollect.changes import Put
 from recollect.errors import InvalidInput, Misconfigured, NotFound
 from recollect.model import Filter
+from recollect.records import Purged
 from recollect.sync import Blocking, BlockingScope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -53,7 +54,7 @@ def told(ana: BlockingScope, text: str = TEA, importance: float = 0.4, **more: A
 def test_what_nobody_used_for_sixty_days_is_put_away_for_thirty(ana: BlockingScope, clock: Clock) -> None:
     id = told(ana)
     clock.now = NOW + 60 * DAY - SECOND
-    assert ana.purge() == recollect.model.Purged()
+    assert ana.purge() == Purged()
     clock.now = NOW + 60 * DAY + SECOND
     assert ana.purge().expired == (id,)
     away = ana.get(id)
@@ -86,7 +87,7 @@ KEPT: dict[str, dict[str, Any]] = {
 def test_what_is_pinned_saved_on_purpose_or_important_has_no_limit(ana: BlockingScope, clock: Clock, why: str) -> None:
     told(ana, **KEPT[why])
     clock.now = NOW + 4000 * DAY
-    assert ana.purge() == recollect.model.Purged()
+    assert ana.purge() == Purged()
 
 
 @pytest.mark.spec("IMP-69")
@@ -110,7 +111,7 @@ def test_what_was_put_away_can_be_restored_and_has_its_time_again(ana: BlockingS
     back = ana.restore(id)
     assert (back.state, back.purge_at) == ("active", None)
     assert [hit.memory.id for hit in ana.recall("Where is the green tea?")] == [id]
-    assert ana.purge() == recollect.model.Purged()
+    assert ana.purge() == Purged()
 
 
 @pytest.mark.spec("IMP-74")
@@ -209,7 +210,7 @@ def test_without_a_retention_nothing_that_was_summed_up_goes(memory: Blocking, c
     plain = told(ana, importance=0.9)
     sum_up(memory, ana, told(ana, "Tea was spoken of.", importance=0.9), (plain,))
     clock.now = NOW + 4000 * DAY
-    assert ana.purge() == recollect.model.Purged()
+    assert ana.purge() == Purged()
 
 
 def sum_up(memory: Blocking, ana: BlockingScope, id: str, evidence: tuple[str, ...]) -> None:
