@@ -225,7 +225,8 @@ class Engine:
             return kept
         people, lore = await journal.known(self.store)
         text = await asyncio.to_thread(self.journal.write, people, lore, self.clock())
-        gone = await journal.gone(self.store, [*lore, *chain.from_iterable(people.values())])
+        shown = [*lore, *chain.from_iterable(people.values())]
+        gone = await journal.gone(self.store, [(memory.scope, memory.id, memory.text) for memory in shown])
         return await asyncio.to_thread(self.journal.redact, gone) or text
 
     async def create_key(

@@ -151,7 +151,9 @@ async def test_public_keys_are_read_over_http_once_for_many_tokens(published: tu
 
 
 async def test_keys_that_moved_or_are_away_let_nobody_in(published: tuple[str, list[str]], tmp_path: Path) -> None:
-    for place in (f"{published[0]}/moved", f"{published[0]}/noise", str(tmp_path / "nothing.json")):
+    (tmp_path / "list.json").write_text("[]")
+    files = [str(tmp_path / "nothing.json"), str(tmp_path / "list.json")]
+    for place in (f"{published[0]}/moved", f"{published[0]}/noise", *files):
         settings = {"jwt_jwks": place, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
         async with recollect.aio.open(":memory:", embedder="none", **settings) as memory:
             with pytest.raises(ProviderFailed):

@@ -90,14 +90,14 @@ def _install(call: Call, host: Hosts, agent: str | None, project: bool, hooks: b
 
 
 def _environment(call: Call) -> dict[str, str]:
-    """What holds here and would not where a host starts it: what was said, then the variables of settings, but for
-    secrets, which no file of a host is the place for."""
+    """What holds here and would not where a host starts it: the variables of settings, and what was said instead of
+    them; no secrets, which a file of a host is not the place for."""
     from ..settings import Settings
 
     said = {name: str(value) for name in ("db", "user", "space", "tenant") if (value := getattr(call, name))}
     known = [name for name, field in Settings.model_fields.items() if "Secret" not in str(field.annotation)]
     set_here = {name: value for name in (*known, "config") if (value := os.environ.get(f"RECOLLECT_{name.upper()}"))}
-    return {f"RECOLLECT_{name.upper()}": value for name, value in {**said, **set_here, **said}.items()}
+    return {f"RECOLLECT_{name.upper()}": value for name, value in {**set_here, **said}.items()}
 
 
 def _agreed() -> bool:

@@ -130,21 +130,21 @@ async def known(store: Store, space: str | None = None) -> tuple[dict[str, list[
     return people, lore
 
 
-async def gone(store: Store, memories: Iterable[Memory]) -> list[str]:
-    """What those of the memories said that are not there any more."""
-    told: dict[Scope, dict[str, str]] = {}
-    for memory in memories:
-        told.setdefault(memory.scope, {})[memory.id] = memory.text
-    there = {(scope, each.id) for scope, texts in told.items() for each in await store.get(scope, list(texts))}
-    return [text for scope, texts in told.items() for id, text in texts.items() if (scope, id) not in there]
+async def gone(store: Store, told: Iterable[tuple[Scope, str, str]]) -> list[str]:
+    """The texts, of those told with whose they are and their ids, that are not there any more."""
+    texts: dict[Scope, dict[str, str]] = {}
+    for scope, id, text in told:
+        texts.setdefault(scope, {})[id] = text
+    there = {(scope, each.id) for scope, some in texts.items() for each in await store.get(scope, list(some))}
+    return [text for scope, some in texts.items() for id, text in some.items() if (scope, id) not in there]
 
 
 async def noted(journal: Journal, store: Store, scope: Scope, drafts: Sequence[Draft], now: datetime) -> None:
     """Note what was kept, and take out again what was forgotten before it was noted."""
     await asyncio.to_thread(journal.note, drafts, scope, now)
     with suppress(StoreUnavailable):  # what waits for the store cannot have been forgotten in it
-        there = {memory.id for memory in await store.get(scope, [draft.id or "" for draft in drafts])}
-        await asyncio.to_thread(journal.redact, [draft.text for draft in drafts if draft.id not in there])
+        lost = await gone(store, [(scope, draft.id or "", draft.text) for draft in drafts])
+        await asyncio.to_thread(journal.redact, lost)
 
 
 def _line(draft: Draft, scope: Scope, now: datetime) -> str:

@@ -86,7 +86,7 @@ class Jwt:
         self._tried_at = time.monotonic()
         try:
             self._keys = await asyncio.to_thread(self._read)
-        except (OSError, HTTPException, ValueError, self._jwt.PyJWTError) as error:
+        except (OSError, HTTPException, ValueError, AttributeError, self._jwt.PyJWTError) as error:  # even `[]` is JSON
             self._is_away = True
             log.warning("the public keys of those who sign tokens cannot be read: %s", type(error).__name__)
         else:
