@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from ..errors import Conflict, InvalidInput, NotFound
+from . import atomic
 from .copying import KEYS, MARK, PAGE, Copied, insert, key_of, mark, note, pages, summed
 from .relational import Relational
 from .session import EVERY
@@ -26,8 +26,7 @@ _KEY = re.compile("[0-9a-f]{64}")
 
 async def write(store: Relational, path: Path, progress: Callable[[int, int], None]) -> Copied:
     """Write everything into a new file, and how much there is at its end. Raises Conflict if it was written to."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    file = await asyncio.to_thread(_created, path, draft)
+    made, file = await asyncio.to_thread(_created, path)
     try:
         with file:
             head = {"recollect": "archive", "format": FORMAT, "key": await key_of(store)}
@@ -47,10 +46,9 @@ async def write(store: Relational, path: Path, progress: Callable[[int, int], No
             await asyncio.to_thread(
                 _put, file, [{"sums": {table: [n, str(hash)] for table, (n, hash) in sums.items()}}]
             )
-            await asyncio.to_thread(os.fsync, file.fileno())
-        await asyncio.to_thread(os.replace, draft, path)
+        await asyncio.to_thread(atomic.publish, made, path)
     except BaseException:
-        draft.unlink(missing_ok=True)
+        atomic.discard(made)
         raise
     return Copied(rows=done, tables={table: count for table, (count, _) in sums.items() if count})
 
@@ -122,10 +120,11 @@ def _typed(value: Any) -> Any:
         raise InvalidInput("The archive was altered: bytes in it cannot be read") from error
 
 
-def _created(path: Path, draft: Path) -> TextIO:
+def _created(path: Path) -> tuple[Path, TextIO]:
     if path.exists():
         raise Conflict(f"{str(path)!r} exists already: choose another name")
-    return os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8")
+    made = atomic.draft(path)
+    return made, open(made, "w", encoding="utf-8")
 
 
 def _put(file: TextIO, records: Sequence[dict[str, Any]]) -> None:

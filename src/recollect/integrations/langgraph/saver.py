@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -33,6 +33,7 @@ from ...scoped import Scoped
 from ...storage.graphs import Found, Graphs, Lacking, State, Typed, Wanted, Write
 from ...sync import Blocking, BlockingScope
 from .bridge import Bridge, blocking
+from .serde import StrictSerializer
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory
@@ -46,11 +47,18 @@ class RecollectSaver(BaseCheckpointSaver[str]):
     """Keeps the checkpoints of graphs in one scope. Any number of threads, event loops and processes may use it.
 
     When a call returns, what it kept is on disk. Raises InvalidInput for what cannot be serialised or is larger than
-    `max_checkpoint_mb`, StoreUnavailable if the store cannot be reached.
+    `max_checkpoint_mb`, StoreUnavailable if the store cannot be reached, NotAllowed if a checkpoint names a type that
+    is neither plain data, nor LangGraph's or LangChain's own, nor in `allowed_types`. A `serde` of your own is trusted.
     """
 
-    def __init__(self, scope: Scoped | BlockingScope, *, serde: SerializerProtocol | None = None) -> None:
-        super().__init__(serde=serde)
+    def __init__(
+        self,
+        scope: Scoped | BlockingScope,
+        *,
+        allowed_types: Iterable[type | tuple[str, ...]] = (),
+        serde: SerializerProtocol | None = None,
+    ) -> None:
+        super().__init__(serde=serde or StrictSerializer(allowed_types))
         self._bridge = Bridge(scope)
         engine = self._bridge.scope._engine
         self._graphs = Graphs(engine.store, scope.scope)
@@ -65,12 +73,13 @@ class RecollectSaver(BaseCheckpointSaver[str]):
         user: str = USER,
         space: str | None = None,
         tenant: str | None = None,
+        allowed_types: Iterable[type | tuple[str, ...]] = (),
         serde: SerializerProtocol | None = None,
         **settings: Any,
     ) -> Iterator[RecollectSaver]:
         """Open a memory for the length of a block: a file, `:memory:` or `postgresql://…`."""
         with Blocking.open(url, **{"embedder": "none", **settings}) as memory:
-            yield cls(memory.scope(user, space, tenant), serde=serde)
+            yield cls(memory.scope(user, space, tenant), allowed_types=allowed_types, serde=serde)
 
     async def aput(
         self,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from psycopg import sql
 
-from ...errors import InvalidInput
+from .. import atomic
 from ..session import EVERY
+from ..sqlite import checks
 from ..sqlite.migrate import migrate
 from ..sqlite.store import Thread
 from . import wire
@@ -25,48 +24,51 @@ _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE
 
 async def backup(source: Outside, path: Path) -> None:
     """Copy every table as it is at one moment, while others write. Raises InvalidInput, StoreUnavailable."""
-    target = await asyncio.to_thread(_new, path)
-    file = Thread(target, name="backup", create=True)
+    target = await asyncio.to_thread(checks.new_path, path)
+    made = await asyncio.to_thread(atomic.draft, target)
     try:
-        await file.run(lambda connection: migrate(connection, target))
-        await _copied(source, file)
+        file = Thread(str(made), name="backup")
+        try:
+            await file.run(lambda connection: migrate(connection, str(made)))
+            expected = await _copied(source, file)
+        finally:
+            await file.close()
+        await asyncio.to_thread(checks.verify, made, expected)
+        await asyncio.to_thread(atomic.publish, made, target)
     except BaseException:
-        await file.close()
-        with suppress(FileNotFoundError):
-            await asyncio.to_thread(os.remove, target)
+        await asyncio.to_thread(atomic.discard, made)
         raise
-    await file.close()
 
 
-def _new(path: Path) -> str:
-    if path.exists():
-        raise InvalidInput(f"{str(path)!r} exists already: choose a new name for the backup")
-    return str(path.absolute())
-
-
-async def _copied(source: Outside, file: Thread) -> None:
+async def _copied(source: Outside, file: Thread) -> dict[str, int]:
+    """Fill the file, and return how many rows each of its tables has to have."""
     await file.rows("PRAGMA foreign_keys = OFF")
     await file.rows("BEGIN IMMEDIATE")
     await file.rows("DELETE FROM meta")
     async with source.pool.lease() as connection:
         with translated(source.manner.place):
-            await _copy_tables(connection, file, source.manner)
+            copied = await _copy_tables(connection, file, source.manner)
     await file.rows("COMMIT")
+    ((migrations,),) = await file.rows("SELECT count(*) FROM migrations")
+    return {**copied, "migrations": migrations}
 
 
-async def _copy_tables(connection: Connection, file: Thread, manner: Manner) -> None:
+async def _copy_tables(connection: Connection, file: Thread, manner: Manner) -> dict[str, int]:
     await wire.asked(connection, [("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ()), manner.settings(EVERY)])
-    for (table,) in await file.rows(_TABLES):
-        await _copy_table(connection, file, table)
+    copied = {table: await _copy_table(connection, file, table) for (table,) in await file.rows(_TABLES)}
     await wire.commit(connection)
+    return copied
 
 
-async def _copy_table(connection: Connection, file: Thread, table: str) -> None:
+async def _copy_table(connection: Connection, file: Thread, table: str) -> int:
     names = [row[0] for row in await file.rows("SELECT name FROM pragma_table_info(?)", (table,))]
     columns = sql.SQL(", ").join(map(sql.Identifier, names))
     insert = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+    rows = 0
     async with connection.cursor("copying", binary=True) as cursor:
         await cursor.execute(sql.SQL("SELECT {} FROM {}").format(columns, sql.Identifier(table)))
         while page := await cursor.fetchmany(_PAGE):
             batch: list[tuple[Any, ...]] = page
             await file.many(insert, batch)
+            rows += len(batch)
+    return rows

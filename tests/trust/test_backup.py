@@ -1,0 +1,100 @@
+"""A backup has its name only when it is complete: one that was killed cannot be mistaken for an empty memory."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect.errors import InvalidInput, StoreUnavailable
+
+MEMORIES = 120
+CHILD = """
+import sys, recollect
+place, target, folder = sys.argv[1:]
+with recollect.open(place, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    memory.backup(target)
+"""
+
+
+def record(number: int) -> dict[str, Any]:
+    scope = {"tenant": "default", "user": "ana", "space": "default"}
+    at = "2026-01-01T00:00:00Z"
+    text = f"Fact {number} " + "x" * 3000
+    data = {"id": f"i{number}", "scope": scope, "text": text, "kind": "semantic", "created_at": at, "updated_at": at}
+    return {"record_type": "memory", "data": data}
+
+
+def fill(place: str, folder: Path, count: int) -> None:
+    with recollect.open(place, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
+        memory.import_([record(number) for number in range(count)])
+
+
+def count_memories(path: Path, folder: Path) -> int:
+    with recollect.open(path, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
+        assert memory.check() == []
+        return int(memory.stats()["memories"])
+
+
+def kill_a_backup(place: str, target: Path, folder: Path, after: float) -> None:
+    """Kill a process so many seconds after its backup put the first file into the target's folder."""
+    command = [sys.executable, "-c", CHILD, place, str(target), str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdout.readline()
+        child.stdin.write("go\n")
+        child.stdin.flush()
+        while not os.listdir(target.parent) and child.poll() is None:
+            time.sleep(0.0002)
+        time.sleep(after)
+        child.kill()
+
+
+def test_a_killed_backup_is_complete_or_not_there_and_can_be_repeated(place: str, tmp_path: Path) -> None:
+    fill(place, tmp_path, MEMORIES)
+    target = tmp_path / "backups" / "copy.db"
+    target.parent.mkdir()
+    killed = 0
+    for after in (0, 0.002, 0.006):
+        kill_a_backup(place, target, tmp_path, after)
+        killed += not target.exists()
+        assert not target.exists() or count_memories(target, tmp_path) == MEMORIES
+        for left in target.parent.iterdir():
+            left.unlink()
+    assert killed, "every backup ended before it was killed: nothing was shown"
+    with recollect.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+        memory.backup(target)
+    assert count_memories(target, tmp_path) == MEMORIES
+
+
+def test_only_the_owner_can_read_a_backup(place: str, tmp_path: Path) -> None:
+    fill(place, tmp_path, 3)
+    before = os.umask(0o022)
+    try:
+        with recollect.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+            memory.backup(tmp_path / "copy.db")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.glob("*copy.db*")] == ["copy.db"]
+
+
+def test_a_backup_that_cannot_be_made_leaves_nothing_and_says_why(place: str, tmp_path: Path) -> None:
+    fill(place, tmp_path, 3)
+    (tmp_path / "there.db").write_text("something else")
+    with recollect.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+        with pytest.raises(InvalidInput, match="exists already"):
+            memory.backup(tmp_path / "there.db")
+        with pytest.raises(StoreUnavailable, match="nowhere' does not exist"):
+            memory.backup(tmp_path / "nowhere" / "copy.db")
+    assert (tmp_path / "there.db").read_text() == "something else"
