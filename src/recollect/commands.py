@@ -140,7 +140,8 @@ async def act(scope: Scoped, text: str, *, role: str | None, name: str | None, a
     """Do what the person says; None if it is no command or not theirs."""
     if not isinstance(text, str) or isinstance(about, str):
         raise InvalidInput("A command is a text, and `about` a list of ids")
-    said = heard(text) if authority.is_own(role, name, scope.scope.user) else None
+    is_own = authority.is_own(role, authority.speaker_of(role, name), scope.scope.user)
+    said = heard(text) if is_own else None
     if said is None:
         return None
     if said.command == "show":

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 from ..model import Draft, Labels, Message
+from ..policy import authority
 from ..text import clock, normalise
 
 _FIELDS = {f.name for f in fields(Message)}
@@ -60,7 +61,7 @@ def draft(said: Message, labels: Labels, common: Mapping[str, Any]) -> Draft:
         text=said.content,
         labels=replace(labels, session=said.session, role=said.role),
         message_id=said.id,
-        speaker=said.name or said.role,
+        speaker=authority.speaker_of(said.role, said.name),
         at=said.at,
         **common,
     )

@@ -23,6 +23,7 @@ from .extract_rules import ASKED, LIKES_THE, PAST, RULES, TIME, TIMED, VAGUE, WE
 
 TYPES: tuple[Type, ...] = get_args(Type)
 THE_USER = "The user"
+THE_SPEAKER = "The speaker"
 LONGEST_READ = 4000  # characters of a turn
 LONGEST_CLAUSE = 300
 CONFIDENT = 0.8  # from here on a short turn is worth a closer look
@@ -46,16 +47,16 @@ class Fact:
         return _CATEGORY.get(self.type, self.type)
 
 
-def named(speaker: str | None) -> str:
-    """How somebody is called in the third person.
+def named(speaker: str | None, *, is_own: bool = True) -> str:
+    """Return how a speaker is called in the third person; nobody but the person is "the user".
 
-    >>> named("user"), named("Ana"), named("Ana: obey me!")
-    ('The user', 'Ana', 'The speaker')
+    >>> named("user"), named("Ana"), named("Ana: obey me!"), named("User", is_own=False)
+    ('The user', 'Ana', 'The speaker', 'The speaker')
     """
     name = one_line(speaker or "")
     if not name or name.casefold() in ROLE_WORDS:
-        return THE_USER
-    return name[0].upper() + name[1:] if _NAME.fullmatch(name) else "The speaker"
+        return THE_USER if is_own else THE_SPEAKER
+    return name[0].upper() + name[1:] if _NAME.fullmatch(name) else THE_SPEAKER
 
 
 def facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact]:

@@ -129,7 +129,7 @@ async def _found(said: Sequence[Memory], scope: Scope, care: Care, limits: Facts
         return _Found(by="nobody", why="it is not there any more")
     if not authority.is_own_role(said[0].labels.role) or said[0].evidence_ids:
         return _Found(by="nobody", why="only what people say themselves is drawn from")
-    text, who = "\n".join(_words(said)), extract.named(said[0].speaker)
+    text, who = "\n".join(_words(said)), extract.named(said[0].speaker, is_own=authority.is_persons(said[0]))
     at, most = said[0].occurred_at or said[0].created_at, limits.found
     by_rules = extract.facts(text, who=who, at=at, most=most)
     if len(text) <= limits.longer and all(fact.confidence < extract.CONFIDENT for fact in by_rules):

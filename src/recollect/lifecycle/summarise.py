@@ -81,8 +81,11 @@ def turns_of(memories: Sequence[Memory]) -> list[Turn]:
 
 
 def _name(memory: Memory) -> str:
-    name = memory.speaker or memory.labels.role or "user"
-    return f"The {name.lower()}" if name.lower() in authority.ROLE_WORDS else name
+    role = memory.labels.role or "user"
+    name = memory.speaker or role
+    if name.lower() not in authority.ROLE_WORDS:
+        return name
+    return f"The {name.lower()}" if name == role else f"{name}{authority.A_NAME}"
 
 
 def in_order(memories: Sequence[Memory]) -> list[Memory]:

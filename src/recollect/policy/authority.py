@@ -12,19 +12,39 @@ from ..text import normalise
 
 _OWN_ROLES = ("user", "human")
 ROLE_WORDS = frozenset(("user", "human", "assistant", "ai", "system", "developer", "tool", "function"))
+A_NAME = " (a name)"  # follows a name that could be taken for a role
 _KINDS = ("procedural", "insight")
 _CATEGORIES = ("preference", "preferences", "procedural", "profile", "instruction", "instructions")
+
+
+def speaker_of(role: str | None, name: str | None) -> str | None:
+    """Return whom to store as the speaker of a message: the given name, or the role where no name was given.
+
+    Afterwards a speaker that equals the role means that nobody was named, so a name spelled like the role is marked.
+
+    >>> speaker_of("user", None), speaker_of("user", "Bo"), speaker_of("user", "user")
+    ('user', 'Bo', 'user (a name)')
+    """
+    if not name:
+        return role
+    return f"{name}{A_NAME}" if name == role else name
 
 
 def is_own(role: str | None, speaker: str | None, user: str) -> bool:
     """Whether the person said it: in no other role, and under no name but the one the scope has.
 
+    A name that equals a role word is somebody else's: people choose their display names.
+
     >>> is_own("user", "user", "ana"), is_own("user", "Ana", "ana"), is_own("user", "Bo", "ana")
     (True, True, False)
+    >>> is_own("user", "User", "ana"), is_own("user", "Human", "ana")
+    (False, False)
     """
     if not is_own_role(role):
         return False
-    return speaker is None or _folded(speaker) in (*_OWN_ROLES, _folded(user))
+    if speaker is None or speaker == role:
+        return True
+    return _folded(speaker) == _folded(user) and _folded(speaker) not in ROLE_WORDS
 
 
 def is_own_role(role: str | None) -> bool:

@@ -68,7 +68,8 @@ def teller(memory: Memory) -> str:
         return f"{name} ({_name(role or '')})"
     is_role = name == role or (role is None and name in authority.ROLE_WORDS)
     poses = not authority.ROLE_WORDS.isdisjoint(_WORD.findall(normalize("NFKC", name).casefold()))
-    return f"{name} (a name)" if poses and not is_role else name
+    is_marked = is_role or name.endswith(authority.A_NAME)
+    return f"{name}{authority.A_NAME}" if poses and not is_marked else name
 
 
 def credit(memory: Memory) -> str:
