@@ -263,12 +263,14 @@ class Engine:
         """Everything that is kept, record by record, as `import_` takes it."""
         return transfer.exported(self.store, None)
 
-    async def import_(self, records: Iterable[Mapping[str, Any]]) -> Receipt:
+    async def import_(self, records: Iterable[Mapping[str, Any]], *, restore: bool = False) -> Receipt:
         """Take in exported records, each into the scope it came from. Doing it twice changes nothing.
 
-        Raises InvalidInput at the first record that cannot be read; what stood before it has been taken in.
+        Records pass the guard and the person's settings like any other write, and have no more authority than who said
+        them. With `restore`, for an export of your own, they are kept as they were. Raises InvalidInput at the first
+        record that cannot be read; what stood before it has been taken in.
         """
-        return await transfer.imported(records, None, self)
+        return await transfer.imported(records, transfer.Import(engine=self, restore=restore))
 
     async def backup(self, path: str | Path) -> None:
         """A complete copy, taken while others write."""

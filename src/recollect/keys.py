@@ -14,7 +14,7 @@ from .records import Key
 if TYPE_CHECKING:
     from .engine import Engine
 
-RIGHTS = ("read", "write", "admin")
+RIGHTS = ("read", "write", "owner", "admin")  # owner: acts for the person as a whole, as importing records does
 _PREFIX = "rk"
 
 
@@ -37,6 +37,8 @@ async def made(
             inputs.name(what, value)
     if not rights or isinstance(rights, str) or not set(rights) <= set(RIGHTS):
         raise InvalidInput(f"The rights of a key are some of {', '.join(RIGHTS)}, not {rights!r:.60}")
+    if agent is not None and "owner" in rights:
+        raise InvalidInput("A key of an agent cannot have the right 'owner': make one without an agent")
     if days is not None:
         inputs.days(days)
     now = engine.clock()

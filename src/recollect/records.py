@@ -166,7 +166,7 @@ class Key:
     tenant: str = "default"
     space: str | None = None  # None: every space of the user
     agent: str | None = None  # as which it asks, where a category has an allowlist
-    rights: tuple[str, ...] = ("read", "write")  # read · write · admin
+    rights: tuple[str, ...] = ("read", "write")  # read · write · owner · admin
     expires_at: datetime | None = None
     revoked_at: datetime | None = None
 

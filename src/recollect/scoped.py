@@ -625,9 +625,14 @@ class Scoped:
         """Everything kept in this scope, record by record, as `import_` takes it."""
         return transfer.exported(self._engine.store, self.scope)
 
-    async def import_(self, records: Iterable[Mapping[str, Any]]) -> Receipt:
-        """Take in exported records or messages (`content`, `role`, …) into this scope. Raises InvalidInput."""
-        return await transfer.imported(records, self, self._engine)
+    async def import_(self, records: Iterable[Mapping[str, Any]], *, restore: bool = False) -> Receipt:
+        """Take in exported records or messages (`content`, `role`, …) into this scope.
+
+        Records pass the guard and the person's settings like any other write, and have no more authority than who said
+        them. With `restore`, for an export of your own, they are kept as they were. Raises InvalidInput.
+        """
+        how = transfer.Import(engine=self._engine, into=self, restore=restore)
+        return await transfer.imported(records, how)
 
     async def _changed(self, id: str, event: Event, fields: Mapping[str, Any], actor: str | None) -> Memory:
         return await revisions.changed(self._engine, self.scope, id, event, fields, actor, await self._traced())

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
-from . import codec, inputs
+from . import codec, inputs, privacy
 from .changes import Put, Said, Summary
 from .errors import InvalidInput
-from .ingest import drafts
+from .ingest import drafts, guard
 from .ingest.piece import Piece
 from .ingest.pipeline import FORGOTTEN
-from .model import HISTORY_EVENTS, Draft, Memory, Message, Outcome, Receipt, Scope
+from .model import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
+from .policy import authority, writing
+from .policy.writing import Policy
 from .ports import Store, Transaction, Vectors
 from .records import Entry
 from .revisions import encoded, with_vector
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 FORMAT = 1
 _NOTES = ("recollect", "damaged", "proposal")  # to be read: they tell of the others, or what the person agreed to here
 BATCH = 256
+_MOST_NAME, _MOST_LABEL, _MOST_SUMMARY = 200, 1_000, 2_000  # characters
+_MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
+_MOST_COUNT = 10**9
+_AS_IT_WAS = "if this is an export of your own, restore it (restore=True, --restore)"
 
 
 async def exported(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
@@ -36,39 +43,52 @@ async def exported(store: Store, scope: Scope | None) -> AsyncIterator[dict[str,
         yield {**record, "data": data if isinstance(data, dict) else codec.dump(data)}
 
 
-async def imported(records: Iterable[Mapping[str, Any]], into: Scoped | None, engine: Engine) -> Receipt:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """How records are taken in."""
+
+    engine: Engine
+    into: Scoped | None = None  # without one, each record goes to the scope it names
+    restore: bool = False  # the owner brings an own export back: neither the guard nor a space that is off stops it
+
+    @property
+    def policy(self) -> Policy:
+        return writing.named(self.engine.settings.policy)
+
+
+async def imported(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:
     """Take in records, in batches that are each committed whole; a bad one ends it after what stood before."""
     if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
         raise InvalidInput(f"import_ takes records one after the other, not {type(records).__name__}")
     outcomes: list[Outcome] = []
     batch: list[Mapping[str, Any]] = []
     for number, record in enumerate(records, 1):
-        problem = _problem(record, number, into)
+        problem = _problem(record, number, how)
         if batch and (problem or len(batch) == BATCH or _sort(record) != _sort(batch[0])):
-            outcomes += await _take(batch, into, engine)
+            outcomes += await _take(batch, how)
             batch = []
         if problem:
             raise problem
         batch.append(record)
-    return Receipt((*outcomes, *(await _take(batch, into, engine) if batch else ())))
+    return Receipt((*outcomes, *(await _take(batch, how) if batch else ())))
 
 
-def _problem(record: Mapping[str, Any], number: int, into: Scoped | None) -> InvalidInput | None:
+def _problem(record: Mapping[str, Any], number: int, how: Import) -> InvalidInput | None:
     """Why a record cannot be taken in, with its number."""
     try:
-        _check(record, into)
+        _check(record, how)
     except InvalidInput as error:
         return InvalidInput(f"Record {number}: {error}")
     return None
 
 
-def _check(record: Mapping[str, Any], into: Scoped | None) -> None:
+def _check(record: Mapping[str, Any], how: Import) -> None:
     if not isinstance(record, Mapping):
         raise InvalidInput("it is no object")
     if "content" in record:
-        if into is None:
+        if how.into is None:
             raise InvalidInput("it is a message: say whose it is, with a scope or --user")
-        drafts.message(record, into.labels)
+        drafts.message(record, how.into.labels)
         return
     kind, data = record.get("record_type"), record.get("data")
     if kind not in (*_NOTES, *_READERS) or not isinstance(data, Mapping):
@@ -76,9 +96,15 @@ def _check(record: Mapping[str, Any], into: Scoped | None) -> None:
     if kind == "recollect" and data.get("format") != FORMAT:
         raise InvalidInput(f"the export has format {data.get('format')!r}, this version reads {FORMAT}")
     if kind in _READERS:
-        _READERS[kind](data)
-        if into is None:
+        value = _READERS[kind](data)
+        if isinstance(value, Memory | Said):
+            inputs.size(value.text if isinstance(value, Memory) else value.message.content, _most_chars(how))
+        if how.into is None:
             _scope(data)
+
+
+def _most_chars(how: Import) -> int:
+    return how.engine.settings.max_text_chars
 
 
 def _sort(record: Mapping[str, Any]) -> str:
@@ -87,35 +113,82 @@ def _sort(record: Mapping[str, Any]) -> str:
     return "said" if "content" in record else f"{record['record_type']} {data.get('scope')}"
 
 
-async def _take(batch: Sequence[Mapping[str, Any]], into: Scoped | None, engine: Engine) -> Sequence[Outcome]:
+async def _take(batch: Sequence[Mapping[str, Any]], how: Import) -> Sequence[Outcome]:
+    """Take in records of one sort. What is refused has an outcome; of the rest only memories and messages have one."""
     if "content" in batch[0]:
-        assert into is not None
-        return (await into.remember(list(batch))).outcomes
+        assert how.into is not None
+        return (await how.into.remember(list(batch))).outcomes
     kind = batch[0]["record_type"]
     if kind in _NOTES:
         return []
     data = [record["data"] for record in batch]
-    scope = into.scope if into is not None else _scope(data[0])
+    scope = how.into.scope if how.into is not None else _scope(data[0])
     values = [_READERS[kind](each) for each in data]
     if kind == "memory":
-        return await _take_memories(values, scope, engine)
+        return await _take_memories(values, scope, how)
+    reasons = await _refusals([_draft(value) for value in values], scope, how)
+    kept = [value for value, why in zip(values, reasons, strict=True) if not why]
     if kind == "history":
         home = data[0].get("scope")
-        values = [each if home == asdict(scope) else _elsewhere(each, scope) for each in values]
-        await _take_history(values, scope, engine)
-        return []
-    async with engine.store.transaction(scope) as tx:
-        await tx.apply([left for each in values if (left := await _still_supported(each, tx, scope)) is not None])
-    return []
+        entries = [each if home == asdict(scope) else _elsewhere(each, scope) for each in kept]
+        await _take_history(entries, scope, how.engine)
+    else:
+        async with how.engine.store.transaction(scope) as tx:
+            supported = [await _supported(each, tx, scope, how) for each in kept]
+            await tx.apply([each for each in supported if each is not None])
+    return [Outcome(status="refused", reason=why) for why in reasons if why]
 
 
-async def _still_supported(value: Any, tx: Transaction, scope: Scope) -> Any:
-    """A message without its words, or a long-term record not at all, where what it became or rests on is forgotten."""
-    ids = value.outcome.ids if isinstance(value, Said) else value.evidence_ids if isinstance(value, Summary) else ()
-    there = {memory.id for memory in await tx.get(scope, ids)} if ids else set()
-    if there.issuperset(ids):
-        return value
-    return replace(value, keep_text=False) if isinstance(value, Said) else None
+async def _refusals(made: Sequence[Draft], scope: Scope, how: Import) -> list[str]:
+    """Return why each may not be taken in, empty where it may.
+
+    A file may call its records pinned or saved on purpose; that opens nothing.
+    """
+    off = await privacy.off(how.engine, scope, {draft.labels.session for draft in made})
+    return [_refusal(draft, off.get(draft.labels.session, ""), scope, how) for draft in made]
+
+
+def _refusal(draft: Draft, off: str, scope: Scope, how: Import) -> str:
+    if off == privacy.INCOGNITO or how.restore:
+        return off if off == privacy.INCOGNITO else ""
+    why = off or (guard.refusal(draft, how.policy, scope.user) if draft.text else "")
+    return f"{why}; {_AS_IT_WAS}" if why else ""
+
+
+def _draft(value: Memory | Said | Entry | Summary) -> Draft:
+    """What a record says and who said it, as the guard looks at it."""
+    if isinstance(value, Memory):
+        return Draft(
+            text=value.text,
+            labels=value.labels,
+            speaker=value.speaker,
+            kind=value.kind,
+            category=value.category,
+            item_type=value.item_type,
+            fact_type=value.fact_type,
+            evidence=value.evidence,
+            evidence_text=value.evidence_text,
+            steps_text=value.steps_text,
+        )
+    if isinstance(value, Said):
+        told = value.message
+        labels = Labels(session=told.session, role=told.role)
+        return Draft(text=told.content, labels=labels, speaker=authority.speaker_of(told.role, told.name))
+    return Draft(text=str(value.data) if isinstance(value, Summary) else "")
+
+
+async def _supported(value: Said | Summary, tx: Transaction, scope: Scope, how: Import) -> Said | Summary | None:
+    """A message without its words, or a long-term record not at all, where what it became or rests on is forgotten.
+
+    A profile rests on the person's own words.
+    """
+    ids = value.outcome.ids if isinstance(value, Said) else value.evidence_ids
+    found = await tx.get(scope, ids) if ids else []
+    is_whole = {memory.id for memory in found}.issuperset(ids)
+    if isinstance(value, Said):
+        return value if is_whole else replace(value, keep_text=False)
+    is_own = how.restore or all(authority.is_persons(memory) for memory in found)
+    return value if is_whole and (is_own or value.record_type != "user_profile") else None
 
 
 def _scope(data: Mapping[str, Any]) -> Scope:
@@ -126,16 +199,60 @@ def _scope(data: Mapping[str, Any]) -> Scope:
 
 
 def _memory(data: Mapping[str, Any]) -> Memory:
-    """A memory as it was, with what is derived from its text made anew."""
-    made = codec.load(Memory, data)
+    """A memory as it was; what is derived from its text, its place and its uses are made again. Raises InvalidInput."""
+    made = codec.load(Memory, {name: value for name, value in data.items() if name not in _NOT_TAKEN})
     inputs.text(made.text, len(made.text))
-    inputs.fields({"importance": made.importance, "confidence": made.confidence})
+    made = replace(made, text=normalise.storable(made.text), tags=tuple(map(normalise.storable, made.tags)))
+    _bound(made)
     piece = Piece(Draft(text=made.text), made.text)
-    return replace(made, content_hash=piece.content_hash, simhash=piece.simhash)
+    return replace(
+        made,
+        content_hash=piece.content_hash,
+        simhash=piece.simhash,
+        superseded_by=None if made.is_active else made.superseded_by,
+        purge_at=None if made.is_active else made.purge_at,
+    )
+
+
+_NOT_TAKEN = ("last_scores", "revision", "sequence", "needs_embedding")
+_SHARES = ("importance", "base_importance", "confidence", "metadata_confidence")
+_LONG = ("text", "steps_text", "evidence_text")  # bounded by the setting for texts
+
+
+def _bound(memory: Memory) -> None:
+    """Raise InvalidInput for what no verb would have made: it would break those that come later."""
+    if not 0 < len(memory.id) <= _MOST_NAME or any(map(str.isspace, memory.id)) or not memory.id.isprintable():
+        raise InvalidInput(f"An id is a text of 1 to {_MOST_NAME} characters without blanks, not {memory.id!r:.60}")
+    if memory.id in (memory.superseded_by, *memory.evidence_ids):
+        raise InvalidInput(f"Memory {memory.id!r:.60} names itself as its evidence or its successor")
+    for name in _SHARES:
+        if not 0 <= getattr(memory, name) <= 1:  # also false for what is no number
+            raise InvalidInput(f"{name} lies between 0 and 1, not {getattr(memory, name)!r:.60}")
+    for name in ("repeat_count", "access_count"):
+        if not 0 <= getattr(memory, name) <= _MOST_COUNT:
+            raise InvalidInput(f"{name} lies between 0 and {_MOST_COUNT:,}, not {getattr(memory, name)!r:.60}")
+    if not all(math.isfinite(part) and abs(part) <= _MOST_LABEL for part in memory.importance_parts.values()):
+        raise InvalidInput("importance_parts are small numbers")
+    for each in fields(memory):
+        _bound_length(each.name, getattr(memory, each.name))
+    for name in Labels.__slots__:
+        _bound_length(name, getattr(memory.labels, name))
+
+
+def _bound_length(name: str, value: object) -> None:
+    if isinstance(value, tuple) and len(value) > _MOST_LISTED:
+        raise InvalidInput(f"{name} has {len(value):,} entries, at most {_MOST_LISTED:,} are taken")
+    most = _MOST_SUMMARY if name == "summary" else _MOST_LABEL
+    for text in value if isinstance(value, tuple) else (value,):
+        if isinstance(text, str) and name not in _LONG and len(text) > most:
+            raise InvalidInput(f"{name} has {len(text):,} characters, at most {most:,} are taken")
 
 
 def _summary(data: Mapping[str, Any]) -> Summary:
-    return codec.load(Summary, {name: value for name, value in data.items() if name != "scope"})
+    made = codec.load(Summary, {name: value for name, value in data.items() if name != "scope"})
+    if not made.evidence_ids:
+        raise InvalidInput("a long-term record names the memories that it rests on (evidence_ids)")
+    return made
 
 
 def _said(data: Mapping[str, Any]) -> Said:
@@ -172,7 +289,12 @@ async def _take_history(entries: Sequence[Entry], scope: Scope, engine: Engine) 
     words = {entry.id: normalise.wording(str(entry.meta.get("before", {}).get("text", ""))) for entry in entries}
     async with engine.store.transaction(scope) as tx:
         forgotten = await tx.tombstones(scope, set(words.values()), engine.clock())
-        await tx.apply([replace(each, meta={}) if words[each.id] in forgotten else each for each in entries])
+        await tx.apply([_marked(each, keep=words[each.id] not in forgotten) for each in entries])
+
+
+def _marked(entry: Entry, *, keep: bool) -> Entry:
+    """An entry that says that it was brought: nobody here saw it happen."""
+    return replace(entry, meta={**(entry.meta if keep else {}), "imported": True})
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -184,17 +306,57 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 }
 
 
-async def _take_memories(memories: Sequence[Memory], scope: Scope, engine: Engine) -> list[Outcome]:
+async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) -> list[Outcome]:
     """Keep memories as they are, with vectors of this engine's model; those already here stay untouched."""
-    vectors = await encoded(engine, [memory.text for memory in memories])
+    engine = how.engine
+    reasons = dict(zip((m.id for m in memories), await _refusals(list(map(_draft, memories)), scope, how), strict=True))
+    memories = [memory if how.restore else _lowered(memory, scope, how) for memory in memories]
+    vectors = await encoded(engine, [memory.text for memory in memories if not reasons[memory.id]])
     async with engine.store.transaction(scope) as tx:
         there = {memory.id for memory in await tx.get(scope, [memory.id for memory in memories])}
         compared = {memory.id: normalise.wording(memory.text) for memory in memories}
         forgotten = await tx.tombstones(scope, list(compared.values()), engine.clock())
-        refused = {id for id, text in compared.items() if text in forgotten}
-        new = {memory.id: memory for memory in memories if memory.id not in there | refused}
-        await tx.apply([_imported(memory, scope, vectors.get(memory.text), engine) for memory in new.values()])
-    return [_taken(memory.id, there, refused) for memory in memories]
+        reasons |= {id: FORGOTTEN for id, text in compared.items() if text in forgotten}
+        new = {memory.id: memory for memory in memories if memory.id not in there and not reasons[memory.id]}
+        placed = await _placed(list(new.values()), tx, scope)
+        await tx.apply([_imported(memory, scope, vectors.get(memory.text), engine) for memory in placed])
+    return [_taken(memory.id, there, reasons[memory.id]) for memory in memories]
+
+
+def _lowered(memory: Memory, scope: Scope, how: Import) -> Memory:
+    """A memory with no more authority than who said it has."""
+    draft = _draft(memory)
+    low = guard.lowered(draft, how.policy, scope.user)
+    if low == draft:
+        return memory
+    piece = Piece(low, low.text)
+    return replace(
+        memory,
+        text=low.text,
+        steps_text=low.steps_text,
+        kind=low.kind or "episodic",
+        category=low.category,
+        item_type=low.item_type,
+        fact_type=low.fact_type,
+        procedural_form=None,
+        key=None,
+        content_hash=piece.content_hash,
+        simhash=piece.simhash,
+    )
+
+
+async def _placed(memories: Sequence[Memory], tx: Transaction, scope: Scope) -> list[Memory]:
+    """The memories with their places in their sessions: after what is there, in the order in which they come."""
+    last: dict[str, int] = {}
+    placed = []
+    for memory in memories:
+        session = memory.labels.session
+        if session is not None:
+            before = last[session] if session in last else await tx.last_sequence(scope, session)
+            last[session] = before + 1
+            memory = replace(memory, sequence=before + 1)
+        placed.append(memory)
+    return placed
 
 
 def _imported(memory: Memory, scope: Scope, vector: Vectors | None, engine: Engine) -> Put:
@@ -207,9 +369,9 @@ def _imported(memory: Memory, scope: Scope, vector: Vectors | None, engine: Engi
     )
 
 
-def _taken(id: str, there: set[str], refused: set[str]) -> Outcome:
+def _taken(id: str, there: set[str], refused: str) -> Outcome:
     if id in there:
         return Outcome(status="skipped", ids=(id,), reason="it is here already")
-    if id in refused:
-        return Outcome(status="refused", reason=FORGOTTEN)
+    if refused:
+        return Outcome(status="refused", reason=refused)
     return Outcome(status="created", ids=(id,))

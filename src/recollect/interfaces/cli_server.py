@@ -89,7 +89,7 @@ def keys(
     agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="As which agent it asks.")] = None,
     right: Annotated[
         list[str] | None,
-        typer.Option("--right", metavar="RIGHT", help="read, write or admin; can be repeated. [read and write]"),
+        typer.Option("--right", metavar="RIGHT", help="read, write, owner or admin; can be repeated. [read and write]"),
     ] = None,
     expires: Annotated[
         float | None, typer.Option("--expires", metavar="DAYS", min=1, help="For how many days it is good.")

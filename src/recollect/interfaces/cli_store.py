@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,12 +28,16 @@ BATCH = 64  # lines taken in together: few enough to see the bar move
 def import_(
     call: Call,
     file: Annotated[str, typer.Argument(metavar="FILE", help="The file; - reads stdin.", show_default=False)],
+    restore: Annotated[
+        bool, typer.Option("--restore", help="It is an export of your own: keep every record as it was.")
+    ] = False,
 ) -> None:
     """Take in an export, or a file of messages: one JSON object a line.
 
     A message has content, and may have role, name, at, session and id. Exported records go back to where they
     came from, or to --user if you name one. A line that cannot be read stops the import; what stood before it
-    is kept, and importing the same file again changes nothing.
+    is kept, and importing the same file again changes nothing. Records pass the guard like any other write;
+    --restore brings an export of your own back as it was.
     """
     from . import cli_files, show
 
@@ -45,7 +50,8 @@ def import_(
         with show.progress("Importing", _size(source), hidden=call.json) as advance:
             for batch in _batches(found):
                 mine = batch[0].is_message or call.names_a_scope
-                outcomes += _taken(batch, (call.scope(memory) if mine else memory).import_)
+                target = call.scope(memory) if mine else memory
+                outcomes += _taken(batch, partial(target.import_, restore=restore))
                 read += len(batch)
                 advance(batch[-1].read)
         new = about.stats()["memories"] - before

@@ -325,6 +325,7 @@ class Records(Body):
 
     space: Name | None = None
     records: Annotated[list[dict[str, Any]], Field(max_length=10_000)]
+    restore: bool = False
 
 
 def engine_of(request: Request) -> Engine:

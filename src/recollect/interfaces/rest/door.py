@@ -20,7 +20,7 @@ from .auth import Caller, May, admitted
 
 KEPT = timedelta(days=1)  # how long the answer to a request is the answer to the same request
 LONGEST = 200  # characters of an `Idempotency-Key`
-_CHANGING = {"write", "remember"}  # what needs one of these rights is done once; the rest can be asked again
+_CHANGING = {"write", "remember", "owner"}  # what needs one of these rights is done once; the rest can be asked again
 
 
 class Strict(Request):

@@ -19,10 +19,11 @@ from .answers import Decision, Privacy, Withdrawn
 from .auth import Caller, May
 from .bodies import Days, Id, Name, Place, scoped
 from .door import Door
-from .entries import MISSING, Reader, Reads, Some, Teller, Writer, Writes, made
+from .entries import MISSING, Reader, Reads, Some, Writer, Writes, made
 
 routes = APIRouter(prefix="/v1/memory", route_class=Door)
 Admin = Annotated[Caller, Depends(May("admin"))]
+Owner = Annotated[Caller, Depends(May("owner"))]
 Field = Literal[FIELDS]  # type: ignore[valid-type]
 
 
@@ -143,9 +144,13 @@ async def _lines(mine: Scoped) -> AsyncIterator[str]:
 
 
 @routes.post("/import", status_code=201, responses={200: {"model": Receipt, "description": "Nothing new was made"}})
-async def import_(request: Request, response: Response, caller: Teller, told: bodies.Records) -> Receipt:
-    """Take in exported records or messages. Doing it twice changes nothing."""
-    return made(await scoped(request, caller, told).import_(told.records), response)
+async def import_(request: Request, response: Response, caller: Owner, told: bodies.Records) -> Receipt:
+    """Import exported records or messages. Needs the right `owner`. Doing it twice changes nothing.
+
+    Records pass the guard and the person's settings like any other write. With `restore`, for an export of your own,
+    they are kept as they were.
+    """
+    return made(await scoped(request, caller, told).import_(told.records, restore=told.restore), response)
 
 
 @routes.get("/stats")
