@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..errors import InvalidInput
 from ..model import STATES, Filter, Memory
 from ..records import Forgotten
 from .cli_app import Call, command
@@ -71,7 +72,10 @@ def forget(
     never_again: Annotated[bool, typer.Option("--never-again", help="Never take it in again by itself.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Forget memories everywhere, for good, or hide them for a while with --keep-days; what rests on them goes too."""
+    """Forget memories everywhere, for good, or hide them for a while with --keep-days; what rests on them goes too.
+
+    It shows what it found and asks first. Without a terminal to ask, --query, --category and --tag need --yes.
+    """
     from . import show
 
     with call.mine() as mine:
@@ -79,7 +83,13 @@ def forget(
             ids: tuple[str, ...] = (mine.get(id).id,)
         else:
             ids = mine.forget_where(query, where=Filter(categories=tuple(category or ()), tags=tuple(tag or ()))).ids
-        asks = not (dry_run or yes or keep_days or call.json) and _somebody_is_there()
+        is_agreed = dry_run or yes or keep_days > 0
+        if ids and id is None and not is_agreed and (call.json or not _has_terminal()):
+            raise InvalidInput(
+                f"Nothing was forgotten: {len(ids)} memories match, and there is no terminal to ask. "
+                "Look with --dry-run, then forget with --yes"
+            )
+        asks = not (is_agreed or call.json) and _has_terminal()
         if asks or (dry_run and not call.json):
             show.memories([mine.get(each) for each in ids])
         if asks:
@@ -192,5 +202,5 @@ def _now(call: Call, memory: Memory) -> None:
     show.as_json(memory) if call.json else show.memories([memory])
 
 
-def _somebody_is_there() -> bool:
+def _has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
