@@ -428,7 +428,7 @@ def main() -> int:
     by_rule.add_argument("--only", default="", help="only files whose path begins so")
     by_rule.add_argument("--list", action="store_true", help="print the changes and run nothing")
     recorded = commands.add_parser("map", help="record which test runs which line")
-    recorded.add_argument("tests", nargs="*", help="test files or folders (default: all)")
+    recorded.add_argument("tests", nargs=argparse.REMAINDER, help="arguments for pytest (default: all tests)")
     given = parser.parse_args()
     if given.command == "map":
         record(given.tests)
