@@ -1,0 +1,185 @@
+"""Frozen help and output of every command."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from os import getpid, kill
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from golden.files import Golden
+from golden.normalize import Normalizer
+from golden.stage import Stage
+from recollect.interfaces.cli import app
+
+Command = tuple[str, ...]
+PROGRAM = "recollect"
+WIDTH = "100"
+CHAT = [{"content": "I sold my bicycle.", "name": "Ana", "at": "2024-03-10T10:00:00Z"}, {"content": "It was red."}]
+TASK: dict[str, Any] = {
+    "sessions": [{"at": "2024-03-04T09:00:00Z", "messages": [{"role": "user", "content": "The gate is green."}]}],
+    "question": "Which color has the gate?",
+    "asked_at": "2024-03-20T09:00:00Z",
+    "must": ["green"],
+}
+FILES = {  # in the folder that the commands run in
+    "recollect.toml": "",
+    "chat.jsonl": "".join(f"{json.dumps(message)}\n" for message in CHAT),
+    "bad.jsonl": "[1, 2]\n",
+    "tasks/gate.json": json.dumps(TASK),
+}
+# How each command is called, once in words and once with --json. {name} is an id of the history.
+CALLS: dict[str, list[str]] = {
+    "": ["--version", "nonsense"],
+    "demo": [""],
+    "remember": [
+        "'I collect stamps from Peru.' --tag hobby", "'My password is hunter2-Xy77!'", "'I live in Lisbon.'", "''",
+    ],
+    "recall": [
+        "'What does my sister do?'", "'What does my sister do?' --explain", "'What does my sister do?' --prompt",
+        "'Submarine propeller?' --tag none", "standup --shared",
+    ],
+    "query": ["'What does my sister do?' --agent supervisor", "'bees' --agent nobody", "bees --agent supervisor --full"],
+    "list": ["", "--limit 2", "--state soft_deleted", "--user carl", "--tag drinks --pinned"],
+    "overview": [""],
+    "show": ["{tea}", "00000000-0000-7000-8000-000000000000"],
+    "why": ["{tea}", "{honey}"],
+    "related": ["{honey}", "{cello}"],
+    "why-not": ["'What does my sister do?' {cello}", "'What does my sister do?' {bees}"],
+    "edit": ["{cello} 'On Mondays I play the cello.' --tag music", "{cello}"],
+    "pin": ["{bees}"],
+    "unpin": ["{peanuts}"],
+    "forget": ["{cello} --yes", "{cello} --dry-run", "{cello} --keep-days 7", "--query 'sister Marta' --dry-run"],
+    "undo": ["--session chat-2 --dry-run", "--session chat-2", "nothing"],
+    "restore": ["{locker}", "{bees}"],
+    "conflicts": [""],
+    "confirm": ["{blue}"],
+    "reject": ["{blue}"],
+    "history": ["", "{tea}"],
+    "delta": ["chat-1 --since 2", "nowhere"],
+    "events": ["--limit 5", "--count"],
+    "feedback": ["{tea} {bees} --reply 'Your sister Marta keeps bees in Braga.'", "{tea} --reply Hello."],
+    "purge": ["--dry-run", "--all"],
+    "extract": ["{porto}", "{honey}"],
+    "compress": ["--threshold 1 --dry-run", "--threshold 1"],
+    "roll-up": ["--days 1 --dry-run", "--days 1"],
+    "migrate": ["", "--partitions 4"],
+    "tend": ["", "--only nothing"],
+    "worker": [""],
+    "backlog": [""],
+    "eval": ["--tasks tasks --own"],
+    "mcp": ["install claude-code --dry-run --hooks", "install"],
+    "hook": ["before 'What does my sister do?'", "after 'I sold my bicycle.' --reply 'A pity.'", "session-start", "prompt"],
+    "copy": ["memory.db other.db", "missing.db other.db"],
+    "reembed": ["--model hashing", "--model nonsense"],
+    "memory": ["", "off", "on --sharing"],
+    "incognito": ["start --session chat-1", "status --session chat-1", "start"],
+    "consent": [
+        "list", "approve {proposal}", "deny {proposal}", "about", "tell language Portuguese", "withdraw tone", "approve",
+    ],
+    "say": ["'What do you remember about bees?'", "'Turn memory off.'", "'I had soup.'"],
+    "serve": ["--port 0", "--host 0.0.0.0 --tenant other --db empty.db"],
+    "keys": ["list", "create phone --right read", "revoke {key}", "revoke nothing", "create"],
+    "import": ["chat.jsonl", "bad.jsonl"],
+    "export": ["", "out.jsonl", "--all out.jsonl"],
+    "backup": ["backup.db"],
+    "index": ["", "--dry-run --force", "--stats", "--rebuild"],
+    "stats": ["", "--all"],
+    "costs": [""],
+    "doctor": [""],
+    "replay": [""],
+    "vacuum": [""],
+}  # fmt: skip
+STDIN = {"hook prompt": json.dumps({"prompt": "What does my sister do?", "session_id": "chat-1"})}
+STOPPED = ("worker", "serve --port 0")  # these run until they are told to stop
+
+
+def commands(group: Any, path: Command = ()) -> Iterator[tuple[Command, Any]]:
+    """Every command of the app with its words, groups included; the app itself has none."""
+    yield path, group
+    for name, inner in getattr(group, "commands", {}).items():
+        yield from commands(inner, (*path, name))
+
+
+KNOWN = dict(commands(typer.main.get_command(app)))
+LEAVES = {" ".join(path): command for path, command in KNOWN.items() if not hasattr(command, "commands")}
+
+
+def file_of(words: str) -> str:
+    return f"{words.replace(' ', '-') or PROGRAM}.txt"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the fixed history, named by relative paths, and a terminal of a fixed width."""
+    monkeypatch.chdir(tmp_path)
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    for name, value in {"DB": "memory.db", "STATE_DIR": "state", "FAILSAFE_DIR": "failsafe"}.items():
+        monkeypatch.setenv(f"RECOLLECT_{name}", value)
+    monkeypatch.setenv("RECOLLECT_CONFIG", "recollect.toml")
+    monkeypatch.setenv("COLUMNS", WIDTH)
+    monkeypatch.setenv("NO_COLOR", "1")
+    return tmp_path
+
+
+def run(words: list[str], stdin: str = "") -> str:
+    """Run a command in this process, and return what it printed and its exit code."""
+    done = CliRunner().invoke(app, words, input=stdin)
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return json.dumps([done.stdout, done.stderr, done.exit_code])
+
+
+def stop_when_running() -> None:
+    """Send SIGTERM to this process once it handles it."""
+    before = signal.getsignal(signal.SIGTERM)
+    while signal.getsignal(signal.SIGTERM) == before:
+        time.sleep(0.01)
+    kill(getpid(), signal.SIGTERM)
+
+
+def recorded(words: str, stage: Stage, folder: Path, normal: Normalizer) -> str:
+    """One call of a command on a fresh copy of the history, as a person would see it."""
+    for name in ("memory.db-wal", "memory.db-shm", "other.db", "backup.db", "out.jsonl"):
+        (folder / name).unlink(missing_ok=True)
+    stage.copy(folder)
+    given = [word.format(**stage.ids) for word in shlex.split(words)]
+    plain = words.removesuffix(" --json")
+    if plain in STOPPED:
+        threading.Thread(target=stop_when_running, daemon=True).start()
+    stdout, stderr, code = json.loads(run(given, STDIN.get(plain, "")))
+    errors = f"--- stderr\n{normal.printed(stderr)}" if stderr else ""
+    return f"$ {PROGRAM} {words}\n{normal.printed(stdout)}{errors}--- exit code {code}\n\n"
+
+
+@pytest.mark.parametrize("path", KNOWN, ids=lambda path: " ".join(path) or PROGRAM)
+def test_the_help_of_a_command_is_frozen(golden: Golden, path: Command) -> None:
+    done = CliRunner().invoke(app, [*path, "--help"])
+    assert done.exit_code == 0
+    golden.check(f"cli/help/{file_of(' '.join(path))}", done.stdout)
+
+
+def test_every_command_has_a_recorded_call() -> None:
+    assert set(CALLS) == {"", *LEAVES}
+
+
+@pytest.mark.parametrize("name", CALLS, ids=lambda name: name or PROGRAM)
+def test_the_output_of_a_command_is_frozen(
+    golden: Golden, normal: Normalizer, stage: Stage, folder: Path, name: str
+) -> None:
+    text = ""
+    for arguments in CALLS[name]:
+        words = f"{name} {arguments}".strip()
+        text += recorded(words, stage, folder, normal)
+        text += recorded(f"{words} --json", stage, folder, normal)
+    golden.check(f"cli/output/{file_of(name)}", text)
