@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +14,7 @@ from golden.files import Golden
 from golden.normalize import Normalizer
 from golden.stage import Source, Stage, build, fixed
 
+PROGRAM = "recollect"
 KEY = pytest.StashKey[Golden]()
 
 
@@ -51,4 +55,7 @@ def place(stage: Stage, tmp_path: Path) -> Path:
 @pytest.fixture
 def normal(stage: Stage, tmp_path: Path) -> Normalizer:
     """A normalizer that knows the ids of the history and the folder of this test."""
-    return Normalizer(stage.names, {str(tmp_path): "<tmp>"})
+    program = shutil.which(PROGRAM) or f"{sys.executable} -m {PROGRAM}"
+    machine = f"{platform.system()} {platform.machine()}"
+    paths = {str(tmp_path): "<tmp>", program: "<program>", machine: "<platform>"}
+    return Normalizer(stage.names, paths)

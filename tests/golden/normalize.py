@@ -19,6 +19,9 @@ _PLAIN: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b[0-9a-f]{16,}\b"), "<hash>"),
     (re.compile(r"\b[\d,]+ bytes\b"), "<n> bytes"),
     (re.compile(r"\b\d+(?:\.\d+)? (ms|s)\b"), r"<n> \1"),
+    (re.compile(r"(?<=<n> bytes before, )[\d,]+(?= after)"), "<n>"),
+    (re.compile(r"\b\d+ days?, \d+:\d\d:\d\d\b"), "<duration>"),
+    (re.compile(r"(?<![\d.])(?!127\.0\.0\.1|0\.0\.0\.0)\d+\.\d+\.\d+(?:\.\d+)?(?![\d.])"), "<version>"),
     (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "<port>"),
     (re.compile(r"(?<=localhost:)\d+"), "<port>"),
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
+import sys
 import threading
-import time
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from os import getpid, kill
 from pathlib import Path
 from typing import Any
@@ -74,7 +76,7 @@ CALLS: dict[str, list[str]] = {
     "roll-up": ["--days 1 --dry-run", "--days 1"],
     "migrate": ["", "--partitions 4"],
     "tend": ["", "--only nothing"],
-    "worker": [""],
+    "worker": ["--db empty.db"],
     "backlog": [""],
     "eval": ["--tasks tasks --own"],
     "mcp": ["install claude-code --dry-run --hooks", "install"],
@@ -100,7 +102,11 @@ CALLS: dict[str, list[str]] = {
     "vacuum": [""],
 }  # fmt: skip
 STDIN = {"hook prompt": json.dumps({"prompt": "What does my sister do?", "session_id": "chat-1"})}
-STOPPED = ("worker", "serve --port 0")  # these run until they are told to stop
+STOPPED = ("worker --db empty.db", "serve --port 0")  # these run until they are told to stop
+WIDE = ("doctor",)  # prints versions, whose length must not move line breaks
+MEASURED = ("demo",)  # uses the packaged model, whose numbers depend on the processor
+_COLORS = re.compile(r"\x1b\[[0-9;]*m")  # typer may color help, whatever the terminal is
+_BARS, _MEASURES = re.compile("[█▉▊▋▌▍▎▏]+ *"), re.compile(r"[+-]?\b\d+\.\d+\b")
 
 
 def commands(group: Any, path: Command = ()) -> Iterator[tuple[Command, Any]]:
@@ -110,7 +116,8 @@ def commands(group: Any, path: Command = ()) -> Iterator[tuple[Command, Any]]:
         yield from commands(inner, (*path, name))
 
 
-KNOWN = dict(commands(typer.main.get_command(app)))
+PROGRAM_GROUP: Any = typer.main.get_command(app)  # made once: typer would make all commands anew for each call
+KNOWN = dict(commands(PROGRAM_GROUP))
 LEAVES = {" ".join(path): command for path, command in KNOWN.items() if not hasattr(command, "commands")}
 
 
@@ -133,19 +140,34 @@ def folder(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Pat
     return tmp_path
 
 
-def run(words: list[str], stdin: str = "") -> str:
-    """Run a command in this process, and return what it printed and its exit code."""
-    done = CliRunner().invoke(app, words, input=stdin)
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    return json.dumps([done.stdout, done.stderr, done.exit_code])
+def run(words: list[str], stdin: str = "") -> tuple[str, str, int]:
+    """Run a command in this process, and return its stdout, stderr and exit code."""
+    with CliRunner().isolation(input=stdin) as (out, err, _):
+        with pytest.raises(SystemExit) as end:
+            PROGRAM_GROUP.main(words)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        return out.getvalue().decode(), err.getvalue().decode(), end.value.code or 0
 
 
-def stop_when_running() -> None:
-    """Send SIGTERM to this process once it handles it."""
-    before = signal.getsignal(signal.SIGTERM)
-    while signal.getsignal(signal.SIGTERM) == before:
-        time.sleep(0.01)
-    kill(getpid(), signal.SIGTERM)
+@contextmanager
+def stopping() -> Iterator[None]:
+    """Send SIGTERM to this process once a block has begun to handle it."""
+    before, over = signal.getsignal(signal.SIGTERM), threading.Event()
+
+    def stop() -> None:
+        while signal.getsignal(signal.SIGTERM) == before and not over.wait(0.01):
+            pass
+        if not over.is_set():
+            kill(getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def recorded(words: str, stage: Stage, folder: Path, normal: Normalizer) -> str:
@@ -155,18 +177,17 @@ def recorded(words: str, stage: Stage, folder: Path, normal: Normalizer) -> str:
     stage.copy(folder)
     given = [word.format(**stage.ids) for word in shlex.split(words)]
     plain = words.removesuffix(" --json")
-    if plain in STOPPED:
-        threading.Thread(target=stop_when_running, daemon=True).start()
-    stdout, stderr, code = json.loads(run(given, STDIN.get(plain, "")))
+    with stopping() if plain in STOPPED else nullcontext():
+        stdout, stderr, code = run(given, STDIN.get(plain, ""))
     errors = f"--- stderr\n{normal.printed(stderr)}" if stderr else ""
-    return f"$ {PROGRAM} {words}\n{normal.printed(stdout)}{errors}--- exit code {code}\n\n"
+    return f"{normal.printed(stdout)}{errors}--- exit code {code}\n\n"
 
 
 @pytest.mark.parametrize("path", KNOWN, ids=lambda path: " ".join(path) or PROGRAM)
 def test_the_help_of_a_command_is_frozen(golden: Golden, path: Command) -> None:
-    done = CliRunner().invoke(app, [*path, "--help"])
-    assert done.exit_code == 0
-    golden.check(f"cli/help/{file_of(' '.join(path))}", done.stdout)
+    stdout, _, code = run([*path, "--help"])
+    assert code == 0
+    golden.check(f"cli/help/{file_of(' '.join(path))}", _COLORS.sub("", stdout))
 
 
 def test_every_command_has_a_recorded_call() -> None:
@@ -175,11 +196,16 @@ def test_every_command_has_a_recorded_call() -> None:
 
 @pytest.mark.parametrize("name", CALLS, ids=lambda name: name or PROGRAM)
 def test_the_output_of_a_command_is_frozen(
-    golden: Golden, normal: Normalizer, stage: Stage, folder: Path, name: str
+    golden: Golden, normal: Normalizer, stage: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    if name in WIDE:
+        monkeypatch.setenv("COLUMNS", "300")
+    shown: dict[str, str] = {}  # by the call that showed it first
     text = ""
-    for arguments in CALLS[name]:
-        words = f"{name} {arguments}".strip()
-        text += recorded(words, stage, folder, normal)
-        text += recorded(f"{words} --json", stage, folder, normal)
+    for words in (f"{name} {arguments}{json}".strip() for arguments in CALLS[name] for json in ("", " --json")):
+        output = recorded(words, stage, folder, normal)
+        first = shown.setdefault(output, words)
+        text += f"$ {PROGRAM} {words}\n" + (output if first == words else f"as {PROGRAM} {first}\n\n")
+    if name in MEASURED:
+        text = _MEASURES.sub("<n>", _BARS.sub("<bar>", text))
     golden.check(f"cli/output/{file_of(name)}", text)
