@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -105,8 +107,19 @@ def build(folder: Path, source: Source) -> Stage:
         _remember(memory, source, known)
         _change(memory, source, known)
         _surround(memory, source, known)
+    with ThreadPoolExecutor(1) as thread:  # in this one a loop may be running
+        thread.submit(asyncio.run, _spend(file)).result()
     source.reset()
     return Stage(file, source, known)
+
+
+async def _spend(file: Path) -> None:
+    """Note what a language model cost."""
+    call: dict[str, Any] = {"task": "extract", "model": "openai:tiny", "day": f"{NOW:%Y-%m-%d}"}
+    async with recollect.aio.open(file) as memory:
+        scope = memory.scope("ana").scope
+        await memory.store.reserve(scope, **call, tokens=900, user_cap=0, tenant_cap=0)
+        await memory.store.settle(scope, **call, reserved=900, tokens_in=700, tokens_out=150)
 
 
 def _remember(memory: Any, source: Source, known: dict[str, str]) -> None:
@@ -150,6 +163,7 @@ def _surround(memory: Any, source: Source, known: dict[str, str]) -> None:
     source.clock.now = NOW - DAY
     known["proposal"] = mine.consent.propose("city", "Porto", evidence=[known["porto"]]).id
     mine.consent.tell("tone", "short and friendly", actor="ana")
+    memory.scope("ana", session="hidden").privacy.start_incognito()
     source.later()
     mine.checkpoints.save("chat-1", {"graph_state": {"step": 2}, "conversation_history": ["Hello."]})
     source.later()

@@ -84,7 +84,7 @@ CALLS: dict[str, list[str]] = {
     "copy": ["memory.db other.db", "missing.db other.db"],
     "reembed": ["--model hashing", "--model nonsense"],
     "memory": ["", "off", "on --sharing"],
-    "incognito": ["start --session chat-1", "status --session chat-1", "start"],
+    "incognito": ["start --session chat-1", "status --session hidden", "end --session hidden", "start"],
     "consent": [
         "list", "approve {proposal}", "deny {proposal}", "about", "tell language Portuguese", "withdraw tone", "approve",
     ],
