@@ -20,6 +20,7 @@ from golden.files import Golden
 from golden.normalize import Normalizer
 from golden.server import ANA
 from golden.stage import QUESTION, Stage
+from mcp_support import Person
 from recollect.engine import Engine
 from recollect.interfaces.mcp.door import Door
 from recollect.interfaces.mcp.server import made
@@ -49,14 +50,15 @@ PROMPTS: dict[str, list[Arguments]] = {"recall_context": [{"about": QUESTION}, {
 
 
 @asynccontextmanager
-async def connected(place: Path) -> AsyncIterator[Client]:
-    """A client of a server in this process, which nobody can be asked through."""
+async def connected(place: Path, person: Person | None = None) -> AsyncIterator[Client]:
+    """A client of a server in this process; without a person there is nobody to ask."""
     async with recollect.aio.open(place) as engine:
 
         async def opening(_: AsyncExitStack) -> Engine:
             return engine
 
-        async with Client(made(Door(opening, lambda _engine, _request: ANA))) as client:
+        server = made(Door(opening, lambda _engine, _request: ANA))
+        async with Client(server, elicitation_callback=person.answer if person else None) as client:
             yield client
 
 
@@ -66,12 +68,13 @@ def listed(found: Any) -> str:
     return json.dumps(sent, ensure_ascii=False, indent=1, sort_keys=True)
 
 
-async def answered(client: Client, call: Any, normal: Normalizer) -> str:
+async def answered(call: Any, normal: Normalizer) -> str:
     """An answer or an error of the server."""
     try:
         sent = (await call).model_dump(mode="json", by_alias=True, exclude_none=True)
     except MCPError as error:
         return f"error {error.error.code}: {normal.text(error.error.message)}"
+    sent.pop("_meta", None)  # about the server, in every answer
     if sent.get("structuredContent"):
         sent.pop("content", None)  # the same again, as text
     return normal.json(sent)
@@ -88,7 +91,7 @@ async def test_a_tool_is_frozen(golden: Golden, normal: Normalizer, stage: Stage
         stage.copy(place.parent)
         async with connected(place) as client:
             (tool,) = (each for each in (await client.list_tools()).tools if each.name == name)
-            answer = await answered(client, client.call_tool(name, with_ids(arguments, stage)), normal)
+            answer = await answered(client.call_tool(name, with_ids(arguments, stage)), normal)
         texts.append(f"{name} {json.dumps(arguments, ensure_ascii=False)}\n{answer}")
     golden.check(f"mcp/tool-{name}.txt", "\n\n".join([listed(tool), *texts]))
 
@@ -101,7 +104,7 @@ async def test_a_resource_is_frozen(golden: Golden, normal: Normalizer, stage: S
         texts = [listed({**resources, **templates}[uri])]
         for address in RESOURCES[uri]:
             call = client.read_resource(address.format(**stage.ids))
-            texts.append(f"{address}\n{await answered(client, call, normal)}")
+            texts.append(f"{address}\n{await answered(call, normal)}")
     golden.check(f"mcp/resource-{'-'.join(re.findall('[a-z]+', uri)[1:])}.txt", "\n\n".join(texts))
 
 
@@ -111,9 +114,19 @@ async def test_a_prompt_is_frozen(golden: Golden, normal: Normalizer, place: Pat
         (prompt,) = (each for each in (await client.list_prompts()).prompts if each.name == name)
         texts = [listed(prompt)]
         for arguments in PROMPTS[name]:
-            answer = await answered(client, client.get_prompt(name, arguments), normal)
+            answer = await answered(client.get_prompt(name, arguments), normal)
             texts.append(f"{name} {json.dumps(arguments)}\n{answer}")
     golden.check(f"mcp/prompt-{name}.txt", "\n\n".join(texts))
+
+
+@pytest.mark.parametrize(("name", "person"), [("memory_forget", {"forget": True}), ("memory_propose", {"agree": True})])
+async def test_what_a_tool_asks_the_person_is_frozen(
+    golden: Golden, normal: Normalizer, stage: Stage, place: Path, name: str, person: Arguments
+) -> None:
+    asked, arguments = Person("accept", **person), TOOLS[name][0]
+    async with connected(place, asked) as client:
+        answer = await answered(client.call_tool(name, with_ids(arguments, stage)), normal)
+    golden.check(f"mcp/asked-{name}.txt", "\n\n".join([json.dumps(arguments), *map(normal.text, asked.asked), answer]))
 
 
 async def test_everything_that_the_server_offers_is_recorded(place: Path) -> None:

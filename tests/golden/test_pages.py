@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from golden.files import Golden
-from golden.html import structure
+from golden.markup import structure
 from golden.normalize import Normalizer
 from golden.server import app_of, serving
 from golden.stage import Stage
