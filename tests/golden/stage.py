@@ -1,4 +1,4 @@
-"""A fixed history: the same memories with the same ids at the same times, in a SQLite file that is copied for each use."""
+"""A fixed history: the same memories, ids and times in a SQLite file that is copied for each use."""
 
 from __future__ import annotations
 

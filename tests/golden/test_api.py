@@ -102,9 +102,7 @@ def test_why_a_memory_is_known_is_frozen(
     golden.check(f"api/why-{name}.json", normal.json(codec.dump(memory.scope("ana").why(stage.ids[name]))))
 
 
-def test_why_a_memory_is_not_returned_is_frozen(
-    golden: Golden, normal: Normalizer, memory: Any, stage: Stage
-) -> None:
+def test_why_a_memory_is_not_returned_is_frozen(golden: Golden, normal: Normalizer, memory: Any, stage: Stage) -> None:
     mine = memory.scope("ana")
     names = ("bees", "cello", "train", "tea", "locker", "green")
     reasons = {name: codec.dump(mine.why_not(QUESTION, stage.ids[name], limit=3)) for name in names}

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import product
 from os import getpid, kill
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ CALLS: dict[str, list[str]] = {
         "'What does my sister do?'", "'What does my sister do?' --explain", "'What does my sister do?' --prompt",
         "'Submarine propeller?' --tag none", "standup --shared",
     ],
-    "query": ["'What does my sister do?' --agent supervisor", "'bees' --agent nobody", "bees --agent supervisor --full"],
+    "query": ["'What does my sister do?' --agent supervisor", "bees --agent nobody", "bees --agent supervisor --full"],
     "list": ["", "--limit 2", "--state soft_deleted", "--user carl", "--tag drinks --pinned"],
     "overview": [""],
     "show": ["{tea}", "00000000-0000-7000-8000-000000000000"],
@@ -80,13 +81,16 @@ CALLS: dict[str, list[str]] = {
     "backlog": [""],
     "eval": ["--tasks tasks --own"],
     "mcp": ["install claude-code --dry-run --hooks", "install"],
-    "hook": ["before 'What does my sister do?'", "after 'I sold my bicycle.' --reply 'A pity.'", "session-start", "prompt"],
+    "hook": [
+        "before 'What does my sister do?'", "after 'I sold my bicycle.' --reply 'A pity.'", "session-start", "prompt",
+    ],
     "copy": ["memory.db other.db", "missing.db other.db"],
     "reembed": ["--model hashing", "--model nonsense"],
     "memory": ["", "off", "on --sharing"],
     "incognito": ["start --session chat-1", "status --session hidden", "end --session hidden", "start"],
     "consent": [
-        "list", "approve {proposal}", "deny {proposal}", "about", "tell language Portuguese", "withdraw tone", "approve",
+        "list", "approve {proposal}", "deny {proposal}", "approve", "about", "tell language Portuguese",
+        "withdraw tone",
     ],
     "say": ["'What do you remember about bees?'", "'Turn memory off.'", "'I had soup.'"],
     "serve": ["--port 0", "--host 0.0.0.0 --tenant other --db empty.db"],
@@ -202,7 +206,7 @@ def test_the_output_of_a_command_is_frozen(
         monkeypatch.setenv("COLUMNS", "300")
     shown: dict[str, str] = {}  # by the call that showed it first
     text = ""
-    for words in (f"{name} {arguments}{json}".strip() for arguments in CALLS[name] for json in ("", " --json")):
+    for words in (" ".join(filter(None, (name, *call))) for call in product(CALLS[name], ("", "--json"))):
         output = recorded(words, stage, folder, normal)
         first = shown.setdefault(output, words)
         text += f"$ {PROGRAM} {words}\n" + (output if first == words else f"as {PROGRAM} {first}\n\n")

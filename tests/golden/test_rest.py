@@ -74,7 +74,7 @@ EXCHANGES: dict[str, list[Exchange]] = {
     "GET /v1/memory/conflicts": [ask()],
     "POST /v1/memory/conflicts/{id}/confirm": [of("blue")],
     "POST /v1/memory/conflicts/{id}/reject": [of("blue")],
-    "POST /v1/memory/recall": [send(query=QUESTION, limit=2), send(query="Submarine propeller?", where={"tags": ["x"]})],
+    "POST /v1/memory/recall": [send(query=QUESTION, limit=2), send(query="Submarines?", where={"tags": ["x"]})],
     "POST /v1/memory/feedback": [send(recalled=["{tea}", "{bees}"], used=["{bees}"])],
     "POST /v1/memory/query": [send(query=QUESTION, agent="supervisor"), send(query="bees", agent="planner")],
     "POST /v1/memory/say": [send(text="What do you remember about bees?"), send(text="I had soup.")],
@@ -110,7 +110,7 @@ EXCHANGES: dict[str, list[Exchange]] = {
     "GET /api/memory/search": [ask(q="old maps", guildId="guild-1"), ask()],
     "GET /v1/ping/": [ask()],
     "POST /v3/memories/add/": [
-        send(messages=[{"role": "user", "content": "I sold my bicycle."}], user_id="ana-at-home", metadata={"Mood": "Sad"})
+        send(messages=[{"role": "user", "content": "I sold my bicycle."}], user_id="home", metadata={"Mood": "Sad"})
     ],
     "POST /v3/memories/search/": [send(query=QUESTION, top_k=2, filters={"user_id": "default"})],
     "POST /v3/memories/": [Exchange(query={"page_size": 2}, body={"filters": {"AND": [{"user_id": "default"}]}})],
@@ -151,8 +151,7 @@ REFUSALS: dict[str, tuple[str, str, Content, str | None]] = {
 
 def with_ids(value: Any, ids: dict[str, str]) -> Any:
     """The same value with ids in the place of their names in braces."""
-    named = re.compile(r"\{(%s)\}" % "|".join(map(re.escape, ids)))
-    return json.loads(named.sub(lambda match: ids[match[1]], json.dumps(value)))
+    return json.loads(re.sub(r"\{([a-z-]+)\}", lambda match: ids[match[1]], json.dumps(value)))
 
 
 def answer_of(answer: httpx.Response, normal: Normalizer) -> str:
@@ -233,4 +232,4 @@ async def test_names_types_and_labels_of_metrics_are_frozen(golden: Golden, stag
 
 
 def _labels(labels: dict[str, str]) -> str:
-    return "{%s}" % ", ".join(f"{name}={value}" for name, value in sorted(labels.items())) if labels else ""
+    return " " + ", ".join(f"{name}={value}" for name, value in sorted(labels.items())) if labels else ""

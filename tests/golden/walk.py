@@ -9,6 +9,7 @@ import json
 import sys
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -59,7 +60,7 @@ class Trace:
         self.is_on = False
         modules = [module for module, _ in self.calls]
         functions = sorted({f"{module} {name}" for module, name in self.calls})
-        jumps = sum(one != other for one, other in zip(modules, modules[1:], strict=False))
+        jumps = sum(one != other for one, other in pairwise(modules))
         return {"modules": list(dict.fromkeys(modules)), "functions": functions, "jumps": jumps,
                 "sql": list(self.statements)}  # fmt: skip
 
