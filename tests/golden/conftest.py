@@ -15,13 +15,18 @@ from golden.normalize import Normalizer
 from golden.stage import Source, Stage, build, fixed
 
 PROGRAM = "recollect"
-KEY = pytest.StashKey[Golden]()
+LAST = Path(__file__).parent / "test_unused.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Look for unused files after all other tests."""
+    items.sort(key=lambda item: item.path == LAST)
 
 
 @pytest.fixture(scope="session")
 def golden(request: pytest.FixtureRequest) -> Golden:
     """The golden files."""
-    return request.config.stash.setdefault(KEY, Golden(write=request.config.getoption("--write-golden")))
+    return Golden(write=request.config.getoption("--write-golden"))
 
 
 @pytest.fixture(scope="session")
