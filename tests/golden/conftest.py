@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from golden.files import Golden
 from golden.normalize import Normalizer
 from golden.stage import Source, Stage, build, fixed
 
-PROGRAM = "recollect"
 LAST = Path(__file__).parent / "test_unused.py"
 
 
@@ -60,7 +57,5 @@ def place(stage: Stage, tmp_path: Path) -> Path:
 @pytest.fixture
 def normal(stage: Stage, tmp_path: Path) -> Normalizer:
     """A normalizer that knows the ids of the history and the folder of this test."""
-    program = shutil.which(PROGRAM) or f"{sys.executable} -m {PROGRAM}"
     machine = f"{platform.system()} {platform.machine()}"
-    paths = {str(tmp_path): "<tmp>", program: "<program>", machine: "<platform>"}
-    return Normalizer(stage.names, paths)
+    return Normalizer(stage.names, {str(tmp_path): "<tmp>", machine: "<platform>"})

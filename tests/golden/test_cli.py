@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -11,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import product
-from os import getpid, kill
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +136,10 @@ def folder(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Pat
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
+    program = tmp_path / "bin" / PROGRAM  # for what looks for the program itself
+    program.parent.mkdir()
+    program.touch(mode=0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     for name, value in {"DB": "memory.db", "STATE_DIR": "state", "FAILSAFE_DIR": "failsafe"}.items():
         monkeypatch.setenv(f"RECOLLECT_{name}", value)
     monkeypatch.setenv("RECOLLECT_CONFIG", "recollect.toml")
@@ -163,7 +167,7 @@ def stopping() -> Iterator[None]:
         while signal.getsignal(signal.SIGTERM) == before and not over.wait(0.01):
             pass
         if not over.is_set():
-            kill(getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=stop)
     thread.start()
