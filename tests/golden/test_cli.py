@@ -40,7 +40,7 @@ FILES = {  # in the folder that the commands run in
     "bad.jsonl": "[1, 2]\n",
     "tasks/gate.json": json.dumps(TASK),
 }
-# How each command is called, once in words and once with --json. {name} is an id of the history.
+# How each command is called, in words and then with --json. {name} is an id of the history.
 CALLS: dict[str, list[str]] = {
     "": ["--version", "nonsense"],
     "demo": [""],
@@ -125,6 +125,12 @@ KNOWN = dict(commands(PROGRAM_GROUP))
 LEAVES = {" ".join(path): command for path, command in KNOWN.items() if not hasattr(command, "commands")}
 
 
+def manners(name: str) -> tuple[str, ...]:
+    """How a command can be asked to answer: in words, and in JSON if it has that option."""
+    options = [option for parameter in KNOWN[tuple(name.split())].params for option in parameter.opts]
+    return ("", "--json") if "--json" in options else ("",)
+
+
 def file_of(words: str) -> str:
     return f"{words.replace(' ', '-') or PROGRAM}.txt"
 
@@ -144,7 +150,8 @@ def folder(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Pat
         monkeypatch.setenv(f"RECOLLECT_{name}", value)
     monkeypatch.setenv("RECOLLECT_CONFIG", "recollect.toml")
     monkeypatch.setenv("COLUMNS", WIDTH)
-    monkeypatch.setenv("NO_COLOR", "1")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):  # with these a pipe counts as a terminal
+        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
@@ -210,7 +217,7 @@ def test_the_output_of_a_command_is_frozen(
         monkeypatch.setenv("COLUMNS", "300")
     shown: dict[str, str] = {}  # by the call that showed it first
     text = ""
-    for words in (" ".join(filter(None, (name, *call))) for call in product(CALLS[name], ("", "--json"))):
+    for words in (" ".join(filter(None, (name, *call))) for call in product(CALLS[name], manners(name))):
         output = recorded(words, stage, folder, normal)
         first = shown.setdefault(output, words)
         text += f"$ {PROGRAM} {words}\n" + (output if first == words else f"as {PROGRAM} {first}\n\n")
