@@ -23,7 +23,7 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What each verb passed through, traced in a process of its own."""
     path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "golden.walk", str(tmp_path_factory.mktemp("walk"))]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
