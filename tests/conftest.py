@@ -16,6 +16,11 @@ import pytest
 from llm_server import Server, running
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that writes golden files; pytest reads it only in a conftest that it loads at its start."""
+    parser.addoption("--write-golden", action="store_true", help="write tests/golden/frozen anew instead of comparing")
+
+
 def pytest_collection_finish() -> None:
     """What was made to collect the tests stays until their end: no collection of garbage looks through it again."""
     gc.freeze()

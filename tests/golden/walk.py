@@ -1,0 +1,93 @@
+"""Trace the main verbs in a process of its own, where no other test has filled a cache: `python -m golden.walk FOLDER`.
+
+Prints JSON: for each verb the modules and functions of the package that it passes through, and its SQL statements.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import apsw
+
+import recollect
+from golden.stage import QUESTION, build, fixed
+from recollect.lifecycle import usage
+
+ROOT = str(Path(recollect.__file__).parent) + "/"
+RESUMES = 0x2A0  # flags of code that can go on after a pause: a coroutine or generator
+
+
+class Trace:
+    """Notes calls of functions of the package, in all threads, and SQL statements, while it is on."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+        self.calls: list[tuple[str, str]] = []
+        self.statements: list[str] = []
+        self._paused = set[FrameType]()
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if not self.is_on or event != "call" or not code.co_filename.startswith(ROOT):
+            return
+        if code.co_flags & RESUMES:
+            if frame in self._paused:
+                return
+            self._paused.add(frame)
+        name = getattr(code, "co_qualname", code.co_name)
+        if "<lambda>" not in name and not code.co_name.startswith("<"):
+            self.calls.append((code.co_filename.removeprefix(ROOT), name))
+
+    def connected(self, connection: apsw.Connection) -> None:
+        connection.trace_v2(apsw.SQLITE_TRACE_STMT, self.stated)
+
+    def stated(self, event: dict[str, Any]) -> None:
+        if self.is_on and not event.get("trigger"):
+            self.statements.append(" ".join(str(event["sql"]).split()))
+
+    def measured(self, call: Callable[[], object]) -> dict[str, Any]:
+        """Run a verb, and return what it passed through."""
+        self.calls.clear(), self.statements.clear(), self._paused.clear()
+        self.is_on = True
+        call()
+        self.is_on = False
+        modules = [module for module, _ in self.calls]
+        functions = sorted({f"{module} {name}" for module, name in self.calls})
+        jumps = sum(one != other for one, other in pairwise(modules))
+        return {"modules": list(dict.fromkeys(modules)), "functions": functions, "jumps": jumps,
+                "sql": list(self.statements)}  # fmt: skip
+
+
+def main(folder: Path) -> None:
+    trace = Trace()
+    apsw.connection_hooks.append(trace.connected)
+    usage.SECONDS = 3600.0  # uses are written when the memory is closed, and not while another verb is traced
+    threading.setprofile(trace)
+    sys.setprofile(trace)
+    with fixed(folder) as source:
+        stage = build(folder, source)
+        with recollect.open(stage.copy(folder)) as memory:
+            mine = memory.scope("ana", session="chat-1")
+            mine.remember("I own a red bicycle."), mine.recall(QUESTION), mine.list()
+            mine.edit(stage.ids["train"], "My train to Braga leaves at nine."), mine.forget(stage.ids["train"])
+            verbs: dict[str, Callable[[], object]] = {
+                "remember": lambda: mine.remember("I moved to Lisbon in May."),
+                "recall": lambda: mine.recall("Where does my sister Marta live?"),
+                "edit": lambda: mine.edit(stage.ids["cello"], "On Mondays I play the cello."),
+                "list": lambda: mine.list(limit=5),
+                "forget": lambda: mine.forget(stage.ids["cello"]),
+            }
+            found = {verb: trace.measured(call) for verb, call in verbs.items()}
+    sys.setprofile(None)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
