@@ -495,6 +495,18 @@ def test_a_profile_goes_with_the_only_memory_it_rests_on(tmp_path: Path) -> None
     assert files_with(tmp_path, "Quaggaxyz") == []
 
 
+@mended_by("residue of 0 bytes: a message that was merged stays if the merge was undone (f20)")
+def test_a_message_whose_merge_was_undone_is_forgotten_with_the_memory(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        ana = memory.scope("ana", session="s1")
+        (id,) = ana.remember([{"id": "m1", "content": "I have two Quaggaxyz cats."}]).ids
+        again = ana.remember([{"id": "m2", "content": "I have two Quaggaxyz cats."}]).outcomes[0]
+        require((again.status, again.ids) == ("merged", (id,)))
+        ana.undo(ana.history(id, limit=1)[0].meta["operation"])
+        ana.forget(id)
+    assert files_with(tmp_path, "Quaggaxyz") == []
+
+
 SENTENCES = (
     "I live in Quaggaxyzville.", "I moved to Quaggaxyzburg.", "My doctor gave me Quaggaxyz for my heart.",
     "Remember that my doctor gave me Quaggaxyz for the heart.", "My favorite tea is Quaggaxyz.",
@@ -520,18 +532,24 @@ class Life:
         return self._chance.choice(SENTENCES)
 
     def _some(self) -> str:
-        """Return the id of a memory. Raises IndexError if there is none."""
-        return str(self._chance.choice([found.id for found in self._ana.list(EVERYTHING, limit=500)]))
+        """Return the id of a memory whose text holds the word. Raises IndexError if there is none."""
+        found = self._ana.list(EVERYTHING, limit=500)
+        return str(self._chance.choice([memory.id for memory in found if "Quaggaxyz" in memory.text]))
 
     def say(self) -> None:
         self._memory.scope("ana").remember(self._sentence())
 
     def say_in_a_conversation(self) -> None:
+        said = f"On day {self._count * 7919} I told you: {self._sentence()}"  # never merged, see the test above
         reply = {"id": f"r{self._count}", "content": "Good to know, thank you.", "role": "assistant"}
-        self._ana.remember([{"id": f"m{self._count}", "content": self._sentence(), "role": "user"}, reply])
+        self._ana.remember([{"id": f"m{self._count}", "content": said, "role": "user"}, reply])
 
     def say_in_other_words(self) -> None:
         self._memory.scope("ana").remember(self._sentence().replace("I have", "Actually I have"))
+
+    def say_on_purpose(self) -> None:
+        color = self._chance.choice(("green", "blue"))
+        self._memory.scope("ana").remember(f"My favorite Quaggaxyz color is {color}.", manually_saved=True)
 
     def say_something_else(self) -> None:
         self._ana.remember(f"Train {self._count} leaves at {self._count * 7919}.")
