@@ -11,13 +11,7 @@ import pytest
 
 import recollect
 from recollect.errors import RecollectError
-
-
-def mended_by(line: str) -> pytest.MarkDecorator:
-    """Expect a failure until the named line of the issue on trust is done."""
-    return pytest.mark.xfail(
-        strict=True, raises=AssertionError, reason=f"issue 16, the issue on trust, §4 backups and files: {line}"
-    )
+from trust.expected import mended_by
 
 
 @pytest.fixture(autouse=True)
@@ -53,21 +47,17 @@ def test_the_database_its_log_and_its_backup_are_for_their_owner_alone_in_a_fold
     assert {"memory.db", "memory.db-wal", "copy.db"} <= {path.name for path in (folder / "data").iterdir()}
 
 
-@mended_by("journal files 0600 in existing folders (x06)")
+@mended_by("§4 files: journal files 0600 in existing folders (x06)")
 def test_the_journal_is_for_its_owner_alone_in_a_folder_that_was_there(folder: Path) -> None:
     assert readable_by_others(folder / "journal") == []
 
 
-@mended_by("cache files 0600 in existing folders (x06)")
+@mended_by("§4 files: cache files 0600 in existing folders (x06)")
 def test_the_cache_of_vectors_is_for_its_owner_alone_in_a_folder_that_was_there(folder: Path) -> None:
     assert readable_by_others(folder / "state") == []
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=pytest.fail.Exception,
-    reason="issue 16, the issue on trust, §4 backups and files: a path whose folder does not exist is an error",
-)
+@mended_by("§4 files: a path whose folder does not exist is an error that names it", raises=pytest.fail.Exception)
 def test_a_path_whose_folder_does_not_exist_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(RecollectError, match="nowhere"):
         recollect.open(tmp_path / "nowhere" / "memory.db", embedder="hashing").close()

@@ -14,23 +14,11 @@ import pytest
 
 import recollect
 from rest_server import Server, serving
+from trust.expected import mended_by, require
 
 ENTRIES = "/v1/memory/entries"
 PEOPLE = ("ana", "bob", "cyd", "dan", "eve", "fay")  # one for each test, as they share a server
 ADMIN = ("read", "write", "admin")
-
-
-def mended_by(line: str) -> pytest.MarkDecorator:
-    """Expect a failure until the named line of the issue on trust is done."""
-    return pytest.mark.xfail(
-        strict=True, raises=AssertionError, reason=f"issue 16, the issue on trust, §1 rights and authority: {line}"
-    )
-
-
-def require(holds: bool) -> None:
-    """Raise an error that no expected failure hides if a test has not reached the situation it is about."""
-    if not holds:
-        raise RuntimeError("the situation that this test needs was not reached")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +68,7 @@ def test_an_agent_cannot_bring_back_what_the_person_forgot_for_good(server: Serv
         assert entries(person) == {}
 
 
-@mended_by("`manually_saved` needs the owner's right (w04)")
+@mended_by("§1 rights: `manually_saved` needs the owner's right (w04)")
 def test_an_agent_cannot_bring_it_back_by_saving_it_on_purpose(server: Server) -> None:
     with server.client("bob") as person, server.client("agent of bob") as agent:
         _forgotten_for_good(person)
@@ -88,7 +76,7 @@ def test_an_agent_cannot_bring_it_back_by_saving_it_on_purpose(server: Server) -
         assert entries(person) == {}
 
 
-@mended_by("`pinned` needs the owner's right (w04)")
+@mended_by("§1 rights: `pinned` needs the owner's right (w04)")
 def test_an_agent_cannot_write_while_memory_is_off_by_pinning(server: Server) -> None:
     with server.client("cyd") as person, server.client("agent of cyd") as agent:
         person.post("/v1/memory/settings", json={"memory_enabled": False}).raise_for_status()
@@ -98,7 +86,7 @@ def test_an_agent_cannot_write_while_memory_is_off_by_pinning(server: Server) ->
         assert entries(person) == {}
 
 
-@mended_by("`pinned` needs the owner's right (w04)")
+@mended_by("§1 rights: `pinned` needs the owner's right (w04)")
 def test_an_agent_cannot_store_a_password_by_pinning(server: Server) -> None:
     with server.client("dan") as person, server.client("agent of dan") as agent:
         require(add(agent, "My password is hunter2xyz")["status"] == "refused")
@@ -106,7 +94,7 @@ def test_an_agent_cannot_store_a_password_by_pinning(server: Server) -> None:
         assert entries(person) == {}
 
 
-@mended_by("an agent's text never becomes the person's preference (w04)")
+@mended_by("§1 rights: an agent's text never becomes the person's preference (w04)")
 @pytest.mark.parametrize("claimed", [{}, {"category": "preference", "kind": "procedural"}], ids=["plain", "claimed"])
 def test_what_an_agent_writes_does_not_become_the_persons_preference(server: Server, claimed: dict[str, str]) -> None:
     with server.client("eve") as person, server.client("agent of eve") as agent:
@@ -117,7 +105,7 @@ def test_what_an_agent_writes_does_not_become_the_persons_preference(server: Ser
         assert kept["category"] != "preference"
 
 
-@mended_by("a caller bound to an agent speaks as that agent (w04)")
+@mended_by("§1 rights: a caller bound to an agent speaks as that agent (w04)")
 def test_an_agent_cannot_find_out_what_the_person_said_by_saying_it_again(server: Server) -> None:
     with server.client("fay") as person, server.client("agent of fay") as agent:
         add(person, "I take Ramipril for my heart.")
@@ -148,7 +136,7 @@ def id_of(token: str) -> str:
     return token.split("_")[1]
 
 
-@mended_by("space-bound admin keys do not see others (w06)")
+@mended_by("§1 rights: space-bound admin keys do not see others (w06)")
 def test_a_key_for_one_space_does_not_see_the_keys_of_others(server: Server) -> None:
     with signed_in(server, "gus at work") as (browser, _):
         page = browser.get("/keys").text
@@ -156,7 +144,7 @@ def test_a_key_for_one_space_does_not_see_the_keys_of_others(server: Server) -> 
     assert id_of(server.tokens["gus, listed"]) not in page
 
 
-@mended_by("space-bound admin keys do not revoke others (w06)")
+@mended_by("§1 rights: space-bound admin keys do not revoke others (w06)")
 def test_a_key_for_one_space_does_not_revoke_the_keys_of_others(server: Server) -> None:
     with signed_in(server, "gus at work") as (browser, proof):
         browser.post(f"/keys/{id_of(server.tokens['gus, spare'])}/revoke", data={"proof": proof})
@@ -164,7 +152,7 @@ def test_a_key_for_one_space_does_not_revoke_the_keys_of_others(server: Server) 
         assert client.get("/v1/memory/stats").status_code == 200
 
 
-@mended_by("a key cannot outlive its maker's (w06)")
+@mended_by("§1 rights: a key cannot outlive its maker's (w06)")
 def test_a_key_that_expires_cannot_make_one_that_lasts_longer(server: Server, place: str) -> None:
     with signed_in(server, "gus for a day") as (browser, proof):
         browser.post("/keys", data={"name": "forever", "right": ["read"], "days": "", "proof": proof})
@@ -190,7 +178,7 @@ def memory(tmp_path: Path) -> Iterator[Any]:
         yield opened
 
 
-@mended_by("a pinned memory is never superseded; the conflict is listed (x01)")
+@mended_by("§1 rights: a pinned memory is never superseded; the conflict is listed (x01)")
 def test_a_pinned_memory_stays_when_the_person_says_something_newer(memory: Any) -> None:
     ana = memory.scope("ana")
     (pinned,) = ana.remember("I live in Berlin.", pinned=True, manually_saved=True).ids
@@ -199,7 +187,7 @@ def test_a_pinned_memory_stays_when_the_person_says_something_newer(memory: Any)
     assert {pinned, newer} <= set(re.findall(r"[0-9a-f-]{36}", repr(ana.conflicts())))
 
 
-@mended_by("for a pinned memory recall shows both, newer first (x01)")
+@mended_by("§1 rights: for a pinned memory recall shows both, newer first (x01)")
 def test_recall_shows_a_pinned_memory_and_what_contradicts_it_newer_first(memory: Any) -> None:
     ana = memory.scope("ana")
     ana.remember("I live in Berlin.", pinned=True, manually_saved=True)
@@ -208,7 +196,7 @@ def test_recall_shows_a_pinned_memory_and_what_contradicts_it_newer_first(memory
     assert found == ["I moved to Porto.", "I live in Berlin."]
 
 
-@mended_by("what contradicts a pinned memory is not pinned by that (x01)")
+@mended_by("§1 rights: what contradicts a pinned memory is not pinned by that (x01)")
 def test_a_newer_statement_does_not_inherit_the_pin(memory: Any) -> None:
     ana = memory.scope("ana")
     ana.remember("I live in Berlin.", pinned=True, manually_saved=True)
@@ -239,7 +227,7 @@ def test_nobody_else_supersedes_what_the_person_pinned_or_saved(
 MEETING = "The Atlas project meeting is in Porto with Kim and the whole team of the north office"
 
 
-@mended_by("`share:` does not carry over to new words (w08)")
+@mended_by("§1 rights: `share:` does not carry over to new words (w08)")
 def test_new_words_are_not_shared_because_the_old_ones_were(memory: Any) -> None:
     home, work = memory.scope("ana", "home"), memory.scope("ana", "work")
     home.privacy.set(sharing=True)
@@ -252,11 +240,7 @@ def test_new_words_are_not_shared_because_the_old_ones_were(memory: Any) -> None
 # Receipts
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="issue 16 (x01): the receipt of a trimmed message says something else later",
-)
+@mended_by("the receipt of a trimmed message says something else the second time (x01)")
 def test_a_message_that_was_trimmed_gets_the_same_receipt_again(tmp_path: Path) -> None:
     with recollect.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path, capacity=1) as memory:
         ana = memory.scope("ana")
