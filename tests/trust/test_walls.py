@@ -144,7 +144,8 @@ def test_no_route_shows_or_changes_what_belongs_to_somebody_else(place: str, tmp
                     answer = client.request(**request)
                     shown = f"{answer.text} {answer.headers}".lower()
                     leaks += [f"{request} told {attacker}: {word}" for word, _ in OWNERS.values() if word in shown]
-                    if answer.status_code in (400, 422) or answer.status_code >= 500:
+                    is_misunderstood = answer.status_code in (400, 422) and "import" not in path  # may refuse a forgery
+                    if is_misunderstood or answer.status_code >= 500:
                         failures.append(f"{request}: {answer.text}")
         assert leaks == []
         assert [_state(server, each) for each in owned.values()] == before
