@@ -21,7 +21,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.store.base import BaseStore, GetOp, PutOp
+from langgraph.store.base import BaseStore, GetOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, Send, interrupt
 
@@ -629,6 +629,24 @@ def test_items_of_another_user_are_not_found(url: str) -> None:
         assert bob.list_namespaces() == []
         bob.delete(("n",), "k")
         assert ana.get(("n",), "k") is not None
+
+
+def test_a_namespace_cannot_be_reached_by_a_label_with_a_dot(store: RecollectStore) -> None:
+    store.put(("users", "alice", "private"), "k", {"secret": "tea"})
+    for joined in (("users.alice", "private"), ("users.alice.private",)):
+        for operation in (GetOp(joined, "k"), SearchOp(joined), PutOp(joined, "k", {"secret": "milk"})):
+            with pytest.raises(InvalidInput, match="without a dot"):
+                store.batch([operation])
+    assert store.list_namespaces() == [("users", "alice", "private")]
+
+
+def test_a_search_sees_whole_labels_and_takes_a_filter_for_no_more_than_a_filter(store: RecollectStore) -> None:
+    store.put(("users", "alice", "private"), "k", {"secret": "tea"})
+    for prefix in (("users", "al"), ("users", "bob"), ("user",), ("%",)):
+        assert store.search(prefix) == []
+    for field in ("secret') OR 1=1 --", "secret' OR '1'='1"):
+        assert store.search(("users",), filter={field: "x"}) == []
+    assert len(store.search(("users",), filter={"secret": {"$gt": ""}})) == 1
 
 
 def test_a_node_finds_in_a_later_thread_what_another_put(url: str) -> None:

@@ -81,10 +81,13 @@ def test_an_end_of_sharing_and_any_off_end_it_at_once(memory: Blocking) -> None:
 
 def test_the_tag_is_not_handed_on_to_what_is_near(tmp_path: Path) -> None:
     with recollect.open(tmp_path / "m.db", state_dir=tmp_path) as memory:
-        home = memory.scope("ana", "home")
+        home, work = memory.scope("ana", "home"), memory.scope("ana", "work")
+        home.privacy.set(sharing=True)
         home.remember("My physiotherapist wants me to stretch my back every morning.", tags=["share:work", "health"])
         (id,) = home.remember("The physiotherapist showed me three stretches for my back.").ids
         assert home.get(id).tags == ("physiotherapist", "stretches", "health")
+        (seen,) = work.recall_shared("What does the physiotherapist want for my back?")
+        assert [hit.memory.text for hit in seen] == ["My physiotherapist wants me to stretch my back every morning."]
 
 
 def test_the_command_line_shares_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ JWKS = {
         {**ECAlgorithm.to_jwk(CURVE.public_key(), as_dict=True), "kid": "e1", "use": "sig"},
     ]
 }
+OWN, OWN_URL = RSAAlgorithm.to_jwk(STRANGER.public_key(), as_dict=True), "http://127.0.0.1:9/jwks.json"
 ISSUER, AUDIENCE = "https://id.example", "recollect"
 
 
@@ -70,11 +71,11 @@ async def test_a_token_says_who_somebody_is_and_what_they_may_do(memory: Engine)
     assert (by_curve.user, by_curve.tenant, by_curve.space) == ("ana", "default", None)
 
 
-def by_hand(secret: bytes) -> str:
+def by_hand(secret: bytes, *, algorithm: str = "HS256", unsigned: bool = False) -> str:
     """A token with HS256, which the library would not sign with such a secret."""
-    parts = ({"alg": "HS256", "typ": "JWT", "kid": "r1"}, claims())
+    parts = ({"alg": algorithm, "typ": "JWT", "kid": "r1"}, claims())
     head = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
-    mark = hmac.new(secret, head.encode(), "sha256").digest()
+    mark = b"" if unsigned else hmac.new(secret, head.encode(), "sha256").digest()
     return f"{head}.{base64.urlsafe_b64encode(mark).decode().rstrip('=')}"
 
 
@@ -86,6 +87,13 @@ def forged() -> dict[str, str]:
         "of no key, where there are two": signed(kid=None),
         "of another's key": signed(CURVE, "ES256", "r1"),
         "unsigned": jwt.encode(claims(), None, "none", headers={"kid": "r1"}),
+        "unsigned, spelled in another way": by_hand(b"", algorithm="None", unsigned=True),
+        "with a key of its own": jwt.encode(
+            claims(), STRANGER, "RS256", headers={"kid": "r1", "jwk": OWN, "jku": OWN_URL}
+        ),
+        "for a tenant that is a number": signed(tenant=5),
+        "with rights in a list": signed(scope=["admin"]),
+        "very long": "a.b.c" * 5000,
         "signed with the public key as a secret": by_hand(public),
         "over": signed(exp=time.time() - 1),
         "without end": signed(exp=None),
@@ -106,6 +114,20 @@ def forged() -> dict[str, str]:
 async def test_a_token_that_is_not_meant_for_us_is_refused(memory: Engine, kind: str) -> None:
     with pytest.raises(KeyRefused):
         await Doorkeeper(memory).verify(f"Bearer {forged()[kind]}")
+
+
+@pytest.mark.parametrize("sub", [" ", "a\0b", "a" * 5000], ids=["blank", "NUL", "long"])
+async def test_a_token_for_a_name_that_is_none_reaches_no_memory(memory: Engine, sub: str) -> None:
+    caller = await Doorkeeper(memory).verify(f"Bearer {signed(sub=sub)}")
+    with pytest.raises(InvalidInput):
+        caller.scope(memory)
+
+
+async def test_a_token_without_rights_may_do_nothing(memory: Engine) -> None:
+    caller = await Doorkeeper(memory).verify(f"Bearer {signed(scope=None)}")
+    for right in ("read", "write", "admin", "ask", "remember"):
+        with pytest.raises(NotAllowed):
+            caller.must(right)
 
 
 @pytest.fixture

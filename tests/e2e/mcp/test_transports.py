@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -207,12 +208,13 @@ async def test_a_key_for_one_space_stays_in_it_and_others_name_theirs(engine: En
 
 async def test_an_agent_with_an_allowlist_is_held_to_it_by_its_key(engine: Engine) -> None:
     await engine.scope("ana").remember("Ana and Bo argued about the shop.", category="relationship")
-    await engine.scope("ana").remember("Ana wants to finish the shop by May.", category="goals")
+    (made,) = (await engine.scope("ana").remember("Ana wants to finish the shop by May.", category="goals")).ids
     _, key = await engine.create_key("planner", user="ana", agent="planner")
     async with served(engine) as url, connected(url, key) as client:
         (found,) = (await call(client, "memory_query", query="the shop"))["memories"]
         assert found["category"] == "goals"
         assert "the right 'read'" in await refused(client, "memory_conflicts")
+        assert "the right 'write'" in await refused(client, "memory_edit", id=made, text="Ana gave up the shop.")
         with pytest.raises(MCPError, match="the right 'read'"):
             await client.read_resource("memory://snapshot")
 
@@ -240,8 +242,19 @@ async def test_a_session_belongs_to_whoever_began_it(engine: Engine) -> None:
         begun = await http.post(url, json=hello, headers={"Authorization": f"Bearer {ana}"})
         session = {"Mcp-Session-Id": begun.headers["mcp-session-id"], "Mcp-Protocol-Version": "2025-11-25"}
         as_bo = await http.post(url, json=ask, headers={**session, "Authorization": f"Bearer {bo}"})
+        as_nobody = await http.post(url, json=ask, headers=session)
         as_ana = await http.post(url, json=ask, headers={**session, "Authorization": f"Bearer {ana}"})
-        assert (as_bo.status_code, as_ana.status_code) == (404, 200)
+        assert (as_bo.status_code, as_nobody.status_code, as_ana.status_code) == (404, 401, 200)
+
+
+@pytest.mark.parametrize("id", ["..%2f..%2fetc%2fpasswd", "../../etc/passwd", "%00", "of-somebody-else"])
+async def test_a_resource_shows_no_file_and_nothing_of_others(engine: Engine, id: str) -> None:
+    (theirs,) = (await engine.scope("bo").remember("Bo keeps bees.")).ids
+    _, ana = await engine.create_key("laptop", user="ana")
+    async with served(engine) as url, connected(url, ana) as client:
+        with pytest.raises(MCPError) as raised:
+            await client.read_resource(f"memory://entry/{theirs if id == 'of-somebody-else' else id}")
+    assert not re.search("root:|Bo keeps", str(raised.value))
 
 
 async def test_on_this_machine_alone_no_key_is_needed_and_other_names_are_refused(engine: Engine) -> None:

@@ -206,8 +206,12 @@ async def test_a_nul_in_an_address_is_no_failure_of_the_store(place: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.evil.example", "", "["]
-)
+    "host",
+    [
+        "evil.example", "evil.example:8765", "localhost.evil.example", "127.0.0.1.evil.example", "", "[", "127.1",
+        "0.0.0.0", "127.0.0.1:1@evil.example",
+    ],
+)  # fmt: skip
 async def test_another_name_for_this_machine_is_refused(ana: httpx.AsyncClient, host: str) -> None:
     assert (await ana.get("/v1/memory/stats", headers={"Host": host})).status_code == 421
 
@@ -234,6 +238,12 @@ async def test_another_site_changes_nothing(ana: httpx.AsyncClient, headers: dic
     assert (await ana.get(ENTRIES, params={"space": "home"})).json()["entries"] == []
     own = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
     assert (await ana.post(ENTRIES, json=ENTRY, headers=own)).status_code == 201
+
+
+async def test_another_site_cannot_read_an_answer(ana: httpx.AsyncClient) -> None:
+    for origin in ("https://evil.example", "null", "http://localhost:9999"):
+        answer = await ana.get(ENTRIES, headers={"Origin": origin})
+        assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
 async def test_a_method_that_is_not_known_names_those_that_are(ana: httpx.AsyncClient) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import process_time
 from typing import Any
+from urllib.parse import quote
 from weakref import WeakKeyDictionary
 
 import httpx
@@ -98,6 +99,36 @@ async def test_the_login_leads_nowhere_else(engine: Engine, to: str) -> None:
     assert answer.headers["location"] == "/"
 
 
+async def test_a_session_that_somebody_else_has_named_is_not_taken_over_by_a_login(engine: Engine) -> None:
+    _, token = await engine.create_key("laptop", user="ana")
+    async with browser(engine) as client:
+        client.cookies.set("recollect_session", "chosen-by-an-attacker", domain="localhost.local")
+        assert (await client.get("/")).status_code == 303
+        answer = await client.post("/login", data={"proof": await proof(client), "key": token, "to": "/"})
+        assert "recollect_session=" in answer.headers["set-cookie"]
+        assert "chosen-by-an-attacker" not in answer.headers["set-cookie"]
+    async with browser(engine) as attacker:
+        attacker.cookies.set("recollect_session", "chosen-by-an-attacker", domain="localhost.local")
+        assert (await attacker.get("/")).status_code == 303
+
+
+MARKUP = """<img src=x onerror=alert(1)>"'><script>alert(2)</script>{{7*7}}"""
+
+
+async def test_markup_in_any_field_of_a_memory_is_shown_as_text_by_every_view(engine: Engine) -> None:
+    mine = engine.scope("ana", session=MARKUP, thread=MARKUP)
+    (one,) = (await mine.remember(f"tea {MARKUP}", tags=[MARKUP], category=MARKUP, manually_saved=True)).ids
+    said = {"content": f"boats {MARKUP}", "name": MARKUP, "id": MARKUP}
+    (two,) = (await mine.remember([said], manually_saved=True)).ids
+    async with browser(engine, local=ANA) as client:
+        gets = [path.replace("{id}", id) for path, method, _ in routes if method == "GET" for id in (one, two)]
+        for path in [*gets, "/?q=tea", f"/?q={quote(MARKUP)}", f"/threads?thread={quote(MARKUP)}"]:
+            shown = (await client.get(path)).text
+            assert "<img src=x" not in shown, path
+            assert "<script>alert" not in shown, path
+        assert "&lt;script&gt;alert(2)&lt;/script&gt;{{7*7}}" in (await client.get(f"/m/{one}")).text
+
+
 async def test_a_revoked_key_ends_its_session_at_once(engine: Engine) -> None:
     async with signed_in(engine) as client:
         await engine.revoke_key((await engine.keys())[0].id)
@@ -125,7 +156,15 @@ def test_a_session_is_over_when_nobody_came_for_long() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["no proof", "a proof of somebody else", "another site", "another origin", "no origin that is named"]
+    "wrong",
+    [
+        "no proof",
+        "a proof of somebody else",
+        "another site",
+        "a sibling site",
+        "another origin",
+        "no origin that is named",
+    ],
 )
 async def test_a_form_that_is_not_ours_changes_nothing(engine: Engine, wrong: str) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
@@ -136,8 +175,8 @@ async def test_a_form_that_is_not_ours_changes_nothing(engine: Engine, wrong: st
         elif wrong == "a proof of somebody else":
             data = {"proof": await proof(stranger, "/")}
         given = {
-            "another site": {"Sec-Fetch-Site": "cross-site"}, "another origin": {"Origin": "http://evil.test"},
-            "no origin that is named": {"Origin": "null"},
+            "another site": {"Sec-Fetch-Site": "cross-site"}, "a sibling site": {"Sec-Fetch-Site": "same-site"},
+            "another origin": {"Origin": "http://evil.test"}, "no origin that is named": {"Origin": "null"},
         }  # fmt: skip
         answer = await client.post(f"/m/{id}/pin", data=data, headers=given.get(wrong, {}))
     assert answer.status_code == 403

@@ -1,0 +1,670 @@
+"""What is left of forgotten words: in files, in history, in other processes, and after an older export is imported."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import time
+import unicodedata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psycopg
+import pytest
+
+import recollect
+from recollect import aio
+from recollect.dialects.milton import Milton
+from recollect.dialects.vault import Vault
+from recollect.errors import NotFound, RecollectError
+from recollect.model import STATES, Draft, Filter
+from recollect.storage.sqlite import connection as connections
+from recollect.storage.sqlite.migrate import migrate, shipped
+from trust.expected import mended_by, require
+
+SECRET = "My safe opens with Quaggaxyz 77."
+EVERYTHING = Filter(states=STATES)
+
+
+def settings_in(folder: Path, **more: Any) -> dict[str, Any]:
+    places = {"state_dir": folder / "state", "failsafe_dir": folder / "kept", "journal_dir": folder / "journal"}
+    return {"embedder": "hashing", **places, **more}
+
+
+@contextmanager
+def opened(folder: Path, **more: Any) -> Iterator[Any]:
+    """Open a memory all of whose files are under one folder."""
+    (folder / "data").mkdir(exist_ok=True)
+    with recollect.open(folder / "data" / "memory.db", **settings_in(folder, **more)) as memory:
+        yield memory
+
+
+def files_with(folder: Path, *needles: str | bytes) -> list[str]:
+    """Return the files that hold one of the words, in any case, or one of the byte strings."""
+    wanted = [needle.lower().encode() for needle in needles if isinstance(needle, str)]
+    exact = [needle for needle in needles if isinstance(needle, bytes)]
+    found = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        data = path.read_bytes()
+        low = data.lower()
+        if any(each in low for each in wanted) or any(each in data for each in exact):
+            found.append(str(path.relative_to(folder)))
+    return found
+
+
+def texts(scope: Any) -> list[str]:
+    return [memory.text for memory in scope.list(limit=1000)]
+
+
+def until(holds: Callable[[], object]) -> None:
+    """Wait for background work of the memory itself."""
+    end = time.monotonic() + 15
+    while not holds():
+        require(time.monotonic() < end)
+        time.sleep(0.05)
+
+
+# Sources, summaries and history
+
+
+@mended_by("§2 forgetting: words stay in history.meta.before.evidence_text (f15)")
+def test_a_forgotten_source_is_not_quoted_in_the_history_of_what_rested_on_it(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        ana = memory.scope("ana")
+        (source,) = ana.remember("My doctor gave me Ramiprilxyz for my heart.").ids
+        (other,) = ana.remember("I take pills every morning with tea.").ids
+        quoting = Draft(text="Takes medicine daily.", kind="semantic", evidence_ids=(source, other),
+                        evidence_text="My doctor gave me Ramiprilxyz for my heart.")  # fmt: skip
+        ana.remember_drafts([quoting])
+        ana.forget(source)
+        assert "Ramiprilxyz" not in str(list(memory.export()))
+    assert files_with(tmp_path, "Ramiprilxyz") == []
+
+
+def _summed_up_and_forgotten(memory: Any) -> list[Any]:
+    """Forget the two sources of a summary one by one; return an export that was made before."""
+    said = {"one": ["My doctor gave me Ramiprilxyz for my heart.", "My brother Zebulon owes me 400 euros."],
+            "two": ["The train leaves at nine.", "I like tea with milk."]}  # fmt: skip
+    for session, turns in said.items():
+        messages = [{"id": f"{session}{n}", "role": "user", "content": text} for n, text in enumerate(turns)]
+        memory.scope("ana", session=session).remember(messages)
+    ana = memory.scope("ana")
+    (summary,) = ana.compress(threshold=1, sessions=1).summaries
+    require("Ramiprilxyz" in ana.get(summary).text)
+    exported = list(memory.export())
+    for source in ana.list(Filter(states=("compressed",))):
+        ana.forget(source.id, never_again=True)
+    return exported
+
+
+def test_forgetting_the_sources_of_a_summary_leaves_none_of_their_words(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        exported = _summed_up_and_forgotten(memory)
+        assert files_with(tmp_path, "Ramiprilxyz", "Zebulon") == []
+        assert memory.import_(exported).count("refused") == 2
+        assert "My brother Zebulon owes me 400 euros." not in texts(memory.scope("ana"))
+
+
+@mended_by("§2 forgetting: summaries that were made again come back with an older export (f06)")
+def test_an_older_export_does_not_bring_back_the_summary_of_forgotten_sources(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.import_(_summed_up_and_forgotten(memory))
+        assert texts(memory.scope("ana")) == ["I like tea with milk.", "The train leaves at nine."]
+        assert files_with(tmp_path, "Ramiprilxyz", "Zebulon") == []
+
+
+# Wordings that were merged, and the cache of vectors
+
+ONE, TWO = "I have two kids.", "I have 2 kids."
+
+
+def test_a_wording_that_was_forgotten_for_good_is_refused(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        ana = memory.scope("ana")
+        ana.forget(ana.remember(ONE).ids[0], never_again=True)
+        assert ana.remember(ONE).outcomes[0].status == "refused"
+
+
+@mended_by("§2 forgetting: wordings that were merged leave no tombstone (f02)")
+def test_a_wording_that_was_merged_is_forgotten_with_the_memory(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        ana = memory.scope("ana")
+        first, second = (ana.remember(text).outcomes[0] for text in (ONE, TWO))
+        require((second.status, second.ids) == ("merged", first.ids))
+        ana.forget(first.ids[0], never_again=True)
+        assert ana.remember(TWO).outcomes[0].status == "refused"
+
+
+def traces(memory: Any, text: str) -> tuple[bytes, bytes]:
+    """Return what a cache may hold of a text that was embedded before: its plain hash and its vector."""
+    vector = memory._loop.run(memory._inner.embedder.encode_batch([text]))[0]
+    return hashlib.sha256(f"all-MiniLM-L6-v2:{text}".encode()).digest(), np.asarray(vector, "<f4").tobytes()[:64]
+
+
+def test_the_cache_forgets_the_vector_of_a_forgotten_memory(tmp_path: Path) -> None:
+    with opened(tmp_path, embedder="minilm") as memory:
+        ana = memory.scope("ana")
+        (id,) = ana.remember(ONE).ids
+        held = traces(memory, ONE)
+        ana.forget(id, never_again=True)
+    assert files_with(tmp_path, *held) == []
+
+
+@mended_by("§2 forgetting: the vector of a wording that was merged stays in the cache (f02)")
+def test_the_cache_forgets_the_vector_of_a_wording_that_was_merged(tmp_path: Path) -> None:
+    with opened(tmp_path, embedder="minilm") as memory:
+        ana = memory.scope("ana")
+        (id,) = {id for text in (ONE, TWO) for id in ana.remember(text).ids}
+        held = traces(memory, TWO)
+        ana.forget(id, never_again=True)
+    assert files_with(tmp_path, *held) == []
+
+
+@mended_by("§2 forgetting: unkeyed hashes with vectors stay in the cache of refused writes (f02)")
+def test_a_write_that_is_refused_leaves_nothing_in_the_cache(tmp_path: Path) -> None:
+    with opened(tmp_path, embedder="minilm") as memory:
+        ana = memory.scope("ana")
+        (id,) = ana.remember(ONE).ids
+        held = traces(memory, ONE)
+        ana.forget(id, never_again=True)
+        require(ana.remember(ONE).outcomes[0].status == "refused")
+    assert files_with(tmp_path, *held) == []
+
+
+# While the store is away
+
+
+@contextmanager
+def store_away(folder: Path) -> Iterator[None]:
+    """Take the folder of the database away until the block ends."""
+    (folder / "data").rename(folder / "away")
+    try:
+        yield
+    finally:
+        (folder / "away").rename(folder / "data")
+
+
+def back(memory: Any) -> None:
+    until(lambda: not memory._inner.store.away and memory.stats()["pending"] == 0)
+
+
+def _forgotten_while_pending(memory: Any, folder: Path) -> None:
+    """Forget for good what was said while the store was away, before the store is back."""
+    ana = memory.scope("ana")
+    ana.remember("I like tea.")
+    with store_away(folder):
+        outcome = ana.remember(SECRET).outcomes[0]
+        require(outcome.status == "pending")
+        ana.recall("what opens the safe?")  # embeds what is pending
+        ana.forget(outcome.ids[0], never_again=True)
+    back(memory)
+
+
+def test_a_pending_memory_that_is_forgotten_leaves_no_words_in_any_file(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        _forgotten_while_pending(memory, tmp_path)
+        assert texts(memory.scope("ana")) == ["I like tea."]
+        assert files_with(tmp_path, "Quaggaxyz") == []
+    assert files_with(tmp_path, "Quaggaxyz") == []
+
+
+@mended_by("§2 forgetting: a pending memory leaves no tombstone (f05)")
+def test_a_pending_memory_that_is_forgotten_for_good_does_not_come_back(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        _forgotten_while_pending(memory, tmp_path)
+        assert memory.scope("ana").remember(SECRET).outcomes[0].status == "refused"
+
+
+@mended_by("§2 forgetting: the vector of a pending memory stays in the cache (f05)")
+def test_the_cache_forgets_the_vector_of_a_pending_memory(tmp_path: Path) -> None:
+    with opened(tmp_path, embedder="minilm") as memory:
+        _forgotten_while_pending(memory, tmp_path)
+    plain_hash = hashlib.sha256(f"all-MiniLM-L6-v2:{SECRET}".encode()).digest()
+    assert files_with(tmp_path, plain_hash) == []
+
+
+@mended_by("§2 forgetting: words stay in spool files that were set aside (f04)")
+def test_forgetting_reaches_what_was_set_aside_from_the_spool(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        ana = memory.scope("ana")
+        ana.remember([{"id": "m1", "content": "The meeting is on Monday."}])
+        with store_away(tmp_path):  # the same message id with another text cannot be stored later
+            outcome = ana.remember([{"id": "m1", "content": "My PIN is Quaggaxyz 4711."}]).outcomes[0]
+        back(memory)
+        require(len(memory.stats()["set_aside"]) == 1)
+        with suppress(NotFound):
+            ana.forget(outcome.ids[0])
+        ana.forget_where("PIN Quaggaxyz", dry_run=False)
+        assert files_with(tmp_path, "Quaggaxyz") == []
+
+
+@contextmanager
+def database_away(database: str, postgres: str) -> Iterator[None]:
+    """Make a PostgreSQL database unreachable until the block ends."""
+    name = database.partition("?")[0].rpartition("/")[2]
+    with psycopg.connect(postgres, autocommit=True) as admin:
+        admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false".encode())
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        try:
+            yield
+        finally:
+            admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true".encode())
+
+
+async def _answer_during_an_outage(database: str, postgres: str, folder: Path, *, asks_again: bool) -> str:
+    """Return what one client answers without the store after another one has forgotten a memory that both knew."""
+    settings = settings_in(folder)
+    async with aio.open(database, **settings) as one, aio.open(database, **settings) as two:
+        await two.scope("ana").remember("I like tea with milk.")
+        (id,) = (await two.scope("ana").remember(SECRET)).ids
+        require(len(await two.scope("ana").recall("what opens the safe?")) > 0)
+        await one.scope("ana").forget(id, never_again=True)
+        if asks_again:
+            await two.scope("ana").recall("what opens the safe?")
+        with database_away(database, postgres):
+            answer = await two.scope("ana").recall("what opens the safe?")
+        require(answer.legs["store"] != "ok")
+        return answer.text
+
+
+@mended_by("§2 forgetting: words stay in other processes' memory during an outage (f10)")
+async def test_another_process_does_not_answer_with_forgotten_words_during_an_outage(
+    database: str, postgres: str, tmp_path: Path
+) -> None:
+    answer = await _answer_during_an_outage(database, postgres, tmp_path, asks_again=False)
+    assert "Quaggaxyz" not in answer
+
+
+async def test_a_process_that_has_asked_since_the_forgetting_has_lost_the_words_too(
+    database: str, postgres: str, tmp_path: Path
+) -> None:
+    answer = await _answer_during_an_outage(database, postgres, tmp_path, asks_again=True)
+    assert "Quaggaxyz" not in answer
+
+
+# Files beside the database
+
+
+def _file_of_version_8(path: Path, said: str) -> None:
+    """Make a database file as it was before migration 9, holding what was said."""
+    with recollect.open(path.with_name("new.db"), embedder="hashing") as memory:
+        memory.scope("ana").remember(said)
+    connection = connections.connect(str(path))
+    migrate(connection, str(path), shipped()[:8])
+    connection.execute("ATTACH ? AS new", (str(path.with_name("new.db")),))
+    for table in ("scopes", "memories"):
+        columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA main.table_info({table})"))
+        connection.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
+    connection.close()
+    for left in path.parent.glob("new.db*"):
+        left.unlink()
+
+
+@mended_by("§2 forgetting: words stay in the *.before-N copies that a migration leaves (f01)")
+def test_the_copy_that_a_migration_leaves_does_not_keep_what_is_forgotten_later(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    _file_of_version_8(tmp_path / "data" / "memory.db", SECRET)
+    with opened(tmp_path) as memory:
+        (found,) = memory.scope("ana").list()
+        require((tmp_path / "data" / "memory.db.before-9").exists())
+        memory.scope("ana").forget(found.id, never_again=True)
+    assert files_with(tmp_path, "Quaggaxyz") == []
+
+
+JOURNAL = {
+    "one line": "I saw Quaggaxyz at the harbor.",
+    "blank lines": "line one Quaggaxyz\r\n\r\n\r\n\r\nline two",
+    "list marks": "- Quaggaxyz | pipe [brackets] text",
+    "two long paragraphs": "Quaggaxyz and tea in the garden of my aunt. " * 30 + "\n\n" + "Boats of Quaggaxyz. " * 30,
+}
+DECOMPOSED = {
+    "decomposed letters": unicodedata.normalize("NFD", "My therapist is Zoë Quaggaxyz Müller in Köln."),
+    "a run of accents": "I saw e" + "\u0301" * 40 + " Quaggaxyz",
+}
+
+
+def _journal_after_forgetting(folder: Path, text: str) -> list[str]:
+    with opened(folder) as memory:
+        ana = memory.scope("ana")
+        ids = ana.remember(text).ids
+        require("Quaggaxyz" in "".join(path.read_text("utf-8") for path in (folder / "journal").glob("*.md")))
+        for id in ids:
+            ana.forget(id)
+    return files_with(folder, "Quaggaxyz")
+
+
+@pytest.mark.parametrize("text", JOURNAL.values(), ids=JOURNAL)
+def test_the_journal_loses_the_words_of_a_forgotten_memory(tmp_path: Path, text: str) -> None:
+    assert _journal_after_forgetting(tmp_path, text) == []
+
+
+@mended_by("§2 forgetting: words stay in the journal for decomposed Unicode (f07)")
+@pytest.mark.parametrize("text", DECOMPOSED.values(), ids=DECOMPOSED)
+def test_the_journal_loses_words_that_were_written_in_decomposed_unicode(tmp_path: Path, text: str) -> None:
+    assert _journal_after_forgetting(tmp_path, text) == []
+
+
+# Messages that were skipped
+
+
+def _skipped_then_everything_forgotten(memory: Any) -> None:
+    """Say the same little thing three times, of which two are skipped, and forget every memory there is."""
+    ana = memory.scope("ana", session="s")
+    said = [ana.remember([{"id": f"m{n}", "content": "hm Quaggaxyz again"}], policy="vault") for n in (1, 2, 3)]
+    require([receipt.outcomes[0].status for receipt in said] == ["created", "skipped", "skipped"])
+    for found in ana.list(EVERYTHING):
+        ana.forget(found.id, never_again=True)
+
+
+@mended_by("§2 forgetting: words stay in messages reported as skipped (f08)")
+def test_a_message_that_was_skipped_is_not_exported_after_its_words_were_forgotten(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        _skipped_then_everything_forgotten(memory)
+        assert "Quaggaxyz" not in str(list(memory.export()))
+
+
+@mended_by("§2 forgetting: words stay in messages reported as skipped (f08)")
+def test_a_message_that_was_skipped_leaves_no_words_in_any_file(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        _skipped_then_everything_forgotten(memory)
+        memory.vacuum()
+    assert files_with(tmp_path, "Quaggaxyz") == []
+
+
+# A vector index in a folder of its own
+
+
+def _forgotten_in_chroma(folder: Path) -> tuple[Any, bytes]:
+    """Forget one of two memories whose vectors are in Chroma; return its collection and the bytes of the vector."""
+    chromadb = pytest.importorskip("chromadb")
+    with opened(folder, index=f"chroma:{folder / 'chroma'}") as memory:
+        ana = memory.scope("ana")
+        ana.remember([{"id": "m0", "content": "I like tea with milk."}])
+        (id,) = ana.remember([{"id": "m1", "content": SECRET}]).ids
+        vector = memory._loop.run(memory._inner.embedder.encode_batch([SECRET]))[0]
+        require(ana.recall("what opens the safe?").legs["dense"] == "ok")
+        require(files_with(folder / "chroma", np.asarray(vector, "<f4").tobytes()) != [])
+        ana.forget(id, never_again=True)
+    (collection,) = chromadb.PersistentClient(str(folder / "chroma")).list_collections()
+    return collection, np.asarray(vector, "<f4").tobytes()
+
+
+def test_chroma_never_holds_words_and_loses_the_entry_of_a_forgotten_memory(tmp_path: Path) -> None:
+    collection, _ = _forgotten_in_chroma(tmp_path)
+    assert collection.count() == 1
+    assert files_with(tmp_path, "Quaggaxyz") == []
+
+
+@mended_by("§2 forgetting: residue of 0 bytes in every file: Chroma's write-ahead queue keeps the vector (f11)")
+def test_the_files_of_chroma_do_not_keep_the_vector_of_a_forgotten_memory(tmp_path: Path) -> None:
+    _, vector = _forgotten_in_chroma(tmp_path)
+    assert files_with(tmp_path, vector) == []
+
+
+# Tombstones stop what was forgotten, in any session, and nothing else
+
+DIFFERENT = [
+    ("My homepage is https://ana.example/x", "My homepage is https://new.example/y"),
+    ("I love C++.", "I love C#."),
+    ("My balance is -500.", "My balance is 500."),
+    ("The door code is *12#", "The door code is #12*"),
+]
+
+
+@mended_by("§2 forgetting: tombstones block different texts (x01)")
+@pytest.mark.parametrize(("forgotten", "other"), DIFFERENT)
+def test_a_forgotten_text_does_not_stand_in_the_way_of_another(tmp_path: Path, forgotten: str, other: str) -> None:
+    with opened(tmp_path) as memory:
+        ana = memory.scope("ana")
+        ana.forget(ana.remember(forgotten).ids[0], never_again=True)
+        assert ana.remember(other).outcomes[0].status == "created"
+
+
+PIN = "My PIN is 4711 for the blue card, remember."
+
+
+def _said_in_three_sessions(memory: Any) -> list[str]:
+    for n in (1, 2, 3):
+        memory.scope("ana", session=f"s{n}").remember([{"id": f"m{n}", "content": PIN, "role": "user"}])
+    return [found.id for found in memory.scope("ana").list()]
+
+
+def test_what_was_forgotten_in_one_session_is_refused_in_another(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        memory.scope("ana").forget(_said_in_three_sessions(memory)[0])
+        again = memory.scope("ana", session="s2").remember([{"id": "m9", "content": PIN, "role": "user"}])
+        assert again.outcomes[0].status == "refused"
+
+
+@mended_by("§2 forgetting: verbatim copies in other sessions are named and offered (x01)")
+def test_forgetting_names_the_same_words_in_other_sessions(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        forgotten, *copies = _said_in_three_sessions(memory)
+        require(len(copies) == 2)
+        done = repr(memory.scope("ana").forget(forgotten))
+        assert [id for id in copies if id not in done] == []
+
+
+# Random lives
+
+
+@mended_by("§2 forgetting: residue of 0 bytes: the category of a forgotten memory stays in the event log (f20)")
+def test_the_category_of_a_forgotten_memory_leaves_no_trace(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        ana = memory.scope("ana")
+        (id,) = ana.remember("The kettle is blue.", kind="semantic", category="Quaggaxyz").ids
+        ana.forget(id)
+    assert files_with(tmp_path, "Quaggaxyz") == []
+
+
+@mended_by(
+    "§2 forgetting: residue of 0 bytes: a profile keeps the words of an earlier version that was forgotten (f20)"
+)
+def test_a_profile_does_not_keep_the_words_of_an_earlier_version_that_was_forgotten(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        ana = memory.scope("ana")
+        (id,) = ana.remember("My dentist is called Quaggaxyz.").ids
+        profile = {"stable_facts": ["My dentist is called Quaggaxyz."]}
+        memory._loop.run(Milton(memory._inner.scope("ana")).upsert_user_profile(profile, [id]))
+        ana.edit(id, "Trains are a pleasant way to travel.")
+        (earlier,) = ana.list(Filter(states=("superseded",)))
+        ana.forget(earlier.id)
+    assert files_with(tmp_path, "Quaggaxyz") == []
+
+
+@mended_by("§2 forgetting: residue of 0 bytes: history keeps the tags that a merge has changed (f20)")
+def test_history_does_not_keep_the_tags_of_an_earlier_version_that_was_forgotten(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        ana = memory.scope("ana")
+        (id,) = ana.remember("My dentist is called Quaggaxyz.").ids
+        require(ana.remember("My dentist is called Quaggaxyz.", tags=["name"]).count("merged") == 1)
+        ana.edit(id, "Trains are a pleasant way to travel.", tags=["travel"])
+        for earlier in ana.list(Filter(states=("superseded",))):
+            ana.forget(earlier.id)
+    assert files_with(tmp_path, "Quaggaxyz") == []
+
+
+def test_a_profile_goes_with_the_only_memory_it_rests_on(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        ana = memory.scope("ana")
+        (id,) = ana.remember("My dentist is called Quaggaxyz.").ids
+        profile = {"stable_facts": ["My dentist is called Quaggaxyz."]}
+        memory._loop.run(Milton(memory._inner.scope("ana")).upsert_user_profile(profile, [id]))
+        ana.forget(id)
+    assert files_with(tmp_path, "Quaggaxyz") == []
+
+
+@mended_by("§2 forgetting: residue of 0 bytes: a message that was merged stays if the merge was undone (f20)")
+def test_a_message_whose_merge_was_undone_is_forgotten_with_the_memory(tmp_path: Path) -> None:
+    with opened(tmp_path) as memory:
+        ana = memory.scope("ana", session="s1")
+        (id,) = ana.remember([{"id": "m1", "content": "I have two Quaggaxyz cats."}]).ids
+        again = ana.remember([{"id": "m2", "content": "I have two Quaggaxyz cats."}]).outcomes[0]
+        require((again.status, again.ids) == ("merged", (id,)))
+        ana.undo(ana.history(id, limit=1)[0].meta["operation"])
+        ana.forget(id)
+    assert files_with(tmp_path, "Quaggaxyz") == []
+
+
+# Orders of writes after which a page of the file still holds an old copy of a row, between the rows that are in use.
+# They depend on the length of a stored row: after a change of the schema look for others with random orders.
+LAYOUTS: list[list[tuple[str, int, int]]] = [
+    [("word", 0, 106), ("other", 1, 48), ("word", 2, 2), ("other", 3, 58), ("edit", 3, 122), ("word", 4, 13),
+     ("edit", 2, 79), ("edit", 0, 178), ("other", 5, 20)],
+    [("word", 0, 22), ("word", 1, 81), ("other", 2, 91), ("edit", 0, 49), ("other", 3, 61), ("edit", 3, 34),
+     ("word", 4, 110), ("edit", 1, 150), ("edit", 2, 151), ("other", 5, 76)],
+]  # fmt: skip
+
+
+def _write(ana: Any, layout: list[tuple[str, int, int]]) -> None:
+    """Store rows of the given lengths and make some of them longer."""
+    ids: dict[int, str] = {}
+    for what, row, length in layout:
+        if what == "edit":
+            ana.edit(ids[row], tags=["x" * length])
+        else:
+            said = f"My tea {row * 7919} is Quaggaxyz." if what == "word" else f"Train {row * 7919} leaves."
+            message = {"id": f"m{row}", "session": f"s{row}", "content": said + " very" * length}
+            (ids[row],) = ana.remember([message]).ids
+
+
+@mended_by("§2 forgetting: residue of 0 bytes: free space in a page of the SQLite file keeps old copies of rows (f20)")
+def test_no_page_of_the_file_keeps_an_old_copy_of_a_forgotten_row(tmp_path: Path) -> None:
+    left = []
+    for number, layout in enumerate(LAYOUTS):
+        (tmp_path / str(number)).mkdir()
+        with opened(tmp_path / str(number)) as memory:
+            ana = memory.scope("ana")
+            _write(ana, layout)
+            for found in ana.list(EVERYTHING):
+                if "Quaggaxyz" in found.text:
+                    ana.forget(found.id)
+            require("Quaggaxyz" not in str(list(memory.export())))
+        left += files_with(tmp_path / str(number), "Quaggaxyz")
+    assert left == []
+
+
+SENTENCES = (
+    "I live in Quaggaxyzville.", "I moved to Quaggaxyzburg.", "My doctor gave me Quaggaxyz for my heart.",
+    "Remember that my doctor gave me Quaggaxyz for the heart.", "My favorite tea is Quaggaxyz.",
+    "I have two Quaggaxyz cats.", "I have 2 Quaggaxyz cats, and they sleep a lot.",
+    "The meeting with Quaggaxyz moved to Friday at ten.", "The meeting with Quaggaxyz moved to Monday at four.",
+)  # fmt: skip
+
+
+class Life:
+    """A memory to which random things happen. Each method without an underscore is one of them."""
+
+    def __init__(self, memory: Any, seed: int) -> None:
+        self._memory, self._chance, self._count = memory, random.Random(seed), 0
+
+    def _lives(self, steps: int) -> None:
+        names = sorted(name for name in vars(Life) if not name.startswith("_"))
+        for self._count in range(steps):
+            self._ana = self._memory.scope("ana", session=self._chance.choice((None, "s1", "s2")))
+            with suppress(RecollectError, IndexError):  # not everything is possible at any time
+                getattr(self, self._chance.choice(names))()
+
+    def _sentence(self) -> str:
+        return self._chance.choice(SENTENCES)
+
+    def _some(self) -> str:
+        """Return the id of a memory whose text holds the word. Raises IndexError if there is none."""
+        found = self._ana.list(EVERYTHING, limit=500)
+        return str(self._chance.choice([memory.id for memory in found if "Quaggaxyz" in memory.text]))
+
+    def say(self) -> None:
+        self._memory.scope("ana").remember(self._sentence())
+
+    def say_in_a_conversation(self) -> None:
+        said = f"On day {self._count * 7919} I told you: {self._sentence()}"  # never merged, see the test above
+        reply = {"id": f"r{self._count}", "content": "Good to know, thank you.", "role": "assistant"}
+        self._ana.remember([{"id": f"m{self._count}", "content": said, "role": "user"}, reply])
+
+    def say_in_other_words(self) -> None:
+        self._memory.scope("ana").remember(self._sentence().replace("I have", "Actually I have"))
+
+    def say_on_purpose(self) -> None:
+        color = self._chance.choice(("green", "blue"))
+        self._memory.scope("ana").remember(f"My favorite Quaggaxyz color is {color}.", manually_saved=True)
+
+    def say_something_else(self) -> None:
+        self._ana.remember(f"Train {self._count} leaves at {self._count * 7919}.")
+
+    def edit(self) -> None:
+        self._ana.edit(self._some(), self._sentence())
+
+    def describe(self) -> None:
+        self._ana.edit(self._some(), summary="about Quaggaxyz", tags=["quaggaxyztag", "other"])
+
+    def undo(self) -> None:
+        done = [entry.meta["operation"] for entry in self._ana.history(self._some()) if "operation" in entry.meta]
+        self._ana.undo(self._chance.choice(done))
+
+    def undo_a_session(self) -> None:
+        self._ana.undo(session="s1")
+
+    def hide_and_restore(self) -> None:
+        id = self._some()
+        self._ana.forget(id, keep_days=3)
+        if self._chance.random() < 0.5:
+            self._ana.restore(id)
+
+    def compress(self) -> None:
+        self._ana.compress(threshold=1, sessions=1)
+
+    def roll_up(self) -> None:
+        self._ana.roll_up(days=0)
+
+    def extract(self) -> None:
+        self._ana.extract(self._some())
+
+    def run_jobs(self) -> None:
+        self._memory.tend()
+
+    def take_a_snapshot(self) -> None:
+        self._memory.snapshot()
+
+    def recall(self) -> None:
+        self._ana.feedback(self._ana.recall("what about Quaggaxyz?"), reply="it is Quaggaxyz")
+
+    def conclude(self) -> None:
+        sources = (self._some(), self._some())
+        self._ana.remember_drafts([Draft(text="A harmless conclusion.", evidence_ids=sources, kind="semantic")])
+        self._ana.remember_drafts([Draft(text="So much for Quaggaxyz.", evidence_ids=sources[:1], kind="semantic")])
+
+    def promote(self) -> None:
+        self._memory._loop.run(Milton(self._memory._inner.scope("ana")).compress_short_to_long(0))
+
+    def decide(self) -> None:
+        conflict = self._ana.conflicts()[0]
+        self._chance.choice((self._ana.confirm, self._ana.reject))(conflict.id)
+
+    def propose(self) -> None:
+        self._ana.consent.propose("city", "Quaggaxyz value", evidence=[self._some()])
+
+    def ingest(self) -> None:
+        self._memory._loop.run(Vault(self._memory._inner).ingest(self._sentence(), "ana", "s1"))
+
+
+def _forget_all_that_names(scope: Any, word: str) -> None:
+    scope.consent.withdraw("city")
+    for _ in range(3):  # a summary that is made again may hold the word once more
+        named = [found.id for found in scope.list(EVERYTHING, limit=1000) if word in repr(found).lower()]
+        if named:
+            scope.forget_where(where=Filter(ids=tuple(named), states=STATES), dry_run=False)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_random_life_leaves_no_byte_of_what_was_forgotten(tmp_path: Path, seed: int) -> None:
+    with opened(tmp_path, extract="rules" if seed % 2 else "off") as memory:
+        Life(memory, seed)._lives(25)
+        memory.scope("ana").remember("Quaggaxyz was the last word.")
+        assert files_with(tmp_path, "Quaggaxyz") != []
+        _forget_all_that_names(memory.scope("ana"), "quaggaxyz")
+        assert memory.check() == []
+        assert files_with(tmp_path, "Quaggaxyz") == []
+    assert files_with(tmp_path, "Quaggaxyz") == []
