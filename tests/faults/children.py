@@ -1,7 +1,8 @@
 """What the tests run in processes of their own, through the public API. Each acknowledgement is one line on a pipe.
 
 children.py mixed PATH SEED EMBEDDER [STEPS]    writes of all kinds, until it is killed or so many
-children.py merge PATH NAME TIMES               the same text again and again, with pins and edits of its own between
+children.py merge PATH NAME TIMES               the same text again and again, with pins and edits of its own between,
+                                                and edits, undos and hiding of one memory that all processes change
 children.py forget PATH WORD                    forgets what holds a word, and dies before the log is cleaned
 children.py failing FOLDER ERROR ON FIRST STEP  a few writes each, of which the FIRST, FIRST + STEP, … request to the
                                                 disk fails, and with ON all after it until the fault is mended
@@ -28,7 +29,7 @@ from typing import Any
 import recollect
 from recollect import tending
 from recollect.embedders.hashing import Hashing
-from recollect.errors import RecollectError
+from recollect.errors import Conflict, InvalidInput, RecollectError
 from recollect.ports import Vectors
 
 WORDS = "tea milk water blue green ship train lisbon porto october kettle garden violin letter".split()
@@ -82,11 +83,12 @@ def step(memory: Any, ana: Any, known: list[str], chance: random.Random, name: s
 
 
 def merge(path: str, name: str, times: str) -> None:
-    told: dict[str, int] = {"merged": 0, "created": 0, "pins": 0, "edits": 0, "errors": 0, "unread": 0}
+    told: dict[str, int] = {"merged": 0, "created": 0, "pins": 0, "edits": 0, "errors": 0, "unread": 0, "shared": 0}
     news: list[tuple[int, int]] = []
     with opened(path, "hashing") as memory:
         ana = memory.scope("ana", thread="t")
         own = ana.remember(f"{name} has a list of its own", tags=[name]).ids[0]
+        shared = ana.remember([{"id": "shared", "content": "The lighthouse of Foz is white."}]).ids[0]
         for number in range(int(times)):
             try:
                 told[ana.remember("The kettle in the kitchen is blue.").outcomes[0].status] += 1
@@ -99,11 +101,30 @@ def merge(path: str, name: str, times: str) -> None:
                 if number % 3 == 0:
                     told["unread"] += not ana.recall("what colour is the kettle?").hits
                     news.append(after(ana.delta()))
+                if number % 4 == 0:
+                    told["shared"] += contend(ana, shared, f"{name} counted {number} lighthouses", number // 4)
             except recollect.RecollectError as error:
                 told["errors"] += 1
                 print(repr(error), file=sys.stderr)
         mine = ana.get(own)
     tell({**told, "own": [mine.revision, mine.pinned], "news": news})
+
+
+def contend(ana: Any, id: str, text: str, turn: int) -> int:
+    """Change the memory that all processes change; return how many edits were acknowledged."""
+    edits = 0
+    with suppress(Conflict, InvalidInput):  # another process was faster
+        if turn % 2:
+            ana.edit(id, text, revision=ana.get(id).revision)
+        else:
+            ana.edit(id, text)
+        edits = 1
+        if turn % 3 == 0:
+            ana.undo(ana.history(id, limit=1)[0].meta["operation"])
+        elif turn % 3 == 1:
+            ana.forget(id, keep_days=1)
+            ana.restore(id)
+    return edits
 
 
 def after(news: Any) -> tuple[int, int]:

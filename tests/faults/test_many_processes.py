@@ -14,6 +14,7 @@ import pytest
 
 import recollect
 from faults.server import asked
+from recollect.model import STATES, Filter
 from recollect.sync import BlockingScope
 
 CHILD = Path(__file__).with_name("children.py")
@@ -44,10 +45,25 @@ def held(path: Path | str, told: list[dict[str, Any]]) -> dict[str, int]:
             "changes told twice or never": _told_wrong(memory.scope("ana", thread="t"), told),
             "made twice": sum(each["created"] for each in told) - 1,
             "lost pins and edits": sum(1 + each["pins"] + each["edits"] - each["own"][0] for each in told),
+            **_shared(ana, sum(each["shared"] for each in told)),
             "errors": sum(each["errors"] for each in told),
             "unread": sum(each["unread"] for each in told),
             "problems": len(memory.check()),
         }
+
+
+def _shared(ana: BlockingScope, acked: int) -> dict[str, int]:
+    """What became of the memory that all of them edited, undid, hid and restored."""
+    (shared,) = ana.remember([{"id": "shared", "content": "The lighthouse of Foz is white."}]).ids
+    history = ana.history(shared, limit=10_000)
+    edits = [line for line in history if line.event == "UPDATE" and line.old_ref and "undoes" not in line.meta]
+    versions = ana.list(Filter(versions_of=shared, states=STATES), limit=1000)
+    texts = [line.old_ref for line in history if line.old_ref]
+    return {
+        "lost shared edits": acked - len(edits),
+        "shared revisions without history": ana.get(shared).revision - len(history),
+        "shared edits without a version": len(set(texts) - {each.id for each in versions}),
+    }
 
 
 def _told_wrong(ana: BlockingScope, told: list[dict[str, Any]]) -> int:

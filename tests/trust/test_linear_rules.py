@@ -1,0 +1,176 @@
+"""Regular expressions and rules about text take time that grows with the length of the text, not with its square."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import pytest
+
+import recollect
+from recollect import commands
+from recollect.ingest import extract, guard, route, score
+from recollect.ingest.piece import pieces
+from recollect.model import Draft, Memory, Scope
+from recollect.policy import writing
+from recollect.retrieve import render, understand
+from recollect.text import (
+    conflict,
+    dates,
+    echo,
+    entities,
+    index,
+    joining,
+    normalise,
+    saying,
+    secrets,
+    simhash,
+    summing,
+    tokens,
+    turns,
+    values,
+    wording,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+# Repeated to a long text, each of these makes some kind of pattern try again and again.
+SEEDS = (
+    *("A", "1", "é", "猫", "a", " ", "\n", ".", "-", "'", "<", "[", "a ", "1 ", "1.", "a_", "a@", "Aa", "(A, "),
+    *("4111 ", "http://", "a://b:", '"a" ', "et al ", "and Aa ", "password is ", "i like ", "ignore previous "),
+)
+MEASURABLE = 0.0005  # seconds
+LONGEST = 2000  # characters of the shorter text
+
+
+def cpu_of(rule: Callable[[str], Any], text: str) -> float:
+    before = time.process_time()
+    rule(text)
+    return time.process_time() - before
+
+
+def is_linear(rule: Callable[[str], Any], seed: str) -> bool:
+    """Return whether a text four times as long takes much less than 16 times as long."""
+    length = 500
+    while cpu_of(rule, text_of(seed, length)) < MEASURABLE:
+        length *= 4
+        if length > LONGEST:
+            return True  # a square of this length would take longer
+    short, long = text_of(seed, length), text_of(seed, 4 * length)
+    return ratio(rule, short, long, 1) < 8 or ratio(rule, short, long, 3) < 8
+
+
+def text_of(seed: str, length: int) -> str:
+    """Repeat a seed as a whole and an even number of times, so that texts of any length take the same branches."""
+    return seed * (2 * (length // (2 * len(seed)))) + "!"
+
+
+def ratio(rule: Callable[[str], Any], short: str, long: str, times: int) -> float:
+    """Return how much longer the long text takes, each time the least of so many."""
+    return min(cpu_of(rule, long) for _ in range(times)) / min(cpu_of(rule, short) for _ in range(times))
+
+
+def slow_seed(rule: Callable[[str], Any]) -> str | None:
+    """Return the first seed that takes more than linear time."""
+    return next((seed for seed in SEEDS if not is_linear(rule, seed)), None)
+
+
+def memory(text: str) -> Memory:
+    return Memory(id="m", scope=Scope(user="ana"), text=text, kind="episodic", created_at=NOW, updated_at=NOW)
+
+
+RULES: dict[str, Callable[[str], Any]] = {
+    "clean": normalise.clean,
+    "storable": normalise.storable,
+    "for_hash": normalise.for_hash,
+    "compact": normalise.compact,
+    "normalized wording": normalise.wording,
+    "secret": secrets.secret,
+    "intervals": lambda text: dates.intervals(text, NOW),
+    "has_time": dates.has_time,
+    "asks_when": dates.asks_when,
+    "entities": entities.entities,
+    "about": entities.about,
+    "values": values.values,
+    "agree": lambda text: values.agree(text, text + " x"),
+    "statement": conflict.statement,
+    "said": saying.said,
+    "compare": lambda text: saying.compare(text, f"{text[: len(text) // 2]} y {text[len(text) // 2 :]}"),
+    "analyse": tokens.analyse,
+    "count_tokens": tokens.count_tokens,
+    "simhash64": simhash.simhash64,
+    "forged": guard.forged,
+    "injection": lambda text: guard.injection(text, "strict"),
+    "grounded": lambda text: guard.grounded(text[: len(text) // 2], text),
+    "salience": score.salience,
+    "kind": route.kind,
+    "item_type": route.item_type,
+    "pieces": lambda text: pieces(Draft(text=text), writing.POLICIES["default"]),
+    "facts": lambda text: extract.facts(text, who="Ana", at=NOW),
+    "safe": render.safe,
+    "block": lambda text: render.block([memory(text)]),
+    "heard": commands.heard,
+    "used": lambda text: echo.used(text, [memory(text)]),
+    "is_question": turns.is_question,
+    "terms_of": lambda text: index.terms_of(memory(text), "english"),
+    "summary": lambda text: summing.extract([summing.Turn(text=text, speaker="Ana")]),
+    "understand": lambda text: understand.understand(text, ("Ana", "Bob"), NOW, "english"),
+    "containing": lambda text: joining.containing(text, text + " x"),
+    "alike": lambda text: joining.alike(text, text + " x"),
+    "wording": wording.normalised,
+}
+LINE = "the issue on trust, load: every regular expression and rule is linear at 1 MB"
+QUADRATIC = pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LINE} (d03, d05)")
+
+
+@pytest.mark.parametrize("rule", [pytest.param(name, marks=[QUADRATIC] if name == "alike" else []) for name in RULES])
+def test_a_rule_takes_linear_time(rule: str) -> None:
+    assert slow_seed(RULES[rule]) is None
+
+
+@cache
+def patterns() -> dict[str, re.Pattern[str]]:
+    """Return every compiled pattern of the package, by the name of its module and its own."""
+    found = {}
+    for module in pkgutil.walk_packages(recollect.__path__, "recollect."):
+        for name, value in vars(importlib.import_module(module.name)).items():
+            for number, pattern in enumerate(compiled(value)):
+                found[f"{module.name.rpartition('.')[2]}.{name}" + (f"[{number}]" if number else "")] = pattern
+    return found
+
+
+def compiled(value: Any, depth: int = 4) -> Iterator[re.Pattern[str]]:
+    """Yield the patterns in a value, however they are nested."""
+    if isinstance(value, re.Pattern) and isinstance(value.pattern, str):
+        yield value
+    elif isinstance(value, dict | list | tuple | set | frozenset) and depth:
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from compiled(each, depth - 1)
+
+
+def find_all(pattern: re.Pattern[str]) -> Callable[[str], int]:
+    return lambda text: sum(1 for _ in pattern.finditer(text))
+
+
+KNOWN = (
+    *("checkpoints._LARGE", "extract._IMAGE", "score._CODE_SHAPE", "score._TECHNICAL_ENDING"),
+    *("journal._LINK", "entities._POSSESSIVE", "entities._HUMPS"),
+)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LINE} (d02)")
+def test_a_regular_expression_that_was_quadratic_takes_linear_time(name: str) -> None:
+    assert slow_seed(find_all(patterns()[name])) is None
+
+
+def test_every_other_regular_expression_takes_linear_time() -> None:
+    others = {pattern: name for name, pattern in patterns().items() if name not in KNOWN}
+    assert len(others) > 150
+    slow = {name: slow_seed(find_all(each)) for each, name in others.items()}
+    assert {name: seed for name, seed in slow.items() if seed is not None} == {}
