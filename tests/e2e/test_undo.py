@@ -184,7 +184,11 @@ def test_a_conflict_that_never_was_leaves_the_older_statement(ana: Any) -> None:
 
 def test_what_was_trimmed_comes_back(memory: Blocking) -> None:
     lab = memory.scope("lab")
-    ids = [kept(lab, f"Probe {n} was weighed twice.", policy="theoria") for n in range(201)]
+    probes = [Draft(text=f"Probe {n} was weighed twice.") for n in range(200)]
+    ids = [
+        *lab.remember_drafts(probes, policy="theoria").ids,
+        kept(lab, "Probe 200 was weighed twice.", policy="theoria"),
+    ]
     gone = [id for id in ids if lab.get(id).state == "soft_deleted"]
     assert len(gone) == 1
     entry = lab.history(gone[0])[0]
