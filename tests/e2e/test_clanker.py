@@ -143,6 +143,16 @@ async def test_more_than_80_facts_archive_the_oldest_until_they_are_told_again(e
     assert len(await kept(engine, "ana")) == 80
 
 
+@pytest.mark.spec("CLK-30")
+async def test_a_pinned_fact_is_not_archived_however_old_it_is(engine: Engine, bot: Clanker) -> None:
+    for n in range(4):
+        made = await bot.add_memory_fact("g1", "ana", f"Ana owns boat number {n}")
+        if n == 0:
+            await engine.scope(user=GUILD, space="g1").pin(made.ids[0])
+    await bot.archive("g1", "ana", keep=2)
+    assert texts(await kept(engine, "ana", "archived")) == ["Ana owns boat number 1."]
+
+
 @pytest.mark.spec("CLK-44", "CLK-45", "CLK-46", "CLK-47", "CLK-48")
 async def test_a_fact_has_to_be_harmless_and_rest_on_its_source(engine: Engine, bot: Clanker) -> None:
     said = "I'm Ana and green tea is all I drink"

@@ -303,7 +303,7 @@ async def test_what_is_not_to_be_taken_in_is_not(engine: Engine) -> None:
     async with Intake(engine) as intake:
         assert not await intake.ingest_message("g1", "c1", said("   "), author_id="u1")
         assert not await intake.ingest_message("g1", "c1", said("x"), author_id="u1")
-        assert not await intake.ingest_message("g1", "c1", said(" x \n"), author_id="u1")
+        assert not await intake.ingest_message("g1", "c1", said(" x \n", "m0"), author_id="u1")
         assert await intake.ingest_message("g2", "c1", said(" hi "), author_id="u1"), "two characters are enough"
         with pytest.raises(InvalidInput, match="id"):
             await intake.ingest_message("g1", "c1", Message(content="no id"), author_id="u1")
