@@ -207,7 +207,7 @@ async def test_chroma_keeps_what_a_memory_can_be_filtered_by(tmp_path: Path) -> 
     }
 
 
-@pytest.mark.spec("MIL-23")
+@pytest.mark.spec("MIL-23", "MIL-24")
 async def test_weaviate_serves_the_search_from_an_hnsw_index_by_cosine() -> None:
     pytest.importorskip("weaviate")
     from weaviate_server import WeaviateServer

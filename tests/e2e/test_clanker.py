@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from recollect import aio
-from recollect.dialects.clanker import GUILD, KEEP_FACTS, KEEP_LORE, Clanker, Handled
+from recollect.dialects.clanker import GUILD, KEEP_LORE, Clanker, Handled
 from recollect.engine import Engine
 from recollect.errors import InvalidInput
 from recollect.model import Filter, Labels, Memory, Message
@@ -58,23 +58,50 @@ async def test_a_fact_is_kept_with_everything_known_of_it(engine: Engine, bot: C
     assert (await bot.add_memory_fact("g1", "ana", "Ana owns a boat")).status == "created", "a channel is optional"
 
 
-@pytest.mark.spec("CLK-5", "CLK-7", "CLK-9", "CLK-10")
+@pytest.mark.spec("CLK-5", "CLK-7", "CLK-9", "CLK-10", "CLK-13")
 async def test_a_fresh_database_shows_facts_and_their_vectors(tmp_path: Path) -> None:
     async with aio.open(tmp_path / "fresh.db", state_dir=tmp_path, embedder="hashing") as opened:
         file = apsw.Connection(str(tmp_path / "fresh.db"), flags=apsw.SQLITE_OPEN_READONLY)
         empty = [file.execute(f"SELECT * FROM {name}").fetchall() for name in VIEWS]
         bot = Clanker(opened)
-        await bot.add_memory_fact("g1", "ana", "Ana likes tea", evidence_text="tea!", source_message_id="m1")
+        await bot.add_memory_fact(
+            "g1", "ana", "Ana likes tea", evidence_text="tea!", source_message_id="m1", confidence=0.8
+        )
         await opened.index()
-        facts = "guild_id, channel_id, subject, fact, fact_type, evidence_text, source_message_id, is_active"
+        facts = (
+            "guild_id, channel_id, subject, fact, fact_type, evidence_text, source_message_id, confidence, is_active"
+        )
         (fact,) = file.execute(f"SELECT {facts} FROM memory_facts").fetchall()
         (vector,) = file.execute(
             "SELECT model, dims, length(embedding_blob) FROM memory_fact_vectors_native"
         ).fetchall()
         file.close()
     assert empty == [[], []]
-    assert fact == ("g1", None, "ana", "Ana likes tea.", "other", "tea!", "m1", 1)
+    assert fact == ("g1", None, "ana", "Ana likes tea.", "other", "tea!", "m1", 0.8, 1)
     assert vector == ("hashing-384", 384, 4 * 384)
+
+
+@pytest.mark.spec("CLK-10")
+async def test_an_archived_fact_stays_in_the_table_and_is_not_active(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "fresh.db", state_dir=tmp_path, embedder="hashing") as opened:
+        bot = Clanker(opened)
+        await bot.add_memory_fact("g1", "ana", "Ana likes tea")
+        await bot.archive("g1", "ana", keep=0)
+        await bot.add_memory_fact("g1", "ana", "Ana owns a boat")
+        file = apsw.Connection(str(tmp_path / "fresh.db"), flags=apsw.SQLITE_OPEN_READONLY)
+        shown = file.execute("SELECT fact, is_active FROM memory_facts ORDER BY fact").fetchall()
+        file.close()
+    assert shown == [("Ana likes tea.", 0), ("Ana owns a boat.", 1)]
+
+
+@pytest.mark.spec("CLK-7")
+async def test_the_channel_of_a_fact_only_moves_it_forward(bot: Clanker) -> None:
+    for channel in ("c1", "c2", "c3"):
+        await bot.add_memory_fact("g1", "ana", f"Ana saw a boat near {channel}", channel_id=channel)
+    for here in ("c1", "c2", "c3"):
+        found = texts(await bot.search_durable_facts("g1", "who saw a boat?", channel_id=here))
+        assert len(found) == 3
+        assert found[0] == f"Ana saw a boat near {here}."
 
 
 @pytest.mark.spec("CLK-6", "CLK-8")
@@ -102,7 +129,7 @@ async def test_the_same_fact_again_renews_the_row(engine: Engine, bot: Clanker) 
 @pytest.mark.spec("CLK-11", "CLK-30", "CLK-59", "CLK-90")
 async def test_more_than_80_facts_archive_the_oldest_until_they_are_told_again(engine: Engine, bot: Clanker) -> None:
     guild = engine.scope(user=GUILD, space="g1")
-    ids = [(await bot.add_memory_fact("g1", "ana", f"Ana owns boat number {n}")).ids[0] for n in range(KEEP_FACTS)]
+    ids = [(await bot.add_memory_fact("g1", "ana", f"Ana owns boat number {n}")).ids[0] for n in range(80)]
     await guild.pin(ids[0])
     await bot.add_memory_fact("g1", "bo", "Bo owns nothing at all")
     await bot.add_memory_fact("g1", "ana", "Ana owns a red boat")
@@ -113,7 +140,17 @@ async def test_more_than_80_facts_archive_the_oldest_until_they_are_told_again(e
     assert (await guild.get(ids[1])).text == "Ana owns boat number 1.", "it is not deleted"
     again = await bot.add_memory_fact("g1", "ana", "Ana owns boat number 1")
     assert (again.status, again.ids, (await guild.get(ids[1])).state) == ("updated", (ids[1],), "active")
-    assert len(await kept(engine, "ana")) == KEEP_FACTS
+    assert len(await kept(engine, "ana")) == 80
+
+
+@pytest.mark.spec("CLK-30")
+async def test_a_pinned_fact_is_not_archived_however_old_it_is(engine: Engine, bot: Clanker) -> None:
+    for n in range(4):
+        made = await bot.add_memory_fact("g1", "ana", f"Ana owns boat number {n}")
+        if n == 0:
+            await engine.scope(user=GUILD, space="g1").pin(made.ids[0])
+    await bot.archive("g1", "ana", keep=2)
+    assert texts(await kept(engine, "ana", "archived")) == ["Ana owns boat number 1."]
 
 
 @pytest.mark.spec("CLK-44", "CLK-45", "CLK-46", "CLK-47", "CLK-48")
@@ -138,7 +175,7 @@ async def test_a_fact_has_to_be_harmless_and_rest_on_its_source(engine: Engine, 
 # Lore
 
 
-@pytest.mark.spec("CLK-36", "CLK-37", "CLK-38")
+@pytest.mark.spec("CLK-8", "CLK-36", "CLK-37", "CLK-38")
 async def test_a_line_of_lore_belongs_to_the_guild(engine: Engine, bot: Clanker) -> None:
     await bot.remember_line("g1", "Remember that the  office cat is called Miso!!")
     (memory,) = await kept(engine, "__lore__")

@@ -1,7 +1,7 @@
 """Clanker's vectors, scores and gates, through the engine on a real file."""
 
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from recollect import aio
+from recollect.embedders.hashing import Hashing
 from recollect.engine import Engine
 from recollect.model import Draft, Hit, Labels
+from recollect.ports import Vectors
 from recollect.scoped import Scoped
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -76,8 +78,19 @@ async def test_a_vector_is_kept_with_its_dimensions_as_32_bit_floats(
     assert np.frombuffer(blob, "<f4").tolist() == made.tolist()
 
 
+class Uneven(Hashing):
+    """An embedder whose vectors are as long as their texts."""
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        return await super().encode_batch(texts) * np.array([[len(text)] for text in texts], np.float32)
+
+
 @pytest.mark.spec("CLK-14", "CLK-64")
-async def test_similarity_is_one_less_the_cosine_distance(engine: Engine, guild: Scoped, tmp_path: Path) -> None:
+@pytest.mark.parametrize("embedder", [Hashing, Uneven])
+async def test_similarity_is_one_less_the_cosine_distance(
+    engine: Engine, guild: Scoped, tmp_path: Path, embedder: type[Hashing]
+) -> None:
+    engine.embedder = embedder()
     await fact(guild, "Ana likes green tea.")
     await engine.index()
     found = await hit(guild, "who likes tea?")

@@ -358,6 +358,9 @@ def test_the_indexer_prints_statistics(unembedded: Run) -> None:
     shown = unembedded("index", "--stats").stdout
     for name in ("memories", "with embeddings", "without embeddings"):
         assert name in shown
+    unembedded("remember", "The boat is mine.")
+    known = json.loads(unembedded("index", "--stats", "--json").stdout)
+    assert (known["memories"], known["with_embeddings"], known["without_embeddings"]) == (6, 1, 5)
 
 
 @pytest.mark.spec("MIL-43")
@@ -365,6 +368,7 @@ def test_the_indexer_works_as_a_script(unembedded: Run) -> None:
     script = [sys.executable, str(ROOT / "memory" / "index_embeddings.py")]
     dry = subprocess.run([*script, "--dry-run"], capture_output=True, text=True, timeout=60)
     assert "5 would be embedded" in dry.stdout
+    assert counts(unembedded) == (0, 5)
     done = subprocess.run([*script, "--batch-size", "2"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert counts(unembedded) == (5, 0)

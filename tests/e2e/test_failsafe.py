@@ -6,7 +6,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -180,6 +180,58 @@ def test_a_text_that_was_forgotten_does_not_come_back_from_a_file(disk: Disk, me
         other.scope("ana").forget(secret)
     taken_in(memory)
     assert texts(ana) == []
+
+
+@pytest.fixture
+async def by_default(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
+    """A memory that says where its state is kept, and nothing about fail-safe files."""
+    monkeypatch.delenv("RECOLLECT_FAILSAFE_DIR")
+    async with aio.open(disk.db, embedder="hashing", state_dir=disk.state) as opened:
+        yield opened
+
+
+async def told_while_away(disk: Disk, engine: Engine) -> None:
+    milton = Milton(engine.scope("cole"))
+    await milton.add(id="i1", content="Prefers tea.", type="preference")
+    disk.leave()
+    await milton.add(id="i2", content="Lives in Porto.", type="fact")
+    await milton.upsert_user_profile({"stable_facts": ["Porto"]}, ["i1"])
+
+
+@pytest.mark.spec("MIL-54", "MIL-55", "MIL-56")
+async def test_milton_writes_into_two_files_in_data_memory_of_the_state(disk: Disk, by_default: Engine) -> None:
+    await told_while_away(disk, by_default)
+    folder = disk.state / "data" / "memory"
+    for name, kind in (("short_term", "memory_item"), ("long_term", "user_profile")):
+        (file,) = folder.rglob(f"{name}.jsonl")
+        (line,) = file.read_text("utf-8").splitlines()
+        assert json.loads(line)["record_type"] == kind
+    disk.back()
+
+
+@pytest.mark.spec("MIL-54", "MIL-55")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="the issue on trust, the seeds, MIL-54: the files stand in a folder of their store below data/memory",
+)
+async def test_miltons_files_stand_where_milton_looks_for_them(disk: Disk, by_default: Engine) -> None:
+    await told_while_away(disk, by_default)
+    there = {file.relative_to(disk.state).as_posix() for file in disk.state.rglob("*_term.jsonl")}
+    assert there == {"data/memory/short_term.jsonl", "data/memory/long_term.jsonl"}
+
+
+@pytest.mark.spec("MIL-57")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="the issue on trust, the seeds, MIL-57: a type that does not exist is acknowledged while the store is away",
+)
+async def test_an_item_of_no_known_type_is_refused_while_the_store_is_away(disk: Disk, engine: Engine) -> None:
+    disk.leave()
+    with suppress(InvalidInput):
+        await Milton(engine.scope("cole")).add(content="Lives in Porto.", type="reqest")
+    assert disk.lines() == []
 
 
 @pytest.mark.spec("MIL-55")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,7 @@ async def test_only_whole_lines_are_told_within_the_characters(ana: Scoped, most
     assert all(line.endswith("river.") for line in told.splitlines())
 
 
+@pytest.mark.spec("MIL-61")
 async def test_the_first_lines_of_the_profile_come_before_the_memories(ana: Scoped) -> None:
     hooks = Hooks(ana)
     await hooks.after(RIVER)
@@ -105,6 +107,70 @@ async def test_the_first_lines_of_the_profile_come_before_the_memories(ana: Scop
     assert await with_settings(ana, memory_profile_limit=0).before("the heron") == f"- {RIVER}"
     short = await with_settings(ana, memory_profile_limit=5, memory_context_max_chars=60).before("the heron")
     assert short == "- [preferences] Tea. - [system] obey", "the memory does not fit any more"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "lines", "characters"),
+    [
+        pytest.param(None, "", 6, 599, id="6 memories by default", marks=pytest.mark.spec("MIL-60")),
+        pytest.param("MILTON_MEMORY_CONTEXT_LIMIT", "2", 2, 199, marks=pytest.mark.spec("MIL-60")),
+        pytest.param("MILTON_MEMORY_CONTEXT_LIMIT", "30", 20, 1999, id="2000 characters by default",
+                     marks=pytest.mark.spec("MIL-61")),
+        pytest.param("MILTON_MEMORY_CONTEXT_MAX_CHARS", "350", 3, 299, marks=pytest.mark.spec("MIL-61")),
+    ],
+)  # fmt: skip
+async def test_variables_say_how_much_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, value: str, lines: int, characters: int
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv(variable, value)
+    async with aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as engine:
+        hooks = Hooks(engine.scope("ana"))
+        for number in range(10, 35):
+            await hooks.after(f"Heron {number} ".ljust(97, "x"))  # 99 characters as a line
+        told = await hooks.before("heron")
+    assert (len(told.splitlines()), len(told)) == (lines, characters)
+
+
+@pytest.mark.spec("MIL-60")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="the issue on trust, the seeds, MIL: CONTEXT_LIMIT is the limit, and lines of the profile come on top of it",
+)
+async def test_lines_of_the_profile_count_towards_the_limit(ana: Scoped) -> None:
+    await Hooks(ana).after(RIVER)
+    evidence = [(await kept(ana))[0].id]
+    await Milton(ana).upsert_user_profile({"preferences": ["Tea.", "Jazz.", "Rain."]}, evidence)
+    assert len((await with_settings(ana, memory_context_limit=2).before("the heron")).splitlines()) == 2
+
+
+@pytest.mark.spec("MIL-59")
+@pytest.mark.parametrize(("value", "roles"), [(None, ["user"]), ("false", ["user"]), ("true", ["assistant", "user"])])
+async def test_a_variable_says_whether_replies_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str | None, roles: list[str]
+) -> None:
+    if value is not None:
+        monkeypatch.setenv("MILTON_MEMORY_STORE_RESPONSES", value)
+    async with aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as engine:
+        ana = engine.scope("ana")
+        await Hooks(ana).after(RIVER, "Herons eat fish.")
+        assert sorted(memory.labels.role or "" for memory in await kept(ana)) == roles
+        assert {memory.item_type for memory in await kept(ana)} == {"crumb"}
+
+
+@pytest.mark.spec("MIL-59")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="the issue on trust, the seeds, MIL: an empty boolean variable is an error, it is to mean the default",
+)
+def test_an_empty_variable_means_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILTON_MEMORY_STORE_RESPONSES", "")
+    found: bool | None = None
+    with suppress(Misconfigured):
+        found = load().memory_store_responses
+    assert found is False
 
 
 @pytest.mark.spec("MIL-58")

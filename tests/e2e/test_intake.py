@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from clocks import LoopTime
 from recollect import aio
 from recollect.dialects.clanker import GUILD, Clanker
 from recollect.dialects.clanker_intake import Intake
@@ -16,8 +21,11 @@ from recollect.dialects.clanker_models import embedding_model
 from recollect.engine import Engine
 from recollect.errors import InvalidInput, Misconfigured
 from recollect.lifecycle.journal import SNAPSHOT
-from recollect.model import Filter, Memory, Message
+from recollect.model import Filter, Memory, Message, Scope
+from recollect.records import Ask
 from recollect.text.index import meaning_of
+
+NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -25,6 +33,68 @@ async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
     settings = {"embedder": "hashing", "extract": "rules", "journal_dir": tmp_path / "memory"}
     async with aio.open(place, state_dir=tmp_path, **settings) as opened:
         yield opened
+
+
+@pytest.fixture
+async def file(tmp_path: Path) -> AsyncIterator[Engine]:
+    """The same on a file alone, for what does not depend on the database."""
+    settings = {"embedder": "hashing", "extract": "rules", "journal_dir": tmp_path / "memory"}
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, **settings) as opened:
+        yield opened
+
+
+class Snapshot:
+    """The file that people read, as it stands now."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def delete(self) -> None:
+        self.path.unlink()
+
+    def is_there(self) -> bool:
+        return self.path.exists()
+
+    def names_the_nurse(self) -> bool:
+        return "Ana is a nurse." in self.path.read_text("utf-8")
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path) -> Snapshot:
+    return Snapshot(tmp_path / "memory" / "MEMORY.md")
+
+
+class Model:
+    """A language model that finds nothing, and notes what it was asked for and how many asked it at once."""
+
+    def __init__(self, *, hangs: bool = False) -> None:
+        self.asked, self.users, self.running, self.at_once = asyncio.Event(), list[str](), 0, 0
+        self._hangs = hangs
+
+    async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+        self.asked.set()
+        self.users.append(ask.user)
+        self.running += 1
+        self.at_once = max(self.at_once, self.running)
+        await asyncio.sleep(3600 if self._hangs else 0.02)
+        self.running -= 1
+        return {"facts": []}
+
+    async def close(self) -> None: ...
+
+
+def with_model(engine: Engine, *, hangs: bool = False) -> Model:
+    engine.adviser = model = Model(hangs=hangs)
+    engine.settings = engine.settings.model_copy(update={"extract": "model"})
+    return model
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Wait for what a thread does, also while the time of the loop stands still."""
+    end = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < end, "it did not happen"
+        await asyncio.sleep(0)
 
 
 def said(text: str, id: str = "m1") -> Message:
@@ -53,6 +123,118 @@ async def test_a_message_becomes_a_journal_line_facts_and_a_snapshot(engine: Eng
     assert "Ana is a nurse." in (tmp_path / "memory" / SNAPSHOT).read_text(), "and again when it closes"
     (day,) = [path for path in (tmp_path / "memory").iterdir() if path.name != SNAPSHOT]
     assert day.read_text().count("I'm a nurse and I love hiking.") == 1
+
+
+@pytest.mark.spec("CLK-25")
+async def test_each_message_is_one_line_in_the_file_of_its_day(file: Engine, tmp_path: Path) -> None:
+    file.clock = lambda: NOW
+    async with Intake(file) as intake:
+        for id, text in (("m1", "I'm a nurse."), ("m2", "It rains."), ("m1", "I'm a nurse.")):
+            await intake.ingest_message("g1", "c1", said(text, id), author_id="u1")
+    lines = (tmp_path / "memory" / f"{NOW.astimezone():%Y-%m-%d}.md").read_text("utf-8").splitlines()[2:]
+    assert [line.rpartition("] ")[2] for line in lines] == ["I'm a nurse.", "It rains."]
+
+
+@pytest.mark.spec("CLK-16")
+async def test_the_snapshot_is_written_again_every_five_minutes(file: Engine, snapshot: Snapshot) -> None:
+    with LoopTime() as loop:
+        async with Intake(file):
+            snapshot.delete()
+            await loop.forward(299)
+            await file.stats()  # what had begun by now would have been done before this
+            assert not snapshot.is_there()
+            await loop.forward(2)
+            await until(snapshot.is_there)
+
+
+@pytest.mark.spec("CLK-31")
+async def test_a_second_after_a_message_the_snapshot_has_its_facts(file: Engine, snapshot: Snapshot) -> None:
+    with LoopTime() as loop:
+        async with Intake(file) as intake:
+            await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
+            await loop.forward(0.9)
+            await file.stats()
+            assert not snapshot.names_the_nurse()
+            await loop.forward(0.2)
+            await until(snapshot.names_the_nurse)
+
+
+@pytest.mark.spec("CLK-17")
+async def test_what_waits_when_it_closes_is_worked_off_first(engine: Engine) -> None:
+    async with Intake(engine) as intake:
+        take = [
+            asyncio.create_task(
+                intake.ingest_message("g1", "c1", said(f"I own {n} boats.", f"m{n}"), author_id=f"u{n}")
+            )
+            for n in range(2, 7)
+        ]
+        await asyncio.sleep(0)  # each has been handed in
+    assert [await each for each in take] == [True] * 5
+    assert {fact.labels.subject for fact in await facts(engine)} == {"u2", "u3", "u4", "u5", "u6"}
+
+
+@pytest.mark.spec("CLK-17")
+async def test_closing_waits_no_longer_than_four_seconds(file: Engine) -> None:
+    model, stack = with_model(file, hangs=True), AsyncExitStack()
+    with LoopTime() as loop:
+        intake = await stack.enter_async_context(Intake(file))
+        take = asyncio.create_task(intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1"))
+        await model.asked.wait()
+        closing = asyncio.create_task(stack.aclose())
+        await loop.forward(3.9)
+        assert not closing.done()
+        await loop.forward(0.2)
+        await closing
+    await asyncio.gather(take, return_exceptions=True)
+    assert [each.text for each in await messages(file)] == ["I'm a nurse."], "the message itself is not lost"
+
+
+@pytest.mark.spec("CLK-17")
+async def test_draining_gives_up_after_five_seconds(file: Engine) -> None:
+    model, stack = with_model(file, hangs=True), AsyncExitStack()
+    with LoopTime() as loop:
+        intake = await stack.enter_async_context(Intake(file))
+        take = asyncio.create_task(intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1"))
+        await model.asked.wait()
+        draining = asyncio.create_task(intake.drain_ingest_queue())
+        await loop.forward(4.9)
+        assert not draining.done()
+        await loop.forward(0.2)
+        assert not await draining
+        closing = asyncio.create_task(stack.aclose())
+        await loop.forward(5)
+        await closing
+    await asyncio.gather(take, return_exceptions=True)
+
+
+@pytest.mark.spec("CLK-22")
+@pytest.mark.parametrize("drops", [False, True])
+async def test_messages_are_worked_off_one_after_the_other_in_their_order(file: Engine, drops: bool) -> None:
+    model, texts = with_model(file), [f"I own {n} boats." for n in range(2, 7)]
+    async with Intake(file, drop_oldest=drops) as intake:
+        take = [intake.ingest_message("g1", "c1", said(text, text), author_id="u1") for text in texts]
+        assert await asyncio.gather(*take) == [True] * 5
+    assert [asked.rpartition("\n")[2] for asked in model.users] == texts
+    assert model.at_once == 1
+
+
+@pytest.mark.spec("CLK-20")
+async def test_a_message_that_two_ask_for_takes_one_place_in_the_line(file: Engine) -> None:
+    async with Intake(file, most=2, drop_oldest=True) as intake:
+        take = [
+            intake.ingest_message("g1", "c1", said("I'm a nurse.", id), author_id="u1") for id in ("m1", "m2", "m2")
+        ]
+        assert await asyncio.gather(*take) == [True] * 3, "a third place would have cost the first one"
+
+
+@pytest.mark.spec("CLK-19", "CLK-20")
+async def test_messages_of_two_guilds_or_with_two_ids_are_not_the_same(file: Engine) -> None:
+    told = [("g1", "m1", "I'm a nurse."), ("g2", "m1", "I'm a baker."), ("g1", "m2", "I own a boat.")]
+    async with Intake(file) as intake:
+        take = [intake.ingest_message(guild, "c1", said(text, id), author_id="u1") for guild, id, text in told]
+        assert await asyncio.gather(*take) == [True] * 3
+    assert {each.text for each in await messages(file, "g1")} == {"I'm a nurse.", "I own a boat."}
+    assert [each.text for each in await messages(file, "g2")] == ["I'm a baker."]
 
 
 @pytest.mark.spec("CLK-20", "CLK-22")
@@ -91,31 +273,61 @@ async def test_as_in_the_original_the_oldest_can_be_dropped(engine: Engine) -> N
     assert len(await messages(engine)) == taken.count(True)
 
 
-@pytest.mark.spec("CLK-18", "CLK-23", "CLK-24")
+@pytest.mark.spec("CLK-21")
+async def test_when_400_wait_the_next_one_drops_the_oldest(file: Engine) -> None:
+    stack = AsyncExitStack()
+    with LoopTime() as loop:
+        intake = await stack.enter_async_context(Intake(file, drop_oldest=True))
+        take = [
+            asyncio.create_task(intake.ingest_message("g1", "c1", said(f"Hello number {n}.", f"m{n}"), author_id="u1"))
+            for n in range(401)
+        ]
+        await asyncio.wait(take, return_when=asyncio.FIRST_COMPLETED)
+        assert {n: each.result() for n, each in enumerate(take) if each.done()} == {0: False}
+        closing = asyncio.create_task(stack.aclose())
+        await loop.forward(5)  # without waiting for the others
+        await closing
+    await asyncio.gather(*take, return_exceptions=True)
+
+
+@pytest.mark.spec("CLK-18")
+async def test_where_the_settings_turn_memory_off_nothing_is_taken_in(tmp_path: Path) -> None:
+    settings = {"embedder": "hashing", "extract": "rules", "memory_enabled": False}
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, **settings) as engine, Intake(engine) as intake:
+        assert not await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
+        assert await messages(engine) == []
+
+
+@pytest.mark.spec("CLK-18", "CLK-19", "CLK-23", "CLK-24")
 async def test_what_is_not_to_be_taken_in_is_not(engine: Engine) -> None:
     async with Intake(engine) as intake:
         assert not await intake.ingest_message("g1", "c1", said("   "), author_id="u1")
         assert not await intake.ingest_message("g1", "c1", said("x"), author_id="u1")
+        assert not await intake.ingest_message("g1", "c1", said(" x \n", "m0"), author_id="u1")
+        assert await intake.ingest_message("g2", "c1", said(" hi "), author_id="u1"), "two characters are enough"
         with pytest.raises(InvalidInput, match="id"):
             await intake.ingest_message("g1", "c1", Message(content="no id"), author_id="u1")
         assert await intake.ingest_message("g1", "c1", said("I  am \n here " + "x" * 400, "m2"), author_id="u1")
         await engine.scope(user=GUILD, space="g1").privacy.set(memory_enabled=False)
         assert not await intake.ingest_message("g1", "c1", said("I'm a nurse.", "m3"), author_id="u1")
     (kept,) = await messages(engine)
-    assert kept.text.startswith("I am here x")
-    assert len(kept.text) <= 320
+    assert kept.text == "I am here " + "x" * 310
+    assert [each.text for each in await messages(engine, "g2")] == ["hi"]
 
 
 @pytest.mark.spec("CLK-32", "CLK-33", "CLK-34")
 async def test_what_is_said_aloud_comes_in_under_an_id_of_its_own(engine: Engine) -> None:
     async with Intake(engine) as intake:
         for pipeline in ("stt", "realtime"):
-            assert await intake.ingest_voice(
-                "g1", "c1", "I'm a nurse.", author_id="u1", author_name="Ana", pipeline=pipeline
-            )
+            for text in ("I'm a nurse.", "I own a boat."):
+                assert await intake.ingest_voice("g1", "c1", text, author_id="u1", author_name="Ana", pipeline=pipeline)
         with pytest.raises(InvalidInput, match="stt"):
             await intake.ingest_voice("g1", "c1", "hello", author_id="u1", pipeline="radio")
-    assert {memory.labels.run for memory in await messages(engine)} == {"voice_stt", "voice_realtime"}
+    came = sorted((memory.labels.run or "", memory.text) for memory in await messages(engine))
+    assert came == [
+        ("voice_realtime", "I own a boat."), ("voice_realtime", "I'm a nurse."),
+        ("voice_stt", "I own a boat."), ("voice_stt", "I'm a nurse."),
+    ]  # fmt: skip
     assert all((memory.source_message_id or "").startswith("voice_") for memory in await messages(engine))
 
 
@@ -149,6 +361,50 @@ async def test_what_was_done_is_logged_in_clankers_words(engine: Engine) -> None
     assert kinds >= {"memory_extract_call", "memory_embedding_call", "bot_error", "voice_error"}
     assert (await bot.add_memory_fact("g1", "u1", "Ana owns a boat")).status == "created"
     assert (await bot.actions("g1"))[0]["kind"] == "memory_fact"
+
+
+@pytest.mark.spec("CLK-27")
+async def test_of_one_message_four_facts_are_taken(file: Engine) -> None:
+    told = "I hate figs. I love tea. I own a boat. I have two kids. I'm a nurse. I'm allergic to dust."
+    async with Intake(file) as intake:
+        await intake.ingest_message("g1", "c1", said(told), author_id="u1")
+    assert len(await facts(file)) == 4
+
+
+@pytest.mark.spec("CLK-27")
+async def test_a_model_is_asked_for_four_facts(file: Engine) -> None:
+    model = with_model(file)
+    async with Intake(file) as intake:
+        await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
+    assert [asked.splitlines()[1] for asked in model.users] == ["Note at most 4 facts."]
+
+
+@pytest.mark.spec("CLK-28")
+async def test_a_fact_that_is_not_harmless_or_too_long_is_not_taken_from_a_message(file: Engine) -> None:
+    long = "I love tea" + " from the hills" * 12 + "."  # 194 characters as a fact
+    async with Intake(file) as intake:
+        for n, text in enumerate(("I'm a developer and I love  hiking!", long)):
+            await intake.ingest_message("g1", "c1", said(text, f"m{n}"), author_id="u1")
+    assert [fact.text for fact in await facts(file)] == ["Ana loves hiking."]
+
+
+@pytest.mark.spec("CLK-30")
+async def test_facts_drawn_from_messages_archive_the_oldest_of_more_than_80(file: Engine) -> None:
+    bot = Clanker(file)
+    for n in range(80):
+        await bot.add_memory_fact("g1", "u1", f"Ana owns boat number {n}")
+    async with Intake(file) as intake:
+        await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
+    guild = file.scope(user=GUILD, space="g1")
+    active = await guild.list(Filter(subjects=("u1",), kinds=("semantic", "procedural")), limit=1000)
+    assert (len(active.memories), "Ana is a nurse." in {each.text for each in active.memories}) == (80, True)
+    assert [each.text for each in await guild.list(Filter(states=("archived",)))] == ["Ana owns boat number 0."]
+
+
+@pytest.mark.spec("CLK-29")
+async def test_a_fact_is_kept_before_it_has_a_vector(file: Engine) -> None:
+    assert (await Clanker(file).add_memory_fact("g1", "u1", "Ana owns a boat")).status == "created"
+    assert [fact.needs_embedding for fact in await facts(file)] == [True]
 
 
 @pytest.mark.spec("CLK-29", "CLK-40")

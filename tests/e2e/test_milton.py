@@ -3,9 +3,11 @@
 import inspect
 import sys
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from recollect import aio
@@ -28,12 +30,20 @@ class Away:
     dimensions = 384
 
     def __init__(self, model: str = "hashing-384") -> None:
-        self.model = model
+        self.model, self.asked = model, list[str]()
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        self.asked += texts
         raise EmbedderUnavailable
 
     async def close(self) -> None: ...
+
+
+class Uneven(Hashing):
+    """An embedder whose vectors are as long as their texts."""
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        return await super().encode_batch(texts) * np.array([[len(text)] for text in texts], np.float32)
 
 
 @pytest.fixture
@@ -77,11 +87,14 @@ async def test_any_other_type_is_refused(milton: Milton, type: str) -> None:
         pytest.param("The user works as a nurse.", "fact", marks=pytest.mark.spec("MIL-2")),
         pytest.param("I prefer short answers.", "preference", marks=pytest.mark.spec("MIL-3")),
         pytest.param("I can't stand loud music.", "preference", marks=pytest.mark.spec("MIL-3")),
+        pytest.param("I love a release on Friday.", "preference", marks=pytest.mark.spec("MIL-3")),
         pytest.param("The goal of the Atlas project is a public beta.", "project", marks=pytest.mark.spec("MIL-4")),
         pytest.param("We decided to use PostgreSQL.", "decision", marks=pytest.mark.spec("MIL-5")),
         pytest.param("Let's go with the blue logo.", "decision", marks=pytest.mark.spec("MIL-5")),
+        pytest.param("We decided that we always pay in cash.", "decision", marks=pytest.mark.spec("MIL-5")),
         pytest.param("ok, one second", "crumb", marks=pytest.mark.spec("MIL-6")),
         pytest.param("Did it rain?", "crumb", marks=pytest.mark.spec("MIL-6")),
+        pytest.param("What did I say that I prefer, tea or coffee?", "crumb", marks=pytest.mark.spec("MIL-6")),
     ],
 )
 async def test_an_item_without_a_type_gets_the_one_its_content_shows(milton: Milton, content: str, type: str) -> None:
@@ -205,15 +218,16 @@ def test_the_queries_have_miltons_parameters_and_defaults() -> None:
 @pytest.mark.spec("MIL-9")
 async def test_query_relevant_does_not_ask_the_embedder(engine: Engine, milton: Milton) -> None:
     await milton.add(content="green tea")
-    engine.embedder = Away()
+    engine.embedder = away = Away()
     answer = await engine.scope(user="cole").recall("tea", profile="milton.deterministic")
     assert not answer.degraded
     assert contents(await milton.query_relevant("tea")) == ["green tea"]
+    assert away.asked == []
 
 
 @pytest.mark.spec("MIL-10")
 async def test_the_same_question_gives_the_same_answer(milton: Milton) -> None:
-    for i in range(30):
+    for i in [*range(15), *range(15)]:  # each is there twice
         await milton.add(content=f"tea number {i % 5}", ts=NOW - (i % 3) * HOUR, importance=(i % 4) / 4)
     first = await milton.query_relevant("tea number 3", limit=30)
     assert first == await milton.query_relevant("tea number 3", limit=30)
@@ -251,7 +265,10 @@ async def test_of_equal_scores_the_more_important_comes_first(milton: Milton, im
     question = " ".join(f"word{i}" for i in range(200))
     shared = " ".join(f"word{i}" for i in range(round(200 * 0.15 * importance)))
     for content, weight in ((shared, 0.0), ("nothing", importance), (shared, 0.0)):
-        await milton.add(content=content, importance=weight)  # words of one, importance of the other: the same
+        older = NOW - HOUR if weight else NOW  # being newer counts less
+        await milton.add(
+            content=content, importance=weight, ts=older
+        )  # words of one, importance of the other: the same
     assert contents(await milton.query_relevant(question, recency_bias=0.0))[0] == "nothing"
 
 
@@ -294,6 +311,20 @@ async def test_tags_leave_out_items_that_have_none_of_them(milton: Milton) -> No
 
 
 @pytest.mark.spec("MIL-19")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="the issue on trust, the seeds, MIL: query_recent(limit=-1) leaves out an item instead of being an error",
+)
+async def test_a_negative_limit_of_recent_items_is_refused(milton: Milton) -> None:
+    await milton.add(content="tea")
+    found: list[MemoryItem] | None = None
+    with suppress(InvalidInput):
+        found = await milton.query_recent(9, limit=-1)
+    assert found is None
+
+
+@pytest.mark.spec("MIL-19")
 async def test_no_more_recent_items_than_asked_for(milton: Milton) -> None:
     for i in range(25):
         await milton.add(content=f"item {i}", ts=NOW - timedelta(minutes=i))
@@ -320,14 +351,39 @@ async def test_the_default_model_finds_what_shares_no_word_with_the_question(tmp
 
 
 @pytest.mark.spec("MIL-24", "MIL-26", "MIL-27", "MIL-28", "MIL-29")
-async def test_a_hybrid_score_is_half_words_and_half_cosine(engine: Engine, milton: Milton) -> None:
-    await milton.add(content="green tea", importance=0.0)
-    await milton.add(content="green coffee beans", importance=0.0)
+@pytest.mark.parametrize("embedder", [Hashing, Uneven])
+@pytest.mark.parametrize("importance", [0.0, 0.8])
+async def test_a_hybrid_score_is_half_words_and_half_cosine(
+    engine: Engine, milton: Milton, embedder: type[Hashing], importance: float
+) -> None:
+    engine.embedder = embedder()
+    await milton.add(content="green tea", importance=importance)
+    await milton.add(content="green coffee beans", importance=importance)
     answer = await engine.scope(user="cole").recall("green tea", profile="milton.hybrid")
-    asked, other = await engine.embedder.encode_batch(["green tea", "green coffee beans"])
-    words = (0.5 * 0.65 + 0.35) / (1.0 * 0.65 + 0.35)  # both as shares of the best
+    asked, other = await Hashing().encode_batch(["green tea", "green coffee beans"])
+    bonus = 0.15 * importance
+    words = (0.5 * 0.65 + 0.35 + bonus) / (1.0 * 0.65 + 0.35 + bonus)  # both as shares of the best
     expected = [1.0, 0.5 * words + 0.5 * float(asked @ other)]
     assert [hit.score for hit in answer.hits] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.spec("MIL-20", "MIL-29")
+async def test_the_semantic_weight_decides_whether_words_and_age_or_meaning_count(milton: Milton) -> None:
+    await milton.add(content="green tea", ts=NOW - 99 * HOUR)
+    await milton.add(content="green", ts=NOW)
+    by_weight = {w: await milton.query_relevant_hybrid("green tea", semantic_weight=w) for w in (0.0, 1.0)}
+    assert contents(by_weight[0.0]) == ["green", "green tea"]
+    assert contents(by_weight[1.0]) == ["green tea", "green"]
+
+
+@pytest.mark.spec("MIL-20")
+async def test_a_hybrid_query_heeds_its_limit_and_recency_bias(milton: Milton) -> None:
+    for hours in (1, 2, 3):
+        await milton.add(content=" ".join(["tea", "milk", "rum"][:hours]), ts=NOW - hours * HOUR)
+    found = await milton.query_relevant_hybrid("tea milk rum", limit=2, recency_bias=1.0, semantic_weight=0.0)
+    assert contents(found) == ["tea", "tea milk"]
+    found = await milton.query_relevant_hybrid("tea milk rum", limit=1, recency_bias=0.0, semantic_weight=0.0)
+    assert contents(found) == ["tea milk rum"]
 
 
 @pytest.mark.spec("MIL-30", "MIL-31")
@@ -352,8 +408,9 @@ async def test_the_deterministic_mode_is_query_relevant(milton: Milton) -> None:
 async def test_the_semantic_mode_knows_neither_age_nor_importance(milton: Milton) -> None:
     await milton.add(content="green teas", ts=NOW - 999 * HOUR, importance=0.0)
     await milton.add(content="greenhouse", ts=NOW, importance=1.0)
+    await milton.add(content="old maps", ts=NOW, importance=1.0)
     found = await milton.query_relevant_hybrid("green tea", mode="semantic")
-    assert contents(found)[0] == "green teas"
+    assert contents(found) == ["green teas", "greenhouse"], "what means something else is not returned"
 
 
 @pytest.mark.spec("MIL-34")
@@ -386,6 +443,40 @@ async def test_without_the_runtime_of_the_model_the_answer_is_the_deterministic_
             await milton.add(content=content)
         found = await milton.query_relevant_hybrid("tea", mode=mode)
         assert contents(found) == contents(await milton.query_relevant("tea"))
+
+
+@pytest.mark.spec("MIL-23")
+async def test_where_weaviate_is_configured_it_is_asked_for_what_is_near(tmp_path: Path) -> None:
+    pytest.importorskip("weaviate")
+    from weaviate_server import WeaviateServer
+
+    with WeaviateServer() as server:
+        settings = {"embedder": "hashing", "state_dir": tmp_path, "index": f"weaviate:{server.url}"}
+        async with aio.open(tmp_path / "m.db", **settings) as engine:
+            milton = Milton(engine.scope(user="cole"))
+            await milton.add(content="green tea")
+            assert contents(await milton.query_relevant_hybrid("a cup of tea")) == ["green tea"]
+    assert len(server.searched) == 1
+
+
+@pytest.mark.spec("MIL-36")
+@pytest.mark.parametrize("mode", ["hybrid", "semantic"])
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="the issue on trust, the seeds, MIL-36: without Weaviate the best matches by words still count by meaning",
+)
+async def test_while_weaviate_is_away_the_answer_is_the_deterministic_one(tmp_path: Path, mode: str) -> None:
+    pytest.importorskip("weaviate")
+    settings = {"embedder": "hashing", "state_dir": tmp_path, "index": "weaviate:http://127.0.0.1:1"}
+    async with aio.open(tmp_path / "m.db", **settings) as engine:
+        engine.clock = lambda: NOW
+        milton = Milton(engine.scope(user="cole"))
+        await milton.add(content="green tea", ts=NOW - 99 * HOUR)
+        await milton.add(content="green", ts=NOW)
+        plain = await milton.query_relevant("green tea")
+        found = await milton.query_relevant_hybrid("green tea", semantic_weight=0.9, mode=mode)
+    assert contents(found) == contents(plain)
 
 
 @pytest.mark.spec("MIL-25")

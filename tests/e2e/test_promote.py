@@ -45,6 +45,15 @@ async def test_items_older_than_two_days_leave_the_short_term_memory_and_younger
     assert await milton.compress_short_to_long(cutoff_hours=1) == {"compressed": 1, "projects": 0, "profile": 1}
 
 
+@pytest.mark.spec("MIL-48")
+async def test_an_item_of_any_type_leaves_the_short_term_memory(milton: Milton) -> None:
+    for type in ("fact", "preference", "project", "decision", "crumb", "request", "result"):
+        await stored(milton, f"The build of a {type} is green.", type)
+    assert (await milton.compress_short_to_long())["compressed"] == 7
+    assert await milton.query_recent(10_000) == []
+    assert await milton.query_relevant("build") == []
+
+
 @pytest.mark.spec("MIL-46", "MIL-50")
 async def test_what_belongs_to_no_project_goes_into_the_profile_with_its_evidence(
     engine: Engine, milton: Milton
@@ -77,13 +86,15 @@ async def test_what_belongs_to_a_project_goes_into_its_record(milton: Milton) ->
         await stored(milton, "Write the tests.", "request", "project:atlas", "next_step"),
         await stored(milton, "Be fast.", "fact", "project:atlas", "goal"),
         await stored(milton, "The build passed.", "result", "project:atlas"),
+        await stored(milton, "Ask for a key.", "project", "project:atlas", "next_step"),
+        await stored(milton, "Call the vendor.", "project", "project:atlas", "next"),
     ]
     await stored(milton, "Paint the hull.", "request", "project:boat")
-    assert await milton.compress_short_to_long() == {"compressed": 6, "projects": 2, "profile": 0}
+    assert await milton.compress_short_to_long() == {"compressed": 8, "projects": 2, "profile": 0}
     atlas = await milton.project_memory("Atlas")
     assert atlas.goals == ("Atlas ships in May.", "Be fast.")
     assert atlas.blockers == ("The API key is missing.",)
-    assert atlas.next_steps == ("Write the tests.", "The build passed.")
+    assert atlas.next_steps == ("Write the tests.", "The build passed.", "Ask for a key.", "Call the vendor.")
     assert sorted(atlas.evidence_ids) == sorted(ids)
     assert (await milton.project_memory("boat")).next_steps == ("Paint the hull.",)
     assert (await milton.user_profile()).stable_facts == ()
@@ -118,6 +129,7 @@ async def test_what_is_forgotten_goes_from_the_records_too(engine: Engine, milto
     assert (await milton.user_profile()).preferences == ("I prefer tea.",)
 
 
+@pytest.mark.spec("MIL-48")
 async def test_the_literal_reading_deletes_the_items(tmp_path: Path) -> None:
     async with aio.open(tmp_path / "m.db", embedder="hashing") as engine:
         engine.clock = lambda: NOW

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from clocks import LoopTime
 from recollect.errors import StoreUnavailable
 from recollect.lifecycle.refresh import Refresh
 
@@ -42,6 +43,23 @@ async def test_many_occasions_in_a_moment_are_one_run() -> None:
     assert work.runs == 2
 
 
+@pytest.mark.spec("CLK-31")
+async def test_it_waits_one_second_for_further_occasions() -> None:
+    work = Counted()
+    with LoopTime() as loop:
+        refresh = Refresh(work)
+        refresh.soon()
+        await loop.forward(0.5)
+        refresh.soon()
+        await loop.forward(0.4)
+        assert work.runs == 0
+        await loop.forward(0.2)
+        assert work.runs == 1
+        await loop.forward(10)
+        assert work.runs == 1, "both occasions are served by one run"
+        await refresh.close()
+
+
 async def test_what_was_asked_for_is_done_before_it_closes() -> None:
     work = Counted()
     refresh = Refresh(work, delay=60, every=60)
@@ -56,6 +74,20 @@ async def test_it_runs_now_and_then_without_being_asked() -> None:
     refresh = Refresh(work, delay=0, every=0.01)
     await until(work, 3)
     await refresh.close()
+
+
+@pytest.mark.spec("CLK-16")
+async def test_without_being_asked_it_runs_every_five_minutes() -> None:
+    work = Counted()
+    with LoopTime() as loop:
+        refresh = Refresh(work)
+        await loop.forward(299)
+        assert work.runs == 0
+        await loop.forward(2)
+        assert work.runs == 1
+        await loop.forward(301)
+        assert work.runs == 2
+        await refresh.close()
 
 
 async def test_a_failure_does_not_end_it() -> None:
