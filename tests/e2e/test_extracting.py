@@ -332,6 +332,19 @@ async def test_a_real_client_asks_with_the_prompt_and_gets_a_grounded_fact(tmp_p
     assert (asked.body["temperature"], asked.most) == (0, 320)
 
 
+@pytest.mark.spec("CLK-80")
+async def test_the_model_that_is_configured_for_memory_draws_the_facts(tmp_path: Path, llm_server: Server) -> None:
+    llm_server.answer = lambda request: {"facts": [item()]}
+    settings = {"llm": "openai:memory-1", "llm_url": f"{llm_server.url}/v1", "llm_key": "k", "extract": "model"}
+    async with aio.open(tmp_path / "m.db", embedder="none", **settings) as engine:
+        await engine.scope("ana").remember([turn(TOLD)])
+        await engine.tend(only=["extract"])
+        (event,) = await engine.scope("ana").events(op="classify", node="worker")
+        assert event.category == "extract by model"
+    (asked,) = llm_server.requests
+    assert asked.body["model"] == "memory-1"
+
+
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
 async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(tmp_path: Path, every: int) -> None:
     cases = list(hostile.cases())[::every]
