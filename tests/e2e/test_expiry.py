@@ -205,6 +205,7 @@ def test_what_was_summed_up_is_erased_after_the_retention_and_the_summary_stays(
         assert memory.check() == []
 
 
+@pytest.mark.spec("THE-110")
 def test_without_a_retention_nothing_that_was_summed_up_goes(memory: Blocking, clock: Clock) -> None:
     ana = memory.scope("ana")
     plain = told(ana, importance=0.9)

@@ -102,7 +102,9 @@ def test_nobody_has_more_than_8_highlights(tmp_path: Path) -> None:
 
 @pytest.mark.spec("CLK-75")
 async def test_the_snapshot_holds_6_facts_of_each_of_80_people_and_6_lines_of_lore(tmp_path: Path) -> None:
-    people = [("ana", f"Ana owns boat number {n}.") for n in range(7)] + [(f"u{n}", f"Fact {n} is so.") for n in range(80)]
+    people = [("ana", f"Ana owns boat number {n}.") for n in range(7)] + [
+        (f"u{n}", f"Fact {n} is so.") for n in range(80)
+    ]
     facts = [*people, *(("__lore__", f"The cat number {n} is haunted.") for n in range(7))]
     drafts = [Draft(text=text, kind="semantic", fact_type="other", labels=Labels(subject=who)) for who, text in facts]
     settings = {"state_dir": tmp_path, "journal_dir": tmp_path / "memory", "embedder": "none"}
