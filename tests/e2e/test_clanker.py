@@ -345,16 +345,3 @@ async def test_a_search_gives_1_to_24(bot: Clanker) -> None:
     for asked, given in ((-3, 1), (0, 1), (5, 5), (24, 24), (99, 24)):
         assert len(await bot.search_durable_facts("g1", "painted boat", limit=asked)) == given
     assert len(await bot.search_durable_facts("g1", "painted boat")) == 10, "unless a limit is given"
-
-
-@pytest.mark.spec("CLK-61")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, CLK: search ranks all facts of the guild (today the newest 12 per hit)",
-)
-async def test_the_best_of_all_facts_is_returned_however_old_it_is(bot: Clanker) -> None:
-    await bot.add_memory_fact("g1", "ana", "Ana painted the boat")
-    for n in range(12):
-        await bot.add_memory_fact("g1", "bo", f"Bo counts {n} gulls")
-    assert texts(await bot.search_durable_facts("g1", "who painted the boat?", limit=1)) == ["Ana painted the boat."]

@@ -238,6 +238,24 @@ async def test_a_journal_line_of_a_guild_names_its_author_by_name_and_id(engine:
     assert line.endswith(" | Ana (u1) | [guild:g1 channel:c1] I'm a nurse.")
 
 
+@pytest.mark.spec("CLK-73")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="the issue on trust, the seeds, CLK: journal text is cut at 320 like the message (today it is whole)",
+)
+async def test_a_journal_line_of_a_guild_holds_as_much_as_is_kept_of_its_message(
+    engine: Engine, tmp_path: Path
+) -> None:
+    async with Intake(engine) as intake:
+        await intake.ingest_message("g1", "c1", said("I am here " + "x" * 400), author_id="u1")
+    (day,) = [path for path in (tmp_path / "memory").iterdir() if path.name != SNAPSHOT]
+    (kept,) = await messages(engine)
+    (line,) = day.read_text("utf-8").splitlines()[2:]
+    assert len(kept.text) == 320
+    assert line.partition("] ")[2] == kept.text
+
+
 @pytest.mark.spec("CLK-29", "CLK-40")
 async def test_facts_and_lore_get_their_vectors_and_the_snapshot_by_themselves(engine: Engine, tmp_path: Path) -> None:
     async with Intake(engine) as intake:
