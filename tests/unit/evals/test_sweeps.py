@@ -20,6 +20,14 @@ def test_every_number_of_the_ranking_is_varied() -> None:
 
 
 @pytest.mark.spec("THE-105")
+@pytest.mark.parametrize("name", "αβγτN")
+def test_each_number_of_the_triscore_is_also_varied_alone(name: str) -> None:
+    usual = {"α": 1.0, "β": 1.0, "γ": 1.0, "τ": 7.0, "N": 12}
+    tried = [values for ranking, values in PLAN if ranking == "theoria.triscore"]
+    assert len([values for values in tried if {**values, name: usual[name]} == usual]) >= 4
+
+
+@pytest.mark.spec("THE-105")
 def test_the_numbers_of_a_setting_reach_the_ranking() -> None:
     tuned = profile("theoria.triscore", {"α": 0.5, "β": 0.25, "γ": 2.0, "τ": 30.0, "N": 4})
     assert tuned.weights == {"relevance": 0.5, "recency": 0.25, "importance": 2.0}
