@@ -43,11 +43,13 @@ def test_a_journal_line_names_the_time_the_author_and_the_place(tmp_path: Path) 
     said = [("Bo", "The boat leaks.", "14:00:07"), (None, "I will mend it.", "14:05:00")]
     with recollect.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path, journal_dir=folder) as memory:
         ana = memory.scope("ana", "harbour", session="s", channel="quay")
+        memory._inner.clock = lambda: NOW
         for id, (name, text, at) in enumerate(said):
             ana.remember([{"content": text, "name": name, "id": str(id), "at": f"2026-05-31T{at}Z"}])
     (day,) = folder.iterdir()
+    assert day.name == f"{NOW.astimezone():%Y-%m-%d}.md"
     assert day.read_text("utf-8").splitlines() == [
-        f"# {datetime.now().astimezone():%Y-%m-%d}",
+        f"# {NOW.astimezone():%Y-%m-%d}",
         "",
         "- 2026-05-31T14:00:07+00:00 | Bo (ana) | [guild:harbour channel:quay] The boat leaks.",
         "- 2026-05-31T14:05:00+00:00 | user (ana) | [guild:harbour channel:quay] I will mend it.",
