@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import apsw
+import psycopg
 import pytest
 
 from recollect import aio
@@ -153,6 +154,25 @@ async def test_a_pinned_fact_is_not_archived_however_old_it_is(engine: Engine, b
     assert texts(await kept(engine, "ana", "archived")) == ["Ana owns boat number 1."]
 
 
+def viewed(place: str) -> dict[str, int]:
+    """The facts and whether each is active, as the view `memory_facts` shows them."""
+    if "://" not in place:
+        file = apsw.Connection(place, flags=apsw.SQLITE_OPEN_READONLY)
+        rows = file.execute("SELECT fact, is_active FROM memory_facts").fetchall()
+        file.close()
+        return dict(rows)
+    with psycopg.connect(place) as server:
+        return dict(server.execute("SELECT fact, is_active FROM recollect.memory_facts").fetchall())
+
+
+@pytest.mark.spec("CLK-90")
+async def test_an_archived_fact_stays_in_its_table_and_is_inactive(bot: Clanker, place: str) -> None:
+    for text in ("Ana likes tea", "Ana owns a boat"):
+        await bot.add_memory_fact("g1", "ana", text)
+    await bot.archive("g1", "ana", keep=1)
+    assert viewed(place) == {"Ana likes tea.": 0, "Ana owns a boat.": 1}
+
+
 @pytest.mark.spec("CLK-44", "CLK-45", "CLK-46", "CLK-47", "CLK-48")
 async def test_a_fact_has_to_be_harmless_and_rest_on_its_source(engine: Engine, bot: Clanker) -> None:
     said = "I'm Ana and green tea is all I drink"
@@ -232,12 +252,31 @@ async def test_a_lookup_that_a_model_asks_for_is_answered_by_the_search(bot: Cla
     assert (await bot.handle_reply("g1", {"memoryLookup": "quarterly revenue forecast"})).found == ()
 
 
+@pytest.mark.spec("CLK-62", "CLK-67", "CLK-89")
+@pytest.mark.parametrize(("channel", "best"), [("c1", ["ana", "cleo", "bo"]), ("c2", ["bo", "cleo", "ana"])])
+async def test_a_lookup_prefers_its_own_channel_and_hides_no_other(bot: Clanker, channel: str, best: list[str]) -> None:
+    for subject, said_in in (("ana", "c1"), ("bo", "c2"), ("cleo", None)):
+        await bot.add_memory_fact("g1", subject, f"{subject} painted the boat", channel_id=said_in)
+    done = await bot.handle_reply("g1", {"memoryLookup": "who painted the boat?"}, channel_id=channel)
+    assert [memory.labels.subject for memory in done.found] == best
+
+
+@pytest.mark.spec("CLK-65")
+async def test_the_fact_stored_with_more_confidence_comes_first(bot: Clanker) -> None:
+    for subject, confidence in (("ana", 0.2), ("bo", 0.9), ("cleo", 0.6)):
+        await bot.add_memory_fact("g1", subject, f"{subject} painted the boat", confidence=confidence)
+    found = await bot.search_durable_facts("g1", "who painted the boat?")
+    assert [memory.labels.subject for memory in found] == ["bo", "cleo", "ana"]
+
+
 @pytest.mark.spec("CLK-84")
 async def test_a_stored_fact_is_logged_as_one_and_a_message_is_not(bot: Clanker) -> None:
     fact = (await bot.add_memory_fact("g1", "ana", "Ana likes green tea")).ids[0]
     await bot.add_message("g1", "c1", Message(id="a", content="the boat needs paint", name="Ana"))
     await bot.add_memory_fact("g2", "eve", "Eve sank the boat")
     assert [(each["kind"], each["memory_id"]) for each in await bot.actions("g1")] == [("memory_fact", fact)]
+    assert (await bot.add_memory_fact("g1", "ana", "Ana likes green tea")).status == "updated"
+    assert [(each["kind"], each["memory_id"]) for each in await bot.actions("g1")] == [("memory_fact", fact)] * 2
 
 
 # The slice
@@ -324,7 +363,7 @@ async def test_where_memory_is_off_nothing_is_kept_and_nothing_told(engine: Engi
 # Search
 
 
-@pytest.mark.spec("CLK-59", "CLK-60", "CLK-88", "CLK-89")
+@pytest.mark.spec("CLK-59", "CLK-60", "CLK-72", "CLK-88", "CLK-89")
 async def test_a_search_finds_facts_of_the_guild_whomever_they_are_about(bot: Clanker) -> None:
     await bot.add_memory_fact("g1", "ana", "Ana painted the boat", channel_id="c1")
     await bot.add_memory_fact("g1", "bo", "Bo sold the boat", channel_id="c2")
@@ -342,3 +381,4 @@ async def test_a_search_gives_1_to_24(bot: Clanker) -> None:
         await bot.add_memory_fact("g1", "ana", f"Ana painted boat number {n}")
     for asked, given in ((-3, 1), (0, 1), (5, 5), (24, 24), (99, 24)):
         assert len(await bot.search_durable_facts("g1", "painted boat", limit=asked)) == given
+    assert len(await bot.search_durable_facts("g1", "painted boat")) == 10, "unless a limit is given"

@@ -98,7 +98,7 @@ async def test_a_summary_stands_for_its_session_and_names_what_it_rests_on(place
         assert [each.id for each in (await ana.why(summary.id)).memories] == [source.id for source in sources]
 
 
-@pytest.mark.spec("MLS-63", "MLS-64", "MLS-65")
+@pytest.mark.spec("MLS-63", "MLS-64", "MLS-65", "THE-108")
 async def test_a_question_finds_the_summary_and_what_was_said_if_asked_to(place: str) -> None:
     async with opened(place) as engine:
         ana = await talked(engine, 3)
@@ -331,6 +331,22 @@ async def test_what_nobody_used_for_long_is_rolled_up_by_topic(place: str) -> No
         assert {m.state for m in await engine.store.get(ana.scope, done.memories)} == {"archived"}
         assert (await ana.restore(done.memories[0])).is_active
         assert (await ana.roll_up(days=0)).groups == 0, "a roll-up is not rolled up again"
+
+
+@pytest.mark.spec("THE-96", "THE-119")
+async def test_a_worker_rolls_topics_up_each_week_where_the_setting_asks_for_it(place: str) -> None:
+    async with opened(place, policy="theoria", rollup_days=30) as engine:
+        clock = engine.clock
+        ana = await gardens(engine)
+        engine.clock = lambda: clock() + timedelta(days=29)
+        assert (await engine.tend(only=["rollup"]))["rollup"].changed == 0
+        engine.clock = lambda: clock() + timedelta(days=29 + 11)  # its next turn comes within a week and a half
+        assert (await engine.tend(only=["rollup"]))["rollup"].changed == 5, "four memories and their summary"
+        (summary,) = await everything(ana, compression_source=True)
+        assert len((await ana.why(summary.id)).memories) == 4
+    async with opened(place) as engine:
+        with pytest.raises(InvalidInput, match="no duty 'rollup'"):
+            await engine.tend(only=["rollup"])
 
 
 # Under a lease

@@ -94,6 +94,15 @@ def test_nothing_comes_back_that_was_not_to_be_remembered(report: dict[str, dict
 def test_with_the_vectors_switched_off_words_still_find_most(report: dict[str, dict[str, Any]]) -> None:
     assert report["memory, no vectors"]["found"] >= 0.6
     assert report["memory, no vectors"]["passed"] > report["no memory"]["passed"]
+    assert report["memory, no vectors"]["tasks"] != report["memory"]["tasks"], "the vectors made a difference"
+
+
+@pytest.mark.spec("THE-106")
+def test_with_the_vectors_switched_off_fused_rankings_still_answer(folder: Path) -> None:
+    done = run("--tasks", folder, "--own", "--profile", "theoria.triscore", "--json")
+    assert done.exit_code == 0, done.output
+    found = {each["name"]: each["found"] for each in json.loads(done.stdout)["runs"]}
+    assert found == {"no memory": 0.0, "memory": 1.0, "memory, no vectors": 1.0}
 
 
 async def test_a_memory_without_its_guards_would_fail_every_private_task(monkeypatch: pytest.MonkeyPatch) -> None:

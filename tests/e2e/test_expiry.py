@@ -198,6 +198,7 @@ def test_what_was_summed_up_is_erased_after_the_retention_and_the_summary_stays(
         clock.now = NOW + 280 * DAY - SECOND
         assert ana.purge().purged == ()
         clock.now = NOW + 280 * DAY + SECOND
+        assert ana.purge(dry_run=True).purged == (plain,), "and not what is pinned"
         assert ana.purge().purged == (plain,)
         assert {each.text for each in ana.list()} >= {BOAT, "Tea, a boat and a shelf were spoken of."}
         assert ana.get(other).is_active
@@ -205,6 +206,7 @@ def test_what_was_summed_up_is_erased_after_the_retention_and_the_summary_stays(
         assert memory.check() == []
 
 
+@pytest.mark.spec("THE-110")
 def test_without_a_retention_nothing_that_was_summed_up_goes(memory: Blocking, clock: Clock) -> None:
     ana = memory.scope("ana")
     plain = told(ana, importance=0.9)

@@ -67,6 +67,7 @@ def test_another_persons_memory_cannot_be_used(memory: Blocking, ana: BlockingSc
     assert memory.scope("bo").feedback([kettle], used=[kettle]) == {}
 
 
+@pytest.mark.spec("THE-107")
 def test_an_incognito_session_leaves_no_trace_of_it(memory: Blocking, ana: BlockingScope) -> None:
     (kettle,) = ana.remember("My kettle is green.").ids
     ana.privacy.start_incognito()

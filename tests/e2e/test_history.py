@@ -205,6 +205,54 @@ def test_the_hot_path_tells_what_it_decided_and_how_near_the_nearest_was(ana: Bl
     assert len(ana.events(op="merge")) == 1
 
 
+@pytest.mark.spec("IMP-109", "IMP-111")
+def test_a_search_tells_the_score_of_the_best_neighbor(memory: Blocking, ana: BlockingScope) -> None:
+    said = [
+        "The shelf in the hall of the old house holds red books.",
+        "The shelf in the attic of the old house holds green jars.",
+        "The shelf in the hall of the old barn holds green tools.",
+    ]
+    for text in said:
+        assert ana.remember(text, kind="semantic").count("created") == 1
+    vectors = memory._loop.run(Hashing().encode_batch(said))
+    first, second = (float(vectors[2] @ vectors[n]) for n in (0, 1))
+    assert 0.74 < first < second < 0.75
+    assert ana.events(op="search")[0].sim == pytest.approx(second, abs=1e-5)
+
+
+EVERYTHING = {
+    ("hotpath", "classify", "ok"): 3,
+    ("hotpath", "classify", "skipped"): 1,
+    ("hotpath", "search", "ok"): 4,
+    ("hotpath", "create", "ok"): 2,
+    ("hotpath", "merge", "ok"): 1,
+    ("hotpath", "update", "ok"): 2,
+    ("hotpath", "pin", "ok"): 1,
+    ("hotpath", "delete", "ok"): 1,
+    ("hotpath", "embed", "error"): 1,
+    ("episodic", "create", "ok"): 1,
+    ("context", "search", "ok"): 1,
+    ("worker", "ttl", "ok"): 1,
+    ("worker", "embed", "ok"): 1,
+}
+
+
+@pytest.mark.spec("IMP-106", "IMP-107", "IMP-108", "IMP-111", "IMP-116")
+def test_each_event_names_its_part_its_operation_and_its_status(memory: Blocking, ana: BlockingScope) -> None:
+    id = life(ana)  # two facts; one is edited, pinned, put away and restored
+    ana.remember("The bicycle needs a new chain before summer!")
+    ana.forget(id)
+    ana.remember("The kettle is in the green cupboard.")
+    model, memory._inner.embedder = memory._inner.embedder, Broken()
+    memory.scope("ana", session="s").remember([{"role": "user", "content": "We walked along the river."}])
+    memory._inner.embedder = model
+    memory.tend(only=["embed"])
+    ana.recall("Where is the bicycle?")
+    wait(memory)
+    assert Counter((line.node, line.op, line.status) for line in ana.events(limit=1000)) == EVERYTHING
+    assert {(each.node, each.op, each.status): each.count for each in ana.tallies()} == EVERYTHING
+
+
 @pytest.mark.spec("IMP-112", "IMP-113")
 def test_turns_and_questions_tell_where_they_happened(memory: Blocking) -> None:
     ana = memory.scope("ana", session="s")
@@ -212,11 +260,14 @@ def test_turns_and_questions_tell_where_they_happened(memory: Blocking) -> None:
     kinds = {m.kind for m in ana.list()}
     assert kinds == {"episodic"}
     assert [(line.node, line.op) for line in ana.events()] == [("episodic", "create")]
-    ana.recall("Where did we walk?")
+    ana.remember([{"role": "user", "content": "We walked along the river at dusk.", "id": "m2"}])
+    assert [(line.node, line.op) for line in ana.events()] == [("episodic", "merge"), ("episodic", "create")]
+    answer = ana.recall("Where did we walk?")
     wait(memory)
     (asked,) = ana.events(node="context")
     assert (asked.op, asked.status, asked.thread) == ("search", "ok", "s")
     assert asked.sim is None or 0 <= asked.sim <= 1
+    assert asked.sim == pytest.approx(answer.hits[0].relevance, abs=1e-6)
 
 
 def wait(memory: Blocking) -> None:
@@ -270,6 +321,24 @@ def test_what_changed_and_when_can_be_counted(ana: BlockingScope) -> None:
         f"{datetime.now(UTC) - timedelta(days=back):%Y-%m-%d}" for back in (0, 1)
     }
     assert ana.tallies(days=0) == []
+
+
+@pytest.mark.spec("IMP-114")
+def test_a_worker_tells_what_it_merged_and_what_it_put_away(place: str) -> None:
+    with recollect.open(place, embedder="hashing", ttl_days={"*": 7}) as memory:
+        for number in range(2):
+            said = {"role": "user", "content": f"I saw {number + 2} herons in Porto on {number + 3} May."}
+            memory.scope("ana", session=f"s{number}").remember([said])
+        ana = memory.scope("ana")
+        for text in ("I get up at 5 every morning.", "I get up at 5 every morning!"):
+            ana.remember(text, policy="milton", importance=0.1)  # which keeps both
+        assert ana.compress(threshold=1, sessions=1).groups == 1
+        memory.tend(only=["consolidate"])
+        memory._inner.clock = lambda: datetime.now(UTC) + timedelta(days=8)
+        assert ana.purge().expired
+        told = Counter((line.op, line.status) for line in ana.events(node="worker", limit=1000))
+    assert told["merge", "ok"] == 2, "the sessions, and what was told twice"
+    assert told["ttl", "ok"] >= 1
 
 
 @pytest.mark.spec("IMP-115")

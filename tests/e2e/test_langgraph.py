@@ -333,7 +333,8 @@ def test_a_checkpoint_that_was_saved_is_there_after_a_kill(url: str) -> None:
     code = (
         "import os, sys, time, recollect\n"
         "memory = recollect.open(sys.argv[1], embedder='none')\n"
-        "memory.scope('ana').checkpoints.save('t', {'graph_state': {'step': 3}})\n"
+        "for step in (1, 2, 3):\n"
+        "    memory.scope('ana').checkpoints.save('t', {'graph_state': {'step': step}})\n"
         "os.write(1, b'saved\\n')\n"
         "time.sleep(60)\n"
     )

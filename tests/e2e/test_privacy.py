@@ -17,7 +17,7 @@ from recollect import aio
 from recollect.dialects.milton import Milton
 from recollect.dialects.vault import Vault
 from recollect.engine import Engine
-from recollect.errors import InvalidInput, Refused
+from recollect.errors import InvalidInput, Refused, StoreUnavailable
 from recollect.interfaces.cli import app
 from recollect.privacy import INCOGNITO, OFF
 from recollect.records import SpaceSettings
@@ -242,6 +242,28 @@ def test_an_incognito_session_stays_so_while_the_store_is_away(tmp_path: Path) -
         assert not ana.recall("green tea").hits
         assert traces(tmp_path) == {}
         (tmp_path / "away").rename(folder)
+
+
+@pytest.mark.spec("THE-107")
+def test_a_session_that_goes_incognito_while_the_server_is_away_is_so_at_once(
+    postgres: str, database: str, tmp_path: Path
+) -> None:
+    import psycopg
+
+    name = database.partition("?")[0].rpartition("/")[2]
+    with (
+        recollect.open(database, embedder="hashing", failsafe_dir=tmp_path / "safe") as memory,
+        psycopg.connect(postgres, autocommit=True) as server,
+    ):
+        memory.scope("ana").remember(TEA)
+        ana = memory.scope("ana", session="chat-zq77")
+        server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
+        server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        with pytest.raises(StoreUnavailable):
+            ana.privacy.start_incognito()
+        assert ana.remember(SECRET).outcomes[0].reason == INCOGNITO
+        assert traces(tmp_path) == {}
+        server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
 
 
 def run(*words: str) -> Any:

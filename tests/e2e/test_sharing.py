@@ -37,6 +37,7 @@ def test_it_takes_both_the_persons_word_and_an_explicit_tag(memory: Blocking, op
     home.remember(TEA, tags=[tag] if tag else [])
     home.remember("Bo drinks green tea, too.")
     work.remember("The invoices are in the folder that is shared with work.")
+    assert shared(work) == [], "nobody was asked yet"
     home.privacy.set(sharing=opted_in, actor="ana")
     assert shared(work) == ([("home", TEA)] if opted_in and tag == "share:work" else [])
     assert all(hit.memory.scope.space == "work" for hit in work.recall("Who drinks green tea?"))

@@ -86,6 +86,7 @@ async def test_tending_gives_vectors_to_what_has_none(memory: Engine) -> None:
     told: list[tuple[int, int]] = []
     tended = await memory.tend(only=["embed"], batch_size=2, progress=lambda done, of: told.append((done, of)))
     assert tended.duties == {"embed": Did(runs=1, changed=5)}
+    assert [done for done, _ in told[:3]] == [2, 4, 5], "two at a time"
     assert told[-1] == (5, 5)
     assert await memory.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True)) == []
     assert (await memory.tend(only=["embed"])).duties == {}
@@ -197,6 +198,20 @@ async def test_what_fails_is_put_off_and_after_eight_times_set_aside(memory: Eng
     assert [each for each in await memory.backlog() if each.name == "sum"] == []
 
 
+@pytest.mark.spec("THE-94")
+async def test_two_tasks_that_failed_together_are_due_again_at_different_times(memory: Engine) -> None:
+    async def run(task: Task, care: Care) -> None:
+        raise ProviderFailed("away")
+
+    await queued(memory, "m1", "m2", "m3")
+    assert await Duties(memory, run).once() == Did(failed=3)
+    again = await memory.store.claim_tasks(["sum"], now=NOW + HOUR, limit=9, lease_seconds=60)
+    waits = [(task.due_at - NOW).total_seconds() for task in again]
+    assert len(set(waits)) == 3
+    assert 15 <= min(waits) < max(waits) <= 30
+
+
+@pytest.mark.spec("THE-94")
 def test_two_that_failed_together_do_not_try_again_together() -> None:
     waits = [backoff(3, 30, 3600) for _ in range(50)]
     assert len(set(waits)) == 50

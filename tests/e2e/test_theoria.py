@@ -512,6 +512,19 @@ async def test_without_any_embedding_words_still_answer(engine: Engine, theoria:
     assert (await texts(theoria, "green tea"))[0] == "I prefer green tea."
 
 
+@pytest.mark.spec("THE-111")
+async def test_without_any_embedding_the_better_match_stands_before_the_newer_one(
+    engine: Engine, theoria: Theoria
+) -> None:
+    await persist(theoria, "The beta of the boat ships in May.")
+    later(engine, days=1)
+    await persist(theoria, "The crew of the gamma wears blue ships on its hats.")
+    engine.embedder = Away()
+    found = await texts(theoria, "When does the beta of the boat ship?", engine.clock())
+    assert found[0] == "The beta of the boat ships in May."
+    assert len(found) == 2
+
+
 @pytest.mark.spec("THE-73", "THE-111")
 async def test_with_no_embedder_configured_words_answer_too(tmp_path: Path) -> None:
     async with aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as engine:

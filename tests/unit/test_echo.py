@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from recollect.text.echo import LEAST, share
+from recollect.model import Memory, Scope
+from recollect.text.echo import used
+
+AT = datetime(2026, 5, 1, tzinfo=UTC)
 
 SAID = [
     ("Let's avoid peanuts: here is a sesame recipe.", "I'm allergic to peanuts.", "What can I cook tonight?"),
@@ -38,17 +43,30 @@ NOT_SAID = [
 ]
 
 
+def found(reply: str, text: str, asked: str = "") -> dict[str, str]:
+    made = Memory(id="m1", scope=Scope(user="ana"), text=text, kind="semantic", created_at=AT, updated_at=AT)
+    return used(reply, [made], asked=asked)
+
+
 @pytest.mark.spec("THE-98")
 @pytest.mark.parametrize(("reply", "text", "asked"), SAID)
 def test_a_reply_that_says_what_only_the_memory_knew_is_an_echo(reply: str, text: str, asked: str) -> None:
-    assert share(reply, text, asked) >= LEAST
+    assert found(reply, text, asked) == {"m1": "echoed"}
+
+
+@pytest.mark.spec("THE-98")
+@pytest.mark.parametrize(
+    ("trees", "is_echo"), [("alder birch cedar hazel maple", True), ("oak alder birch cedar hazel maple", False)]
+)
+def test_two_words_of_five_are_an_echo_and_two_of_six_are_none(trees: str, is_echo: bool) -> None:
+    assert bool(found("I see an alder and a birch.", trees)) is is_echo
 
 
 @pytest.mark.spec("THE-98")
 @pytest.mark.parametrize(("reply", "text", "asked"), NOT_SAID)
 def test_a_reply_that_knows_nothing_of_the_memory_is_none(reply: str, text: str, asked: str) -> None:
-    assert share(reply, text, asked) < LEAST
+    assert found(reply, text, asked) == {}
 
 
 def test_what_is_said_in_other_words_is_not_seen() -> None:
-    assert share("Try the lasagne without meat.", "I have been a vegetarian since 2015.", "What shall I eat?") < LEAST
+    assert found("Try the lasagne without meat.", "I have been a vegetarian since 2015.", "What shall I eat?") == {}

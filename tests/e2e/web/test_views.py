@@ -245,7 +245,10 @@ def test_the_figures_cover_backlog_trims_hits_and_what_people_did(chromium: Any,
     told(here, embedder="hashing")
     with recollect.open(here, embedder="hashing") as memory:
         mine = memory.scope("ana")
-        mine.feedback(mine.recall("what do I drink?"), used=[])
+        answer = mine.recall("what do I drink?")
+        mine.feedback(answer, used=[])
+        for _ in range(2):
+            mine.feedback(answer, used=[answer.hits[0].memory.id])
         mine.remember("Something for later.", policy="theoria")
     with serving(here, local=ANA) as server:
         page = chromium.new_page(viewport={"width": 390, "height": 800})
@@ -256,6 +259,6 @@ def test_the_figures_cover_backlog_trims_hits_and_what_people_did(chromium: Any,
         page.close()
     assert re.search(r"embed\s+1\s", shown)
     assert re.search(r"recall\s+1\s+\d+\.\d ms\s+\d", shown)
-    for line in ("put away: 1", "not used: 1", "pinned: 1", "questions: "):
+    for line in ("put away: 1", "not used: 1", "\nused: 2", "pinned: 1", "questions: "):
         assert line in shown
     assert duty["height"] < 45  # one line: the table scrolls in its box and breaks no word

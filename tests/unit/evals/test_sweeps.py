@@ -8,7 +8,7 @@ import pytest
 
 from recollect.evals import Point, Swept, chart
 from recollect.evals.sweeps import FUSION, OURS, PLAN, TRISCORE, USUAL, profile
-from recollect.policy.profiles import DEFAULT, THEORIA
+from recollect.policy.profiles import DEFAULT, THEORIA, Recency
 
 
 @pytest.mark.spec("THE-105")
@@ -17,6 +17,22 @@ def test_every_number_of_the_ranking_is_varied() -> None:
         tried = [values for each, values in PLAN if each == ranking]
         assert all(len({values[name] for values in tried}) > 1 for name in names)
     assert len({(ranking, *values.items()) for ranking, values in PLAN}) == len(PLAN)
+
+
+@pytest.mark.spec("THE-105")
+@pytest.mark.parametrize("name", "αβγτN")
+def test_each_number_of_the_triscore_is_also_varied_alone(name: str) -> None:
+    usual = {"α": 1.0, "β": 1.0, "γ": 1.0, "τ": 7.0, "N": 12}
+    tried = [values for ranking, values in PLAN if ranking == "theoria.triscore"]
+    assert len([values for values in tried if {**values, name: usual[name]} == usual]) >= 4
+
+
+@pytest.mark.spec("THE-105")
+def test_the_numbers_of_a_setting_reach_the_ranking() -> None:
+    tuned = profile("theoria.triscore", {"α": 0.5, "β": 0.25, "γ": 2.0, "τ": 30.0, "N": 4})
+    assert tuned.weights == {"relevance": 0.5, "recency": 0.25, "importance": 2.0}
+    assert tuned.recency == Recency(shape="exponential", scale=30 * 86400)
+    assert profile("RRF alone", {"k": 10, "N": 4}).rrf_k == 10
 
 
 def test_the_usual_numbers_are_those_of_the_profiles() -> None:
@@ -44,6 +60,7 @@ def swept() -> Swept:
     )
 
 
+@pytest.mark.spec("THE-105")
 def test_of_equally_accurate_settings_the_shortest_is_best() -> None:
     assert swept().best.values["β"] == 0.0
     assert swept().usual.accuracy == 0.7
