@@ -354,7 +354,8 @@ async def test_the_answer_stays_within_its_budget(engine: Engine, ana: Scoped, s
 @pytest.mark.spec("IMP-56")
 async def test_a_category_gives_no_more_than_its_length(tmp_path: Path) -> None:
     config = (
-        "categories: {custom: [{name: tasks, rag_length: 2}, {name: goals}]}\nallowlists: {planner: [tasks, goals]}"
+        "categories: {custom: [{name: tasks, rag_length: 2}, {name: goals}, "
+        "{name: projects, context: all, rag_length: 1}]}\nallowlists: {planner: [tasks, goals, projects]}"
     )
     place = {"state_dir": tmp_path, "embedder": "hashing", "categories": written(tmp_path, config)}
     async with aio.open(tmp_path / "memory.db", **place) as opened:
@@ -362,9 +363,11 @@ async def test_a_category_gives_no_more_than_its_length(tmp_path: Path) -> None:
         for n in range(5):
             await ana.remember(f"Deploy plan number {n}.", category="tasks", policy="milton")
             await ana.remember(f"Deploy goal number {n}.", category="goals", policy="milton")
-        found = await ana.query("deploy number", agent="planner", top_k=10, budget_tokens=2000)
+            await ana.remember(f"Deploy project number {n}.", category="projects", policy="milton")
+        found = await ana.query("deploy number", agent="planner", top_k=15, budget_tokens=2000)
     assert [item["category"] for item in found].count("tasks") == 2
     assert [item["category"] for item in found].count("goals") == 5
+    assert [item["category"] for item in found].count("projects") == 5, "all of it, whatever the length says"
 
 
 @pytest.mark.slow
