@@ -18,7 +18,7 @@ from recollect.changes import Queue, Used
 from recollect.engine import Engine
 from recollect.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from recollect.lifecycle import consolidate
-from recollect.model import STATES, Filter, Memory, Scope
+from recollect.model import STATES, Draft, Filter, Memory, Scope
 from recollect.policy import writing
 from recollect.ports import Adviser
 from recollect.records import Ask, Task
@@ -432,7 +432,7 @@ NO_WORD_SHARED = ("I swim every day", "Laps in the pool keep me fit")  # 0.58
 PLACES = ("by the door", "on the floor", "under the lamp", "near the wall", "in the corner", "behind the chair")
 MEALS = [
     f"Our {who} eat {where} at the wooden kitchen table"
-    for who in ("children", "guests", "neighbours", "parents", "friends")
+    for who in ("children", "guests", "neighbors", "parents", "friends")
     for where in PLACES
 ]
 
@@ -560,8 +560,8 @@ async def tended(folder: Path, server: Server, *, spaces: tuple[str, ...] = ("ho
     async with aio.open(folder / "m.db", **place, **settings) as engine:
         engine.clock = Clock(START)
         for space in spaces:
-            for text in MEALS:
-                await engine.scope("ana", space=space).remember(text, policy=APART)
+            drafts = [Draft(text=text) for text in MEALS]
+            await engine.scope("ana", space=space).remember_drafts(drafts, policy=APART)
         await engine.tend(only=["consolidate"])
         await engine.tend(only=["consolidate"])
         return [event.status for event in await engine.scope("ana", space=spaces[0]).events(op="classify")]

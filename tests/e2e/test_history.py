@@ -70,8 +70,8 @@ def test_each_thing_that_happened_to_a_memory_is_one_line_in_order(ana: Blocking
 
 @pytest.mark.spec("IMP-76", "IMP-79")
 def test_every_kind_of_write_has_its_own_word(ana: BlockingScope) -> None:
-    (id,) = ana.remember("My favourite tea is Earl Grey.").ids
-    assert ana.remember("My favourite tea is Earl Grey!").outcomes[0].status == "merged"
+    (id,) = ana.remember("My favorite tea is Earl Grey.").ids
+    assert ana.remember("My favorite tea is Earl Grey!").outcomes[0].status == "merged"
     ana.edit(id, importance=0.9)
     ana.pin(id)
     ana.forget(id, keep_days=3)

@@ -246,7 +246,7 @@ async def test_related_bullets_come_along(ana: Scoped) -> None:
 @pytest.mark.spec("IMP-20")
 async def test_two_of_many_related_memories_come_along(ana: Scoped) -> None:
     await told(ana, *(f"Ana's cat Miso is an orange tabby, and room {name} is hers." for name in "ABCDE"))
-    found = await ana.recall("which colour has the tabby?", profile="imp.bullets", limit=1)
+    found = await ana.recall("which color has the tabby?", profile="imp.bullets", limit=1)
     assert (len(found.memories), len(found.related)) == (1, 2)
     assert found.text.count("(related)") == 2
 

@@ -151,7 +151,7 @@ async def test_related_bullets_come_with_the_answer_to_an_agent(tmp_path: Path) 
         ana = opened.scope(user="ana")
         for text in ("Ana's cat Miso is an orange tabby.", "Ana lives in Lisbon with her cat Miso."):
             await ana.remember(text, category="relationships", policy="supervisor")
-        asked = {"agent": "supervisor", "query": "which colour has the tabby?", "top_k": 1}
+        asked = {"agent": "supervisor", "query": "which color has the tabby?", "top_k": 1}
         texts = [item["text"] for item in await Supervisor(ana).query(asked)]
     assert texts[0] == "[relationships] Ana's cat Miso is an orange tabby."
     assert [text for text in texts[1:] if "Lisbon" in text] != []
