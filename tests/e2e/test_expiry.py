@@ -106,7 +106,7 @@ def test_being_recalled_counts_as_use(memory: Blocking, ana: BlockingScope, cloc
 def test_being_recalled_counts_as_use_where_another_category_goes_sooner(place: str, clock: Clock) -> None:
     with opened(place, clock, ttl_days={"event": 7, "*": 60}) as memory:
         ana = memory.scope("ana")
-        told(ana)
+        told(ana, category="things")
         clock.now = NOW + 59 * DAY
         assert ana.recall("Where is the green tea?").hits
         memory._loop.run(memory._inner.usage.flush())

@@ -217,6 +217,7 @@ async def test_bullets_weigh_meaning_importance_age_pin_and_the_strongest_link(e
         },
         abs=1e-3,
     )
+    assert hit.parts["related"] == pytest.approx(0.05 * max(strengths), abs=1e-6)
 
 
 @pytest.mark.spec("IMP-19")
