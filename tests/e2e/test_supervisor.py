@@ -212,6 +212,13 @@ async def test_a_how_to_is_in_no_other_answer(ana: Scoped, boss: Supervisor, pro
     assert await boss.query({"agent": "planner", "query": "deploy the service"}) == []
 
 
+@pytest.mark.spec("IMP-95")
+async def test_a_how_to_stays_out_of_the_context_whatever_its_category(ana: Scoped, boss: Supervisor) -> None:
+    made = await boss.save_workflow("Deploy the service", STEPS)
+    await ana.edit(made.ids[0], category="profile")
+    assert await boss.context("deploy the service") == ""
+
+
 @pytest.mark.spec("IMP-97")
 async def test_no_how_to_comes_into_being_by_itself(ana: Scoped) -> None:
     said = [{"role": "user", "content": f"First we {step.lower()}, then we rest."} for step in STEPS]
