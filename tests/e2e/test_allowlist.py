@@ -302,6 +302,7 @@ async def test_full_answers_carry_summary_and_metadata(plans: Scoped) -> None:
 
 
 @pytest.mark.spec("IMP-62")
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_a_full_answer_has_the_summary_that_was_written(ana: Scoped) -> None:
     (id,) = (await ana.remember("The deployment plan in all its detail.", category="tasks", kind="semantic")).ids
     await ana.edit(id, summary="The plan.", importance=0.6)

@@ -454,6 +454,7 @@ async def asked_about(engine: Engine, *texts: str, policy: str = "default") -> l
 
 
 @pytest.mark.spec("IMP-36")
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_only_pairs_from_the_lower_end_of_the_band_on_are_asked_about(engine: Engine) -> None:
     assert await asked_about(engine, *BELOW, *INSIDE) == [INSIDE]
 
@@ -464,11 +465,13 @@ async def test_only_pairs_from_the_lower_end_of_the_band_on_are_asked_about(engi
     raises=AssertionError,
     reason="issue 16, §5, IMP: consolidation under the supervisor policy has no upper end of its band (IMP-36)",
 )
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_under_the_supervisor_policy_pairs_above_the_band_are_not_asked_about(engine: Engine) -> None:
     assert await asked_about(engine, *INSIDE, *ABOVE, policy="supervisor") == [INSIDE]
 
 
 @pytest.mark.spec("IMP-38")
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_near_pairs_that_share_no_word_and_no_number_are_not_asked_about(engine: Engine) -> None:
     assert await asked_about(engine, *NO_WORD_SHARED, *INSIDE) == [INSIDE]
 

@@ -83,6 +83,7 @@ async def insights(ana: Scoped) -> list[Memory]:
 
 @pytest.mark.spec("IMP-27")
 @pytest.mark.parametrize("given", [0, -3, 2])
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_an_insight_without_a_usable_importance_has_level_two(engine: Engine, ana: Scoped, given: int) -> None:
     await run(engine, Scripted(TRUST, importance=given))
     assert [(memory.kind, memory.importance_level, memory.pinned) for memory in await insights(ana)] == [
@@ -185,6 +186,7 @@ async def test_an_insight_that_is_none_is_not_kept(engine: Engine, ana: Scoped, 
 
 @pytest.mark.spec("IMP-25")
 @pytest.mark.parametrize(("length", "count"), [(280, 1), (281, 0)])
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_an_insight_has_at_most_280_characters(engine: Engine, ana: Scoped, length: int, count: int) -> None:
     summary = f"The user likes {'very ' * 60}"[: length - 14] + " honest words."
     assert len(summary) == length
@@ -238,6 +240,7 @@ async def test_what_was_said_comes_before_what_was_only_inferred(engine: Engine,
     raises=AssertionError,
     reason="issue 16, §5, IMP: the profile imp.bullets gives insights the same weight as what was said (IMP-32)",
 )
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_the_bullets_of_a_supervisor_rank_an_insight_below_the_same_words_of_the_person(ana: Scoped) -> None:
     text = "The user likes plain answers."
     for kind in ("semantic", "insight"):

@@ -98,6 +98,7 @@ async def test_a_fact_is_linked_to_the_nearest_few_and_no_others(ana: Scoped) ->
 
 @pytest.mark.spec("IMP-17")
 @pytest.mark.parametrize("policy", ["default", "supervisor"])
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_facts_are_linked_from_a_cosine_of_0_60_on(ana: Scoped, policy: str) -> None:
     near = ("I wear glasses for reading", "My glasses lie on the shelf")  # 0.63
     not_near_enough = ("I take the train to work", "The train is often late")  # 0.58
@@ -197,6 +198,7 @@ async def test_an_edge_takes_less_than_two_milliseconds_in_a_small_memory(tmp_pa
 
 
 @pytest.mark.spec("IMP-19")
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_bullets_weigh_meaning_importance_age_pin_and_the_strongest_link(engine: Engine, ana: Scoped) -> None:
     question = "where is Miso?"
     (lisbon,) = await told(ana, LISBON, importance=0.6, pinned=True)
@@ -245,6 +247,7 @@ async def test_related_bullets_come_along(ana: Scoped) -> None:
 
 
 @pytest.mark.spec("IMP-20")
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_two_of_many_related_memories_come_along(ana: Scoped) -> None:
     await told(ana, *(f"Ana's cat Miso is an orange tabby, and room {name} is hers." for name in "ABCDE"))
     found = await ana.recall("which color has the tabby?", profile="imp.bullets", limit=1)

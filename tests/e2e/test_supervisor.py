@@ -213,6 +213,7 @@ async def test_a_how_to_is_in_no_other_answer(ana: Scoped, boss: Supervisor, pro
 
 
 @pytest.mark.spec("IMP-95")
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_a_how_to_stays_out_of_the_context_whatever_its_category(ana: Scoped, boss: Supervisor) -> None:
     made = await boss.save_workflow("Deploy the service", STEPS)
     await ana.edit(made.ids[0], category="profile")
