@@ -146,6 +146,16 @@ def test_a_relation_is_one_of_likeness_unless_it_says_otherwise(ready_database: 
     assert defaults(ready_database, "relations")["relation_type"] == "'related_to'::text"
 
 
+@pytest.mark.spec("IMP-15", "IMP-75")
+@pytest.mark.parametrize(
+    ("table", "names"),
+    [("relations", {"from_id", "to_id", "strength"}), ("history", {"id", "memory_id", "event", "meta", "ts"})],
+)
+def test_what_a_row_needs_cannot_be_left_out(ready_database: str, table: str, names: set[str]) -> None:
+    sql = "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND is_nullable = 'NO'"
+    assert names <= {row[0] for row in asked(ready_database, sql, table)}
+
+
 @pytest.mark.parametrize("value", ["a\0b", "half \ud83d"])
 async def test_what_postgresql_cannot_keep_is_refused_and_changes_nothing(store: PostgresStore, value: str) -> None:
     with pytest.raises(InvalidInput):

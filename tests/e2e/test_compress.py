@@ -202,6 +202,23 @@ async def test_a_language_model_is_given_the_conversation_and_its_answer_is_kept
         assert "summary by model" in [event.category for event in await ana.events(node="worker")]
 
 
+@pytest.mark.spec("IMP-82")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 15, §6, and issue 16, §5, IMP: no prompt that is sent carries the episodic guard (IMP-82)",
+)
+async def test_the_request_for_an_episode_carries_the_episodic_guard(tmp_path: Path, llm_server: Server) -> None:
+    place = str(tmp_path / "m.db")
+    llm_server.answer = lambda request: {"summary": GOOD}
+    async with opened(place, policy="supervisor", **advised(llm_server)) as engine:
+        ana = await talked(engine, 2)
+        await ana.compress(threshold=1)
+    (request,) = llm_server.requests
+    rules = ("past tense", "one or two sentences", "what was discussed, decided or done", "lasting facts", "280")
+    assert [rule for rule in rules if rule not in request.system] == []
+
+
 HOSTILE = [
     "The user decided to move to Lisbon on 2 May with Olga.",
     "The user decided to move to Lisbon on 1 May with Svetlana.",

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import recollect
 from clocks import Clock
 from recollect import aio
-from recollect.consent import BENIGN, SENSITIVE
+from recollect.consent import SENSITIVE
 from recollect.engine import Engine
 from recollect.errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused, StoreDamaged
 from recollect.interfaces.cli import app
@@ -60,7 +60,7 @@ async def decisions(scope: Scoped, field: str) -> list[tuple[str, str | None]]:
 
 
 @pytest.mark.spec("IMP-85")
-@pytest.mark.parametrize("field", SENSITIVE)
+@pytest.mark.parametrize("field", ["preferred_name", "pronouns", "city", "language"])
 async def test_a_sensitive_field_changes_only_with_consent(ana: Scoped, field: str) -> None:
     for evidence in await said(ana, "I am at home here.", "Where I live they know me.", "All my friends call me that."):
         made = await ana.consent.propose(field, VALUES[field], evidence=[evidence])
@@ -95,7 +95,7 @@ async def test_a_proposal_waits_seven_days_and_lapses(engine: Engine, ana: Scope
 
 
 @pytest.mark.spec("IMP-87")
-@pytest.mark.parametrize("field", BENIGN)
+@pytest.mark.parametrize("field", ["tone", "goals_add"])
 async def test_a_benign_field_is_applied_when_two_things_speak_for_it(ana: Scoped, field: str) -> None:
     first, second = await said(ana, "Long answers tire me.", "Say it in one sentence, I am busy.")
     assert (await ana.consent.propose(field, "brief", evidence=[first])).decided is None
@@ -108,13 +108,26 @@ async def test_a_benign_field_is_applied_when_two_things_speak_for_it(ana: Scope
 
 
 @pytest.mark.spec("IMP-87")
-@pytest.mark.parametrize(("confidence", "decided"), [(0.9, "corroborated"), (0.7, None)])
+@pytest.mark.parametrize(("confidence", "decided"), [(0.9, "corroborated"), (0.8, "corroborated"), (0.79, None)])
 async def test_an_insight_is_enough_for_a_benign_field_if_it_is_sure(
     ana: Scoped, confidence: float, decided: str | None
 ) -> None:
     (insight,) = await said(ana, "Ana wants short answers when she works.", kind="insight", confidence=confidence)
     assert (await ana.consent.propose("tone", "brief", evidence=[insight])).decided == decided
     assert (await ana.consent.propose("city", "Ypsilonburg", evidence=[insight])).decided is None
+
+
+@pytest.mark.spec("IMP-87")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16, §5, IMP: two signals that disagree count as two that agree (IMP-87)",
+)
+async def test_two_things_that_contradict_each_other_do_not_apply_a_benign_field(ana: Scoped) -> None:
+    evidence = await said(ana, "Please keep your answers brief.", "Please give me long answers, never brief ones.")
+    made = [await ana.consent.propose("tone", "brief", evidence=[each]) for each in evidence]
+    assert [each.decided for each in made] == [None, None]
+    assert await ana.consent.about() == {}
 
 
 @pytest.mark.spec("IMP-88")

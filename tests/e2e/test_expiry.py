@@ -102,6 +102,18 @@ def test_being_recalled_counts_as_use(memory: Blocking, ana: BlockingScope, cloc
     assert len(ana.purge().expired) == 1
 
 
+@pytest.mark.spec("IMP-69")
+def test_being_recalled_counts_as_use_where_another_category_goes_sooner(place: str, clock: Clock) -> None:
+    with opened(place, clock, ttl_days={"event": 7, "*": 60}) as memory:
+        ana = memory.scope("ana")
+        told(ana, category="things")
+        clock.now = NOW + 59 * DAY
+        assert ana.recall("Where is the green tea?").hits
+        memory._loop.run(memory._inner.usage.flush())
+        clock.now = NOW + 70 * DAY
+        assert ana.purge().expired == ()
+
+
 @pytest.mark.spec("IMP-71")
 def test_what_was_put_away_can_be_restored_and_has_its_time_again(ana: BlockingScope, clock: Clock) -> None:
     id = told(ana)

@@ -374,7 +374,7 @@ async def test_it_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:
         assert [each.name for each in await engine.backlog() if each.name == "extract"] == []
 
 
-@pytest.mark.spec("CLK-42", "CLK-80")
+@pytest.mark.spec("CLK-42", "CLK-80", "IMP-81")
 async def test_a_real_client_asks_with_the_prompt_and_gets_a_grounded_fact(tmp_path: Path, llm_server: Server) -> None:
     def answer(request: Request) -> Any:
         return {"facts": [item(), item("The user is allergic to milk."), item("The user owns a yacht.")]}
@@ -389,6 +389,9 @@ async def test_a_real_client_asks_with_the_prompt_and_gets_a_grounded_fact(tmp_p
         assert [fact.text for fact in await facts(ana)] == [FACT]
     (asked,) = llm_server.requests
     assert "durable facts" in asked.system
+    for rule in ("complete statement", "by itself", "third person", "without any pronoun", "neutral tone",
+                 "one or two sentences", "at most 280 characters"):  # fmt: skip
+        assert rule in asked.system
     assert asked.user.endswith(TOLD)
     assert (asked.body["temperature"], asked.most) == (0, 320)
 

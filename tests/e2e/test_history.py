@@ -69,6 +69,22 @@ def test_each_thing_that_happened_to_a_memory_is_one_line_in_order(ana: Blocking
     assert [line.actor for line in lines] == [None, None, None, "ana", None]
 
 
+@pytest.mark.spec("IMP-76", "IMP-79")
+def test_every_kind_of_write_has_its_own_word(ana: BlockingScope) -> None:
+    (id,) = ana.remember("My favorite tea is Earl Grey.").ids
+    assert ana.remember("My favorite tea is Earl Grey!").outcomes[0].status == "merged"
+    ana.edit(id, importance=0.9)
+    ana.pin(id)
+    ana.forget(id, keep_days=3)
+    ana.restore(id)
+    ana.forget(id)
+    ana.consent.tell("city", "Porto", actor="ana")
+    words = [line.event for line in reversed(ana.history(id))]
+    assert words == ["ADD", "MERGE", "UPDATE", "UPDATE", "TTL", "RESTORE", "DELETE"]
+    last = ana.history(limit=1)[0]
+    assert (last.event, last.actor, last.meta["field"]) == ("UPDATE", "ana", "city")
+
+
 TOUCHED = {
     "who": "UPDATE history SET actor = 'somebody' WHERE event = 'RESTORE'",
     "what": "UPDATE history SET event = 'MERGE' WHERE event = 'TTL'",

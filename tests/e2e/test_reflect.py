@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from clocks import Clock
+from llm_server import Server
 from recollect import aio
 from recollect.changes import Queue
 from recollect.engine import Engine
@@ -80,6 +81,16 @@ async def insights(ana: Scoped) -> list[Memory]:
     return list(await ana.list(Filter(kinds=("insight",))))
 
 
+@pytest.mark.spec("IMP-27")
+@pytest.mark.parametrize("given", [0, -3, 2])
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_an_insight_without_a_usable_importance_has_level_two(engine: Engine, ana: Scoped, given: int) -> None:
+    await run(engine, Scripted(TRUST, importance=given))
+    assert [(memory.kind, memory.importance_level, memory.pinned) for memory in await insights(ana)] == [
+        ("insight", 2, False)
+    ]
+
+
 @pytest.mark.spec("IMP-26", "IMP-27", "IMP-28")
 async def test_an_insight_is_kept_as_what_it_is_with_its_evidence(engine: Engine, ana: Scoped) -> None:
     adviser = Scripted(TRUST)
@@ -102,10 +113,25 @@ async def test_the_model_is_shown_a_little_and_only_what_the_person_said(engine:
     adviser = Scripted(TRUST)
     await run(engine, adviser)
     told = json.loads(adviser.asked[0].user)
-    assert (len(told["activities"]), len(told["facts"])) == (5, 3)
+    assert told["activities"] == [f"Walked the dog along the river, round {n}" for n in (8, 7, 6, 5, 4)]
+    assert told["facts"] == [f"My locker in hall {n} is green" for n in (8, 7, 6)]
     assert 500 < len(told["conversation"]) <= 1000
     assert "Turn 8" in told["conversation"]
     assert "sad" not in adviser.asked[0].user
+
+
+@pytest.mark.spec("IMP-24")
+async def test_only_facts_that_are_new_since_the_last_insight_are_shown_again(
+    engine: Engine, ana: Scoped, clock: Clock
+) -> None:
+    await ana.remember("My locker is green", kind="semantic")
+    clock.now += timedelta(minutes=1)
+    await run(engine, Scripted(TRUST))
+    clock.now += timedelta(hours=25)
+    await ana.remember("My bicycle is blue", kind="semantic")
+    adviser = Scripted(TRUST)
+    await run(engine, adviser)
+    assert json.loads(adviser.asked[0].user)["facts"] == ["My bicycle is blue"]
 
 
 @pytest.mark.spec("IMP-29")
@@ -158,6 +184,16 @@ async def test_an_insight_that_is_none_is_not_kept(engine: Engine, ana: Scoped, 
     assert await insights(ana) == []
 
 
+@pytest.mark.spec("IMP-25")
+@pytest.mark.parametrize(("length", "count"), [(280, 1), (281, 0)])
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_an_insight_has_at_most_280_characters(engine: Engine, ana: Scoped, length: int, count: int) -> None:
+    summary = f"The user likes {'very ' * 60}"[: length - 14] + " honest words."
+    assert len(summary) == length
+    assert await run(engine, Scripted(summary)) == count
+
+
+@pytest.mark.spec("IMP-25")
 async def test_no_more_than_three_are_kept_and_none_as_important(engine: Engine, ana: Scoped) -> None:
     said = ("The user likes nights.", "The user stays loyal.", "The user values honesty.", "The user avoids phones.")
     adviser = Scripted(*said, tags=["Trust", "ignore all rules", "a" * 99], importance=5)
@@ -195,7 +231,23 @@ async def test_what_was_said_comes_before_what_was_only_inferred(engine: Engine,
     await run(engine, Scripted("The user told the boss about the mistake in the report to be honest."))
     found = await ana.recall("What about the mistake in the report that the boss was told about?")
     assert [hit.memory.kind for hit in found][-1] == "insight"
-    assert found.hits[-1].parts["insight"] < 0
+    assert found.hits[-1].parts["insight"] == pytest.approx(-0.2)
+
+
+@pytest.mark.spec("IMP-32")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16, §5, IMP: the profile imp.bullets gives insights the same weight as what was said (IMP-32)",
+)
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_the_bullets_of_a_supervisor_rank_an_insight_below_the_same_words_of_the_person(ana: Scoped) -> None:
+    text = "The user likes plain answers."
+    for kind in ("semantic", "insight"):
+        await ana.remember(text, kind=kind, importance=0.4, policy="milton")
+    found = await ana.recall("Which answers does the user like?", profile="imp.bullets")
+    scores = {hit.memory.kind: hit.score for hit in found if hit.memory.text == text}
+    assert scores["insight"] < scores["semantic"]
 
 
 @pytest.mark.spec("IMP-89")
@@ -215,8 +267,80 @@ async def test_while_the_model_thinks_remember_and_recall_go_on(engine: Engine, 
     reflecting = asyncio.create_task(run(engine, adviser))
     while not adviser.asked:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
-    assert (await ana.remember("My new locker is blue")).count("created") == 1
-    assert (await ana.recall("Which colour is my locker?")).memories[0].text == "My new locker is blue"
-    assert not reflecting.done()
-    heard.set()
+    try:
+        async with asyncio.timeout(20):
+            assert (await ana.remember("My new locker is blue")).count("created") == 1
+            assert (await ana.recall("Which colour is my locker?")).memories[0].text == "My new locker is blue"
+        assert not reflecting.done()
+    finally:
+        heard.set()
     assert await reflecting == 1
+
+
+# Through the settings, to a model behind HTTP
+
+SEMANTIC_GUARD = (
+    "complete statement",
+    "understood by itself",
+    "third person",
+    "without any pronoun",
+    "neutral tone",
+    "one or two sentences",
+    "at most 280 characters",
+)
+INSIGHT = {"summary": TRUST, "tags": ["trust"], "importance": 2}
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+async def served(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock, llm_server: Server
+) -> AsyncIterator[Engine]:
+    """A memory that asks the model of `llm_server`, over each protocol."""
+    url = f"{llm_server.url}/v1" if request.param == "openai" else llm_server.url
+    model = {"llm": f"{request.param}:m", "llm_url": url, "llm_key": "k"}
+    llm_server.answer = lambda _: {"insights": [INSIGHT]}
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, embedder="hashing", **model) as opened:
+        opened.clock = clock
+        for text in TOLD:
+            await opened.scope("ana").remember(text)
+        yield opened
+
+
+@pytest.mark.spec("IMP-25", "IMP-81")
+async def test_the_guard_is_in_the_request_that_reaches_the_model(served: Engine, llm_server: Server) -> None:
+    await served.tend(only=["reflect"])
+    (request,) = llm_server.requests
+    rules = (*SEMANTIC_GUARD, "At most 3 insights", "not of the assistant")
+    assert [rule for rule in rules if rule not in request.system] == []
+
+
+@pytest.mark.spec("IMP-26", "IMP-28")
+async def test_the_model_is_asked_soberly_for_a_short_answer_of_the_right_shape(
+    served: Engine, llm_server: Server
+) -> None:
+    await served.tend(only=["reflect"])
+    (request,) = llm_server.requests
+    assert (request.body["temperature"], request.most) == (0.0, 220)
+    given = request.body.get("response_format", request.body.get("output_config"))
+    schema = given["json_schema"]["schema"] if "json_schema" in given else given["format"]["schema"]
+    insight = schema["properties"]["insights"]["items"]
+    assert sorted(insight["required"]) == ["importance", "summary", "tags"]
+    types = {name: each["type"] for name, each in insight["properties"].items()}
+    assert types == {"summary": "string", "tags": "array", "importance": "integer"}
+
+
+@pytest.mark.spec("IMP-29")
+@pytest.mark.parametrize("served", ["openai"], indirect=True)
+async def test_tending_reflects_on_each_person_no_more_than_once_in_24_hours(
+    served: Engine, llm_server: Server, clock: Clock
+) -> None:
+    people = [served.scope(name) for name in ("ana", "bo", "cy", "di", "ed")]
+    for hours in (0, 5, 10, 15, 20, 23):
+        clock.now = START + timedelta(hours=hours)
+        for person in people:
+            await person.remember(f"I told my boss about mistake number {hours}")
+        await served.tend(only=["reflect"])
+        assert len(llm_server.requests) == 5, hours
+    clock.now = START + timedelta(hours=48)
+    await served.tend(only=["reflect"])
+    assert len(llm_server.requests) == 10

@@ -80,6 +80,7 @@ async def test_a_new_fact_is_linked_to_its_neighbours_with_their_cosine(engine: 
     assert edge.strength >= Links().least
 
 
+@pytest.mark.spec("IMP-18")
 async def test_facts_told_in_one_call_are_linked_as_well(ana: Scoped) -> None:
     ids = (await ana.remember_drafts([Draft(text=text) for text in (LISBON, TABBY, TAXES)])).ids
     (edge,) = await edges(ana)
@@ -93,6 +94,16 @@ async def test_a_fact_is_linked_to_the_nearest_few_and_no_others(ana: Scoped) ->
     newest = (await ana.list(limit=1)).memories[0]
     own = [edge for edge in await edges(ana) if edge.from_id == newest.id]
     assert len(own) == Links().most == 5
+
+
+@pytest.mark.spec("IMP-17")
+@pytest.mark.parametrize("policy", ["default", "supervisor"])
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_facts_are_linked_from_a_cosine_of_0_60_on(ana: Scoped, policy: str) -> None:
+    near = ("I wear glasses for reading", "My glasses lie on the shelf")  # 0.63
+    not_near_enough = ("I take the train to work", "The train is often late")  # 0.58
+    older, newer, *_ = await told(ana, *near, *not_near_enough, kind="semantic", policy=policy)
+    assert [(edge.from_id, edge.to_id) for edge in await edges(ana)] == [(newer, older)]
 
 
 @pytest.mark.spec("IMP-17", "IMP-18", "IMP-22")
@@ -162,7 +173,53 @@ async def test_an_edge_takes_less_than_two_milliseconds(engine: Engine, ana: Sco
     assert spent / made <= 0.002, f"{1000 * spent / made:.2f} ms"
 
 
+@pytest.mark.spec("IMP-21")
+async def test_an_edge_takes_less_than_two_milliseconds_in_a_small_memory(tmp_path: Path) -> None:
+    drafts = [Draft(text=f"The orange cat number {n} sleeps in room {n * 7}.", kind="semantic") for n in range(40)]
+    async with aio.open(tmp_path / "small.db", state_dir=tmp_path, embedder="hashing") as small:
+        scope, spent = small.scope("ana"), []
+        ids = (await scope.remember_drafts(drafts, policy="milton")).ids
+        new = await small.store.get(scope.scope, ids[-10:])
+        assert small.embedder is not None
+        vectors = await small.embedder.encode_batch([memory.text for memory in new])
+        puts = [Put(memory=memory, event="created", vector=v) for memory, v in zip(new, vectors, strict=True)]
+        for _ in range(5):
+            async with small.store.transaction(scope.scope) as tx:
+                corpus = await small.corpora.current(scope.scope, tx)
+                start = time.perf_counter()
+                await relations.link(tx, scope.scope, corpus, puts, Links(), small.clock())
+                spent.append(time.perf_counter() - start)
+        made = len(await edges(scope))
+    assert made >= 30
+    assert min(spent) / made <= 0.002, f"{1000 * min(spent) / made:.2f} ms"
+
+
 # Reading
+
+
+@pytest.mark.spec("IMP-19")
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_bullets_weigh_meaning_importance_age_pin_and_the_strongest_link(engine: Engine, ana: Scoped) -> None:
+    question = "where is Miso?"
+    (lisbon,) = await told(ana, LISBON, importance=0.6, pinned=True)
+    await told(ana, TABBY, BAKERY)
+    strengths = [edge.strength for edge in await edges(ana) if lisbon in (edge.from_id, edge.to_id)]
+    assert len(set(strengths)) == 2
+    assert engine.embedder is not None
+    asked, vector = await engine.embedder.encode_batch([question, LISBON])
+    (hit,) = [hit for hit in await ana.recall(question, profile="imp.bullets") if hit.memory.id == lisbon]
+    level = 0.20 * hit.memory.importance_level / 5
+    assert hit.parts == pytest.approx(
+        {
+            "semantic": 0.55 * float(asked @ vector),
+            "level": level,
+            "recency": 0.15,
+            "pinned": 0.10,
+            "related": 0.05 * max(strengths),
+        },
+        abs=1e-3,
+    )
+    assert hit.parts["related"] == pytest.approx(0.05 * max(strengths), abs=1e-6)
 
 
 @pytest.mark.spec("IMP-19")
@@ -187,6 +244,15 @@ async def test_related_bullets_come_along(ana: Scoped) -> None:
     assert found.text == f"- [fact] {TABBY}\n- [fact] {LISBON} (related)"
     wide = await ana.recall("where does Ana live?", profile="imp.bullets", limit=1)
     assert 1 <= len(wide.related) <= 2
+
+
+@pytest.mark.spec("IMP-20")
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_two_of_many_related_memories_come_along(ana: Scoped) -> None:
+    await told(ana, *(f"Ana's cat Miso is an orange tabby, and room {name} is hers." for name in "ABCDE"))
+    found = await ana.recall("which color has the tabby?", profile="imp.bullets", limit=1)
+    assert (len(found.memories), len(found.related)) == (1, 2)
+    assert found.text.count("(related)") == 2
 
 
 @pytest.mark.spec("IMP-20")

@@ -65,12 +65,14 @@ async def test_the_call_of_the_specification_is_answered(ana: Scoped, boss: Supe
     }  # fmt: skip
     (found,) = await boss.query(request)
     assert found == {"id": found["id"], "category": "tasks", "text": "[tasks] assistant: The deployment plan context."}
+    (plain,) = await boss.query({"agent": "planner", "query": "deployment plan context"})
+    assert plain == found
     (full,) = await boss.query({**request, "return": "full"})
     assert full["importance"] in range(1, 6)
     with pytest.raises(NotAllowed):
         await boss.query({**request, "categories": ["tasks", "profile"]})
     for wrong in ({"colour": "red"}, {"agent": None}, {"query": 3}):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInput, match=r"^memory\.query "):
             await boss.query({**request, **wrong})
 
 
@@ -78,10 +80,12 @@ async def test_the_call_of_the_specification_is_answered(ana: Scoped, boss: Supe
 async def test_only_a_supervisor_in_doubt_looks_again(ana: Scoped, boss: Supervisor) -> None:
     for n in range(5):
         await ana.remember(f"The deployment plan, part {n}.", category="tasks", policy="milton")
-    sure = await boss.recall_if_unsure("deployment plan", agent="supervisor", confidence=UNSURE)
+    sure = await boss.recall_if_unsure("deployment plan", agent="supervisor", confidence=0.5)
     assert (sure, await last_accessed(ana)) == ([], []), "nothing was asked"
-    unsure = await boss.recall_if_unsure("deployment plan", agent="supervisor", confidence=UNSURE - 0.01)
+    unsure = await boss.recall_if_unsure("deployment plan", agent="supervisor", confidence=0.49)
     assert [set(item) for item in unsure] == [{"id", "category", "text"}] * 3
+    small = await boss.recall_if_unsure("deployment plan", agent="supervisor", confidence=0.49, budget_tokens=5)
+    assert small == [], "the budget of the caller holds"
 
 
 @pytest.mark.spec("IMP-90")
@@ -140,6 +144,19 @@ async def test_related_bullets_stand_in_the_context(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.spec("IMP-20", "IMP-23")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 15, §5: memory.query never shows related bullets")
+async def test_related_bullets_come_with_the_answer_to_an_agent(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as opened:
+        ana = opened.scope(user="ana")
+        for text in ("Ana's cat Miso is an orange tabby.", "Ana lives in Lisbon with her cat Miso."):
+            await ana.remember(text, category="relationships", policy="supervisor")
+        asked = {"agent": "supervisor", "query": "which color has the tabby?", "top_k": 1}
+        texts = [item["text"] for item in await Supervisor(ana).query(asked)]
+    assert texts[0] == "[relationships] Ana's cat Miso is an orange tabby."
+    assert [text for text in texts[1:] if "Lisbon" in text] != []
+
+
 async def test_the_context_stays_within_its_budget(engine: Engine, ana: Scoped, boss: Supervisor) -> None:
     for n in range(30):
         await ana.remember(f"Fact number {n} about the person.", category="profile", policy="milton")
@@ -166,6 +183,9 @@ async def test_a_how_to_is_kept_with_its_steps(ana: Scoped, boss: Supervisor) ->
     assert (memory.scope.user, memory.labels.agent, memory.labels.run) == ("ana", "a", "r")
     assert (memory.importance, memory.pinned, memory.created_at) == (0.6, False, NOW)
     assert "ops" in memory.tags
+    assert memory.last_accessed is None
+    kept = await boss.save_workflow("Water the plants", ["Fill the can", "Pour"], pinned=True)
+    assert (await ana.get(kept.ids[0])).pinned is True
 
 
 @pytest.mark.spec("IMP-96")
@@ -190,6 +210,14 @@ async def test_a_how_to_is_in_no_other_answer(ana: Scoped, boss: Supervisor, pro
     assert [memory.procedural_form for memory in found.memories] == ["preference"], "a preference is no how-to"
     assert "Build" not in await boss.context("deploy the service", agent="planner")
     assert await boss.query({"agent": "planner", "query": "deploy the service"}) == []
+
+
+@pytest.mark.spec("IMP-95")
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_a_how_to_stays_out_of_the_context_whatever_its_category(ana: Scoped, boss: Supervisor) -> None:
+    made = await boss.save_workflow("Deploy the service", STEPS)
+    await ana.edit(made.ids[0], category="profile")
+    assert await boss.context("deploy the service") == ""
 
 
 @pytest.mark.spec("IMP-97")
@@ -232,6 +260,31 @@ def test_steps_are_orders_and_nobodys_thoughts() -> None:
         numbered(["Build the image and push it to the registry of the team, please. " * 3] * 20)
 
 
+@pytest.mark.spec("IMP-94")
+def test_a_how_to_has_at_most_400_tokens() -> None:
+    step = "Check one two three four five six seven eight nine ten and one two three"
+    assert numbered([step] * 19).count("\n") == 18
+    with pytest.raises(InvalidInput, match="at most 400 tokens, not 421"):
+        numbered([step] * 20)
+
+
+@pytest.mark.spec("IMP-94")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16, §5, IMP: the steps of a how-to are not checked to be imperative (IMP-94)",
+)
+@pytest.mark.parametrize("step", ["The image was built yesterday", "Nice weather today", "It is done"])
+def test_a_step_that_is_not_an_order_is_refused(step: str) -> None:
+    refused = ""
+    try:
+        numbered(["Build the image", step])
+    except InvalidInput as error:
+        refused = str(error)
+    assert "Step 2" in refused
+
+
+@pytest.mark.spec("IMP-94")
 def test_steps_are_numbered_once_and_kept_short() -> None:
     assert numbered(["1. Build", "* Push", "3) Rest"]) == "1. Build\n2. Push\n3. Rest"
     for wrong in ([], ["ok", " "], ["x" * 241], ["x"] * 21, "Build"):

@@ -71,8 +71,11 @@ def test_a_vector_is_kept_by_memory_and_model_with_its_dimensions(path: str) -> 
 @pytest.mark.spec("IMP-6", "IMP-7", "IMP-8")
 def test_a_thread_has_a_revision_and_a_log_of_changes(path: str) -> None:
     opened_and_migrated(path)
-    assert {"thread_id", "rev"} <= set(columns(path, "thread_revision"))
-    assert {"id", "thread_id", "rev", "memory_id", "event", "meta", "ts"} <= set(columns(path, "change_log"))
+    revision = columns(path, "thread_revision")
+    assert (revision["thread_id"], revision["rev"]) == (("TEXT", True), ("INTEGER", False))
+    log = columns(path, "change_log")
+    assert {"id", "thread_id", "rev", "memory_id", "event", "meta", "ts"} <= set(log)
+    assert (log["id"], log["rev"]) == (("TEXT", True), ("INTEGER", False))
     index = asked(path, "SELECT name, \"desc\" FROM pragma_index_xinfo('change_log_thread') WHERE key")
     assert index == [("scope", 0), ("thread_id", 0), ("rev", 1)]
 
@@ -90,6 +93,22 @@ TABLES = {
 def test_a_table_has_the_columns_that_were_asked_for(path: str, table: str) -> None:
     opened_and_migrated(path)
     assert set(columns(path, table)) >= TABLES[table]
+    assert ["id"] in unique(path, table)
+
+
+def unique(path: str, table: str) -> list[list[str]]:
+    """The lists of columns of which a table holds each value once."""
+    names = asked(path, f"SELECT name FROM pragma_index_list('{table}') WHERE \"unique\"")
+    return [[row[0] for row in asked(path, f"SELECT name FROM pragma_index_info('{name}')")] for (name,) in names]
+
+
+@pytest.mark.spec("IMP-15")
+def test_a_relation_has_two_ends_and_a_strength_and_is_one_of_likeness(path: str) -> None:
+    opened_and_migrated(path)
+    declared = {row[1]: (row[2], bool(row[3]), row[4]) for row in asked(path, "PRAGMA table_info(relations)")}
+    assert declared["from_id"] == declared["to_id"] == ("TEXT", True, None)
+    assert declared["strength"] == ("REAL", True, None)
+    assert declared["relation_type"] == ("TEXT", True, "'related_to'")
 
 
 INDEXES = {

@@ -116,6 +116,7 @@ def test_theorias_weights_can_be_tuned() -> None:
     assert scores(tuned, relevance=[0.6], recency=[0.9], importance=[0.5]) == pytest.approx([1.45])
 
 
+@pytest.mark.spec("IMP-19")
 def test_the_supervisors_bullets_weigh_similarity_level_age_and_pin() -> None:
     ages = [1 / (1 + 2), 1 / (1 + 2)]
     found = scores(SUPERVISOR, semantic=[0.7, 0.7], level=[3 / 5, 3 / 5], recency=ages, pinned=[0, 1], related=[0, 1])

@@ -14,6 +14,7 @@ from mcp import Client, MCPError
 from mcp.server import MCPServer
 
 from mcp_support import Person, call, held, refused
+from recollect.dialects.supervisor import Supervisor
 from recollect.engine import Engine
 
 Serving = Callable[..., MCPServer[None]]
@@ -39,6 +40,26 @@ async def test_what_is_remembered_is_found_with_who_said_it(client: Client) -> N
     (other,) = (await call(client, "memory_query", query="cores of the build server"))["memories"]
     assert other["told_by"] == "tool"
     assert other["kind"] == "episodic"
+
+
+@pytest.mark.spec("IMP-96")
+async def test_a_how_to_is_read_by_the_agents_that_carry_things_out(engine: Engine, serving: Serving) -> None:
+    await Supervisor(engine.scope("ana")).save_workflow("Deploy the service", ["Build the image", "Push the image"])
+    async with held(Client(serving(agent="executor"), mode="legacy")) as client:
+        asked = {"query": "deploy the service", "categories": ["procedural"]}
+        (found,) = (await call(client, "memory_query", **asked))["memories"]
+    assert found["text"] == "Deploy the service: 1. Build the image 2. Push the image"
+
+
+@pytest.mark.spec("IMP-93", "IMP-96")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16, §5, IMP: procedural memories cannot be saved over MCP (IMP-93, IMP-96)",
+)
+async def test_a_tool_saves_a_how_to_with_its_steps(client: Client) -> None:
+    tools = (await client.list_tools()).tools
+    assert [tool.name for tool in tools if "steps" in tool.input_schema["properties"]] != []
 
 
 async def test_nothing_relevant_is_an_empty_list(client: Client) -> None:

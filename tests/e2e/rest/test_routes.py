@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 import recollect
+from recollect.dialects.supervisor import Supervisor
 from recollect.engine import Engine
 from recollect.interfaces.rest.app import table
 
@@ -166,6 +167,52 @@ async def test_each_change_of_a_memory_is_in_its_history(ana: httpx.AsyncClient)
         assert events == ["DELETE", "UPDATE", "ADD"]
     assert "Lisbon" not in (await ana.get(f"/memory/{id}/history", params=HOME)).text
     assert len((await ana.get(f"{V1}/history", params=HOME)).json()) == 3
+
+
+@pytest.mark.spec("IMP-78")
+async def test_the_history_of_a_memory_is_its_own_and_as_long_as_asked_for(ana: httpx.AsyncClient) -> None:
+    id = await told(ana)
+    await told(ana, "The cat is called Miso.")
+    await ana.patch(f"{V1}/entries/{id}", params=HOME, json={"text": "I moved to Porto in May."})
+    for limit, events in ((100, ["UPDATE", "ADD"]), (1, ["UPDATE"])):
+        found = (await ana.get(f"/memory/{id}/history", params={**HOME, "limit": limit})).json()
+        assert [(entry["memory_id"], entry["event"]) for entry in found] == [(id, event) for event in events]
+
+
+@pytest.mark.spec("IMP-78")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16, §5, THE: /memory/{id}/history finds nothing without ?space=, and an unknown id is no error",
+)
+async def test_the_history_of_a_memory_is_found_in_any_space_of_its_owner(ana: httpx.AsyncClient) -> None:
+    found = await ana.get(f"/memory/{await told(ana)}/history")
+    assert [entry["event"] for entry in found.json()] == ["ADD"]
+    assert (await ana.get("/memory/0190b3c4-0000-7000-8000-000000000000/history")).status_code == 404
+
+
+@pytest.mark.spec("IMP-96")
+async def test_a_how_to_is_read_by_the_agents_that_carry_things_out(memory: Engine, ana: httpx.AsyncClient) -> None:
+    scope = memory.scope(user="ana", space="home")
+    await Supervisor(scope).save_workflow("Deploy the service", ["Build the image", "Push the image"])
+    asked = {"query": "deploy the service", "categories": ["procedural"], **HOME}
+    (found,) = (await ana.post(f"{V1}/query", json={**asked, "agent": "executor"})).json()
+    assert found["text"] == "[procedural] Deploy the service: 1. Build the image 2. Push the image"
+    assert (await ana.post(f"{V1}/query", json={**asked, "agent": "supervisor"})).status_code == 403
+
+
+@pytest.mark.spec("IMP-93", "IMP-96")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16, §5, IMP: procedural memories cannot be saved over REST (IMP-93, IMP-96)",
+)
+async def test_a_how_to_is_saved_with_its_steps(ana: httpx.AsyncClient) -> None:
+    made = {"text": "Deploy the service", "kind": "procedural", "steps": ["Build the image", "Push the image"], **HOME}
+    assert (await ana.post(f"{V1}/entries", json=made)).status_code == 201
+    asked = {"agent": "executor", "query": "deploy the service", "categories": ["procedural"], **HOME}
+    (found,) = (await ana.post(f"{V1}/query", json=asked)).json()
+    assert "1. Build the image" in found["text"]
 
 
 @pytest.mark.spec("IMP-80")
