@@ -88,6 +88,7 @@ async def test_a_server_that_hangs_is_left_alone_after_three_times(llm_server: S
     await embedder.close()
 
 
+@pytest.mark.spec("MLS-19")
 async def test_a_memory_is_embedded_and_found_through_it_and_asked_for_once(tmp_path: Path, llm_server: Server) -> None:
     told = {"embedder": "openai", "embedder_url": f"{llm_server.url}/v1", "state_dir": tmp_path}
     for _ in range(2):
