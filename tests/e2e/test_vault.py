@@ -329,6 +329,7 @@ async def test_an_unknown_hint_is_refused(vault: Vault) -> None:
         pytest.param("In this session we look at Porto.", "working", marks=pytest.mark.spec("MLS-33")),
         pytest.param("Anna Weber is a doctor.", "semantic", marks=pytest.mark.spec("MLS-34")),
         pytest.param("We went to Porto by train.", "episodic", marks=pytest.mark.spec("MLS-35")),
+        pytest.param("Anna Weber is a doctor?", "episodic", marks=pytest.mark.spec("MLS-35")),
         pytest.param("I prefer tea right now, Anna is a doctor.", "procedural", marks=pytest.mark.spec("MLS-36")),
         pytest.param("Anna is a doctor right now.", "working", marks=pytest.mark.spec("MLS-36")),
     ],
@@ -385,6 +386,21 @@ async def test_a_preference_said_again_is_one_record(engine: Engine, vault: Vaul
     again = await scope.remember("i prefer TEA at 4 in  Lisbon.", policy="vault", manually_saved=True)
     assert again.count("merged") == 1
     assert len(await scope.list()) == 1
+
+
+@pytest.mark.spec("MLS-37")
+async def test_what_is_no_preference_has_no_key_and_is_not_merged(engine: Engine, vault: Vault, tmp_path: Path) -> None:
+    scope = engine.scope(user="ana", session="s1")
+    for _ in range(2):
+        await scope.remember("We went to Porto by train.", policy="vault", manually_saved=True)
+    assert rows(tmp_path, "SELECT key FROM memories") == [(None,), (None,)]
+
+
+@pytest.mark.spec("MLS-37")
+async def test_a_forgotten_preference_leaves_the_key_value_store(engine: Engine, vault: Vault, tmp_path: Path) -> None:
+    (chunk,) = await vault.ingest("I prefer tea.", "ana", "s1")
+    await engine.scope(user="ana").forget(chunk.memory_id, keep_days=3)
+    assert rows(tmp_path, "SELECT key FROM kv_procedural") == []
 
 
 # Recalling
