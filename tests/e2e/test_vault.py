@@ -649,3 +649,13 @@ async def test_a_remembered_text_cannot_leave_its_line(engine: Engine, vault: Va
     prompt = to_prompt(await vault.recall("green tea", "ana"))
     assert prompt.count("<memory>") == prompt.count("</memory>") == 1
     assert len(prompt.splitlines()) == 3
+
+
+@pytest.mark.spec("MLS-8")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16, §5 MLS: code keeps its lines in the prompt block"
+)
+async def test_the_lines_of_code_stay_lines_in_the_prompt(vault: Vault) -> None:
+    await vault.ingest("Anna wrote this:\n\n```python\ndef f():\n    return 1\n```", "ana", "s1")
+    prompt = to_prompt(await vault.recall("what did Anna write?", "ana"))
+    assert {"def f():", "return 1"} <= {line.strip() for line in prompt.splitlines()}
