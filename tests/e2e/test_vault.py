@@ -466,6 +466,8 @@ async def test_nobody_recalls_what_another_said(engine: Engine, vault: Vault) ->
     await plain(engine, *(f"green tea leaves {i}" for i in range(30)), user="bob")
     assert contents(await vault.recall("green tea leaves", "ana")) == ["green tea"]
     assert contents(await vault.recall("green tea", "eve")) == []
+    engine.embedder = Away()  # words are compared with the person's own memories alone, too
+    assert contents(await vault.recall("green tea leaves", "ana")) == ["green tea"]
 
 
 @pytest.mark.spec("MLS-44")
