@@ -347,7 +347,9 @@ async def test_a_search_looks_at_active_facts_of_every_type_and_at_no_message(en
 
 
 @pytest.mark.spec("CLK-59")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16, §5 CLK: search ranks all facts of the guild")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 CLK: search ranks all facts of the guild"
+)
 async def test_a_search_ranks_every_fact_of_the_guild_however_old(bot: Clanker) -> None:
     await bot.add_memory_fact("g1", "ana", "Ana plays the violin")
     for n in range(12):

@@ -176,7 +176,7 @@ async def test_in_a_guild_a_fact_has_one_of_five_types_and_at_most_190_character
 
 @pytest.mark.spec("CLK-47")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16, §5 CLK: 45 % grounding is what the dialect applies"
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 CLK: 45 % grounding is what the dialect applies"
 )
 async def test_in_a_guild_a_fact_that_shares_half_its_words_with_the_message_is_kept(tmp_path: Path) -> None:
     said, fact = "I usually drink green tea in the morning.", "Bo prefers green tea in the morning."

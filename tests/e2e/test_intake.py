@@ -185,7 +185,9 @@ async def test_facts_and_lore_get_their_vectors_and_the_snapshot_by_themselves(e
 
 @pytest.mark.spec("CLK-40", "CLK-41")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16, §5 CLK: lore of handle_reply is embedded and refreshes"
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16 (trust), §5 CLK: lore of handle_reply is embedded and refreshes",
 )
 async def test_lore_in_a_reply_gets_its_vector_and_the_snapshot_by_itself(engine: Engine, tmp_path: Path) -> None:
     async with Intake(engine) as intake:

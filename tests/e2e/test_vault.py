@@ -164,7 +164,7 @@ async def test_a_long_text_is_cut_at_its_paragraphs_and_every_chunk_is_returned(
 @pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
-    reason="issue 16, §5 MLS: paragraphs are boundaries even in texts of at most 300 tokens",
+    reason="issue 16 (trust), §5 MLS: paragraphs are boundaries even in texts of at most 300 tokens",
 )
 async def test_a_text_that_fits_into_one_chunk_is_cut_at_its_paragraphs_too(vault: Vault) -> None:
     paragraphs = [prose(400), prose(500)]  # 110 and 138 tokens
@@ -350,7 +350,7 @@ async def test_a_text_gets_the_type_of_the_first_rule_that_fits(vault: Vault, te
 @pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
-    reason="issue 16, §5 MLS: now, today and currently make working memories only where the session is meant",
+    reason="issue 16 (trust), §5 MLS: now, today and currently make working memories only where the session is meant",
 )
 async def test_a_word_for_now_alone_makes_no_working_memory(vault: Vault, text: str, type: str) -> None:
     (chunk,) = await vault.ingest(text, "ana", "s1")
@@ -361,7 +361,7 @@ async def test_a_word_for_now_alone_makes_no_working_memory(vault: Vault, text: 
 @pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
-    reason="issue 16, §5 MLS: a pasted transcript is split into messages by role, not refused",
+    reason="issue 16 (trust), §5 MLS: a pasted transcript is split into messages by role, not refused",
 )
 async def test_a_pasted_transcript_becomes_one_episode_for_each_message(vault: Vault) -> None:
     told = "User: We went to Porto by train.\nAssistant: Next time you must try the night bus to Faro."
@@ -429,7 +429,9 @@ async def test_every_type_is_eligible_unless_some_are_named(engine: Engine, vaul
 
 @pytest.mark.spec("MLS-33", "MLS-40")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16, §5 MLS: a recall of all types returns working memories"
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16 (trust), §5 MLS: a recall of all types returns working memories",
 )
 async def test_a_working_memory_of_a_session_is_eligible_too(vault: Vault) -> None:
     await vault.ingest("In this session we look at tea in Lisbon.", "ana", "s1")
@@ -655,7 +657,7 @@ async def test_a_remembered_text_cannot_leave_its_line(engine: Engine, vault: Va
 
 @pytest.mark.spec("MLS-8")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16, §5 MLS: code keeps its lines in the prompt block"
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 MLS: code keeps its lines in the prompt block"
 )
 async def test_the_lines_of_code_stay_lines_in_the_prompt(vault: Vault) -> None:
     await vault.ingest("Anna wrote this:\n\n```python\ndef f():\n    return 1\n```", "ana", "s1")
