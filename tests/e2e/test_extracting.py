@@ -162,6 +162,32 @@ async def test_in_a_guild_a_fact_belongs_to_who_it_is_about(place: str) -> None:
         assert (fact.labels.subject, fact.labels.channel, fact.confidence) == ("u7", "c1", 0.9)
 
 
+@pytest.mark.spec("CLK-43", "CLK-44")
+async def test_in_a_guild_a_fact_has_one_of_five_types_and_at_most_190_characters(tmp_path: Path) -> None:
+    boat = "I own a boat with a red sail, a blue flag, a white hull, a green anchor, a brown deck, a gray rope, "
+    boat += "a black wheel, a yellow lamp, a silver bell, a golden horn and a purple rug from the harbor."
+    async with opened(tmp_path / "m.db") as engine:
+        guild = engine.scope("__guild__", "g1", channel="c1", subject="u7")
+        told = [("m1", "I want to learn Thai."), ("m2", boat)]
+        said = [{"id": id, "role": "user", "name": "Bo", "content": text} for id, text in told]
+        await guild.remember(said, policy="clanker.messages")
+        await tended(engine)
+        assert [(fact.text, fact.fact_type) for fact in await facts(guild)] == [("Bo wants to learn Thai.", "other")]
+
+
+@pytest.mark.spec("CLK-47")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 CLK: 45 % grounding is what the dialect applies"
+)
+async def test_in_a_guild_a_fact_that_shares_half_its_words_with_the_message_is_kept(tmp_path: Path) -> None:
+    said, fact = "I usually drink green tea in the morning.", "Bo prefers green tea in the morning."
+    async with opened(tmp_path / "m.db", lambda ask: {"facts": [item(fact, "green tea in the morning")]}) as engine:
+        guild = engine.scope("__guild__", "g1", channel="c1", subject="u7")
+        await guild.remember([{"id": "m1", "role": "user", "name": "Bo", "content": said}], policy="clanker.messages")
+        await tended(engine)
+        assert [each.text for each in await facts(guild)] == [fact]
+
+
 @pytest.mark.spec("CLK-26")
 async def test_a_guild_message_of_four_characters_is_worth_a_question(tmp_path: Path) -> None:
     async with opened(tmp_path / "m.db", lambda ask: {"facts": []}) as engine:

@@ -31,6 +31,25 @@ from recollect.text.index import meaning_of
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
 
+class Counting(Hashing):
+    """An embedder that notes what it was asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        self.asked += texts
+        return await super().encode_batch(texts)
+
+
+class Away(Hashing):
+    """An embedder that never answers."""
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        raise EmbedderUnavailable
+
+
 @pytest.fixture
 async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
     settings = {"embedder": "hashing", "extract": "rules", "journal_dir": tmp_path / "memory"}
@@ -415,7 +434,7 @@ async def kinds(bot: Clanker) -> Counter[str]:
     return Counter(action["kind"] for action in await bot.actions("g1"))
 
 
-class Away:
+class ModelAway:
     """A language model that is not there."""
 
     async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
@@ -433,24 +452,17 @@ async def test_an_extraction_is_logged_as_a_call_and_one_whose_model_fails_as_an
     logged = await kinds(Clanker(engine))
     assert (logged["memory_extract_call"], logged["memory_extract_error"]) == (1, 0)
     async with aio.open(place, state_dir=tmp_path, embedder="hashing", extract="model") as other:
-        other.adviser = Away()
+        other.adviser = ModelAway()
         async with Intake(other) as intake:
             await intake.ingest_message("g1", "c1", said("I own a boat.", "m2"), author_id="u1")
         logged = await kinds(Clanker(other))
     assert (logged["memory_extract_call"], logged["memory_extract_error"]) == (1, 1)
 
 
-class Unembedded(Hashing):
-    """An embedding model that is not there."""
-
-    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
-        raise EmbedderUnavailable
-
-
 @pytest.mark.spec("CLK-86")
 async def test_an_embedding_is_logged_as_a_call_and_one_whose_model_fails_as_an_error(engine: Engine) -> None:
     bot, model = Clanker(engine), engine.embedder
-    engine.embedder = Unembedded()
+    engine.embedder = Away()
     await bot.add_memory_fact("g1", "u1", "Ana owns a boat")
     await engine.tend(only=["embed"])
     failed = await kinds(bot)
@@ -521,12 +533,53 @@ async def test_facts_and_lore_get_their_vectors_and_the_snapshot_by_themselves(e
     assert "the bot owes Ana a coffee" in (tmp_path / "memory" / SNAPSHOT).read_text()
 
 
+@pytest.mark.spec("CLK-40", "CLK-41")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16 (trust), §5 CLK: lore of handle_reply is embedded and refreshes",
+)
+async def test_lore_in_a_reply_gets_its_vector_and_the_snapshot_by_itself(engine: Engine, tmp_path: Path) -> None:
+    async with Intake(engine) as intake:
+        await Clanker(engine).handle_reply("g1", {"memoryLine": "the bot owes Ana a coffee"})
+        assert await intake.drain_ingest_queue()
+    assert [memory.needs_embedding for memory in await facts(engine)] == [False]
+    assert "the bot owes Ana a coffee" in (tmp_path / "memory" / SNAPSHOT).read_text()
+
+
+@pytest.mark.spec("CLK-49")
+async def test_an_embedder_that_fails_is_logged_and_the_next_message_comes_in(engine: Engine) -> None:
+    engine.embedder = Away()
+    async with Intake(engine) as intake:
+        for n, text in enumerate(("I'm a nurse.", "I love hiking.")):
+            assert await intake.ingest_message("g1", "c1", said(text, f"m{n}"), author_id="u1")
+    assert {memory.text for memory in await facts(engine)} == {"Ana is a nurse.", "Ana loves hiking."}
+    assert len(await messages(engine)) == 2
+    assert "memory_embedding_error" in [action["kind"] for action in await Clanker(engine).actions("g1")]
+
+
+@pytest.mark.spec("CLK-49")
+async def test_a_model_that_fails_is_logged_and_the_next_message_comes_in(place: str, tmp_path: Path) -> None:
+    unreachable = {"llm": "openai:m", "llm_url": "http://127.0.0.1:9/v1", "llm_key": "k", "extract": "model"}
+    async with aio.open(place, state_dir=tmp_path, embedder="hashing", **unreachable) as engine:
+        async with Intake(engine) as intake:
+            for n, text in enumerate(("I'm a nurse.", "I love hiking.")):
+                assert await intake.ingest_message("g1", "c1", said(text, f"m{n}"), author_id="u1")
+        assert {memory.text for memory in await facts(engine)} == {"Ana is a nurse.", "Ana loves hiking."}
+        kinds = [action["kind"] for action in await Clanker(engine).actions("g1")]
+        assert kinds.count("memory_extract_error") == 2
+
+
 @pytest.mark.spec("CLK-52", "CLK-54")
-async def test_a_question_gives_vectors_to_eight_facts_that_have_none(engine: Engine) -> None:
+@pytest.mark.parametrize("asked_by", ["slice", "search"])
+async def test_a_question_gives_vectors_to_eight_facts_that_have_none(engine: Engine, asked_by: str) -> None:
     bot = Clanker(engine)
     for n in range(12):
         await bot.add_memory_fact("g1", "u1", f"Ana owns boat number {n}", evidence_text=f"my boat {n}")
-    await bot.build_prompt_memory_slice("g1", "u1", "which boats?")
+    if asked_by == "slice":
+        await bot.build_prompt_memory_slice("g1", "u1", "which boats?")
+    else:
+        await bot.search_durable_facts("g1", "which boats?")
     with_vectors = [memory for memory in await facts(engine) if not memory.needs_embedding]
     assert len(with_vectors) == 8
     assert meaning_of(with_vectors[0]).splitlines()[0] == "type: other"
@@ -535,6 +588,34 @@ async def test_a_question_gives_vectors_to_eight_facts_that_have_none(engine: En
     (row,) = await engine.store.rows_where(with_vectors[0].scope, Filter(ids=(with_vectors[0].id,)))
     kept = await engine.store.vectors(with_vectors[0].scope, [row], model=engine.embedder.model)
     assert np.allclose(np.frombuffer(kept[row], "<f4"), expected, atol=1e-6)
+
+
+@pytest.mark.spec("CLK-52")
+async def test_a_fact_is_embedded_with_its_type_and_its_evidence(engine: Engine) -> None:
+    engine.embedder = counting = Counting()
+    bot = Clanker(engine)
+    await bot.add_memory_fact("g1", "u1", "Ana owns a boat", fact_type="profile", evidence_text="my boat")
+    await bot.add_memory_fact("g1", "u1", "Ana likes tea", fact_type="preference")
+    await bot.build_prompt_memory_slice("g1", "u1", "which boats?")
+    assert set(counting.asked) == {
+        "type: profile\nfact: Ana owns a boat.\nevidence: my boat",
+        "type: preference\nfact: Ana likes tea.",
+        "which boats?",
+    }
+
+
+@pytest.mark.spec("CLK-51")
+@pytest.mark.parametrize(("text", "is_embedded"), [("bo", False), (" bo  ", False), ("boa", True)])
+async def test_a_question_of_fewer_than_three_characters_is_not_embedded(
+    engine: Engine, text: str, is_embedded: bool
+) -> None:
+    bot = Clanker(engine)
+    await bot.add_memory_fact("g1", "u1", "Ana owns a boat")
+    await engine.tend(only=["embed"])
+    engine.embedder = counting = Counting()
+    await bot.build_prompt_memory_slice("g1", "u1", text, channel_id="c1")
+    await bot.search_durable_facts("g1", text)
+    assert bool(counting.asked) is is_embedded
 
 
 @pytest.mark.spec("CLK-50", "CLK-51")
@@ -549,6 +630,8 @@ async def test_vectors_rank_facts_alone_and_not_for_a_question_of_two_letters(en
     assert "dense" not in short.legs
     found = await bot.build_prompt_memory_slice("g1", "u1", "vessel", channel_id="c1")
     assert found.relevant_messages == (), "messages are found by their words"
+    found = await bot.build_prompt_memory_slice("g1", "u1", "the boat leaks", channel_id="c1")
+    assert [memory.text for memory in found.relevant_facts] == ["Ana owns a boat."], "a message is no fact"
 
 
 @pytest.mark.spec("CLK-77", "CLK-78", "CLK-79")

@@ -239,6 +239,23 @@ async def test_what_is_told_late_about_an_earlier_time_retires_nothing(ana: Scop
     assert await ana.conflicts() == []
 
 
+@pytest.mark.spec("THE-32", "THE-37")
+@pytest.mark.parametrize("at_once", [True, False], ids=["in one call", "one after the other"])
+async def test_a_turn_is_merged_with_the_same_turn_of_its_session_alone(ana: Scoped, at_once: bool) -> None:
+    said = [("s1", "The ferry is late."), ("s1", "the ferry is  late."), ("s2", "The ferry is late.")]
+    said += [("s1", "Yes, of course."), ("s1", "Yes, of course.")]
+    turns = [{"content": text, "session": session, "role": "user"} for session, text in said]
+    for each in [turns] if at_once else [[turn] for turn in turns]:
+        await ana.remember(each)
+    kept = sorted((memory.labels.session, memory.text, memory.repeat_count) for memory in await ana.list())
+    assert kept == [
+        ("s1", "The ferry is late.", 1),
+        ("s1", "Yes, of course.", 0),
+        ("s1", "Yes, of course.", 0),
+        ("s2", "The ferry is late.", 0),
+    ]
+
+
 async def test_turns_of_a_conversation_neither_merge_across_sessions_nor_retire_each_other(ana: Scoped) -> None:
     said = [("s1", "I live in Berlin now"), ("s2", "i live in Berlin now!"), ("s3", "I live in Porto now")]
     await ana.remember([{"content": text, "session": session, "role": "user"} for session, text in said])

@@ -7,13 +7,16 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from clocks import Clock
 from recollect import aio
+from recollect.dialects.vault import Vault
 from recollect.embedders.minilm import MiniLM
 from recollect.engine import Engine
 from recollect.errors import IndexUnavailable
@@ -113,6 +116,29 @@ async def test_chroma_answers_as_the_process_does_and_knows_whose_memory_it_is(t
     assert (kept["session_id"], kept["compressed"]) == ("s", False)
     assert 0 <= kept["importance"] <= 1
     assert kept["created_at"][:2] == "20"
+
+
+@pytest.mark.spec("MLS-38")
+async def test_chroma_keeps_the_metadata_of_each_memory_as_it_is(tmp_path: Path) -> None:
+    folder, clock = tmp_path / "chroma", Clock(datetime(2026, 3, 1, 12, tzinfo=UTC))
+    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, embedder="hashing", index=f"chroma:{folder}") as memory:
+        memory.clock, vault = clock, Vault(memory)
+        (fact,) = await vault.ingest("Anna Weber is a doctor.", "bo", "s1")
+        (trip,) = await vault.ingest("We went to Porto by train.", "bo", "s2")
+        (later,) = await vault.ingest("We came back from Porto at 9.", "bo", "s3")
+        clock.now += timedelta(days=1)
+        await memory.scope("bo").pin(fact.memory_id)  # a change of the same memory on another day
+        await vault.compress("bo", compression_threshold=1, sessions_to_compress=1)
+        await memory.rebuild_index()
+    (collection,) = chromadb.PersistentClient(str(folder)).list_collections()
+    found = {each["session_id"]: each for each in collection.get(where={"user_id": "bo"})["metadatas"]}
+    names = ("memory_type", "importance", "compressed", "created_at")
+    day = "2026-03-01T12:00:00.000000+00:00"
+    assert {session: tuple(found[session][name] for name in names) for session in ("s1", "s2", "s3")} == {
+        "s1": ("semantic", pytest.approx(0.72), False, day),
+        "s2": ("episodic", pytest.approx(trip.importance), True, day),
+        "s3": ("episodic", pytest.approx(later.importance), False, day),
+    }
 
 
 async def test_what_was_just_said_is_found_and_what_was_forgotten_is_gone_from_the_index(

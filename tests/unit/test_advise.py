@@ -69,7 +69,9 @@ def test_a_name_stands_for_the_speaker() -> None:
 @pytest.mark.spec("CLK-42", "IMP-81")
 def test_the_prompt_asks_for_durable_grounded_facts_and_carries_the_guard() -> None:
     ask = advise.ask("I live in Porto.", "Ana", 4)
-    assert "durable facts that the message itself states" in ask.system
+    assert "Note only durable facts that the message itself states" in ask.system
+    assert "Never add, guess or conclude anything." in ask.system
+    assert "`evidence` is a passage of the message, letter for letter." in ask.system
     assert wording.SEMANTIC in ask.system
     assert (ask.temperature, ask.max_tokens, ask.task) == (0.0, 320, "extract")
     assert "I live in Porto." not in ask.system

@@ -42,6 +42,12 @@ def test_a_large_paragraph_is_cut_at_sentence_ends(mark: str) -> None:
     ]
 
 
+@pytest.mark.spec("MLS-11")
+def test_a_full_stop_before_a_small_letter_ends_no_sentence() -> None:
+    text = "One two. Three. four five six."
+    assert by_meaning(text, words, minimum=1, maximum=4) == ["One two.", "Three. four five six."]
+
+
 def test_chinese_and_japanese_sentences_end_without_a_blank() -> None:
     assert by_meaning("我喜欢茶。你呢？我也是！", len, minimum=1, maximum=5) == ["我喜欢茶。", "你呢？", "我也是！"]
 

@@ -124,7 +124,8 @@ def test_an_order_to_the_model_is_found_in_disguise_and_in_other_languages(text:
     "text",
     [
         "I am a backend developer", "the system is down", "our insurance policy", "override it", "a good prompt",
-        "she forgot her password", "an api key", "bypass the earlier rule", "never say that", "[[note]]",
+        "she forgot her password", "his credentials", "a well-kept secret", "three jailbreaks", "an api key",
+        "bypass the earlier rule", "never say that", "[[note]]",
         "greet me as boss from now on",
     ],
 )  # fmt: skip
@@ -195,6 +196,9 @@ def test_a_line_that_stands_in_its_source_is_grounded() -> None:
     assert guard.grounded("tea", "green tea") == ""
 
 
+ELEVEN = " ".join(f"one{n}" for n in range(1, 12))
+
+
 @pytest.mark.spec("CLK-47")
 @pytest.mark.parametrize(
     ("line", "source", "is_grounded"),
@@ -202,6 +206,10 @@ def test_a_line_that_stands_in_its_source_is_grounded() -> None:
         ("one two three four five six seven eight nine ten", "one two three four five", True),  # 5 of 8 long words
         ("alpha beta gamma delta epsilon", "alpha beta gamma", True),
         ("alpha beta gamma delta epsilon", "alpha beta", False),  # 2 of 5 are less than 45 %
+        (ELEVEN, "one1 one2 one3 one4 one5", True),  # 5 of 11 are just above 45 %
+        (ELEVEN, "one1 one2 one3 one4", False),
+        (f"{ELEVEN} {ELEVEN.replace('one', 'two')}", " ".join(f"one{n}" for n in range(1, 11)), True),  # 10 of 22
+        (f"{ELEVEN} {ELEVEN.replace('one', 'two')}", " ".join(f"one{n}" for n in range(1, 10)), False),
         ("alpha beta", "beta and alpha", True),
         ("alpha beta", "alpha", False),  # at least two
         ("alpha", "beta", False),
@@ -222,9 +230,8 @@ def test_evidence_that_nobody_said_is_not_grounded() -> None:
 @pytest.mark.spec("CLK-43")
 def test_lines_keep_to_their_lengths() -> None:
     long = "word " * 200
-    assert {what: len(guard.line(long, what)) <= most for what, most in guard.LONGEST.items()} == dict.fromkeys(  # type: ignore[arg-type]
-        guard.LONGEST, True
-    )
+    lengths = {what: len(guard.line("x" * 400, what)) for what in ("content", "fact", "evidence", "lore")}  # type: ignore[arg-type]
+    assert lengths == {"content": 320, "fact": 190, "evidence": 220, "lore": 180}
     assert guard.line(long, "fact").endswith(".")
     assert guard.line("a | b | c", "content") == "a / b / c"
     assert [guard.line("abc", "fact"), guard.line("x", "content"), guard.line("fyi: hm!", "lore")] == ["", "", ""]
@@ -234,9 +241,9 @@ def test_lines_keep_to_their_lengths() -> None:
 
 @pytest.mark.spec("CLK-44")
 def test_a_fact_has_one_of_five_types() -> None:
-    assert [guard.fact_type(given) for given in ("preference", "PROFILE", "general", "lore", "", None)] == [
-        "preference", "profile", "other", "other", "other", "other",
-    ]  # fmt: skip
+    named = ("preference", "PROFILE", "relationship", " project ", "other")
+    assert [guard.fact_type(given) for given in named] == ["preference", "profile", "relationship", "project", "other"]
+    assert {guard.fact_type(given) for given in ("general", "lore", "", None)} == {"other"}
 
 
 @given(st.text())

@@ -37,6 +37,7 @@ def test_whitespace_around_a_text_is_stripped() -> None:
 @pytest.mark.spec("MLS-6")
 def test_a_decomposed_letter_is_composed() -> None:
     assert clean("cafe\u0301") == "caf\u00e9"
+    assert clean("\ufb01ve m\u00b2") == "\ufb01ve m\u00b2", "letters that only look alike stay"
 
 
 @pytest.mark.spec("MLS-7")

@@ -51,7 +51,8 @@ def test_a_subject_a_predicate_and_an_object_are_semantic(text: str) -> None:
 
 @pytest.mark.spec("MLS-35")
 @pytest.mark.parametrize(
-    "text", ["We went home", "It is raining", "Is Anna a doctor?", "ok", "", "Discussed the migration"]
+    "text",
+    ["We went home", "It is raining", "Is Anna a doctor?", "Anna is a doctor?", "ok", "", "Discussed the migration"],
 )
 def test_everything_else_is_episodic(text: str) -> None:
     assert route.kind(text) == "episodic"

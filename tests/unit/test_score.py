@@ -33,6 +33,13 @@ def test_novelty_is_at_most_one() -> None:
     assert score.novelty(EAST, -EAST) == 1.0
 
 
+@pytest.mark.spec("MLS-24")
+def test_novelty_is_at_least_zero_where_rounding_makes_the_cosine_more_than_one() -> None:
+    vector = np.array([0.3, 0.3, 0.1], dtype=np.float32)
+    assert float(np.dot(vector, vector)) > float(np.linalg.norm(vector)) ** 2
+    assert score.novelty(vector, vector * 2) == 0.0
+
+
 @pytest.mark.spec("MLS-25", "MLS-26", "MLS-27", "MLS-28")
 @pytest.mark.parametrize(
     ("text", "parts"),
@@ -41,6 +48,8 @@ def test_novelty_is_at_most_one() -> None:
         ("we need 3 of them", {"number": 0.2}),
         ("see you on Monday", {"number": 0.2}),
         ("it was in May", {"number": 0.2}),
+        ("see you on Saturday", {"number": 0.2}),
+        ("we moved there in December", {"number": 0.2}),
         ("it may rain", {}),
         ("I prefer tea", {"preference": 0.4}),
         ("I always walk", {"preference": 0.4}),

@@ -10,7 +10,7 @@ import pytest
 
 from llm_server import Server
 from recollect import aio
-from recollect.dialects.clanker_models import VARIABLE, embedding_model
+from recollect.dialects.clanker_models import embedding_model
 from recollect.embedders.openai import LONGEST, OpenAI
 from recollect.errors import EmbedderUnavailable, Misconfigured, WrongDimensions
 
@@ -88,6 +88,7 @@ async def test_a_server_that_hangs_is_left_alone_after_three_times(llm_server: S
     await embedder.close()
 
 
+@pytest.mark.spec("MLS-19")
 async def test_a_memory_is_embedded_and_found_through_it_and_asked_for_once(tmp_path: Path, llm_server: Server) -> None:
     told = {"embedder": "openai", "embedder_url": f"{llm_server.url}/v1", "state_dir": tmp_path}
     for _ in range(2):
@@ -111,6 +112,22 @@ async def test_while_the_server_is_away_words_still_find(tmp_path: Path) -> None
 @pytest.mark.spec("CLK-53")
 def test_the_model_of_a_bot_comes_from_its_settings_then_the_environment_then_the_usual_one() -> None:
     large = {"memory": {"embeddingModel": "text-embedding-3-large"}}
-    assert embedding_model(large, {VARIABLE: "other"}) == "text-embedding-3-large"
-    assert embedding_model({"memory": {"embeddingModel": " "}}, {VARIABLE: "other"}) == "other"
-    assert embedding_model({"memory": None}, {VARIABLE: ""}) == "text-embedding-3-small"
+    assert embedding_model(large, {"DEFAULT_MEMORY_EMBEDDING_MODEL": "other"}) == "text-embedding-3-large"
+    assert embedding_model({"memory": {"embeddingModel": " "}}, {"DEFAULT_MEMORY_EMBEDDING_MODEL": "other"}) == "other"
+    assert embedding_model({"memory": None}, {"DEFAULT_MEMORY_EMBEDDING_MODEL": ""}) == "text-embedding-3-small"
+
+
+@pytest.mark.spec("CLK-53")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16 (trust), §5 CLK: DEFAULT_MEMORY_EMBEDDING_MODEL reaches the engine",
+)
+async def test_the_model_that_the_environment_names_is_the_one_that_embeds(
+    tmp_path: Path, llm_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEFAULT_MEMORY_EMBEDDING_MODEL", "text-embedding-3-large")
+    told = {"embedder": "openai", "embedder_url": f"{llm_server.url}/v1", "state_dir": tmp_path}
+    async with aio.open(tmp_path / "m.db", **told) as engine:
+        assert engine.embedder is not None
+        assert (engine.embedder.model, engine.embedder.dimensions) == ("text-embedding-3-large", 3072)
