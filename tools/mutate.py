@@ -361,6 +361,8 @@ def passes(tests: Iterable[str], spec: str | None, tree: Path) -> bool:
         )
     except subprocess.TimeoutExpired:
         return False
+    if done.returncode == pytest.ExitCode.USAGE_ERROR:
+        raise RuntimeError(f"pytest could not run {spec or ' '.join(tests)}: {done.stderr[-500:]}")
     if done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED:
         return True  # a requirement that no test claims protects nothing
     return done.returncode == pytest.ExitCode.OK
