@@ -177,6 +177,7 @@ async def test_the_only_memory_of_a_chat_or_the_last_thing_said_is_not_ambiguous
     assert {memory.text for memory in await ana.list()} == {TEA, "I grow tomatoes.", "The oboe suits you."}
 
 
+@pytest.mark.spec("THE-89")
 async def test_forgetting_by_topic_shows_first_what_would_go(ana: Scoped) -> None:
     await ana.remember(TEA)
     one = await ana.command("forget everything about green tea")
