@@ -117,7 +117,7 @@ async def test_an_entry_knows_the_role_that_spoke(lab: Scoped, role: str) -> Non
 
 
 @pytest.mark.spec("THE-8")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16, §5, THE: role is an enum")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: role is an enum")
 async def test_a_role_that_does_not_exist_is_refused(lab: Scoped) -> None:
     with suppress(InvalidInput):
         await lab.remember({"content": "The beta ships in May.", "role": "narrator"}, policy="theoria")
@@ -188,7 +188,9 @@ async def test_importance_adds_up_from_wishes_and_words(
 
 
 @pytest.mark.spec("THE-38")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16, §5, THE: pin gives +0.5 and manually_saved")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: pin gives +0.5 and manually_saved"
+)
 @pytest.mark.parametrize("when", ["while it is written", "later"])
 async def test_a_pin_counts_as_an_explicit_save(lab: Scoped, when: str) -> None:
     (id,) = (await lab.remember("The sky was red.", policy="theoria", pinned=when != "later")).ids
@@ -198,7 +200,7 @@ async def test_a_pin_counts_as_an_explicit_save(lab: Scoped, when: str) -> None:
 
 
 @pytest.mark.spec("THE-38")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason='issue 16, §5, THE: "Remember this: …" gives +0.5')
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason='issue 16 (trust), §5 THE: "Remember this: …" gives +0.5')
 async def test_asking_to_remember_something_is_an_explicit_save(theoria: Theoria, lab: Scoped) -> None:
     (id,) = await persist(theoria, "Remember this: the sky was red.")
     entry = await lab.get(id)
@@ -206,7 +208,7 @@ async def test_asking_to_remember_something_is_an_explicit_save(theoria: Theoria
 
 
 @pytest.mark.spec("THE-41")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16, §5, THE: -0.1 is visible")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: -0.1 is visible")
 async def test_small_talk_is_trimmed_before_an_older_statement(engine: Engine) -> None:
     await persist(Theoria(engine), "The sky was red.")
     later(engine, minutes=1)
@@ -252,7 +254,9 @@ async def test_three_bits_apart_is_a_repetition_and_four_is_not(theoria: Theoria
 
 
 @pytest.mark.spec("THE-30", "THE-32", "THE-37")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 15, §3: SimHash ≤ 3 works across sessions")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 15 (conversations), §3: SimHash ≤ 3 works across sessions"
+)
 async def test_what_is_said_again_in_another_session_is_one_entry(engine: Engine, lab: Scoped) -> None:
     for session in ("monday", "friday"):
         chat = engine.scope(user=USER, space="lab", session=session)
@@ -262,7 +266,7 @@ async def test_what_is_said_again_in_another_session_is_one_entry(engine: Engine
 
 @pytest.mark.spec("THE-30")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 15, §3: a filler word at distance 1 does not block"
+    strict=True, raises=AssertionError, reason="issue 15 (conversations), §3: a filler word does not block"
 )
 async def test_a_filler_word_makes_no_new_entry(theoria: Theoria) -> None:
     said = f"Basically, {NOTES}"
@@ -419,7 +423,9 @@ async def test_what_was_forgotten_stays_away_for_exactly_a_day(engine: Engine, t
 
 
 @pytest.mark.spec("THE-84")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16, §2: theoria's tombstone also stops variants")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §2: theoria's tombstone also stops variants"
+)
 @pytest.mark.parametrize("variant", ["I prefer green tea [1].", "So I prefer green tea."])
 async def test_a_variant_of_what_was_forgotten_stays_away_too(theoria: Theoria, lab: Scoped, variant: str) -> None:
     (id,) = await persist(theoria, "I prefer green tea.")
@@ -749,7 +755,7 @@ async def test_by_name_the_ranking_gives_twelve_grouped_by_topic(theoria: Theori
 
 
 @pytest.mark.spec("THE-66")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16, §5, THE: top_n is respected")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: top_n is respected")
 async def test_no_more_entries_come_back_than_were_asked_for(theoria: Theoria) -> None:
     await persist(theoria, *(f"The heron number {i} stands in lake {i}." for i in range(5)))
     assert len(await texts(theoria, "heron", top_n=3)) == 3
@@ -784,7 +790,9 @@ async def test_context_shows_long_entries_by_their_summary(theoria: Theoria, lab
 
 
 @pytest.mark.spec("THE-69")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 15, §7: long entries get a summary (THE-69)")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 15 (conversations), §7: long entries get a summary (THE-69)"
+)
 async def test_a_long_entry_gets_a_summary_by_itself(engine: Engine, theoria: Theoria) -> None:
     sentences = (f"The heron of lake {i} stands there all day and waits for fish number {i}." for i in range(20))
     await persist(theoria, " ".join(sentences))
@@ -855,7 +863,8 @@ async def test_what_it_is_made_of_works_together(engine: Engine, lab: Scoped) ->
     assert not any(memory.needs_embedding for memory in await lab.list(limit=100))
     assert (await lab.recall("Whose boat?", profile="theoria.triscore")).memories[0].id == boat
     canoe = await theoria.persist_memory(USER, "lab", "I prefer the red canoe of Tom Reed.")  # not embedded yet
-    assert (await lab.recall("Whose canoe?", profile="theoria.triscore")).memories[0].id == canoe
+    answer = await lab.recall("Whose boat, and whose canoe?", profile="theoria.triscore")
+    assert {memory.id for memory in answer.memories[:2]} == {boat, canoe}
     hidden = engine.scope(USER, "lab", session="hidden")
     await hidden.privacy.start_incognito()
     assert not (await hidden.recall("Whose boat?", profile="theoria.triscore")).hits
