@@ -357,6 +357,15 @@ async def test_a_new_entry_waits_for_its_embedding_and_gets_it(theoria: Theoria,
     assert (await engine.index(dry_run=True)).found == 0
 
 
+@pytest.mark.spec("THE-42")
+async def test_a_new_entry_is_a_job_for_the_worker(theoria: Theoria, engine: Engine, lab: Scoped) -> None:
+    (id,) = await persist(theoria, "The beta ships in May.")
+    assert (await lab.get(id)).needs_embedding
+    assert [(job.name, job.waiting) for job in await engine.backlog()] == [("embed", 1)]
+    assert (await engine.tend(only=["embed"]))["embed"].changed == 1
+    assert not (await lab.get(id)).needs_embedding
+
+
 @pytest.mark.spec("THE-52")
 async def test_persisting_applies_every_step_and_returns_the_id(engine: Engine, lab: Scoped) -> None:
     theoria = Theoria(engine, soft_cap=2)
@@ -460,6 +469,7 @@ async def test_trimming_scores_what_has_no_scores(engine: Engine, lab: Scoped) -
         "total": pytest.approx(recency + entry.importance),
         "computed_at": "2026-03-08T12:00:00.000000Z",
     }
+    assert (entry.access_count, entry.last_accessed) == (0, None)  # nobody recalled it
 
 
 @pytest.mark.spec("THE-46", "THE-47", "THE-55")
