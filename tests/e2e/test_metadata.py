@@ -104,6 +104,7 @@ async def test_tags_come_from_no_other_scope_speaker_or_policy(engine: Engine, a
     assert (await told(ana, "The physio showed me three stretches for the back.", policy="milton")).tags == ()
 
 
+@pytest.mark.spec("THE-75")
 async def test_most_of_the_neighbours_have_to_agree_and_few_tags_are_taken(ana: Scoped) -> None:
     await told(ana, BACK, "a1", "b2", "c3", "d4")
     first = await told(ana, STRETCHES)

@@ -410,6 +410,7 @@ async def test_a_repetition_trims_nothing_and_waits_for_no_embedding(engine: Eng
     await persist(Theoria(engine, soft_cap=1), "I prefer green tea.")
     assert len(await lab.list()) == 3
     assert (await engine.index(dry_run=True)).found == 0
+    assert not any(entry.needs_embedding for entry in await lab.list())
 
 
 async def test_what_was_forgotten_is_refused_unless_it_is_saved_on_purpose(theoria: Theoria, lab: Scoped) -> None:
