@@ -132,6 +132,16 @@ async def test_what_is_remembered_about_something_is_shown(engine: Engine, ana: 
     assert nothing.say == "I remember nothing about tea."
 
 
+@pytest.mark.spec("THE-88")
+async def test_only_what_is_about_it_is_shown(engine: Engine, ana: Scoped) -> None:
+    await ana.remember(TEA)
+    await engine.scope("ana", session="chat-2").remember(CAT)
+    reply = await ana.command("What do you remember about green tea?")
+    assert reply is not None
+    assert TEA in reply.say
+    assert CAT not in reply.say
+
+
 @pytest.mark.spec("THE-89")
 async def test_forget_that_forgets_what_was_last_spoken_of(ana: Scoped) -> None:
     (tea,), (cat,) = (await ana.remember(TEA)).ids, (await ana.remember(CAT)).ids
