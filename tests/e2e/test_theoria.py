@@ -847,6 +847,7 @@ async def test_every_entry_brings_its_sources_along(theoria: Theoria) -> None:
     assert found.source_ids == ("wiki.example/beta", "b.example")
 
 
+@pytest.mark.spec("THE-60", "THE-66")
 async def test_retrieval_happens_at_the_time_it_is_given(engine: Engine, theoria: Theoria, lab: Scoped) -> None:
     (id,) = await persist(theoria, "The beta ships in May.")
     await texts(theoria, "beta", datetime(2026, 3, 15, 12))  # no zone: UTC
