@@ -172,6 +172,7 @@ async def test_tags_and_sources_that_are_given_stand_before_those_that_are_found
         ("I prefer tea.", {}, 0.3),
         ("I will send it.", {}, 0.3),
         ("My goal is a marathon.", {}, 0.3),
+        ("My\n goal is a marathon.", {}, 0.3),
         ("We met Anna Weber.", {}, 0.2),  # a name that is sure: 0.9
         ("The observatory was closed.", {}, 0.0),  # a topic that is not: 0.4
         ("ok thanks", {"manually_saved": True}, 0.4),
@@ -285,6 +286,13 @@ async def test_a_repetition_is_counted_and_makes_no_new_row(theoria: Theoria, la
     ids = await persist(theoria, *["I prefer green tea."] * 3, "i PREFER green tea!!  https://tea.example")
     assert len(set(ids)) == len(await lab.list()) == 1
     assert (await lab.get(ids[0])).repeat_count == 3
+
+
+@pytest.mark.spec("THE-32", "THE-37")
+async def test_repetitions_within_one_call_are_counted(lab: Scoped) -> None:
+    receipt = await lab.remember([{"content": "I keep bees in May."}] * 3, policy="theoria")
+    assert [outcome.status for outcome in receipt.outcomes] == ["created", "merged", "merged"]
+    assert [entry.repeat_count for entry in await lab.list()] == [2]
 
 
 @pytest.mark.spec("THE-33", "THE-113")
