@@ -87,6 +87,7 @@ def test_no_capacity_is_without_end(place: str, tmp_path: Path) -> None:
         ana = memory.scope("ana")
         ana.remember([{"content": f"Heron {number} stands in the river."} for number in range(220)], policy="theoria")
         assert ana.stats()["memories"] == 220
+        assert ana.stats()["states"] == {"active": 220}
 
 
 @pytest.mark.spec("THE-102")
