@@ -90,6 +90,7 @@ async def test_an_entry_has_the_fields_of_the_data_model(theoria: Theoria, lab: 
     (id,) = await persist(theoria, "I prefer tea, see https://tea.example.")
     entry = await lab.get(id)
     assert UUID(id).version == 7
+    assert str(UUID(id)) == id
     assert (entry.scope.user, entry.scope.space) == (USER, "lab")
     assert (entry.text, entry.created_at) == ("I prefer tea, see https://tea.example.", NOW)
     assert (entry.needs_embedding, entry.repeat_count) == (True, 0)
@@ -334,7 +335,7 @@ async def test_pinning_a_repetition_pins_the_entry(theoria: Theoria, lab: Scoped
 async def test_tags_and_sources_of_a_repetition_are_added(theoria: Theoria, lab: Scoped) -> None:
     (id,) = await persist(theoria, "I prefer green tea. https://a.example/1")
     before = (await lab.get(id)).tags
-    await lab.remember("I prefer green tea.", policy="theoria", tags=["morning"], source_ids=["doc-2", "a.example/1"])
+    await lab.remember("I prefer green tea.", policy="theoria", tags=["Morning"], source_ids=["doc-2", "a.example/1"])
     entry = await lab.get(id)
     assert set(entry.tags) == {*before, "morning"}
     assert entry.source_ids == ("a.example/1", "doc-2")
@@ -461,6 +462,12 @@ def test_the_soft_cap_is_two_hundred_and_can_be_chosen(engine: Engine) -> None:
     assert Theoria(engine).soft_cap == 200
     with pytest.raises(InvalidInput, match="at least 1"):
         Theoria(engine, soft_cap=0)
+
+
+@pytest.mark.spec("THE-24")
+async def test_the_soft_cap_is_the_capacity_of_the_settings_where_there_is_one(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path, capacity=3) as engine:
+        assert Theoria(engine).soft_cap == 3
 
 
 @pytest.mark.spec("THE-43", "THE-46", "THE-47", "THE-50", "THE-55")
@@ -677,6 +684,15 @@ async def test_a_score_is_relevance_and_recency_and_importance(engine: Engine, t
     assert parts["importance"] == pytest.approx((await lab.get(embedded)).importance)
     assert hits[embedded].score == pytest.approx(sum(parts.values()))
     assert 0 < hits[waiting].parts["relevance"] < 1  # a share of the best sparse score
+
+
+@pytest.mark.spec("THE-62")
+async def test_as_shipped_relevance_recency_and_importance_count_alike(engine: Engine, theoria: Theoria) -> None:
+    await persist(theoria, "The heron stands in the lake.")  # the best match, a fortnight old
+    later(engine, days=14)
+    await persist(theoria, "A heron flew by.", "I prefer the heron.")
+    found = await texts(theoria, "Where in the lake does the heron stand?", engine.clock())
+    assert found == ["I prefer the heron.", "A heron flew by.", "The heron stands in the lake."]
 
 
 @pytest.mark.spec("THE-62", "THE-112")

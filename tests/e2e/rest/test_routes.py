@@ -51,6 +51,15 @@ async def test_a_space_is_summed_up_for_people(ana: httpx.AsyncClient) -> None:
     assert "Lisbon" not in (await ana.get(f"{V1}/summary", params={"space": "work"})).text
 
 
+@pytest.mark.spec("THE-78")
+async def test_a_summary_begins_with_what_is_pinned_and_names_it_once(ana: httpx.AsyncClient) -> None:
+    await told(ana, "The cat is called Miso.", pinned=True)
+    await told(ana)
+    summary = (await ana.get(f"{V1}/summary", params=HOME)).json()["summary"]
+    assert summary.index("called Miso") < summary.index("moved to Lisbon")
+    assert summary.count("called Miso") == 1
+
+
 @pytest.mark.spec("THE-79", "THE-80")
 async def test_entries_are_made_and_listed_by_what_was_decided_about_them(ana: httpx.AsyncClient) -> None:
     plain = await told(ana)
