@@ -190,6 +190,13 @@ class Careless:
         raise NotImplementedError
 
 
+@pytest.mark.spec("THE-12", "THE-14")
+async def test_a_row_begins_without_a_vector_and_said_once(store: PostgresStore) -> None:
+    sql = "SELECT column_name, column_default FROM information_schema.columns WHERE table_schema = 'recollect' "
+    sql += "AND table_name = 'memories' AND column_name IN ('needs_embedding', 'repeat_count')"
+    assert dict(asked(store.url, sql)) == {"needs_embedding": "1", "repeat_count": "0"}
+
+
 @pytest.mark.spec("THE-109")
 async def test_with_the_scope_forgotten_in_every_statement_no_foreign_row_comes_back(store: PostgresStore) -> None:
     theirs = await keep(store, "theirs", BOB, [1.0, 0.0])

@@ -81,11 +81,13 @@ def test_the_protected_are_never_trimmed_and_an_alert_says_that_there_are_too_ma
         assert (alert.memory_id, alert.category) == (None, None)
 
 
+@pytest.mark.spec("THE-24")
 def test_no_capacity_is_without_end(place: str, tmp_path: Path) -> None:
     with recollect.open(place, embedder="none", state_dir=tmp_path, capacity=0) as memory:
         ana = memory.scope("ana")
         ana.remember([{"content": f"Heron {number} stands in the river."} for number in range(220)], policy="theoria")
         assert ana.stats()["memories"] == 220
+        assert ana.stats()["states"] == {"active": 220}
 
 
 @pytest.mark.spec("THE-102")

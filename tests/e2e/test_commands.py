@@ -132,6 +132,16 @@ async def test_what_is_remembered_about_something_is_shown(engine: Engine, ana: 
     assert nothing.say == "I remember nothing about tea."
 
 
+@pytest.mark.spec("THE-88")
+async def test_only_what_is_about_it_is_shown(engine: Engine, ana: Scoped) -> None:
+    await ana.remember(TEA)
+    await engine.scope("ana", session="chat-2").remember(CAT)
+    reply = await ana.command("What do you remember about green tea?")
+    assert reply is not None
+    assert TEA in reply.say
+    assert CAT not in reply.say
+
+
 @pytest.mark.spec("THE-89")
 async def test_forget_that_forgets_what_was_last_spoken_of(ana: Scoped) -> None:
     (tea,), (cat,) = (await ana.remember(TEA)).ids, (await ana.remember(CAT)).ids
@@ -177,6 +187,7 @@ async def test_the_only_memory_of_a_chat_or_the_last_thing_said_is_not_ambiguous
     assert {memory.text for memory in await ana.list()} == {TEA, "I grow tomatoes.", "The oboe suits you."}
 
 
+@pytest.mark.spec("THE-89")
 async def test_forgetting_by_topic_shows_first_what_would_go(ana: Scoped) -> None:
     await ana.remember(TEA)
     one = await ana.command("forget everything about green tea")

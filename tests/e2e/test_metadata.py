@@ -55,6 +55,30 @@ async def test_a_near_memory_proposes_the_tags_it_was_given(ana: Scoped) -> None
 
 
 @pytest.mark.spec("THE-75")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: neighbor tags under `theoria`")
+async def test_a_near_memory_proposes_tags_under_the_theoria_policy_too(engine: Engine, ana: Scoped) -> None:
+    await told(ana, BACK, "health", policy="theoria")
+    await engine.index()
+    memory = await told(ana, STRETCHES, policy="theoria")
+    await engine.index()
+    assert "health" in (await ana.get(memory.id)).tags
+
+
+@pytest.mark.spec("THE-74", "THE-77")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 15 (conversations), §1: turns get tags and confidence as notes do"
+)
+async def test_names_and_topics_are_found_in_a_conversation(engine: Engine) -> None:
+    chat = engine.scope("ana", session="chat-1")
+    said = "Anna Weber from ACME showed us the observatory."
+    (id,) = (await chat.remember([{"content": said}], policy="theoria")).ids
+    await engine.tend()
+    memory = await chat.get(id)
+    assert memory.tags == ("anna weber", "acme", "observatory")
+    assert memory.metadata_confidence == pytest.approx((0.9 + 0.7 + 0.4) / 3)
+
+
+@pytest.mark.spec("THE-75")
 async def test_what_a_neighbour_says_stays_with_the_neighbour(ana: Scoped) -> None:
     await told(ana, "Anna Weber likes green tea in the afternoon.", "people")
     memory = await told(ana, "Bob Stone likes green tea in the morning.")
@@ -80,6 +104,7 @@ async def test_tags_come_from_no_other_scope_speaker_or_policy(engine: Engine, a
     assert (await told(ana, "The physio showed me three stretches for the back.", policy="milton")).tags == ()
 
 
+@pytest.mark.spec("THE-75")
 async def test_most_of_the_neighbours_have_to_agree_and_few_tags_are_taken(ana: Scoped) -> None:
     await told(ana, BACK, "a1", "b2", "c3", "d4")
     first = await told(ana, STRETCHES)
@@ -111,6 +136,21 @@ async def test_an_older_store_gets_its_fingerprints_and_missing_vectors(place: s
         assert (await engine.index()).embedded == 1
         assert not (await ana.get(bare.id)).needs_embedding
         assert await engine.check() == []
+
+
+@pytest.mark.spec("THE-22", "THE-23")
+async def test_a_store_of_more_than_a_page_is_mended_to_its_end(tmp_path: Path) -> None:
+    place, options = str(tmp_path / "many.db"), {"embedder": "none", "state_dir": tmp_path}
+    async with aio.open(place, **options) as engine:
+        ana = engine.scope("ana")
+        bare = replace(await told(ana, NOTES), simhash=0, needs_embedding=False)
+        many = [Put(memory=replace(bare, id=f"{bare.id[:-3]}{n:03}"), event=None) for n in range(501)]
+        async with engine.store.transaction(ana.scope) as tx:
+            await tx.apply(many)
+    made_by_an_older_version(place)
+    async with aio.open(place, **options) as engine:
+        last = await engine.scope("ana").get(many[-1].memory.id)
+    assert (last.simhash, last.needs_embedding) == (simhash64(NOTES), True)
 
 
 @pytest.mark.spec("THE-22", "THE-23")

@@ -1,7 +1,9 @@
 """Theoria's memory through its own API, on a real file."""
 
+import json
 import math
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -88,10 +90,24 @@ async def test_an_entry_has_the_fields_of_the_data_model(theoria: Theoria, lab: 
     (id,) = await persist(theoria, "I prefer tea, see https://tea.example.")
     entry = await lab.get(id)
     assert UUID(id).version == 7
+    assert str(UUID(id)) == id
     assert (entry.scope.user, entry.scope.space) == (USER, "lab")
     assert (entry.text, entry.created_at) == ("I prefer tea, see https://tea.example.", NOW)
     assert (entry.needs_embedding, entry.repeat_count) == (True, 0)
     assert (entry.pinned, entry.manually_saved, entry.last_scores) == (False, False, None)
+
+
+@pytest.mark.spec("THE-9")
+async def test_a_text_is_kept_as_it_was_written(theoria: Theoria, lab: Scoped) -> None:
+    text = "# Porridge\n\n  two  cups of OATS [1]\n  see https://Oats.example/A" + "\n\nStir it slowly." * 100
+    (id,) = await persist(theoria, text)
+    assert (await lab.get(id)).text == text
+
+
+@pytest.mark.spec("THE-10")
+async def test_an_entry_is_as_old_as_its_writing_whatever_time_it_tells_of(lab: Scoped) -> None:
+    (id,) = (await lab.remember("The beta was shipped.", policy="theoria", at="2025-01-05T08:00:00Z")).ids
+    assert (await lab.get(id)).created_at == NOW
 
 
 @pytest.mark.spec("THE-8")
@@ -99,6 +115,14 @@ async def test_an_entry_has_the_fields_of_the_data_model(theoria: Theoria, lab: 
 async def test_an_entry_knows_the_role_that_spoke(lab: Scoped, role: str) -> None:
     receipt = await lab.remember({"content": "The beta ships in May.", "role": role}, policy="theoria")
     assert (await lab.get(receipt.ids[0])).labels.role == role
+
+
+@pytest.mark.spec("THE-8")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: role is an enum")
+async def test_a_role_that_does_not_exist_is_refused(lab: Scoped) -> None:
+    with suppress(InvalidInput):
+        await lab.remember({"content": "The beta ships in May.", "role": "narrator"}, policy="theoria")
+    assert len(await lab.list()) == 0
 
 
 @pytest.mark.spec("THE-11", "THE-12")
@@ -127,11 +151,84 @@ async def test_tags_sources_confidence_and_importance_come_from_the_text(theoria
     assert entry.importance == pytest.approx(0.5)  # a commitment, and tags that are sure
 
 
+@pytest.mark.spec("THE-15", "THE-16", "THE-17")
+async def test_tags_and_sources_that_are_given_stand_before_those_that_are_found(lab: Scoped) -> None:
+    text = "Anna Weber from ACME showed us the observatory."
+    given = {"tags": ["Trip"], "source_ids": ["doc-1", "doc-2"]}
+    (id,) = (await lab.remember(text, policy="theoria", **given)).ids
+    entry = await lab.get(id)
+    assert entry.tags == ("trip", "anna weber", "acme", "observatory")
+    assert entry.source_ids == ("doc-1", "doc-2")
+    assert entry.metadata_confidence == pytest.approx((0.9 + 0.7 + 0.4) / 3)
+
+
+@pytest.mark.spec("THE-18", "THE-38", "THE-39", "THE-40", "THE-41")
+@pytest.mark.parametrize(
+    ("text", "wish", "expected"),
+    [
+        ("The sky was red.", {}, 0.0),
+        ("The sky was red.", {"manually_saved": True}, 0.5),
+        ("The sky was red.", {"pinned": True}, 0.5),
+        ("The sky was red.", {"manually_saved": True, "pinned": True}, 0.5),
+        ("I prefer tea.", {}, 0.3),
+        ("I will send it.", {}, 0.3),
+        ("My goal is a marathon.", {}, 0.3),
+        ("My\n goal is a marathon.", {}, 0.3),
+        ("We met Anna Weber.", {}, 0.2),  # a name that is sure: 0.9
+        ("The observatory was closed.", {}, 0.0),  # a topic that is not: 0.4
+        ("ok thanks", {"manually_saved": True}, 0.4),
+        ("ok thanks", {}, 0.0),
+        ("ok, thanks to the red sky", {"manually_saved": True}, 0.5),  # it says something
+        ("I prefer tea with Anna Weber.", {"manually_saved": True}, 1.0),
+    ],
+)
+async def test_importance_adds_up_from_wishes_and_words(
+    lab: Scoped, text: str, wish: dict[str, bool], expected: float
+) -> None:
+    (id,) = (await lab.remember(text, policy="theoria", **wish)).ids
+    assert (await lab.get(id)).importance == pytest.approx(expected)
+
+
+@pytest.mark.spec("THE-38")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: pin gives +0.5 and manually_saved"
+)
+@pytest.mark.parametrize("when", ["while it is written", "later"])
+async def test_a_pin_counts_as_an_explicit_save(lab: Scoped, when: str) -> None:
+    (id,) = (await lab.remember("The sky was red.", policy="theoria", pinned=when != "later")).ids
+    await lab.pin(id)
+    entry = await lab.get(id)
+    assert (entry.importance, entry.manually_saved) == (0.5, True)
+
+
+@pytest.mark.spec("THE-38")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason='issue 16 (trust), §5 THE: "Remember this: …" gives +0.5')
+async def test_asking_to_remember_something_is_an_explicit_save(theoria: Theoria, lab: Scoped) -> None:
+    (id,) = await persist(theoria, "Remember this: the sky was red.")
+    entry = await lab.get(id)
+    assert (entry.importance, entry.manually_saved) == (0.5, True)
+
+
+@pytest.mark.spec("THE-41")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: -0.1 is visible")
+async def test_small_talk_is_trimmed_before_an_older_statement(engine: Engine) -> None:
+    await persist(Theoria(engine), "The sky was red.")
+    later(engine, minutes=1)
+    (talk,) = await persist(Theoria(engine), "ok thanks")
+    assert await Theoria(engine, soft_cap=1).enforce_capacity(USER, "lab") == [talk]
+
+
 @pytest.mark.spec("THE-19", "THE-20")
 async def test_pinning_and_saving_are_different_wishes(theoria: Theoria, lab: Scoped) -> None:
     id = await theoria.persist_memory(USER, "lab", "The beta ships in May.", manually_saved=True)
     assert ((await lab.get(id)).manually_saved, (await lab.get(id)).pinned) == (True, False)
     await lab.pin(id)
+    assert (await lab.get(id)).pinned
+
+
+@pytest.mark.spec("THE-19")
+async def test_an_entry_can_be_pinned_while_it_is_written(lab: Scoped) -> None:
+    (id,) = (await lab.remember("The beta ships in May.", policy="theoria", pinned=True)).ids
     assert (await lab.get(id)).pinned
 
 
@@ -158,6 +255,27 @@ async def test_three_bits_apart_is_a_repetition_and_four_is_not(theoria: Theoria
     assert four != first
 
 
+@pytest.mark.spec("THE-30", "THE-32", "THE-37")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 15 (conversations), §3: SimHash ≤ 3 works across sessions"
+)
+async def test_what_is_said_again_in_another_session_is_one_entry(engine: Engine, lab: Scoped) -> None:
+    for session in ("monday", "friday"):
+        chat = engine.scope(user=USER, space="lab", session=session)
+        await chat.remember([{"content": "I prefer the window seat on long flights."}], policy="theoria")
+    assert [entry.repeat_count for entry in await lab.list()] == [1]
+
+
+@pytest.mark.spec("THE-30")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 15 (conversations), §3: a filler word does not block"
+)
+async def test_a_filler_word_makes_no_new_entry(theoria: Theoria) -> None:
+    said = f"Basically, {NOTES}"
+    assert simhash.distance(simhash.simhash64(NOTES), simhash.simhash64(said)) == 1
+    assert len(set(await persist(theoria, NOTES, said))) == 1
+
+
 @pytest.mark.spec("THE-31")
 async def test_another_space_or_person_has_its_own_entry(theoria: Theoria) -> None:
     ids = {await theoria.persist_memory(*whose, NOTES) for whose in ((USER, "lab"), (USER, "home"), ("bob", "lab"))}
@@ -171,6 +289,13 @@ async def test_a_repetition_is_counted_and_makes_no_new_row(theoria: Theoria, la
     assert (await lab.get(ids[0])).repeat_count == 3
 
 
+@pytest.mark.spec("THE-32", "THE-37")
+async def test_repetitions_within_one_call_are_counted(lab: Scoped) -> None:
+    receipt = await lab.remember([{"content": "I keep bees in May."}] * 3, policy="theoria")
+    assert [outcome.status for outcome in receipt.outcomes] == ["created", "merged", "merged"]
+    assert [entry.repeat_count for entry in await lab.list()] == [2]
+
+
 @pytest.mark.spec("THE-33", "THE-113")
 async def test_importance_rises_from_its_base_with_each_repetition(theoria: Theoria, lab: Scoped) -> None:
     seen = []
@@ -182,7 +307,7 @@ async def test_importance_rises_from_its_base_with_each_repetition(theoria: Theo
     assert (await lab.get(id)).base_importance == base
 
 
-@pytest.mark.spec("THE-33")
+@pytest.mark.spec("THE-18", "THE-33")
 async def test_importance_never_passes_one(theoria: Theoria, lab: Scoped) -> None:
     text = "I prefer green tea with Anna Weber."
     for _ in range(9):
@@ -210,10 +335,17 @@ async def test_pinning_a_repetition_pins_the_entry(theoria: Theoria, lab: Scoped
 async def test_tags_and_sources_of_a_repetition_are_added(theoria: Theoria, lab: Scoped) -> None:
     (id,) = await persist(theoria, "I prefer green tea. https://a.example/1")
     before = (await lab.get(id)).tags
-    await lab.remember("I prefer green tea.", policy="theoria", tags=["morning"], source_ids=["doc-2", "a.example/1"])
+    await lab.remember("I prefer green tea.", policy="theoria", tags=["Morning"], source_ids=["doc-2", "a.example/1"])
     entry = await lab.get(id)
     assert set(entry.tags) == {*before, "morning"}
     assert entry.source_ids == ("a.example/1", "doc-2")
+
+
+@pytest.mark.spec("THE-36")
+async def test_tags_found_in_a_repetition_are_added(theoria: Theoria, lab: Scoped) -> None:
+    first, again = await persist(theoria, NOTES, NOTES.replace("Theo ", "Theo simply "))
+    assert again == first
+    assert (await lab.get(first)).tags[-1] == "theo simply"
 
 
 async def test_a_moved_meeting_is_no_repetition(theoria: Theoria) -> None:
@@ -234,6 +366,15 @@ async def test_a_new_entry_waits_for_its_embedding_and_gets_it(theoria: Theoria,
     assert (await engine.index(dry_run=True)).found == 0
 
 
+@pytest.mark.spec("THE-42")
+async def test_a_new_entry_is_a_job_for_the_worker(theoria: Theoria, engine: Engine, lab: Scoped) -> None:
+    (id,) = await persist(theoria, "The beta ships in May.")
+    assert (await lab.get(id)).needs_embedding
+    assert [(job.name, job.waiting) for job in await engine.backlog()] == [("embed", 1)]
+    assert (await engine.tend(only=["embed"]))["embed"].changed == 1
+    assert not (await lab.get(id)).needs_embedding
+
+
 @pytest.mark.spec("THE-52")
 async def test_persisting_applies_every_step_and_returns_the_id(engine: Engine, lab: Scoped) -> None:
     theoria = Theoria(engine, soft_cap=2)
@@ -241,6 +382,7 @@ async def test_persisting_applies_every_step_and_returns_the_id(engine: Engine, 
     entry = await lab.get(ids[-1])
     assert (entry.repeat_count, entry.needs_embedding, entry.source_ids) == (0, True, ("a.example/1",))
     assert entry.tags != ()
+    assert not entry.manually_saved
     assert len(await lab.list()) == 2  # the cap was enforced
 
 
@@ -254,6 +396,12 @@ async def test_the_original_is_stored_and_the_links_leave_no_mark_on_tags_and_fi
     assert entry.text == text
     assert entry.simhash == simhash.simhash64("anna weber likes porto, see")
     assert not any("example" in tag or "somepage" in tag for tag in entry.tags)
+
+
+@pytest.mark.spec("THE-53")
+async def test_importance_is_that_of_the_original_text(theoria: Theoria, lab: Scoped) -> None:
+    (id,) = await persist(theoria, "【I prefer tea】 was quoted.")  # the form for hashing leaves the quotation out
+    assert (await lab.get(id)).importance == pytest.approx(0.3)
 
 
 @pytest.mark.spec("THE-53")
@@ -271,6 +419,7 @@ async def test_a_repetition_trims_nothing_and_waits_for_no_embedding(engine: Eng
     await persist(Theoria(engine, soft_cap=1), "I prefer green tea.")
     assert len(await lab.list()) == 3
     assert (await engine.index(dry_run=True)).found == 0
+    assert not any(entry.needs_embedding for entry in await lab.list())
 
 
 async def test_what_was_forgotten_is_refused_unless_it_is_saved_on_purpose(theoria: Theoria, lab: Scoped) -> None:
@@ -279,6 +428,28 @@ async def test_what_was_forgotten_is_refused_unless_it_is_saved_on_purpose(theor
     with pytest.raises(Refused, match="it was forgotten on request"):
         await persist(theoria, "I prefer green tea.")
     assert await theoria.persist_memory(USER, "lab", "I prefer green tea.", manually_saved=True) != id
+
+
+@pytest.mark.spec("THE-84")
+async def test_what_was_forgotten_stays_away_for_exactly_a_day(engine: Engine, theoria: Theoria, lab: Scoped) -> None:
+    (id,) = await persist(theoria, "I prefer green tea.")
+    await lab.forget(id)
+    later(engine, hours=24, seconds=-1)
+    with pytest.raises(Refused):
+        await persist(theoria, "I prefer green tea.")
+    later(engine, seconds=2)
+    assert await persist(theoria, "I prefer green tea.") != [id]
+
+
+@pytest.mark.spec("THE-84")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §2: theoria's tombstone also stops variants"
+)
+@pytest.mark.parametrize("variant", ["I prefer green tea [1].", "So I prefer green tea."])
+async def test_a_variant_of_what_was_forgotten_stays_away_too(theoria: Theoria, lab: Scoped, variant: str) -> None:
+    (id,) = await persist(theoria, "I prefer green tea.")
+    await lab.forget(id)
+    assert (await lab.remember(variant, policy="theoria")).count("refused") == 1
 
 
 # Capacity
@@ -291,6 +462,12 @@ def test_the_soft_cap_is_two_hundred_and_can_be_chosen(engine: Engine) -> None:
     assert Theoria(engine).soft_cap == 200
     with pytest.raises(InvalidInput, match="at least 1"):
         Theoria(engine, soft_cap=0)
+
+
+@pytest.mark.spec("THE-24")
+async def test_the_soft_cap_is_the_capacity_of_the_settings_where_there_is_one(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path, capacity=3) as engine:
+        assert Theoria(engine).soft_cap == 3
 
 
 @pytest.mark.spec("THE-43", "THE-46", "THE-47", "THE-50", "THE-55")
@@ -306,6 +483,25 @@ async def test_trimming_scores_what_has_no_scores(engine: Engine, lab: Scoped) -
         "recency": pytest.approx(recency),
         "importance": entry.importance,
         "total": pytest.approx(recency + entry.importance),
+        "computed_at": "2026-03-08T12:00:00.000000Z",
+    }
+    assert (entry.access_count, entry.last_accessed) == (0, None)  # nobody recalled it
+
+
+@pytest.mark.spec("THE-46", "THE-47", "THE-55")
+async def test_scores_made_anew_know_no_question_and_the_importance_of_now(engine: Engine, lab: Scoped) -> None:
+    first, _ = await persist(Theoria(engine), "I prefer green tea.", "The beta ships in May.")
+    await texts(Theoria(engine), "green tea")
+    later(engine, days=3)
+    await persist(Theoria(engine), "I prefer green tea.")  # said again: 0.3 + 0.1
+    later(engine, days=4)
+    await Theoria(engine, soft_cap=1).enforce_capacity(USER, "lab")
+    scores = (await lab.get(first)).last_scores
+    assert scores == {
+        "relevance": 0.0,
+        "recency": pytest.approx(math.exp(-1)),  # a week after it was created
+        "importance": pytest.approx(0.4),
+        "total": pytest.approx(math.exp(-1) + 0.4),
         "computed_at": "2026-03-08T12:00:00.000000Z",
     }
 
@@ -344,6 +540,24 @@ async def test_the_entries_with_the_smallest_totals_go_first(engine: Engine, lab
     gone = await Theoria(engine, soft_cap=2).enforce_capacity(USER, "lab")
     assert gone == [worthless, old]
     assert {memory.id for memory in await lab.list()} == {fresh, prized}
+
+
+@pytest.mark.spec("THE-1", "THE-48", "THE-50")
+async def test_an_older_entry_that_counts_for_more_outlives_newer_ones(engine: Engine, lab: Scoped) -> None:
+    (prized,) = await persist(Theoria(engine), "I prefer Porto.")
+    later(engine, days=1)
+    plain = await persist(Theoria(engine), *(f"We saw {n} herons at the lake." for n in range(2, 13)))
+    assert len(await lab.list()) == 12
+    assert await Theoria(engine, soft_cap=11).enforce_capacity(USER, "lab") == plain[:1]
+    assert (await lab.get(prized)).is_active
+
+
+@pytest.mark.spec("THE-50")
+async def test_recency_counts_as_much_as_importance(engine: Engine) -> None:
+    (prized,) = await persist(Theoria(engine), "I prefer tea.")  # importance 0.3
+    later(engine, days=3)  # recency 0.65
+    await persist(Theoria(engine), "We saw a heron at the lake.")  # importance 0, recency 1
+    assert await Theoria(engine, soft_cap=1).enforce_capacity(USER, "lab") == [prized]
 
 
 @pytest.mark.spec("THE-48", "THE-50")
@@ -392,6 +606,29 @@ async def test_the_scores_are_on_disk_when_the_answer_is_there(theoria: Theoria,
     assert '"computed_at": "2026-03-08T12:00:00.000000Z"' in str(scores)
 
 
+@pytest.mark.spec("THE-21", "THE-43", "THE-44", "THE-45")
+async def test_every_entry_that_answers_keeps_its_scores(theoria: Theoria, tmp_path: Path) -> None:
+    await persist(theoria, "I prefer green tea.", "I prefer green tea.", "The tea is sold out.")
+    await texts(theoria, "green tea", NOW + timedelta(days=7))
+    first, second = (json.loads(str(scores)) for (scores,) in rows(tmp_path, "SELECT last_scores FROM memories"))
+    week = pytest.approx(math.exp(-1))
+    assert (first["relevance"], first["recency"], first["importance"]) == (1.0, week, pytest.approx(0.4))
+    assert first["total"] == pytest.approx(1.4 + math.exp(-1))
+    assert 0 < second["relevance"] < 1
+    assert second["total"] == pytest.approx(second["relevance"] + math.exp(-1))
+    assert {first["computed_at"], second["computed_at"]} == {"2026-03-08T12:00:00.000000Z"}
+
+
+@pytest.mark.spec("THE-43")
+async def test_the_default_ranking_keeps_its_scores_too(tmp_path: Path) -> None:
+    async with aio.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as engine:
+        engine.clock = Clock(NOW)
+        await persist(Theoria(engine), "The beta ships in May.")
+        await engine.scope(user=USER, space="lab").recall("When does the beta ship?")
+    ((scores,),) = rows(tmp_path, "SELECT last_scores FROM memories")
+    assert json.loads(str(scores))["computed_at"] == "2026-03-01T12:00:00.000000Z"
+
+
 @pytest.mark.spec("THE-56")
 async def test_words_are_searched_in_texts_and_tags_of_one_space(theoria: Theoria, lab: Scoped) -> None:
     await persist(theoria, "The heron stands in the lake.")
@@ -412,6 +649,27 @@ async def test_both_legs_find_entries_and_those_without_a_vector_are_found_by_wo
     assert set(found[:2]) == {"She takes her espresso without sugar.", "Coffee is sold out."}
 
 
+@pytest.mark.spec("THE-57", "THE-58")
+async def test_an_entry_without_a_vector_has_a_rank_among_the_words_alone(
+    engine: Engine, theoria: Theoria, lab: Scoped
+) -> None:
+    (embedded,) = await persist(theoria, "Coffee is sold out here.")
+    await engine.index()
+    (waiting,) = await persist(theoria, "Coffee.")
+    fused = replace(profiles.named("theoria.triscore"), weights={"fused": 1.0})
+    scores = {hit.memory.id: hit.score for hit in (await lab.recall("coffee", profile=fused)).hits}
+    assert scores == {waiting: pytest.approx(1 / 61), embedded: pytest.approx(1 / 62 + 1 / 61)}
+
+
+@pytest.mark.spec("THE-59")
+async def test_without_vectors_relevance_is_a_share_of_the_best_match(theoria: Theoria, lab: Scoped) -> None:
+    best, other = await persist(theoria, "Green tea.", "The tea is sold out.")
+    hits = (await lab.recall("green tea", profile="theoria.triscore")).hits
+    found = {hit.memory.id: hit.parts["relevance"] for hit in hits}
+    assert found[best] == 1.0
+    assert found[other] == pytest.approx(0.18, abs=0.05)
+
+
 @pytest.mark.spec("THE-59", "THE-60", "THE-61", "THE-62")
 async def test_a_score_is_relevance_and_recency_and_importance(engine: Engine, theoria: Theoria, lab: Scoped) -> None:
     (embedded,) = await persist(theoria, "I prefer green tea.")
@@ -426,6 +684,15 @@ async def test_a_score_is_relevance_and_recency_and_importance(engine: Engine, t
     assert parts["importance"] == pytest.approx((await lab.get(embedded)).importance)
     assert hits[embedded].score == pytest.approx(sum(parts.values()))
     assert 0 < hits[waiting].parts["relevance"] < 1  # a share of the best sparse score
+
+
+@pytest.mark.spec("THE-62")
+async def test_as_shipped_relevance_recency_and_importance_count_alike(engine: Engine, theoria: Theoria) -> None:
+    await persist(theoria, "The heron stands in the lake.")  # the best match, a fortnight old
+    later(engine, days=14)
+    await persist(theoria, "A heron flew by.", "I prefer the heron.")
+    found = await texts(theoria, "Where in the lake does the heron stand?", engine.clock())
+    assert found == ["I prefer the heron.", "A heron flew by.", "The heron stands in the lake."]
 
 
 @pytest.mark.spec("THE-62", "THE-112")
@@ -455,6 +722,46 @@ async def test_of_two_that_say_the_same_the_second_gives_way(engine: Engine) -> 
     assert order[0.3][1] == "Lake water is cold."
 
 
+HERONS = "The heron stands in the cold lake.", "The heron stands in the cold lake today."
+
+
+@pytest.mark.spec("THE-63", "THE-70", "THE-71", "THE-72")
+@pytest.mark.parametrize(
+    ("other", "place"), [("A heron walks to the cold lake.", 1), ("We saw a heron near a cold lake.", 2)]
+)
+async def test_as_shipped_a_repetition_gives_way_to_what_answers_nearly_as_well(
+    engine: Engine, theoria: Theoria, other: str, place: int
+) -> None:
+    await persist(theoria, "A bird sat in the lake.")
+    later(engine, days=30)
+    await persist(theoria, *HERONS, other)
+    await engine.index()
+    found = await texts(theoria, "heron in the cold lake", engine.clock())
+    assert (found[0], found.index(other)) == (HERONS[0], place)
+
+
+@pytest.mark.spec("THE-70")
+async def test_diversity_weighs_the_whole_score_and_not_the_likeness_alone(engine: Engine, theoria: Theoria) -> None:
+    await persist(theoria, "heron in the cold lake")  # the words of the question, a month old
+    later(engine, days=30)
+    await persist(theoria, *HERONS, "A heron flew over the lake.")
+    await engine.index()
+    found = await texts(theoria, "heron in the cold lake", engine.clock())
+    assert found == [*HERONS, "A heron flew over the lake.", "heron in the cold lake"]
+
+
+@pytest.mark.spec("THE-63", "THE-64", "THE-71")
+async def test_as_shipped_entries_with_other_tags_are_preferred_where_there_are_no_vectors(
+    engine: Engine, theoria: Theoria, lab: Scoped
+) -> None:
+    await lab.remember("Old heron.", policy="theoria", tags=["rest"])
+    later(engine, days=30)
+    for text, tag in (("heron one", "birds"), ("heron two", "birds"), ("heron three of the lake and river", "water")):
+        await lab.remember(text, policy="theoria", tags=[tag])
+    found = await texts(theoria, "heron", engine.clock())
+    assert found == ["heron one", "heron three of the lake and river", "heron two", "Old heron."]
+
+
 @pytest.mark.spec("THE-64", "THE-71")
 async def test_without_vectors_entries_with_other_tags_are_preferred(engine: Engine, lab: Scoped) -> None:
     for text, tag in (("heron one", "birds"), ("heron two", "birds"), ("heron three of the lake", "water")):
@@ -472,6 +779,21 @@ async def test_eight_to_sixteen_entries_come_back_and_twelve_by_default(theoria:
     await persist(theoria, *(f"The heron number {i} stands in lake {i}." for i in range(30)))
     found = [len(await texts(theoria, "heron")), *[len(await texts(theoria, "heron", top_n=n)) for n in (1, 10, 99)]]
     assert found == [12, 8, 10, 16]
+
+
+@pytest.mark.spec("THE-66", "THE-67")
+async def test_by_name_the_ranking_gives_twelve_grouped_by_topic(theoria: Theoria, lab: Scoped) -> None:
+    await persist(theoria, *(f"The heron number {i} stands in lake {i}." for i in range(20)))
+    answer = await lab.recall("heron", profile="theoria.triscore")
+    assert len(answer.hits) == 12
+    assert answer.text.startswith("## heron\n- The heron number ")
+
+
+@pytest.mark.spec("THE-66")
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: top_n is respected")
+async def test_no_more_entries_come_back_than_were_asked_for(theoria: Theoria) -> None:
+    await persist(theoria, *(f"The heron number {i} stands in lake {i}." for i in range(5)))
+    assert len(await texts(theoria, "heron", top_n=3)) == 3
 
 
 @pytest.mark.spec("THE-65")
@@ -500,6 +822,28 @@ async def test_context_shows_long_entries_by_their_summary(theoria: Theoria, lab
     text = dialect.context(await theoria.retrieve_memories(USER, "lab", "heron", NOW))
     assert "A heron at the lake." in text
     assert "stands" not in text
+
+
+@pytest.mark.spec("THE-69")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 15 (conversations), §7: long entries get a summary (THE-69)"
+)
+async def test_a_long_entry_gets_a_summary_by_itself(engine: Engine, theoria: Theoria) -> None:
+    sentences = (f"The heron of lake {i} stands there all day and waits for fish number {i}." for i in range(20))
+    await persist(theoria, " ".join(sentences))
+    await engine.tend()
+    found = await theoria.retrieve_memories(USER, "lab", "heron", NOW)
+    assert len(dialect.context(found)) < 400
+
+
+@pytest.mark.spec("THE-73")
+async def test_while_the_model_is_away_what_has_vectors_is_ranked_by_words(engine: Engine, lab: Scoped) -> None:
+    leads, _ = await persist(Theoria(engine), "Anna Weber leads the lab.", "The lab has a new lamp.")
+    await engine.index()
+    engine.embedder = Away()
+    hit, other = (await lab.recall("who leads the lab?", profile="theoria.triscore")).hits
+    assert (hit.memory.id, hit.parts["relevance"]) == (leads, 1.0)
+    assert 0 < other.parts["relevance"] < 1
 
 
 @pytest.mark.spec("THE-73", "THE-111")
@@ -540,6 +884,7 @@ async def test_every_entry_brings_its_sources_along(theoria: Theoria) -> None:
     assert found.source_ids == ("wiki.example/beta", "b.example")
 
 
+@pytest.mark.spec("THE-60", "THE-66")
 async def test_retrieval_happens_at_the_time_it_is_given(engine: Engine, theoria: Theoria, lab: Scoped) -> None:
     (id,) = await persist(theoria, "The beta ships in May.")
     await texts(theoria, "beta", datetime(2026, 3, 15, 12))  # no zone: UTC
@@ -566,6 +911,9 @@ async def test_what_it_is_made_of_works_together(engine: Engine, lab: Scoped) ->
     await engine.tend(only=["embed"])
     assert not any(memory.needs_embedding for memory in await lab.list(limit=100))
     assert (await lab.recall("Whose boat?", profile="theoria.triscore")).memories[0].id == boat
+    canoe = await theoria.persist_memory(USER, "lab", "I prefer the red canoe of Tom Reed.")  # not embedded yet
+    answer = await lab.recall("Whose boat, and whose canoe?", profile="theoria.triscore")
+    assert {memory.id for memory in answer.memories[:2]} == {boat, canoe}
     hidden = engine.scope(USER, "lab", session="hidden")
     await hidden.privacy.start_incognito()
     assert not (await hidden.recall("Whose boat?", profile="theoria.triscore")).hits

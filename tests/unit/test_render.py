@@ -159,5 +159,11 @@ def test_a_long_memory_is_shown_by_its_summary() -> None:
     assert render.grouped([short]) == "## other\n- Tea."
 
 
+@pytest.mark.spec("THE-69")
+@pytest.mark.parametrize(("length", "shown"), [(280, "x" * 280), (281, "In short.")])
+def test_a_memory_is_long_from_281_characters_on(length: int, shown: str) -> None:
+    assert render.grouped([memory("x" * length, summary="In short.")]) == f"## other\n- {shown}"
+
+
 def test_lines_are_plain() -> None:
     assert render.lines([memory("a"), memory("b\nc")]) == "- a\n- b c"

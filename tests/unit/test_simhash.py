@@ -16,6 +16,7 @@ def test_a_fingerprint_is_the_same_on_every_machine() -> None:
     assert 0 <= simhash64("tea") < 2**64
 
 
+@pytest.mark.spec("THE-29")
 @pytest.mark.parametrize(
     "other", ["I LIKE green tea!!", "I like green\n\ntea", "I like green tea [12] https://a.example"]
 )

@@ -52,6 +52,15 @@ async def test_a_space_is_summed_up_for_people(ana: httpx.AsyncClient) -> None:
     assert "Lisbon" not in (await ana.get(f"{V1}/summary", params={"space": "work"})).text
 
 
+@pytest.mark.spec("THE-78")
+async def test_a_summary_begins_with_what_is_pinned_and_names_it_once(ana: httpx.AsyncClient) -> None:
+    await told(ana, "The cat is called Miso.", pinned=True)
+    await told(ana)
+    summary = (await ana.get(f"{V1}/summary", params=HOME)).json()["summary"]
+    assert summary.index("called Miso") < summary.index("moved to Lisbon")
+    assert summary.count("called Miso") == 1
+
+
 @pytest.mark.spec("THE-79", "THE-80")
 async def test_entries_are_made_and_listed_by_what_was_decided_about_them(ana: httpx.AsyncClient) -> None:
     plain = await told(ana)
@@ -68,6 +77,43 @@ async def test_entries_are_made_and_listed_by_what_was_decided_about_them(ana: h
     assert await listed(manually_saved=True) == {saved}
     assert await listed(pinned=False, manually_saved=False) == {plain}
     assert await listed(tag="door") == {saved}
+
+
+@pytest.mark.spec("THE-79")
+async def test_a_list_has_what_is_active_unless_another_state_is_asked_for(ana: httpx.AsyncClient) -> None:
+    there, hidden = await told(ana), await told(ana, "The cat is called Miso.")
+    await ana.delete(f"{V1}/entries/{hidden}", params={"keep_days": 1, **HOME})
+    for state, expected in (({}, [there]), ({"state": "soft_deleted"}, [hidden])):
+        page = (await ana.get(f"{V1}/entries", params={**HOME, **state})).json()
+        assert [entry["id"] for entry in page["entries"]] == expected
+
+
+@pytest.mark.spec("THE-80")
+async def test_an_entry_told_twice_is_one_and_says_so(ana: httpx.AsyncClient) -> None:
+    id = await told(ana, "The cat is called Miso.")
+    again = await ana.post(f"{V1}/entries", json={"text": "the cat is called  Miso", **HOME})
+    assert (again.status_code, again.json()["outcomes"][0]["status"]) == (200, "merged")
+    assert again.json()["outcomes"][0]["ids"] == [id]
+
+
+@pytest.mark.spec("THE-81", "THE-82")
+async def test_a_pin_stays_and_the_history_names_who_put_it_there(ana: httpx.AsyncClient) -> None:
+    address = f"{V1}/entries/{await told(ana)}"
+    for change, pinned in ((ana.post, True), (ana.delete, False)):
+        await change(f"{address}/pin", params=HOME)
+        assert (await ana.get(address, params=HOME)).json()["pinned"] is pinned
+        newest = (await ana.get(f"{address}/history", params=HOME)).json()[0]
+        assert (newest["event"], newest["actor"], newest["meta"]["pinned"]) == ("UPDATE", "ana", pinned)
+
+
+@pytest.mark.spec("THE-81", "THE-82", "THE-83")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: /entries/:id works without ?space="
+)
+@pytest.mark.parametrize(("method", "part"), [("POST", "/pin"), ("DELETE", "/pin"), ("DELETE", "")])
+async def test_an_entry_is_found_by_its_id_alone(ana: httpx.AsyncClient, method: str, part: str) -> None:
+    answer = await ana.request(method, f"{V1}/entries/{await told(ana)}{part}")
+    assert answer.status_code == 200
 
 
 @pytest.mark.spec("THE-81", "THE-82")

@@ -214,6 +214,7 @@ def test_a_person_turns_memory_off_and_goes_incognito(acting: tuple[Any, dict[st
     assert "on, off, incognito: 3" in page.inner_text("main")
 
 
+@pytest.mark.spec("THE-93")
 def test_the_page_writes_down_what_it_is_told_and_changes_its_colours(acting: tuple[Any, dict[str, str]]) -> None:
     page, _ = acting
     page.goto("/")
@@ -223,6 +224,9 @@ def test_the_page_writes_down_what_it_is_told_and_changes_its_colours(acting: tu
     page.click("button:text-is('Remember')")
     assert note(page) == "Remembered."
     assert "#bicycle" in page.inner_text("main")
+    page.click("button:text-is('Pin')")
+    page.click("button:text-is('Unpin')")
+    assert note(page) == "No longer pinned."
     page.click("button:text-is('Dark')")
     assert page.get_attribute("html", "data-theme") == "dark"
 
