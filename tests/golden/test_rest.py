@@ -190,13 +190,6 @@ async def test_every_route_has_a_recorded_exchange(place: Path) -> None:
     assert routes == {*EXCHANGES, "GET /metrics"}
 
 
-async def test_the_openapi_document_is_frozen(golden: Golden, place: Path) -> None:
-    async with serving(place) as (_, client):
-        document = (await client.get("/openapi.json")).json()
-    document["info"]["version"] = "<version>"
-    golden.check("openapi.json", json.dumps(document, ensure_ascii=False, indent=1, sort_keys=True))
-
-
 @pytest.mark.parametrize("name", REFUSALS)
 async def test_a_refusal_is_frozen(golden: Golden, normal: Normalizer, stage: Stage, place: Path, name: str) -> None:
     method, path, sent, right = REFUSALS[name]
