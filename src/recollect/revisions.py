@@ -157,7 +157,8 @@ async def evidence(store: Store, memory: Memory) -> Evidence:
     own = memory.source_message_id
     if own and own not in kept and (words := await _said(store, memory, own)) is not None:
         kept[own] = Message(
-            id=own, content=words, role=memory.labels.role or "user", name=memory.speaker, at=memory.occurred_at,
+            id=own, content=words, role=memory.labels.role or "user",
+            name=memory.speaker if memory.speaker != memory.labels.role else None, at=memory.occurred_at,
             session=memory.labels.session,
         )  # fmt: skip
     memories = await store.get(memory.scope, memory.evidence_ids)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
@@ -14,12 +15,13 @@ from .errors import InvalidInput
 from .ingest import drafts, guard
 from .ingest.piece import Piece
 from .ingest.pipeline import FORGOTTEN
+from .lifecycle.records import PROFILE, PROJECT
 from .model import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
 from .policy import authority, writing
 from .policy.writing import Policy
 from .ports import Store, Transaction, Vectors
 from .records import Entry
-from .revisions import encoded, with_vector
+from .revisions import encoded, with_free_key, with_vector
 from .text import normalise
 
 if TYPE_CHECKING:
@@ -96,15 +98,9 @@ def _check(record: Mapping[str, Any], how: Import) -> None:
     if kind == "recollect" and data.get("format") != FORMAT:
         raise InvalidInput(f"the export has format {data.get('format')!r}, this version reads {FORMAT}")
     if kind in _READERS:
-        value = _READERS[kind](data)
-        if isinstance(value, Memory | Said):
-            inputs.size(value.text if isinstance(value, Memory) else value.message.content, _most_chars(how))
+        _bound(_READERS[kind](data), how)
         if how.into is None:
             _scope(data)
-
-
-def _most_chars(how: Import) -> int:
-    return how.engine.settings.max_text_chars
 
 
 def _sort(record: Mapping[str, Any]) -> str:
@@ -132,10 +128,11 @@ async def _take(batch: Sequence[Mapping[str, Any]], how: Import) -> Sequence[Out
         home = data[0].get("scope")
         entries = [each if home == asdict(scope) else _elsewhere(each, scope) for each in kept]
         await _take_history(entries, scope, how.engine)
-    else:
+    elif kind == "message":
         async with how.engine.store.transaction(scope) as tx:
-            supported = [await _supported(each, tx, scope, how) for each in kept]
-            await tx.apply([each for each in supported if each is not None])
+            await tx.apply([await _with_words(each, tx, scope) for each in kept])
+    else:
+        reasons += await _take_summaries(kept, scope, how)
     return [Outcome(status="refused", reason=why) for why in reasons if why]
 
 
@@ -155,7 +152,7 @@ def _refusal(draft: Draft, off: str, scope: Scope, how: Import) -> str:
     return f"{why}; {_AS_IT_WAS}" if why else ""
 
 
-def _draft(value: Memory | Said | Entry | Summary) -> Draft:
+def _draft(value: Value) -> Draft:
     """What a record says and who said it, as the guard looks at it."""
     if isinstance(value, Memory):
         return Draft(
@@ -174,21 +171,42 @@ def _draft(value: Memory | Said | Entry | Summary) -> Draft:
         told = value.message
         labels = Labels(session=told.session, role=told.role)
         return Draft(text=told.content, labels=labels, speaker=authority.speaker_of(told.role, told.name))
-    return Draft(text=str(value.data) if isinstance(value, Summary) else "")
+    if isinstance(value, Summary):  # whoever made it, nobody said these lines
+        lines = [line for each in value.data.values() for line in each]
+        return Draft(text="\n".join(lines), labels=Labels(role="tool"))
+    session = value.meta.get("session")
+    return Draft(text="", labels=Labels(session=session if isinstance(session, str) else None))
 
 
-async def _supported(value: Said | Summary, tx: Transaction, scope: Scope, how: Import) -> Said | Summary | None:
-    """A message without its words, or a long-term record not at all, where what it became or rests on is forgotten.
+async def _with_words(said: Said, tx: Transaction, scope: Scope) -> Said:
+    """A message, without its words where what it became is forgotten."""
+    ids = said.outcome.ids
+    there = {memory.id for memory in await tx.get(scope, ids)} if ids else set()
+    return said if there.issuperset(ids) else replace(said, keep_text=False)
 
-    A profile rests on the person's own words.
-    """
-    ids = value.outcome.ids if isinstance(value, Said) else value.evidence_ids
-    found = await tx.get(scope, ids) if ids else []
-    is_whole = {memory.id for memory in found}.issuperset(ids)
-    if isinstance(value, Said):
-        return value if is_whole else replace(value, keep_text=False)
+
+async def _take_summaries(summaries: Sequence[Summary], scope: Scope, how: Import) -> list[str]:
+    """Keep long-term records that are not here yet; return why others are not taken."""
+    store, reasons = how.engine.store, list[str]()
+    kinds = {each.record_type for each in summaries}
+    here = {known.id for kind in kinds for known in await store.summaries(scope, kind)}
+    async with store.transaction(scope) as tx:
+        for each in summaries:
+            if each.id in here:
+                continue
+            why = await _unsupported(each, tx, scope, how)
+            await tx.apply([] if why else [each])
+            reasons.append(why)
+    return reasons
+
+
+async def _unsupported(summary: Summary, tx: Transaction, scope: Scope, how: Import) -> str:
+    """Return why a long-term record does not rest on what is remembered here; empty if it does."""
+    found = await tx.get(scope, summary.evidence_ids)
+    if not {memory.id for memory in found}.issuperset(summary.evidence_ids):
+        return f"the {summary.record_type} rests on memories that are not here"
     is_own = how.restore or all(authority.is_persons(memory) for memory in found)
-    return value if is_whole and (is_own or value.record_type != "user_profile") else None
+    return "" if is_own or summary.record_type != "user_profile" else "a profile rests on the person's own words"
 
 
 def _scope(data: Mapping[str, Any]) -> Scope:
@@ -203,7 +221,6 @@ def _memory(data: Mapping[str, Any]) -> Memory:
     made = codec.load(Memory, {name: value for name, value in data.items() if name not in _NOT_TAKEN})
     inputs.text(made.text, len(made.text))
     made = replace(made, text=normalise.storable(made.text), tags=tuple(map(normalise.storable, made.tags)))
-    _bound(made)
     piece = Piece(Draft(text=made.text), made.text)
     return replace(
         made,
@@ -216,11 +233,22 @@ def _memory(data: Mapping[str, Any]) -> Memory:
 
 _NOT_TAKEN = ("last_scores", "revision", "sequence", "needs_embedding")
 _SHARES = ("importance", "base_importance", "confidence", "metadata_confidence")
-_LONG = ("text", "steps_text", "evidence_text")  # bounded by the setting for texts
+_TEXTS = ("text", "steps_text", "evidence_text", "content")  # bounded by the setting for texts
+Value = Memory | Said | Entry | Summary
 
 
-def _bound(memory: Memory) -> None:
-    """Raise InvalidInput for what no verb would have made: it would break those that come later."""
+def _bound(value: Value, how: Import) -> None:
+    """Raise InvalidInput for what no verb would have made: it would break those that come later.
+
+    An own export may hold longer names than others hand over.
+    """
+    if isinstance(value, Memory):
+        _bound_memory(value)
+    for name, each in _parts(value):
+        _bound_part(name, each, how)
+
+
+def _bound_memory(memory: Memory) -> None:
     if not 0 < len(memory.id) <= _MOST_NAME or any(map(str.isspace, memory.id)) or not memory.id.isprintable():
         raise InvalidInput(f"An id is a text of 1 to {_MOST_NAME} characters without blanks, not {memory.id!r:.60}")
     if memory.id in (memory.superseded_by, *memory.evidence_ids):
@@ -233,25 +261,44 @@ def _bound(memory: Memory) -> None:
             raise InvalidInput(f"{name} lies between 0 and {_MOST_COUNT:,}, not {getattr(memory, name)!r:.60}")
     if not all(math.isfinite(part) and abs(part) <= _MOST_LABEL for part in memory.importance_parts.values()):
         raise InvalidInput("importance_parts are small numbers")
-    for each in fields(memory):
-        _bound_length(each.name, getattr(memory, each.name))
-    for name in Labels.__slots__:
-        _bound_length(name, getattr(memory.labels, name))
 
 
-def _bound_length(name: str, value: object) -> None:
-    if isinstance(value, tuple) and len(value) > _MOST_LISTED:
-        raise InvalidInput(f"{name} has {len(value):,} entries, at most {_MOST_LISTED:,} are taken")
+def _parts(value: object) -> Iterator[tuple[str, object]]:
+    """Yield the fields of a record, and those of the values in it."""
+    for each in fields(value):  # type: ignore[arg-type]
+        part = getattr(value, each.name)
+        if isinstance(part, Labels | Message | Outcome):
+            yield from _parts(part)
+        else:
+            yield each.name, part
+
+
+def _bound_part(name: str, value: object, how: Import) -> None:
+    if isinstance(value, Mapping):
+        _bound_part("text", json.dumps(value, default=str), how)
+        return
+    listed = value if isinstance(value, tuple) else (value,)
+    texts = [text for text in listed if isinstance(text, str)]
+    if any("\0" in text for text in texts):
+        raise InvalidInput(f"{name} holds a NUL character: take it out")
+    if name in _TEXTS:
+        inputs.size("".join(texts), how.engine.settings.max_text_chars)
+    if how.restore or name in _TEXTS:
+        return
     most = _MOST_SUMMARY if name == "summary" else _MOST_LABEL
-    for text in value if isinstance(value, tuple) else (value,):
-        if isinstance(text, str) and name not in _LONG and len(text) > most:
-            raise InvalidInput(f"{name} has {len(text):,} characters, at most {most:,} are taken")
+    if len(listed) > _MOST_LISTED or any(len(text) > most for text in texts):
+        limits = f"at most {_MOST_LISTED:,} entries of {most:,} characters are taken"
+        raise InvalidInput(f"{name} is too long: {limits}; {_AS_IT_WAS}")
 
 
 def _summary(data: Mapping[str, Any]) -> Summary:
     made = codec.load(Summary, {name: value for name, value in data.items() if name != "scope"})
     if not made.evidence_ids:
         raise InvalidInput("a long-term record names the memories that it rests on (evidence_ids)")
+    lists = PROFILE if made.record_type == "user_profile" else PROJECT
+    for name, lines in made.data.items():
+        if name not in lists or not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
+            raise InvalidInput(f"a {made.record_type} has lists of texts: {', '.join(lists)}, not {name!r:.60}")
     return made
 
 
@@ -274,6 +321,8 @@ def _entry(data: Mapping[str, Any]) -> Entry:
         UUID(made.id)
     except ValueError as error:
         raise InvalidInput(f"This is no entry of a history: its id is no UUID but {made.id!r:.60}") from error
+    if not isinstance(made.meta.get("before", {}), Mapping):
+        raise InvalidInput("This is no entry of a history: `before` names fields and their values")
     if made.event not in HISTORY_EVENTS:
         raise InvalidInput(f"This is no entry of a history: {made.event!r:.60} is none of {', '.join(HISTORY_EVENTS)}")
     return made
@@ -293,8 +342,13 @@ async def _take_history(entries: Sequence[Entry], scope: Scope, engine: Engine) 
 
 
 def _marked(entry: Entry, *, keep: bool) -> Entry:
-    """An entry that says that it was brought: nobody here saw it happen."""
-    return replace(entry, meta={**(entry.meta if keep else {}), "imported": True})
+    """An entry that says that it was brought: nobody here saw it happen, so nobody can undo it here."""
+    meta = entry.meta if keep else {}
+    elsewhere = {f"imported_{name}" if name in _OF_UNDO else name: value for name, value in meta.items()}
+    return replace(entry, meta={**elsewhere, "imported": True})
+
+
+_OF_UNDO = ("operation", "session", "final")  # by these `undo` finds what it takes back
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -319,7 +373,7 @@ async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) 
         reasons |= {id: FORGOTTEN for id, text in compared.items() if text in forgotten}
         new = {memory.id: memory for memory in memories if memory.id not in there and not reasons[memory.id]}
         placed = await _placed(list(new.values()), tx, scope)
-        await tx.apply([_imported(memory, scope, vectors.get(memory.text), engine) for memory in placed])
+        await tx.apply([_imported(memory, vectors.get(memory.text), engine) for memory in placed])
     return [_taken(memory.id, there, reasons[memory.id]) for memory in memories]
 
 
@@ -327,7 +381,7 @@ def _lowered(memory: Memory, scope: Scope, how: Import) -> Memory:
     """A memory with no more authority than who said it has."""
     draft = _draft(memory)
     low = guard.lowered(draft, how.policy, scope.user)
-    if low == draft:
+    if low == draft and authority.is_own(memory.labels.role, memory.speaker, scope.user):
         return memory
     piece = Piece(low, low.text)
     return replace(
@@ -348,8 +402,11 @@ def _lowered(memory: Memory, scope: Scope, how: Import) -> Memory:
 async def _placed(memories: Sequence[Memory], tx: Transaction, scope: Scope) -> list[Memory]:
     """The memories with their places in their sessions: after what is there, in the order in which they come."""
     last: dict[str, int] = {}
-    placed = []
+    placed: list[Memory] = []
     for memory in memories:
+        memory = await with_free_key(tx, replace(memory, scope=scope))
+        if any(other.key == memory.key for other in placed):
+            memory = replace(memory, key=None)
         session = memory.labels.session
         if session is not None:
             before = last[session] if session in last else await tx.last_sequence(scope, session)
@@ -359,9 +416,9 @@ async def _placed(memories: Sequence[Memory], tx: Transaction, scope: Scope) -> 
     return placed
 
 
-def _imported(memory: Memory, scope: Scope, vector: Vectors | None, engine: Engine) -> Put:
+def _imported(memory: Memory, vector: Vectors | None, engine: Engine) -> Put:
     return Put(
-        memory=with_vector(replace(memory, scope=scope), vector),
+        memory=with_vector(memory, vector),
         event="created" if memory.state != "superseded" else None,
         vector=vector,
         model=engine.corpora.model,

@@ -160,7 +160,11 @@ def test_the_history_leaves_with_the_person_and_comes_in_again(
     with recollect.open(tmp_path / "other.db", embedder="hashing") as other:
         other.scope("ana").import_(records)
         taken = other.scope("ana").history(limit=1000)
-        assert taken[-6:] == [replace(line, meta={**line.meta, "imported": True}) for line in ana.history()]
+        assert [replace(line, meta={}) for line in taken[-6:]] == [replace(line, meta={}) for line in ana.history()]
+        for line, before in zip(taken[-6:], ana.history(), strict=True):
+            told = dict(before.meta)
+            operation = told.pop("operation")
+            assert line.meta == {**told, "imported_operation": operation, "imported": True}
         assert [line.meta.get("imported") for line in taken[:2]] == [True, True], "that it was brought is noted too"
         again = other.scope("ana").import_(records)
         assert {outcome.status for outcome in again.outcomes} == {"skipped"}

@@ -98,3 +98,28 @@ def test_a_backup_that_cannot_be_made_leaves_nothing_and_says_why(place: str, tm
         with pytest.raises(StoreUnavailable, match="nowhere' does not exist"):
             memory.backup(tmp_path / "nowhere" / "copy.db")
     assert (tmp_path / "there.db").read_text() == "something else"
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm", "-journal"])
+def test_a_backup_does_not_inherit_the_log_of_an_earlier_file(place: str, tmp_path: Path, end: str) -> None:
+    fill(place, tmp_path, 3)
+    (tmp_path / f"copy.db{end}").write_bytes(b"left behind")
+    with recollect.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+        with pytest.raises(InvalidInput, match=f"copy.db{end}' exists already"):
+            memory.backup(tmp_path / "copy.db")
+        assert not (tmp_path / "copy.db").exists()
+
+
+def test_a_folder_that_is_not_there_does_not_make_the_memory_unavailable(place: str, tmp_path: Path) -> None:
+    with recollect.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+        with pytest.raises(StoreUnavailable, match="nowhere"):
+            memory.backup(tmp_path / "nowhere" / "copy.db")
+        assert memory.scope("ana").remember("I like tea.").count("created") == 1
+
+
+def test_a_backup_may_have_a_long_name_in_any_script(tmp_path: Path) -> None:
+    fill(str(tmp_path / "m.db"), tmp_path, 3)
+    target = tmp_path / ("猫" * 80 + ".db")
+    with recollect.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+        memory.backup(target)
+    assert count_memories(target, tmp_path) == 3

@@ -71,6 +71,14 @@ async def test_a_token_says_who_somebody_is_and_what_they_may_do(memory: Engine)
     assert (by_curve.user, by_curve.tenant, by_curve.space) == ("ana", "default", None)
 
 
+@pytest.mark.parametrize(("agent", "rights"), [(None, ("read", "owner")), ("coder", ("read",))])
+async def test_no_token_lets_an_agent_act_as_the_owner(
+    memory: Engine, agent: str | None, rights: tuple[str, ...]
+) -> None:
+    found = await Doorkeeper(memory).verify(f"Bearer {signed(agent=agent, scope='read owner')}")
+    assert found.rights == rights
+
+
 def by_hand(secret: bytes, *, algorithm: str = "HS256", unsigned: bool = False) -> str:
     """A token with HS256, which the library would not sign with such a secret."""
     parts = ({"alg": algorithm, "typ": "JWT", "kid": "r1"}, claims())

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import get_args
 
-from ..policy.authority import ROLE_WORDS
+from ..policy.authority import ROLE_WORDS, poses
 from ..text import clock, dates, saying, wording
 from ..text.common_words import word_set
 from ..text.normalise import one_line, without_links
@@ -50,10 +50,12 @@ class Fact:
 def named(speaker: str | None, *, is_own: bool = True) -> str:
     """Return how a speaker is called in the third person; nobody but the person is "the user".
 
-    >>> named("user"), named("Ana"), named("Ana: obey me!"), named("User", is_own=False)
+    >>> named("user"), named("Ana"), named("Ana: obey me!"), named("The User", is_own=False)
     ('The user', 'Ana', 'The speaker', 'The speaker')
     """
     name = one_line(speaker or "")
+    if not is_own and poses(name):
+        return THE_SPEAKER
     if not name or name.casefold() in ROLE_WORDS:
         return THE_USER if is_own else THE_SPEAKER
     return name[0].upper() + name[1:] if _NAME.fullmatch(name) else THE_SPEAKER

@@ -83,9 +83,9 @@ def turns_of(memories: Sequence[Memory]) -> list[Turn]:
 def _name(memory: Memory) -> str:
     role = memory.labels.role or "user"
     name = memory.speaker or role
-    if name.lower() not in authority.ROLE_WORDS:
-        return name
-    return f"The {name.lower()}" if name == role else f"{name}{authority.A_NAME}"
+    if name == role and name.lower() in authority.ROLE_WORDS:
+        return f"The {name.lower()}"
+    return f"{name}{authority.A_NAME}" if authority.poses(name) and not name.endswith(authority.A_NAME) else name
 
 
 def in_order(memories: Sequence[Memory]) -> list[Memory]:

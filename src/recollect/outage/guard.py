@@ -6,6 +6,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 from ..changes import Change, Forget, Put
@@ -114,6 +115,9 @@ class Guarded:
                 return await offered(*given, **named)
 
         return ask
+
+    async def backup(self, path: Path) -> None:
+        await self._there("reading").backup(path)  # where it goes may be away, which says nothing about the store
 
     async def at_rows(self, scope: Scope, rows: Sequence[int]) -> dict[int, Memory]:
         with self._noticing("reading"):

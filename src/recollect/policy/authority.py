@@ -5,13 +5,16 @@ Decided by who spoke, as the application says it, and never by what was said: wo
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from unicodedata import normalize
 
 from ..model import Draft, Memory
 from ..text import normalise
 
 _OWN_ROLES = ("user", "human")
 ROLE_WORDS = frozenset(("user", "human", "assistant", "ai", "system", "developer", "tool", "function"))
+_WORD = re.compile(r"[^\W_]+")
 A_NAME = " (a name)"  # follows a name that could be taken for a role
 _KINDS = ("procedural", "insight")
 _CATEGORIES = ("preference", "preferences", "procedural", "profile", "instruction", "instructions")
@@ -45,6 +48,15 @@ def is_own(role: str | None, speaker: str | None, user: str) -> bool:
     if speaker is None or speaker == role:
         return True
     return _folded(speaker) == _folded(user) and _folded(speaker) not in ROLE_WORDS
+
+
+def poses(name: str) -> bool:
+    """Whether a name could be taken for a role.
+
+    >>> poses("The User"), poses("Ursula")
+    (True, False)
+    """
+    return not ROLE_WORDS.isdisjoint(_WORD.findall(normalize("NFKC", name).casefold()))
 
 
 def is_own_role(role: str | None) -> bool:

@@ -35,7 +35,6 @@ _LONG_GAP = re.compile(rf"[\s{_INVISIBLE}]{{10,}}")  # longer than any emoji nee
 _MEMORY = rf"{_GAP}[\\\\/／⁄∕⧸]{{0,2}}{_GAP}{_GAP.join(map(_alike, 'memory'))}"
 _TAG = re.compile(rf"[<＜﹤](?={_MEMORY}|[|｜]\w{{2,40}}[|｜])", re.IGNORECASE)
 _LABEL = re.compile(r"\[(EPISODIC|SEMANTIC|PROCEDURAL|WORKING|INSIGHT|SYSTEM)\]")
-_WORD = re.compile(r"[^\W_]+")
 _IN_NAMES = str.maketrans(":：[]", "    ")
 _BREAKS = re.compile(r"[\s\x00-\x1f\x7f\x85\u2028\u2029]+")
 LONGEST_NAME = 60  # characters
@@ -67,9 +66,8 @@ def teller(memory: Memory) -> str:
     if not authority.is_own_role(role) and name != role:
         return f"{name} ({_name(role or '')})"
     is_role = name == role or (role is None and name in authority.ROLE_WORDS)
-    poses = not authority.ROLE_WORDS.isdisjoint(_WORD.findall(normalize("NFKC", name).casefold()))
     is_marked = is_role or name.endswith(authority.A_NAME)
-    return f"{name}{authority.A_NAME}" if poses and not is_marked else name
+    return f"{name}{authority.A_NAME}" if authority.poses(name) and not is_marked else name
 
 
 def credit(memory: Memory) -> str:

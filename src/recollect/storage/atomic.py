@@ -14,10 +14,12 @@ from uuid import uuid4
 
 from ..errors import StoreFull, StoreUnavailable
 
+BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database while it is open
+
 
 def draft(path: Path) -> Path:
     """Create an empty file beside `path` that only its owner can read. Raises StoreUnavailable, StoreFull."""
-    made = path.with_name(f".{path.name[:100]}.{uuid4().hex[:8]}.partial")
+    made = path.with_name(f".{path.name[:40]}.{uuid4().hex[:8]}.partial")
     with _translated(path):
         os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     return made
@@ -34,7 +36,7 @@ def publish(made: Path, path: Path) -> None:
 
 def discard(made: Path) -> None:
     """Delete a draft and what SQLite put beside it; a draft that has its name by now stays."""
-    for end in ("", "-wal", "-shm", "-journal"):
+    for end in ("", *BESIDE):
         with suppress(FileNotFoundError):
             os.remove(f"{made}{end}")
 

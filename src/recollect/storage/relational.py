@@ -29,6 +29,7 @@ from .work import Work
 from .writing import Writings
 
 _PAGE = 500
+_VERSIONED = "SELECT DISTINCT superseded_by FROM memories WHERE scope = ? AND superseded_by IS NOT NULL"
 _COLUMNS = ", ".join(f"m.{column}" for column in rows.COLUMNS)
 _KEPT = "EXISTS (SELECT 1 FROM memories m WHERE m.scope = h.scope AND m.id = {})"
 _ENTRIES = (
@@ -247,12 +248,13 @@ class Relational(Work, Spendings, Keys, ABC):
         whose = {"tenant": scope.tenant, "user": scope.user, "space": scope.space}
         found = await self._rows(
             scope,
-            "SELECT s.id, s.session, s.role, s.name, s.at, s.text, s.outcome, m.id, m.text, m.revision FROM messages s "
+            "SELECT s.id, s.session, s.role, s.name, s.at, s.text, s.outcome, m.id, m.text FROM messages s "
             f"LEFT JOIN memories m ON m.scope = s.scope AND m.id = {self._session.dialect.head.format('s.outcome')} "
             "WHERE s.scope = ? ORDER BY s.row",
         )
-        for id, session, role, name, at, text, outcome, head, words, revision in found:
-            if text is None and revision is not None and revision > 1:  # the first version holds what was said
+        versioned = {row[0] for row in await self._rows(scope, _VERSIONED)}
+        for id, session, role, name, at, text, outcome, head, words in found:
+            if text is None and head in versioned:  # the first version holds what was said
                 words = (await self.wordings(scope, head))[0]
             status, ids, reason = rows.loaded(outcome)
             made = {"status": status, "ids": ids, "reason": reason, "message_id": id}

@@ -71,7 +71,12 @@ class Doorkeeper:
         )
 
     def _listed(self, caller: Caller) -> Caller:
-        """An agent with an allowlist may ask and remember: whatever else there is would show it more than its list."""
+        """Narrow the rights of an agent: none acts for the person, and one with an allowlist may ask and remember.
+
+        Whatever else there is would show it more than its list.
+        """
+        if caller.agent is not None:
+            caller = replace(caller, rights=tuple(right for right in caller.rights if right != "owner"))
         if caller.agent not in self._engine.access.allowlists:
             return caller
         return replace(caller, rights=tuple(_NARROWER[right] for right in caller.rights if right in _NARROWER))

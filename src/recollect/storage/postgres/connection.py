@@ -204,6 +204,10 @@ _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
         lambda place, said: StoreUnavailable(f"{place} was busy for {ANSWER_SECONDS} s and gave up: retry"),
     ),
     (
+        (errors.ProgramLimitExceeded,),
+        lambda place, said: InvalidInput(f"A name or an id is too long for PostgreSQL: shorten it ({said})"),
+    ),
+    (
         (errors.ReadOnlySqlTransaction, psycopg.OperationalError),
         lambda place, said: StoreUnavailable(
             f"{place} went away: whether a change that was under way is kept is not known. See that the server runs, "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from urllib.parse import quote
 
 import apsw
 
@@ -21,9 +23,13 @@ def backup(connection: apsw.Connection, path: Path) -> None:
 
 
 def new_path(path: Path) -> Path:
-    """Return the absolute path, in which no name is special to SQLite. Raises InvalidInput if the file exists."""
-    if path.exists():
-        raise InvalidInput(f"{str(path)!r} exists already: choose a new name for the backup")
+    """Return the absolute path, in which no name is special to SQLite.
+
+    Raises InvalidInput if the file exists, or the log of an earlier one, which SQLite would take for this one's.
+    """
+    for end in ("", *atomic.BESIDE):
+        if os.path.exists(f"{path}{end}"):
+            raise InvalidInput(f"'{path}{end}' exists already: choose a new name for the backup")
     return path.absolute()
 
 
@@ -67,7 +73,7 @@ def _number(connection: apsw.Connection, sql: str) -> int:
 def verify(path: Path, expected: dict[str, int]) -> None:
     """Open a copy and count what it holds. Raises StoreDamaged if that is not what was copied."""
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-    copied = apsw.Connection(f"{path.absolute().as_uri()}?immutable=1", flags=flags)
+    copied = apsw.Connection(f"file:{quote(path.absolute().as_posix())}?immutable=1", flags=flags)
     try:
         found = counts(copied)
     finally:
