@@ -20,7 +20,7 @@ from rest_server import Server, serving
 
 # Every route of the API, called by those who may not, with the ids of those who own them
 
-ADMIN = ("read", "write", "admin")
+ADMIN = ("read", "write", "owner", "admin")
 KEYS: dict[str, dict[str, Any]] = {
     "bob": {"user": "bob"},
     "ana": {"user": "ana"},

@@ -26,7 +26,7 @@ def test_the_description_that_is_checked_in_is_the_one_of_the_server() -> None:
 
 def asked_everything(place: str, folder: Path, *how: str) -> None:
     """Let schemathesis ask the server whatever its description allows and forbids, with all its checks."""
-    keys = {"all": {"rights": ("read", "write", "admin")}}
+    keys = {"all": {"rights": ("read", "write", "owner", "admin")}}
     with serving(place, keys=keys, journal_dir=folder / "journal", rate_limit=0) as server:
         command = [
             str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(CONFIG), "run",

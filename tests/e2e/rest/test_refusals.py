@@ -26,7 +26,14 @@ SAMPLES: dict[str, Any] = {
     "records": [], "operation": "o1", "thread": "t1", "value": "Ana", "id": "m1", "field": "tone", "name": "other",
 }  # fmt: skip
 SPACES = ("space", "user_id", "guildId")  # what a space is called, here and there
-WITHOUT = {"read": ("write",), "ask": ("write",), "write": ("read",), "remember": ("read",), "admin": ("read", "write")}
+WITHOUT = {
+    "read": ("write",),
+    "ask": ("write",),
+    "write": ("read",),
+    "remember": ("read",),
+    "owner": ("read", "write", "admin"),
+    "admin": ("read", "write", "owner"),
+}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -85,7 +92,7 @@ def test_all_routes_but_two_need_a_right() -> None:
 async def test_nobody_comes_in_without_a_good_key(
     memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
-    everything = ("read", "write", "admin")
+    everything = ("read", "write", "owner", "admin")
     _, expired = await memory.create_key("expired", user="ana", rights=everything, days=0)
     revoked, over = await memory.create_key("revoked", user="ana", rights=everything)
     await memory.revoke_key(revoked.id)
@@ -124,7 +131,7 @@ async def test_a_key_for_one_space_reaches_no_other(
     if not names.keys() & set(SPACES) and "{name}" not in path:
         assert path.startswith("/v3/"), "a route that is about a space has to say which"
         request["json"]["filters"] = {"user_id": "other"}
-    _, token = await memory.create_key("bound", user="ana", space="work", rights=("read", "write", "admin"))
+    _, token = await memory.create_key("bound", user="ana", space="work", rights=("read", "write", "owner", "admin"))
     async with asking(app, token) as client:
         is_told(await client.request(**request), 403)
 
@@ -136,7 +143,7 @@ async def test_what_belongs_to_somebody_else_is_not_there(
 ) -> None:
     bobs = memory.scope(user="bob")
     id = (await bobs.remember(f"Bob's secret is {path} {method}.")).ids[0]
-    _, token = await memory.create_key("ana", user="ana", rights=("read", "write", "admin"))
+    _, token = await memory.create_key("ana", user="ana", rights=("read", "write", "owner", "admin"))
     request = request_of(described, path, method)
     request["url"] = path.format(**{**SAMPLES, "id": id})
     request["params"].pop("space", None)
@@ -170,7 +177,7 @@ async def test_a_request_that_is_repeated_gets_the_same_answer(
     mine = memory.scope("ana", "other")
     id = (await mine.remember(f"My way to {path} is {method}.", manually_saved=True)).ids[0]
     await mine.checkpoints.save("t1", {})
-    _, token = await memory.create_key("ana", user="ana", rights=("read", "write", "admin"))
+    _, token = await memory.create_key("ana", user="ana", rights=("read", "write", "owner", "admin"))
     request = request_of(described, path, method)
     request["url"] = path.format(**{**SAMPLES, "id": id if path.startswith("/v1/memory/") else f"{id}~b3RoZXI"})
     async with asking(app, token) as client:
