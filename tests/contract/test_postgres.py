@@ -31,7 +31,7 @@ from recollect.ids import new_id
 from recollect.model import Filter, Memory, Scope
 from recollect.storage.migrations import Migration
 from recollect.storage.postgres import hnsw
-from recollect.storage.postgres.connection import shown
+from recollect.storage.postgres.connection import completed, shown
 from recollect.storage.postgres.migrate import migrate, shipped
 from recollect.storage.postgres.store import PostgresStore
 from recollect.storage.reading import Readings
@@ -545,6 +545,12 @@ async def test_a_database_that_is_not_there_is_named(postgres: str) -> None:
 async def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(Misconfigured):
         await PostgresStore.open(url)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("", "5"), ("?connect_timeout=9", "9")])
+def test_a_connection_is_given_up_after_5_seconds_unless_the_address_says_otherwise(given: str, seconds: str) -> None:
+    parts = completed(f"postgresql://db.example/memories{given}").split()
+    assert f"connect_timeout={seconds}" in parts
 
 
 def test_a_password_is_never_shown() -> None:
