@@ -278,6 +278,14 @@ async def test_a_database_without_pgvector_names_the_way_out(database: str) -> N
         await PostgresStore.open(database.replace("postgres:@", "plain@"))
 
 
+async def test_letters_of_every_script_have_a_case_without_the_newest_collation(database: str) -> None:
+    asked(database, "DELETE FROM pg_collation WHERE collname = 'pg_unicode_fast'")  # PostgreSQL 17 does not have it
+    async with recollect.aio.open(database, embedder="none") as memory:
+        ana = memory.scope("ana")
+        await ana.remember("The café opens at nine.", tags=["ÉTÉ"])
+        assert len(await ana.list(Filter(tags=("été",)))) == 1
+
+
 # Migrations
 
 SECOND = Migration(99, "colours", "CREATE TABLE colours (scope bigint, name text) /* by scope */;")

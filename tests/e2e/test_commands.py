@@ -268,6 +268,17 @@ async def test_a_person_agrees_in_the_chat_to_what_they_were_shown(ana: Scoped) 
     assert await ana.consent.about() == {"city": "Porto"}
 
 
+@pytest.mark.spec("IMP-85")
+async def test_a_person_who_agrees_to_one_field_is_shown_no_other(ana: Scoped) -> None:
+    (evidence,) = (await ana.remember("The tram to the castle stops at my door.")).ids
+    city = await ana.consent.propose("city", "Porto", evidence=[evidence])
+    language = await ana.consent.propose("language", "Portuguese", evidence=[evidence])
+    shown = await ana.command("yes, you may keep my city", about=[language.id])
+    assert shown is not None
+    assert (shown.done, shown.ids) == (False, (city.id,))
+    assert await ana.consent.about() == {}
+
+
 async def test_a_command_that_is_no_text_is_an_error(ana: Scoped) -> None:
     for given in ({"text": 7}, {"text": "forget that", "about": "id"}):
         with pytest.raises(InvalidInput):
