@@ -250,6 +250,17 @@ async def test_what_others_say_does_nothing(ana: Scoped, who: dict[str, str]) ->
     assert (await ana.remember(CAT)).count("created") == 1
 
 
+@pytest.mark.spec("THE-89")
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [("the first one", 0), ("1", 0), ("number 2", 1), ("the third", 2), ("3", 2), ("the fourth memory", 3), ("4", 3)],
+)
+def test_a_memory_can_be_named_by_its_place(words: str, place: int) -> None:
+    said = heard(f"Forget {words}, please.")
+    assert said is not None
+    assert (said.command, said.which) == ("forget", str(place))
+
+
 @pytest.mark.spec("IMP-85")
 async def test_a_person_agrees_in_the_chat_to_what_they_were_shown(ana: Scoped) -> None:
     assert await ana.command("remember my city") is None, "there is nothing to agree to"
