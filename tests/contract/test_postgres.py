@@ -31,7 +31,7 @@ from recollect.ids import new_id
 from recollect.model import Filter, Memory, Scope
 from recollect.storage.migrations import Migration
 from recollect.storage.postgres import hnsw
-from recollect.storage.postgres.connection import shown
+from recollect.storage.postgres.connection import completed, shown
 from recollect.storage.postgres.migrate import migrate, shipped
 from recollect.storage.postgres.store import PostgresStore
 from recollect.storage.reading import Readings
@@ -276,6 +276,14 @@ async def test_a_database_without_pgvector_names_the_way_out(database: str) -> N
     asked(database, f"ALTER DATABASE {_name(database)} OWNER TO plain")
     with pytest.raises(Misconfigured, match="CREATE EXTENSION vector"):
         await PostgresStore.open(database.replace("postgres:@", "plain@"))
+
+
+async def test_letters_of_every_script_have_a_case_without_the_newest_collation(database: str) -> None:
+    asked(database, "DELETE FROM pg_collation WHERE collname = 'pg_unicode_fast'")  # PostgreSQL 17 does not have it
+    async with recollect.aio.open(database, embedder="none") as memory:
+        ana = memory.scope("ana")
+        await ana.remember("The café opens at nine.", tags=["ÉTÉ"])
+        assert len(await ana.list(Filter(tags=("été",)))) == 1
 
 
 # Migrations
@@ -545,6 +553,12 @@ async def test_a_database_that_is_not_there_is_named(postgres: str) -> None:
 async def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(Misconfigured):
         await PostgresStore.open(url)
+
+
+@pytest.mark.parametrize(("given", "seconds"), [("", "5"), ("?connect_timeout=9", "9")])
+def test_a_connection_is_given_up_after_5_seconds_unless_the_address_says_otherwise(given: str, seconds: str) -> None:
+    parts = completed(f"postgresql://db.example/memories{given}").split()
+    assert f"connect_timeout={seconds}" in parts
 
 
 def test_a_password_is_never_shown() -> None:

@@ -113,6 +113,11 @@ async def test_another_scope_is_neither_found_nor_deleted(index: VectorIndex, ot
     assert await index.nearest(ANA, towards(1, 0, 0), limit=5) == [1]
 
 
+async def test_a_number_that_no_row_can_have_is_not_returned(index: VectorIndex) -> None:
+    await index.put(ANA, [entry(2**63, 1, 0, 0), entry(2**63 - 1, 1, 1, 0)])
+    assert await index.nearest(ANA, towards(1, 0, 0), limit=5) == [2**63 - 1]
+
+
 async def test_putting_a_row_again_replaces_it(index: VectorIndex) -> None:
     await index.put(ANA, [entry(1, 1, 0, 0), entry(2, 0, 1, 0)])
     await index.put(ANA, [entry(1, 0, 0, 1)])

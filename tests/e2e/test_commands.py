@@ -250,6 +250,17 @@ async def test_what_others_say_does_nothing(ana: Scoped, who: dict[str, str]) ->
     assert (await ana.remember(CAT)).count("created") == 1
 
 
+@pytest.mark.spec("THE-89")
+@pytest.mark.parametrize(
+    ("words", "place"),
+    [("the first one", 0), ("1", 0), ("number 2", 1), ("the third", 2), ("3", 2), ("the fourth memory", 3), ("4", 3)],
+)
+def test_a_memory_can_be_named_by_its_place(words: str, place: int) -> None:
+    said = heard(f"Forget {words}, please.")
+    assert said is not None
+    assert (said.command, said.which) == ("forget", str(place))
+
+
 @pytest.mark.spec("IMP-85")
 async def test_a_person_agrees_in_the_chat_to_what_they_were_shown(ana: Scoped) -> None:
     assert await ana.command("remember my city") is None, "there is nothing to agree to"
@@ -266,6 +277,17 @@ async def test_a_person_agrees_in_the_chat_to_what_they_were_shown(ana: Scoped) 
     await ana.command("don't use my name", about=[name.id])
     assert await ana.consent.list() == []
     assert await ana.consent.about() == {"city": "Porto"}
+
+
+@pytest.mark.spec("IMP-85")
+async def test_a_person_who_agrees_to_one_field_is_shown_no_other(ana: Scoped) -> None:
+    (evidence,) = (await ana.remember("The tram to the castle stops at my door.")).ids
+    city = await ana.consent.propose("city", "Porto", evidence=[evidence])
+    language = await ana.consent.propose("language", "Portuguese", evidence=[evidence])
+    shown = await ana.command("yes, you may keep my city", about=[language.id])
+    assert shown is not None
+    assert (shown.done, shown.ids) == (False, (city.id,))
+    assert await ana.consent.about() == {}
 
 
 async def test_a_command_that_is_no_text_is_an_error(ana: Scoped) -> None:

@@ -139,6 +139,18 @@ async def test_values_are_the_same_only_word_for_word(ana: Scoped) -> None:
     assert len(await ana.consent.list()) == 2
 
 
+@pytest.mark.spec("IMP-85")
+async def test_a_former_value_needs_consent_again(engine: Engine, ana: Scoped) -> None:
+    (evidence,) = await said(ana, "The tram to the castle stops at my door.")
+    former = await ana.consent.tell("city", "Porto")
+    later(engine, days=1)
+    await ana.consent.tell("city", "Lisbon")
+    made = await ana.consent.propose("city", "Porto", evidence=[evidence])
+    assert (made.decided, made.id != former.id) == (None, True)
+    assert [each.id for each in await ana.consent.list()] == [made.id]
+    assert await ana.consent.about() == {"city": "Lisbon"}
+
+
 async def test_what_is_approved_is_what_was_shown(engine: Engine, ana: Scoped) -> None:
     (evidence,) = await said(ana, "The tram to the castle stops at my door.")
     shown = await ana.consent.propose("city", "Porto", evidence=[evidence])

@@ -154,9 +154,9 @@ def test_a_forgotten_text_comes_back_by_no_automatic_way_until_its_time_is_over(
     memory.scope("ana").import_([each for each in exported if each["record_type"] == "memory"])
     assert len(ana.list(limit=10)) == 0
     clock = memory._inner.clock
-    clock.now += timedelta(days=max(keep_days, 1), hours=-1)
+    clock.now += timedelta(days=max(keep_days, 1), seconds=-1)
     assert ana.remember("The safe opens with Quagga 77.").count("refused") == 1
-    clock.now += timedelta(hours=2)
+    clock.now += timedelta(seconds=2)
     assert ana.remember("The safe opens with Quagga 77.").count("created") == 1
 
 

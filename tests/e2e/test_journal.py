@@ -103,6 +103,18 @@ def test_nobody_has_more_than_8_highlights(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("CLK-75")
+def test_other_files_in_the_folder_are_not_daily_logs(tmp_path: Path) -> None:
+    line = "- 2026-05-31T12:00:00+00:00 | Ana | [guild:g1 channel:c1] Written in"
+    for name in ("2026-05-31.md", "2026-05-31.md.bak", "notes.md"):
+        (tmp_path / name).write_text(f"{line} {name}\n", "utf-8")
+    with recollect.open(":memory:", embedder="none", journal_dir=tmp_path) as memory:
+        _, _, _, highlights, files = memory.snapshot().split("\n## ")
+        assert memory.snapshot().endswith(files), "the snapshot itself is not listed either"
+    assert highlights == "Recent journal highlights\n\n- Ana: Written in 2026-05-31.md\n"
+    assert files == "Source daily logs\n\n- 2026-05-31.md\n"
+
+
+@pytest.mark.spec("CLK-75")
 async def test_the_snapshot_holds_6_facts_of_each_of_80_people_and_6_lines_of_lore(tmp_path: Path) -> None:
     people = [(f"u{n}", f"Fact {n} is so.") for n in range(80)] + [("ana", f"Ana owns boat {n}.") for n in range(7)]
     facts = [*people, *(("__lore__", f"The cat number {n} is haunted.") for n in range(7))]

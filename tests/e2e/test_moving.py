@@ -139,7 +139,9 @@ async def test_what_was_copied_goes_on_with_numbers_of_its_own(tmp_path: Path, d
     await filled(tmp_path / "a.db", tmp_path)
     await compose.copied(str(tmp_path / "a.db"), database)
     async with aio.open(database, embedder="hashing", state_dir=tmp_path) as memory:
-        ana, new = memory.scope("ana"), memory.scope("somebody new")
+        ana, new, other = memory.scope("ana"), memory.scope("somebody new"), memory.scope("ana", tenant="other")
+        assert (await other.remember("I watered the ash")).outcomes[0].status == "created"
+        assert (await other.list(limit=1)).memories[0].text == "I watered the ash", "numbered after all that was copied"
         assert (await ana.remember("I watered the oak")).outcomes[0].status == "created"
         assert (await new.remember("I watered the elm")).outcomes[0].status == "created"
         assert (await ana.list(limit=1)).memories[0].text == "I watered the oak"

@@ -131,6 +131,15 @@ async def test_messages_of_an_incognito_session_are_left_out_of_a_mixed_batch(en
     assert not any("Quetzalwort" in memory.text for memory in await ana.list())
 
 
+@pytest.mark.spec("THE-107")
+async def test_a_session_named_none_is_not_the_same_as_no_session(engine: Engine) -> None:
+    ana = engine.scope("ana")
+    await ana.remember(TEA)
+    await ana.privacy.start_incognito("None")
+    assert await is_on(engine.scope("ana", session="None")) == (False, False)
+    assert await is_on(ana) == (True, True)
+
+
 @pytest.mark.spec("THE-85", "THE-87")
 async def test_sessions_can_begin_incognito_and_each_can_end_it(engine: Engine, ana: Scoped) -> None:
     await ana.remember(TEA)

@@ -59,6 +59,14 @@ def test_nothing_is_shared_with_another_person_tenant_or_space(memory: Blocking)
 
 
 @pytest.mark.spec("THE-118")
+def test_a_space_that_shares_nothing_gives_no_answer(memory: Blocking) -> None:
+    home, work = memory.scope("ana", "home"), memory.scope("ana", "work")
+    home.privacy.set(sharing=True)
+    home.remember(TEA)
+    assert work.recall_shared("Who drinks green tea?") == []
+
+
+@pytest.mark.spec("THE-118")
 def test_an_end_of_sharing_and_any_off_end_it_at_once(memory: Blocking) -> None:
     home, work = memory.scope("ana", "home"), memory.scope("ana", "work", session="chat-1")
     home.remember(TEA, tags=["share:work"])

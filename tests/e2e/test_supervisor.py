@@ -248,6 +248,12 @@ async def test_what_was_done_twice_in_the_same_steps_becomes_a_how_to(ana: Scope
     assert (memory.procedural_form, memory.labels.agent) == ("workflow", "executor")
 
 
+@pytest.mark.spec("IMP-97")
+async def test_a_captured_how_to_is_spelled_as_in_the_last_run(ana: Scoped, boss: Supervisor) -> None:
+    made = await boss.capture_workflow("Publish the page", [["Push it to github"], ["Push it to GitHub"]])
+    assert (await ana.get(made.ids[0])).steps_text == "1. Push it to GitHub"
+
+
 @pytest.mark.spec("IMP-94")
 def test_steps_are_orders_and_nobodys_thoughts() -> None:
     said = ["We build the image", "then the executor must push it", "1. now restart", "You'll check the log"]

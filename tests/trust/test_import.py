@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -371,6 +372,19 @@ def test_every_verb_works_on_what_was_imported(memory: Blocking, ana: BlockingSc
     assert memory.check() == []
     ana.forget(id)
     assert list(memory.export())
+
+
+async def test_summaries_that_rest_on_each_other_do_not_keep_forgetting_from_ending(tmp_path: Path) -> None:
+    said, other, first, second = ids = [str(uuid4()) for _ in range(4)]
+    evidence = {first: [said, other, second], second: [first, other]}
+    records = [memory_record(id=id, text=f"Statement number {n} of four.") for n, id in enumerate(ids[:2])]
+    records += [memory_record(id=id, evidence_ids=rests, compression_source=True) for id, rests in evidence.items()]
+    async with recollect.aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as memory:
+        ana = memory.scope("ana")
+        await ana.import_(records)
+        async with asyncio.timeout(10):
+            done = await ana.forget(said)
+    assert (done.derived, set(done.flagged)) == ((), {first, second})
 
 
 def test_a_full_scope_is_trimmed_after_an_import(tmp_path: Path) -> None:

@@ -94,6 +94,11 @@ async def test_what_is_said_late_in_a_long_text_counts(model: MiniLM) -> None:
     assert with_sister @ question > without @ question + 0.05
 
 
+@pytest.mark.parametrize(("pieces", "weight"), [(0, 1), (1, 1), (2, 2), (254, 254)])
+def test_a_part_of_a_text_weighs_as_much_as_it_has_pieces(pieces: int, weight: int) -> None:
+    assert minilm.Window(text=0, ids=[101, *[7] * pieces, 102]).weight == weight
+
+
 async def test_a_very_long_text_is_read_in_a_bounded_number_of_places(model: MiniLM) -> None:
     vectors = await model.encode_batch(["tea and cake " * 100_000])
     assert np.linalg.norm(vectors[0]) == pytest.approx(1, abs=1e-5)

@@ -34,6 +34,19 @@ def test_a_capital_alone_makes_no_name(text: str) -> None:
     assert entities(text) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "phrase", "confidence"),
+    [
+        ("The kettle is here.", "kettle", 0.4),
+        ("The copper kettle is here.", "copper kettle", 0.55),
+        ("The kettle is here, but the kettle is mine.", "kettle", 0.6),
+        ("The copper kettle is here, but the copper kettle is mine.", "copper kettle", 0.75),
+    ],
+)
+def test_a_keyphrase_is_surer_if_it_is_longer_or_said_twice(text: str, phrase: str, confidence: float) -> None:
+    assert [(one.text, round(one.confidence, 6)) for one in keyphrases(text)] == [(phrase, confidence)]
+
+
 def test_keyphrases_put_what_is_repeated_or_longer_first() -> None:
     found = keyphrases("The solar panels are old. New solar panels cost money, says the electrician.")
     assert found[0] == Entity(text="solar panels", confidence=0.75)

@@ -57,6 +57,15 @@ def test_a_text_that_is_somebody_elses_gives_nothing(said: str) -> None:
     assert found(said) == []
 
 
+@pytest.mark.parametrize(("said", "importance"), [
+    ("I decided to move to Porto.", 0.75), ("I prefer tea.", 0.7), ("Our team uses Go.", 0.7),
+    ("I bought a house last week.", 0.6), ("I will fly to Rome tomorrow.", 0.7), ("I am a nurse.", 0.8),
+])  # fmt: skip
+def test_the_importance_of_a_fact_depends_on_its_type(said: str, importance: float) -> None:
+    (fact,) = extract.facts(said, who="Ana", at=AT)
+    assert fact.importance == importance
+
+
 def test_each_fact_quotes_its_source_and_has_no_word_of_its_own() -> None:
     for row in ROWS:
         for fact in extract.facts(row["text"], who="The user", at=AT):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import recollect
 from recollect.ingest import score
 from recollect.policy import writing
 
@@ -152,3 +153,11 @@ def test_a_restated_preference_is_not_dropped() -> None:
 
 def test_a_word_of_a_million_letters_is_scored() -> None:
     assert score.salience("a" * 1_000_000).total == 0.0
+
+
+def test_what_tells_nothing_new_and_nothing_lasting_has_no_importance() -> None:
+    said = [{"role": "user", "content": "Yes, of course.", "session": session} for session in ("s1", "s2")]
+    with recollect.open(":memory:", embedder="hashing") as memory:
+        ana = memory.scope("ana")
+        first, again = (ana.get(ana.remember([each]).ids[0]) for each in said)
+    assert (first.importance, again.importance) == (0.6, 0.0)

@@ -66,6 +66,7 @@ def test_a_long_text_is_cut_where_a_sentence_or_a_word_ends() -> None:
     cut = wording.trimmed("word " * 100)
     assert len(cut) <= 280
     assert cut.endswith("word…")
+    assert wording.trimmed(f"Ana left. {'word ' * 60}end. Bo stayed.") == "Ana left.", "the second one does not fit"
     assert wording.trimmed("Dr. Weber met Ana. They talked. Then rain fell.") == "Dr. Weber met Ana. They talked."
 
 
