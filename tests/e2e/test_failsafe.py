@@ -348,6 +348,19 @@ def test_lines_that_cannot_be_used_are_set_aside_and_told(disk: Disk, caplog: py
     assert Path(aside).read_bytes() == b'{"cut": \n{"record_type"\n'
 
 
+async def test_replaying_counts_what_was_stored_and_what_was_set_aside(disk: Disk, engine: Engine) -> None:
+    ana = engine.scope("ana")
+    await ana.remember([{"id": "m1", "content": "The train leaves at nine."}])
+    disk.leave()
+    await ana.remember([{"id": "m1", "content": "The train leaves at ten."}])  # another text under the same id
+    await ana.remember("I moved to Porto.")
+    await ana.remember("My bike is red.")
+    disk.back()
+    done = await engine.replay()
+    assert done is not None
+    assert (done.taken_in, done.set_aside, done.waiting) == (2, 1, 0)
+
+
 def test_the_command_line_takes_in_and_tells_what_was_set_aside(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOLLECT_FAILSAFE_DIR", str(disk.state))
     monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")

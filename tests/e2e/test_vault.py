@@ -589,6 +589,16 @@ async def test_a_how_to_is_no_preference(engine: Engine, vault: Vault) -> None:
     assert contents(await vault.recall("deploy with make release", "ana")) == []
 
 
+@pytest.mark.spec("MLS-54")
+async def test_a_preference_stands_first_however_many_newer_how_tos_there_are(engine: Engine, vault: Vault) -> None:
+    await vault.ingest("I prefer short answers.", "ana", "s1")
+    for minutes, tool in enumerate(["make", "docker"], start=1):
+        engine.clock = lambda later=NOW + timedelta(minutes=minutes): later
+        (chunk,) = await vault.ingest(f"I always deploy with {tool} release.", "ana", "s1")
+        await changed(engine, chunk.memory_id, procedural_form="workflow")
+    assert contents(await vault.recall("train", "ana", top_k=1)) == ["I prefer short answers."]
+
+
 async def test_working_memories_stay_in_their_session(vault: Vault) -> None:
     await vault.ingest("The tests in Lisbon fail right now.", "ana", "s1")
     assert contents(await vault.recall("which tests fail?", "ana", session_id="s1")) != []
