@@ -133,12 +133,14 @@ async def test_rules_join_what_was_told_twice_in_nearly_the_same_words(engine: E
 
 
 @pytest.mark.spec("IMP-40")
-async def test_a_model_joins_paraphrases_and_the_history_says_so(engine: Engine, ana: Scoped) -> None:
+async def test_a_model_joins_paraphrases_and_the_history_says_so(engine: Engine, ana: Scoped, clock: Clock) -> None:
     await ana.remember(EARLY, importance=0.3, tags=["morning"])
+    clock.now += timedelta(hours=1)
     await ana.remember(RISER, importance=0.8, tags=["sleep"])
     assert await run(engine, Scripted()) == 1
     (left,) = await ana.list()
     assert (left.text, left.repeat_count, left.importance) == (RISER, 1, 0.8)
+    assert left.valid_from == START  # known since the earlier of the two
     assert {"morning", "sleep"} <= set(left.tags)
     gone = await one(ana, EARLY)
     assert (gone.state, gone.superseded_by) == ("superseded", left.id)
