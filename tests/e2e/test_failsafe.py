@@ -256,6 +256,22 @@ async def test_milton_keeps_items_and_long_term_records(disk: Disk, engine: Engi
     assert [item.id for item in await milton.query_recent(1)] == ["i2", "i1"]
 
 
+async def test_a_record_that_is_handed_over_twice_is_stored_once(disk: Disk, engine: Engine) -> None:
+    milton, cole = Milton(engine.scope("cole")), engine.scope("cole").scope
+    await milton.add(id="i1", content="Prefers tea.", type="preference")
+    disk.leave()
+    await milton.upsert_user_profile({"preferences": ["tea"]}, ["i1"])
+    (file,) = disk.state.rglob("long_term.jsonl")
+    waiting = file.read_bytes()
+    disk.back()
+    await engine.replay()
+    before = await engine.store.summaries(cole, "user_profile")
+    file.write_bytes(waiting)  # as if the process had died before it could empty the file
+    await engine.replay()
+    assert await engine.store.summaries(cole, "user_profile") == before
+    assert not file.exists()
+
+
 async def test_every_dialect_takes_in_while_the_store_is_away(disk: Disk, engine: Engine) -> None:
     theoria, vault = Theoria(engine, soft_cap=50), Vault(engine)
     disk.leave()
