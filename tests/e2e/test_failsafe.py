@@ -320,6 +320,16 @@ def test_what_an_earlier_process_left_behind_is_taken_in_when_the_store_is_opene
         assert memory.stats()["pending"] == 0
 
 
+async def test_opening_waits_until_everything_left_behind_is_stored(disk: Disk) -> None:
+    async with aio.open(disk.db, **disk.settings) as engine:
+        disk.leave()
+        await engine.scope("ana").remember("I moved to Porto.")
+    disk.back()
+    assert len(disk.lines()) == 1
+    async with aio.open(disk.db, **disk.settings):
+        assert disk.lines() == []
+
+
 def test_files_of_two_stores_do_not_mix(tmp_path: Path) -> None:
     one, two = Disk(tmp_path / "one"), Disk(tmp_path / "two")
     two.state = one.state
