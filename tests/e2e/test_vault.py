@@ -456,8 +456,9 @@ async def test_the_question_is_embedded_by_the_model_of_the_memories(engine: Eng
 
 
 @pytest.mark.spec("MLS-42")
-async def test_four_candidates_are_looked_at_for_each_place(engine: Engine) -> None:
-    await plain(engine, *(f"tea {i}" for i in range(60)))
+@pytest.mark.parametrize("count", [60, 30])
+async def test_four_candidates_are_looked_at_for_each_place(engine: Engine, count: int) -> None:
+    await plain(engine, *("tea" + " and milk" * i for i in range(count)))
     answer = await engine.scope(user="ana").recall("tea", limit=5, profile="mls.recall")
     assert (len(answer.hits), len(answer.cut)) == (5, 15)
 

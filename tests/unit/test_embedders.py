@@ -217,6 +217,15 @@ async def test_one_flipped_bit_is_noticed(tmp_path: Path) -> None:
     assert (await _filled(tmp_path, [TEA]) == expected).all()
 
 
+@pytest.mark.parametrize("content", ["x'010203'", "'words'", "7"])
+async def test_a_row_that_holds_no_vector_is_made_again(tmp_path: Path, content: str) -> None:
+    expected = await _filled(tmp_path, [TEA])
+    file = apsw.Connection(str(tmp_path / cached.FILE))
+    file.execute(f"UPDATE vectors SET vector = {content}")
+    file.close()
+    assert (await _filled(tmp_path, [TEA]) == expected).all()
+
+
 async def test_a_directory_that_cannot_be_used_costs_no_answer(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     cache = Cached(Hashing(), tmp_path / "file")
