@@ -520,6 +520,14 @@ async def test_a_pair_is_asked_about_for_ninety_days(quick: Engine, clock: Clock
     assert len(adviser.pairs) == count
 
 
+@pytest.mark.parametrize(("length", "count"), [(500, 1), (501, 0)])
+async def test_a_pair_is_not_asked_about_if_either_text_is_longer_than_500_characters(
+    quick: Engine, length: int, count: int
+) -> None:
+    long = (BEAGLE + " and that dog is named Biscuit" * 15 + " ").ljust(length, "x")
+    assert len(await asked_about(quick, DOG, long)) == count
+
+
 @pytest.mark.spec("IMP-41")
 async def test_a_pair_whose_score_has_changed_is_asked_about_at_once(quick: Engine) -> None:
     ana, adviser = quick.scope("ana"), Scripted(same=False)
