@@ -18,6 +18,7 @@ from recollect.embedders.hashing import Hashing
 from recollect.embedders.minilm import PACKAGED, MiniLM
 from recollect.errors import EmbedderUnavailable
 from recollect.ports import Embedder, Vectors
+from recollect.text.wordpiece import WordPiece
 
 TEA = "I drink green tea every morning."
 TEXTS = [TEA, "", "Yes.", "Caroline went to a support group. " * 12, "東京", "We moved in 2019. " * 60]
@@ -97,6 +98,14 @@ async def test_what_is_said_late_in_a_long_text_counts(model: MiniLM) -> None:
 async def test_a_very_long_text_is_read_in_a_bounded_number_of_places(model: MiniLM) -> None:
     vectors = await model.encode_batch(["tea and cake " * 100_000])
     assert np.linalg.norm(vectors[0]) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "lengths"), [(0, [2]), (254, [256]), (255, [130, 129]), (600, [202] * 3), (5000, [256] * 16)]
+)
+def test_a_text_is_read_in_at_most_16_equal_windows_of_256_pieces(words: int, lengths: list[int]) -> None:
+    windows = minilm.windows_of(WordPiece(PACKAGED / "vocab.txt"), "tea " * words)
+    assert [len(window) for window in windows] == lengths  # with [CLS] and [SEP]
 
 
 async def test_token_states_have_one_unit_row_a_piece(model: MiniLM) -> None:
