@@ -451,6 +451,8 @@ async def test_nearest_uses_the_index_in_a_large_scope(database: str, partitions
         wanted = {kept[i][0] for i in exact(vectors, vectors[number], 10)}
         share.append(len(wanted & {row for row, _ in found}) / 10)
     assert np.mean(share) > 0.9
+    every = await store.nearest(ANA, vectors[0], model="it's 5% ?", limit=300)
+    assert len(every) == 200  # though the index looks at 1000 candidates at most
     await store.close()
 
 

@@ -400,6 +400,11 @@ def test_a_wrong_setting_is_named(setting: dict[str, Any]) -> None:
         recollect.open(":memory:", **setting)
 
 
+def test_only_postgresql_can_be_its_own_vector_index() -> None:
+    with pytest.raises(Misconfigured, match="'index': only PostgreSQL searches vectors itself"):
+        recollect.open(":memory:", embedder="hashing", index="store")
+
+
 def test_a_closed_memory_says_so() -> None:
     memory = recollect.open(":memory:", embedder="hashing")
     ana = memory.scope("ana")

@@ -133,12 +133,14 @@ async def test_rules_join_what_was_told_twice_in_nearly_the_same_words(engine: E
 
 
 @pytest.mark.spec("IMP-40")
-async def test_a_model_joins_paraphrases_and_the_history_says_so(engine: Engine, ana: Scoped) -> None:
+async def test_a_model_joins_paraphrases_and_the_history_says_so(engine: Engine, ana: Scoped, clock: Clock) -> None:
     await ana.remember(EARLY, importance=0.3, tags=["morning"])
+    clock.now += timedelta(hours=1)
     await ana.remember(RISER, importance=0.8, tags=["sleep"])
     assert await run(engine, Scripted()) == 1
     (left,) = await ana.list()
     assert (left.text, left.repeat_count, left.importance) == (RISER, 1, 0.8)
+    assert left.valid_from == START  # known since the earlier of the two
     assert {"morning", "sleep"} <= set(left.tags)
     gone = await one(ana, EARLY)
     assert (gone.state, gone.superseded_by) == ("superseded", left.id)
@@ -516,6 +518,14 @@ async def test_a_pair_is_asked_about_for_ninety_days(quick: Engine, clock: Clock
     adviser = Scripted(same=False)
     await run(quick, adviser)
     assert len(adviser.pairs) == count
+
+
+@pytest.mark.parametrize(("length", "count"), [(500, 1), (501, 0)])
+async def test_a_pair_is_not_asked_about_if_either_text_is_longer_than_500_characters(
+    quick: Engine, length: int, count: int
+) -> None:
+    long = (BEAGLE + " and that dog is named Biscuit" * 15 + " ").ljust(length, "x")
+    assert len(await asked_about(quick, DOG, long)) == count
 
 
 @pytest.mark.spec("IMP-41")

@@ -256,6 +256,22 @@ async def test_milton_keeps_items_and_long_term_records(disk: Disk, engine: Engi
     assert [item.id for item in await milton.query_recent(1)] == ["i2", "i1"]
 
 
+async def test_a_record_that_is_handed_over_twice_is_stored_once(disk: Disk, engine: Engine) -> None:
+    milton, cole = Milton(engine.scope("cole")), engine.scope("cole").scope
+    await milton.add(id="i1", content="Prefers tea.", type="preference")
+    disk.leave()
+    await milton.upsert_user_profile({"preferences": ["tea"]}, ["i1"])
+    (file,) = disk.state.rglob("long_term.jsonl")
+    waiting = file.read_bytes()
+    disk.back()
+    await engine.replay()
+    before = await engine.store.summaries(cole, "user_profile")
+    file.write_bytes(waiting)  # as if the process had died before it could empty the file
+    await engine.replay()
+    assert await engine.store.summaries(cole, "user_profile") == before
+    assert not file.exists()
+
+
 async def test_every_dialect_takes_in_while_the_store_is_away(disk: Disk, engine: Engine) -> None:
     theoria, vault = Theoria(engine, soft_cap=50), Vault(engine)
     disk.leave()
@@ -304,6 +320,16 @@ def test_what_an_earlier_process_left_behind_is_taken_in_when_the_store_is_opene
         assert memory.stats()["pending"] == 0
 
 
+async def test_opening_waits_until_everything_left_behind_is_stored(disk: Disk) -> None:
+    async with aio.open(disk.db, **disk.settings) as engine:
+        disk.leave()
+        await engine.scope("ana").remember("I moved to Porto.")
+    disk.back()
+    assert len(disk.lines()) == 1
+    async with aio.open(disk.db, **disk.settings):
+        assert disk.lines() == []
+
+
 def test_files_of_two_stores_do_not_mix(tmp_path: Path) -> None:
     one, two = Disk(tmp_path / "one"), Disk(tmp_path / "two")
     two.state = one.state
@@ -346,6 +372,19 @@ def test_lines_that_cannot_be_used_are_set_aside_and_told(disk: Disk, caplog: py
         (aside,) = memory.stats()["set_aside"]
     assert "set aside" in caplog.text
     assert Path(aside).read_bytes() == b'{"cut": \n{"record_type"\n'
+
+
+async def test_replaying_counts_what_was_stored_and_what_was_set_aside(disk: Disk, engine: Engine) -> None:
+    ana = engine.scope("ana")
+    await ana.remember([{"id": "m1", "content": "The train leaves at nine."}])
+    disk.leave()
+    await ana.remember([{"id": "m1", "content": "The train leaves at ten."}])  # another text under the same id
+    await ana.remember("I moved to Porto.")
+    await ana.remember("My bike is red.")
+    disk.back()
+    done = await engine.replay()
+    assert done is not None
+    assert (done.taken_in, done.set_aside, done.waiting) == (2, 1, 0)
 
 
 def test_the_command_line_takes_in_and_tells_what_was_set_aside(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:

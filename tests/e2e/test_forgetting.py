@@ -103,6 +103,19 @@ def test_a_long_term_record_rests_on_what_is_left(memory: Blocking, ana: Any, al
         assert left[0].data == {"facts": ["likes parrots"], "source_forgotten": [one]}
 
 
+def test_a_long_term_record_names_the_oldest_forgotten_source_first(memory: Blocking, ana: Any) -> None:
+    old, other = kept(ana, "I live in Tavira."), kept(ana, "I like parrots.")
+    new = kept(ana, "Actually, I live in Porto now.")
+    assert ana.get(old).superseded_by == new
+    data, evidence = {"facts": ["lives in Porto"]}, (old, new, other)
+    made = Summary(id="p1", record_type="user_profile", name="ana", data=data, evidence_ids=evidence, at=NOW)
+    run, store = memory._loop.run, memory._inner.store
+    run(records.add(store, ana.scope, made))
+    ana.forget(new)
+    (left,) = run(store.summaries(ana.scope, "user_profile"))
+    assert left.data["source_forgotten"] == [old, new]
+
+
 def test_a_dry_run_names_exactly_what_the_real_run_takes(ana: Any) -> None:
     porto = [kept(ana, f"Trip {n} to Porto went by train.", tags=["porto"]) for n in (1, 2, 3)]
     rests = derived(ana, "Trains are the usual way.", *porto)

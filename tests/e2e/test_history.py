@@ -290,6 +290,16 @@ def test_turns_and_questions_tell_where_they_happened(memory: Blocking) -> None:
     assert asked.sim == pytest.approx(answer.hits[0].relevance, abs=1e-6)
 
 
+def test_a_question_tells_the_relevance_of_its_best_answer(memory: Blocking, ana: BlockingScope) -> None:
+    ana.remember("The kettle is in the green cupboard.")
+    ana.remember("The bicycle stands in the green shed.")
+    answer = ana.recall("Is the kettle in the green cupboard?")
+    wait(memory)
+    best, other = (hit.relevance for hit in answer.hits)
+    assert best > other + 0.1
+    assert ana.events(node="context")[0].sim == pytest.approx(best, abs=1e-6)
+
+
 def wait(memory: Blocking) -> None:
     """Until what is written off the hot path is written."""
     memory._loop.run(memory._inner.usage.flush())

@@ -243,6 +243,23 @@ async def test_memories_without_vectors_are_found_and_the_answer_says_so(tmp_pat
     assert "recollect index" in found.legs["dense"]
 
 
+@pytest.mark.parametrize(
+    ("as_of", "tags", "reason"),
+    [
+        ("2020-01-01T00:00:00Z", (), "it did not hold at 2020-01-01T00:00:00+00:00"),
+        ("2100-01-01T00:00:00Z", ("work",), "the filter leaves it out"),
+        (None, ("work",), "the filter leaves it out"),
+    ],
+)
+def test_why_not_tells_a_wrong_time_from_a_filter(
+    memory: Blocking, as_of: str | None, tags: tuple[str, ...], reason: str
+) -> None:
+    ana = memory.scope("ana")
+    (id,) = ana.remember("I drink green tea.").ids
+    told = ana.why_not("green tea", id, as_of=as_of, where=Filter(tags=tags))
+    assert (told.returned, told.reason) == (False, reason)
+
+
 def test_why_not_says_that_nothing_counted_as_evidence(memory: Blocking) -> None:
     ana = memory.scope("ana")
     ana.remember([said(str(i), f"Turn {i} speaks of gardens and rivers.", at="2024-01-01") for i in range(120)])

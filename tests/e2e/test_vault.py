@@ -456,8 +456,9 @@ async def test_the_question_is_embedded_by_the_model_of_the_memories(engine: Eng
 
 
 @pytest.mark.spec("MLS-42")
-async def test_four_candidates_are_looked_at_for_each_place(engine: Engine) -> None:
-    await plain(engine, *(f"tea {i}" for i in range(60)))
+@pytest.mark.parametrize("count", [60, 30])
+async def test_four_candidates_are_looked_at_for_each_place(engine: Engine, count: int) -> None:
+    await plain(engine, *("tea" + " and milk" * i for i in range(count)))
     answer = await engine.scope(user="ana").recall("tea", limit=5, profile="mls.recall")
     assert (len(answer.hits), len(answer.cut)) == (5, 15)
 
@@ -587,6 +588,16 @@ async def test_a_how_to_is_no_preference(engine: Engine, vault: Vault) -> None:
     (chunk,) = await vault.ingest("I always deploy with make release.", "ana", "s1")
     await changed(engine, chunk.memory_id, procedural_form="workflow")
     assert contents(await vault.recall("deploy with make release", "ana")) == []
+
+
+@pytest.mark.spec("MLS-54")
+async def test_a_preference_stands_first_however_many_newer_how_tos_there_are(engine: Engine, vault: Vault) -> None:
+    await vault.ingest("I prefer short answers.", "ana", "s1")
+    for minutes, tool in enumerate(["make", "docker"], start=1):
+        engine.clock = lambda later=NOW + timedelta(minutes=minutes): later
+        (chunk,) = await vault.ingest(f"I always deploy with {tool} release.", "ana", "s1")
+        await changed(engine, chunk.memory_id, procedural_form="workflow")
+    assert contents(await vault.recall("train", "ana", top_k=1)) == ["I prefer short answers."]
 
 
 async def test_working_memories_stay_in_their_session(vault: Vault) -> None:

@@ -43,6 +43,13 @@ def test_what_the_source_states_is_kept_with_the_words_of_the_source(said: str, 
     assert (found.text, found.evidence, dropped) == (true, said, [])
 
 
+def test_a_fact_about_a_thing_is_kept_only_if_the_speaker_is_not_added_to_it() -> None:
+    said = "The library on Elm Street closes at six."
+    assert judged({"facts": [fact(said, said)]}, said) == ([said], [])
+    added = "The user's library on Elm Street closes at six."
+    assert judged({"facts": [fact(added, said)]}, said) == ([], ["it is about somebody else than the source"])
+
+
 def test_the_good_is_kept_beside_the_bad_once_and_no_more_than_asked_for() -> None:
     said = " ".join(source for source, _ in hostile.TRUE[:6])
     items = [fact(true, source) for source, true in hostile.TRUE[:6]]

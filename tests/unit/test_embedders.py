@@ -18,6 +18,7 @@ from recollect.embedders.hashing import Hashing
 from recollect.embedders.minilm import PACKAGED, MiniLM
 from recollect.errors import EmbedderUnavailable
 from recollect.ports import Embedder, Vectors
+from recollect.text.wordpiece import WordPiece
 
 TEA = "I drink green tea every morning."
 TEXTS = [TEA, "", "Yes.", "Caroline went to a support group. " * 12, "東京", "We moved in 2019. " * 60]
@@ -102,6 +103,14 @@ def test_a_part_of_a_text_weighs_as_much_as_it_has_pieces(pieces: int, weight: i
 async def test_a_very_long_text_is_read_in_a_bounded_number_of_places(model: MiniLM) -> None:
     vectors = await model.encode_batch(["tea and cake " * 100_000])
     assert np.linalg.norm(vectors[0]) == pytest.approx(1, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("words", "lengths"), [(0, [2]), (254, [256]), (255, [130, 129]), (600, [202] * 3), (5000, [256] * 16)]
+)
+def test_a_text_is_read_in_at_most_16_equal_windows_of_256_pieces(words: int, lengths: list[int]) -> None:
+    windows = minilm.windows_of(WordPiece(PACKAGED / "vocab.txt"), "tea " * words)
+    assert [len(window) for window in windows] == lengths  # with [CLS] and [SEP]
 
 
 async def test_token_states_have_one_unit_row_a_piece(model: MiniLM) -> None:
@@ -219,6 +228,15 @@ async def test_one_flipped_bit_is_noticed(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[content.index(expected[0].tobytes()) + 700] ^= 1
     path.write_bytes(content)
+    assert (await _filled(tmp_path, [TEA]) == expected).all()
+
+
+@pytest.mark.parametrize("content", ["x'010203'", "'words'", "7"])
+async def test_a_row_that_holds_no_vector_is_made_again(tmp_path: Path, content: str) -> None:
+    expected = await _filled(tmp_path, [TEA])
+    file = apsw.Connection(str(tmp_path / cached.FILE))
+    file.execute(f"UPDATE vectors SET vector = {content}")
+    file.close()
     assert (await _filled(tmp_path, [TEA]) == expected).all()
 
 

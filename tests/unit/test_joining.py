@@ -41,6 +41,12 @@ def test_a_paraphrase_may_be_the_same(a: str, b: str) -> None:
     assert not joining.contrasted(a, b)
 
 
+@pytest.mark.parametrize(("near", "contrasted"), [(False, True), (True, False)])
+def test_a_rare_word_on_each_side_tells_texts_apart_unless_they_are_very_near(near: bool, contrasted: bool) -> None:
+    cello, oboe = "Emre plays the cello in an orchestra", "An orchestra has Emre as its oboist"
+    assert joining.contrasted(cello, oboe, near=near) == contrasted
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [
