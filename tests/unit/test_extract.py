@@ -86,6 +86,7 @@ def test_the_third_person(said: str, fact: str) -> None:
     ("I'm moving to Porto on Monday.", "on 2026-05-11"), ("I'm moving to Porto next month.", "in June 2026"),
     ("I moved to Porto last summer.", "in summer 2025"),
     ("I moved to Porto this weekend.", "on the weekend of 2026-05-02"),
+    ("I have lived in Porto since last year.", "since 2025"),
 ])  # fmt: skip
 def test_days_are_named_by_their_dates(said: str, day: str) -> None:
     (fact,) = found(said)
