@@ -74,7 +74,7 @@ def test_each_fact_quotes_its_source_and_has_no_word_of_its_own() -> None:
     ("Our team uses Go.", "Ana's team uses Go."),
     ("We decided to leave.", "Ana's group decided to leave."),
     ("I love it.", ""), ("I love you.", ""), ("I love that film.", ""),
-    ("I live there.", ""), ("I like the blue one.", ""),
+    ("I live there.", ""), ("I like the blue one.", ""), ("I love when she is there.", ""),
 ])  # fmt: skip
 def test_the_third_person(said: str, fact: str) -> None:
     assert found(said, "Ana") == ([fact] if fact else [])
