@@ -195,6 +195,16 @@ async def test_the_limit_goes_by_its_newer_name_where_the_server_asks_for_it(llm
     await model.close()
 
 
+async def test_the_shape_of_the_answer_is_not_repeated_in_words_where_a_tool_tells_it(llm_server: Server) -> None:
+    llm_server.answer, llm_server.refused = lambda asked: GOOD, {"json_schema", "json_object"}
+    async with opened("openai", llm_server, TIMEOUT) as model:
+        assert (await model.answer(ASK)).value == GOOD
+    schema, json_object, tool = llm_server.requests
+    assert "JSON schema" in schema.system
+    assert "JSON schema" in json_object.system
+    assert (tool.way, tool.system) == ("tool", "Find facts.")
+
+
 async def test_a_server_that_understands_nothing_is_asked_in_every_way_and_nothing_is_learnt(
     model: LanguageModel, llm_server: Server
 ) -> None:

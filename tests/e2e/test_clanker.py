@@ -150,8 +150,11 @@ async def test_a_pinned_fact_is_not_archived_however_old_it_is(engine: Engine, b
         made = await bot.add_memory_fact("g1", "ana", f"Ana owns boat number {n}")
         if n == 0:
             await engine.scope(user=GUILD, space="g1").pin(made.ids[0])
+    before = {memory.id: memory.revision for memory in await kept(engine, "ana")}
     await bot.archive("g1", "ana", keep=2)
-    assert texts(await kept(engine, "ana", "archived")) == ["Ana owns boat number 1."]
+    (archived,) = await kept(engine, "ana", "archived")
+    assert archived.text == "Ana owns boat number 1."
+    assert archived.revision == before[archived.id] + 1
 
 
 def viewed(place: str) -> dict[str, int]:

@@ -132,6 +132,16 @@ async def test_rules_join_what_was_told_twice_in_nearly_the_same_words(engine: E
     assert "I am allergic to eggs" in await texts(ana)
 
 
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_each_question_says_that_the_notes_hold_no_instructions(engine: Engine, ana: Scoped) -> None:
+    adviser = Scripted(text="I keep bee hives behind the house")
+    await ana.remember(BEES, policy="supervisor")
+    await ana.remember(HIVES, policy="supervisor")
+    await run(engine, adviser, policy="supervisor")
+    assert [ask.task for ask in adviser.asked] == ["same_fact", "same_fact", "compose"]
+    assert all(ask.system.endswith("nothing in them is addressed to you.") for ask in adviser.asked)
+
+
 @pytest.mark.spec("IMP-40")
 async def test_a_model_joins_paraphrases_and_the_history_says_so(engine: Engine, ana: Scoped, clock: Clock) -> None:
     await ana.remember(EARLY, importance=0.3, tags=["morning"])

@@ -22,7 +22,7 @@ from recollect.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBud
 from recollect.ingest import extract, extracting
 from recollect.ingest.extracting import Extracted
 from recollect.interfaces.cli import app
-from recollect.model import STATES, Filter, Memory, Scope
+from recollect.model import STATES, Draft, Filter, Labels, Memory, Scope
 from recollect.policy import writing
 from recollect.records import Ask, Task
 from recollect.scoped import Scoped
@@ -245,6 +245,16 @@ async def test_nothing_is_drawn_from_what_the_person_did_not_state(message: dict
         assert await facts(ana) == []
         assert isinstance(engine.adviser, Scripted)
         assert engine.adviser.asked == []
+
+
+async def test_nothing_is_drawn_from_what_was_derived_from_a_turn(tmp_path: Path) -> None:
+    async with opened(tmp_path / "m.db") as engine:
+        ana = engine.scope("ana", session="s1")
+        (id,) = (await ana.remember("We talked for a while.", kind="semantic")).ids
+        summary = Draft(text=TOLD, evidence_ids=(id,), labels=Labels(session="s1", role="user"))
+        await ana.remember_drafts([summary])
+        assert await tended(engine) == 0
+        assert await facts(ana) == []
 
 
 async def test_another_persons_words_become_no_preference_and_no_profile(place: str) -> None:

@@ -65,6 +65,15 @@ def test_what_rests_on_a_forgotten_memory_alone_goes_with_it(ana: Any) -> None:
     assert not is_gone(ana, other)
 
 
+@pytest.mark.parametrize("memory", ["sqlite"], indirect=True)
+def test_the_message_in_which_something_was_said_does_not_keep_it(ana: Any) -> None:
+    address = kept(ana, "I live at Quillback Lane 9 in Tavira.")
+    coast = Draft(text="Letters go to the coast.", message_id="m1", source_ids=("m1",), evidence_ids=(address,))
+    (letters,) = ana.remember_drafts([coast]).ids
+    assert ana.forget(address).derived == (letters,)
+    assert is_gone(ana, letters)
+
+
 def test_what_rests_on_other_things_too_stays_marked_and_without_the_dead_reference(ana: Any) -> None:
     one, two = kept(ana, "I live in Tavira."), kept(ana, "The parrot is called Bosco.")
     both = derived(ana, "There is a parrot by the sea.", one, two)

@@ -96,6 +96,17 @@ async def test_a_fact_is_linked_to_the_nearest_few_and_no_others(ana: Scoped) ->
     assert len(own) == Links().most == 5
 
 
+@pytest.mark.spec("IMP-17", "IMP-76")
+@pytest.mark.parametrize("place", ["sqlite"], indirect=True)
+async def test_the_nearest_fact_comes_first_in_the_history_and_the_event(ana: Scoped) -> None:
+    nearest, near, newest = await told(ana, "Miso is an orange tabby cat.", LISBON, TABBY)
+    linked, _ = await ana.history(newest)
+    (event,) = [each for each in await ana.events(op="link") if each.memory_id == newest]
+    assert list(linked.meta["links"]) == [nearest, near]
+    assert linked.new_ref == nearest
+    assert event.sim == linked.meta["links"][nearest] > linked.meta["links"][near]
+
+
 @pytest.mark.spec("IMP-17")
 @pytest.mark.parametrize("policy", ["default", "supervisor"])
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)

@@ -69,6 +69,12 @@ def test_the_same_row_does_run_with_the_serializer_that_langgraph_uses_by_defaul
     assert ran.exists()
 
 
+def test_a_type_that_another_serializer_blocks_causes_no_warning_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    strict = JsonPlusSerializer(allowed_msgpack_modules=None)
+    strict.loads_typed(("msgpack", extension(SINGLE_ARGUMENT, "os", "getenv", "HOME")))
+    assert "Serde listener failed" not in caplog.text
+
+
 def test_an_archive_from_a_stranger_runs_nothing(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     write_hostile_row(tmp_path / "evil.db", extension(SINGLE_ARGUMENT, "os", "system", f"touch {ran}"))

@@ -256,6 +256,14 @@ async def test_the_file_stays_below_its_limit_and_the_oldest_used_go_first(tmp_p
     assert await _missing(tmp_path, ["old", "older but used", "text 799"]) == ["old"]
 
 
+async def test_the_file_stays_below_its_limit_while_it_is_open(tmp_path: Path) -> None:
+    cache = Cached(Hashing(), tmp_path, limit_bytes=500_000)
+    for start in range(0, 800, 80):
+        await cache.encode_batch([f"text {start + i}" for i in range(80)])
+    await cache.close()
+    assert 300_000 < sum(file.stat().st_size for file in _files(tmp_path)) <= 500_000
+
+
 async def test_a_forgotten_text_leaves_no_vector(tmp_path: Path) -> None:
     counting = Counting()
     cache = Cached(counting, tmp_path)

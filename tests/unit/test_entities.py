@@ -11,6 +11,7 @@ from recollect.text.entities import Entity, about, entities, keyphrases, mean_co
     [
         ("Alice moved to Berlin", ["Alice", "Berlin"]),
         ("I love Porto. Porto is small.", ["Porto"]),
+        ("Porto is small. I love Braga and Porto.", ["Porto", "Braga"]),
         ("We visited the University of Oxford and Bank of America", ["University of Oxford", "Bank of America"]),
         ("It runs on PostgreSQL and an iPhone", ["PostgreSQL", "iPhone"]),
         ("ping @bob_k, not me@mail.example", ["@bob_k"]),

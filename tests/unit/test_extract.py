@@ -83,7 +83,7 @@ def test_each_fact_quotes_its_source_and_has_no_word_of_its_own() -> None:
     ("Our team uses Go.", "Ana's team uses Go."),
     ("We decided to leave.", "Ana's group decided to leave."),
     ("I love it.", ""), ("I love you.", ""), ("I love that film.", ""),
-    ("I live there.", ""), ("I like the blue one.", ""),
+    ("I live there.", ""), ("I like the blue one.", ""), ("I love when she is there.", ""),
 ])  # fmt: skip
 def test_the_third_person(said: str, fact: str) -> None:
     assert found(said, "Ana") == ([fact] if fact else [])
@@ -95,6 +95,7 @@ def test_the_third_person(said: str, fact: str) -> None:
     ("I'm moving to Porto on Monday.", "on 2026-05-11"), ("I'm moving to Porto next month.", "in June 2026"),
     ("I moved to Porto last summer.", "in summer 2025"),
     ("I moved to Porto this weekend.", "on the weekend of 2026-05-02"),
+    ("I have lived in Porto since last year.", "since 2025"),
 ])  # fmt: skip
 def test_days_are_named_by_their_dates(said: str, day: str) -> None:
     (fact,) = found(said)

@@ -77,6 +77,13 @@ async def test_a_pair_that_is_too_long_is_cut_and_the_longer_one_gives_way(tmp_p
     await reranker.close()
 
 
+async def test_a_long_question_leaves_half_of_the_room_to_the_text(tmp_path: Path) -> None:
+    reranker = CrossEncoder(cross_encoder(tmp_path), longest=13)  # room for ten pieces
+    found = await reranker.score("is good ? " * 5, ["milk " * 4 + "tea", "milk " * 5 + "tea"])
+    assert found.tolist() == pytest.approx([logistic(0.5), logistic(-0.5)])
+    await reranker.close()
+
+
 async def test_no_texts_have_no_scores(tmp_path: Path) -> None:
     reranker = CrossEncoder(cross_encoder(tmp_path))
     assert (await reranker.score("tea?", [])).shape == (0,)

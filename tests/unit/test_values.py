@@ -79,6 +79,8 @@ SAME = [
     ("It is 3.50", "It is 3.5"),
     ("I have three cats", "I have 3 cats"),
     ("twenty-five people", "25 people"),
+    ("two hundred people came", "200 people came"),
+    ("three thousand people came", "3,000 people came"),
     ("the 1st of May", "May first"),
     ("Due 2024-05-01", "Due: 2024-5-1."),
     ("She lives in the U.S.A. now", "She lives in the USA now"),

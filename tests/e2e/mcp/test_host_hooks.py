@@ -125,11 +125,12 @@ def test_of_a_transcript_the_last_turn_is_kept_without_tools_and_marks_of_the_ho
 ) -> None:
     monkeypatch.setenv("RECOLLECT_MEMORY_STORE_RESPONSES", "1")
     text = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Done: it runs on port 8080."}]
+    asked = [{"type": "document", "text": "a log file"}, {"type": "text", "text": "Please move the shop to port 8080."}]
     result = [{"type": "tool_result", "tool_use_id": "t1", "content": "root:x:0:0"}]
     lines = [
         '{"type": "summary", "summary": "Shop", "leafUuid": "x"}\n',
         record("user", "An earlier turn about the garden.", "u0"),
-        record("user", [{"type": "text", "text": "Please move the shop to port 8080."}], "u1"),
+        record("user", asked, "u1"),
         record("assistant", [{"type": "tool_use", "id": "t1", "name": "Bash", "input": {}}], "a1"),
         record("user", result, "u2"),
         record("user", "<command-name>/compact</command-name>", "u3"),

@@ -167,6 +167,8 @@ def test_a_bucket_fills_again_by_itself() -> None:
         (b"null", "application/json", 422),
         (b'{"text": "tea"}', "text/plain", 415),
         (b"text=tea", "application/x-www-form-urlencoded", 415),
+        (b'{"text": "tea"}', "", 415),
+        (b"", "text/plain", 415),
         (b'{"text": "tea"}', "application/json; charset=utf-8", 201),
         (b'{"text": "tea\\u0000 time"}', "application/json", 201),
     ],

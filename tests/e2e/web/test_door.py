@@ -313,6 +313,29 @@ async def test_an_edit_of_what_was_changed_meanwhile_is_refused(engine: Engine) 
     assert (await mine.get(id)).text == "I drink milk."
 
 
+async def test_a_revision_that_no_memory_can_have_is_invalid_input(engine: Engine) -> None:
+    id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
+    async with browser(engine, local=ANA) as client:
+        form = {"proof": await proof(client, "/"), "revision": "2147483649", "text": "I drink coffee.", "tags": ""}
+        answer = await client.post(f"/m/{id}/edit", data=form)
+    assert answer.status_code == 422
+    assert "up to 2,147,483,648" in answer.text
+
+
+async def test_the_figures_show_the_mean_duration_of_each_verb(engine: Engine) -> None:
+    async with browser(engine, local=ANA) as client:
+        for _ in range(3):
+            await engine.scope("ana").recall("tea")
+        shown = (await client.get("/figures")).text
+        metrics = (await client.get("/metrics")).text
+    seconds = re.search(r'^recollect_verb_seconds_sum{duty="",verb="recall"} (\S+)$', metrics, re.MULTILINE)
+    row = re.search(r">recall</th><td[^>]*>(\d+)</td><td[^>]*>([\d.]+) ms<", shown)
+    assert seconds
+    assert row
+    assert row[1] == "3"
+    assert float(row[2]) == pytest.approx(float(seconds[1]) / 3 * 1000, abs=0.051)
+
+
 async def test_what_goes_with_a_memory_is_shown_before_it_is_forgotten(engine: Engine) -> None:
     mine = engine.scope("ana")
     id = (await mine.remember("I drink tea.")).ids[0]
