@@ -87,6 +87,7 @@ def test_an_overlong_sentence_is_cut_at_blanks_and_an_overlong_word_anywhere() -
     chunks = by_meaning("word " * 1000, words)
     assert len(chunks) == 4
     assert all(words(chunk) <= 300 and solid(chunk).replace("word", "") == "" for chunk in chunks)
+    assert all(words(chunk) >= 270 for chunk in chunks[:-1]), "each but the last is nearly full"
     assert all(len(chunk) <= 300 for chunk in by_meaning("x" * 10_000, len))
 
 
