@@ -147,7 +147,7 @@ def test_a_message_is_exported_with_its_own_words_when_it_contradicts_an_earlier
     ana.remember([{"role": "user", "content": "I live in Berlin.", "id": "m1"}])
     ana.remember([{"role": "user", "content": "I live in Paris.", "id": "m2"}])
     exported = [record["data"] for record in ana.export() if record["record_type"] == "message"]
-    assert [(data["id"], data["text"]) for data in exported] == [("m1", "I live in Berlin."), ("m2", "I live in Paris.")]
+    assert {data["id"]: data["text"] for data in exported} == {"m1": "I live in Berlin.", "m2": "I live in Paris."}
 
 
 def test_the_command_line_restores_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
