@@ -150,6 +150,13 @@ def test_a_message_is_exported_with_its_own_words_when_it_contradicts_an_earlier
     assert {data["id"]: data["text"] for data in exported} == {"m1": "I live in Berlin.", "m2": "I live in Paris."}
 
 
+def test_a_message_is_exported_as_it_was_said_after_its_memory_was_edited(ana: BlockingScope) -> None:
+    (id,) = ana.remember([{"role": "user", "content": "I live in Berlin.", "id": "m1"}]).ids
+    ana.edit(id, "I live in Paris.")
+    (message,) = [record["data"] for record in ana.export() if record["record_type"] == "message"]
+    assert message["text"] == "I live in Berlin."
+
+
 def test_the_command_line_restores_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
