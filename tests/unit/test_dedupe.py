@@ -108,6 +108,7 @@ NO_CONTRADICTIONS = [
     ("I live in Berlin", "I might move to Porto"),
     ("I live in Berlin", "I would like to live in Porto"),
     ("I live in Berlin", "I lived in Porto"),
+    ("I live in Berlin", "I work in Porto"),
     ("I live in Berlin", "Do you live in Porto?"),
 ]
 
