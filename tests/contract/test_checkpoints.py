@@ -333,6 +333,14 @@ async def test_another_users_thread_is_neither_seen_nor_touched(store: Store) ->
     assert await found(mine) == ["1"]
 
 
+async def test_removing_threads_of_a_user_who_has_none_makes_no_scope(store: Store) -> None:
+    graphs = Graphs(store, ANA)
+    await graphs.delete_threads(["t"])
+    await graphs.delete_runs(["run"])
+    await graphs.keep_latest(["t"])
+    assert await store.scopes() == []
+
+
 async def test_many_tasks_may_write_at_once(store: Store) -> None:
     graphs = Graphs(store, ANA)
     await put(graphs, state("1"))

@@ -14,7 +14,7 @@ from recollect.changes import Put
 from recollect.errors import RecollectError, StoreUnavailable
 from recollect.ids import new_id
 from recollect.model import Filter, Memory, Scope
-from recollect.storage.sqlite.store import SqliteStore
+from recollect.storage.sqlite.store import SqliteStore, Thread
 from recollect.text.clock import parse
 
 ANA = Scope(user="ana")
@@ -45,6 +45,14 @@ NAMES = [
     "no-suffix",
     ":memory:.db",
 ]
+
+
+async def test_reading_does_not_make_a_file_that_is_missing(tmp_path: Path) -> None:
+    reader = Thread(str(tmp_path / "m.db"), name="reader")
+    with pytest.raises(StoreUnavailable):
+        await reader.rows("SELECT 1")
+    await reader.close()
+    assert not (tmp_path / "m.db").exists()
 
 
 @pytest.mark.parametrize("name", NAMES)

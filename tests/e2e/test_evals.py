@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -129,6 +130,7 @@ def test_the_report_can_be_read_and_says_how_it_was_judged(folder: Path) -> None
     assert "leak: says Adeyemi" in done.stdout
     assert "Without a language model the recalled block itself is judged" in done.stdout
     assert "50%" in done.stdout
+    assert re.search(r"own\W+0 of 2\W+1 of 2\W+1 of 2", done.stdout), "passed, by kind: without and with memory"
 
 
 def test_tasks_of_ones_own_are_added_to_ours(folder: Path) -> None:

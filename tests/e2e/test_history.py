@@ -111,6 +111,13 @@ def test_a_history_that_was_touched_is_noticed(memory: Blocking, ana: BlockingSc
     assert any("history" in problem for problem in memory.check())
 
 
+def test_a_payload_whose_fields_the_database_orders_anew_passes_the_check(memory: Blocking, ana: BlockingScope) -> None:
+    (id,) = ana.remember("The kettle is in the blue cupboard.").ids
+    ana.forget(id, keep_days=3, reason="asked")
+    assert {"reason", "state"} <= set(ana.history(id)[0].meta), "PostgreSQL puts the shorter name first"
+    assert memory.check() == []
+
+
 def test_a_payload_that_cannot_be_read_is_noticed_and_the_rest_still_leaves(tmp_path: Path) -> None:
     place = str(tmp_path / "m.db")
     with recollect.open(place, embedder="hashing") as memory:

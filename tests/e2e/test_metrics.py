@@ -284,6 +284,8 @@ provider.add_span_processor(SimpleSpanProcessor(kept))
 trace.set_tracer_provider(provider)
 
 async def main():
+    async with recollect.aio.open(":memory:", embedder="hashing") as without_spans:  # they are off by default
+        await without_spans.scope("zuleika").remember("Zanzibar lies in the sea.")
     async with recollect.aio.open(sys.argv[1], embedder="hashing", spans=True) as memory:
         ana = memory.scope("zuleika", session="whisper")
         (id,) = (await ana.remember("Zanzibar lies in the sea.")).ids

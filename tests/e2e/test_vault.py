@@ -562,6 +562,15 @@ async def test_preferences_stand_first_whatever_is_asked(engine: Engine, vault: 
 
 
 @pytest.mark.spec("MLS-54")
+async def test_preferences_stand_first_in_an_answer_about_an_earlier_time(engine: Engine, vault: Vault) -> None:
+    await plain(engine, "The train leaves at noon.")
+    await vault.ingest("I prefer short train rides.", "ana", "s1")
+    scope = engine.scope(user="ana")
+    answer = await scope.recall("when does the train leave?", profile="mls.recall", as_of=NOW + timedelta(hours=1))
+    assert [hit.memory.text for hit in answer.hits] == ["I prefer short train rides.", "The train leaves at noon."]
+
+
+@pytest.mark.spec("MLS-54")
 async def test_preferences_count_toward_the_limit_and_the_budget(engine: Engine, vault: Vault) -> None:
     await plain(engine, "The train leaves at noon.")
     await vault.ingest("I prefer short answers.", "ana", "s1")

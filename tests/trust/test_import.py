@@ -148,6 +148,20 @@ def test_an_export_of_ones_own_is_restored_as_it_was(memory: Blocking, ana: Bloc
         assert other.check() == []
 
 
+def test_a_message_is_exported_with_its_own_words_when_it_contradicts_an_earlier_one(ana: BlockingScope) -> None:
+    ana.remember([{"role": "user", "content": "I live in Berlin.", "id": "m1"}])
+    ana.remember([{"role": "user", "content": "I live in Paris.", "id": "m2"}])
+    exported = [record["data"] for record in ana.export() if record["record_type"] == "message"]
+    assert {data["id"]: data["text"] for data in exported} == {"m1": "I live in Berlin.", "m2": "I live in Paris."}
+
+
+def test_a_message_is_exported_as_it_was_said_after_its_memory_was_edited(ana: BlockingScope) -> None:
+    (id,) = ana.remember([{"role": "user", "content": "I live in Berlin.", "id": "m1"}]).ids
+    ana.edit(id, "I live in Paris.")
+    (message,) = [record["data"] for record in ana.export() if record["record_type"] == "message"]
+    assert message["text"] == "I live in Berlin."
+
+
 def test_the_command_line_restores_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")

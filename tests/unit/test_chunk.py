@@ -83,10 +83,18 @@ def test_a_short_piece_between_full_ones_takes_sentences_from_them() -> None:
     assert min(words(chunk) for chunk in by_meaning(text, words, maximum=291)) >= 50
 
 
+def test_sentences_that_add_up_to_the_maximum_are_cut_near_the_middle_if_the_whole_is_more() -> None:
+    text = "Red likes. The likes. Red the."
+    assert sum(quarters(part) for part in ("Red likes. ", "The likes. ", "Red the. ")) == 6
+    assert quarters(text) == 7
+    assert by_meaning(text, quarters, minimum=2, maximum=6) == ["Red likes.", "The likes. Red the."]
+
+
 def test_an_overlong_sentence_is_cut_at_blanks_and_an_overlong_word_anywhere() -> None:
     chunks = by_meaning("word " * 1000, words)
     assert len(chunks) == 4
     assert all(words(chunk) <= 300 and solid(chunk).replace("word", "") == "" for chunk in chunks)
+    assert all(words(chunk) >= 270 for chunk in chunks[:-1]), "each but the last is nearly full"
     assert all(len(chunk) <= 300 for chunk in by_meaning("x" * 10_000, len))
 
 

@@ -109,6 +109,7 @@ NO_CONTRADICTIONS = [
     ("I live in Berlin", "I would like to live in Porto"),
     ("I live in Berlin", "I lived in Porto"),
     ("I live in Berlin", "I study in Porto"),
+    ("I live in Berlin", "I work in Porto"),
     ("I live in Berlin", "Do you live in Porto?"),
 ]
 

@@ -102,6 +102,18 @@ def test_days_are_named_by_their_dates(said: str, day: str) -> None:
     assert fact.endswith(f"Porto {day}.")
 
 
+@pytest.mark.parametrize(
+    ("said", "fact"),
+    [
+        ("I swim every morning.", "Ana swims every morning."),
+        ("I walk to work daily.", "Ana walks to work daily."),
+        ("I go to work by bike.", "Ana goes to work by bike."),
+    ],
+)
+def test_a_habit_that_ends_with_how_often_or_how_is_a_fact(said: str, fact: str) -> None:
+    assert found(said, who="Ana") == [fact]
+
+
 @pytest.mark.spec("CLK-44")
 def test_types_are_categories_that_are_known() -> None:
     told = "I'm a nurse. I love tea. My son is six. We decided to use Go. I want to learn Thai. I got married in 2019."

@@ -84,6 +84,12 @@ def test_what_is_said_in_the_place_of_both_fits_and_loses_nothing() -> None:
     assert joining.together(long, longer) == longer
 
 
+@pytest.mark.parametrize("made", ["", " ", "Ana has a bike.\nAna has a red bike.", "Ana has a red bike. " * 15])
+def test_a_text_that_is_empty_too_long_or_has_two_lines_does_not_stand_for_both(made: str) -> None:
+    assert not joining.grounded(made, "Ana has a bike.", "Ana has a red bike.")
+    assert joining.grounded("Ana has a red bike.", "Ana has a bike.", "Ana has a red bike.")
+
+
 @pytest.mark.spec("IMP-39")
 @pytest.mark.parametrize("count", range(1, 60))
 def test_five_to_ten_pairs_go_into_one_question(count: int) -> None:

@@ -52,6 +52,7 @@ def test_what_was_added_comes_back_as_it_was(tmp_path: Path) -> None:
     )
     Files(tmp_path).add([told])
     assert Files(tmp_path).waiting() == [told]
+    assert "Grüße, 世界" in (tmp_path / "short_term.jsonl").read_text("utf-8"), "people can read it in the file"
 
 
 @pytest.mark.spec("MIL-57")

@@ -278,6 +278,14 @@ def test_slight_memories_are_cut_unless_they_are_pinned() -> None:
     assert [each.reason for each in cut] == ["its importance is below 0.2"]
 
 
+@pytest.mark.parametrize("name", ["milton.hybrid", "mls.recall", "theoria.triscore", "imp.bullets", "clanker.strict"])
+def test_only_the_default_ranking_leaves_out_what_matches_by_chance(name: str) -> None:
+    found = replace(columns(semantic=[0.5], lexical=[0.5]), score=np.array([0.9]), is_chance=True)
+    memory = fact("tea", importance=0.5)
+    assert gate.kept(profiles.named("default"), found, [memory])[1] == []
+    assert gate.kept(profiles.named(name), found, [memory])[1] == [memory]
+
+
 # Words
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recollect.llms import schema
 from recollect.text.summing import MOST_ASKED, Turn, ask, extract, fault
 
 MEETING = [
@@ -78,6 +79,13 @@ def test_a_model_is_given_all_that_was_said_or_the_best_of_it() -> None:
     assert asked.user.endswith("Bo: Nice. See you!")
     long = ask([Turn(f"Ana sold boat {n} for {n} euros.", "Bo") for n in range(2000)])
     assert len(long.user) <= MOST_ASKED + 20
+
+
+def test_a_model_that_answers_with_more_than_a_summary_is_refused() -> None:
+    shape = ask(MEETING).schema
+    assert schema.problem({"summary": "Bo moved the launch."}, shape) is None
+    assert schema.problem({"summary": "Bo moved the launch.", "mood": "glad"}, shape) is not None
+    assert schema.is_closed(shape), "so that a server can hold the model to it"
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,10 @@ def test_a_name_that_is_a_common_word_counts_only_where_it_is_written_as_a_name(
     assert named_speakers("Where did Art go with Will?", ("Will", "Art")) == (1, 0)
 
 
+def test_a_single_letter_is_not_taken_for_a_name() -> None:
+    assert named_speakers("Where did T go with Bo?", ("T", "Bo")) == (1,)
+
+
 def test_lower_case_names_are_understood() -> None:
     assert named_speakers("when did caroline leave", PAIR) == (0,)
 

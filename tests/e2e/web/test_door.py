@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from time import process_time
 from typing import Any
 from urllib.parse import quote
@@ -24,6 +25,7 @@ from recollect.ids import new_id
 from recollect.interfaces.rest.app import create_app
 from recollect.interfaces.web import routes
 from recollect.interfaces.web.sessions import LASTS, Sessions
+from recollect.interfaces.web.text import span
 from recollect.model import Memory
 
 EVERYTHING = ("read", "write", "admin")
@@ -355,6 +357,22 @@ async def test_turned_letters_and_unseen_characters_are_named(engine: Engine) ->
     assert "\u202e" not in told
     assert 'pay <span class="unseen">U+202E</span>001' in told
     assert '<span class="unseen">2 unseen characters</span>' in told
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (86_370, "1 day"),
+        (86_369, "24 hours"),
+        (3570, "1 hour"),
+        (3569, "59 minutes"),
+        (30, "1 minute"),
+        (29, "less than a minute"),
+        (0, "no time"),
+    ],
+)
+def test_a_duration_is_shown_to_the_nearest_unit(seconds: int, words: str) -> None:
+    assert span(timedelta(seconds=seconds)) == words
 
 
 async def test_the_views_work_on_every_store(place: str) -> None:

@@ -87,6 +87,12 @@ def test_a_text_made_to_be_slow_is_not(text: str) -> None:
     assert time.monotonic() - begun < 2
 
 
+def test_an_object_is_found_after_49_broken_ones_and_not_after_50() -> None:
+    assert schema.found("{ " * 49 + '{"facts": []}') == {"facts": []}
+    with pytest.raises(ValueError):
+        schema.found("{ " * 50 + '{"facts": []}')
+
+
 @pytest.mark.parametrize("text", ['{"n": NaN}', '{"n": Infinity}', '{"n": ' + "9" * 5000 + "}"])
 def test_numbers_that_are_none_are_no_json(text: str) -> None:
     with pytest.raises(ValueError):
