@@ -10,7 +10,6 @@ from . import vectors
 from .changes import Put
 from .errors import Conflict, InvalidInput, NotFound, ProviderFailed
 from .ids import new_id
-from .ingest import drafts
 from .ingest.piece import Piece
 from .lifecycle import relations
 from .model import Draft, Event, Evidence, Filter, Memory, Message, Scope
@@ -175,7 +174,7 @@ async def evidence(store: Store, memory: Memory) -> Evidence:
 async def _said(store: Store, memory: Memory, message_id: str) -> str | None:
     """The words of a message that a memory, or an earlier version of it, holds word for word."""
     for words in await store.wordings(memory.scope, memory.id):
-        said = await store.said(memory.scope, {message_id: drafts.digest(words)})
+        said = await store.said(memory.scope, {message_id: normalise.digest(words)})
         if message_id in said and said[message_id].same:
             return words
     return None

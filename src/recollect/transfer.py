@@ -311,7 +311,7 @@ def _said(data: Mapping[str, Any]) -> Said:
     fields = {name: data.get(name) for name in ("id", "role", "name", "session")}
     message = Message(content=text or "", at=drafts.moment(data.get("at")), **fields)  # type: ignore[arg-type]
     outcome = codec.load(Outcome, data.get("outcome") or {})
-    digest = drafts.digest(text) if text is not None else ""
+    digest = normalise.digest(text) if text is not None else ""
     return Said(id=data["id"], message=message, outcome=outcome, digest=digest, keep_text=data.get("kept") is True)
 
 

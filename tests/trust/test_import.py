@@ -219,6 +219,15 @@ def test_what_was_said_first_survives_any_number_of_moves(memory: Blocking, ana:
         records = list(scope.export())
 
 
+def test_a_message_that_replaced_another_keeps_its_own_words_in_an_export(ana: BlockingScope) -> None:
+    said = {"m1": "I live in Berlin.", "m2": "I live in Paris."}
+    for id, text in said.items():
+        (last,) = ana.remember([{"id": id, "content": text}]).ids
+    ana.edit(last, "I live in Paris, near the river.")
+    records = [record["data"] for record in ana.export() if record["record_type"] == "message"]
+    assert {record["id"]: record["text"] for record in records} == said
+
+
 def test_a_key_that_is_taken_does_not_end_an_import(ana: BlockingScope) -> None:
     records = [memory_record(text=f"I prefer tea number {n}.", kind="procedural", key="k1") for n in range(2)]
     assert ana.import_(records[:1], restore=True).count("created") == 1

@@ -66,8 +66,3 @@ def draft(said: Message, labels: Labels, common: Mapping[str, Any]) -> Draft:
         **common,
     )
     return replace(made, source_ids=(said.id, *made.source_ids)) if said.id is not None else made
-
-
-def digest(text: str) -> str:
-    """What a message is recognised by, beside its id."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

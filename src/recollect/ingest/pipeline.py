@@ -18,7 +18,6 @@ from ..policy.writing import Policy
 from ..ports import Embedder, Reading, Store, Vectors
 from ..text import normalise
 from . import desk as desks
-from . import drafts as told
 from . import extracting, score
 from .desk import Desk
 from .piece import Piece, pieces
@@ -78,7 +77,7 @@ async def remember(
 async def _told_before(drafts: Sequence[Draft], scope: Scope, reading: Reading) -> Before:
     """Messages that were remembered earlier, with what became of them then."""
     by_id = {draft.message_id: draft for draft in drafts if draft.message_id is not None}
-    digests = {id: told.digest(draft.text) for id, draft in by_id.items()}
+    digests = {id: normalise.digest(draft.text) for id, draft in by_id.items()}
     said = await reading.said(scope, digests) if by_id else {}
     there = {m.id for m in await reading.get(scope, [id for seen in said.values() for id in seen.outcome.ids])}
     before: Before = {}
@@ -93,7 +92,7 @@ async def _told_before(drafts: Sequence[Draft], scope: Scope, reading: Reading) 
 def _again(draft: Draft, before: Before) -> Outcome:
     """What became of a message that was remembered earlier; with another text it is a conflict, and not taken in."""
     digest, outcome = before[draft.message_id]
-    if digest == told.digest(draft.text):
+    if digest == normalise.digest(draft.text):
         return outcome
     return Outcome(
         status="conflicting",
@@ -135,7 +134,7 @@ def _outcome(
         verbatim = len(cut) == 1 and cut[0].text == draft.text and outcome.status in ("created", "superseded")
         refused = any(result.status == "refused" for result in results)  # forgotten words are not kept as evidence
         desk.extra.append(_said(draft, outcome, keep_text=not verbatim and not refused))
-        before[draft.message_id] = told.digest(draft.text), outcome
+        before[draft.message_id] = normalise.digest(draft.text), outcome
     return outcome
 
 
@@ -199,7 +198,11 @@ def _said(draft: Draft, outcome: Outcome, *, keep_text: bool) -> Said:
         session=draft.labels.session,
     )  # fmt: skip
     return Said(
-        id=draft.message_id or "", message=message, outcome=outcome, digest=told.digest(draft.text), keep_text=keep_text
+        id=draft.message_id or "",
+        message=message,
+        outcome=outcome,
+        digest=normalise.digest(draft.text),
+        keep_text=keep_text,
     )
 
 

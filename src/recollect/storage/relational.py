@@ -19,7 +19,7 @@ from ..changes import Happened, Summary
 from ..errors import InvalidInput, RecollectError, StoreDamaged
 from ..model import NODES, Message, Scope
 from ..records import Entry, Tally
-from ..text import clock, index, terms
+from ..text import clock, index, normalise, terms
 from . import chain, rows
 from .checkpoints import Checkpoints
 from .keys import Keys
@@ -244,6 +244,14 @@ class Relational(Work, Spendings, Keys, ABC):
                 yield {"record_type": "history", "data": plain}
             after = page[-1][0]
 
+    async def _first_said(self, scope: Scope, message: str, head: str) -> str | None:
+        """Return the wording of a memory, or of one it replaced, that is the message word for word."""
+        for words in await self.wordings(scope, head):
+            said = await self.said(scope, {message: normalise.digest(words)})
+            if message in said and said[message].same:
+                return words
+        return None
+
     async def _export_rest(self, scope: Scope) -> AsyncIterator[dict[str, Any]]:
         whose = {"tenant": scope.tenant, "user": scope.user, "space": scope.space}
         found = await self._rows(
@@ -254,8 +262,8 @@ class Relational(Work, Spendings, Keys, ABC):
         )
         versioned = {row[0] for row in await self._rows(scope, _VERSIONED)}
         for id, session, role, name, at, text, outcome, head, words in found:
-            if text is None and head in versioned:  # the first version holds what was said
-                words = (await self.wordings(scope, head))[0]
+            if text is None and head in versioned:  # an earlier version may hold what was said
+                words = await self._first_said(scope, id, head) or words
             status, ids, reason = rows.loaded(outcome)
             made = {"status": status, "ids": ids, "reason": reason, "message_id": id}
             said = {"text": words if text is None else text, "kept": text is not None, "outcome": made, "scope": whose}

@@ -158,3 +158,8 @@ def one_line(text: str) -> str:
     'a b c'
     """
     return " ".join(text.split())
+
+
+def digest(text: str) -> str:
+    """Return what a message is recognized by, beside its id."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
