@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -19,6 +20,19 @@ from llm_server import Server, running
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that writes golden files; pytest reads it only in a conftest that it loads at its start."""
     parser.addoption("--write-golden", action="store_true", help="write tests/golden/frozen anew instead of comparing")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """Run the tests of a file in one process, where they share fixtures, and all frozen outputs in one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "golden" if file.startswith("tests/golden/") else file
+
+    return ByFile(config, log)
 
 
 def pytest_collection_finish() -> None:

@@ -322,7 +322,7 @@ def record(paths: list[str]) -> None:
         data = Path(folder) / "coverage"
         durations = Path(folder) / "seconds.json"
         environment = {**_environment(ROOT), "MUTATE_COVERAGE": str(data), "MUTATE_SECONDS": str(durations)}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "mutate", "-p", "no:cacheprovider", *paths]
+        command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "mutate", "-p", "no:cacheprovider", *paths]
         subprocess.run(command, cwd=ROOT, env=environment, check=False)
         found = coverage.CoverageData(str(data))
         found.read()
@@ -354,7 +354,20 @@ def noticed(mutant: Mutant, tree: Path) -> bool:
 def passes(tests: Iterable[str], spec: str | None, tree: Path) -> bool:
     """Whether the tests pass in a tree; a run that hangs does not."""
     only = [f"--claiming={spec}"] if spec else []
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "mutate", "-p", "no:cacheprovider", *only, *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-n0",
+        "-p",
+        "mutate",
+        "-p",
+        "no:cacheprovider",
+        *only,
+        *tests,
+    ]
     try:
         done = subprocess.run(
             command, cwd=tree, env=_environment(tree), timeout=SECONDS, capture_output=True, text=True, check=False

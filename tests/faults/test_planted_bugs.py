@@ -175,6 +175,7 @@ def plant(copy: Path, planted: Bug) -> None:
 def run(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     """Run tests against a copy of the package, in a process of their own."""
     options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "pytest_asyncio.plugin", f"--rootdir={ROOT}"]
+    options += ["-o", "addopts=--import-mode=importlib"]  # one process: its own is enough
     command = [sys.executable, "-B", "-m", "pytest", *options, *tests]
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the other plugins take longer to import than the tests to run
     environment = {**os.environ, **alone, "PYTHONPATH": str(copy)}
