@@ -122,7 +122,7 @@ async def _take(batch: Sequence[Mapping[str, Any]], how: Import) -> Sequence[Out
     values = [_READERS[kind](each) for each in data]
     if kind == "memory":
         return await _take_memories(values, scope, how)
-    reasons = await _refusals([_draft(value) for value in values], scope, how)
+    reasons = await _find_refusals([_draft(value) for value in values], scope, how)
     kept = [value for value, why in zip(values, reasons, strict=True) if not why]
     if kind == "history":
         home = data[0].get("scope")
@@ -130,16 +130,16 @@ async def _take(batch: Sequence[Mapping[str, Any]], how: Import) -> Sequence[Out
         await _take_history(entries, scope, how.engine)
     elif kind == "message":
         async with how.engine.store.transaction(scope) as tx:
-            await tx.apply([await _with_words(each, tx, scope) for each in kept])
+            await tx.apply([await _drop_forgotten_words(each, tx, scope) for each in kept])
     else:
         reasons += await _take_summaries(kept, scope, how)
     return [Outcome(status="refused", reason=why) for why in reasons if why]
 
 
-async def _refusals(made: Sequence[Draft], scope: Scope, how: Import) -> list[str]:
+async def _find_refusals(made: Sequence[Draft], scope: Scope, how: Import) -> list[str]:
     """Return why each may not be taken in, empty where it may.
 
-    A file may call its records pinned or saved on purpose; that opens nothing.
+    A record that claims to be pinned or manually saved gets no exception.
     """
     off = await privacy.off(how.engine, scope, {draft.labels.session for draft in made})
     return [_refusal(draft, off.get(draft.labels.session, ""), scope, how) for draft in made]
@@ -153,7 +153,7 @@ def _refusal(draft: Draft, off: str, scope: Scope, how: Import) -> str:
 
 
 def _draft(value: Value) -> Draft:
-    """What a record says and who said it, as the guard looks at it."""
+    """Return the text and the speaker of a record as a draft, for the guard to check."""
     if isinstance(value, Memory):
         return Draft(
             text=value.text,
@@ -168,18 +168,18 @@ def _draft(value: Value) -> Draft:
             steps_text=value.steps_text,
         )
     if isinstance(value, Said):
-        told = value.message
-        labels = Labels(session=told.session, role=told.role)
-        return Draft(text=told.content, labels=labels, speaker=authority.speaker_of(told.role, told.name))
-    if isinstance(value, Summary):  # whoever made it, nobody said these lines
+        message = value.message
+        labels = Labels(session=message.session, role=message.role)
+        return Draft(text=message.content, labels=labels, speaker=authority.speaker_of(message.role, message.name))
+    if isinstance(value, Summary):  # derived text, so it is checked like the words of a tool
         lines = [line for each in value.data.values() for line in each]
         return Draft(text="\n".join(lines), labels=Labels(role="tool"))
     session = value.meta.get("session")
     return Draft(text="", labels=Labels(session=session if isinstance(session, str) else None))
 
 
-async def _with_words(said: Said, tx: Transaction, scope: Scope) -> Said:
-    """A message, without its words where what it became is forgotten."""
+async def _drop_forgotten_words(said: Said, tx: Transaction, scope: Scope) -> Said:
+    """Return a message without its text if the memories made from it have been forgotten."""
     ids = said.outcome.ids
     there = {memory.id for memory in await tx.get(scope, ids)} if ids else set()
     return said if there.issuperset(ids) else replace(said, keep_text=False)
@@ -194,13 +194,13 @@ async def _take_summaries(summaries: Sequence[Summary], scope: Scope, how: Impor
         for each in summaries:
             if each.id in here:
                 continue
-            why = await _unsupported(each, tx, scope, how)
+            why = await _missing_support(each, tx, scope, how)
             await tx.apply([] if why else [each])
             reasons.append(why)
     return reasons
 
 
-async def _unsupported(summary: Summary, tx: Transaction, scope: Scope, how: Import) -> str:
+async def _missing_support(summary: Summary, tx: Transaction, scope: Scope, how: Import) -> str:
     """Return why a long-term record does not rest on what is remembered here; empty if it does."""
     found = await tx.get(scope, summary.evidence_ids)
     if not {memory.id for memory in found}.issuperset(summary.evidence_ids):
@@ -254,7 +254,7 @@ def _bound_memory(memory: Memory) -> None:
     if memory.id in (memory.superseded_by, *memory.evidence_ids):
         raise InvalidInput(f"Memory {memory.id!r:.60} names itself as its evidence or its successor")
     for name in _SHARES:
-        if not 0 <= getattr(memory, name) <= 1:  # also false for what is no number
+        if not 0 <= getattr(memory, name) <= 1:  # also true for NaN
             raise InvalidInput(f"{name} lies between 0 and 1, not {getattr(memory, name)!r:.60}")
     for name in ("repeat_count", "access_count"):
         if not 0 <= getattr(memory, name) <= _MOST_COUNT:
@@ -322,7 +322,7 @@ def _entry(data: Mapping[str, Any]) -> Entry:
     except ValueError as error:
         raise InvalidInput(f"This is no entry of a history: its id is no UUID but {made.id!r:.60}") from error
     if not isinstance(made.meta.get("before", {}), Mapping):
-        raise InvalidInput("This is no entry of a history: `before` names fields and their values")
+        raise InvalidInput("Not a history entry: `before` has to be an object of fields and values")
     if made.event not in HISTORY_EVENTS:
         raise InvalidInput(f"This is no entry of a history: {made.event!r:.60} is none of {', '.join(HISTORY_EVENTS)}")
     return made
@@ -338,11 +338,11 @@ async def _take_history(entries: Sequence[Entry], scope: Scope, engine: Engine) 
     words = {entry.id: normalise.wording(str(entry.meta.get("before", {}).get("text", ""))) for entry in entries}
     async with engine.store.transaction(scope) as tx:
         forgotten = await tx.tombstones(scope, set(words.values()), engine.clock())
-        await tx.apply([_marked(each, keep=words[each.id] not in forgotten) for each in entries])
+        await tx.apply([_mark_imported(each, keep=words[each.id] not in forgotten) for each in entries])
 
 
-def _marked(entry: Entry, *, keep: bool) -> Entry:
-    """An entry that says that it was brought: nobody here saw it happen, so nobody can undo it here."""
+def _mark_imported(entry: Entry, *, keep: bool) -> Entry:
+    """Mark an entry as imported, and rename the keys by which `undo` would find it."""
     meta = entry.meta if keep else {}
     elsewhere = {f"imported_{name}" if name in _OF_UNDO else name: value for name, value in meta.items()}
     return replace(entry, meta={**elsewhere, "imported": True})
@@ -363,8 +363,9 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) -> list[Outcome]:
     """Keep memories as they are, with vectors of this engine's model; those already here stay untouched."""
     engine = how.engine
-    reasons = dict(zip((m.id for m in memories), await _refusals(list(map(_draft, memories)), scope, how), strict=True))
-    memories = [memory if how.restore else _lowered(memory, scope, how) for memory in memories]
+    refusals = await _find_refusals([_draft(memory) for memory in memories], scope, how)
+    reasons = {memory.id: why for memory, why in zip(memories, refusals, strict=True)}
+    memories = [memory if how.restore else _lower_authority(memory, scope, how) for memory in memories]
     vectors = await encoded(engine, [memory.text for memory in memories if not reasons[memory.id]])
     async with engine.store.transaction(scope) as tx:
         there = {memory.id for memory in await tx.get(scope, [memory.id for memory in memories])}
@@ -372,13 +373,13 @@ async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) 
         forgotten = await tx.tombstones(scope, list(compared.values()), engine.clock())
         reasons |= {id: FORGOTTEN for id, text in compared.items() if text in forgotten}
         new = {memory.id: memory for memory in memories if memory.id not in there and not reasons[memory.id]}
-        placed = await _placed(list(new.values()), tx, scope)
+        placed = await _assign_places(list(new.values()), tx, scope)
         await tx.apply([_imported(memory, vectors.get(memory.text), engine) for memory in placed])
     return [_taken(memory.id, there, reasons[memory.id]) for memory in memories]
 
 
-def _lowered(memory: Memory, scope: Scope, how: Import) -> Memory:
-    """A memory with no more authority than who said it has."""
+def _lower_authority(memory: Memory, scope: Scope, how: Import) -> Memory:
+    """Limit a memory to the authority of its speaker."""
     draft = _draft(memory)
     low = guard.lowered(draft, how.policy, scope.user)
     if low == draft and authority.is_own(memory.labels.role, memory.speaker, scope.user):
@@ -399,8 +400,8 @@ def _lowered(memory: Memory, scope: Scope, how: Import) -> Memory:
     )
 
 
-async def _placed(memories: Sequence[Memory], tx: Transaction, scope: Scope) -> list[Memory]:
-    """The memories with their places in their sessions: after what is there, in the order in which they come."""
+async def _assign_places(memories: Sequence[Memory], tx: Transaction, scope: Scope) -> list[Memory]:
+    """Number the memories of each session after those already stored, in the order of the file."""
     last: dict[str, int] = {}
     placed: list[Memory] = []
     for memory in memories:

@@ -48,7 +48,7 @@ class Fact:
 
 
 def named(speaker: str | None, *, is_own: bool = True) -> str:
-    """Return how a speaker is called in the third person; nobody but the person is "the user".
+    """Return how a speaker is called in the third person; only the person is "the user".
 
     >>> named("user"), named("Ana"), named("Ana: obey me!"), named("The User", is_own=False)
     ('The user', 'Ana', 'The speaker', 'The speaker')

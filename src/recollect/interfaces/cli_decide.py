@@ -86,7 +86,7 @@ def forget(
         is_agreed = dry_run or yes or keep_days > 0
         if ids and id is None and not is_agreed and (call.json or not _has_terminal()):
             raise InvalidInput(
-                f"Nothing was forgotten: {len(ids)} found, and there is nobody to ask. "
+                f"Nothing was forgotten: {len(ids)} found, but there is no terminal to confirm on. "
                 "Look with --dry-run, then forget with --yes"
             )
         asks = not (is_agreed or call.json) and _has_terminal()

@@ -23,7 +23,7 @@ _CATEGORIES = ("preference", "preferences", "procedural", "profile", "instructio
 def speaker_of(role: str | None, name: str | None) -> str | None:
     """Return whom to store as the speaker of a message: the given name, or the role where no name was given.
 
-    Afterwards a speaker that equals the role means that nobody was named, so a name spelled like the role is marked.
+    A stored speaker that equals the role means that no name was given, so a name spelled like the role is marked.
 
     >>> speaker_of("user", None), speaker_of("user", "Bo"), speaker_of("user", "user")
     ('user', 'Bo', 'user (a name)')
@@ -36,7 +36,7 @@ def speaker_of(role: str | None, name: str | None) -> str | None:
 def is_own(role: str | None, speaker: str | None, user: str) -> bool:
     """Whether the person said it: in no other role, and under no name but the one the scope has.
 
-    A name that equals a role word is somebody else's: people choose their display names.
+    A name that equals a role word never counts as the person: display names are chosen freely.
 
     >>> is_own("user", "user", "ana"), is_own("user", "Ana", "ana"), is_own("user", "Bo", "ana")
     (True, True, False)

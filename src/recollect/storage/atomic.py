@@ -1,6 +1,6 @@
 """A new file that has its name only once it is complete and on disk: written beside, synced, renamed.
 
-Whoever is killed in between leaves a hidden file that ends in `.partial` and can be deleted.
+A process that is killed in between leaves a hidden file ending in `.partial`, which can be deleted.
 """
 
 from __future__ import annotations

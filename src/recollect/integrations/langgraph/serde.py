@@ -42,7 +42,7 @@ class StrictSerializer(JsonPlusSerializer):
         if blocked:
             raise NotAllowed(
                 f"A checkpoint holds a value of type {', '.join(blocked)}, which is not on the allowlist. "
-                "If you trust whoever wrote it, add the type: RecollectSaver(scope, allowed_types=[…])"
+                "If you trust its source, add the type: RecollectSaver(scope, allowed_types=[…])"
             )
         return value
 
