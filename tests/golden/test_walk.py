@@ -15,6 +15,9 @@ import pytest
 from golden.files import Golden
 
 TESTS = Path(__file__).parents[1]
+# A second reader may open its connection during any verb: that depends on the timing of threads.
+OPENING = {f"storage/sqlite/connection.py {name}" for name in ("_prepare", "_use_wal", "connect", "wait")}
+PRAGMAS = ("SELECT name FROM sqlite_schema", *(f"PRAGMA {n}" for n in ("journal", "sync", "foreign", "secure", "temp")))
 VERBS = ("remember", "recall", "edit", "list", "forget")
 
 
@@ -36,7 +39,7 @@ def test_each_main_verb_is_traced(traced: dict[str, Any]) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_way_of_a_verb_is_frozen(golden: Golden, traced: dict[str, Any], verb: str) -> None:
     found = traced[verb]
-    modules, functions = found["modules"], found["functions"]
+    modules, functions = found["modules"], [name for name in found["functions"] if name not in OPENING]
     lines = [f"{len(modules)} modules, {len(functions)} functions, {found['jumps']} jumps between files", ""]
     lines += ["modules in the order they are first entered:", *(f"  {module}" for module in modules), "", "functions:"]
     for module, names in groupby(functions, key=lambda name: name.split()[0]):
@@ -46,4 +49,4 @@ def test_the_way_of_a_verb_is_frozen(golden: Golden, traced: dict[str, Any], ver
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_statements_of_a_verb_are_frozen(golden: Golden, traced: dict[str, Any], verb: str) -> None:
-    golden.check(f"sql/{verb}.txt", "\n".join(traced[verb]["sql"]))
+    golden.check(f"sql/{verb}.txt", "\n".join(sql for sql in traced[verb]["sql"] if not sql.startswith(PRAGMAS)))
