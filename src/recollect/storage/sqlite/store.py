@@ -56,6 +56,8 @@ class Thread:
         with translated(self.path):
             connection = getattr(self._own, "connection", None)
             if connection is None:
+                if not self._create and not self.path.startswith(IN_MEMORY):
+                    _refuse_missing(self.path)
                 connection = self._own.connection = connect(self.path, create=self._create)
                 self._opened.append(connection)
             return work(connection)
@@ -195,9 +197,14 @@ def checkpoint(connection: apsw.Connection, *, seconds: int = _CLEAN_SECONDS) ->
 
 
 def _begin(connection: apsw.Connection) -> None:
-    if connection.filename and not os.path.exists(connection.filename):  # SQLite would go on writing to nowhere
-        raise StoreUnavailable(f"{connection.filename!r} was moved or deleted while it was open: open it again")
+    if connection.filename:
+        _refuse_missing(connection.filename)  # SQLite would go on writing to nowhere
     connection.execute("BEGIN IMMEDIATE")
+
+
+def _refuse_missing(path: str) -> None:
+    if not os.path.exists(path):
+        raise StoreUnavailable(f"{path!r} was moved or deleted while it was open: open it again")
 
 
 def _locked(place: str) -> apsw.Connection | None:
