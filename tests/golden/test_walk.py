@@ -16,7 +16,10 @@ from golden.files import Golden
 
 TESTS = Path(__file__).parents[1]
 # A second reader may open its connection during any verb: that depends on the timing of threads.
-OPENING = {f"storage/sqlite/connection.py {name}" for name in ("_prepare", "_use_wal", "connect", "wait")}
+OPENING = {
+    "storage/sqlite/store.py _refuse_missing",
+    *(f"storage/sqlite/connection.py {name}" for name in ("_prepare", "_use_wal", "connect", "wait")),
+}
 PRAGMAS = ("SELECT name FROM sqlite_schema", *(f"PRAGMA {n}" for n in ("journal", "sync", "foreign", "secure", "temp")))
 VERBS = ("remember", "recall", "edit", "list", "forget")
 
