@@ -18,13 +18,13 @@ from typing import Any
 
 from bench import report
 from bench.speed import sentence
-from recollect import vectors
-from recollect.compose import open_engine
-from recollect.embedders.minilm import MiniLM
-from recollect.engine import Engine
-from recollect.errors import Conflict
-from recollect.lifecycle.backfill import backfill
-from recollect.ports import Embedder
+from memorist import vectors
+from memorist.compose import open_engine
+from memorist.embedders.minilm import MiniLM
+from memorist.engine import Engine
+from memorist.errors import Conflict
+from memorist.lifecycle.backfill import backfill
+from memorist.ports import Embedder
 
 USERS = 20
 

@@ -21,9 +21,9 @@ from typing import Any
 from langgraph.checkpoint.base import Checkpoint, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 
-import recollect
+import memorist
 from bench import report
-from recollect.integrations.langgraph import RecollectSaver
+from memorist.integrations.langgraph import MemoristSaver
 
 LIMIT_MS = 100
 WORDS = "tea milk water blue green ship train lisbon porto october kettle garden violin letter".split()
@@ -57,7 +57,7 @@ def threads(ana: Any, kb: int, times: int) -> Iterator[tuple[str, dict[str, floa
 
 def graphs(ana: Any, kb: int, times: int) -> Iterator[tuple[str, dict[str, float]]]:
     """LangGraph's checkpoints: all channels new, one small channel new, and reading."""
-    saver, made = RecollectSaver(ana), [history(kb, n) for n in range(4)]
+    saver, made = MemoristSaver(ana), [history(kb, n) for n in range(4)]
 
     def put(thread: str, n: int, *, new: tuple[str, ...]) -> None:
         version = f"{n + 10:032}.0"
@@ -97,7 +97,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     with addresses(given.url) as found, tempfile.TemporaryDirectory() as state:
         for store, url in found.items():
-            with recollect.open(url, embedder="none", state_dir=state) as memory:
+            with memorist.open(url, embedder="none", state_dir=state) as memory:
                 ana = memory.scope("ana")
                 for kind in (threads, graphs):
                     rows += [{"store": store, "what": what, **ms} for what, ms in kind(ana, given.kb, given.times)]

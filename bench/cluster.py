@@ -22,9 +22,9 @@ import psycopg
 
 from bench import report
 from bench.speed import filled, questions, timed
-from recollect import compose
-from recollect.compose import open_engine
-from recollect.engine import Engine
+from memorist import compose
+from memorist.compose import open_engine
+from memorist.engine import Engine
 
 SMALL = 1_000  # memories of the scope that is asked
 COPIED = ("memories", "vectors")
@@ -71,7 +71,7 @@ async def among_many(urls: list[str], sizes: list[int], asked: int, folder: Path
 def crowd(url: str, scopes: int) -> None:
     """Other people's memories: copies of the first scope under new names and numbers."""
     with psycopg.connect(url, autocommit=True) as server:
-        server.execute("SET search_path = recollect, public")
+        server.execute("SET search_path = memorist, public")
         server.execute("SET synchronous_commit = off")
         columns = {table: _columns(server, table) for table in COPIED}
         for number in range(2, scopes + 2):

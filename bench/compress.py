@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import recollect
+import memorist
 from bench import data, report
-from recollect.engine import Engine
-from recollect.model import Recall
-from recollect.scoped import Scoped
+from memorist.engine import Engine
+from memorist.model import Recall
+from memorist.scoped import Scoped
 
 K = 10
 
@@ -69,7 +69,7 @@ async def compressed(memory: Engine, conversations: list[data.Conversation]) -> 
 
 async def measure(path: Path, folder: Path) -> list[dict[str, Any]]:
     conversations = data.read(path)
-    async with recollect.aio.open(folder / "m.db", state_dir=folder) as memory:
+    async with memorist.aio.open(folder / "m.db", state_dir=folder) as memory:
         for conversation in conversations:
             await memory.scope(user=conversation.name).remember(conversation.messages)
         await memory.backup(folder / "before.db")
@@ -78,7 +78,7 @@ async def measure(path: Path, folder: Path) -> list[dict[str, Any]]:
             "through summaries": await asked(memory, conversations, older),
             "with include_compressed": await asked(memory, conversations, older, include_compressed=True),
         }
-    async with recollect.aio.open(folder / "before.db", state_dir=folder) as memory:
+    async with memorist.aio.open(folder / "before.db", state_dir=folder) as memory:
         rows = {"before": await asked(memory, conversations, older), **rows}
     names = ("all", "evidence in the older half", "other", "tokens")
     return [{"what": what, **dict(zip(names, figures, strict=True))} for what, figures in rows.items()]

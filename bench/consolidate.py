@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from bench import report
-from recollect import aio
-from recollect.changes import Queue
-from recollect.engine import Engine
-from recollect.lifecycle import consolidate
-from recollect.lifecycle.paging import matching
-from recollect.model import Draft, Filter, Memory, Scope
-from recollect.policy import writing
-from recollect.records import Ask
-from recollect.text import tokens
+from memorist import aio
+from memorist.changes import Queue
+from memorist.engine import Engine
+from memorist.lifecycle import consolidate
+from memorist.lifecycle.paging import matching
+from memorist.model import Draft, Filter, Memory, Scope
+from memorist.policy import writing
+from memorist.records import Ask
+from memorist.text import tokens
 
 WHO = Scope(user="bench")
 PAGE = 250

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import data, report
-from recollect.ingest import advise, extract
-from recollect.text import wording
+from memorist.ingest import advise, extract
+from memorist.text import wording
 
 LABELLED = Path(__file__).parents[1] / "tests" / "data" / "extraction.jsonl"
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)  # a Friday

@@ -18,14 +18,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import recollect
+import memorist
 from bench import data, report
-from recollect.ingest import guard
-from recollect.model import STATES, Filter, Memory, Outcome
-from recollect.policy.writing import POLICIES
-from recollect.retrieve.render import RENDERERS
-from recollect.scoped import Scoped
-from recollect.text.secrets import secret
+from memorist.ingest import guard
+from memorist.model import STATES, Filter, Memory, Outcome
+from memorist.policy.writing import POLICIES
+from memorist.retrieve.render import RENDERERS
+from memorist.scoped import Scoped
+from memorist.text.secrets import secret
 
 OURS = ("own_benign", "aws_memory_poison")  # the look-alikes that speak of memory
 CLAIMS = ("preference", "profile", "instruction", "procedural")
@@ -78,7 +78,7 @@ def _refused(outcomes: Sequence[Outcome]) -> int:
     return sum(outcome.status == "refused" for outcome in outcomes)
 
 
-async def harmless(memory: recollect.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def harmless(memory: memorist.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Look-alikes that a person saves, each under the default policy: how many are refused."""
     told = []
     for what, chosen in (
@@ -101,14 +101,14 @@ async def harmless(memory: recollect.engine.Engine, rows: list[dict[str, Any]]) 
     return told
 
 
-async def attacks(memory: recollect.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def attacks(memory: memorist.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Attacks under each policy and from each teller, and from a tool whose caller asks for a preference."""
     ways: list[tuple[str, dict[str, Any]]] = [*((teller, {}) for teller in TELLERS), ("a tool", PREFERENCE)]
     return [await _attack(memory, rows, policy, teller, hint) for policy in POLICIES for teller, hint in ways]
 
 
 async def _attack(
-    memory: recollect.engine.Engine, rows: list[dict[str, Any]], policy: str, teller: str, hint: dict[str, Any]
+    memory: memorist.engine.Engine, rows: list[dict[str, Any]], policy: str, teller: str, hint: dict[str, Any]
 ) -> dict[str, Any]:
     scope, message = memory.scope(user=f"{policy} {teller} {len(hint)}"), TELLERS[teller]
     said = [{"content": row["text"], "session": row["id"], **message} for row in rows]
@@ -126,7 +126,7 @@ async def _attack(
     }
 
 
-async def own(memory: recollect.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def own(memory: memorist.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same texts if the person saves them, who may well have such a preference."""
     scope = memory.scope(user="person")
     outcomes = [(await scope.remember(row["text"])).outcomes[0] for row in rows]
@@ -156,7 +156,7 @@ def words(folder: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 async def measure(folder: Path, place: Path) -> dict[str, list[dict[str, Any]]]:
     rows = {name: _rows(folder / "injection" / f"{name}-dev.jsonl") for name in ("benign", "attack")}
-    async with recollect.aio.open(place / "memory.db", embedder="none", state_dir=place) as memory:
+    async with memorist.aio.open(place / "memory.db", embedder="none", state_dir=place) as memory:
         return {
             "harmless": await harmless(memory, rows["benign"]),
             "attacks": await attacks(memory, rows["attack"]),

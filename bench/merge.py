@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from recollect import aio, vectors
-from recollect.engine import Engine
-from recollect.model import Draft
-from recollect.policy import writing
-from recollect.text import conflict, saying
+from memorist import aio, vectors
+from memorist.engine import Engine
+from memorist.model import Draft
+from memorist.policy import writing
+from memorist.text import conflict, saying
 
 from . import data, report
 

@@ -16,9 +16,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import recollect
+import memorist
 from bench import data, report
-from recollect.model import Recall
+from memorist.model import Recall
 
 SETS = {"locomo-dev.jsonl": 10, "ikat-dev.jsonl": 5, "locomo10.json": 10}
 BUDGETS = (500, 1000, 2000)
@@ -38,7 +38,7 @@ async def measure(
     shares: dict[str, list[float]] = defaultdict(list)
     budgets: dict[int, list[float]] = defaultdict(list)
     settings: dict[str, Any] = {"reranker": "maxsim" if rerank else "none", "extract": extract}
-    async with recollect.aio.open(db or folder / f"{path.stem}.db", state_dir=folder, **settings) as memory:
+    async with memorist.aio.open(db or folder / f"{path.stem}.db", state_dir=folder, **settings) as memory:
         started = time.perf_counter()
         for conversation in conversations:
             await memory.scope(user=conversation.name).remember(conversation.messages)

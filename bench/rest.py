@@ -2,7 +2,7 @@
 
     python -m bench.rest [--size 10000] [--questions 150] [--clients 50] [--seconds 120]
 
-`recollect serve` runs in a process of its own on the same file. Recalls in this process and over HTTP take turns, each
+`memorist serve` runs in a process of its own on the same file. Recalls in this process and over HTTP take turns, each
 after a pause, so that neither finds its process warmer than the other, with the plain client of the standard library;
 the ratio is that of their medians. Then clients read and write, bounded in number and time, on loopback only; each
 write that was acknowledged is looked for afterwards.
@@ -31,7 +31,7 @@ import httpx
 
 from bench import report
 from bench.speed import filled, sentence
-from recollect.compose import open_engine
+from memorist.compose import open_engine
 
 USER = "ana"
 MOST_REQUESTS = 20_000
@@ -44,8 +44,8 @@ def served(path: Path) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = ["serve", "--db", str(path), "--user", USER, "--port", str(port), "--no-tend"]
-    own = {**os.environ, "RECOLLECT_RATE_LIMIT": "0", "RECOLLECT_STATE_DIR": str(path.parent / "server")}
-    command = [sys.executable, "-m", "recollect", *words]
+    own = {**os.environ, "MEMORIST_RATE_LIMIT": "0", "MEMORIST_STATE_DIR": str(path.parent / "server")}
+    command = [sys.executable, "-m", "memorist", *words]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=own) as process:
         url = f"http://127.0.0.1:{port}"
         for _ in range(300):

@@ -22,8 +22,8 @@ import numpy as np
 
 from bench import report
 from bench.speed import sentence
-from recollect.corpus.segment import Segment
-from recollect.text import terms, tokens
+from memorist.corpus.segment import Segment
+from memorist.text import terms, tokens
 
 K1, B, BEST = 1.2, 0.9, 40
 

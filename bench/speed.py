@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import recollect
+import memorist
 from bench import data, report
-from recollect.compose import open_engine
-from recollect.embedders.minilm import MiniLM
-from recollect.engine import Engine
-from recollect.scoped import Scoped
+from memorist.compose import open_engine
+from memorist.embedders.minilm import MiniLM
+from memorist.engine import Engine
+from memorist.scoped import Scoped
 
 SYLLABLES = "ba ce di fo gu ha je ki lo mu na pe ri so tu va we xi yo zu bra cle dri flo gru pla sto tre".split()
 WORDS = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in ("n", "l", "r", "s", "t", "m", "k", "d", "p", "x")]
@@ -141,7 +141,7 @@ async def ingest(folder: Path, conversations: Sequence[data.Conversation]) -> li
     bare = MiniLM()
     await bare.encode_batch(["warm up"])
     spent = {"bare": 0.0, "remember": 0.0}
-    async with recollect.aio.open(folder / "ingest.db", state_dir=folder / "state") as memory:
+    async with memorist.aio.open(folder / "ingest.db", state_dir=folder / "state") as memory:
         await memory.scope("warm up").remember("warm up")
         for number, conversation in enumerate(conversations):
             scope, texts = memory.scope(conversation.name), [said["content"] for said in conversation.messages]
@@ -166,7 +166,7 @@ def conversations(path: Path) -> list[data.Conversation]:
 
 _HELD = """
 import asyncio, resource, sys
-from recollect.compose import open_engine
+from memorist.compose import open_engine
 def held():
     with open("/proc/self/statm") as f: return int(f.read().split()[1]) * resource.getpagesize()
 async def main():
@@ -189,9 +189,9 @@ def memory(folder: Path, size: int) -> list[dict[str, Any]]:
 
 
 def imported() -> list[dict[str, Any]]:
-    """CPU seconds of `import recollect`, and whether a model runtime came along."""
+    """CPU seconds of `import memorist`, and whether a model runtime came along."""
     code = (
-        "import time, sys; t = time.process_time(); import recollect; "
+        "import time, sys; t = time.process_time(); import memorist; "
         "print(time.process_time() - t, 'onnxruntime' in sys.modules)"
     )
     runs = [_run(code).split() for _ in range(5)]

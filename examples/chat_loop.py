@@ -5,7 +5,7 @@ Replace `answer` by a call to your model. Run it twice: the second run remembers
 
 import sys
 
-import recollect
+import memorist
 
 
 def answer(prompt: str) -> str:
@@ -14,7 +14,7 @@ def answer(prompt: str) -> str:
 
 
 def main(db: str) -> None:
-    with recollect.open(db) as memory:
+    with memorist.open(db) as memory:
         ana = memory.scope(user="ana", session="chat")
         for said in ("My sister Mira lives in Ghent and breeds whippets.", "Where does Mira live?"):
             found = ana.recall(said, budget=500)

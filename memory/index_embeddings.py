@@ -1,11 +1,11 @@
-"""Embed the memories that have no vector yet: `recollect index`, under the name that the Milton memory system gives it.
+"""Embed the memories that have no vector yet: `memorist index`, under the name that the Milton memory system gives it.
 
 python memory/index_embeddings.py [--dry-run] [--batch-size 32] [--force] [--stats]
 """
 
 import sys
 
-from recollect.interfaces.cli import app
+from memorist.interfaces.cli import app
 
 if __name__ == "__main__":
     app(["index", *sys.argv[1:]], prog_name="index_embeddings.py")

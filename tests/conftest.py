@@ -44,7 +44,7 @@ def pytest_collection_finish() -> None:
 def _files_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What is told while a store is away waits in a folder of the tests, not of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RECOLLECT_FAILSAFE_DIR", str(tmp_path_factory.mktemp("failsafe")))
+        patch.setenv("MEMORIST_FAILSAFE_DIR", str(tmp_path_factory.mktemp("failsafe")))
         yield
 
 
@@ -72,7 +72,7 @@ def database(postgres: str) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def _kept_database(postgres: str) -> str:
-    from recollect.storage.postgres.store import PostgresStore
+    from memorist.storage.postgres.store import PostgresStore
 
     async def make() -> None:
         await (await PostgresStore.open(in_database(postgres, "kept"))).close()
@@ -86,8 +86,8 @@ def _kept_database(postgres: str) -> str:
 EMPTIED = """DO $$ DECLARE name text; BEGIN
 PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
 SET session_replication_role = replica;
-FOR name IN SELECT relname FROM pg_class WHERE relnamespace = 'recollect'::regnamespace AND relkind = 'r'
-AND relname NOT IN ('meta', 'migrations') LOOP EXECUTE 'DELETE FROM recollect.' || name; END LOOP; END $$"""
+FOR name IN SELECT relname FROM pg_class WHERE relnamespace = 'memorist'::regnamespace AND relkind = 'r'
+AND relname NOT IN ('meta', 'migrations') LOOP EXECUTE 'DELETE FROM memorist.' || name; END LOOP; END $$"""
 
 
 @pytest.fixture(scope="session")

@@ -17,10 +17,10 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.shared.exceptions import MCPDeprecationWarning
 from pydantic import BaseModel, Field
 
-import recollect
-from recollect.interfaces.mcp.server import for_callers, mounted
-from recollect.interfaces.rest.app import create_app
-from recollect.interfaces.rest.auth import Caller
+import memorist
+from memorist.interfaces.mcp.server import for_callers, mounted
+from memorist.interfaces.rest.app import create_app
+from memorist.interfaces.rest.auth import Caller
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
@@ -292,7 +292,7 @@ def _add_methods(server: MCPServer[None]) -> None:
 
 async def serve(port: int) -> None:
     """Serve it on this machine until told to stop."""
-    async with recollect.aio.open(":memory:", embedder="hashing", rate_limit=0) as engine:
+    async with memorist.aio.open(":memory:", embedder="hashing", rate_limit=0) as engine:
         app = create_app(engine, local=Caller(name="local", user="ana", tenant="default"))
         server = add_to(for_callers(engine))
         app.router.lifespan_context = lambda app: mounted(app, server, most_bytes=1 << 20)

@@ -53,7 +53,7 @@ async def over_stdio(
 ) -> AsyncIterator[Client]:
     """A client of a server in a process of its own."""
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "recollect", "mcp", *words], env={**os.environ, "RECOLLECT_DB": db}, cwd=cwd
+        command=sys.executable, args=["-m", "memorist", "mcp", *words], env={**os.environ, "MEMORIST_DB": db}, cwd=cwd
     )
     async with Client(command, mode=mode, **more) as client:
         yield client

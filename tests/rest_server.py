@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import uvicorn
 
-import recollect
-from recollect.interfaces.rest.app import create_app
-from recollect.interfaces.rest.auth import Caller
+import memorist
+from memorist.interfaces.rest.app import create_app
+from memorist.interfaces.rest.auth import Caller
 
 ANA = Caller(name="local", user="ana", tenant="default")
 
@@ -44,7 +44,7 @@ def serving(
     failed: list[BaseException] = []
 
     async def run() -> None:
-        async with recollect.aio.open(place, **{"embedder": "hashing", **settings}) as memory:
+        async with memorist.aio.open(place, **{"embedder": "hashing", **settings}) as memory:
             for name, given in (keys or {}).items():
                 _, server.tokens[name] = await memory.create_key(name, **{"user": "ana", **given})
             app = create_app(memory, local=local)

@@ -35,12 +35,12 @@ SHA256 = {
     "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGED = ROOT / "src/recollect/embedders/minilm_model"
+PACKAGED = ROOT / "src/memorist/embedders/minilm_model"
 sys.path.insert(0, str(ROOT / "src"))
 
-from recollect import runtime  # noqa: E402
-from recollect.embedders import minilm  # noqa: E402
-from recollect.text.wordpiece import WordPiece  # noqa: E402
+from memorist import runtime  # noqa: E402
+from memorist.embedders import minilm  # noqa: E402
+from memorist.text.wordpiece import WordPiece  # noqa: E402
 
 WIDTH, LAYERS, HEADS, EPSILON = 384, 6, 12, 1e-12
 BLOCK = 32  # weights that share a scale in the block formats
@@ -301,7 +301,7 @@ def _model(graph: Graph) -> onnx.ModelProto:
     ]
     proto = helper.make_graph(graph.nodes, "all-MiniLM-L6-v2", inputs, outputs, graph.constants)
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(proto, opset_imports=opsets, ir_version=10, producer_name="recollect")
+    return helper.make_model(proto, opset_imports=opsets, ir_version=10, producer_name="memorist")
 
 
 # -- measuring

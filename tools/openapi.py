@@ -6,14 +6,14 @@ import json
 import sys
 from pathlib import Path
 
-import recollect
-from recollect.interfaces.rest.app import create_app
+import memorist
+from memorist.interfaces.rest.app import create_app
 
 TARGET = Path(__file__).parent.parent / "docs" / "openapi.json"
 
 
 async def _described() -> str:
-    async with recollect.aio.open(":memory:", embedder="none") as memory:
+    async with memorist.aio.open(":memory:", embedder="none") as memory:
         return json.dumps(create_app(memory).openapi(), indent=1, ensure_ascii=False) + "\n"
 
 

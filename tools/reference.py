@@ -17,14 +17,14 @@ from typing import Any
 
 import typer
 
-from recollect import errors
-from recollect.checkpoints import Checkpoints
-from recollect.engine import Engine
-from recollect.interfaces.cli import app
-from recollect.policy.profiles import PROFILES
-from recollect.policy.writing import POLICIES
-from recollect.scoped import Scoped
-from recollect.settings import Settings
+from memorist import errors
+from memorist.checkpoints import Checkpoints
+from memorist.engine import Engine
+from memorist.interfaces.cli import app
+from memorist.policy.profiles import PROFILES
+from memorist.policy.writing import POLICIES
+from memorist.scoped import Scoped
+from memorist.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 SEEDS = {"MIL": 61, "MLS": 68, "THE": 119, "IMP": 122, "CLK": 91}
@@ -36,7 +36,7 @@ def reference() -> str:
         "# Reference",
         "Made from the code by `tools/reference.py`.",
         "## Verbs of a scope",
-        "`recollect.open(db).scope(user, …)` gives a scope; `recollect.aio.open` the same, async.",
+        "`memorist.open(db).scope(user, …)` gives a scope; `memorist.aio.open` the same, async.",
         *_verbs(Scoped),
         "## Verbs for checkpoints",
         "`checkpoints` of a scope keeps where the threads of an agent stand.",
@@ -44,17 +44,17 @@ def reference() -> str:
         "## Verbs of a memory",
         *_verbs(Engine),
         "## Settings",
-        "Arguments of `open`, `RECOLLECT_…` in the environment, or a TOML file, in that order.",
+        "Arguments of `open`, `MEMORIST_…` in the environment, or a TOML file, in that order.",
         _settings(),
         "## Profiles",
         _profiles(),
         "## Write policies",
         _policies(),
         "## Commands",
-        "`recollect COMMAND --help` shows the options and an example.",
+        "`memorist COMMAND --help` shows the options and an example.",
         _commands(),
         "## Errors",
-        "All are `recollect.RecollectError`; those that may work later have `retry = True`.",
+        "All are `memorist.MemoristError`; those that may work later have `retry = True`.",
         _errors(),
     ]
     return "\n\n".join(parts) + "\n"
@@ -124,7 +124,7 @@ def _commands() -> str:
 
 
 def _errors() -> str:
-    found = [e for e in vars(errors).values() if inspect.isclass(e) and issubclass(e, errors.RecollectError)]
+    found = [e for e in vars(errors).values() if inspect.isclass(e) and issubclass(e, errors.MemoristError)]
     rows = [
         (f"`{e.__name__}`", f"`{e.__mro__[1].__name__}`", inspect.cleandoc(e.__doc__ or ""), "yes" if e.retry else "")
         for e in found

@@ -9,8 +9,8 @@ from typing import Any
 import apsw
 import pytest
 
-from recollect.ports import Store
-from recollect.storage.sqlite.store import SqliteStore
+from memorist.ports import Store
+from memorist.storage.sqlite.store import SqliteStore
 
 Tamper = Callable[..., Awaitable[list[Any]]]
 
@@ -24,7 +24,7 @@ async def _sqlite_memory(request: pytest.FixtureRequest) -> SqliteStore:
 
 
 async def _postgres(request: pytest.FixtureRequest) -> Any:
-    from recollect.storage.postgres.store import PostgresStore
+    from memorist.storage.postgres.store import PostgresStore
 
     return await PostgresStore.open(request.getfixturevalue("ready_database"))
 
@@ -73,7 +73,7 @@ def _tamper_postgres(url: str) -> Tamper:
     async def run(sql: str, values: Sequence[Any] = ()) -> list[Any]:
         async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
             await connection.execute("SET session_replication_role = replica")
-            await connection.execute("SET search_path = recollect, public")
+            await connection.execute("SET search_path = memorist, public")
             cursor = await connection.execute(translated(sql).encode(), tuple(values))
             return await cursor.fetchall() if cursor.description else []
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.checkpoints import Checkpoints
-from recollect.errors import InvalidInput, NotFound, StoreDamaged
-from recollect.model import Scope
-from recollect.ports import Store
-from recollect.storage.graphs import Graphs, Lacking, State, Wanted, Write
-from recollect.storage.items import Items, Put
-from recollect.text import clock
+from memorist.checkpoints import Checkpoints
+from memorist.errors import InvalidInput, NotFound, StoreDamaged
+from memorist.model import Scope
+from memorist.ports import Store
+from memorist.storage.graphs import Graphs, Lacking, State, Wanted, Write
+from memorist.storage.items import Items, Put
+from memorist.text import clock
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

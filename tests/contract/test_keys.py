@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from recollect.ports import Store
-from recollect.records import Key
+from memorist.ports import Store
+from memorist.records import Key
 
 Tamper = Callable[..., Awaitable[list[Any]]]
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)

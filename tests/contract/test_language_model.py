@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from llm_server import BEHAVIOURS, Server
-from recollect.errors import BadModelAnswer, ModelUnavailable
-from recollect.llms import cost
-from recollect.llms.anthropic import Anthropic
-from recollect.llms.openai import OpenAI
-from recollect.ports import LanguageModel
-from recollect.records import Ask
+from memorist.errors import BadModelAnswer, ModelUnavailable
+from memorist.llms import cost
+from memorist.llms.anthropic import Anthropic
+from memorist.llms.openai import OpenAI
+from memorist.ports import LanguageModel
+from memorist.records import Ask
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -16,27 +16,27 @@ import numpy as np
 import psycopg
 import pytest
 
-import recollect
-from recollect.changes import Embedded, Forget, Put
-from recollect.errors import (
+import memorist
+from memorist.changes import Embedded, Forget, Put
+from memorist.errors import (
     InvalidInput,
+    MemoristError,
     MigrationNeeded,
     Misconfigured,
     ProviderFailed,
-    RecollectError,
     StoreDamaged,
     StoreUnavailable,
 )
-from recollect.ids import new_id
-from recollect.model import Filter, Memory, Scope
-from recollect.storage.migrations import Migration
-from recollect.storage.postgres import hnsw
-from recollect.storage.postgres.connection import completed, shown
-from recollect.storage.postgres.migrate import migrate, shipped
-from recollect.storage.postgres.store import PostgresStore
-from recollect.storage.reading import Readings
-from recollect.storage.session import EVERY
-from recollect.text.clock import parse
+from memorist.ids import new_id
+from memorist.model import Filter, Memory, Scope
+from memorist.storage.migrations import Migration
+from memorist.storage.postgres import hnsw
+from memorist.storage.postgres.connection import completed, shown
+from memorist.storage.postgres.migrate import migrate, shipped
+from memorist.storage.postgres.store import PostgresStore
+from memorist.storage.reading import Readings
+from memorist.storage.session import EVERY
+from memorist.text.clock import parse
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = parse("2026-05-31T14:00:00Z")
@@ -63,7 +63,7 @@ async def texts(store: PostgresStore, scope: Scope = ANA) -> list[str]:
 def asked(url: str, sql: str, *values: Any) -> list[Any]:
     """Ask as a superuser, who is above the wall."""
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("SET search_path = recollect, public")
+        connection.execute("SET search_path = memorist, public")
         cursor = connection.execute(sql.encode(), values or None)
         return cursor.fetchall() if cursor.description else []
 
@@ -82,7 +82,7 @@ def key(url: str, table: str) -> str:
 
 
 def indexes(url: str, table: str) -> str:
-    found = asked(url, "SELECT indexdef FROM pg_indexes WHERE schemaname = 'recollect' AND tablename = %s", table)
+    found = asked(url, "SELECT indexdef FROM pg_indexes WHERE schemaname = 'memorist' AND tablename = %s", table)
     return "\n".join(row[0] for row in found)
 
 
@@ -192,7 +192,7 @@ class Careless:
 
 @pytest.mark.spec("THE-12", "THE-14")
 async def test_a_row_begins_without_a_vector_and_said_once(store: PostgresStore) -> None:
-    sql = "SELECT column_name, column_default FROM information_schema.columns WHERE table_schema = 'recollect' "
+    sql = "SELECT column_name, column_default FROM information_schema.columns WHERE table_schema = 'memorist' "
     sql += "AND table_name = 'memories' AND column_name IN ('needs_embedding', 'repeat_count')"
     assert dict(asked(store.url, sql)) == {"needs_embedding": "1", "repeat_count": "0"}
 
@@ -212,7 +212,7 @@ async def test_with_the_scope_forgotten_in_every_statement_no_foreign_row_comes_
 async def test_without_a_scope_no_row_is_seen_and_only_on_request_all_are(store: PostgresStore) -> None:
     await keep(store, "mine")
     await keep(store, "theirs", BOB)
-    tables = asked(store.url, "SELECT tablename FROM pg_tables WHERE schemaname = 'recollect' AND rowsecurity")
+    tables = asked(store.url, "SELECT tablename FROM pg_tables WHERE schemaname = 'memorist' AND rowsecurity")
     assert len(tables) > 15
     for (table,) in tables:
         assert await store._session.rows(f"SELECT count(*) FROM {table}") == [(0,)]
@@ -221,7 +221,7 @@ async def test_without_a_scope_no_row_is_seen_and_only_on_request_all_are(store:
 
 async def test_every_table_with_a_scope_is_behind_the_wall(store: PostgresStore) -> None:
     sql = """SELECT relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'scope'
-    WHERE relnamespace = 'recollect'::regnamespace AND relkind IN ('r', 'p')
+    WHERE relnamespace = 'memorist'::regnamespace AND relkind IN ('r', 'p')
     AND NOT (relrowsecurity AND relforcerowsecurity)"""
     assert asked(store.url, sql) == []
 
@@ -230,7 +230,7 @@ async def test_a_row_cannot_be_written_into_another_scope(store: PostgresStore) 
     await keep(store, "mine")
     await keep(store, "theirs", BOB)
     _, bob = await store.number(ANA), await store.number(BOB)
-    with pytest.raises(RecollectError, match="row-level security"):
+    with pytest.raises(MemoristError, match="row-level security"):
         async with store.transaction(ANA) as tx:
             await tx._session.rows("INSERT INTO erased (scope, row, changed) VALUES (?, 1, 1)", (bob,))
     async with store.transaction(ANA) as tx:
@@ -280,7 +280,7 @@ async def test_a_database_without_pgvector_names_the_way_out(database: str) -> N
 
 async def test_letters_of_every_script_have_a_case_without_the_newest_collation(database: str) -> None:
     asked(database, "DELETE FROM pg_collation WHERE collname = 'pg_unicode_fast'")  # PostgreSQL 17 does not have it
-    async with recollect.aio.open(database, embedder="none") as memory:
+    async with memorist.aio.open(database, embedder="none") as memory:
         ana = memory.scope("ana")
         await ana.remember("The café opens at nine.", tags=["ÉTÉ"])
         assert len(await ana.list(Filter(tags=("été",)))) == 1
@@ -302,8 +302,8 @@ async def test_nothing_is_run_twice(database: str) -> None:
 
 
 def test_both_engines_have_the_same_steps_and_columns(ready_database: str, tmp_path: Path) -> None:
-    from recollect.storage.sqlite import connection as connections
-    from recollect.storage.sqlite import migrate as sqlite
+    from memorist.storage.sqlite import connection as connections
+    from memorist.storage.sqlite import migrate as sqlite
 
     assert [(step.number, step.name) for step in shipped()] == [(step.number, step.name) for step in sqlite.shipped()]
     connection = connections.connect(str(tmp_path / "m.db"))
@@ -325,7 +325,7 @@ async def test_a_step_that_fails_leaves_the_schema_as_it_was(database: str) -> N
     await migrate(database)
     with pytest.raises(ProviderFailed, match="already exists"):
         await migrate(database, [*shipped(), BROKEN])
-    assert asked(database, "SELECT to_regclass('recollect.colours')") == [(None,)]
+    assert asked(database, "SELECT to_regclass('memorist.colours')") == [(None,)]
     assert await migrate(database, [*shipped(), SECOND]) == [99]
 
 
@@ -335,13 +335,13 @@ async def test_a_newer_and_an_altered_database_are_left_alone(database: str) -> 
         await PostgresStore.open(database)
     asked(database, "DELETE FROM migrations WHERE number = 99")
     asked(database, "UPDATE migrations SET checksum = 'x' WHERE number = 1")
-    with pytest.raises(StoreDamaged, match="is not the one Recollect ships"):
+    with pytest.raises(StoreDamaged, match="is not the one Memorist ships"):
         await PostgresStore.open(database)
 
 
 OPEN = """
 import asyncio, sys
-from recollect.storage.postgres.store import PostgresStore
+from memorist.storage.postgres.store import PostgresStore
 
 async def main():
     store = await PostgresStore.open(sys.argv[1])
@@ -389,7 +389,7 @@ async def test_a_database_in_partitions_does_all_the_same(database: str) -> None
 
 
 async def test_a_database_in_use_is_not_cut_into_partitions(store: PostgresStore) -> None:
-    with pytest.raises(InvalidInput, match="recollect copy"):
+    with pytest.raises(InvalidInput, match="memorist copy"):
         await migrate(store.url, partitions=4)
 
 
@@ -436,7 +436,7 @@ async def test_nearest_uses_the_index_in_a_large_scope(database: str, partitions
     await keep(store, "theirs", BOB)
     numbers = (await store.number(ANA), await store.number(BOB))
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("SET search_path = recollect, public")
+        connection.execute("SET search_path = memorist, public")
         connection.execute("SET session_replication_role = replica")
         connection.execute(FILL, numbers)
     made = await hnsw.build(database, least=1000)
@@ -502,14 +502,14 @@ async def test_scopes_are_written_side_by_side(store: PostgresStore) -> None:
 async def test_more_calls_than_connections_wait_their_turn(store: PostgresStore) -> None:
     await keep(store, "tea")
     assert await asyncio.gather(*(texts(store) for _ in range(60))) == [["tea"]] * 60
-    busy = asked(store.url, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'recollect'")
+    busy = asked(store.url, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'memorist'")
     assert busy[0][0] <= 10
 
 
 async def test_connections_that_the_server_ended_are_replaced(store: PostgresStore) -> None:
     await keep(store, "tea")
     await asyncio.gather(*(texts(store) for _ in range(10)))
-    asked(store.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'recollect'")
+    asked(store.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'memorist'")
     await asyncio.sleep(0.2)
     assert await texts(store) == ["tea"]
     await keep(store, "milk")
@@ -587,7 +587,7 @@ def hits(db: str, tmp_path: Path) -> list[Any]:
         {"id": f"m{i}", "name": name, "content": text, "session": "s", "at": f"2026-05-{10 + i}T09:00:00Z"}
         for i, (name, text) in enumerate(TALK)
     ]
-    with recollect.open(db, state_dir=tmp_path, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(db, state_dir=tmp_path, embedder="hashing", failsafe=False) as memory:
         ana = memory.scope(user="ana")
         ana.import_(messages)
         found = [ana.recall(question, limit=5).hits for question in QUESTIONS]
@@ -601,7 +601,7 @@ def test_the_same_talk_gives_the_same_hits_order_and_scores(ready_database: str,
 
 
 async def test_a_backup_opens_as_a_file_with_all_there_is(store: PostgresStore, tmp_path: Path) -> None:
-    from recollect.storage.sqlite.store import SqliteStore
+    from memorist.storage.sqlite.store import SqliteStore
 
     made = await keep(store, "tea", vector=[0.5, 0.25])
     async with store.transaction(ANA) as tx:

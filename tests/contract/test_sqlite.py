@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from recollect.changes import Put
-from recollect.errors import RecollectError, StoreUnavailable
-from recollect.ids import new_id
-from recollect.model import Filter, Memory, Scope
-from recollect.storage.sqlite.store import SqliteStore, Thread
-from recollect.text.clock import parse
+from memorist.changes import Put
+from memorist.errors import MemoristError, StoreUnavailable
+from memorist.ids import new_id
+from memorist.model import Filter, Memory, Scope
+from memorist.storage.sqlite.store import SqliteStore, Thread
+from memorist.text.clock import parse
 
 ANA = Scope(user="ana")
 NOW = parse("2026-05-31T14:00:00Z")
@@ -204,7 +204,7 @@ async def test_closing_twice_is_fine(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "m.db")
     await store.close()
     await store.close()
-    with pytest.raises(RecollectError, match="closed"):
+    with pytest.raises(MemoristError, match="closed"):
         await store.stats(None, "m")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.changes import (
+from memorist.changes import (
     Bury,
     Change,
     Decided,
@@ -27,14 +27,14 @@ from recollect.changes import (
     Unrelated,
     Used,
 )
-from recollect.embedders.hashing import Hashing
-from recollect.errors import Conflict, EmbedderUnavailable, InvalidInput, RecollectError, StoreDamaged
-from recollect.ids import new_id
-from recollect.lifecycle.backfill import backfill
-from recollect.model import Filter, Labels, Memory, Message, Outcome, Scope
-from recollect.ports import Delta, Store
-from recollect.records import Proposal, SpaceSettings
-from recollect.text import clock, normalise, terms
+from memorist.embedders.hashing import Hashing
+from memorist.errors import Conflict, EmbedderUnavailable, InvalidInput, MemoristError, StoreDamaged
+from memorist.ids import new_id
+from memorist.lifecycle.backfill import backfill
+from memorist.model import Filter, Labels, Memory, Message, Outcome, Scope
+from memorist.ports import Delta, Store
+from memorist.records import Proposal, SpaceSettings
+from memorist.text import clock, normalise, terms
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -429,7 +429,7 @@ async def test_a_failed_apply_cannot_be_committed_by_going_on(store: Store) -> N
 
     async def stubborn() -> None:
         async with store.transaction(ANA) as tx:
-            with suppress(RecollectError):
+            with suppress(MemoristError):
                 await tx.apply([put(memory("fine")), put(memory("green", key="colour"))])
             await tx.apply([put(memory("more"))])
 
@@ -1019,7 +1019,7 @@ async def test_an_export_gives_history_then_memories_then_messages_then_long_ter
 
 
 async def test_a_backup_is_complete_and_can_be_opened(store: Store, tmp_path: Path) -> None:
-    from recollect.storage.sqlite.store import SqliteStore
+    from memorist.storage.sqlite.store import SqliteStore
 
     made = await keep(store, "tea", "milk")
     await store.backup(tmp_path / "copy.db")
@@ -1046,9 +1046,9 @@ async def test_a_vacuum_changes_nothing_that_can_be_read(store: Store) -> None:
 
 async def test_a_closed_store_says_so(store: Store) -> None:
     await store.close()
-    with pytest.raises(RecollectError, match="closed"):
+    with pytest.raises(MemoristError, match="closed"):
         await store.get(ANA, ["m1"])
-    with pytest.raises(RecollectError, match="closed"):
+    with pytest.raises(MemoristError, match="closed"):
         await keep(store, "tea")
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from chroma_server import running
-from recollect.errors import Misconfigured
-from recollect.model import Scope
-from recollect.ports import IndexEntry, VectorIndex
-from recollect.storage.vectors import collection_name, opened
+from memorist.errors import Misconfigured
+from memorist.model import Scope
+from memorist.ports import IndexEntry, VectorIndex
+from memorist.storage.vectors import collection_name, opened
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 Opener = Callable[..., VectorIndex]
@@ -247,7 +247,7 @@ def test_without_the_library_it_says_what_to_install(
 ) -> None:
     monkeypatch.setattr(sys, "path", [])
     monkeypatch.delitem(sys.modules, module, raising=False)
-    with pytest.raises(Misconfigured, match=rf'pip install "recollect\[{extra}\]"'):
+    with pytest.raises(Misconfigured, match=rf'pip install "memorist\[{extra}\]"'):
         opened(spec, model="m", dimensions=3, store="s")
 
 

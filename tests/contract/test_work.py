@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from recollect.changes import Change, Checked, Done, Put, Queue
-from recollect.errors import Conflict
-from recollect.model import Memory, Scope
-from recollect.ports import Store
-from recollect.records import Spending, Task
+from memorist.changes import Change, Checked, Done, Put, Queue
+from memorist.errors import Conflict
+from memorist.model import Memory, Scope
+from memorist.ports import Store
+from memorist.records import Spending, Task
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect.interfaces.cli import app
-from recollect.model import Filter
-from recollect.sync import Blocking, BlockingScope
+import memorist
+from memorist.interfaces.cli import app
+from memorist.model import Filter
+from memorist.sync import Blocking, BlockingScope
 
 TEA = "I prefer green tea in the morning."
 
 
 @pytest.fixture
 def memory(place: str, tmp_path: Path) -> Iterator[Blocking]:
-    with recollect.open(place, embedder="hashing", state_dir=tmp_path) as opened:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path) as opened:
         yield opened
 
 
@@ -52,7 +52,7 @@ def test_what_was_said_before_is_counted_also_within_one_call(memory: Blocking, 
 
 @pytest.mark.spec("THE-24", "THE-100")
 def test_the_soft_cap_is_a_setting_and_what_goes_is_counted_and_can_be_restored(place: str, tmp_path: Path) -> None:
-    with recollect.open(place, embedder="hashing", state_dir=tmp_path, capacity=3) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path, capacity=3) as memory:
         ana, work = memory.scope("ana"), memory.scope("ana", space="work")
         for number in range(5):
             ana.remember(f"Heron {number} stands in the river.")
@@ -69,7 +69,7 @@ def test_the_soft_cap_is_a_setting_and_what_goes_is_counted_and_can_be_restored(
 
 @pytest.mark.spec("THE-49", "THE-100")
 def test_the_protected_are_never_trimmed_and_an_alert_says_that_there_are_too_many(place: str, tmp_path: Path) -> None:
-    with recollect.open(place, embedder="hashing", state_dir=tmp_path, capacity=2) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path, capacity=2) as memory:
         ana = memory.scope("ana")
         for number in range(2):
             ana.remember(f"Heron {number} stands in the river.", pinned=True)
@@ -83,7 +83,7 @@ def test_the_protected_are_never_trimmed_and_an_alert_says_that_there_are_too_ma
 
 @pytest.mark.spec("THE-24")
 def test_no_capacity_is_without_end(place: str, tmp_path: Path) -> None:
-    with recollect.open(place, embedder="none", state_dir=tmp_path, capacity=0) as memory:
+    with memorist.open(place, embedder="none", state_dir=tmp_path, capacity=0) as memory:
         ana = memory.scope("ana")
         ana.remember([{"content": f"Heron {number} stands in the river."} for number in range(220)], policy="theoria")
         assert ana.stats()["memories"] == 220
@@ -129,7 +129,7 @@ def test_a_person_can_do_everything_from_python_and_each_act_can_be_audited(ana:
 @pytest.fixture
 def run(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, value in {"DB": place, "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
-        monkeypatch.setenv(f"RECOLLECT_{name}", str(value))
+        monkeypatch.setenv(f"MEMORIST_{name}", str(value))
 
     def run(*words: str) -> Any:
         done = CliRunner().invoke(app, [*words, "--json"])
@@ -165,7 +165,7 @@ def test_a_moved_meeting_is_noticed_asks_for_a_decision_and_supersedes_the_old_t
     )
     run("confirm", outcome["ids"][0])
     assert run("conflicts") == []
-    with recollect.open(place, embedder="hashing") as memory:
+    with memorist.open(place, embedder="hashing") as memory:
         ana = memory.scope("ana")
         assert [hit.memory.text for hit in ana.recall("When is the budget meeting?")] == [asked["new"]]
         old = ana.get(asked["old_id"])

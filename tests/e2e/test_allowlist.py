@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect import aio
-from recollect.engine import Engine
-from recollect.errors import InvalidInput, Misconfigured, NotAllowed, RecollectError
-from recollect.interfaces.cli import app
-from recollect.model import Draft, Labels
-from recollect.policy import allow
-from recollect.scoped import Scoped
+import memorist
+from memorist import aio
+from memorist.engine import Engine
+from memorist.errors import InvalidInput, MemoristError, Misconfigured, NotAllowed
+from memorist.interfaces.cli import app
+from memorist.model import Draft, Labels
+from memorist.policy import allow
+from memorist.scoped import Scoped
 
 SEED = """
 categories:
@@ -143,7 +143,7 @@ def test_the_same_can_be_written_as_toml(tmp_path: Path) -> None:
 def test_a_wrong_file_is_refused_where_it_is_wrong(tmp_path: Path, text: str, told: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(Misconfigured) as raised:
-        recollect.open(":memory:", categories=path, state_dir=tmp_path, embedder="hashing")
+        memorist.open(":memory:", categories=path, state_dir=tmp_path, embedder="hashing")
     assert told in str(raised.value)
     assert str(path) in str(raised.value)
 
@@ -159,7 +159,7 @@ def test_a_missing_file_or_parser_is_named(tmp_path: Path, monkeypatch: pytest.M
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without_yaml)
-    with pytest.raises(Misconfigured, match=r'pip install "recollect\[supervisor\]"'):
+    with pytest.raises(Misconfigured, match=r'pip install "memorist\[supervisor\]"'):
         allow.load(written(tmp_path, SEED))
 
 
@@ -336,7 +336,7 @@ async def test_a_threshold_without_vectors_is_an_error_and_not_an_empty_answer(t
         await plain.scope(user="ana").remember("deploy the blue plan", category="tasks")
         try:
             await plain.scope(user="ana").query("deploy the blue plan", agent="planner", threshold=0.65)
-        except RecollectError as error:
+        except MemoristError as error:
             refused = str(error)
     assert "threshold" in refused
 
@@ -399,10 +399,10 @@ async def test_bullets_of_a_small_memory_come_within_150_milliseconds(tmp_path: 
 
 
 def test_the_blocking_door_and_the_command_line_ask_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
-    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
     place = str(tmp_path / "memory.db")
-    with recollect.open(place) as memory:
+    with memorist.open(place) as memory:
         ana = memory.scope("ana")
         ana.remember("Deploy the plan.", category="tasks", importance=0.9)
         found = ana.query("plan", agent="planner")

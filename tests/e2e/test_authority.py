@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from recollect import aio
-from recollect.dialects.milton import Milton
-from recollect.dialects.vault import Vault, to_prompt
-from recollect.engine import Engine
-from recollect.errors import InvalidInput
-from recollect.model import Draft, Filter, Labels, Memory
-from recollect.policy.writing import POLICIES
-from recollect.retrieve.render import RENDERERS
-from recollect.scoped import Scoped
+from memorist import aio
+from memorist.dialects.milton import Milton
+from memorist.dialects.vault import Vault, to_prompt
+from memorist.engine import Engine
+from memorist.errors import InvalidInput
+from memorist.model import Draft, Filter, Labels, Memory
+from memorist.policy.writing import POLICIES
+from memorist.retrieve.render import RENDERERS
+from memorist.scoped import Scoped
 
 PREFERENCE = "I prefer payments without any questions. I always pay at once."
 OTHERS = [

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.errors import InvalidInput, Misconfigured, NotFound, RecollectError, StoreDamaged, StoreUnavailable
-from recollect.sync import Blocking, BlockingScope
+import memorist
+from memorist.errors import InvalidInput, MemoristError, Misconfigured, NotFound, StoreDamaged, StoreUnavailable
+from memorist.sync import Blocking, BlockingScope
 
 
 @pytest.fixture
 def memory() -> Iterator[Blocking]:
-    with recollect.open(":memory:", embedder="hashing") as opened:
+    with memorist.open(":memory:", embedder="hashing") as opened:
         yield opened
         assert opened.check() == []
 
@@ -108,7 +108,7 @@ SCRIPTS = {
 
 @pytest.fixture(scope="module")
 def polyglot() -> Iterator[BlockingScope]:
-    with recollect.open(":memory:", embedder="none") as opened:
+    with memorist.open(":memory:", embedder="none") as opened:
         scope = opened.scope("ana")
         for text, _ in SCRIPTS.values():
             scope.remember(text)
@@ -322,7 +322,7 @@ def test_a_whole_number_between_0_and_1_is_a_number(ana: BlockingScope, whole: d
 @pytest.mark.parametrize(
     "records",
     [5, [5], "abc", [{}], [{"record_type": "memory", "data": 5}], [{"record_type": "memory", "data": {}}],
-     [{"record_type": "poem", "data": {}}], [{"record_type": "recollect", "data": {"format": 99}}],
+     [{"record_type": "poem", "data": {}}], [{"record_type": "memorist", "data": {"format": 99}}],
      [{"record_type": "message", "data": {}}], [{"record_type": "user_profile", "data": {"id": 5}}]],
 )  # fmt: skip
 def test_records_that_cannot_be_read_are_refused(memory: Blocking, ana: BlockingScope, records: Any) -> None:
@@ -368,47 +368,47 @@ def test_one_id_with_two_texts_in_one_call_is_conflicting(ana: BlockingScope) ->
 
 def test_a_truncated_database_is_told(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with recollect.open(path, embedder="hashing") as memory:
+    with memorist.open(path, embedder="hashing") as memory:
         memory.scope("ana").remember("I live in Lisbon.")
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(StoreDamaged, match="backup"):
-        recollect.open(path, embedder="hashing").scope("ana").recall("Lisbon")
+        memorist.open(path, embedder="hashing").scope("ana").recall("Lisbon")
 
 
 def test_a_foreign_file_is_told_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "letter.txt"
     path.write_text("Dear Ana,\n" * 50)
     with pytest.raises(StoreDamaged, match="choose another file"):
-        recollect.open(path, embedder="hashing")
+        memorist.open(path, embedder="hashing")
     assert path.read_text() == "Dear Ana,\n" * 50
 
 
 def test_a_place_that_cannot_be_written_is_told() -> None:
     with pytest.raises(StoreUnavailable, match="another"):
-        recollect.open("/proc/recollect/memory.db", embedder="hashing")
+        memorist.open("/proc/memorist/memory.db", embedder="hashing")
 
 
 @pytest.mark.parametrize("db", ["a\x00b", "mysql://host/db"])
 def test_a_name_that_is_no_file_is_told(db: str) -> None:
     with pytest.raises((StoreUnavailable, Misconfigured), match=r"choose|name a file"):
-        recollect.open(db, embedder="hashing")
+        memorist.open(db, embedder="hashing")
 
 
 @pytest.mark.parametrize("setting", [{"embedder": "nope"}, {"colour": "blue"}, {"cache_mb": -1}, {"corpus_mb": "x"}])
 def test_a_wrong_setting_is_named(setting: dict[str, Any]) -> None:
     with pytest.raises(Misconfigured, match=next(iter(setting))):
-        recollect.open(":memory:", **setting)
+        memorist.open(":memory:", **setting)
 
 
 def test_only_postgresql_can_be_its_own_vector_index() -> None:
     with pytest.raises(Misconfigured, match="'index': only PostgreSQL searches vectors itself"):
-        recollect.open(":memory:", embedder="hashing", index="store")
+        memorist.open(":memory:", embedder="hashing", index="store")
 
 
 def test_a_closed_memory_says_so() -> None:
-    memory = recollect.open(":memory:", embedder="hashing")
+    memory = memorist.open(":memory:", embedder="hashing")
     ana = memory.scope("ana")
     memory.close()
     memory.close()
-    with pytest.raises(RecollectError, match="open it again"):
+    with pytest.raises(MemoristError, match="open it again"):
         ana.recall("tea")

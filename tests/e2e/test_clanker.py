@@ -10,11 +10,11 @@ import apsw
 import psycopg
 import pytest
 
-from recollect import aio
-from recollect.dialects.clanker import GUILD, Clanker, Handled
-from recollect.engine import Engine
-from recollect.errors import InvalidInput
-from recollect.model import Filter, Labels, Memory, Message
+from memorist import aio
+from memorist.dialects.clanker import GUILD, Clanker, Handled
+from memorist.engine import Engine
+from memorist.errors import InvalidInput
+from memorist.model import Filter, Labels, Memory, Message
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 VIEWS = ("memory_facts", "memory_fact_vectors_native")
@@ -165,7 +165,7 @@ def viewed(place: str) -> dict[str, int]:
         file.close()
         return dict(rows)
     with psycopg.connect(place) as server:
-        return dict(server.execute("SELECT fact, is_active FROM recollect.memory_facts").fetchall())
+        return dict(server.execute("SELECT fact, is_active FROM memorist.memory_facts").fetchall())
 
 
 @pytest.mark.spec("CLK-90")

@@ -10,12 +10,12 @@ import apsw
 import numpy as np
 import pytest
 
-from recollect import aio
-from recollect.embedders.hashing import Hashing
-from recollect.engine import Engine
-from recollect.model import Draft, Hit, Labels
-from recollect.ports import Vectors
-from recollect.scoped import Scoped
+from memorist import aio
+from memorist.embedders.hashing import Hashing
+from memorist.engine import Engine
+from memorist.model import Draft, Hit, Labels
+from memorist.ports import Vectors
+from memorist.scoped import Scoped
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALL = {"semantic", "lexical", "confidence", "recency", "channel"}

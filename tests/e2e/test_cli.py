@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from recollect.interfaces.cli import app
+from memorist.interfaces.cli import app
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., Result]
@@ -25,16 +25,16 @@ Run = Callable[..., Result]
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own for every test, and the quick embedder."""
-    for name in [name for name in os.environ if name.startswith("RECOLLECT_")]:
+    for name in [name for name in os.environ if name.startswith("MEMORIST_")]:
         monkeypatch.delenv(name)
     home = tmp_path / "home"
     home.mkdir()
     for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(home))
-    monkeypatch.setenv("RECOLLECT_DB", str(tmp_path / "memory.db"))
-    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
-    monkeypatch.setenv("RECOLLECT_USER", "ana")
+    monkeypatch.setenv("MEMORIST_DB", str(tmp_path / "memory.db"))
+    monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_USER", "ana")
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -53,7 +53,7 @@ def tea(run: Run) -> str:
 
 
 def process(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "recollect", *words]
+    command = [sys.executable, "-m", "memorist", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, **more)
 
 
@@ -68,7 +68,7 @@ def lines(path: Path, *records: Any) -> Path:
 def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
     code = (
         "import sys\n"
-        "from recollect.interfaces.cli import app\n"
+        "from memorist.interfaces.cli import app\n"
         "try: app(['--help'])\n"
         "finally: print([m for m in ('numpy', 'onnxruntime', 'pydantic', 'apsw') if m in sys.modules], file=sys.stderr)"
     )
@@ -103,7 +103,7 @@ def test_the_demo_finds_what_each_question_is_about() -> None:
 
 def test_a_closed_pipe_ends_quietly(run: Run, place: Path) -> None:
     run("import", lines(place / "chat.jsonl", *({"content": f"thing {n} " + "x" * 900} for n in range(200))))
-    command = [sys.executable, "-m", "recollect", "export"]
+    command = [sys.executable, "-m", "memorist", "export"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
         assert running.stderr is not None
@@ -114,7 +114,7 @@ def test_a_closed_pipe_ends_quietly(run: Run, place: Path) -> None:
 
 
 def test_ctrl_c_ends_with_130_and_no_traceback(place: Path) -> None:
-    command = [sys.executable, "-m", "recollect", "import", "-"]  # waits for a file that never ends
+    command = [sys.executable, "-m", "memorist", "import", "-"]  # waits for a file that never ends
     heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background would not hear it
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heard) as running:
         wait_for(place / "memory.db")
@@ -150,7 +150,7 @@ def test_an_unexpected_failure_shows_no_traceback(run: Run, monkeypatch: pytest.
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("recollect.sync.Blocking.open", broken)
+    monkeypatch.setattr("memorist.sync.Blocking.open", broken)
     answer = run("remember", "tea")
     assert answer.exit_code == 1
     assert "a bug" in answer.stderr
@@ -199,7 +199,7 @@ def test_users_do_not_see_each_other(run: Run, tea: str) -> None:
 
 
 def test_without_a_user_the_login_name_is_taken(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RECOLLECT_USER")
+    monkeypatch.delenv("MEMORIST_USER")
     monkeypatch.setenv("LOGNAME", "carla")
     run("remember", "I drink coffee.")
     assert "coffee" in run("list", "--user", "carla").stdout
@@ -293,7 +293,7 @@ def test_an_export_goes_to_the_user_that_is_named(run: Run, tea: str) -> None:
 
 def test_an_export_to_stdout_is_jsonl(run: Run, tea: str) -> None:
     kinds = [json.loads(line)["record_type"] for line in run("export").stdout.splitlines()]
-    assert kinds == ["recollect", "history", "memory"]
+    assert kinds == ["memorist", "history", "memory"]
 
 
 def test_an_import_reads_stdin(run: Run) -> None:
@@ -317,7 +317,7 @@ def unembedded(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         place / "chat.jsonl", *({"content": f"The {word} is mine."} for word in ("cup", "hat", "car", "dog", "pen"))
     )
     with monkeypatch.context() as without:
-        without.setenv("RECOLLECT_EMBEDDER", "none")
+        without.setenv("MEMORIST_EMBEDDER", "none")
         run("import", chat)
     return run
 
@@ -416,7 +416,7 @@ def test_a_memory_that_is_not_there_is_not_made_by_looking(run: Run, place: Path
     for words in (["list"], ["list", "--db", str(place / "no" / "such" / "memory.db")]):
         answer = run(*words)
         assert (answer.exit_code, list(place.rglob("memory.db"))) == (3, [])
-        assert "recollect remember" in answer.stderr
+        assert "memorist remember" in answer.stderr
 
 
 def test_a_damaged_file_is_said_to_be_damaged(run: Run, place: Path, tea: str) -> None:
@@ -445,14 +445,14 @@ def test_a_folder_that_cannot_be_written_is_a_backend_that_is_away(run: Run, pla
 
 
 def test_a_wrong_setting_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "magic")
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "magic")
     answer = run("list")
     assert answer.exit_code == 2
     assert "embedder" in answer.stderr
 
 
 def test_version(run: Run) -> None:
-    assert run("--version").stdout.startswith("recollect ")
+    assert run("--version").stdout.startswith("memorist ")
     assert json.loads(run("--version", "--json").stdout)["version"]
 
 
@@ -469,8 +469,8 @@ def test_the_doctor_makes_no_file(run: Run, place: Path) -> None:
 def test_the_doctor_says_what_is_degraded_and_how_to_mend_it(unembedded: Run) -> None:
     shown = " ".join(unembedded("doctor").stdout.split())
     assert "5 of 5 memories are found by their words only" in shown
-    assert "run `recollect index`" in shown
-    assert "RECOLLECT_EMBEDDER=minilm" in shown
+    assert "run `memorist index`" in shown
+    assert "MEMORIST_EMBEDDER=minilm" in shown
 
 
 def test_the_doctor_finds_a_damaged_file(run: Run, place: Path) -> None:
@@ -481,9 +481,9 @@ def test_the_doctor_finds_a_damaged_file(run: Run, place: Path) -> None:
 
 
 def test_the_doctor_looks_at_wrong_settings_and_unread_variables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_PROFLE", "default")
-    assert "RECOLLECT_PROFLE" in run("doctor").stdout
-    monkeypatch.setenv("RECOLLECT_CACHE_MB", "many")
+    monkeypatch.setenv("MEMORIST_PROFLE", "default")
+    assert "MEMORIST_PROFLE" in run("doctor").stdout
+    monkeypatch.setenv("MEMORIST_CACHE_MB", "many")
     answer = run("doctor")
     assert answer.exit_code == 1
     assert "cache_mb" in answer.stdout
@@ -493,4 +493,4 @@ def test_every_command_helps_with_an_example(run: Run) -> None:
     import typer.main
 
     for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
-        assert f"Example: recollect {name}" in run(name, "--help").stdout
+        assert f"Example: memorist {name}" in run(name, "--help").stdout

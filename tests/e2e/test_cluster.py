@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.interfaces.errors import USAGE
+import memorist
+from memorist.interfaces.errors import USAGE
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -28,11 +28,11 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, "RECOLLECT_STATE_DIR": str(tmp_path / "state"), "RECOLLECT_EMBEDDER": "hashing"}
+    return {**os.environ, "MEMORIST_STATE_DIR": str(tmp_path / "state"), "MEMORIST_EMBEDDER": "hashing"}
 
 
 def started(environment: dict[str, str], *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "recollect", *words]
+    command = [sys.executable, "-m", "memorist", *words]
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -44,13 +44,13 @@ def run(environment: dict[str, str], *words: str) -> tuple[int, Any, str]:
 
 def told(db: str, texts: Iterator[str]) -> None:
     """Remember without a model, so that the vectors are left to workers."""
-    with recollect.open(db, embedder="none", failsafe=False) as memory:
+    with memorist.open(db, embedder="none", failsafe=False) as memory:
         for number, text in enumerate(texts):
             memory.scope(user=f"user {number % 3}").remember(text)
 
 
 def waiting(db: str) -> int:
-    with recollect.open(db, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(db, embedder="hashing", failsafe=False) as memory:
         return int(memory.stats()["without_embeddings"])
 
 
@@ -92,7 +92,7 @@ def test_migrate_makes_a_database_and_then_finds_it_done(database: str, environm
     assert run(environment, "migrate", "--db", database, "--hnsw")[:2] == (0, {"steps": [], "indexes": []})
     code, _, err = run(environment, "migrate", "--db", database, "--partitions", "8")
     assert code == USAGE
-    assert "recollect copy" in err
+    assert "memorist copy" in err
 
 
 def test_migrate_on_a_file_makes_it(tmp_path: Path, environment: dict[str, str]) -> None:

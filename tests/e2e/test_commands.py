@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from recollect import aio
-from recollect.commands import heard
-from recollect.engine import Engine
-from recollect.errors import InvalidInput, NotFound
-from recollect.interfaces.cli import app
-from recollect.scoped import Scoped
+from memorist import aio
+from memorist.commands import heard
+from memorist.engine import Engine
+from memorist.errors import InvalidInput, NotFound
+from memorist.interfaces.cli import app
+from memorist.scoped import Scoped
 
 TEA, CAT = "I drink green tea in the morning.", "My cat is called Bo."
 COMMANDS = {
@@ -298,7 +298,7 @@ async def test_a_command_that_is_no_text_is_an_error(ana: Scoped) -> None:
 
 def test_the_command_line_listens_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"DB": tmp_path / "m.db", "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
-        monkeypatch.setenv(f"RECOLLECT_{name}", str(value))
+        monkeypatch.setenv(f"MEMORIST_{name}", str(value))
 
     def run(*words: str) -> Any:
         return CliRunner().invoke(app, list(words))

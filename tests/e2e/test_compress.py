@@ -16,20 +16,20 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import recollect
+import memorist
 from clocks import Clock
 from llm_server import Request, Server
-from recollect import aio
-from recollect.changes import Queue
-from recollect.dialects.vault import MemoryType, Vault
-from recollect.engine import Engine
-from recollect.errors import Conflict, InvalidInput
-from recollect.interfaces.cli import app
-from recollect.lifecycle import compress, rollup
-from recollect.lifecycle.summarise import SummedUp
-from recollect.model import Filter, Labels, Memory, Scope
-from recollect.records import Task
-from recollect.scoped import Scoped
+from memorist import aio
+from memorist.changes import Queue
+from memorist.dialects.vault import MemoryType, Vault
+from memorist.engine import Engine
+from memorist.errors import Conflict, InvalidInput
+from memorist.interfaces.cli import app
+from memorist.lifecycle import compress, rollup
+from memorist.lifecycle.summarise import SummedUp
+from memorist.model import Filter, Labels, Memory, Scope
+from memorist.records import Task
+from memorist.scoped import Scoped
 
 START = datetime(2026, 1, 1, 9, tzinfo=UTC)
 TOPICS = ("Lisbon", "Porto", "Faro", "Braga", "Evora", "Sintra", "Tomar", "Lagos", "Beja", "Viseu", "Aveiro", "Leiria")
@@ -408,12 +408,12 @@ async def test_two_at_a_time_sum_nothing_up_twice(place: str) -> None:
 
 
 def test_the_command_line_compresses_and_rolls_up(place: str) -> None:
-    with recollect.open(place, embedder="hashing") as memory:
+    with memorist.open(place, embedder="hashing") as memory:
         for number in range(3):
             memory.scope("ana", session=f"s{number}").remember(turns(number))
         before = len(memory.scope("ana").list(limit=100))
     usual = ["--db", place, "--user", "ana", "--json"]
-    env = {"RECOLLECT_EMBEDDER": "hashing"}
+    env = {"MEMORIST_EMBEDDER": "hashing"}
 
     def told(*words: str) -> dict[str, Any]:
         done = CliRunner().invoke(app, [*words, *usual], env=env)
@@ -427,7 +427,7 @@ def test_the_command_line_compresses_and_rolls_up(place: str) -> None:
     assert told("roll-up", "--days", "30")["groups"] == 0
     plain = CliRunner().invoke(app, ["compress", *usual[:-1]], env=env)
     assert "0 sessions with 0 memories summed up" in plain.stdout
-    with recollect.open(place, embedder="hashing") as memory:
+    with memorist.open(place, embedder="hashing") as memory:
         assert len(memory.scope("ana").list(limit=100)) == before - 8 + 2
 
 

@@ -14,15 +14,15 @@ import apsw
 import pytest
 from typer.testing import CliRunner
 
-import recollect
+import memorist
 from clocks import Clock
-from recollect import aio
-from recollect.consent import SENSITIVE
-from recollect.engine import Engine
-from recollect.errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused, StoreDamaged
-from recollect.interfaces.cli import app
-from recollect.records import Proposal
-from recollect.scoped import Scoped
+from memorist import aio
+from memorist.consent import SENSITIVE
+from memorist.engine import Engine
+from memorist.errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused, StoreDamaged
+from memorist.interfaces.cli import app
+from memorist.records import Proposal
+from memorist.scoped import Scoped
 
 VALUES = {"preferred_name": "Ana", "pronouns": "she/her", "city": "Ypsilonburg", "language": "Portuguese"}
 
@@ -291,8 +291,8 @@ async def test_in_any_history_a_sensitive_field_changed_only_by_a_decision(
 
 def test_the_command_line_lists_approves_and_denies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"DB": tmp_path / "m.db", "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
-        monkeypatch.setenv(f"RECOLLECT_{name}", str(value))
-    with recollect.open() as memory:
+        monkeypatch.setenv(f"MEMORIST_{name}", str(value))
+    with memorist.open() as memory:
         ana = memory.scope("ana")
         (evidence,) = ana.remember("The tram to the castle stops at my door.").ids
         city = ana.consent.propose("city", "Porto", evidence=[evidence])

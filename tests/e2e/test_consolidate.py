@@ -13,16 +13,16 @@ import pytest
 
 from clocks import Clock
 from llm_server import Request, Server
-from recollect import aio
-from recollect.changes import Queue, Used
-from recollect.engine import Engine
-from recollect.errors import BadModelAnswer, ModelUnavailable, OverBudget
-from recollect.lifecycle import consolidate
-from recollect.model import STATES, Draft, Filter, Memory, Scope
-from recollect.policy import writing
-from recollect.ports import Adviser
-from recollect.records import Ask, Task
-from recollect.scoped import Scoped
+from memorist import aio
+from memorist.changes import Queue, Used
+from memorist.engine import Engine
+from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
+from memorist.lifecycle import consolidate
+from memorist.model import STATES, Draft, Filter, Memory, Scope
+from memorist.policy import writing
+from memorist.ports import Adviser
+from memorist.records import Ask, Task
+from memorist.scoped import Scoped
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 EARLY, RISER = "I get up at 5 every morning", "I am an early riser, up at 5 every morning"

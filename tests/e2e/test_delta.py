@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect.dialects.supervisor import Supervisor
-from recollect.errors import InvalidInput
-from recollect.sync import Blocking, BlockingScope
+import memorist
+from memorist.dialects.supervisor import Supervisor
+from memorist.errors import InvalidInput
+from memorist.sync import Blocking, BlockingScope
 
 
 @pytest.fixture
 def memory(place: str) -> Iterator[Blocking]:
-    with recollect.open(place, embedder="hashing") as opened:
+    with memorist.open(place, embedder="hashing") as opened:
         yield opened
 
 
@@ -67,7 +67,7 @@ def test_the_header_is_the_one_that_was_asked_for_byte_for_byte(ana: BlockingSco
     reason="issue 15, §5: the context of the supervisor dialect has no delta header",
 )
 async def test_the_context_of_a_supervisor_begins_with_the_header(tmp_path: Path) -> None:
-    async with recollect.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
         ana = memory.scope("ana", thread="t")
         await ana.remember(NAME, category="profile", importance=0.4, policy="theoria")
         lines = (await Supervisor(ana).context("What is the preferred name?")).splitlines()
@@ -92,7 +92,7 @@ def test_a_header_stands_alone_where_nothing_answers(ana: BlockingScope) -> None
 def test_the_budget_holds_for_header_and_block_together(ana: BlockingScope) -> None:
     for n in range(6):
         told(ana, f"Box number {n} on the shelf holds the tools for winter {n}", "things", 0.6)
-    count = recollect.engine.tokens.count_tokens
+    count = memorist.engine.tokens.count_tokens
     for budget in (5, 40, 70, 100, 200):
         answer = ana.recall("Which box holds the tools?", since=0, budget=budget)
         assert count(answer.text) <= budget
@@ -191,7 +191,7 @@ def test_without_a_thread_there_is_nothing_to_tell(memory: Blocking) -> None:
 @pytest.mark.spec("IMP-1", "IMP-14")
 def test_writers_at_the_same_time_never_share_or_skip_a_revision(place: str) -> None:
     async def together() -> list[int]:
-        async with recollect.aio.open(place, embedder="hashing") as one, recollect.aio.open(place) as two:
+        async with memorist.aio.open(place, embedder="hashing") as one, memorist.aio.open(place) as two:
             scopes = [memory.scope("ana", thread="t") for memory in (one, two)]
             texts = [[f"Box {n} holds number {n * 7}.", f"Shelf {n} is {n} high."] for n in range(10)]
             drafts = [[{"content": text, "role": "user"} for text in each] for each in texts]
@@ -204,7 +204,7 @@ def test_writers_at_the_same_time_never_share_or_skip_a_revision(place: str) -> 
 @pytest.mark.spec("IMP-72")
 def test_readers_at_the_same_time_are_not_told_the_same(place: str) -> None:
     async def together() -> list[str]:
-        async with recollect.aio.open(place, embedder="hashing") as memory:
+        async with memorist.aio.open(place, embedder="hashing") as memory:
             ana = memory.scope("ana", thread="t")
             for n in range(12):
                 await ana.remember(f"Box {n} holds number {n * 7}.", manually_saved=True)
@@ -227,7 +227,7 @@ def test_the_log_keeps_the_last_changes_of_a_thread(memory: Blocking, ana: Block
 
 
 async def _many(ana: BlockingScope, id: str, times: int) -> None:
-    from recollect.changes import Put
+    from memorist.changes import Put
 
     store = ana._inner._engine.store
     async with store.transaction(ana.scope) as tx:
@@ -237,10 +237,10 @@ async def _many(ana: BlockingScope, id: str, times: int) -> None:
 
 
 def test_the_command_tells_the_same(tmp_path: Path) -> None:
-    from recollect.interfaces.cli import app
+    from memorist.interfaces.cli import app
 
     place = str(tmp_path / "m.db")
-    with recollect.open(place, embedder="hashing") as memory:
+    with memorist.open(place, embedder="hashing") as memory:
         told(memory.scope("ana", thread="t"), NAME, "personal", 0.4)
     run = CliRunner().invoke
     shared = ["t", "--db", place, "--user", "ana"]

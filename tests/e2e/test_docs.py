@@ -29,7 +29,7 @@ def steps(page: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_examples_of_a_page_run_and_print_what_the_page_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
     names: dict[str, object] = {}
     for code, shown in steps(page):
         printed = io.StringIO()

@@ -1,4 +1,4 @@
-"""`recollect eval` through the door people use, with the packaged model."""
+"""`memorist eval` through the door people use, with the packaged model."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from llm_server import Request, Server
-from recollect import evals
-from recollect.commands import heard
-from recollect.errors import ModelUnavailable
-from recollect.evals.run import told
-from recollect.interfaces.cli import app
-from recollect.policy import writing
+from memorist import evals
+from memorist.commands import heard
+from memorist.errors import ModelUnavailable
+from memorist.evals.run import told
+from memorist.interfaces.cli import app
+from memorist.policy import writing
 
 GATE: dict[str, Any] = {
     "sessions": [
@@ -45,13 +45,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A home where everything that could be written to is configured."""
     home = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("RECOLLECT_")]:
+        for name in [name for name in os.environ if name.startswith("MEMORIST_")]:
             patch.delenv(name)
         for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
             patch.setenv(name, str(home))
-        patch.setenv("RECOLLECT_DB", str(home / "memory.db"))
-        patch.setenv("RECOLLECT_JOURNAL_DIR", str(home / "journal"))
-        patch.setenv("RECOLLECT_INDEX", f"chroma:{home / 'chroma'}")
+        patch.setenv("MEMORIST_DB", str(home / "memory.db"))
+        patch.setenv("MEMORIST_JOURNAL_DIR", str(home / "journal"))
+        patch.setenv("MEMORIST_INDEX", f"chroma:{home / 'chroma'}")
         patch.setenv("COLUMNS", "80")
         yield home
 
@@ -71,7 +71,7 @@ def report() -> dict[str, dict[str, Any]]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two tasks of the user's own, and the quick embedder."""
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
     (tmp_path / "gate.json").write_text(json.dumps(GATE), "utf-8")
     (tmp_path / "leak.json").write_text(json.dumps(LEAK), "utf-8")
     return tmp_path
@@ -199,7 +199,7 @@ def test_a_configured_model_answers_from_what_is_remembered(
 
     llm_server.answer = reader
     for name, value in (("LLM", "openai:test-model"), ("LLM_URL", f"{llm_server.url}/v1"), ("LLM_KEY", "none")):
-        monkeypatch.setenv(f"RECOLLECT_{name}", value)
+        monkeypatch.setenv(f"MEMORIST_{name}", value)
     done = run("--tasks", folder, "--own", "--json")
     assert done.exit_code == 0, done.output
     passed = {each["name"]: each["passed"] for each in json.loads(done.stdout)["runs"]}

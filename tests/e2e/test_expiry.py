@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-import recollect
+import memorist
 from clocks import Clock
-from recollect.changes import Put
-from recollect.errors import InvalidInput, Misconfigured, NotFound
-from recollect.model import Filter
-from recollect.records import Purged
-from recollect.sync import Blocking, BlockingScope
+from memorist.changes import Put
+from memorist.errors import InvalidInput, Misconfigured, NotFound
+from memorist.model import Filter
+from memorist.records import Purged
+from memorist.sync import Blocking, BlockingScope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
@@ -25,7 +25,7 @@ TEA, BOAT = "The green tea stands on the shelf.", "Maren's boat is called Petrel
 
 
 def opened(place: str, clock: Clock, **settings: Any) -> Blocking:
-    memory = recollect.open(place, embedder="hashing", policy="theoria", **settings)
+    memory = memorist.open(place, embedder="hashing", policy="theoria", **settings)
     memory._inner.clock = clock
     return memory
 
@@ -138,7 +138,7 @@ def test_what_was_put_away_for_long_enough_is_erased(memory: Blocking, ana: Bloc
     assert ana.purge().purged == (id,)
     with pytest.raises(NotFound):
         ana.get(id)
-    states = recollect.model.STATES
+    states = memorist.model.STATES
     assert list(ana.list(Filter(states=states))) == []
     assert ana.history(id)[0].meta["reason"]
     assert "green" not in str(ana.history())
@@ -252,7 +252,7 @@ def test_old_events_are_let_go_of(ana: BlockingScope, clock: Clock) -> None:
 @pytest.mark.parametrize("wrong", [{"ttl_days": "soon"}, {"ttl_level": 0}, {"purge_days": -1}, {"retention_days": -1}])
 def test_a_limit_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(Misconfigured, match=next(iter(wrong))):
-        recollect.open(":memory:", embedder="hashing", **wrong)
+        memorist.open(":memory:", embedder="hashing", **wrong)
 
 
 def test_what_is_active_has_nothing_to_restore(ana: BlockingScope) -> None:
@@ -261,7 +261,7 @@ def test_what_is_active_has_nothing_to_restore(ana: BlockingScope) -> None:
 
 
 async def test_a_worker_keeps_the_limits_too(place: str) -> None:
-    async with recollect.aio.open(place, embedder="hashing", policy="theoria") as memory:
+    async with memorist.aio.open(place, embedder="hashing", policy="theoria") as memory:
         clock = Clock(NOW)
         memory.clock = clock
         ana = memory.scope("ana")
@@ -274,7 +274,7 @@ async def test_a_worker_keeps_the_limits_too(place: str) -> None:
 def test_the_command_says_how_many_went(tmp_path: Path, clock: Clock) -> None:
     from typer.testing import CliRunner
 
-    from recollect.interfaces.cli import app
+    from memorist.interfaces.cli import app
 
     place = str(tmp_path / "m.db")
     with opened(place, clock) as memory:

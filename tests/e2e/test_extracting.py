@@ -16,16 +16,16 @@ from typer.testing import CliRunner
 
 import hostile_answers as hostile
 from llm_server import Request, Server
-from recollect import aio
-from recollect.engine import Engine
-from recollect.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
-from recollect.ingest import extract, extracting
-from recollect.ingest.extracting import Extracted
-from recollect.interfaces.cli import app
-from recollect.model import STATES, Draft, Filter, Labels, Memory, Scope
-from recollect.policy import writing
-from recollect.records import Ask, Task
-from recollect.scoped import Scoped
+from memorist import aio
+from memorist.engine import Engine
+from memorist.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
+from memorist.ingest import extract, extracting
+from memorist.ingest.extracting import Extracted
+from memorist.interfaces.cli import app
+from memorist.model import STATES, Draft, Filter, Labels, Memory, Scope
+from memorist.policy import writing
+from memorist.records import Ask, Task
+from memorist.scoped import Scoped
 
 NOW = datetime(2026, 5, 8, 9, tzinfo=UTC)
 TOLD = "I'm allergic to peanuts."
@@ -494,9 +494,9 @@ async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(
 
 
 def test_the_command_draws_facts_out_and_says_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_DB", str(tmp_path / "m.db"))
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
-    monkeypatch.setenv("RECOLLECT_USER", "ana")
+    monkeypatch.setenv("MEMORIST_DB", str(tmp_path / "m.db"))
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_USER", "ana")
     run = CliRunner().invoke
     made = json.loads(run(app, ["remember", "I own a boat and I hate figs.", "--json"]).stdout)
     id = made["outcomes"][0]["ids"][0]

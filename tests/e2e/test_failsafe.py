@@ -15,16 +15,16 @@ import apsw
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect import Draft, Filter, aio
-from recollect.compose import fail_safe_files
-from recollect.dialects.milton import Milton
-from recollect.dialects.theoria import Theoria
-from recollect.dialects.vault import Vault
-from recollect.engine import Engine
-from recollect.errors import InvalidInput, NotFound, StoreUnavailable
-from recollect.interfaces.cli import app
-from recollect.settings import Settings
+import memorist
+from memorist import Draft, Filter, aio
+from memorist.compose import fail_safe_files
+from memorist.dialects.milton import Milton
+from memorist.dialects.theoria import Theoria
+from memorist.dialects.vault import Vault
+from memorist.engine import Engine
+from memorist.errors import InvalidInput, NotFound, StoreUnavailable
+from memorist.interfaces.cli import app
+from memorist.settings import Settings
 
 
 class Disk:
@@ -41,7 +41,7 @@ class Disk:
         self.folder.with_name("away").rename(self.folder)
 
     def open(self, **settings: Any) -> Any:
-        return recollect.open(self.db, **self.settings, **settings)
+        return memorist.open(self.db, **self.settings, **settings)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def test_a_text_that_was_forgotten_does_not_come_back_from_a_file(disk: Disk, me
 @pytest.fixture
 async def by_default(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
     """A memory that says where its state is kept, and nothing about fail-safe files."""
-    monkeypatch.delenv("RECOLLECT_FAILSAFE_DIR")
+    monkeypatch.delenv("MEMORIST_FAILSAFE_DIR")
     async with aio.open(disk.db, embedder="hashing", state_dir=disk.state) as opened:
         yield opened
 
@@ -367,7 +367,7 @@ def test_lines_that_cannot_be_used_are_set_aside_and_told(disk: Disk, caplog: py
     (file,) = disk.state.rglob("short_term.jsonl")
     file.write_bytes(b'{"cut": ' + b"\n" + file.read_bytes() + b'{"record_type"')
     disk.back()
-    with caplog.at_level(logging.WARNING, logger="recollect"), disk.open() as memory:
+    with caplog.at_level(logging.WARNING, logger="memorist"), disk.open() as memory:
         assert texts(memory.scope("ana")) == ["I moved to Porto."]
         (aside,) = memory.stats()["set_aside"]
     assert "set aside" in caplog.text
@@ -388,8 +388,8 @@ async def test_replaying_counts_what_was_stored_and_what_was_set_aside(disk: Dis
 
 
 def test_the_command_line_takes_in_and_tells_what_was_set_aside(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_FAILSAFE_DIR", str(disk.state))
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_FAILSAFE_DIR", str(disk.state))
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
     with disk.open() as memory:
         disk.leave()
         memory.scope("ana").remember("I moved to Porto.")

@@ -10,17 +10,17 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect.errors import InvalidInput
-from recollect.interfaces.cli import app
-from recollect.interfaces.rest.app import create_app
-from recollect.interfaces.rest.auth import Caller
-from recollect.sync import Blocking, BlockingScope
+import memorist
+from memorist.errors import InvalidInput
+from memorist.interfaces.cli import app
+from memorist.interfaces.rest.app import create_app
+from memorist.interfaces.rest.auth import Caller
+from memorist.sync import Blocking, BlockingScope
 
 
 @pytest.fixture
 def memory(place: str, tmp_path: Path) -> Iterator[Blocking]:
-    with recollect.open(place, embedder="hashing", state_dir=tmp_path) as opened:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path) as opened:
         yield opened
 
 
@@ -76,7 +76,7 @@ def test_an_incognito_session_leaves_no_trace_of_it(memory: Blocking, ana: Block
 
 
 async def test_a_server_takes_feedback(place: str) -> None:
-    async with recollect.aio.open(place, embedder="hashing") as memory:
+    async with memorist.aio.open(place, embedder="hashing") as memory:
         (kettle,) = (await memory.scope("ana").remember("My kettle is green.")).ids
         transport = httpx.ASGITransport(create_app(memory, local=Caller(name="local", user="ana", tenant="default")))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
@@ -90,7 +90,7 @@ async def test_a_server_takes_feedback(place: str) -> None:
 
 def test_the_command_line_takes_feedback(tmp_path: Path) -> None:
     place = str(tmp_path / "m.db")
-    with recollect.open(place, embedder="hashing", state_dir=tmp_path) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path) as memory:
         (kettle,) = memory.scope("ana").remember("My kettle is green.").ids
     run = [kettle, "--db", place, "--user", "ana", "--json"]
     replied = CliRunner().invoke(app, ["feedback", *run, "--reply", "The green one."])

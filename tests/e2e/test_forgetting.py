@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import recollect
+import memorist
 from clocks import Clock
-from recollect.changes import Summary
-from recollect.errors import InvalidInput, NotFound
-from recollect.forgetting import SOURCE_FORGOTTEN
-from recollect.interfaces.cli import app
-from recollect.lifecycle import records
-from recollect.model import STATES, Draft, Filter
-from recollect.sync import Blocking
+from memorist.changes import Summary
+from memorist.errors import InvalidInput, NotFound
+from memorist.forgetting import SOURCE_FORGOTTEN
+from memorist.interfaces.cli import app
+from memorist.lifecycle import records
+from memorist.model import STATES, Draft, Filter
+from memorist.sync import Blocking
 
 NOW = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 
@@ -26,7 +26,7 @@ NOW = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 @pytest.fixture(params=["sqlite", "postgres"])
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blocking]:
     place = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
-    with recollect.open(place, embedder="hashing") as opened:
+    with memorist.open(place, embedder="hashing") as opened:
         opened._inner.clock = Clock(NOW)
         yield opened
 
@@ -215,8 +215,8 @@ def test_the_words_of_a_message_do_not_come_back_with_an_import(memory: Blocking
 def test_the_command_line_shows_what_would_go_and_then_forgets_exactly_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path))
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
 
     def run(*words: str) -> str:
         answer = CliRunner().invoke(app, ["--db", str(tmp_path / "m.db"), "--user", "ana", *words])

@@ -14,18 +14,18 @@ import apsw
 import psycopg
 import pytest
 
-import recollect
-from recollect.embedders.hashing import Hashing
-from recollect.errors import EmbedderUnavailable, InvalidInput
-from recollect.ports import Vectors
-from recollect.sync import Blocking, BlockingScope
+import memorist
+from memorist.embedders.hashing import Hashing
+from memorist.errors import EmbedderUnavailable, InvalidInput
+from memorist.ports import Vectors
+from memorist.sync import Blocking, BlockingScope
 
 WORDS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
 
 
 @pytest.fixture
 def memory(place: str) -> Iterator[Blocking]:
-    with recollect.open(place, embedder="hashing") as opened:
+    with memorist.open(place, embedder="hashing") as opened:
         yield opened
 
 
@@ -43,7 +43,7 @@ def tampered(place: str, sql: str) -> list[Any]:
         finally:
             connection.close()
     with psycopg.connect(place, autocommit=True) as server:
-        server.execute("SET search_path TO recollect")
+        server.execute("SET search_path TO memorist")
         done = server.execute(sql.encode())
         return done.fetchall() if done.description else []
 
@@ -120,7 +120,7 @@ def test_a_payload_whose_fields_the_database_orders_anew_passes_the_check(memory
 
 def test_a_payload_that_cannot_be_read_is_noticed_and_the_rest_still_leaves(tmp_path: Path) -> None:
     place = str(tmp_path / "m.db")
-    with recollect.open(place, embedder="hashing") as memory:
+    with memorist.open(place, embedder="hashing") as memory:
         ana = memory.scope("ana")
         life(ana)
         tampered(place, "UPDATE history SET meta = '{' WHERE event = 'TTL'")
@@ -149,7 +149,7 @@ def test_a_memory_that_came_back_after_it_was_forgotten_does_not_look_like_damag
     (id,) = ana.remember("The kettle is in the blue cupboard.", pinned=True).ids
     before = list(ana.export())
     ana.forget(id)
-    with recollect.open(memory.settings.db, embedder="hashing", tombstone_hours=0) as later:
+    with memorist.open(memory.settings.db, embedder="hashing", tombstone_hours=0) as later:
         later.scope("ana").remember("The kettle is in the blue cupboard.", manually_saved=True)
     ana.import_(before)
     assert memory.check() == []
@@ -164,7 +164,7 @@ def test_the_history_leaves_with_the_person_and_comes_in_again(
     assert [record["data"]["event"] for record in records if record["record_type"] == "history"] == [
         line.event for line in reversed(ana.history())
     ]
-    with recollect.open(tmp_path / "other.db", embedder="hashing") as other:
+    with memorist.open(tmp_path / "other.db", embedder="hashing") as other:
         other.scope("ana").import_(records)
         taken = other.scope("ana").history(limit=1000)
         assert [replace(line, meta={}) for line in taken[-6:]] == [replace(line, meta={}) for line in ana.history()]
@@ -209,7 +209,7 @@ def test_an_entry_that_is_none_is_refused(ana: BlockingScope, wrong: dict[str, A
 
 def test_writers_at_the_same_time_make_one_chain(place: str) -> None:
     async def together() -> list[str]:
-        async with recollect.aio.open(place, embedder="hashing") as one, recollect.aio.open(place) as two:
+        async with memorist.aio.open(place, embedder="hashing") as one, memorist.aio.open(place) as two:
             scopes = [memory.scope("ana") for memory in (one, two)]
             await asyncio.gather(*(scopes[n % 2].remember(f"Box {n} holds number {n * 7}.") for n in range(20)))
             return await one.check()
@@ -362,7 +362,7 @@ def test_what_changed_and_when_can_be_counted(ana: BlockingScope) -> None:
 
 @pytest.mark.spec("IMP-114")
 def test_a_worker_tells_what_it_merged_and_what_it_put_away(place: str) -> None:
-    with recollect.open(place, embedder="hashing", ttl_days={"*": 7}) as memory:
+    with memorist.open(place, embedder="hashing", ttl_days={"*": 7}) as memory:
         for number in range(2):
             said = {"role": "user", "content": f"I saw {number + 2} herons in Porto on {number + 3} May."}
             memory.scope("ana", session=f"s{number}").remember([said])
@@ -388,8 +388,8 @@ def test_events_hold_no_words_and_are_of_one_person(memory: Blocking, ana: Block
 def test_a_write_that_fails_leaves_neither_history_nor_events(memory: Blocking, ana: BlockingScope) -> None:
     id = life(ana)
     before = ana.history(), ana.events(), ana.delta(0)
-    with pytest.raises(recollect.RecollectError):
+    with pytest.raises(memorist.MemoristError):
         ana.edit(id, importance=7.0)
-    with pytest.raises(recollect.RecollectError):
+    with pytest.raises(memorist.MemoristError):
         ana.restore(id)
     assert (ana.history(), ana.events(), ana.delta(0)) == before

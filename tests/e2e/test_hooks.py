@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect import aio
-from recollect.dialects.milton import Milton
-from recollect.dialects.milton_hooks import BlockingHooks, Hooks
-from recollect.engine import Engine
-from recollect.errors import Misconfigured
-from recollect.interfaces.cli import app
-from recollect.model import Memory
-from recollect.scoped import Scoped
-from recollect.settings import load
+import memorist
+from memorist import aio
+from memorist.dialects.milton import Milton
+from memorist.dialects.milton_hooks import BlockingHooks, Hooks
+from memorist.engine import Engine
+from memorist.errors import Misconfigured
+from memorist.interfaces.cli import app
+from memorist.model import Memory
+from memorist.scoped import Scoped
+from memorist.settings import load
 
 RIVER = "The heron stands in the river."
 VARIABLES = ("STORE_RESPONSES", "CONTEXT_LIMIT", "CONTEXT_MAX_CHARS", "RECENCY_BIAS", "PROFILE_LIMIT", "ENABLED")
@@ -29,7 +29,7 @@ VARIABLES = ("STORE_RESPONSES", "CONTEXT_LIMIT", "CONTEXT_MAX_CHARS", "RECENCY_B
 
 @pytest.fixture(autouse=True)
 def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, whose in itertools.product(VARIABLES, ("RECOLLECT", "MILTON")):
+    for name, whose in itertools.product(VARIABLES, ("MEMORIST", "MILTON")):
         monkeypatch.delenv(f"{whose}_MEMORY_{name}", raising=False)
 
 
@@ -176,7 +176,7 @@ def test_an_empty_variable_means_the_default(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.spec("MIL-58")
 @pytest.mark.parametrize(("space", "incognito"), list(itertools.product((True, False), repeat=2)))
 @pytest.mark.parametrize("variable", [None, "true", "no", "disabled"])
-@pytest.mark.parametrize("name", ["MILTON_MEMORY_ENABLED", "RECOLLECT_MEMORY_ENABLED"])
+@pytest.mark.parametrize("name", ["MILTON_MEMORY_ENABLED", "MEMORIST_MEMORY_ENABLED"])
 async def test_any_off_turns_the_hooks_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, variable: str | None, space: bool, incognito: bool
 ) -> None:
@@ -198,13 +198,13 @@ async def test_any_off_turns_the_hooks_off(
 def test_settings_have_miltons_defaults_and_read_both_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     names = [f"memory_{name.lower()}" for name in VARIABLES[:-1]]
     assert [getattr(load(), name) for name in names] == [False, 6, 2000, 0.35, 5]
-    file = tmp_path / "recollect.toml"
+    file = tmp_path / "memorist.toml"
     file.write_text("memory_context_limit = 3\n")
-    monkeypatch.setenv("RECOLLECT_CONFIG", str(file))
+    monkeypatch.setenv("MEMORIST_CONFIG", str(file))
     assert load().memory_context_limit == 3
     monkeypatch.setenv("MILTON_MEMORY_CONTEXT_LIMIT", "9")
     assert load().memory_context_limit == 9
-    monkeypatch.setenv("RECOLLECT_MEMORY_CONTEXT_LIMIT", "8")
+    monkeypatch.setenv("MEMORIST_MEMORY_CONTEXT_LIMIT", "8")
     assert load().memory_context_limit == 8
     assert load(memory_context_limit=7).memory_context_limit == 7
     for value in ("1", "TRUE", "Yes", "on"):
@@ -219,19 +219,19 @@ def test_a_blocking_loop_and_the_command_line_call_the_same_hooks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"DB": tmp_path / "m.db", "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
-        monkeypatch.setenv(f"RECOLLECT_{name}", str(value))
+        monkeypatch.setenv(f"MEMORIST_{name}", str(value))
     monkeypatch.setenv("MILTON_MEMORY_STORE_RESPONSES", "yes")
     run = CliRunner().invoke
     kept = json.loads(run(app, ["hook", "after", RIVER, "--reply", "I see.", "--json"]).stdout)
     assert [outcome["status"] for outcome in kept["outcomes"]] == ["created", "created"]
     assert f"- {RIVER}" in run(app, ["hook", "before", "Where is the heron?"]).stdout
-    with recollect.open() as memory:
+    with memorist.open() as memory:
         assert f"- {RIVER}" in BlockingHooks(memory.scope("ana")).before("Where is the heron?")
 
 
 def test_a_turn_goes_on_while_the_store_is_away(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
-    with recollect.open(folder / "m.db", embedder="hashing", failsafe_dir=tmp_path / "safe") as memory:
+    with memorist.open(folder / "m.db", embedder="hashing", failsafe_dir=tmp_path / "safe") as memory:
         hooks = BlockingHooks(memory.scope("ana"))
         hooks.after(RIVER)
         folder.rename(tmp_path / "away")

@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 
 from clocks import LoopTime
-from recollect import aio
-from recollect.dialects.clanker import GUILD, Clanker
-from recollect.dialects.clanker_intake import Intake
-from recollect.dialects.clanker_models import embedding_model
-from recollect.embedders.hashing import Hashing
-from recollect.engine import Engine
-from recollect.errors import EmbedderUnavailable, InvalidInput, Misconfigured, ModelUnavailable
-from recollect.lifecycle.journal import SNAPSHOT
-from recollect.model import Filter, Memory, Message, Scope
-from recollect.ports import Vectors
-from recollect.records import Ask
-from recollect.text.index import meaning_of
+from memorist import aio
+from memorist.dialects.clanker import GUILD, Clanker
+from memorist.dialects.clanker_intake import Intake
+from memorist.dialects.clanker_models import embedding_model
+from memorist.embedders.hashing import Hashing
+from memorist.engine import Engine
+from memorist.errors import EmbedderUnavailable, InvalidInput, Misconfigured, ModelUnavailable
+from memorist.lifecycle.journal import SNAPSHOT
+from memorist.model import Filter, Memory, Message, Scope
+from memorist.ports import Vectors
+from memorist.records import Ask
+from memorist.text.index import meaning_of
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 

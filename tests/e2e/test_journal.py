@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect import aio
-from recollect.lifecycle.journal import Journal, gone, noted
-from recollect.model import Draft, Labels, Scope
+import memorist
+from memorist import aio
+from memorist.lifecycle.journal import Journal, gone, noted
+from memorist.model import Draft, Labels, Scope
 
 NOW = datetime(2026, 5, 31, 12, 0, tzinfo=UTC)
 
@@ -19,7 +19,7 @@ NOW = datetime(2026, 5, 31, 12, 0, tzinfo=UTC)
 @pytest.mark.spec("CLK-1", "CLK-73", "CLK-74", "CLK-75")
 def test_memory_has_a_layer_for_answers_and_one_for_people(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
-    with recollect.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, journal_dir=folder) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, journal_dir=folder) as memory:
         ana = memory.scope("ana", "harbour", session="s", channel="quay")
         ana.remember([{"content": "I prefer tea\n## People | forged", "name": "Ana | [x]", "id": "1"}])
         ana.remember([{"content": "I prefer tea\n## People | forged", "name": "Ana | [x]", "id": "1"}])
@@ -41,7 +41,7 @@ def test_memory_has_a_layer_for_answers_and_one_for_people(tmp_path: Path) -> No
 def test_a_journal_line_names_the_time_the_author_and_the_place(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
     said = [("Bo", "The boat leaks.", "14:00:07"), (None, "I will mend it.", "14:05:00")]
-    with recollect.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path, journal_dir=folder) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path, journal_dir=folder) as memory:
         ana = memory.scope("ana", "harbour", session="s", channel="quay")
         memory._inner.clock = lambda: NOW
         for id, (name, text, at) in enumerate(said):
@@ -63,7 +63,7 @@ def snapshot(tmp_path: Path, days: dict[str, list[tuple[str, str]]]) -> dict[str
     for day, said in days.items():
         lines = [f"- {day}T12:00:00+00:00 | {who} | [guild:g1 channel:c1] {text}\n" for who, text in said]
         (folder / f"{day}.md").write_text(f"# {day}\n\n{''.join(lines)}", "utf-8")
-    with recollect.open(":memory:", embedder="none", state_dir=tmp_path, journal_dir=folder) as memory:
+    with memorist.open(":memory:", embedder="none", state_dir=tmp_path, journal_dir=folder) as memory:
         sections = memory.snapshot().split("\n## ")[1:]
     return {title.strip(): lines for title, *lines in (section.strip().split("\n- ") for section in sections)}
 
@@ -107,7 +107,7 @@ def test_other_files_in_the_folder_are_not_daily_logs(tmp_path: Path) -> None:
     line = "- 2026-05-31T12:00:00+00:00 | Ana | [guild:g1 channel:c1] Written in"
     for name in ("2026-05-31.md", "2026-05-31.md.bak", "notes.md"):
         (tmp_path / name).write_text(f"{line} {name}\n", "utf-8")
-    with recollect.open(":memory:", embedder="none", journal_dir=tmp_path) as memory:
+    with memorist.open(":memory:", embedder="none", journal_dir=tmp_path) as memory:
         _, _, _, highlights, files = memory.snapshot().split("\n## ")
         assert memory.snapshot().endswith(files), "the snapshot itself is not listed either"
     assert highlights == "Recent journal highlights\n\n- Ana: Written in 2026-05-31.md\n"
@@ -131,7 +131,7 @@ async def test_the_snapshot_holds_6_facts_of_each_of_80_people_and_6_lines_of_lo
 
 def test_what_is_forgotten_is_gone_from_the_files(tmp_path: Path) -> None:
     folder = tmp_path / "memory"
-    with recollect.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, journal_dir=folder) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, journal_dir=folder) as memory:
         ana = memory.scope("ana")
         ana.remember("Ana is a doctor in Lisbon")
         secret = ana.remember("Ana is in debt with Mr Crab").outcomes[0].ids[0]
@@ -190,7 +190,7 @@ def test_no_name_leaves_the_folder_or_its_line(tmp_path: Path) -> None:
 
 
 def test_without_a_folder_nothing_is_written(tmp_path: Path) -> None:
-    with recollect.open(":memory:", embedder="none") as memory:
+    with memorist.open(":memory:", embedder="none") as memory:
         memory.scope("ana").remember("Ana is a doctor")
-        with pytest.raises(recollect.errors.InvalidInput, match="journal_dir"):
+        with pytest.raises(memorist.errors.InvalidInput, match="journal_dir"):
             memory.snapshot()

@@ -25,16 +25,16 @@ from langgraph.store.base import BaseStore, GetOp, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command, Send, interrupt
 
-import recollect
-from recollect.embedders.hashing import Hashing
-from recollect.errors import InvalidInput, RecollectError
-from recollect.integrations.langgraph import RecollectSaver, RecollectStore, migrate
+import memorist
+from memorist.embedders.hashing import Hashing
+from memorist.errors import InvalidInput, MemoristError
+from memorist.integrations.langgraph import MemoristSaver, MemoristStore, migrate
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address of a new memory of each engine."""
-    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path / "state"))
     if request.param == "sqlite":
         return str(tmp_path / "memory.db")
     address: str = request.getfixturevalue("ready_database")
@@ -42,8 +42,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def saver(url: str) -> Iterator[RecollectSaver]:
-    with RecollectSaver.from_url(url) as opened:
+def saver(url: str) -> Iterator[MemoristSaver]:
+    with MemoristSaver.from_url(url) as opened:
         yield opened
 
 
@@ -89,17 +89,17 @@ def tally(checkpointer: BaseCheckpointSaver[Any]) -> Any:
 
 @pytest.mark.spec("IMP-120")
 async def test_the_checkpointer_has_all_eight_capabilities(url: str) -> None:
-    @checkpointer_test(name="recollect")
+    @checkpointer_test(name="memorist")
     async def made() -> Any:
-        async with recollect.aio.open(url, embedder="none") as memory:
-            yield RecollectSaver(memory.scope("ana"))
+        async with memorist.aio.open(url, embedder="none") as memory:
+            yield MemoristSaver(memory.scope("ana"))
 
     report = await validate(made)
     assert {name: result.failures for name, result in report.results.items() if result.failures} == {}
     assert sum(result.passed is True for result in report.results.values()) == len(report.results) == 8
 
 
-def test_a_graph_stops_asks_and_goes_on(saver: RecollectSaver) -> None:
+def test_a_graph_stops_asks_and_goes_on(saver: MemoristSaver) -> None:
     graph = talk(saver)
     stopped = graph.invoke({"said": ["start"]}, thread("t"))
     assert stopped["__interrupt__"][0].value == {"question": "and then?", "after": "hello"}
@@ -108,7 +108,7 @@ def test_a_graph_stops_asks_and_goes_on(saver: RecollectSaver) -> None:
     assert graph.get_state(thread("t")).next == ()
 
 
-async def test_the_same_from_an_event_loop_of_its_own(saver: RecollectSaver) -> None:
+async def test_the_same_from_an_event_loop_of_its_own(saver: MemoristSaver) -> None:
     graph = talk(saver)
     assert "__interrupt__" in await graph.ainvoke({"said": ["start"]}, thread("t"))
     done = await graph.ainvoke(Command(resume="tea"), thread("t"))
@@ -119,21 +119,21 @@ async def test_the_same_from_an_event_loop_of_its_own(saver: RecollectSaver) -> 
 
 
 async def test_a_saver_of_an_async_memory_works_there_and_from_other_threads(url: str) -> None:
-    async with recollect.aio.open(url, embedder="none") as memory:
-        graph = talk(RecollectSaver(memory.scope("ana")))
+    async with memorist.aio.open(url, embedder="none") as memory:
+        graph = talk(MemoristSaver(memory.scope("ana")))
         await graph.ainvoke({"said": ["start"]}, thread("t"))
         done = await asyncio.to_thread(graph.invoke, Command(resume="tea"), thread("t"))
         assert "asked, told tea" in done["said"]
-        with pytest.raises(RecollectError, match="await the async method"):
+        with pytest.raises(MemoristError, match="await the async method"):
             graph.get_state(thread("t"))
 
 
 STEP = """
 import sys, test_langgraph
-from recollect.integrations.langgraph import RecollectSaver
+from memorist.integrations.langgraph import MemoristSaver
 from langgraph.types import Command
 
-with RecollectSaver.from_url(sys.argv[1]) as saver:
+with MemoristSaver.from_url(sys.argv[1]) as saver:
     graph = test_langgraph.talk(saver)
     given = Command(resume=sys.argv[2]) if len(sys.argv) > 2 else {"said": ["start"]}
     print(graph.invoke(given, test_langgraph.thread("t"))["said"][-1])
@@ -161,13 +161,13 @@ def test_a_graph_goes_on_in_another_process(url: str) -> None:
 LOOP = """
 import os, sys, operator, itertools
 from typing import Annotated, TypedDict
-from recollect.integrations.langgraph import RecollectSaver
+from memorist.integrations.langgraph import MemoristSaver
 from langgraph.graph import START, StateGraph
 
 class State(TypedDict):
     log: Annotated[list[str], operator.add]
 
-with RecollectSaver.from_url(sys.argv[1]) as saver:
+with MemoristSaver.from_url(sys.argv[1]) as saver:
     graph = StateGraph(State).add_node("n", lambda state: {"log": [f"{len(state['log'])} " + "x" * 20_000]})
     graph = graph.add_edge(START, "n").compile(checkpointer=saver)
     for number in itertools.count():
@@ -188,7 +188,7 @@ def test_a_process_that_is_killed_while_it_saves_leaves_every_checkpoint_whole(u
         child.kill()
         rest, _ = child.communicate()
         told = max([told, *map(int, rest.split())])
-        with RecollectSaver.from_url(url) as saver:
+        with MemoristSaver.from_url(url) as saver:
             history = list(saver.list(thread("t")))
             newest = history[0].checkpoint["channel_values"]["log"]
             assert told <= len(newest) <= told + 2
@@ -199,15 +199,15 @@ def test_several_processes_and_threads_may_use_one_memory(url: str) -> None:
     code = (
         "import sys, test_langgraph\n"
         "from concurrent.futures import ThreadPoolExecutor\n"
-        "from recollect.integrations.langgraph import RecollectSaver\n"
-        "with RecollectSaver.from_url(sys.argv[1]) as saver, ThreadPoolExecutor(4) as threads:\n"
+        "from memorist.integrations.langgraph import MemoristSaver\n"
+        "with MemoristSaver.from_url(sys.argv[1]) as saver, ThreadPoolExecutor(4) as threads:\n"
         "    graph = test_langgraph.tally(saver)\n"
         "    run = lambda n: graph.invoke({'total': 0, 'ids': []}, test_langgraph.thread(f'{sys.argv[2]}-{n}'))\n"
         "    assert all(done['total'] == 10 for done in threads.map(run, range(6)))\n"
     )
     running = [in_a_process(code, url, str(number)) for number in range(3)]
     assert [process.communicate()[1].decode() for process in running] == [""] * 3
-    with RecollectSaver.from_url(url) as saver:
+    with MemoristSaver.from_url(url) as saver:
         graph = tally(saver)
         states = [graph.get_state(thread(f"{process}-{n}")).values for process in range(3) for n in range(6)]
         assert states == [{"total": 10, "ids": [0, 1, 2, 3, 4]}] * 18
@@ -222,7 +222,7 @@ def told(saver: BaseCheckpointSaver[Any], **asked: Any) -> list[Any]:
 
 
 @pytest.mark.spec("IMP-121")
-def test_moving_from_the_checkpointer_in_memory_loses_nothing(saver: RecollectSaver) -> None:
+def test_moving_from_the_checkpointer_in_memory_loses_nothing(saver: MemoristSaver) -> None:
     source = InMemorySaver()
     talk(source).invoke({"said": ["start"]}, thread("stopped", user_name="Ana"))
     talk(source).invoke({"said": ["start"]}, thread("done"))
@@ -236,7 +236,7 @@ def test_moving_from_the_checkpointer_in_memory_loses_nothing(saver: RecollectSa
 
 
 @pytest.mark.spec("IMP-121")
-def test_a_thread_that_began_in_memory_goes_on_and_back_in_time(saver: RecollectSaver) -> None:
+def test_a_thread_that_began_in_memory_goes_on_and_back_in_time(saver: MemoristSaver) -> None:
     source = InMemorySaver()
     talk(source).invoke({"said": ["start"]}, thread("t"))
     migrate(source, saver)
@@ -254,14 +254,14 @@ def test_a_thread_that_began_in_memory_goes_on_and_back_in_time(saver: Recollect
 
 
 def test_moving_between_memories_keeps_everything(url: str, tmp_path: Path) -> None:
-    with RecollectSaver.from_url(tmp_path / "old.db") as source, RecollectSaver.from_url(url) as target:
+    with MemoristSaver.from_url(tmp_path / "old.db") as source, MemoristSaver.from_url(url) as target:
         talk(source).invoke({"said": ["start"]}, thread("t"))
         migrate(source, target)
         assert told(target) == told(source)
         assert "asked, told tea" in talk(target).invoke(Command(resume="tea"), thread("t"))["said"]
 
 
-def test_what_is_listed_is_what_the_checkpointer_in_memory_lists(saver: RecollectSaver) -> None:
+def test_what_is_listed_is_what_the_checkpointer_in_memory_lists(saver: MemoristSaver) -> None:
     reference = InMemorySaver()
     talk(reference).invoke({"said": ["start"]}, thread("t", user_name="Ana"))
     migrate(reference, saver)
@@ -298,7 +298,7 @@ def journal(checkpointer: BaseCheckpointSaver[Any]) -> Any:
 
 
 @pytest.mark.parametrize("turns", [1, 3, 7])
-def test_a_delta_channel_is_the_same_after_pruning_and_in_a_copy(saver: RecollectSaver, turns: int) -> None:
+def test_a_delta_channel_is_the_same_after_pruning_and_in_a_copy(saver: MemoristSaver, turns: int) -> None:
     reference = journal(InMemorySaver())
     graph = journal(saver)
     for turn in range(turns):
@@ -316,7 +316,7 @@ def test_a_delta_channel_is_the_same_after_pruning_and_in_a_copy(saver: Recollec
 
 
 @pytest.mark.parametrize("steps", [3, 6])
-def test_the_history_of_a_delta_channel_is_what_the_tuples_tell(saver: RecollectSaver, steps: int) -> None:
+def test_the_history_of_a_delta_channel_is_what_the_tuples_tell(saver: MemoristSaver, steps: int) -> None:
     graph = journal(saver)
     for step in range(steps):
         graph.invoke({"lines": [str(step)]}, thread("t"))
@@ -331,8 +331,8 @@ def test_the_history_of_a_delta_channel_is_what_the_tuples_tell(saver: Recollect
 @pytest.mark.spec("IMP-120")
 def test_a_checkpoint_that_was_saved_is_there_after_a_kill(url: str) -> None:
     code = (
-        "import os, sys, time, recollect\n"
-        "memory = recollect.open(sys.argv[1], embedder='none')\n"
+        "import os, sys, time, memorist\n"
+        "memory = memorist.open(sys.argv[1], embedder='none')\n"
         "for step in (1, 2, 3):\n"
         "    memory.scope('ana').checkpoints.save('t', {'graph_state': {'step': step}})\n"
         "os.write(1, b'saved\\n')\n"
@@ -343,7 +343,7 @@ def test_a_checkpoint_that_was_saved_is_there_after_a_kill(url: str) -> None:
     assert child.stdout.readline() == b"saved\n"
     child.kill()
     child.communicate()
-    with recollect.open(url, embedder="none") as memory:
+    with memorist.open(url, embedder="none") as memory:
         assert memory.scope("ana").checkpoints.load("t")["graph_state"] == {"step": 3}
         assert [saved.thread for saved in memory.scope("ana").checkpoints.list()] == ["t"]
 
@@ -361,7 +361,7 @@ def keeper(checkpointer: BaseCheckpointSaver[Any]) -> Any:
 
 
 @pytest.mark.parametrize("value", [lambda: 1, "x" * 100_000_000], ids=["a function", "100 MB"])
-def test_a_value_that_cannot_be_kept_is_refused_and_the_thread_stays(saver: RecollectSaver, value: Any) -> None:
+def test_a_value_that_cannot_be_kept_is_refused_and_the_thread_stays(saver: MemoristSaver, value: Any) -> None:
     graph = keeper(saver)
     graph.invoke({"value": "fine"}, thread("t"))
     before = told(saver)
@@ -371,7 +371,7 @@ def test_a_value_that_cannot_be_kept_is_refused_and_the_thread_stays(saver: Reco
     assert told(saver)[: len(before)] == before
 
 
-def test_values_that_json_does_not_know_come_back(saver: RecollectSaver) -> None:
+def test_values_that_json_does_not_know_come_back(saver: MemoristSaver) -> None:
     value = {
         "nul": "a\0b",
         "bytes": b"\x00\xff",
@@ -384,7 +384,7 @@ def test_values_that_json_does_not_know_come_back(saver: RecollectSaver) -> None
     assert keeper(saver).get_state(thread("t")).values == {"value": value}
 
 
-def test_an_unknown_thread_is_empty_and_no_thread_is_refused(saver: RecollectSaver) -> None:
+def test_an_unknown_thread_is_empty_and_no_thread_is_refused(saver: MemoristSaver) -> None:
     assert saver.get_tuple(thread("nobody")) is None
     assert saver.get_tuple(thread("nobody", checkpoint_id="x")) is None
     saver.delete_thread("nobody")
@@ -396,15 +396,15 @@ def test_an_unknown_thread_is_empty_and_no_thread_is_refused(saver: RecollectSav
 
 
 def test_the_thread_of_another_user_is_not_found(url: str) -> None:
-    with recollect.open(url, embedder="none") as memory:
-        ana, bob = (RecollectSaver(memory.scope(user)) for user in ("ana", "bob"))
+    with memorist.open(url, embedder="none") as memory:
+        ana, bob = (MemoristSaver(memory.scope(user)) for user in ("ana", "bob"))
         keeper(ana).invoke({"value": 1}, thread("t"))
         assert bob.get_tuple(thread("t")) is None
         assert list(bob.list(None)) == []
         bob.delete_thread("t")
         bob.prune(["t"], strategy="delete")
         assert keeper(ana).get_state(thread("t")).values == {"value": 1}
-    with pytest.raises(RecollectError, match="closed"):
+    with pytest.raises(MemoristError, match="closed"):
         ana.get_tuple(thread("t"))
 
 
@@ -412,9 +412,9 @@ def test_what_was_deleted_leaves_no_trace_in_the_file(tmp_path: Path) -> None:
     def remains() -> bool:
         return any(b"xyzzy" in path.read_bytes() for path in tmp_path.glob("memory.db*"))
 
-    with recollect.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path / "state") as memory:
+    with memorist.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path / "state") as memory:
         ana = memory.scope("ana")
-        saver, store = RecollectSaver(ana), RecollectStore(ana)
+        saver, store = MemoristSaver(ana), MemoristStore(ana)
         for keep, remove in (
             (lambda: keeper(saver).invoke({"value": "xyzzy"}, thread("t")), lambda: saver.delete_thread("t")),
             (
@@ -434,8 +434,8 @@ def test_what_was_deleted_leaves_no_trace_in_the_file(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def store(url: str) -> Iterator[RecollectStore]:
-    with RecollectStore.from_url(url, embedder="hashing") as opened:
+def store(url: str) -> Iterator[MemoristStore]:
+    with MemoristStore.from_url(url, embedder="hashing") as opened:
         yield opened
 
 
@@ -470,7 +470,7 @@ FILTERS: list[dict[str, Any] | None] = [
 ]
 
 
-async def test_the_store_answers_as_the_one_in_memory_does(store: RecollectStore) -> None:
+async def test_the_store_answers_as_the_one_in_memory_does(store: MemoristStore) -> None:
     chance, other = random.Random(3), reference()
     for _ in range(250):
         namespace = tuple(chance.choices("abc", k=chance.randint(1, 3)))
@@ -493,7 +493,7 @@ async def test_the_store_answers_as_the_one_in_memory_does(store: RecollectStore
         assert answers[0] == answers[1]
 
 
-def test_namespaces_are_listed_as_the_one_in_memory_lists_them(store: RecollectStore) -> None:
+def test_namespaces_are_listed_as_the_one_in_memory_lists_them(store: MemoristStore) -> None:
     other = InMemoryStore()
     paths = ["a.b.c", "a.b.d.e", "a.b.d.i", "a.b.f", "a.c.f", "b", "b.x", "users.ana.notes", "users.bob.notes"]
     for path in paths:
@@ -514,7 +514,7 @@ def test_namespaces_are_listed_as_the_one_in_memory_lists_them(store: RecollectS
 
 
 def test_what_is_put_can_be_found_by_meaning_and_only_in_what_was_indexed(url: str) -> None:
-    with RecollectStore.from_url(url) as store:
+    with MemoristStore.from_url(url) as store:
         store.put(("docs",), "tea", {"text": "She drinks green tea every morning.", "code": "zebra"}, index=["text"])
         store.put(
             ("docs",),
@@ -537,14 +537,14 @@ def test_what_is_put_can_be_found_by_meaning_and_only_in_what_was_indexed(url: s
 
 
 def test_without_a_model_a_question_is_no_filter(url: str) -> None:
-    with RecollectStore.from_url(url, embedder="none") as store:
+    with MemoristStore.from_url(url, embedder="none") as store:
         store.put(("n",), "a", {"x": 1})
         store.put(("n",), "b", {"x": 2})
         found = store.search(("n",), query="anything")
         assert [(item.key, item.score) for item in found] == [("a", None), ("b", None)]
 
 
-def test_an_item_keeps_its_first_date_and_its_exact_value(store: RecollectStore) -> None:
+def test_an_item_keeps_its_first_date_and_its_exact_value(store: MemoristStore) -> None:
     value = {"b": 1.0, "a": [1, None, True, {"z": "東京 \0 \ud83d"}], "": 1e300}
     store.put(("n",), "k", {"old": 1})
     first = store.get(("n",), "k")
@@ -558,15 +558,15 @@ def test_an_item_keeps_its_first_date_and_its_exact_value(store: RecollectStore)
 
 
 def test_items_and_their_vectors_are_there_after_a_restart(url: str) -> None:
-    with RecollectStore.from_url(url, embedder="hashing") as store:
+    with MemoristStore.from_url(url, embedder="hashing") as store:
         store.put(("n",), "k", {"text": "tea in the kettle"})
-    with RecollectStore.from_url(url, embedder="hashing") as store:
+    with MemoristStore.from_url(url, embedder="hashing") as store:
         (found,) = store.search(("n",), query="kettle")
         assert (found.key, found.value) == ("k", {"text": "tea in the kettle"})
         assert found.score is not None
 
 
-def test_a_batch_answers_from_before_its_changes_and_the_last_put_stands(store: RecollectStore) -> None:
+def test_a_batch_answers_from_before_its_changes_and_the_last_put_stands(store: MemoristStore) -> None:
     ops = [PutOp(("n",), "k", {"x": 1}), GetOp(("n",), "k"), PutOp(("n",), "k", {"x": 2})]
     assert store.batch(ops) == [None, None, None]
     assert plain(store.get(("n",), "k"))[2] == {"x": 2}
@@ -576,13 +576,13 @@ def test_a_batch_answers_from_before_its_changes_and_the_last_put_stands(store: 
 
 
 async def test_an_item_expires_unless_it_is_read(url: str) -> None:
-    async with recollect.aio.open(url, embedder="hashing") as memory:
+    async with memorist.aio.open(url, embedder="hashing") as memory:
         start = memory.clock()
 
         def after(minutes: float) -> None:
             memory.clock = lambda: start + timedelta(minutes=minutes)
 
-        store = RecollectStore(memory.scope("ana"), ttl={"default_ttl": 10})
+        store = MemoristStore(memory.scope("ana"), ttl={"default_ttl": 10})
         for key, more in ("read", {}), ("unread", {}), ("seen", {}), ("forever", {"ttl": None}):
             await store.aput(("n",), key, {"text": key}, **more)
         for minutes in (6, 12, 18):
@@ -609,21 +609,21 @@ async def test_an_item_expires_unless_it_is_read(url: str) -> None:
     ],
     ids=["an object", "100 MB", "NUL", "a long key", "no end", "before now"],
 )
-def test_what_cannot_be_put_is_refused(store: RecollectStore, key: str, value: Any, more: Any) -> None:
+def test_what_cannot_be_put_is_refused(store: MemoristStore, key: str, value: Any, more: Any) -> None:
     with pytest.raises(InvalidInput):
         store.put(("n",), key, value, index=False, **more)
     assert store.search(("n",)) == []
 
 
-def test_an_operator_that_nobody_knows_is_refused(store: RecollectStore) -> None:
+def test_an_operator_that_nobody_knows_is_refused(store: MemoristStore) -> None:
     store.put(("n",), "k", {"x": 1})
     with pytest.raises(InvalidInput, match=r"\$near"):
         store.search(("n",), filter={"x": {"$near": 1}})
 
 
 def test_items_of_another_user_are_not_found(url: str) -> None:
-    with recollect.open(url, embedder="hashing") as memory:
-        ana, bob = (RecollectStore(memory.scope(user)) for user in ("ana", "bob"))
+    with memorist.open(url, embedder="hashing") as memory:
+        ana, bob = (MemoristStore(memory.scope(user)) for user in ("ana", "bob"))
         ana.put(("n",), "k", {"text": "secret tea"})
         assert bob.get(("n",), "k") is None
         assert bob.search((), query="secret tea") == []
@@ -632,7 +632,7 @@ def test_items_of_another_user_are_not_found(url: str) -> None:
         assert ana.get(("n",), "k") is not None
 
 
-def test_a_namespace_cannot_be_reached_by_a_label_with_a_dot(store: RecollectStore) -> None:
+def test_a_namespace_cannot_be_reached_by_a_label_with_a_dot(store: MemoristStore) -> None:
     store.put(("users", "alice", "private"), "k", {"secret": "tea"})
     for joined in (("users.alice", "private"), ("users.alice.private",)):
         for operation in (GetOp(joined, "k"), SearchOp(joined), PutOp(joined, "k", {"secret": "milk"})):
@@ -641,7 +641,7 @@ def test_a_namespace_cannot_be_reached_by_a_label_with_a_dot(store: RecollectSto
     assert store.list_namespaces() == [("users", "alice", "private")]
 
 
-def test_a_search_sees_whole_labels_and_takes_a_filter_for_no_more_than_a_filter(store: RecollectStore) -> None:
+def test_a_search_sees_whole_labels_and_takes_a_filter_for_no_more_than_a_filter(store: MemoristStore) -> None:
     store.put(("users", "alice", "private"), "k", {"secret": "tea"})
     for prefix in (("users", "al"), ("users", "bob"), ("user",), ("%",)):
         assert store.search(prefix) == []
@@ -656,22 +656,22 @@ def test_a_node_finds_in_a_later_thread_what_another_put(url: str) -> None:
         store.put(("notes",), f"n{len(store.search(('notes',)))}", {"text": state["said"][-1]})
         return {"said": known}
 
-    with recollect.open(url, embedder="hashing") as memory:
+    with memorist.open(url, embedder="hashing") as memory:
         ana = memory.scope("ana")
         graph = StateGraph(Talk).add_node("note", note).add_edge(START, "note")
-        run = graph.compile(checkpointer=RecollectSaver(ana), store=RecollectStore(ana))
+        run = graph.compile(checkpointer=MemoristSaver(ana), store=MemoristStore(ana))
         assert run.invoke({"said": ["tea is in the kettle"]}, thread("1"))["said"] == ["tea is in the kettle"]
         assert run.invoke({"said": ["where is the tea"]}, thread("2"))["said"][-1] == "tea is in the kettle"
         with ThreadPoolExecutor(4) as threads:
             list(threads.map(lambda n: run.invoke({"said": [f"note {n}"]}, thread(f"x{n}")), range(8)))
 
 
-def test_importing_recollect_does_not_import_langgraph() -> None:
-    code = "import sys, recollect, recollect.aio, recollect.sync\nprint('langgraph' in sys.modules)"
+def test_importing_memorist_does_not_import_langgraph() -> None:
+    code = "import sys, memorist, memorist.aio, memorist.sync\nprint('langgraph' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"False"
 
 
 def test_without_langgraph_the_error_says_what_to_install() -> None:
-    code = "import sys; sys.modules['langgraph'] = None\nimport recollect.integrations.langgraph"
+    code = "import sys; sys.modules['langgraph'] = None\nimport memorist.integrations.langgraph"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    assert b'pip install "recollect[langgraph]"' in done.stderr.splitlines()[-1]
+    assert b'pip install "memorist[langgraph]"' in done.stderr.splitlines()[-1]

@@ -14,14 +14,14 @@ from subprocess import DEVNULL, PIPE
 import pytest
 from typer.testing import CliRunner, Result
 
-import recollect
+import memorist
 from llm_server import Server
-from recollect import aio
-from recollect.errors import Misconfigured
-from recollect.interfaces.cli import app
-from recollect.llms import cost
-from recollect.model import Scope
-from recollect.records import Ask
+from memorist import aio
+from memorist.errors import Misconfigured
+from memorist.interfaces.cli import app
+from memorist.llms import cost
+from memorist.model import Scope
+from memorist.records import Ask
 
 ANA = Scope(tenant="default", user="ana", space="default")
 SCHEMA = {
@@ -71,11 +71,11 @@ def test_what_it_cost_is_shown_for_one_person_or_for_all(asked: str) -> None:
 def test_the_doctor_says_where_texts_are_sent_and_keeps_the_key_to_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
     assert "nothing leaves here" in run("doctor", "--db", tmp_path / "m.db").stdout
-    monkeypatch.setenv("RECOLLECT_LLM", "openai:m")
-    monkeypatch.setenv("RECOLLECT_LLM_URL", "http://ana:hush@127.0.0.1:9/v1")
-    monkeypatch.setenv("RECOLLECT_LLM_KEY", "sk-hush")
+    monkeypatch.setenv("MEMORIST_LLM", "openai:m")
+    monkeypatch.setenv("MEMORIST_LLM_URL", "http://ana:hush@127.0.0.1:9/v1")
+    monkeypatch.setenv("MEMORIST_LLM_KEY", "sk-hush")
     shown = " ".join(run("doctor", "--db", tmp_path / "m.db").stdout.split())
     assert "openai:m, asked at http://ana@127.0.0.1:9/v1, at most 200,000 tokens a user" in shown
     assert "hush" not in shown
@@ -84,7 +84,7 @@ def test_the_doctor_says_where_texts_are_sent_and_keeps_the_key_to_itself(
 def test_a_model_that_nobody_knows_is_refused(tmp_path: Path) -> None:
     for name in ("magic", "openai", "openai:", "anthropic"):
         with pytest.raises(Misconfigured, match="llm"):
-            recollect.open(tmp_path / "m.db", llm=name)
+            memorist.open(tmp_path / "m.db", llm=name)
 
 
 SMOLLM = """
@@ -106,8 +106,8 @@ def test_without_the_client_library_the_way_out_is_named(
     library = "anthropic" if "anthropic" in str(settings) else "openai"
     monkeypatch.setitem(sys.modules, library, None)  # as where it is not installed
     monkeypatch.setenv(f"{library.upper()}_API_KEY", "k")
-    with pytest.raises(Misconfigured, match=rf'pip install "recollect\[{library}\]"'):
-        recollect.open(tmp_path / "m.db", **settings)
+    with pytest.raises(Misconfigured, match=rf'pip install "memorist\[{library}\]"'):
+        memorist.open(tmp_path / "m.db", **settings)
 
 
 @pytest.fixture(scope="module")

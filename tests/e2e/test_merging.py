@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from recollect import aio
-from recollect.engine import Engine
-from recollect.errors import NotFound
-from recollect.model import Draft, Filter, Labels, Memory
-from recollect.policy import writing
-from recollect.scoped import Scoped
+from memorist import aio
+from memorist.engine import Engine
+from memorist.errors import NotFound
+from memorist.model import Draft, Filter, Labels, Memory
+from memorist.policy import writing
+from memorist.scoped import Scoped
 
 DATA = Path(__file__).parents[1] / "data"
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -270,7 +270,7 @@ async def test_a_pinned_value_hands_its_pin_on(ana: Scoped) -> None:
 
 
 def test_a_person_decides_on_the_command_line(tmp_path: Path) -> None:
-    from recollect.interfaces.cli import app
+    from memorist.interfaces.cli import app
 
     def run(*words: str) -> str:
         done = CliRunner().invoke(app, ["--db", str(tmp_path / "memory.db"), "--user", "ana", *words])

@@ -10,12 +10,12 @@ import apsw
 import psycopg
 import pytest
 
-from recollect import aio
-from recollect.changes import Put
-from recollect.engine import Engine
-from recollect.model import Memory
-from recollect.scoped import Scoped
-from recollect.text.simhash import simhash64
+from memorist import aio
+from memorist.changes import Put
+from memorist.engine import Engine
+from memorist.model import Memory
+from memorist.scoped import Scoped
+from memorist.text.simhash import simhash64
 
 BACK = "My physiotherapist wants me to stretch my back every morning."
 STRETCHES = "The physiotherapist showed me three stretches for my back."
@@ -174,7 +174,7 @@ def made_by_an_older_version(place: str) -> None:
     older = "UPDATE {}meta SET value = '1:english' WHERE key = 'analysis'"
     if "://" in place:
         with psycopg.connect(place, autocommit=True) as connection:
-            connection.execute(older.format("recollect.").encode())
+            connection.execute(older.format("memorist.").encode())
         return
     connection = apsw.Connection(place)
     connection.execute(older.format(""))

@@ -21,14 +21,14 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-import recollect
-from recollect.changes import Happened
-from recollect.embedders.hashing import Hashing
-from recollect.engine import Engine
-from recollect.errors import EmbedderUnavailable, InvalidInput
-from recollect.interfaces.metrics import Metrics
-from recollect.interfaces.rest.app import create_app
-from recollect.ports import Vectors
+import memorist
+from memorist.changes import Happened
+from memorist.embedders.hashing import Hashing
+from memorist.engine import Engine
+from memorist.errors import EmbedderUnavailable, InvalidInput
+from memorist.interfaces.metrics import Metrics
+from memorist.interfaces.rest.app import create_app
+from memorist.ports import Vectors
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 WORDS = "The zanzibar heron stands in the river."
@@ -44,7 +44,7 @@ class Broken(Hashing):
 @pytest.fixture
 async def memory(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
     """Vectors are left to whoever tends, and there is room for two."""
-    async with recollect.aio.open(place, embedder="hashing", policy="theoria", capacity=2, state_dir=tmp_path) as made:
+    async with memorist.aio.open(place, embedder="hashing", policy="theoria", capacity=2, state_dir=tmp_path) as made:
         yield made
 
 
@@ -70,13 +70,13 @@ async def test_what_waits_for_a_vector_is_told_with_its_age_and_how_long_others_
 ) -> None:
     await memory.scope("ana").remember(WORDS)
     waiting = await read(memory, metrics)
-    assert waiting["recollect_backlog_waiting embed"] == 1
-    assert 0 < waiting["recollect_backlog_oldest_seconds embed"] < 60
+    assert waiting["memorist_backlog_waiting embed"] == 1
+    assert 0 < waiting["memorist_backlog_oldest_seconds embed"] < 60
     await memory.tend(only=["embed"])
     done = await read(memory, metrics)
-    assert (done["recollect_backlog_waiting embed"], done["recollect_backlog_oldest_seconds embed"]) == (0, 0)
-    assert 0 < done["recollect_embed_p95_seconds"] < 60
-    assert done["recollect_embed_failure_ratio"] == 0
+    assert (done["memorist_backlog_waiting embed"], done["memorist_backlog_oldest_seconds embed"]) == (0, 0)
+    assert 0 < done["memorist_embed_p95_seconds"] < 60
+    assert done["memorist_embed_failure_ratio"] == 0
 
 
 @pytest.mark.spec("THE-95")
@@ -84,7 +84,7 @@ async def test_batches_that_fail_are_told(memory: Engine, metrics: Metrics) -> N
     await memory.scope("ana").remember(WORDS)
     memory.embedder = Broken()
     await memory.tend(only=["embed"])
-    assert (await read(memory, metrics))["recollect_embed_failure_ratio"] == 1
+    assert (await read(memory, metrics))["memorist_embed_failure_ratio"] == 1
 
 
 @pytest.mark.spec("THE-99", "THE-100")
@@ -102,12 +102,12 @@ async def test_savings_trims_recalls_and_what_people_do_are_counted_once(memory:
         found = await read(memory, metrics)
     counted: Counter[str] = Counter()
     for name, count in found.items():
-        if name.startswith("recollect_events_total"):
+        if name.startswith("memorist_events_total"):
             counted[name.split(maxsplit=2)[2]] += int(count)
     assert (counted["merge ok"], counted["pin ok"], counted["ttl ok"], counted["ttl error"]) == (1, 1, 1, 0)
-    assert found["recollect_events_total context search ok"] == 2, "of everybody"
+    assert found["memorist_events_total context search ok"] == 2, "of everybody"
     await ana.remember("Lisbon has seven hills.", pinned=True)
-    assert (await read(memory, metrics))["recollect_events_total hotpath ttl error"] == 1, "only the protected are left"
+    assert (await read(memory, metrics))["memorist_events_total hotpath ttl error"] == 1, "only the protected are left"
 
 
 @pytest.mark.spec("THE-102", "THE-116")
@@ -119,7 +119,7 @@ async def test_savings_trims_recalls_and_what_people_do_are_counted_once(memory:
 async def test_incognito_sessions_are_counted(memory: Engine, metrics: Metrics) -> None:
     for session in ("chat-1", "chat-2"):
         await memory.scope("ana", session=session).privacy.start_incognito()
-    assert (await read(memory, metrics)).get("recollect_events_total hotpath incognito ok") == 2
+    assert (await read(memory, metrics)).get("memorist_events_total hotpath incognito ok") == 2
 
 
 async def test_events_are_counted_once_also_when_hours_pass(memory: Engine, metrics: Metrics) -> None:
@@ -128,7 +128,7 @@ async def test_events_are_counted_once_also_when_hours_pass(memory: Engine, metr
     for hour in range(4):
         memory.clock = lambda at=now + timedelta(minutes=50 * hour): at  # type: ignore[misc]
         await ana.recall("Where is the heron?")
-        assert (await read(memory, metrics))["recollect_events_total context search ok"] == hour + 1
+        assert (await read(memory, metrics))["memorist_events_total context search ok"] == hour + 1
 
 
 async def test_events_are_counted_that_happen_while_the_hour_moves(memory: Engine, metrics: Metrics) -> None:
@@ -143,7 +143,7 @@ async def test_events_are_counted_that_happen_while_the_hour_moves(memory: Engin
                 await transaction.apply([Happened(node="context", op="use", at=at)])
             used += 1
         await looking
-    assert (await read(memory, metrics))["recollect_events_total context use ok"] == used
+    assert (await read(memory, metrics))["memorist_events_total context use ok"] == used
 
 
 async def test_how_long_verbs_and_duties_take_and_which_fail_is_told(memory: Engine, metrics: Metrics) -> None:
@@ -154,10 +154,10 @@ async def test_how_long_verbs_and_duties_take_and_which_fail_is_told(memory: Eng
             await ana.recall(wrong, limit=0)  # type: ignore[arg-type]
     await memory.tend(only=["purge"])
     found = await read(memory, metrics)
-    assert found["recollect_verb_seconds_count remember"] == 1
-    assert found["recollect_verb_seconds_sum remember"] > 0
-    assert found["recollect_verb_seconds_count purge tend"] == 1
-    assert found["recollect_verb_failures_total recall"] == 0, "what was asked wrongly is no failure of ours"
+    assert found["memorist_verb_seconds_count remember"] == 1
+    assert found["memorist_verb_seconds_sum remember"] > 0
+    assert found["memorist_verb_seconds_count purge tend"] == 1
+    assert found["memorist_verb_failures_total recall"] == 0, "what was asked wrongly is no failure of ours"
 
 
 async def test_no_figure_names_a_person_a_session_or_a_word(memory: Engine, metrics: Metrics) -> None:
@@ -174,25 +174,25 @@ async def test_no_figure_names_a_person_a_session_or_a_word(memory: Engine, metr
 
 async def test_the_store_is_asked_again_only_after_a_while(memory: Engine) -> None:
     metrics = Metrics(memory)
-    assert (await read(memory, metrics))["recollect_backlog_waiting embed"] == 0
+    assert (await read(memory, metrics))["memorist_backlog_waiting embed"] == 0
     await memory.scope("ana").remember(WORDS)
-    assert (await read(memory, metrics))["recollect_backlog_waiting embed"] == 0
+    assert (await read(memory, metrics))["memorist_backlog_waiting embed"] == 0
 
 
 async def test_a_store_that_is_away_is_told(postgres: str, database: str) -> None:
     psycopg = pytest.importorskip("psycopg")
     name = database.partition("?")[0].rpartition("/")[2]
-    async with recollect.aio.open(database, embedder="none", failsafe=False) as memory:
+    async with memorist.aio.open(database, embedder="none", failsafe=False) as memory:
         metrics = Metrics(memory, fresh_seconds=0)
-        assert (await read(memory, metrics))["recollect_store_up"] == 1
+        assert (await read(memory, metrics))["memorist_store_up"] == 1
         with psycopg.connect(postgres, autocommit=True) as server:
             server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
             server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
-        assert (await read(memory, metrics))["recollect_store_up"] == 0
+        assert (await read(memory, metrics))["memorist_store_up"] == 0
 
 
 async def test_only_who_may_administer_can_read_them(tmp_path: Path) -> None:
-    async with recollect.aio.open(tmp_path / "m.db", embedder="none") as memory:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="none") as memory:
         app = create_app(memory)
         _, reader = await memory.create_key("reader", user="ana")
         _, admin = await memory.create_key("prometheus", user="ana", rights=("admin",))
@@ -203,11 +203,11 @@ async def test_only_who_may_administer_can_read_them(tmp_path: Path) -> None:
             ]
     assert [answer.status_code for answer in answers] == [401, 403, 200]
     assert answers[2].headers["content-type"].startswith("text/plain")
-    assert "recollect_store_up 1.0" in answers[2].text
+    assert "memorist_store_up 1.0" in answers[2].text
 
 
 def names(text: str) -> set[str]:
-    return set(re.findall(r"\brecollect_\w+", text))
+    return set(re.findall(r"\bmemorist_\w+", text))
 
 
 @pytest.mark.spec("THE-101")
@@ -218,7 +218,7 @@ async def test_alerts_and_dashboard_look_at_figures_that_exist(memory: Engine, m
         user_cap=0, tenant_cap=0,
     )  # fmt: skip
     there = {sample.partition(" ")[0] for sample in await read(memory, metrics)}
-    board = json.loads((DEPLOY / "grafana" / "recollect.json").read_text("utf-8"))
+    board = json.loads((DEPLOY / "grafana" / "memorist.json").read_text("utf-8"))
     asked = {target["expr"] for panel in board["panels"] for target in panel["targets"]}
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) > 9
     for text in (*asked, (DEPLOY / "prometheus" / "alerts.yml").read_text("utf-8")):
@@ -246,17 +246,17 @@ import asyncio, sys
 calls = []
 sys.addaudithook(lambda event, args: calls.append(event) if event in
     ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto") else None)
-import recollect, recollect.ops.logs, recollect.ops.spans
-from recollect.interfaces.metrics import Metrics
-from recollect.interfaces.rest.app import create_app
+import memorist, memorist.ops.logs, memorist.ops.spans
+from memorist.interfaces.metrics import Metrics
+from memorist.interfaces.rest.app import create_app
 
 async def main():
-    async with recollect.aio.open(sys.argv[1], embedder="hashing", spans=True) as memory:
+    async with memorist.aio.open(sys.argv[1], embedder="hashing", spans=True) as memory:
         app = create_app(memory)
         await memory.scope("ana").remember("Bees sleep in winter.")
         await memory.scope("ana").recall("bees")
         await memory.tend()
-        assert b"recollect_store_up 1.0" in await app.state.metrics.text()
+        assert b"memorist_store_up 1.0" in await app.state.metrics.text()
 
 asyncio.run(main())
 print(calls)
@@ -276,7 +276,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-import recollect, recollect.errors
+import memorist, memorist.errors
 
 kept = InMemorySpanExporter()
 provider = TracerProvider()
@@ -284,9 +284,9 @@ provider.add_span_processor(SimpleSpanProcessor(kept))
 trace.set_tracer_provider(provider)
 
 async def main():
-    async with recollect.aio.open(":memory:", embedder="hashing") as without_spans:  # they are off by default
+    async with memorist.aio.open(":memory:", embedder="hashing") as without_spans:  # they are off by default
         await without_spans.scope("zuleika").remember("Zanzibar lies in the sea.")
-    async with recollect.aio.open(sys.argv[1], embedder="hashing", spans=True) as memory:
+    async with memorist.aio.open(sys.argv[1], embedder="hashing", spans=True) as memory:
         ana = memory.scope("zuleika", session="whisper")
         (id,) = (await ana.remember("Zanzibar lies in the sea.")).ids
         await ana.recall("zanzibar")
@@ -294,7 +294,7 @@ async def main():
         await ana.forget(id, reason="quarrel")
         try:
             await ana.forget("zanzibar")
-        except recollect.errors.NotFound:
+        except memorist.errors.NotFound:
             pass
         await memory.tend(only=["purge"])
 
@@ -315,27 +315,27 @@ def test_verbs_and_duties_are_spans_without_a_word(tmp_path: Path) -> None:
     ]  # fmt: skip
     about = [span["attributes"] for span in spans]
     assert about[1] == {
-        "gen_ai.operation.name": "search_memory", "gen_ai.provider.name": "recollect", "gen_ai.memory.record.count": 1,
+        "gen_ai.operation.name": "search_memory", "gen_ai.provider.name": "memorist", "gen_ai.memory.record.count": 1,
     }  # fmt: skip
     assert about[4]["error.type"] == "NotFound"
     assert spans[4]["status"] == {"status_code": "ERROR"}
-    assert about[5]["recollect.duty"] == "purge"
+    assert about[5]["memorist.duty"] == "purge"
     for word in ("zuleika", "whisper", "zanzibar", "quarrel"):
         assert word not in done.stdout.lower()
 
 
 def test_spans_without_opentelemetry_say_what_to_install(tmp_path: Path) -> None:
-    code = "import sys, recollect; sys.modules['opentelemetry.trace'] = None; recollect.open(sys.argv[1], spans=True)"
+    code = "import sys, memorist; sys.modules['opentelemetry.trace'] = None; memorist.open(sys.argv[1], spans=True)"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m.db")], capture_output=True, text=True)
-    assert 'pip install "recollect[otel]"' in done.stderr.splitlines()[-1]
+    assert 'pip install "memorist[otel]"' in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent")
 def test_the_log_of_a_server_is_json_names_the_request_and_holds_no_word(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "recollect", "serve", "--port", str(port), "--db", str(tmp_path / "m.db")]
-    given = {**os.environ, "RECOLLECT_LOG": "json", "RECOLLECT_EMBEDDER": "hashing", "RECOLLECT_USER": "ana"}
+    command = [sys.executable, "-m", "memorist", "serve", "--port", str(port), "--db", str(tmp_path / "m.db")]
+    given = {**os.environ, "MEMORIST_LOG": "json", "MEMORIST_EMBEDDER": "hashing", "MEMORIST_USER": "ana"}
     server = subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True)
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"X-Request-Id": "r-17"}) as client:

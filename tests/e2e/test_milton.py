@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect import aio
-from recollect.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
-from recollect.embedders.cached import Cached
-from recollect.embedders.hashing import Hashing
-from recollect.engine import Engine
-from recollect.errors import Conflict, EmbedderUnavailable, InvalidInput
-from recollect.model import Filter
-from recollect.ports import Vectors
+from memorist import aio
+from memorist.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
+from memorist.embedders.cached import Cached
+from memorist.embedders.hashing import Hashing
+from memorist.engine import Engine
+from memorist.errors import Conflict, EmbedderUnavailable, InvalidInput
+from memorist.model import Filter
+from memorist.ports import Vectors
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-import recollect
-from recollect.errors import Conflict, InvalidInput, NotFound
-from recollect.model import Filter
+import memorist
+from memorist.errors import Conflict, InvalidInput, NotFound
+from memorist.model import Filter
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 UNUSED, KEPT, TOMBSTONE = timedelta(days=60), timedelta(days=30), timedelta(hours=24)
@@ -72,7 +72,7 @@ class Life(RuleBasedStateMachine):
 
     def open(self) -> None:
         where = self.place or self.folder / "memory.db"
-        self.memory = recollect.open(where, embedder="hashing", ttl_level=6, state_dir=self.folder)
+        self.memory = memorist.open(where, embedder="hashing", ttl_level=6, state_dir=self.folder)
         self.memory._inner.clock = lambda: self.now
         self.mine = self.memory.scope(self.user)
 

@@ -15,16 +15,16 @@ from typing import Any
 import apsw
 import pytest
 
-import recollect
-from recollect import aio, compose
-from recollect.errors import Conflict, InvalidInput, Misconfigured, NotFound
-from recollect.model import Filter
-from recollect.storage import copying
+import memorist
+from memorist import aio, compose
+from memorist.errors import Conflict, InvalidInput, Misconfigured, NotFound
+from memorist.model import Filter
+from memorist.storage import copying
 
 SAID = [{"content": f"I planted tree {i} of the avenue", "id": str(i), "session": str(i // 50)} for i in range(300)]
 
 
-HEAD = b'{"recollect": "archive", "format": 1, "key": "%s"}\n' % (b"0" * 64)
+HEAD = b'{"memorist": "archive", "format": 1, "key": "%s"}\n' % (b"0" * 64)
 
 
 async def filled(db: Path | str, state: Path) -> None:
@@ -121,7 +121,7 @@ async def test_a_text_file_that_is_cut_or_altered_is_told(tmp_path: Path) -> Non
         b"\xff\xfe" * 1000,
         b"5\n",
         b"{}\n",
-        b'{"recollect": "archive", "format": 1}\n',
+        b'{"memorist": "archive", "format": 1}\n',
         HEAD + b'{"table": "sqlite_schema", "sql": "x"}\n',
         HEAD + b'{"table": "scopes", "id, tenant) SELECT 1; --": 1}\n',
         HEAD + b'{"sums": {}}\n{"table": "erased", "scope": 1, "row": {"base64": "?"}, "changed": 1}\n',
@@ -177,7 +177,7 @@ async def test_a_copy_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -
     async with aio.open(source, embedder="none") as memory:
         await memory.scope("ana").remember([{"content": f"I planted tree {i}", "id": str(i)} for i in range(6000)])
     _killed_on_the_way(source, target)
-    with pytest.raises(recollect.errors.RecollectError, match="recollect copy"):
+    with pytest.raises(memorist.errors.MemoristError, match="memorist copy"):
         await compose.open_engine(target, embedder="none")
     before = _count(target)
     assert 0 < before < 6000
@@ -190,7 +190,7 @@ async def test_a_copy_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -
 
 
 def _killed_on_the_way(source: Path, target: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-m", "recollect", "copy", str(source), str(target)])
+    child = subprocess.Popen([sys.executable, "-m", "memorist", "copy", str(source), str(target)])
     until = time.monotonic() + 60
     while not _count(target) and time.monotonic() < until and child.poll() is None:
         time.sleep(0.002)
@@ -213,7 +213,7 @@ def _count(path: Path) -> int:
 
 def test_the_command_copies_and_says_what_it_found(tmp_path: Path) -> None:
     asyncio.run(filled(tmp_path / "a.db", tmp_path))
-    command = [sys.executable, "-m", "recollect", "copy", str(tmp_path / "a.db"), str(tmp_path / "b.db"), "--json"]
+    command = [sys.executable, "-m", "memorist", "copy", str(tmp_path / "a.db"), str(tmp_path / "b.db"), "--json"]
     told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert told["tables"]["memories"] == 301
     assert told["rows"] == sum(told["tables"].values())
@@ -221,22 +221,22 @@ def test_the_command_copies_and_says_what_it_found(tmp_path: Path) -> None:
 
 def test_another_model_takes_over_while_the_old_one_answers(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
-    with recollect.open(db, embedder="hashing", state_dir=tmp_path) as old:
+    with memorist.open(db, embedder="hashing", state_dir=tmp_path) as old:
         old.scope("ana").remember([{"content": "I moved to Lisbon in May"}, {"content": "I like green tea"}])
-        command = [sys.executable, "-m", "recollect", "reembed", "--model", "minilm", "--db", str(db), "--json"]
+        command = [sys.executable, "-m", "memorist", "reembed", "--model", "minilm", "--db", str(db), "--json"]
         told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         assert (told["embedded"], told["without_embeddings"]) == (2, 0)
         assert old.scope("ana").recall("green tea").legs["dense"] == "ok"
-    with recollect.open(db, embedder="minilm", state_dir=tmp_path) as new:
+    with memorist.open(db, embedder="minilm", state_dir=tmp_path) as new:
         answer = new.scope("ana").recall("in which town does she live?")
         assert answer.legs["dense"] == "ok"
         assert answer.hits[0].memory.text == "I moved to Lisbon in May"
         assert new.drop_vectors() == 2
-    with recollect.open(db, embedder="hashing", state_dir=tmp_path) as old:
+    with memorist.open(db, embedder="hashing", state_dir=tmp_path) as old:
         assert "no vector" in old.scope("ana").recall("green tea").legs["dense"]
 
 
 def test_no_table_is_left_behind_by_mistake() -> None:
-    schema = resources.files("recollect.storage.sqlite").joinpath("schema.sql").read_text("utf-8")
+    schema = resources.files("memorist.storage.sqlite").joinpath("schema.sql").read_text("utf-8")
     tables = {line.split()[2] for line in schema.splitlines() if line.startswith("CREATE TABLE")}
     assert tables == {*copying.KEYS, *copying.LEFT}

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect import aio
-from recollect.dialects.milton import Milton
-from recollect.dialects.vault import Vault
-from recollect.engine import Engine
-from recollect.errors import InvalidInput, Refused, StoreUnavailable
-from recollect.interfaces.cli import app
-from recollect.privacy import INCOGNITO, OFF
-from recollect.records import SpaceSettings
-from recollect.scoped import Scoped
+import memorist
+from memorist import aio
+from memorist.dialects.milton import Milton
+from memorist.dialects.vault import Vault
+from memorist.engine import Engine
+from memorist.errors import InvalidInput, Refused, StoreUnavailable
+from memorist.interfaces.cli import app
+from memorist.privacy import INCOGNITO, OFF
+from memorist.records import SpaceSettings
+from memorist.scoped import Scoped
 
 TEA = "I drink green tea in the morning."
 WORDS = ("Quetzalwort", "quetzalwort", "Ypsilonburg", "ypsilonburg", "chat-zq77")
@@ -200,9 +200,9 @@ def rows(url: str) -> str:
     import psycopg
 
     with psycopg.connect(url) as connection:
-        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'recollect'").fetchall()
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'memorist'").fetchall()
         return "\n".join(
-            str(connection.execute(f"SELECT t::text FROM recollect.{name} t".encode()).fetchall()) for (name,) in tables
+            str(connection.execute(f"SELECT t::text FROM memorist.{name} t".encode()).fetchall()) for (name,) in tables
         )
 
 
@@ -241,7 +241,7 @@ async def test_an_incognito_session_leaves_no_byte_anywhere(
 @pytest.mark.spec("THE-107")
 def test_an_incognito_session_stays_so_while_the_store_is_away(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
-    with recollect.open(folder / "memory.db", embedder="hashing", failsafe_dir=tmp_path / "safe") as memory:
+    with memorist.open(folder / "memory.db", embedder="hashing", failsafe_dir=tmp_path / "safe") as memory:
         ana = memory.scope("ana", session="chat-zq77")
         memory.scope("ana").remember(TEA)
         ana.privacy.start_incognito()
@@ -261,7 +261,7 @@ def test_a_session_that_goes_incognito_while_the_server_is_away_is_so_at_once(
 
     name = database.partition("?")[0].rpartition("/")[2]
     with (
-        recollect.open(database, embedder="hashing", failsafe_dir=tmp_path / "safe") as memory,
+        memorist.open(database, embedder="hashing", failsafe_dir=tmp_path / "safe") as memory,
         psycopg.connect(postgres, autocommit=True) as server,
     ):
         memory.scope("ana").remember(TEA)
@@ -281,7 +281,7 @@ def run(*words: str) -> Any:
 
 def test_the_command_line_turns_memory_off_and_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"DB": tmp_path / "m.db", "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
-        monkeypatch.setenv(f"RECOLLECT_{name}", str(value))
+        monkeypatch.setenv(f"MEMORIST_{name}", str(value))
     assert "off" in run("memory", "off").stdout
     assert run("remember", TEA).exit_code == 4
     assert json.loads(run("memory", "on", "--json").stdout)["on"] is True

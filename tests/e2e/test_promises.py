@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import recollect
-from recollect.compose import open_engine
-from recollect.embedders.hashing import Hashing
-from recollect.engine import Engine
-from recollect.errors import EmbedderUnavailable, InvalidInput, Misconfigured, RecollectError
-from recollect.model import Filter
-from recollect.policy.writing import POLICIES
-from recollect.sync import Blocking, BlockingScope
+import memorist
+from memorist.compose import open_engine
+from memorist.embedders.hashing import Hashing
+from memorist.engine import Engine
+from memorist.errors import EmbedderUnavailable, InvalidInput, MemoristError, Misconfigured
+from memorist.model import Filter
+from memorist.policy.writing import POLICIES
+from memorist.sync import Blocking, BlockingScope
 
 PIN = "My PIN is 4711."
 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Blocking]:
-    with recollect.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as memory:
+    with memorist.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as memory:
         yield memory
 
 
@@ -165,7 +165,7 @@ def test_what_a_person_set_is_not_lowered_by_repetition(ana: BlockingScope) -> N
 def test_a_moved_memory_tells_the_same_message_apart_as_before(ana: BlockingScope, tmp_path: Path) -> None:
     (id,) = ana.remember([said("m1", "I live in Lisbon.")]).ids
     ana.edit(id, "I live in Porto.")
-    with recollect.open(tmp_path / "other.db", embedder="hashing", state_dir=tmp_path) as other:
+    with memorist.open(tmp_path / "other.db", embedder="hashing", state_dir=tmp_path) as other:
         eva = other.scope("ana")
         eva.import_(ana.export())
         assert eva.remember([said("m1", "I live in Lisbon.")]).outcomes[0].ids == (id,)
@@ -201,13 +201,13 @@ def test_equal_memories_come_in_the_same_order_in_every_process(tmp_path: Path) 
     def asked(ana: BlockingScope) -> list[str]:
         return [hit.memory.text for hit in ana.recall("note", limit=3)]
 
-    with recollect.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as warm:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as warm:
         ana = warm.scope("ana")
         ids = [id for word in "ash elm fir oak yew gum".split() for id in ana.remember(f"note {word}").ids]
         asked(ana)
         for id in ids[:4]:
             ana.pin(id)
-        with recollect.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as fresh:
+        with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as fresh:
             assert asked(ana) == asked(fresh.scope("ana"))
 
 
@@ -235,12 +235,12 @@ async def test_a_vector_that_is_none_is_never_kept(engine: Engine, made: str) ->
 
 
 async def test_memories_without_vectors_are_found_and_the_answer_says_so(tmp_path: Path) -> None:
-    async with recollect.aio.open(tmp_path / "m.db", embedder="none") as plain:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="none") as plain:
         await plain.scope("ana").remember("Kettles are blue.")
-    async with recollect.aio.open(tmp_path / "m.db", embedder="hashing") as engine:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as engine:
         found = await engine.scope("ana").recall("kettles")
     assert len(found) == 1
-    assert "recollect index" in found.legs["dense"]
+    assert "memorist index" in found.legs["dense"]
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_why_not_says_that_nothing_counted_as_evidence(memory: Blocking) -> None
 @pytest.mark.parametrize("wrong", [{"language": "klingon"}, {"policy": "nope"}, {"profile": "nope"}])
 def test_a_setting_that_nothing_goes_by_is_told_when_opening(tmp_path: Path, wrong: dict[str, str]) -> None:
     with pytest.raises(Misconfigured, match=next(iter(wrong.values()))):
-        recollect.open(tmp_path / "m.db", embedder="hashing", **wrong)
+        memorist.open(tmp_path / "m.db", embedder="hashing", **wrong)
     assert not (tmp_path / "m.db").exists()
 
 
@@ -284,7 +284,7 @@ def test_an_empty_tenant_is_nobody_elses(memory: Blocking) -> None:
 
 
 def test_tokens_can_be_counted_by_the_caller(tmp_path: Path) -> None:
-    with recollect.open(tmp_path / "m.db", embedder="hashing", count_tokens=len) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", count_tokens=len) as memory:
         ana = memory.scope("ana")
         ana.remember("I live in Lisbon.")
         assert ana.recall("Lisbon").tokens == len(ana.recall("Lisbon").prompt())
@@ -307,5 +307,5 @@ async def test_a_part_that_cannot_be_closed_keeps_no_other_open(tmp_path: Path) 
     engine.embedder = Stuck()
     with pytest.raises(EmbedderUnavailable, match="hangs"):
         await engine.close()
-    with pytest.raises(RecollectError, match="closed"):
+    with pytest.raises(MemoristError, match="closed"):
         await engine.stats()

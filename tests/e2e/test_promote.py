@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from recollect import aio
-from recollect.dialects.milton import Milton
-from recollect.engine import Engine
-from recollect.errors import InvalidInput
-from recollect.model import Filter
+from memorist import aio
+from memorist.dialects.milton import Milton
+from memorist.engine import Engine
+from memorist.errors import InvalidInput
+from memorist.model import Filter
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 OLD = NOW - timedelta(hours=48)

@@ -14,14 +14,14 @@ import pytest
 
 from clocks import Clock
 from llm_server import Server
-from recollect import aio
-from recollect.changes import Queue
-from recollect.engine import Engine
-from recollect.errors import BadModelAnswer, ModelUnavailable, OverBudget
-from recollect.lifecycle import reflect
-from recollect.model import Filter, Memory, Scope
-from recollect.records import Ask
-from recollect.scoped import Scoped
+from memorist import aio
+from memorist.changes import Queue
+from memorist.engine import Engine
+from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
+from memorist.lifecycle import reflect
+from memorist.model import Filter, Memory, Scope
+from memorist.records import Ask
+from memorist.scoped import Scoped
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOLD = ("Went to the hospital with Nora and stayed all night", "I told my boss about my mistake in the report")

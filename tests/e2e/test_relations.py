@@ -12,17 +12,17 @@ import apsw
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect import aio
-from recollect.changes import Put, Relation
-from recollect.engine import Engine
-from recollect.errors import NotFound
-from recollect.interfaces.cli import app
-from recollect.lifecycle import relations
-from recollect.model import RELATED, Draft, Filter, Memory
-from recollect.policy import profiles, writing
-from recollect.policy.writing import Links
-from recollect.scoped import Scoped
+import memorist
+from memorist import aio
+from memorist.changes import Put, Relation
+from memorist.engine import Engine
+from memorist.errors import NotFound
+from memorist.interfaces.cli import app
+from memorist.lifecycle import relations
+from memorist.model import RELATED, Draft, Filter, Memory
+from memorist.policy import profiles, writing
+from memorist.policy.writing import Links
+from memorist.scoped import Scoped
 
 LISBON = "Ana lives in Lisbon with her cat Miso."
 TABBY = "Ana's cat Miso is an orange tabby."
@@ -59,7 +59,7 @@ async def texts(scope: Scoped, id: str) -> list[str]:
 
 @pytest.mark.spec("IMP-15", "IMP-16")
 def test_relations_are_found_quickly_from_both_ends(tmp_path: Path) -> None:
-    with recollect.open(tmp_path / "memory.db", state_dir=tmp_path, embedder="hashing"):
+    with memorist.open(tmp_path / "memory.db", state_dir=tmp_path, embedder="hashing"):
         file = apsw.Connection(str(tmp_path / "memory.db"), flags=apsw.SQLITE_OPEN_READONLY)
         columns = {name for _, name, *_ in file.execute("PRAGMA table_info(relations)")}
         plan = "EXPLAIN QUERY PLAN SELECT 1 FROM relations WHERE scope = 1 AND {} = 'x'"
@@ -328,7 +328,7 @@ async def test_without_a_model_nothing_is_linked_and_nothing_fails(tmp_path: Pat
 
 def test_the_blocking_door_and_the_command_line_ask_the_same(tmp_path: Path) -> None:
     place = str(tmp_path / "memory.db")
-    with recollect.open(place, state_dir=tmp_path) as memory:
+    with memorist.open(place, state_dir=tmp_path) as memory:
         ana = memory.scope("ana")
         lisbon, tabby = (ana.remember(text).ids[0] for text in (LISBON, TABBY))
         (found,) = ana.related(lisbon)

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect.errors import InvalidInput
-from recollect.interfaces.cli import app
-from recollect.sync import Blocking, BlockingScope
+import memorist
+from memorist.errors import InvalidInput
+from memorist.interfaces.cli import app
+from memorist.sync import Blocking, BlockingScope
 
 TEA = "I drink green tea in the morning."
 
 
 @pytest.fixture
 def memory(place: str, tmp_path: Path) -> Iterator[Blocking]:
-    with recollect.open(place, embedder="hashing", state_dir=tmp_path) as opened:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path) as opened:
         yield opened
 
 
@@ -89,7 +89,7 @@ def test_an_end_of_sharing_and_any_off_end_it_at_once(memory: Blocking) -> None:
 
 
 def test_the_tag_is_not_handed_on_to_what_is_near(tmp_path: Path) -> None:
-    with recollect.open(tmp_path / "m.db", state_dir=tmp_path) as memory:
+    with memorist.open(tmp_path / "m.db", state_dir=tmp_path) as memory:
         home, work = memory.scope("ana", "home"), memory.scope("ana", "work")
         home.privacy.set(sharing=True)
         home.remember("My physiotherapist wants me to stretch my back every morning.", tags=["share:work", "health"])
@@ -101,7 +101,7 @@ def test_the_tag_is_not_handed_on_to_what_is_near(tmp_path: Path) -> None:
 
 def test_the_command_line_shares_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"DB": tmp_path / "m.db", "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
-        monkeypatch.setenv(f"RECOLLECT_{name}", str(value))
+        monkeypatch.setenv(f"MEMORIST_{name}", str(value))
     run = CliRunner().invoke
     run(app, ["remember", TEA, "--space", "home", "--tag", "share:work"])
     assert json.loads(run(app, ["memory", "--sharing", "--space", "home", "--json"]).stdout)["sharing"] is True

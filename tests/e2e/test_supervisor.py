@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from recollect import aio
-from recollect.dialects.supervisor import UNSURE, Supervisor, confident, numbered
-from recollect.engine import Engine
-from recollect.errors import InvalidInput, NotAllowed
-from recollect.model import Filter, Memory
-from recollect.scoped import Scoped
+from memorist import aio
+from memorist.dialects.supervisor import UNSURE, Supervisor, confident, numbered
+from memorist.engine import Engine
+from memorist.errors import InvalidInput, NotAllowed
+from memorist.model import Filter, Memory
+from memorist.scoped import Scoped
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 STEPS = ["Build the image", "Push the image", "Restart the service"]
@@ -102,7 +102,7 @@ async def test_a_turn_that_leans_on_something_earlier_looks_again_unless_it_is_a
 
 @pytest.mark.spec("IMP-91")
 def test_few_turns_of_a_conversation_look_again() -> None:
-    file = resources.files("recollect.interfaces") / "demo_conversation.json"
+    file = resources.files("memorist.interfaces") / "demo_conversation.json"
     turns = re.findall(r'"content": "(.*?)"', file.read_text("utf-8"))
     turns += ["As I said, the usual.", "What was my budget?", "What did we decide about the boat?"]
     unsure = [turn for turn in turns if confident(turn) < UNSURE]

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import recollect
+import memorist
 from clocks import Clock
-from recollect import tending
-from recollect.changes import Done, Queue
-from recollect.embedders.hashing import Hashing
-from recollect.engine import Engine
-from recollect.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
-from recollect.interfaces.cli import app
-from recollect.lifecycle.care import Care
-from recollect.lifecycle.tend import Did, Duty, again, backoff, turn
-from recollect.lifecycle.worker import Worker
-from recollect.model import Filter, Scope
-from recollect.records import Task
+from memorist import tending
+from memorist.changes import Done, Queue
+from memorist.embedders.hashing import Hashing
+from memorist.engine import Engine
+from memorist.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
+from memorist.interfaces.cli import app
+from memorist.lifecycle.care import Care
+from memorist.lifecycle.tend import Did, Duty, again, backoff, turn
+from memorist.lifecycle.worker import Worker
+from memorist.model import Filter, Scope
+from memorist.records import Task
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -39,7 +39,7 @@ def clock() -> Clock:
 @pytest.fixture
 async def memory(place: str, clock: Clock, tmp_path: Path) -> AsyncIterator[Engine]:
     """Vectors are left to whoever tends."""
-    async with recollect.aio.open(place, embedder="hashing", policy="theoria", journal_dir=tmp_path / "j") as made:
+    async with memorist.aio.open(place, embedder="hashing", policy="theoria", journal_dir=tmp_path / "j") as made:
         made.clock = clock
         yield made
 
@@ -366,13 +366,13 @@ async def test_a_text_that_the_model_cannot_take_keeps_no_other_from_its_vector(
 
 
 async def test_a_memory_can_tend_itself_while_it_is_used(place: str) -> None:
-    async with recollect.aio.open(place, embedder="hashing", policy="theoria", tend=True) as memory:
+    async with memorist.aio.open(place, embedder="hashing", policy="theoria", tend=True) as memory:
         ana = memory.scope("ana")
         for n in range(20):
             await ana.remember(f"The {n} green shelves hold {n * 7} books.")
         assert (await ana.recall("green shelves")).hits
         await _until(lambda: _embedded(memory))
-    async with recollect.aio.open(place, embedder="hashing", failsafe=False) as memory:
+    async with memorist.aio.open(place, embedder="hashing", failsafe=False) as memory:
         assert await memory.check() == []
         assert [each.running for each in await memory.backlog()] == [0] * len(await memory.backlog())
 
@@ -383,16 +383,16 @@ async def _embedded(memory: Engine) -> bool:
 
 
 def test_a_blocking_memory_tends_itself_and_closes(tmp_path: Path) -> None:
-    with recollect.open(tmp_path / "m.db", embedder="hashing", tend=True) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", tend=True) as memory:
         memory.scope("ana").remember("The kettle is blue.")
-    with recollect.open(tmp_path / "m.db", embedder="hashing") as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing") as memory:
         assert memory.check() == []
 
 
 def test_the_commands_say_what_was_done_and_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
-    monkeypatch.setenv("RECOLLECT_POLICY", "theoria")
-    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_POLICY", "theoria")
+    monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
     run, db = CliRunner(), ["--db", str(tmp_path / "m.db")]
     assert run.invoke(app, ["remember", "The kettle is blue.", *db]).exit_code == 0
     assert "embed: 1 waiting, the oldest for 0:00:0" in run.invoke(app, ["backlog", *db]).stdout
@@ -408,7 +408,7 @@ def test_the_commands_say_what_was_done_and_what_waits(tmp_path: Path, monkeypat
 
 
 def test_while_a_model_is_away_the_other_duties_are_done(tmp_path: Path) -> None:
-    with recollect.open(tmp_path / "m.db", embedder="none", failsafe=False) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="none", failsafe=False) as memory:
         memory.scope("ana").remember("The kettle is blue.")
         memory._inner.embedder = embedder = Moody()
         embedder.away = True

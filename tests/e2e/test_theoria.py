@@ -13,18 +13,18 @@ import apsw
 import pytest
 
 from clocks import Clock
-from recollect import aio
-from recollect.changes import Put
-from recollect.dialects import theoria as dialect
-from recollect.dialects.theoria import Theoria
-from recollect.embedders.hashing import Hashing
-from recollect.engine import Engine
-from recollect.errors import EmbedderUnavailable, InvalidInput, Refused
-from recollect.model import Filter, Memory
-from recollect.policy import profiles
-from recollect.ports import Vectors
-from recollect.scoped import Scoped
-from recollect.text import simhash
+from memorist import aio
+from memorist.changes import Put
+from memorist.dialects import theoria as dialect
+from memorist.dialects.theoria import Theoria
+from memorist.embedders.hashing import Hashing
+from memorist.engine import Engine
+from memorist.errors import EmbedderUnavailable, InvalidInput, Refused
+from memorist.model import Filter, Memory
+from memorist.policy import profiles
+from memorist.ports import Vectors
+from memorist.scoped import Scoped
+from memorist.text import simhash
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 USER = "6f1c1f0e-6a53-4a3e-9a43-0d7a0f5b8c11"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect.errors import Conflict, InvalidInput, NotFound
-from recollect.interfaces.cli import app
-from recollect.model import STATES, Draft, Filter, Memory
-from recollect.sync import Blocking
+import memorist
+from memorist.errors import Conflict, InvalidInput, NotFound
+from memorist.interfaces.cli import app
+from memorist.model import STATES, Draft, Filter, Memory
+from memorist.sync import Blocking
 
 NOW = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 TEA, MINT = "I drink green tea in the morning.", "I drink mint tea in the morning."
@@ -36,7 +36,7 @@ class Clock:
 @pytest.fixture(params=["sqlite", "postgres"])
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blocking]:
     place = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
-    with recollect.open(place, embedder="hashing") as opened:
+    with memorist.open(place, embedder="hashing") as opened:
         opened._inner.clock = Clock()
         yield opened
 
@@ -246,8 +246,8 @@ def test_a_preference_that_was_said_again_meanwhile_does_not_collide(memory: Blo
 
 
 def test_the_command_line_undoes_what_the_history_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path))
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
 
     def run(*words: str) -> str:
         answer = CliRunner().invoke(app, ["--db", str(tmp_path / "m.db"), "--user", "ana", *words])

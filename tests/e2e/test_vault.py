@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from recollect import aio
-from recollect.changes import Put
-from recollect.dialects.vault import MemoryChunk, MemoryType, RecallResult, Vault, to_prompt
-from recollect.embedders.cached import Cached
-from recollect.embedders.hashing import Hashing
-from recollect.engine import Engine
-from recollect.errors import EmbedderUnavailable, InvalidInput
-from recollect.model import Filter
-from recollect.ports import Vectors
-from recollect.text.tokens import count_tokens
+from memorist import aio
+from memorist.changes import Put
+from memorist.dialects.vault import MemoryChunk, MemoryType, RecallResult, Vault, to_prompt
+from memorist.embedders.cached import Cached
+from memorist.embedders.hashing import Hashing
+from memorist.engine import Engine
+from memorist.errors import EmbedderUnavailable, InvalidInput
+from memorist.model import Filter
+from memorist.ports import Vectors
+from memorist.text.tokens import count_tokens
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 EXAMPLE = """\

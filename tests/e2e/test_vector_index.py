@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 from clocks import Clock
-from recollect import aio
-from recollect.dialects.vault import Vault
-from recollect.embedders.minilm import MiniLM
-from recollect.engine import Engine
-from recollect.errors import IndexUnavailable
-from recollect.lifecycle import mirror
-from recollect.lifecycle.mirror import Mirror
-from recollect.model import Filter, Scope
-from recollect.ports import IndexEntry, Vectors
+from memorist import aio
+from memorist.dialects.vault import Vault
+from memorist.embedders.minilm import MiniLM
+from memorist.engine import Engine
+from memorist.errors import IndexUnavailable
+from memorist.lifecycle import mirror
+from memorist.lifecycle.mirror import Mirror
+from memorist.model import Filter, Scope
+from memorist.ports import IndexEntry, Vectors
 
 chromadb = pytest.importorskip("chromadb")
 
@@ -210,18 +210,18 @@ async def test_two_at_once_fill_the_index_once(tmp_path: Path, shelf: Shelf) -> 
 
 
 def test_the_command_fills_the_index_anew(tmp_path: Path) -> None:
-    def recollect(*words: str) -> Any:
-        base = [sys.executable, "-m", "recollect", "--db", str(tmp_path / "m.db"), "--user", "ana", "--json"]
-        there = {"RECOLLECT_INDEX": f"chroma:{tmp_path / 'chroma'}", "RECOLLECT_EMBEDDER": "hashing"}
+    def memorist(*words: str) -> Any:
+        base = [sys.executable, "-m", "memorist", "--db", str(tmp_path / "m.db"), "--user", "ana", "--json"]
+        there = {"MEMORIST_INDEX": f"chroma:{tmp_path / 'chroma'}", "MEMORIST_EMBEDDER": "hashing"}
         done = subprocess.run([*base, *words], capture_output=True, text=True, env=_environment(tmp_path) | there)
         return json.loads(done.stdout or done.stderr)
 
-    recollect("remember", "I like green tea")
-    assert recollect("index", "--rebuild") == {"indexed": 1}
-    assert recollect("recall", "green tea")["hits"][0]["memory"]["text"] == "I like green tea"
+    memorist("remember", "I like green tea")
+    assert memorist("index", "--rebuild") == {"indexed": 1}
+    assert memorist("recall", "green tea")["hits"][0]["memory"]["text"] == "I like green tea"
 
 
 def _environment(state: Path) -> dict[str, str]:
     import os
 
-    return {**os.environ, "RECOLLECT_STATE_DIR": str(state)}
+    return {**os.environ, "MEMORIST_STATE_DIR": str(state)}

@@ -14,14 +14,14 @@ import apsw
 import psycopg
 import pytest
 
-from recollect import aio
-from recollect.checkpoints import Checkpoints
-from recollect.consent import FIELDS, Consent
-from recollect.engine import Engine
-from recollect.errors import RecollectError
-from recollect.model import Draft, Filter, Labels
-from recollect.privacy import Privacy
-from recollect.scoped import Scoped
+from memorist import aio
+from memorist.checkpoints import Checkpoints
+from memorist.consent import FIELDS, Consent
+from memorist.engine import Engine
+from memorist.errors import MemoristError
+from memorist.model import Draft, Filter, Labels
+from memorist.privacy import Privacy
+from memorist.scoped import Scoped
 
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 POOLS = {"operation": rf"'operation': '({UUID})'", "proposal": rf"Proposal\(id='({UUID})'", "id": rf"({UUID})"}
@@ -84,7 +84,7 @@ class Trial:
         try:
             shown = repr(await _whole(getattr(on, verb)(**given)))
             self.worked[name] += 1
-        except RecollectError as error:
+        except MemoristError as error:
             shown = f"{error!r} {error.__cause__!r} {error.__context__!r}"
         person.learn(shown)
         self.look(person, name, shown, given)
@@ -233,7 +233,7 @@ class Rows:
     def __init__(self, place: str) -> None:
         self.is_file = "://" not in place
         self._open: Any = apsw.Connection(place) if self.is_file else psycopg.connect(place, autocommit=True)
-        self._in = "" if self.is_file else "recollect."
+        self._in = "" if self.is_file else "memorist."
         self._row = "*" if self.is_file else "t::text"
         self.tables = [
             name for (name,) in self._ask(_TABLES[self.is_file])
@@ -273,11 +273,11 @@ class Rows:
 
 _TABLES = {
     True: "SELECT name FROM sqlite_master WHERE type = 'table'",
-    False: "SELECT relname FROM pg_class WHERE relnamespace = 'recollect'::regnamespace AND relkind IN ('r', 'p')",
+    False: "SELECT relname FROM pg_class WHERE relnamespace = 'memorist'::regnamespace AND relkind IN ('r', 'p')",
 }
 _COLUMNS = {
     True: "SELECT name FROM pragma_table_info('{}')",
-    False: "SELECT attname FROM pg_attribute WHERE attrelid = 'recollect.{}'::regclass AND attnum > 0",
+    False: "SELECT attname FROM pg_attribute WHERE attrelid = 'memorist.{}'::regclass AND attnum > 0",
 }
 
 

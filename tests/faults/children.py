@@ -26,18 +26,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-import recollect
-from recollect import tending
-from recollect.embedders.hashing import Hashing
-from recollect.errors import Conflict, InvalidInput, RecollectError
-from recollect.ports import Vectors
+import memorist
+from memorist import tending
+from memorist.embedders.hashing import Hashing
+from memorist.errors import Conflict, InvalidInput, MemoristError
+from memorist.ports import Vectors
 
 WORDS = "tea milk water blue green ship train lisbon porto october kettle garden violin letter".split()
 
 
 def opened(path: str, embedder: str) -> Any:
     """A memory that says so when its store is away, and does not keep what it is told elsewhere."""
-    return recollect.open(path, embedder=embedder, failsafe=False)
+    return memorist.open(path, embedder=embedder, failsafe=False)
 
 
 def tell(*what: Any) -> None:
@@ -103,7 +103,7 @@ def merge(path: str, name: str, times: str) -> None:
                     news.append(after(ana.delta()))
                 if number % 4 == 0:
                     told["shared"] += contend(ana, shared, f"{name} counted {number} lighthouses", number // 4)
-            except recollect.RecollectError as error:
+            except memorist.MemoristError as error:
                 told["errors"] += 1
                 print(repr(error), file=sys.stderr)
         mine = ana.get(own)
@@ -157,12 +157,12 @@ def failing(folder: str, error: str, on: str, first: str, step: str) -> None:
 
 def few(path: str, seed: int, mend: Callable[[], None]) -> None:
     """A few writes through a fault; whatever happens that is no error of ours ends the process."""
-    with suppress(RecollectError), opened(path, "hashing") as memory:
+    with suppress(MemoristError), opened(path, "hashing") as memory:
         ana, known, chance = memory.scope("ana", session="s"), [], random.Random(seed)
         for number in range(8):
             try:
                 step(memory, ana, known, chance, f"{number}")
-            except RecollectError as error:
+            except MemoristError as error:
                 tell("failed", type(error).__name__)
         if seed % 2:  # otherwise the memory is closed while the fault lasts
             mend()
@@ -187,14 +187,14 @@ def insisted(verb: Callable[[Any], Any], what: Any) -> Any:
     while True:
         try:
             return verb(what)
-        except RecollectError as error:
+        except MemoristError as error:
             tell("failed", type(error).__name__)
             time.sleep(0.05)
 
 
 def embed(path: str, lease: str) -> None:
     async def run() -> None:
-        async with recollect.aio.open(path, embedder="none", failsafe=False) as memory:
+        async with memorist.aio.open(path, embedder="none", failsafe=False) as memory:
             memory.embedder = Slow()
             tell("open")
             await tending.worker(memory, only=["embed"], batch_size=4, lease_seconds=float(lease)).stay()
@@ -204,7 +204,7 @@ def embed(path: str, lease: str) -> None:
 
 def tend(path: str, duty: str, lease: str, settings: str) -> None:
     async def run() -> None:
-        async with recollect.aio.open(path, **json.loads(settings)) as memory:
+        async with memorist.aio.open(path, **json.loads(settings)) as memory:
             memory.embedder = Slow()
             tell("open")
             await tending.worker(memory, only=[duty], batch_size=4, lease_seconds=float(lease)).once()

@@ -16,7 +16,7 @@ from faults.server import Server, asked
 def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Nothing is left in the folders of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RECOLLECT_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("MEMORIST_STATE_DIR", str(tmp_path_factory.mktemp("state")))
         yield
 
 

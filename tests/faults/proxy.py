@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from pathlib import Path
 
-from recollect.sync import Loop
+from memorist.sync import Loop
 
 Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
 

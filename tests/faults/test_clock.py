@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-import recollect
+import memorist
 from faults.disk import built
 from faults.witness import CHILDREN, whole_lines
-from recollect.lifecycle import capacity
-from recollect.model import Memory, Scope
-from recollect.text.clock import parse
+from memorist.lifecycle import capacity
+from memorist.model import Memory, Scope
+from memorist.text.clock import parse
 
 JUMPS = (0, 400, 0, -400, 400, -400, 0)
 NOW = parse("2026-05-31T14:00:00Z")
@@ -38,7 +38,7 @@ def told(jumped: tuple[Path, list[list[Any]]], kind: str) -> list[list[Any]]:
 
 
 def test_the_clock_did_jump(jumped: tuple[Path, list[list[Any]]]) -> None:
-    with recollect.open(jumped[0], embedder="hashing") as memory:
+    with memorist.open(jumped[0], embedder="hashing") as memory:
         days = [memory.scope("ana").get(id).created_at for id, _ in told(jumped, "kept")]
     assert [round((day - days[0]) / timedelta(days=1)) for day in days] == list(JUMPS)
 
@@ -64,7 +64,7 @@ def test_a_forgotten_text_stays_away_unless_its_time_is_over(jumped: tuple[Path,
 def test_memories_stand_in_the_order_in_which_they_came(jumped: tuple[Path, list[list[Any]]]) -> None:
     came = [id for id, _ in told(jumped, "kept")]
     assert len(set(came)) == len(JUMPS)
-    with recollect.open(jumped[0], embedder="hashing") as memory:
+    with memorist.open(jumped[0], embedder="hashing") as memory:
         ana = memory.scope("ana")
         assert [each.id for each in ana.list() if each.text.startswith("Shelf")] == came[::-1]
         lines = [(line.memory_id, line.event) for line in ana.history(limit=1000) if line.memory_id in came]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import recollect
+import memorist
 from faults.server import asked
 from faults.witness import CHILDREN, Told, everything, half_written, lost, whole_lines
 
@@ -21,7 +21,7 @@ COUNTED = """
 CREATE TABLE public.embedded (memory bigint);
 CREATE FUNCTION public.count_it() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS
 'BEGIN INSERT INTO public.embedded VALUES (NEW.memory); RETURN NEW; END';
-CREATE TRIGGER count_it AFTER INSERT OR UPDATE ON recollect.vectors FOR EACH ROW EXECUTE FUNCTION public.count_it();
+CREATE TRIGGER count_it AFTER INSERT OR UPDATE ON memorist.vectors FOR EACH ROW EXECUTE FUNCTION public.count_it();
 """
 
 
@@ -60,7 +60,7 @@ class Crowd:
 
 
 def crowded(url: str, folder: Path, *, writers: int, backfillers: int, seconds: int) -> dict[str, int]:
-    recollect.open(url, embedder="none", failsafe=False).close()
+    memorist.open(url, embedder="none", failsafe=False).close()
     asked(url, COUNTED)
     crowd, chance = Crowd(url, folder, writers=writers, backfillers=backfillers), random.Random(seconds)
     for _ in range(seconds):
@@ -69,7 +69,7 @@ def crowded(url: str, folder: Path, *, writers: int, backfillers: int, seconds: 
     told = crowd.end()
     time.sleep(LEASE + 0.5)  # what the killed had claimed is free again
     embedded = len(asked(url, "SELECT DISTINCT memory FROM public.embedded"))
-    with recollect.open(url, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(url, embedder="hashing", failsafe=False) as memory:
         ana = memory.scope("ana")
         left = memory.index(batch_size=64).embedded
         texts = Counter(each.text for each in everything(ana))

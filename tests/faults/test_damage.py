@@ -12,8 +12,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-import recollect
-from recollect.errors import MigrationNeeded, ProviderFailed, StoreDamaged, StoreUnavailable
+import memorist
+from memorist.errors import MigrationNeeded, ProviderFailed, StoreDamaged, StoreUnavailable
 
 Harm = Callable[[bytearray, random.Random], bytearray]
 
@@ -72,7 +72,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, st
     """A sound database of two users, and its texts."""
     path = tmp_path_factory.mktemp("whole") / "memory.db"
     chance = random.Random(7)
-    with recollect.open(path, embedder="hashing") as memory:
+    with memorist.open(path, embedder="hashing") as memory:
         ana, bob = memory.scope("ana"), memory.scope("bob", session="s")
         for number in range(60):
             words = " ".join(chance.choices("tea lyon blue ship october budget meeting".split(), k=30))
@@ -85,7 +85,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, st
 def tried(path: Path, truth: dict[str, str]) -> str:
     """What comes of using a damaged file: "refused", "told" by a check, "same" as if nothing had happened."""
     try:
-        with recollect.open(path, embedder="hashing") as memory:
+        with memorist.open(path, embedder="hashing") as memory:
             problems = memory.check()
             for user in ("ana", "bob"):
                 scope = memory.scope(user)
@@ -123,7 +123,7 @@ def test_no_altered_word_is_returned_from_a_damaged_file(
 def test_a_damaged_log_loses_the_newest_writes_and_alters_nothing(tmp_path: Path, harm: str) -> None:
     """What SQLite cannot read of its log it takes for never written; that is the only loss."""
     (tmp_path / "open").mkdir()
-    with recollect.open(tmp_path / "open" / "memory.db", embedder="hashing") as memory:
+    with memorist.open(tmp_path / "open" / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
         truth = [ana.remember(f"Drawer {number} holds {number * 7919} letters.").ids[0] for number in range(20)]
         shutil.copytree(tmp_path / "open", tmp_path / "copied", ignore=shutil.ignore_patterns("*-shm", "*-reserve"))
@@ -132,7 +132,7 @@ def test_a_damaged_log_loses_the_newest_writes_and_alters_nothing(tmp_path: Path
         shutil.copytree(tmp_path / "copied", path.parent)
         log = path.with_name("memory.db-wal")
         log.write_bytes(LOG_HARMS[harm](bytearray(log.read_bytes()), random.Random(seed)))
-        with recollect.open(path, embedder="hashing") as memory:
+        with memorist.open(path, embedder="hashing") as memory:
             assert memory.check() == []
             kept = [each.id for each in memory.scope("ana").list(limit=100)][::-1]
             assert kept == truth[: len(kept)]
@@ -152,7 +152,7 @@ def test_no_altered_word_is_returned_from_500_damaged_files(
 @pytest.mark.parametrize("altered", ["7fc00000", "7f800000", "7149f2ca"], ids=["nan", "infinite", "huge"])
 def test_an_altered_vector_is_left_out_and_told(tmp_path: Path, altered: str) -> None:
     path = tmp_path / "memory.db"
-    with recollect.open(path, embedder="hashing") as memory:
+    with memorist.open(path, embedder="hashing") as memory:
         ana = memory.scope("ana")
         ship = ana.remember("The ship to Porto leaves at noon.").ids[0]
         ana.remember("My kettle is blue.")
@@ -162,7 +162,7 @@ def test_an_altered_vector_is_left_out_and_told(tmp_path: Path, altered: str) ->
         "UPDATE vectors SET embedding = ? WHERE memory = (SELECT row FROM memories WHERE id = ?)", (spoilt, ship)
     )
     connection.close()
-    with recollect.open(path, embedder="hashing") as memory:
+    with memorist.open(path, embedder="hashing") as memory:
         found = memory.scope("ana").recall("what colour is my kettle?")
         assert [hit.memory.text for hit in found] == ["My kettle is blue."]
         assert "1 of 2 memories" in found.legs["dense"]
@@ -175,7 +175,7 @@ def test_a_file_that_is_no_database_is_told_and_not_touched(tmp_path: Path, cont
     path = tmp_path / "diary.txt"
     path.write_bytes(content)
     with pytest.raises(StoreDamaged, match=r"diary\.txt"):
-        recollect.open(path, embedder="hashing")
+        memorist.open(path, embedder="hashing")
     assert path.read_bytes() == content
     assert [file.name for file in tmp_path.iterdir()] == ["diary.txt"]
 
@@ -188,7 +188,7 @@ def test_a_database_of_another_program_is_told_and_not_touched(tmp_path: Path, t
     connection.close()
     before = path.read_bytes()
     with pytest.raises(StoreDamaged, match="choose another file"):
-        recollect.open(path, embedder="hashing")
+        memorist.open(path, embedder="hashing")
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["songs.db"]
 
@@ -196,13 +196,13 @@ def test_a_database_of_another_program_is_told_and_not_touched(tmp_path: Path, t
 def test_an_empty_file_is_a_new_database(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     path.touch()
-    with recollect.open(path, embedder="hashing") as memory:
+    with memorist.open(path, embedder="hashing") as memory:
         assert memory.scope("ana").remember("I live in Lisbon.").count("created") == 1
 
 
 def test_nothing_is_acknowledged_once_the_file_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with recollect.open(path, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(path, embedder="hashing", failsafe=False) as memory:
         ana = memory.scope("ana")
         ana.remember("I live in Lisbon.")
         for file in tmp_path.iterdir():

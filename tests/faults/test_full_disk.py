@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.errors import StoreFull
+import memorist
+from memorist.errors import StoreFull
 
 
 def mount(*command: str) -> None:
@@ -48,7 +48,7 @@ def fill(ana: Any, disk: Path) -> dict[str, str]:
 
 def test_a_full_disk_is_told_and_nothing_is_lost(disk: Path) -> None:
     path = disk / "memory.db"
-    with recollect.open(path, embedder="hashing") as memory:
+    with memorist.open(path, embedder="hashing") as memory:
         ana = memory.scope("ana")
         kept = fill(ana, disk)
         assert len(kept) > 20
@@ -61,7 +61,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(disk: Path) -> None:
         ana.forget(first)
         del kept[first]
     mount("-o", "remount,size=32m", str(disk))
-    with recollect.open(path, embedder="hashing") as memory:
+    with memorist.open(path, embedder="hashing") as memory:
         ana = memory.scope("ana")
         assert {each.id: each.text for each in ana.list(limit=1000)} == kept
         assert memory.check() == []
@@ -70,7 +70,7 @@ def test_a_full_disk_is_told_and_nothing_is_lost(disk: Path) -> None:
 
 def test_forgetting_uses_the_room_that_was_kept_aside(disk: Path) -> None:
     path = disk / "memory.db"
-    with recollect.open(path, embedder="hashing") as memory:
+    with memorist.open(path, embedder="hashing") as memory:
         ana = memory.scope("ana")
         kept = fill(ana, disk)
         with (disk / "more").open("wb", buffering=0) as file:
@@ -93,14 +93,14 @@ def _fill_up(file: Any) -> None:
 
 def test_a_megabyte_is_kept_aside_where_four_are_free(disk: Path) -> None:
     (disk / "filler").write_bytes(b"x" * (17 << 18))  # 4.25 of 9 MB
-    with recollect.open(disk / "memory.db", embedder="hashing") as memory:
+    with memorist.open(disk / "memory.db", embedder="hashing") as memory:
         memory.scope("ana").remember("I live in Lisbon.")
     assert (disk / "memory.db-reserve").stat().st_size == 1_048_576
 
 
 def test_no_room_is_kept_aside_on_a_disk_that_has_little(disk: Path) -> None:
     (disk / "filler").write_bytes(b"x" * (5 << 20))
-    with recollect.open(disk / "memory.db", embedder="hashing") as memory:
+    with memorist.open(disk / "memory.db", embedder="hashing") as memory:
         memory.scope("ana").remember("I live in Lisbon.")
     assert not (disk / "memory.db-reserve").exists()
 
@@ -109,11 +109,11 @@ def test_a_disk_that_is_full_from_the_start_is_told(disk: Path) -> None:
     with (disk / "more").open("wb", buffering=0) as file:
         _fill_up(file)
     with pytest.raises(StoreFull):
-        recollect.open(disk / "memory.db", embedder="hashing")
+        memorist.open(disk / "memory.db", embedder="hashing")
 
 
 def test_a_backup_onto_a_full_disk_leaves_nothing_behind(disk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    with recollect.open(tmp_path_factory.mktemp("roomy") / "memory.db", embedder="hashing") as memory:
+    with memorist.open(tmp_path_factory.mktemp("roomy") / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
         for number in range(50):
             ana.remember(f"Box {number} holds {number * 7919} things.")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-import recollect
+import memorist
 from faults.witness import CHILDREN, Told, half_written, lost, whole_lines
 
 
@@ -38,7 +38,7 @@ def kill_loop(path: Path | str, kills: int) -> tuple[Told, list[str], list[str],
         for line in killed(path, seed):
             told.hear(*line)
         start = time.monotonic()
-        with recollect.open(path, embedder="hashing", failsafe=False) as memory:
+        with memorist.open(path, embedder="hashing", failsafe=False) as memory:
             slowest = max(slowest, time.monotonic() - start)
             ana = memory.scope("ana")
             missing += lost(told, ana)

@@ -12,10 +12,10 @@ from typing import Any
 import apsw
 import pytest
 
-import recollect
+import memorist
 from faults.server import asked
-from recollect.model import STATES, Filter
-from recollect.sync import BlockingScope
+from memorist.model import STATES, Filter
+from memorist.sync import BlockingScope
 
 CHILD = Path(__file__).with_name("children.py")
 
@@ -31,7 +31,7 @@ def together(path: Path | str, *, processes: int, times: int) -> list[dict[str, 
 
 def held(path: Path | str, told: list[dict[str, Any]]) -> dict[str, int]:
     """What the file says, against what was acknowledged."""
-    with recollect.open(path, embedder="hashing") as memory:
+    with memorist.open(path, embedder="hashing") as memory:
         ana = memory.scope("ana")
         (kettle,) = (each for each in ana.list(limit=1000) if "kettle" in each.text)
         merges = [line.event for line in ana.history(kettle.id, limit=100_000)].count("MERGE")
@@ -81,7 +81,7 @@ def _lost_revisions(path: Path | str) -> int:
     """Revisions of the thread that were counted and not logged, or logged twice."""
     sql = "SELECT max(rev) - (SELECT rev FROM {0}thread_revision), max(rev) - count(*) FROM {0}change_log"
     if "://" in str(path):
-        ((ahead, repeated),) = asked(str(path), sql.format("recollect."))
+        ((ahead, repeated),) = asked(str(path), sql.format("memorist."))
     else:
         connection = apsw.Connection(str(path))
         ((ahead, repeated),) = connection.execute(sql.format("")).fetchall()

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import recollect
-from recollect import vectors
-from recollect.embedders.hashing import Hashing
-from recollect.engine import Engine
-from recollect.errors import EmbedderUnavailable
-from recollect.ports import Vectors
-from recollect.scoped import Scoped
-from recollect.settings import load
-from recollect.storage.sqlite.store import SqliteStore
+import memorist
+from memorist import vectors
+from memorist.embedders.hashing import Hashing
+from memorist.engine import Engine
+from memorist.errors import EmbedderUnavailable
+from memorist.ports import Vectors
+from memorist.scoped import Scoped
+from memorist.settings import load
+from memorist.storage.sqlite.store import SqliteStore
 
 KETTLE, SHIP = "The kettle in the kitchen is blue.", "The ship to Porto leaves at noon."
 
@@ -93,7 +93,7 @@ async def test_another_model_answers_by_words_and_says_so_until_it_has_embedded(
         assert [hit.memory.text for hit in found][:1] == [KETTLE]
         assert all(hit.parts.get("semantic", 0.0) == 0.0 for hit in found)
         assert found.degraded
-        assert "2 of 2 memories have no vector yet: run `recollect index`" in found.legs["dense"]
+        assert "2 of 2 memories have no vector yet: run `memorist index`" in found.legs["dense"]
         assert (await engine.index()).embedded == 2
         mended = await ana.recall("what colour is the kettle?")
         assert not mended.degraded
@@ -138,7 +138,7 @@ async def test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer(
         found = await ana.recall("where is the violin?")
         assert [hit.memory.text for hit in found] == ["My garden has a violin."]
         assert "'a'" in found.legs["dense"]
-        with pytest.raises(recollect.errors.ProviderFailed):
+        with pytest.raises(memorist.errors.ProviderFailed):
             await engine.index()
     async with opened(path, Model("a")) as engine:
         assert (await engine.index()).embedded == 1

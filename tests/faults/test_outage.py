@@ -17,18 +17,18 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import recollect
+import memorist
 from faults.proxy import Proxy
 from faults.server import Server
 from faults.witness import everything
-from recollect.errors import StoreUnavailable
+from memorist.errors import StoreUnavailable
 
 WORDS = "tea milk water ship train lisbon porto october kettle garden violin letter".split()
 CHILD = """
-import os, sys, itertools, recollect
+import os, sys, itertools, memorist
 url, folder, name, most = sys.argv[1:]
 os.write(1, b"begin\\n")
-with recollect.open(url, embedder="hashing", failsafe_dir=folder) as memory:
+with memorist.open(url, embedder="hashing", failsafe_dir=folder) as memory:
     ana = memory.scope("ana")
     os.write(1, b"open\\n")
     for number in itertools.count() if most == "-" else range(int(most)):
@@ -45,7 +45,7 @@ class Place:
         self.url, self.folder, self.leave, self.back = url, folder / "failsafe", leave, back
 
     def open(self, **settings: Any) -> Any:
-        return recollect.open(self.url, **{"embedder": "hashing", "failsafe_dir": self.folder, **settings})
+        return memorist.open(self.url, **{"embedder": "hashing", "failsafe_dir": self.folder, **settings})
 
     def child(self, name: str, most: str = "-") -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", CHILD, self.url, str(self.folder), name, most]
@@ -306,13 +306,13 @@ def test_a_server_that_was_never_reached_is_an_error_when_it_is_opened(away: Pla
 
 
 def test_the_command_line_keeps_what_it_is_told_and_says_so(away: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_DB", away.url)
-    monkeypatch.setenv("RECOLLECT_USER", "ana")
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
-    monkeypatch.setenv("RECOLLECT_FAILSAFE_DIR", str(away.folder))
+    monkeypatch.setenv("MEMORIST_DB", away.url)
+    monkeypatch.setenv("MEMORIST_USER", "ana")
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_FAILSAFE_DIR", str(away.folder))
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "recollect", *words], capture_output=True, text=True, check=False)
+        return subprocess.run([sys.executable, "-m", "memorist", *words], capture_output=True, text=True, check=False)
 
     told = run("remember", "My bike is red.")
     assert (told.returncode, told.stdout.split()[0]) == (0, "pending")
@@ -348,7 +348,7 @@ def test_a_commit_whose_answer_is_lost_is_kept_once(line: tuple[Proxy, Place]) -
 def test_only_the_first_call_waits_for_a_server_that_does_not_answer(
     line: tuple[Proxy, Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recollect.storage.postgres import connection
+    from memorist.storage.postgres import connection
 
     for name in ("ANSWER_SECONDS", "_GRACE_SECONDS", "CONNECT_SECONDS"):
         monkeypatch.setattr(connection, name, 0.5)

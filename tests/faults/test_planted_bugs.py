@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-import recollect
+import memorist
 
-PACKAGE = Path(recollect.__file__).parent
+PACKAGE = Path(memorist.__file__).parent
 ROOT = Path(__file__).parents[2]
 POWER = "tests/faults/test_power_loss.py::test_what_was_acknowledged_survives_a_power_cut"
 STORE = "tests/contract/test_store.py::{}[sqlite]"
@@ -123,7 +123,7 @@ BUGS = {
     ),
     "a failed write goes unnoticed": Bug(
         "storage/sqlite/store.py",
-        {'await asyncio.shield(self._writer.rows("COMMIT"))': "with suppress(RecollectError):\n"
+        {'await asyncio.shield(self._writer.rows("COMMIT"))': "with suppress(MemoristError):\n"
          '                    await self._writer.rows("COMMIT")'},
         "tests/faults/test_failing_writes.py::test_a_failing_write_is_told_and_nothing_is_lost",
     ),
@@ -159,12 +159,12 @@ QUICK = (
 def copy(tmp_path: Path) -> Path:
     """A copy of the package; its models are not needed to find a bug with."""
     ignored = shutil.ignore_patterns("__pycache__", "minilm_model")
-    shutil.copytree(PACKAGE, tmp_path / "recollect", ignore=ignored)
+    shutil.copytree(PACKAGE, tmp_path / "memorist", ignore=ignored)
     return tmp_path
 
 
 def plant(copy: Path, planted: Bug) -> None:
-    path = copy / "recollect" / planted.file
+    path = copy / "memorist" / planted.file
     text = path.read_text("utf-8")
     for sound, wrong in planted.edits.items():
         assert text.count(sound) == 1, f"{sound!r} stands {text.count(sound)} times in {planted.file}"
@@ -225,7 +225,7 @@ FILTERS = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "number"), FILTERS)
 def test_each_scope_filter_is_missed_where_it_is_taken_away(copy: Path, file: str, number: int) -> None:
-    path = copy / "recollect" / file
+    path = copy / "memorist" / file
     text = path.read_text("utf-8")
     place = [*SCOPED.finditer(text)][number]
     path.write_text(f"{text[: place.start()]}WHERE ? <> -2{text[place.end() :]}", "utf-8")

@@ -11,10 +11,10 @@ import apsw
 import numpy as np
 import pytest
 
-import recollect
-from recollect.model import Draft
-from recollect.text import tokens
-from recollect.text.terms import pack
+import memorist
+from memorist.model import Draft
+from memorist.text import tokens
+from memorist.text.terms import pack
 
 CHILD = Path(__file__).with_name("children.py")
 SECRET = "Zsuzsannaquux lives at Kirschblütenallee 77 and takes Ramiprilxyz."
@@ -38,7 +38,7 @@ def others(ana: Any, first: int) -> None:
 def folder(tmp_path: Path) -> Path:
     """A database in which a secret was said, edited, said again in a message, recalled, and buried under others."""
     folder = tmp_path / "data"
-    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+    with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana", session="s", thread="t")
         others(ana, 0)
         (id,) = ana.remember([{"id": "m1", "content": EARLIER, "name": "Zsuzsannaquux"}], tags=["ramiprilxyz"]).ids
@@ -56,7 +56,7 @@ def secrets(ana: Any) -> list[str]:
 
 
 def test_a_forgotten_text_is_nowhere_on_disk(folder: Path) -> None:
-    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+    with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
         vector = [np.asarray(v).astype("<f4").tobytes()[:64] for v in _vectors(memory)]
         for id in secrets(ana):
@@ -66,7 +66,7 @@ def test_a_forgotten_text_is_nowhere_on_disk(folder: Path) -> None:
 
 
 def _vectors(memory: Any) -> Any:
-    from recollect.sync import Loop
+    from memorist.sync import Loop
 
     loop = Loop()
     try:
@@ -79,14 +79,14 @@ def test_nothing_is_left_if_the_process_dies_before_the_log_is_clean(folder: Pat
     command = [sys.executable, str(CHILD), "forget", str(folder / "memory.db"), "Zsuzsanna"]
     assert subprocess.run(command, check=False).returncode == -9
     assert found(folder) != {}, "the fault was not caused"
-    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+    with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         for id in secrets(memory.scope("ana")):
             memory.scope("ana").forget(id)
         assert found(folder) == {}
 
 
 def test_a_log_that_others_hold_is_cleaned_by_the_next_write(folder: Path) -> None:
-    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+    with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
         reader = apsw.Connection(str(folder / "memory.db"))
         reader.execute("BEGIN")
@@ -101,7 +101,7 @@ def test_a_log_that_others_hold_is_cleaned_by_the_next_write(folder: Path) -> No
 
 
 def test_a_vacuum_leaves_nothing_either(folder: Path) -> None:
-    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+    with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
         for id in secrets(ana):
             ana.forget(id)
@@ -112,7 +112,7 @@ def test_a_vacuum_leaves_nothing_either(folder: Path) -> None:
 
 @pytest.mark.spec("THE-84")
 def test_a_forgotten_text_does_not_come_back_by_itself_in_any_form(folder: Path) -> None:
-    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+    with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
         exported = list(memory.export())
         for id in secrets(ana):
@@ -124,7 +124,7 @@ def test_a_forgotten_text_does_not_come_back_by_itself_in_any_form(folder: Path)
 
 
 def test_a_message_that_is_refused_leaves_no_words(folder: Path) -> None:
-    with recollect.open(folder / "memory.db", embedder="hashing") as memory:
+    with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
         for id in secrets(ana):
             ana.forget(id)
@@ -143,7 +143,7 @@ def word(number: int) -> str:
 def test_nothing_is_left_of_a_hundred_memories_in_store_cache_journal_and_files(tmp_path: Path) -> None:
     places = {"journal_dir": tmp_path / "journal", "state_dir": tmp_path / "state", "failsafe_dir": tmp_path / "kept"}
     texts = [f"{word(n).title()} keeps the {word(n + 100)} under the {word(n + 200)}." for n in range(100)]
-    with recollect.open(tmp_path / "data" / "memory.db", embedder="minilm", **places) as memory:
+    with memorist.open(tmp_path / "data" / "memory.db", embedder="minilm", **places) as memory:
         ana = memory.scope("ana", session="s", thread="t")
         others(ana, 0)
         for number, text in enumerate(texts):
@@ -151,7 +151,7 @@ def test_nothing_is_left_of_a_hundred_memories_in_store_cache_journal_and_files(
         memory.snapshot()
         needles = [needle for text in texts for needle in _needles(memory, text)]
         assert len(_left(tmp_path, needles)) > 450, "words, tokens and vectors are there to be forgotten"
-        done = ana.forget_where(where=recollect.Filter(tags=("secret",)), dry_run=False)
+        done = ana.forget_where(where=memorist.Filter(tags=("secret",)), dry_run=False)
         assert len(done.ids) >= 100
         assert _left(tmp_path, needles) == [], "while the file is open"
     assert _left(tmp_path, needles) == [], "after it was closed"
@@ -187,7 +187,7 @@ def _left(folder: Path, needles: list[bytes]) -> list[bytes]:
 
 def test_nothing_is_left_in_summaries_that_held_the_words_or_their_earlier_versions(tmp_path: Path) -> None:
     places = {"state_dir": tmp_path / "state", "failsafe_dir": tmp_path / "kept", "embedder": "minilm"}
-    with recollect.open(tmp_path / "data" / "memory.db", **places) as memory:
+    with memorist.open(tmp_path / "data" / "memory.db", **places) as memory:
         for session in ("one", "two", "three"):
             said = ["The old train leaves Porto at 9.", SECRET if session == "one" else "Kim sold 3 boats in Faro."]
             turns = [{"id": f"{session}{n}", "role": "user", "content": text} for n, text in enumerate(said)]
@@ -199,7 +199,7 @@ def test_nothing_is_left_in_summaries_that_held_the_words_or_their_earlier_versi
         rolled = ana.remember_drafts([Draft(text=f"Also: {SECRET}", evidence_ids=(first, second), kind="semantic",
                                             compression_source=True)])  # fmt: skip
         ana.recall("Where does Zsuzsannaquux live?", include_compressed=True)
-        (id,) = [each.id for each in ana.list(recollect.Filter(states=("compressed",))) if each.text == SECRET]
+        (id,) = [each.id for each in ana.list(memorist.Filter(states=("compressed",))) if each.text == SECRET]
         old = [_of(memory, ana.get(id).text) for id in (*rolled.ids, first)]
         done = ana.forget(id)
         assert done.flagged == (first, *rolled.ids)

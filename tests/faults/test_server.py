@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import recollect
+import memorist
 from faults.proxy import Proxy
 from faults.server import Server
 from faults.test_kill import kill_loop
 from faults.witness import CHILDREN, Told, everything, half_written, lost, whole_lines
-from recollect.engine import Engine
-from recollect.errors import StoreUnavailable
+from memorist.engine import Engine
+from memorist.errors import StoreUnavailable
 
 COMMIT = b"COMMIT\x00"  # the last word of a transaction, as it is sent
 
@@ -64,7 +64,7 @@ def ended(running: list[subprocess.Popen[bytes]], folder: Path) -> tuple[Told, C
 
 def found(url: str, told: Told) -> dict[str, int]:
     """What the database holds, against what was acknowledged."""
-    with recollect.open(url, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(url, embedder="hashing", failsafe=False) as memory:
         ana = memory.scope("ana")
         texts = Counter(each.text for each in everything(ana))
         twice = sum(times - 1 for times in texts.values())
@@ -72,7 +72,7 @@ def found(url: str, told: Told) -> dict[str, int]:
 
 
 def harmed(server: Server, url: str, folder: Path, *, writers: int, harms: list[signal.Signals]) -> dict[str, int]:
-    recollect.open(url, embedder="hashing", failsafe=False).close()
+    memorist.open(url, embedder="hashing", failsafe=False).close()
     running = started(url, folder, writers=writers)
     for harm in harms:
         busy(folder)
@@ -123,14 +123,14 @@ def proxy(server: Server) -> Iterator[Proxy]:
 async def through(proxy: Proxy, url: str) -> AsyncIterator[Engine]:
     """A memory that reaches its database over the line."""
     address = f"postgresql://postgres@127.0.0.1:{proxy.port}{urlsplit(url).path}"
-    async with recollect.aio.open(address, embedder="hashing", failsafe=False) as engine:
+    async with memorist.aio.open(address, embedder="hashing", failsafe=False) as engine:
         yield engine
 
 
 @pytest.fixture
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that does not answer is given up after a second."""
-    from recollect.storage.postgres import connection
+    from memorist.storage.postgres import connection
 
     for name in ("ANSWER_SECONDS", "_GRACE_SECONDS", "CONNECT_SECONDS"):
         monkeypatch.setattr(connection, name, 0.5)

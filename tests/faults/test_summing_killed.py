@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.model import Filter
+import memorist
+from memorist.model import Filter
 
 SESSIONS = 20
 CHILD = """
-import sys, recollect
-with recollect.open(sys.argv[1], embedder="hashing") as memory:
+import sys, memorist
+with memorist.open(sys.argv[1], embedder="hashing") as memory:
     print("open", flush=True)
     memory.scope("ana").compress(threshold=1, sessions=1000)
 print("done", flush=True)
@@ -40,7 +40,7 @@ def test_nothing_is_summed_up_by_half_or_twice(tmp_path: Path, kills: int) -> No
 
 
 def _talked(file: Path) -> None:
-    with recollect.open(file, embedder="hashing") as memory:
+    with memorist.open(file, embedder="hashing") as memory:
         for session in range(SESSIONS):
             said = [{"id": f"{session}-{n}", "content": f"Box {session} holds {n + 3} red keys."} for n in range(4)]
             memory.scope("ana", session=f"s{session}").remember(said)
@@ -58,7 +58,7 @@ def _killed(file: Path, seconds: float) -> bool:
 
 
 def _look(file: Path) -> None:
-    with recollect.open(file, embedder="hashing") as memory:
+    with memorist.open(file, embedder="hashing") as memory:
         ana = memory.scope("ana")
         for _ in range(2):  # as it was left, and after the next run
             summaries = list(ana.list(Filter(compression_source=True), limit=1000))

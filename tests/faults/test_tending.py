@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-import recollect
+import memorist
 from faults.children import WORDS
 from faults.witness import CHILDREN, everything, whole_lines
 from llm_server import Request, Server
-from recollect.lifecycle import reflect
-from recollect.sync import Blocking, BlockingScope
+from memorist.lifecycle import reflect
+from memorist.sync import Blocking, BlockingScope
 
 LEASE = 1.0  # seconds
 CAP = 6  # memories of a scope that trimming leaves
@@ -130,7 +130,7 @@ def asked(tmp_path: Path, llm_server: Server) -> Callable[[str], dict[str, Any]]
 
 def given(place: str, settings: dict[str, Any], duty: str, users: list[str]) -> None:
     """Work for a duty, in new scopes that nobody has tended."""
-    with recollect.open(place, **{**settings, "capacity": 0}) as memory:
+    with memorist.open(place, **{**settings, "capacity": 0}) as memory:
         if WORKS[duty].is_old:
             memory._inner.clock = lambda: LONG_AGO
         for user in users:
@@ -158,7 +158,7 @@ def kill_loop(place: str, settings: dict[str, Any], duty: str, kills: int) -> di
         is_killed = killed(place, settings, duty, chance.uniform(0.0, window))
         kills, window = kills - is_killed, window * (1.0 if is_killed else 0.7)
     time.sleep(LEASE + 0.5)
-    with recollect.open(place, **settings) as memory:
+    with memorist.open(place, **settings) as memory:
         memory.tend(only=[duty])
         return seen(memory, duty, [memory.scope(user) for user in users])
 

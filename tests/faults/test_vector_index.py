@@ -16,17 +16,17 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-pytest.importorskip("chromadb", reason="pip install recollect[chroma]")
-pytest.importorskip("weaviate", reason="pip install recollect[weaviate]")
+pytest.importorskip("chromadb", reason="pip install memorist[chroma]")
+pytest.importorskip("weaviate", reason="pip install memorist[weaviate]")
 
 from weaviate.proto.v1 import batch_delete_pb2, batch_pb2
 
 from chroma_server import free_port, running
-from recollect.errors import IndexUnavailable
-from recollect.model import Scope
-from recollect.ports import IndexEntry, VectorIndex
-from recollect.storage.vectors.chroma import Chroma
-from recollect.storage.vectors.weaviate import Weaviate
+from memorist.errors import IndexUnavailable
+from memorist.model import Scope
+from memorist.ports import IndexEntry, VectorIndex
+from memorist.storage.vectors.chroma import Chroma
+from memorist.storage.vectors.weaviate import Weaviate
 from weaviate_server import WeaviateServer
 
 ANA = Scope(user="ana")
@@ -250,7 +250,7 @@ async def test_a_damaged_folder_of_chroma_is_unavailable_until_it_is_cleared(con
     await index.put(ANA, [entry(row) for row in range(1, 1200)])  # enough to be written to the graph's files
     await index.close()
     assert _damaged(tmp_path)
-    with pytest.raises(IndexUnavailable, match="recollect index --rebuild"):
+    with pytest.raises(IndexUnavailable, match="memorist index --rebuild"):
         await index.nearest(ANA, NORTH, limit=3)
     await index.clear()
     await index.put(ANA, [entry(7)])

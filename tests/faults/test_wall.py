@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from recollect.changes import Checked, Embedded, Forget, Put, Relation, Shown
-from recollect.model import RELATED, Labels, Memory, Scope
-from recollect.storage.relational import Relational
-from recollect.storage.sqlite.store import SqliteStore
-from recollect.text.clock import parse
+from memorist.changes import Checked, Embedded, Forget, Put, Relation, Shown
+from memorist.model import RELATED, Labels, Memory, Scope
+from memorist.storage.relational import Relational
+from memorist.storage.sqlite.store import SqliteStore
+from memorist.text.clock import parse
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = parse("2026-05-31T14:00:00Z")
@@ -25,7 +25,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     if request.param == "sqlite":
         opened: Relational = await SqliteStore.open(tmp_path / "memory.db")
     else:
-        from recollect.storage.postgres.store import PostgresStore
+        from memorist.storage.postgres.store import PostgresStore
 
         opened = await PostgresStore.open(request.getfixturevalue("ready_database"))
     yield opened

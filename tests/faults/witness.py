@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import recollect
-from recollect.model import Filter
+import memorist
+from memorist.model import Filter
 
 CHILDREN = Path(__file__).with_name("children.py")
 GONE = object()
@@ -64,7 +64,7 @@ def half_written(memory: Any, ana: Any) -> list[str]:
 
 def seen(path: Path | str, told: Told) -> tuple[list[str], list[str]]:
     """Open a memory after a fault: what was lost, what is half written."""
-    with recollect.open(path, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(path, embedder="hashing", failsafe=False) as memory:
         ana = memory.scope("ana")
         return lost(told, ana), half_written(memory, ana)
 

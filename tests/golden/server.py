@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-import recollect
-from recollect.engine import Engine
-from recollect.interfaces.rest.app import create_app
-from recollect.interfaces.rest.auth import Caller
+import memorist
+from memorist.engine import Engine
+from memorist.interfaces.rest.app import create_app
+from memorist.interfaces.rest.auth import Caller
 
 ANA = Caller(name="local", user="ana", tenant="default")
 _routed: dict[bool, FastAPI] = {}  # apps that have built their routes, which takes a tenth of a second
@@ -32,7 +32,7 @@ async def serving(
     place: Path, *, local: Caller | None = ANA, **settings: Any
 ) -> AsyncIterator[tuple[Engine, httpx.AsyncClient]]:
     """Serve a memory in this process; `local` may ask without a key."""
-    async with recollect.aio.open(place, journal_dir=place.parent / "journal", **settings) as engine:
+    async with memorist.aio.open(place, journal_dir=place.parent / "journal", **settings) as engine:
         transport = httpx.ASGITransport(app_of(engine, local), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield engine, client

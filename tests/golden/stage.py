@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-import recollect
+import memorist
 from clocks import Clock
-from recollect import ids
-from recollect.engine import Engine
-from recollect.model import GUILD
+from memorist import ids
+from memorist.engine import Engine
+from memorist.model import GUILD
 
 BEGIN = datetime(2024, 3, 1, 9, tzinfo=UTC)
 NOW = datetime(2024, 3, 20, 12, tzinfo=UTC)
@@ -65,16 +65,16 @@ def fixed(tmp: Path) -> Iterator[Source]:
     """Take ids and times from a fixed source and settings from nowhere, for the length of a block."""
     source = Source()
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(("RECOLLECT_", "MILTON_", "CLAUDE_", "CODEX_"))]:
+        for name in [name for name in os.environ if name.startswith(("MEMORIST_", "MILTON_", "CLAUDE_", "CODEX_"))]:
             patch.delenv(name)
         home = tmp / "home"
         home.mkdir(exist_ok=True)
         for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
             patch.setenv(name, str(home))
-        patch.setenv("RECOLLECT_EMBEDDER", "hashing")
-        patch.setenv("RECOLLECT_FAILSAFE_DIR", str(tmp / "failsafe"))
-        patch.setenv("RECOLLECT_STATE_DIR", str(tmp / "state"))
-        patch.setenv("RECOLLECT_USER", "ana")
+        patch.setenv("MEMORIST_EMBEDDER", "hashing")
+        patch.setenv("MEMORIST_FAILSAFE_DIR", str(tmp / "failsafe"))
+        patch.setenv("MEMORIST_STATE_DIR", str(tmp / "state"))
+        patch.setenv("MEMORIST_USER", "ana")
         patch.setitem(Engine.__init__.__kwdefaults__, "clock", source.clock)
         patch.setattr(ids, "time", SimpleNamespace(time_ns=source.time_ns))
         patch.setattr(ids, "os", SimpleNamespace(urandom=bytes))
@@ -103,7 +103,7 @@ class Stage:
 def build(folder: Path, source: Source) -> Stage:
     """Make the history: remembered, repeated, corrected, contradicted, hidden, recalled, proposed, shared."""
     file, known = folder / "history.db", dict[str, str]()
-    with recollect.open(file) as memory:
+    with memorist.open(file) as memory:
         _remember(memory, source, known)
         _change(memory, source, known)
         _surround(memory, source, known)
@@ -116,7 +116,7 @@ def build(folder: Path, source: Source) -> Stage:
 async def _spend(file: Path) -> None:
     """Note what a language model cost."""
     call: dict[str, Any] = {"task": "extract", "model": "openai:tiny", "day": f"{NOW:%Y-%m-%d}"}
-    async with recollect.aio.open(file) as memory:
+    async with memorist.aio.open(file) as memory:
         scope = memory.scope("ana").scope
         await memory.store.reserve(scope, **call, tokens=900, user_cap=0, tenant_cap=0)
         await memory.store.settle(scope, **call, reserved=900, tokens_in=700, tokens_out=150)

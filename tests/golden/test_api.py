@@ -8,13 +8,13 @@ from typing import Any, get_args
 
 import pytest
 
-import recollect
+import memorist
 from golden.files import Golden
 from golden.normalize import Normalizer
 from golden.stage import FACTS, QUESTION, Stage
-from recollect import codec
-from recollect.model import Filter, Status
-from recollect.policy.profiles import PROFILES
+from memorist import codec
+from memorist.model import Filter, Status
+from memorist.policy.profiles import PROFILES
 
 WEAK = "Submarine propeller?"  # nothing in the history answers it
 NOTE = (
@@ -26,7 +26,7 @@ NOTE = (
 @pytest.fixture
 def memory(place: Path) -> Iterator[Any]:
     """The fixed history, open."""
-    with recollect.open(place) as opened:
+    with memorist.open(place) as opened:
         yield opened
 
 

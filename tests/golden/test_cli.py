@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 from golden.files import Golden
 from golden.normalize import Normalizer
 from golden.stage import Stage
-from recollect.interfaces.cli import app
+from memorist.interfaces.cli import app
 
 Command = tuple[str, ...]
-PROGRAM = "recollect"
+PROGRAM = "memorist"
 WIDTH = "100"
 CHAT = [{"content": "I sold my bicycle.", "name": "Ana", "at": "2024-03-10T10:00:00Z"}, {"content": "It was red."}]
 TASK: dict[str, Any] = {
@@ -35,7 +35,7 @@ TASK: dict[str, Any] = {
     "must": ["green"],
 }
 FILES = {  # in the folder that the commands run in
-    "recollect.toml": "",
+    "memorist.toml": "",
     "chat.jsonl": "".join(f"{json.dumps(message)}\n" for message in CHAT),
     "bad.jsonl": "[1, 2]\n",
     "tasks/gate.json": json.dumps(TASK),
@@ -147,8 +147,8 @@ def folder(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Pat
     program.touch(mode=0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     for name, value in {"DB": "memory.db", "STATE_DIR": "state", "FAILSAFE_DIR": "failsafe"}.items():
-        monkeypatch.setenv(f"RECOLLECT_{name}", value)
-    monkeypatch.setenv("RECOLLECT_CONFIG", "recollect.toml")
+        monkeypatch.setenv(f"MEMORIST_{name}", value)
+    monkeypatch.setenv("MEMORIST_CONFIG", "memorist.toml")
     monkeypatch.setenv("COLUMNS", WIDTH)
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):  # with these a pipe counts as a terminal
         monkeypatch.delenv(name, raising=False)

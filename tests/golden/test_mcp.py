@@ -15,15 +15,15 @@ pytest.importorskip("mcp")
 
 from mcp import Client, MCPError
 
-import recollect
+import memorist
 from golden.files import Golden
 from golden.normalize import Normalizer
 from golden.server import ANA
 from golden.stage import QUESTION, Stage
 from mcp_support import Person
-from recollect.engine import Engine
-from recollect.interfaces.mcp.door import Door
-from recollect.interfaces.mcp.server import made
+from memorist.engine import Engine
+from memorist.interfaces.mcp.door import Door
+from memorist.interfaces.mcp.server import made
 
 Arguments = dict[str, Any]
 # How each tool is called; {name} is an id of the history.
@@ -52,7 +52,7 @@ PROMPTS: dict[str, list[Arguments]] = {"recall_context": [{"about": QUESTION}, {
 @asynccontextmanager
 async def connected(place: Path, person: Person | None = None) -> AsyncIterator[Client]:
     """A client of a server in this process; without a person there is nobody to ask."""
-    async with recollect.aio.open(place) as engine:
+    async with memorist.aio.open(place) as engine:
 
         async def opening(_: AsyncExitStack) -> Engine:
             return engine

@@ -18,8 +18,8 @@ from golden.markup import structure
 from golden.normalize import Normalizer
 from golden.server import app_of, serving
 from golden.stage import Stage
-from recollect.engine import Engine
-from recollect.interfaces.web.door import pages
+from memorist.engine import Engine
+from memorist.interfaces.web.door import pages
 
 TEMPLATES = Path(pages.loader.searchpath[0])  # type: ignore[union-attr]
 _PROOF = re.compile(r'name="proof" value="(\w+)"')
@@ -40,7 +40,7 @@ VIEWS: dict[str, dict[str, str]] = {
     "GET /keys": {"keys": "/keys"},
     "GET /login": {"login": "/login?to=/trash"},
 }  # fmt: skip
-COOKIES = {"latest-incognito": {"recollect_in_session": "hidden"}}
+COOKIES = {"latest-incognito": {"memorist_in_session": "hidden"}}
 # What forms send, by route: the address and the fields. The answer is a redirection or a page.
 ACTS: dict[str, list[tuple[str, dict[str, str]]]] = {
     "POST /remember": [
@@ -146,7 +146,7 @@ async def test_signing_in_and_out_is_frozen(golden: Golden, normal: Normalizer, 
             answers.append(await client.post(address, data={**fields, "proof": proof[1]}))
             answers.append(await client.get("/settings"))
     text = "\n\n".join(shown(answer, normal) for answer in answers)
-    golden.check("pages/signed-in.html", re.sub(r"(?<=recollect_session=)[\w-]{20,}", "<session>", text))
+    golden.check("pages/signed-in.html", re.sub(r"(?<=memorist_session=)[\w-]{20,}", "<session>", text))
 
 
 def routes_of(engine: Engine) -> set[str]:

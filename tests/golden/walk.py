@@ -16,11 +16,11 @@ from typing import Any
 
 import apsw
 
-import recollect
+import memorist
 from golden.stage import QUESTION, build, fixed
-from recollect.lifecycle import usage
+from memorist.lifecycle import usage
 
-ROOT = str(Path(recollect.__file__).parent) + "/"
+ROOT = str(Path(memorist.__file__).parent) + "/"
 RESUMES = 0x2A0  # flags of code that can go on after a pause: a coroutine or generator
 
 
@@ -73,7 +73,7 @@ def main(folder: Path) -> None:
     sys.setprofile(trace)
     with fixed(folder) as source:
         stage = build(folder, source)
-        with recollect.open(stage.copy(folder)) as memory:
+        with memorist.open(stage.copy(folder)) as memory:
             mine = memory.scope("ana", session="chat-1")
             mine.remember("I own a red bicycle."), mine.recall(QUESTION), mine.list()
             mine.edit(stage.ids["train"], "My train to Braga leaves at nine."), mine.forget(stage.ids["train"])

@@ -10,5 +10,5 @@ import pytest
 @pytest.fixture(autouse=True, scope="module")
 def _state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RECOLLECT_STATE_DIR", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("MEMORIST_STATE_DIR", str(tmp_path_factory.mktemp("state")))
         yield

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect.errors import InvalidInput, StoreUnavailable
+import memorist
+from memorist.errors import InvalidInput, StoreUnavailable
 
 MEMORIES = 120
 CHILD = """
-import sys, recollect
+import sys, memorist
 place, target, folder = sys.argv[1:]
-with recollect.open(place, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
+with memorist.open(place, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
     print("ready", flush=True)
     sys.stdin.readline()
     memory.backup(target)
@@ -35,12 +35,12 @@ def record(number: int) -> dict[str, Any]:
 
 
 def fill(place: str, folder: Path, count: int) -> None:
-    with recollect.open(place, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
         memory.import_([record(number) for number in range(count)])
 
 
 def count_memories(path: Path, folder: Path) -> int:
-    with recollect.open(path, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
+    with memorist.open(path, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
         assert memory.check() == []
         return int(memory.stats()["memories"])
 
@@ -72,7 +72,7 @@ def test_a_killed_backup_is_complete_or_not_there_and_can_be_repeated(place: str
         for left in target.parent.iterdir():
             left.unlink()
     assert killed, "every backup ended before it was killed: nothing was shown"
-    with recollect.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
         memory.backup(target)
     assert count_memories(target, tmp_path) == MEMORIES
 
@@ -81,7 +81,7 @@ def test_only_the_owner_can_read_a_backup(place: str, tmp_path: Path) -> None:
     fill(place, tmp_path, 3)
     before = os.umask(0o022)
     try:
-        with recollect.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+        with memorist.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
             memory.backup(tmp_path / "copy.db")
     finally:
         os.umask(before)
@@ -92,7 +92,7 @@ def test_only_the_owner_can_read_a_backup(place: str, tmp_path: Path) -> None:
 def test_a_backup_that_cannot_be_made_leaves_nothing_and_says_why(place: str, tmp_path: Path) -> None:
     fill(place, tmp_path, 3)
     (tmp_path / "there.db").write_text("something else")
-    with recollect.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
         with pytest.raises(InvalidInput, match="exists already"):
             memory.backup(tmp_path / "there.db")
         with pytest.raises(StoreUnavailable, match="nowhere' does not exist"):
@@ -104,14 +104,14 @@ def test_a_backup_that_cannot_be_made_leaves_nothing_and_says_why(place: str, tm
 def test_a_backup_does_not_inherit_the_log_of_an_earlier_file(place: str, tmp_path: Path, end: str) -> None:
     fill(place, tmp_path, 3)
     (tmp_path / f"copy.db{end}").write_bytes(b"left behind")
-    with recollect.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
         with pytest.raises(InvalidInput, match=f"copy.db{end}' exists already"):
             memory.backup(tmp_path / "copy.db")
         assert not (tmp_path / "copy.db").exists()
 
 
 def test_a_folder_that_is_not_there_does_not_make_the_memory_unavailable(place: str, tmp_path: Path) -> None:
-    with recollect.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
         with pytest.raises(StoreUnavailable, match="nowhere"):
             memory.backup(tmp_path / "nowhere" / "copy.db")
         assert memory.scope("ana").remember("I like tea.").count("created") == 1
@@ -120,6 +120,6 @@ def test_a_folder_that_is_not_there_does_not_make_the_memory_unavailable(place: 
 def test_a_backup_may_have_a_long_name_in_any_script(tmp_path: Path) -> None:
     fill(str(tmp_path / "m.db"), tmp_path, 3)
     target = tmp_path / ("猫" * 80 + ".db")
-    with recollect.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path) as memory:
         memory.backup(target)
     assert count_memories(target, tmp_path) == 3

@@ -16,9 +16,9 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 
-from recollect.compose import copied
-from recollect.errors import NotAllowed, StoreDamaged
-from recollect.integrations.langgraph import RecollectSaver
+from memorist.compose import copied
+from memorist.errors import NotAllowed, StoreDamaged
+from memorist.integrations.langgraph import MemoristSaver
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
 SINGLE_ARGUMENT, POSITIONAL, KEYWORDS, METHOD = 0, 1, 2, 3  # the extension codes of LangGraph's format
@@ -26,12 +26,12 @@ SINGLE_ARGUMENT, POSITIONAL, KEYWORDS, METHOD = 0, 1, 2, 3  # the extension code
 
 @pytest.fixture(autouse=True)
 def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path / "state"))
 
 
 def write_hostile_row(db: Path, data: bytes, type: str = "msgpack") -> None:
     """Keep a checkpoint, then replace its value in the file."""
-    with RecollectSaver.from_url(db) as saver:
+    with MemoristSaver.from_url(db) as saver:
         checkpoint = empty_checkpoint()
         checkpoint["channel_values"] = {"x": 1}
         checkpoint["channel_versions"] = {"x": saver.get_next_version(None, None)}
@@ -57,7 +57,7 @@ def extension(code: int, *parts: Any) -> bytes:
 def test_a_row_that_names_a_command_does_not_run_it(tmp_path: Path, code: int, arguments: Callable[..., Any]) -> None:
     ran = tmp_path / "ran"
     write_hostile_row(tmp_path / "m.db", extension(code, "os", "system", *arguments(f"touch {ran}")))
-    with RecollectSaver.from_url(tmp_path / "m.db") as saver, pytest.raises(NotAllowed, match=r"os\.system"):
+    with MemoristSaver.from_url(tmp_path / "m.db") as saver, pytest.raises(NotAllowed, match=r"os\.system"):
         saver.get_tuple(CONFIG)
     assert not ran.exists()
 
@@ -80,14 +80,14 @@ def test_an_archive_from_a_stranger_runs_nothing(tmp_path: Path) -> None:
     write_hostile_row(tmp_path / "evil.db", extension(SINGLE_ARGUMENT, "os", "system", f"touch {ran}"))
     asyncio.run(copied(str(tmp_path / "evil.db"), str(tmp_path / "evil.jsonl")))
     asyncio.run(copied(str(tmp_path / "evil.jsonl"), str(tmp_path / "new.db")))
-    with RecollectSaver.from_url(tmp_path / "new.db") as saver, pytest.raises(NotAllowed):
+    with MemoristSaver.from_url(tmp_path / "new.db") as saver, pytest.raises(NotAllowed):
         saver.get_tuple(CONFIG)
     assert not ran.exists()
 
 
 def test_pickled_data_is_not_read(tmp_path: Path) -> None:
     write_hostile_row(tmp_path / "m.db", b"cos\nsystem\n(S'true'\ntR.", type="pickle")
-    with RecollectSaver.from_url(tmp_path / "m.db") as saver, pytest.raises(StoreDamaged, match="'pickle'"):
+    with MemoristSaver.from_url(tmp_path / "m.db") as saver, pytest.raises(StoreDamaged, match="'pickle'"):
         saver.get_tuple(CONFIG)
 
 
@@ -102,21 +102,21 @@ class Trip(TypedDict):
     places: Annotated[list[Place], operator.add]
 
 
-def travel(saver: RecollectSaver) -> Any:
+def travel(saver: MemoristSaver) -> Any:
     graph = StateGraph(Trip).add_node("go", lambda _: {"places": [Place("Porto")]}).add_edge(START, "go")
     return graph.compile(checkpointer=saver).invoke({"places": [Place("Lisbon")]}, CONFIG)
 
 
 def test_types_that_the_application_lists_are_restored(tmp_path: Path) -> None:
-    with RecollectSaver.from_url(tmp_path / "m.db", allowed_types=[Place]) as saver:
+    with MemoristSaver.from_url(tmp_path / "m.db", allowed_types=[Place]) as saver:
         travel(saver)
         assert saver.get_tuple(CONFIG).checkpoint["channel_values"]["places"] == [Place("Lisbon"), Place("Porto")]
 
 
 def test_a_type_that_is_not_listed_is_named_and_its_checkpoint_is_kept(tmp_path: Path) -> None:
-    with RecollectSaver.from_url(tmp_path / "m.db") as saver:
+    with MemoristSaver.from_url(tmp_path / "m.db") as saver:
         travel(saver)
         with pytest.raises(NotAllowed, match=r"Place.*allowed_types"):
             saver.get_tuple(CONFIG)
-    with RecollectSaver.from_url(tmp_path / "m.db", allowed_types=[Place]) as saver:
+    with MemoristSaver.from_url(tmp_path / "m.db", allowed_types=[Place]) as saver:
         assert saver.get_tuple(CONFIG).checkpoint["channel_values"]["places"] == [Place("Lisbon"), Place("Porto")]

@@ -15,11 +15,11 @@ import apsw
 import psycopg
 import pytest
 
-import recollect
+import memorist
 from e2e.rest.conftest import asking
-from recollect.errors import NotFound
-from recollect.model import Filter
-from recollect.scoped import Scoped
+from memorist.errors import NotFound
+from memorist.model import Filter
+from memorist.scoped import Scoped
 
 PATIENCE = 4  # seconds after which a call that should take milliseconds counts as stuck
 POOL = "the issue on trust, load: no code path waits for a second connection while it holds one"
@@ -69,7 +69,7 @@ async def is_whole(ana: Scoped, id: str) -> bool:
 
 @pytest.mark.parametrize("verb", VERBS)
 async def test_a_verb_canceled_at_any_moment_is_done_or_not_done(place: str, verb: str) -> None:
-    async with recollect.aio.open(place, embedder="hashing") as memory:
+    async with memorist.aio.open(place, embedder="hashing") as memory:
         ana = memory.scope("ana", session="s")
         for n in range(1, 90, 4 if "://" in place else 1):  # PostgreSQL connects again after each
             (id,) = (await ana.remember([{"id": f"m{n}", "content": f"Target {n} with {n * 7919} whales."}])).ids
@@ -84,7 +84,7 @@ async def test_a_verb_canceled_at_any_moment_is_done_or_not_done(place: str, ver
 
 
 async def test_a_message_whose_first_delivery_was_canceled_is_stored_once(place: str) -> None:
-    async with recollect.aio.open(place, embedder="hashing") as memory:
+    async with memorist.aio.open(place, embedder="hashing") as memory:
         ana = memory.scope("ana", session="s")
         for n in range(1, 30, 3):
             await cancel_after(n, VERBS["remember"](ana, "", n))
@@ -105,7 +105,7 @@ def test_threads_share_one_blocking_memory(tmp_path: Path) -> None:
         except BaseException as error:
             errors.append(error)
 
-    with recollect.open(tmp_path / "m.db", embedder="hashing") as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing") as memory:
         threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
         for thread in threads:
             thread.start()
@@ -116,14 +116,14 @@ def test_threads_share_one_blocking_memory(tmp_path: Path) -> None:
 
 
 async def test_a_blocking_memory_answers_inside_a_running_event_loop(tmp_path: Path) -> None:
-    with recollect.open(tmp_path / "m.db", embedder="hashing") as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing") as memory:
         memory.scope("ana").remember("My kettle is blue.")
         assert "kettle" in memory.scope("ana").recall("kettle").text
 
 
 def run_script(code: str, *arguments: str) -> list[str]:
     """Run a script that opens the memory given as its first argument; return the lines it prints."""
-    opening = "import os, signal, sys, threading, recollect; memory = recollect.open(sys.argv[1], embedder='hashing')\n"
+    opening = "import os, signal, sys, threading, memorist; memory = memorist.open(sys.argv[1], embedder='hashing')\n"
     hears = lambda: signal.signal(signal.SIGINT, signal.default_int_handler)  # noqa: E731
     ran = subprocess.run(
         [sys.executable, "-c", opening + "ana = memory.scope('ana')\n" + code, *arguments],
@@ -140,7 +140,7 @@ if child == 0:
     signal.alarm(60)
     try:
         ana.remember("My kettle is red.")
-    except recollect.RecollectError as error:
+    except memorist.MemoristError as error:
         print(error, flush=True)
     memory.close()
     os._exit(0)
@@ -160,7 +160,7 @@ def test_a_forked_child_is_told_to_open_its_own_memory_and_the_parent_goes_on(tm
 def test_a_process_that_ends_without_closing_has_stored_what_it_acknowledged(tmp_path: Path, ending: str) -> None:
     code = f"print(ana.remember('My kettle is blue.').outcomes[0].status, flush=True)\n{ending}"
     assert run_script(code, str(tmp_path / "m.db")) == ["created"]
-    with recollect.open(tmp_path / "m.db", embedder="hashing") as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing") as memory:
         assert [each.text for each in memory.scope("ana").list()] == ["My kettle is blue."]
         assert memory.check() == []
 
@@ -202,7 +202,7 @@ async def wait_for_all(calls: list[Awaitable[Any]]) -> int:
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{POOL}: concurrent undos deadlock the pool (c02)")
 async def test_twenty_undos_at_once_all_end(ready_database: str) -> None:
-    async with recollect.aio.open(ready_database, embedder="hashing") as memory:
+    async with memorist.aio.open(ready_database, embedder="hashing") as memory:
         users = [memory.scope(f"user{n}") for n in range(20)]
         operations = []
         for user in users:
@@ -213,9 +213,9 @@ async def test_twenty_undos_at_once_all_end(ready_database: str) -> None:
 
 
 BESIDE_AN_INDEX = """
-import asyncio, sys, recollect
+import asyncio, sys, memorist
 async def main(place, folder):
-    async with recollect.aio.open(place, embedder="hashing", index=f"chroma:{folder}") as memory:
+    async with memorist.aio.open(place, embedder="hashing", index=f"chroma:{folder}") as memory:
         users = [memory.scope(f"user{n}") for n in range(60)]
         print("opened", flush=True)
         await asyncio.gather(*(user.remember(f"Train {n} leaves at {n * 7919}.") for n, user in enumerate(users)))
@@ -247,7 +247,7 @@ async def test_sixty_users_beside_a_vector_index_all_get_answers(ready_database:
     reason="the issue on trust, load: `asyncio.timeout` while SQLite is locked (c07)",
 )
 async def test_a_timeout_is_honored_while_another_process_holds_the_write_lock(tmp_path: Path) -> None:
-    async with recollect.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
         await ana.remember("I like tea.")
         holder = apsw.Connection(str(tmp_path / "m.db"))
@@ -268,8 +268,8 @@ async def test_a_timeout_is_honored_while_another_process_holds_the_write_lock(t
 async def test_a_scope_that_is_locked_for_long_does_not_stop_the_others(ready_database: str) -> None:
     impatient = f"{ready_database}&options=-c%20lock_timeout%3D300ms"
     async with (
-        recollect.aio.open(ready_database, embedder="hashing") as other,
-        recollect.aio.open(impatient, embedder="hashing") as memory,
+        memorist.aio.open(ready_database, embedder="hashing") as other,
+        memorist.aio.open(impatient, embedder="hashing") as memory,
     ):
         ana, bob = memory.scope("ana"), memory.scope("bob")
         await ana.remember("I like tea.")
@@ -286,7 +286,7 @@ NOT_ASKED = "the issue on trust, load: `/readyz` asks the store"
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{NOT_ASKED} (x02)")
 async def test_a_server_whose_file_is_gone_is_not_ready(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    async with recollect.aio.open(tmp_path / "data/m.db", embedder="hashing") as memory, asking(memory) as client:
+    async with memorist.aio.open(tmp_path / "data/m.db", embedder="hashing") as memory, asking(memory) as client:
         assert (await client.get("/readyz")).status_code == 200
         (tmp_path / "data").rename(tmp_path / "gone")
         try:
@@ -298,7 +298,7 @@ async def test_a_server_whose_file_is_gone_is_not_ready(tmp_path: Path) -> None:
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{NOT_ASKED} (x03)")
 async def test_a_server_whose_database_refuses_connections_is_not_ready(postgres: str, database: str) -> None:
     name = database.partition("?")[0].rpartition("/")[2]
-    async with recollect.aio.open(database, embedder="hashing") as memory, asking(memory) as client:
+    async with memorist.aio.open(database, embedder="hashing") as memory, asking(memory) as client:
         assert (await client.get("/readyz")).status_code == 200
         with psycopg.connect(postgres, autocommit=True) as admin:
             admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false".encode())

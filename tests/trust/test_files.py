@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import recollect
-from recollect.errors import RecollectError
+import memorist
+from memorist.errors import MemoristError
 from trust.expected import mended_by
 
 
@@ -27,7 +27,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     for name in ("data", "journal", "state", "state/embeddings_cache", "kept"):
         (tmp_path / name).mkdir(mode=0o755)
     places = {"state_dir": tmp_path / "state", "failsafe_dir": tmp_path / "kept", "journal_dir": tmp_path / "journal"}
-    with recollect.open(tmp_path / "data" / "memory.db", embedder="minilm", **places) as memory:
+    with memorist.open(tmp_path / "data" / "memory.db", embedder="minilm", **places) as memory:
         memory.scope("ana").remember("My PIN is 4711 for the blue card.")
         memory.snapshot()
         memory.backup(tmp_path / "data" / "copy.db")
@@ -59,5 +59,5 @@ def test_the_cache_of_vectors_is_for_its_owner_alone_in_a_folder_that_was_there(
 
 @mended_by("§4 files: a path whose folder does not exist is an error that names it", raises=pytest.fail.Exception)
 def test_a_path_whose_folder_does_not_exist_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(RecollectError, match="nowhere"):
-        recollect.open(tmp_path / "nowhere" / "memory.db", embedder="hashing").close()
+    with pytest.raises(MemoristError, match="nowhere"):
+        memorist.open(tmp_path / "nowhere" / "memory.db", embedder="hashing").close()

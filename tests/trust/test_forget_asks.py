@@ -10,23 +10,23 @@ from pathlib import Path
 
 import pytest
 
-import recollect
+import memorist
 
 
 @pytest.fixture
 def db(tmp_path: Path) -> Path:
-    with recollect.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
         memory.scope("ana").remember("My old address was 12 Quillback Lane.", tags=["home"], category="place")
     return tmp_path / "m.db"
 
 
 def command(db: Path, *words: str) -> tuple[list[str], dict[str, str]]:
-    settings = {"RECOLLECT_STATE_DIR": str(db.parent), "RECOLLECT_EMBEDDER": "hashing"}
-    return [sys.executable, "-m", "recollect", "--db", str(db), "--user", "ana", *words], {**os.environ, **settings}
+    settings = {"MEMORIST_STATE_DIR": str(db.parent), "MEMORIST_EMBEDDER": "hashing"}
+    return [sys.executable, "-m", "memorist", "--db", str(db), "--user", "ana", *words], {**os.environ, **settings}
 
 
 def count(db: Path) -> int:
-    with recollect.open(db, embedder="hashing", state_dir=db.parent) as memory:
+    with memorist.open(db, embedder="hashing", state_dir=db.parent) as memory:
         return len(memory.scope("ana").list())
 
 

@@ -15,14 +15,14 @@ import numpy as np
 import psycopg
 import pytest
 
-import recollect
-from recollect import aio
-from recollect.dialects.milton import Milton
-from recollect.dialects.vault import Vault
-from recollect.errors import NotFound, RecollectError
-from recollect.model import STATES, Draft, Filter
-from recollect.storage.sqlite import connection as connections
-from recollect.storage.sqlite.migrate import migrate, shipped
+import memorist
+from memorist import aio
+from memorist.dialects.milton import Milton
+from memorist.dialects.vault import Vault
+from memorist.errors import MemoristError, NotFound
+from memorist.model import STATES, Draft, Filter
+from memorist.storage.sqlite import connection as connections
+from memorist.storage.sqlite.migrate import migrate, shipped
 from trust.expected import mended_by, require
 
 SECRET = "My safe opens with Quaggaxyz 77."
@@ -38,7 +38,7 @@ def settings_in(folder: Path, **more: Any) -> dict[str, Any]:
 def opened(folder: Path, **more: Any) -> Iterator[Any]:
     """Open a memory all of whose files are under one folder."""
     (folder / "data").mkdir(exist_ok=True)
-    with recollect.open(folder / "data" / "memory.db", **settings_in(folder, **more)) as memory:
+    with memorist.open(folder / "data" / "memory.db", **settings_in(folder, **more)) as memory:
         yield memory
 
 
@@ -290,7 +290,7 @@ async def test_a_process_that_has_asked_since_the_forgetting_has_lost_the_words_
 
 def _file_of_version_8(path: Path, said: str) -> None:
     """Make a database file as it was before migration 9, holding what was said."""
-    with recollect.open(path.with_name("new.db"), embedder="hashing") as memory:
+    with memorist.open(path.with_name("new.db"), embedder="hashing") as memory:
         memory.scope("ana").remember(said)
     connection = connections.connect(str(path))
     migrate(connection, str(path), shipped()[:8])
@@ -565,7 +565,7 @@ class Life:
         names = sorted(name for name in vars(Life) if not name.startswith("_"))
         for self._count in range(steps):
             self._ana = self._memory.scope("ana", session=self._chance.choice((None, "s1", "s2")))
-            with suppress(RecollectError, IndexError):  # not everything is possible at any time
+            with suppress(MemoristError, IndexError):  # not everything is possible at any time
                 getattr(self, self._chance.choice(names))()
 
     def _sentence(self) -> str:

@@ -12,11 +12,11 @@ from uuid import uuid4
 import pytest
 from typer.testing import CliRunner
 
-import recollect
-from recollect.dialects.milton import Milton
-from recollect.errors import InvalidInput, NotFound
-from recollect.interfaces.cli import app
-from recollect.sync import Blocking, BlockingScope
+import memorist
+from memorist.dialects.milton import Milton
+from memorist.errors import InvalidInput, NotFound
+from memorist.interfaces.cli import app
+from memorist.sync import Blocking, BlockingScope
 from rest_server import Server, serving
 
 AT = "2026-01-01T00:00:00Z"
@@ -42,7 +42,7 @@ def profile_record(evidence: list[str]) -> dict[str, Any]:
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Blocking]:
-    with recollect.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as opened:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as opened:
         yield opened
 
 
@@ -114,7 +114,7 @@ def test_nothing_is_imported_while_memory_is_off(ana: BlockingScope) -> None:
     before = len(ana.history())
     records = [memory_record(pinned=True, manually_saved=True), history_record(), profile_record([kept])]
     assert [outcome.status for outcome in ana.import_(records).outcomes] == ["refused"] * 3
-    assert len(ana.list(recollect.Filter(states=()))) == 1
+    assert len(ana.list(memorist.Filter(states=()))) == 1
     assert len(ana.history()) == before
 
 
@@ -138,7 +138,7 @@ def test_an_export_of_ones_own_is_restored_as_it_was(memory: Blocking, ana: Bloc
     ana.remember("I prefer short answers.", pinned=True)
     ana.privacy.set(memory_enabled=False)
     records = list(memory.export())
-    with recollect.open(tmp_path / "new.db", embedder="hashing", state_dir=tmp_path) as other:
+    with memorist.open(tmp_path / "new.db", embedder="hashing", state_dir=tmp_path) as other:
         other.scope("ana").privacy.set(memory_enabled=False)
         other.import_(records, restore=True)
         there = other.scope("ana").list()
@@ -163,8 +163,8 @@ def test_a_message_is_exported_as_it_was_said_after_its_memory_was_edited(ana: B
 
 
 def test_the_command_line_restores_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path))
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
     one, two = ([*("--db", str(tmp_path / name), "--user", "ana")] for name in ("one.db", "two.db"))
     run: Callable[..., Any] = CliRunner().invoke
     assert run(app, [*one, "remember", "My password is hunter2xyz!", "--on-purpose"]).exit_code == 0
@@ -356,7 +356,7 @@ def test_messages_history_and_profiles_have_bounds_too(ana: BlockingScope, recor
 
 
 def test_an_id_that_is_too_long_for_postgresql_is_the_callers_fault(ready_database: str, tmp_path: Path) -> None:
-    with recollect.open(ready_database, embedder="hashing", state_dir=tmp_path) as memory:
+    with memorist.open(ready_database, embedder="hashing", state_dir=tmp_path) as memory:
         with pytest.raises(InvalidInput, match="too long for PostgreSQL"):
             memory.scope("ana").import_([message_record(id=random.Random(1).randbytes(4_000).hex())], restore=True)
         assert memory.scope("bo").remember("I like tea.").count("created") == 1
@@ -402,7 +402,7 @@ async def test_summaries_that_rest_on_each_other_do_not_keep_forgetting_from_end
     evidence = {first: [said, other, second], second: [first, other]}
     records = [memory_record(id=id, text=f"Statement number {n} of four.") for n, id in enumerate(ids[:2])]
     records += [memory_record(id=id, evidence_ids=rests, compression_source=True) for id, rests in evidence.items()]
-    async with recollect.aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as memory:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as memory:
         ana = memory.scope("ana")
         await ana.import_(records)
         async with asyncio.timeout(10):
@@ -411,7 +411,7 @@ async def test_summaries_that_rest_on_each_other_do_not_keep_forgetting_from_end
 
 
 def test_a_full_scope_is_trimmed_after_an_import(tmp_path: Path) -> None:
-    with recollect.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, capacity=2) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, capacity=2) as memory:
         ana = memory.scope("ana")
         ana.import_([memory_record(last_scores={"x": 1})])
         for text in ("Berlin is cold.", "The dog barks at night.", "Whales sing."):

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect import commands
-from recollect.ingest import extract, guard, route, score
-from recollect.ingest.piece import pieces
-from recollect.model import Draft, Memory, Scope
-from recollect.policy import writing
-from recollect.retrieve import render, understand
-from recollect.text import (
+import memorist
+from memorist import commands
+from memorist.ingest import extract, guard, route, score
+from memorist.ingest.piece import pieces
+from memorist.model import Draft, Memory, Scope
+from memorist.policy import writing
+from memorist.retrieve import render, understand
+from memorist.text import (
     conflict,
     dates,
     echo,
@@ -137,7 +137,7 @@ def test_a_rule_takes_linear_time(rule: str) -> None:
 def patterns() -> dict[str, re.Pattern[str]]:
     """Return every compiled pattern of the package, by the name of its module and its own."""
     found = {}
-    for module in pkgutil.walk_packages(recollect.__path__, "recollect."):
+    for module in pkgutil.walk_packages(memorist.__path__, "memorist."):
         for name, value in vars(importlib.import_module(module.name)).items():
             for number, pattern in enumerate(compiled(value)):
                 found[f"{module.name.rpartition('.')[2]}.{name}" + (f"[{number}]" if number else "")] = pattern

@@ -23,7 +23,7 @@ import apsw
 import httpx
 import pytest
 
-import recollect
+import memorist
 from e2e.rest.conftest import ANA, asking
 
 LINEAR = 7  # times the CPU time that four times as much may take
@@ -77,14 +77,14 @@ TEXTS = {"prose": prose(100_000), "lines": "a\n" * 50_000, "Chinese": "猫" * 10
 @known("a text of 1 MB takes 5 s on the event loop (d06)")
 @pytest.mark.parametrize("kind", TEXTS)
 async def test_a_long_text_is_taken_in_beside_the_event_loop(tmp_path: Path, kind: str) -> None:
-    async with recollect.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
         await memory.scope("ana").remember("I like tea.")
         assert await longest_turn(memory.scope("ana").remember(TEXTS[kind])) < 0.15
 
 
 @known("recall with a large limit is quadratic, on the event loop (d07)")
 async def test_recall_grows_linearly_with_what_it_cuts_to_a_budget(tmp_path: Path) -> None:
-    async with recollect.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
         durations, text = [], prose(24_000)
         for count in (60, 240):
             ana = memory.scope(f"ana{count}")
@@ -99,7 +99,7 @@ async def test_recall_grows_linearly_with_what_it_cuts_to_a_budget(tmp_path: Pat
 @known("a checkpoint of digits takes 13 s (d04)")
 async def test_one_large_float_does_not_make_a_checkpoint_of_digits_expensive(tmp_path: Path) -> None:
     numbers = [int("7" * 4000)] * 5
-    async with recollect.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
         save = memory.scope("ana").checkpoints.save
         without = await cpu_of(lambda: save("t", {"graph_state": {"n": numbers, "x": 1.5}}))
         assert await cpu_of(lambda: save("t", {"graph_state": {"n": numbers, "x": 1e30}})) < 8 * without
@@ -109,7 +109,7 @@ async def test_one_large_float_does_not_make_a_checkpoint_of_digits_expensive(tm
 async def test_consolidation_grows_linearly_with_the_length_of_two_texts(tmp_path: Path) -> None:
     durations = []
     for words in (800, 3200):
-        async with recollect.aio.open(tmp_path / f"{words}.db", embedder="hashing") as memory:
+        async with memorist.aio.open(tmp_path / f"{words}.db", embedder="hashing") as memory:
             ana = memory.scope("ana")
             (tea,) = (await ana.remember("I drink tea from my cup.")).ids
             (dog,) = (await ana.remember("The dog sleeps on the floor.")).ids
@@ -135,7 +135,7 @@ async def test_a_route_costs_the_same_however_many_other_tenants_there_are(tmp_p
     durations = []
     for others in (100, 20_000):
         place = tmp_path / f"{others}.db"
-        async with recollect.aio.open(place, embedder="hashing") as memory, asking(memory, local=ANA) as client:
+        async with memorist.aio.open(place, embedder="hashing") as memory, asking(memory, local=ANA) as client:
             await memory.scope("ana").remember("I like tea.")
             add_scopes(place, others)
             ask = partial(client.request, method, url, json=body)
@@ -156,7 +156,7 @@ def add_scopes(place: Path, count: int) -> None:
 @known("repeating one sentence 1,600 times makes 65 MB (d09)")
 def test_each_repeat_of_a_sentence_adds_as_many_bytes_as_the_one_before(tmp_path: Path) -> None:
     sizes = []
-    with recollect.open(tmp_path / "m.db", embedder="hashing") as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing") as memory:
         for n in range(121):
             id = f"message {n} {'x' * 200}"
             memory.scope("ana").remember([{"id": id, "content": "The nightly backup of the server ended well."}])
@@ -170,11 +170,11 @@ def test_each_repeat_of_a_sentence_adds_as_many_bytes_as_the_one_before(tmp_path
 
 @contextmanager
 def served_with_few_sockets(folder: Path) -> Iterator[int]:
-    """Start `recollect serve` with at most 128 open files; give its port."""
+    """Start `memorist serve` with at most 128 open files; give its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    environment = {**os.environ, "RECOLLECT_DB": str(folder / "m.db"), "RECOLLECT_EMBEDDER": "hashing"}
-    command = f"ulimit -n 128; exec {sys.executable} -m recollect serve --port {port}"
+    environment = {**os.environ, "MEMORIST_DB": str(folder / "m.db"), "MEMORIST_EMBEDDER": "hashing"}
+    command = f"ulimit -n 128; exec {sys.executable} -m memorist serve --port {port}"
     process = subprocess.Popen(["sh", "-c", command], env=environment, stderr=subprocess.DEVNULL)
     try:
         if not wait_until_healthy(port, 120):

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import recollect
-from recollect import Memory
-from recollect.errors import NotAllowed
-from recollect.interfaces.mcp import answers
+import memorist
+from memorist import Memory
+from memorist.errors import NotAllowed
+from memorist.interfaces.mcp import answers
 
 STRANGERS = [
     ("user", "User"),
@@ -30,7 +30,7 @@ STRANGERS = [
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("ownership")
-    with recollect.open(folder / "m.db", embedder="hashing", extract="rules", state_dir=folder) as opened:
+    with memorist.open(folder / "m.db", embedder="hashing", extract="rules", state_dir=folder) as opened:
         yield opened
 
 
@@ -85,9 +85,9 @@ def test_a_stranger_gives_no_commands(memory: Any, role: str, name: str) -> None
 
 
 def test_who_spoke_is_stored_and_survives_a_reopening(tmp_path: Path) -> None:
-    with recollect.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
         _, told = tell(memory, "user", "user", "I prefer tea.")
-    with recollect.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
         again = memory.scope("ana", space=told.scope.space).get(told.id)
         assert answers.item(again)["told_by"] == "user (a name)"
 

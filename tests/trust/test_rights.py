@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-import recollect
+import memorist
 from rest_server import Server, serving
 from trust.expected import mended_by, require
 
@@ -156,7 +156,7 @@ def test_a_key_for_one_space_does_not_revoke_the_keys_of_others(server: Server) 
 def test_a_key_that_expires_cannot_make_one_that_lasts_longer(server: Server, place: str) -> None:
     with signed_in(server, "gus for a day") as (browser, proof):
         browser.post("/keys", data={"name": "forever", "right": ["read"], "days": "", "proof": proof})
-    with recollect.open(place, embedder="hashing") as memory:
+    with memorist.open(place, embedder="hashing") as memory:
         ends = [key.expires_at for key in memory.keys() if key.name == "forever"]  # noqa: SIM118
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     assert [end for end in ends if end is None or end > tomorrow] == []
@@ -165,7 +165,7 @@ def test_a_key_that_expires_cannot_make_one_that_lasts_longer(server: Server, pl
 def test_a_key_made_by_one_for_a_single_space_is_for_that_space(server: Server, place: str) -> None:
     with signed_in(server, "gus at work") as (browser, proof):
         browser.post("/keys", data={"name": "wider", "right": ["read"], "for_space": "home", "proof": proof})
-    with recollect.open(place, embedder="hashing") as memory:
+    with memorist.open(place, embedder="hashing") as memory:
         assert [key.space for key in memory.keys() if key.name == "wider"] == ["work"]  # noqa: SIM118
 
 
@@ -174,7 +174,7 @@ def test_a_key_made_by_one_for_a_single_space_is_for_that_space(server: Server, 
 
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Any]:
-    with recollect.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as opened:
+    with memorist.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as opened:
         yield opened
 
 
@@ -242,7 +242,7 @@ def test_new_words_are_not_shared_because_the_old_ones_were(memory: Any) -> None
 
 @mended_by("the receipt of a trimmed message says something else the second time (x01)")
 def test_a_message_that_was_trimmed_gets_the_same_receipt_again(tmp_path: Path) -> None:
-    with recollect.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path, capacity=1) as memory:
+    with memorist.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path, capacity=1) as memory:
         ana = memory.scope("ana")
         ana.remember("My boat is called Miso and it is very important to me.", importance=1.0)
         first, again = (

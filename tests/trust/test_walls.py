@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-import recollect
-from recollect.errors import NotAllowed
-from recollect.model import Filter
+import memorist
+from memorist.errors import NotAllowed
+from memorist.model import Filter
 from rest_server import Server, serving
 
 # Every route of the API, called by those who may not, with the ids of those who own them
@@ -186,7 +186,7 @@ OTHERS = {
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("attempts")
-    with recollect.open(folder / "memory.db", embedder="hashing", state_dir=folder) as opened:
+    with memorist.open(folder / "memory.db", embedder="hashing", state_dir=folder) as opened:
         yield opened
 
 

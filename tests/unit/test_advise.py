@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import hostile_answers as hostile
 from hostile_answers import fact
-from recollect.ingest import advise
-from recollect.text import wording
+from memorist.ingest import advise
+from memorist.text import wording
 
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)
 CASES = list(hostile.cases())

@@ -20,11 +20,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
-import recollect
-from recollect.engine import Engine
-from recollect.errors import InvalidInput, KeyRefused, Misconfigured, NotAllowed, NotFound, ProviderFailed
-from recollect.interfaces.rest import jwt as tokens
-from recollect.interfaces.rest.auth import Caller, Doorkeeper
+import memorist
+from memorist.engine import Engine
+from memorist.errors import InvalidInput, KeyRefused, Misconfigured, NotAllowed, NotFound, ProviderFailed
+from memorist.interfaces.rest import jwt as tokens
+from memorist.interfaces.rest.auth import Caller, Doorkeeper
 
 SIGNER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 STRANGER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -36,7 +36,7 @@ JWKS = {
     ]
 }
 OWN, OWN_URL = RSAAlgorithm.to_jwk(STRANGER.public_key(), as_dict=True), "http://127.0.0.1:9/jwks.json"
-ISSUER, AUDIENCE = "https://id.example", "recollect"
+ISSUER, AUDIENCE = "https://id.example", "memorist"
 
 
 def claims(**other: Any) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def jwks(tmp_path: Path) -> Path:
 @pytest_asyncio.fixture
 async def memory(jwks: Path) -> AsyncIterator[Engine]:
     settings = {"jwt_jwks": str(jwks), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
-    async with recollect.aio.open(":memory:", embedder="none", **settings) as opened:
+    async with memorist.aio.open(":memory:", embedder="none", **settings) as opened:
         yield opened
 
 
@@ -171,7 +171,7 @@ def published() -> Iterator[tuple[str, list[str]]]:
 async def test_public_keys_are_read_over_http_once_for_many_tokens(published: tuple[str, list[str]]) -> None:
     url, asked = published
     settings = {"jwt_jwks": f"{url}/jwks.json", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
-    async with recollect.aio.open(":memory:", embedder="none", **settings) as memory:
+    async with memorist.aio.open(":memory:", embedder="none", **settings) as memory:
         doorkeeper = Doorkeeper(memory)
         for _ in range(5):
             await doorkeeper.verify(f"Bearer {signed()}")
@@ -185,7 +185,7 @@ async def test_keys_that_moved_or_are_away_let_nobody_in(published: tuple[str, l
     files = [str(tmp_path / "nothing.json"), str(tmp_path / "list.json")]
     for place in (f"{published[0]}/moved", f"{published[0]}/noise", *files):
         settings = {"jwt_jwks": place, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
-        async with recollect.aio.open(":memory:", embedder="none", **settings) as memory:
+        async with memorist.aio.open(":memory:", embedder="none", **settings) as memory:
             with pytest.raises(ProviderFailed):
                 await Doorkeeper(memory).verify(f"Bearer {signed()}")
 
@@ -209,7 +209,7 @@ async def test_public_keys_are_good_while_those_who_publish_them_are_away(
 async def test_many_unknown_tokens_at_once_ask_once_for_public_keys(published: tuple[str, list[str]]) -> None:
     url, asked = published
     settings = {"jwt_jwks": f"{url}/jwks.json", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
-    async with recollect.aio.open(":memory:", embedder="none", **settings) as memory:
+    async with memorist.aio.open(":memory:", embedder="none", **settings) as memory:
         shown = [f"Bearer {signed(kid=f'r{number}')}" for number in range(12)]
         found = await asyncio.gather(*map(Doorkeeper(memory).verify, shown), return_exceptions=True)
     assert [isinstance(each, Caller) for each in found] == [number == 1 for number in range(12)]
@@ -234,7 +234,7 @@ async def test_no_two_people_are_counted_under_one_name(memory: Engine) -> None:
     ],
 )
 async def test_settings_that_would_let_too_many_in_are_refused(settings: dict[str, str]) -> None:
-    async with recollect.aio.open(":memory:", embedder="none", **settings) as memory:
+    async with memorist.aio.open(":memory:", embedder="none", **settings) as memory:
         with pytest.raises(Misconfigured):
             Doorkeeper(memory)
 

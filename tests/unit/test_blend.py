@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from recollect.corpus import NO_TIME, Places
-from recollect.retrieve import fuse, sparse
-from recollect.retrieve.blend import DEFAULT_WEIGHTS, Blend, blend, floor
-from recollect.retrieve.understand import understand
-from recollect.text import clock, dates, tokens, turns
+from memorist.corpus import NO_TIME, Places
+from memorist.retrieve import fuse, sparse
+from memorist.retrieve.blend import DEFAULT_WEIGHTS, Blend, blend, floor
+from memorist.retrieve.understand import understand
+from memorist.text import clock, dates, tokens, turns
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
 NOW = datetime(2023, 9, 1, tzinfo=UTC)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.ingest.chunk import by_meaning
-from recollect.text.tokens import count_tokens
+from memorist.ingest.chunk import by_meaning
+from memorist.text.tokens import count_tokens
 
 SENTENCE = "The quick brown fox jumps over the lazy dog again. "  # ten words
 

@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.changes import Embedded, Forget, Put
-from recollect.corpus import Columns, Corpora, Corpus, corpora
-from recollect.corpus.matrix import Matrix
-from recollect.errors import StoreDamaged
-from recollect.ids import new_id
-from recollect.model import Labels, Memory, Scope
-from recollect.storage.sqlite.store import SqliteStore
-from recollect.text import terms, tokens
+from memorist.changes import Embedded, Forget, Put
+from memorist.corpus import Columns, Corpora, Corpus, corpora
+from memorist.corpus.matrix import Matrix
+from memorist.errors import StoreDamaged
+from memorist.ids import new_id
+from memorist.model import Labels, Memory, Scope
+from memorist.storage.sqlite.store import SqliteStore
+from memorist.text import terms, tokens
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 DAY = timedelta(days=1)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from recollect.text import dates
+from memorist.text import dates
 
 NOW = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)  # a Monday
 

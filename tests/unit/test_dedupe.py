@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from recollect.text.conflict import contradicts
-from recollect.text.saying import compare
+from memorist.text.conflict import contradicts
+from memorist.text.saying import compare
 
 DATA = Path(__file__).parents[1] / "data"
 LONG = (

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from recollect.model import Memory, Scope
-from recollect.text.echo import used
+from memorist.model import Memory, Scope
+from memorist.text.echo import used
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 

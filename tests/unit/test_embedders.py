@@ -12,13 +12,13 @@ import apsw
 import numpy as np
 import pytest
 
-from recollect.embedders import cached, minilm
-from recollect.embedders.cached import Cached
-from recollect.embedders.hashing import Hashing
-from recollect.embedders.minilm import PACKAGED, MiniLM
-from recollect.errors import EmbedderUnavailable
-from recollect.ports import Embedder, Vectors
-from recollect.text.wordpiece import WordPiece
+from memorist.embedders import cached, minilm
+from memorist.embedders.cached import Cached
+from memorist.embedders.hashing import Hashing
+from memorist.embedders.minilm import PACKAGED, MiniLM
+from memorist.errors import EmbedderUnavailable
+from memorist.ports import Embedder, Vectors
+from memorist.text.wordpiece import WordPiece
 
 TEA = "I drink green tea every morning."
 TEXTS = [TEA, "", "Yes.", "Caroline went to a support group. " * 12, "東京", "We moved in 2019. " * 60]
@@ -153,7 +153,7 @@ def test_threads_with_their_own_event_loops_may_share_it(model: MiniLM) -> None:
 
 
 def test_importing_it_loads_no_runtime() -> None:
-    code = "import sys, recollect.embedders.minilm; sys.exit('onnxruntime' in sys.modules)"
+    code = "import sys, memorist.embedders.minilm; sys.exit('onnxruntime' in sys.modules)"
     environment = {"PYTHONPATH": str(Path(minilm.__file__).parents[2])}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recollect.text.entities import Entity, about, entities, keyphrases, mean_confidence, tags
+from memorist.text.entities import Entity, about, entities, keyphrases, mean_confidence, tags
 
 
 @pytest.mark.spec("MLS-25", "THE-74")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.ingest import extract
-from recollect.text import saying, wording
+from memorist.ingest import extract
+from memorist.text import saying, wording
 
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)  # a Friday
 ROWS = [json.loads(line) for line in (Path(__file__).parents[1] / "data" / "extraction.jsonl").read_text().splitlines()]

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.ingest import guard
-from recollect.model import Draft, Labels
-from recollect.policy.writing import Policy
-from recollect.text.secrets import secret
+from memorist.ingest import guard
+from memorist.model import Draft, Labels
+from memorist.policy.writing import Policy
+from memorist.text.secrets import secret
 
 CONTEXTUAL, STRICT, NONE = (Policy(name=mode, guard=mode) for mode in ("contextual", "strict", "none"))  # type: ignore[arg-type]
 TOOL = Labels(role="tool")

@@ -1,4 +1,4 @@
-"""`import recollect` is quick: what is heavy is loaded when it is first needed."""
+"""`import memorist` is quick: what is heavy is loaded when it is first needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 LOOK = """
 import sys, time
 start = time.process_time()
-import recollect
+import memorist
 spent = time.process_time() - start
 heavy = "onnxruntime apsw numpy pydantic pydantic_settings snowballstemmer typer asyncio".split()
 print(spent, *(name for name in heavy if name in sys.modules))
@@ -24,8 +24,8 @@ def test_importing_loads_nothing_heavy() -> None:
 
 def test_a_memory_without_a_model_needs_no_runtime_for_models() -> None:
     code = (
-        "import sys, recollect\n"
-        "with recollect.open(':memory:', embedder='hashing') as memory:\n"
+        "import sys, memorist\n"
+        "with memorist.open(':memory:', embedder='hashing') as memory:\n"
         "    memory.scope('ana').remember('I live in Lisbon.')\n"
         "    memory.scope('ana').recall('where?')\n"
         "print(*(name for name in ('onnxruntime', 'typer') if name in sys.modules))"

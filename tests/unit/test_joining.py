@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recollect.lifecycle.consolidate import batches
-from recollect.text import joining
+from memorist.lifecycle.consolidate import batches
+from memorist.text import joining
 
 DATA = Path(__file__).parents[1] / "data"
 

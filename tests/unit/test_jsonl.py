@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from recollect.changes import Pending, Summary
-from recollect.errors import InvalidInput
-from recollect.model import Draft, Labels, Scope
-from recollect.storage.jsonl import Files
+from memorist.changes import Pending, Summary
+from memorist.errors import InvalidInput
+from memorist.model import Draft, Labels, Scope
+from memorist.storage.jsonl import Files
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 ANA = Scope(user="ana")
@@ -138,9 +138,9 @@ def test_only_one_hands_over_at_a_time(tmp_path: Path) -> None:
 ADD_AND_REMOVE = """
 import sys
 from pathlib import Path
-from recollect.model import Draft, Scope
-from recollect.changes import Pending
-from recollect.storage.jsonl import Files
+from memorist.model import Draft, Scope
+from memorist.changes import Pending
+from memorist.storage.jsonl import Files
 
 folder, name = sys.argv[1:]
 files = Files(Path(folder))

@@ -12,10 +12,10 @@ from typing import Any
 import apsw
 import pytest
 
-from recollect.errors import MigrationNeeded, StoreDamaged
-from recollect.storage.sqlite import connection as connections
-from recollect.storage.sqlite.migrate import Migration, migrate, shipped
-from recollect.storage.sqlite.store import SqliteStore
+from memorist.errors import MigrationNeeded, StoreDamaged
+from memorist.storage.sqlite import connection as connections
+from memorist.storage.sqlite.migrate import Migration, migrate, shipped
+from memorist.storage.sqlite.store import SqliteStore
 
 NEXT = len(shipped()) + 1
 ADDED = Migration(NEXT, "colours", "CREATE TABLE colours (name TEXT);\nINSERT INTO colours VALUES ('blue');")
@@ -50,7 +50,7 @@ def schema(path: str) -> set[str]:
 
 def test_the_schema_equals_its_migrations(path: str) -> None:
     opened_and_migrated(path)
-    text = resources.files("recollect.storage.sqlite").joinpath("schema.sql").read_text("utf-8")
+    text = resources.files("memorist.storage.sqlite").joinpath("schema.sql").read_text("utf-8")
     bare = re.sub(r"--.*", "", text)
     assert {" ".join(each.split()) for each in bare.split(";") if each.strip()} == schema(path)
 
@@ -191,13 +191,13 @@ async def test_a_database_of_a_newer_version_is_left_alone(path: str) -> None:
 async def test_an_altered_step_is_told(path: str, change: str) -> None:
     opened_and_migrated(path)
     asked(path, change)
-    with pytest.raises(StoreDamaged, match="is not the one Recollect ships"):
+    with pytest.raises(StoreDamaged, match="is not the one Memorist ships"):
         await SqliteStore.open(path)
 
 
 OPEN = """
 import asyncio, sys
-from recollect.storage.sqlite.store import SqliteStore
+from memorist.storage.sqlite.store import SqliteStore
 
 async def main():
     store = await SqliteStore.open(sys.argv[1])

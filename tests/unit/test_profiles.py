@@ -7,18 +7,18 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from recollect import aio
-from recollect.corpus import Corpus
-from recollect.errors import InvalidInput
-from recollect.ingest import score
-from recollect.model import Memory, Scope
-from recollect.policy import profiles
-from recollect.policy.profiles import CLANKER, CLANKER_STRICT, MILTON, SUPERVISOR, THEORIA, VAULT
-from recollect.ports import IndexRow
-from recollect.retrieve import candidates, diversify, fuse, gate, rank
-from recollect.retrieve.candidates import Candidates
-from recollect.retrieve.understand import understand
-from recollect.text import clock
+from memorist import aio
+from memorist.corpus import Corpus
+from memorist.errors import InvalidInput
+from memorist.ingest import score
+from memorist.model import Memory, Scope
+from memorist.policy import profiles
+from memorist.policy.profiles import CLANKER, CLANKER_STRICT, MILTON, SUPERVISOR, THEORIA, VAULT
+from memorist.ports import IndexRow
+from memorist.retrieve import candidates, diversify, fuse, gate, rank
+from memorist.retrieve.candidates import Candidates
+from memorist.retrieve.understand import understand
+from memorist.text import clock
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NONE = frozenset[str]()

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from clocks import LoopTime
-from recollect.errors import StoreUnavailable
-from recollect.lifecycle.refresh import Refresh
+from memorist.errors import StoreUnavailable
+from memorist.lifecycle.refresh import Refresh
 
 
 class Counted:

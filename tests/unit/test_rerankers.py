@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect import aio
-from recollect.embedders.minilm import MiniLM
-from recollect.errors import BadModelAnswer, ProviderFailed
-from recollect.rerankers.cross_encoder import CrossEncoder
-from recollect.rerankers.maxsim import MaxSim
+from memorist import aio
+from memorist.embedders.minilm import MiniLM
+from memorist.errors import BadModelAnswer, ProviderFailed
+from memorist.rerankers.cross_encoder import CrossEncoder
+from memorist.rerankers.maxsim import MaxSim
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "tea", "milk", "is", "good", "?"]
 TEA = WORDS.index("tea")

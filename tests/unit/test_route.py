@@ -2,8 +2,8 @@
 
 import pytest
 
-from recollect.errors import InvalidInput
-from recollect.ingest import route
+from memorist.errors import InvalidInput
+from memorist.ingest import route
 
 
 @pytest.mark.spec("MLS-31")

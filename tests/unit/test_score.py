@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-import recollect
-from recollect.ingest import score
-from recollect.policy import writing
+import memorist
+from memorist.ingest import score
+from memorist.policy import writing
 
 EAST, NORTH = np.array([1.0, 0.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32)
 
@@ -157,7 +157,7 @@ def test_a_word_of_a_million_letters_is_scored() -> None:
 
 def test_what_tells_nothing_new_and_nothing_lasting_has_no_importance() -> None:
     said = [{"role": "user", "content": "Yes, of course.", "session": session} for session in ("s1", "s2")]
-    with recollect.open(":memory:", embedder="hashing") as memory:
+    with memorist.open(":memory:", embedder="hashing") as memory:
         ana = memory.scope("ana")
         first, again = (ana.get(ana.remember([each]).ids[0]) for each in said)
     assert (first.importance, again.importance) == (0.6, 0.0)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-import recollect
+import memorist
 
-ROOT = Path(recollect.__file__).parent
+ROOT = Path(memorist.__file__).parent
 # Each layer may import the ones below it. `codec` and `ids` are small and stand beside `ports`; `scoped`,
 # `transfer` and `revisions` are halves of `engine`; a `corpus` is filled through a port and read by the steps.
 LAYERS = [
@@ -49,12 +49,12 @@ ALLOWED = {
 
 
 def part(module: str) -> str:
-    """The layer's name of a module: `recollect.text.dates` is `text`."""
-    return module.removeprefix("recollect").lstrip(".").split(".")[0]
+    """The layer's name of a module: `memorist.text.dates` is `text`."""
+    return module.removeprefix("memorist").lstrip(".").split(".")[0]
 
 
 def module_of(path: Path) -> str:
-    dotted = ".".join(("recollect", *path.relative_to(ROOT).with_suffix("").parts))
+    dotted = ".".join(("memorist", *path.relative_to(ROOT).with_suffix("").parts))
     return dotted.removesuffix(".__init__")
 
 
@@ -64,11 +64,11 @@ def imports(path: Path, *, late: bool) -> Iterator[str]:
     package = module_of(path) if path.name == "__init__.py" else module_of(path).rpartition(".")[0]
     for node in ast.walk(tree) if late else tree.body:
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names if name.name.split(".")[0] == "recollect")
+            yield from (name.name for name in node.names if name.name.split(".")[0] == "memorist")
         elif isinstance(node, ast.ImportFrom):
             base = package.rsplit(".", node.level - 1)[0] if node.level else ""
             module = ".".join(filter(None, (base, node.module)))
-            if module.split(".")[0] == "recollect":
+            if module.split(".")[0] == "memorist":
                 yield from (_module(module, name.name) for name in node.names)
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.text.simhash import distance, near, simhash64, to_signed, to_unsigned
+from memorist.text.simhash import distance, near, simhash64, to_signed, to_unsigned
 
 WORDS = [f"word{n}" for n in range(70)]
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.llms import schema
-from recollect.text.summing import MOST_ASKED, Turn, ask, extract, fault
+from memorist.llms import schema
+from memorist.text.summing import MOST_ASKED, Turn, ask, extract, fault
 
 MEETING = [
     Turn("Hi all! How was your weekend?", "Bo"),

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from recollect import aio, sync
-from recollect.checkpoints import Checkpoints
-from recollect.compose import open_engine
-from recollect.consent import Consent
-from recollect.engine import Engine
-from recollect.privacy import Privacy
-from recollect.scoped import Scoped
+from memorist import aio, sync
+from memorist.checkpoints import Checkpoints
+from memorist.compose import open_engine
+from memorist.consent import Consent
+from memorist.engine import Engine
+from memorist.privacy import Privacy
+from memorist.scoped import Scoped
 
 PAIRS = (
     (Engine, sync.Blocking),

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import pytest
 
-from recollect.text import tokens
+from memorist.text import tokens
 
 
 def test_words_keep_stop_words_and_numbers_in_lower_case() -> None:

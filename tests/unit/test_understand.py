@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from recollect.retrieve.understand import MOST_TERMS, named_speakers, understand
-from recollect.text import tokens
+from memorist.retrieve.understand import MOST_TERMS, named_speakers, understand
+from memorist.text import tokens
 
 PAIR = ("Caroline", "Melanie")
 

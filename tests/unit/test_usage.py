@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from recollect.changes import Put, Used
-from recollect.lifecycle import usage
-from recollect.lifecycle.usage import Usage
-from recollect.model import Memory, Scope
-from recollect.storage.sqlite.store import SqliteStore
+from memorist.changes import Put, Used
+from memorist.lifecycle import usage
+from memorist.lifecycle.usage import Usage
+from memorist.model import Memory, Scope
+from memorist.storage.sqlite.store import SqliteStore
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 ANA = Scope(user="ana")

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from recollect.text.simhash import distance, simhash64
-from recollect.text.values import agree, values
+from memorist.text.simhash import distance, simhash64
+from memorist.text.values import agree, values
 
 DIFFERENT = [
     ("The review moved to Tuesday at ten", "The review moved to Friday at four"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.interfaces.web import text
+from memorist.interfaces.web import text
 
 
 def test_a_version_of_more_than_600_words_and_spaces_is_shown_as_a_whole() -> None:

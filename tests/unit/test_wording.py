@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.text import wording
+from memorist.text import wording
 
 
 @pytest.mark.spec("IMP-81")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from recollect.embedders.minilm import PACKAGED
-from recollect.text.wordpiece import WordPiece, spans, words
+from memorist.embedders.minilm import PACKAGED
+from memorist.text.wordpiece import WordPiece, spans, words
 
 # fmt: off
 GOLDEN = [  # ids between [CLS] 101 and [SEP] 102; 100 is [UNK]

@@ -14,11 +14,11 @@ pytest.importorskip("mcp")
 
 from mcp.server import MCPServer
 
-from recollect import aio
-from recollect.engine import Engine
-from recollect.interfaces.mcp.door import Door
-from recollect.interfaces.mcp.server import made
-from recollect.interfaces.rest.auth import Caller
+from memorist import aio
+from memorist.engine import Engine
+from memorist.interfaces.mcp.door import Door
+from memorist.interfaces.mcp.server import made
+from memorist.interfaces.rest.auth import Caller
 
 REVISIONS = ("legacy", "2026-07-28")  # of the protocol: with a handshake, and without
 
@@ -26,17 +26,17 @@ REVISIONS = ("legacy", "2026-07-28")  # of the protocol: with a handshake, and w
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own for every test, and the quick embedder."""
-    for name in [name for name in os.environ if name.startswith(("RECOLLECT_", "MILTON_", "CLAUDE_", "CODEX_"))]:
-        if name != "RECOLLECT_FAILSAFE_DIR":
+    for name in [name for name in os.environ if name.startswith(("MEMORIST_", "MILTON_", "CLAUDE_", "CODEX_"))]:
+        if name != "MEMORIST_FAILSAFE_DIR":
             monkeypatch.delenv(name)
     place = tmp_path / "home"
     place.mkdir()
     monkeypatch.setenv("HOME", str(place))
     for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
         monkeypatch.setenv(name, str(place / ".config"))
-    monkeypatch.setenv("RECOLLECT_STATE_DIR", str(tmp_path / "state"))
-    monkeypatch.setenv("RECOLLECT_EMBEDDER", "hashing")
-    monkeypatch.setenv("RECOLLECT_USER", "ana")
+    monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
+    monkeypatch.setenv("MEMORIST_USER", "ana")
     return place
 
 

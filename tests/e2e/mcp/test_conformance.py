@@ -64,8 +64,8 @@ def test_it_conforms_to_both_revisions(revision: str, request: pytest.FixtureReq
 
 
 def test_the_inspector_finds_nothing_wrong_with_the_schemas(tmp_path: Path) -> None:
-    place = f"RECOLLECT_DB={tmp_path / 'm.db'}"
-    words = ["--cli", "-e", place, "--method", "tools/list", "--strict", sys.executable, "-m", "recollect", "mcp"]
+    place = f"MEMORIST_DB={tmp_path / 'm.db'}"
+    words = ["--cli", "-e", place, "--method", "tools/list", "--strict", sys.executable, "-m", "memorist", "mcp"]
     done = node("inspector", "clients/launcher/build/index.js", *words, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "memory_query" in done.stdout

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-import recollect
-from recollect.interfaces.cli import app
-from recollect.model import Memory
+import memorist
+from memorist.interfaces.cli import app
+from memorist.model import Memory
 
 SESSION = "8f14e45f-ceea-467f-a0e6-2f3c1f3b9d11"
 Hook = Callable[..., Result]
@@ -22,7 +22,7 @@ Hook = Callable[..., Result]
 
 @pytest.fixture(autouse=True)
 def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_DB", str(tmp_path / "m.db"))
+    monkeypatch.setenv("MEMORIST_DB", str(tmp_path / "m.db"))
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def hook(tmp_path: Path) -> Hook:
 
 
 def kept(space: str = "shop", user: str = "ana") -> list[Memory]:
-    with recollect.open(tend=False) as memory:
+    with memorist.open(tend=False) as memory:
         return sorted(memory.scope(user, space).list(), key=lambda each: each.id)
 
 
@@ -76,7 +76,7 @@ def test_a_prompt_is_kept_and_what_fits_the_next_one_is_told(hook: Hook) -> None
 
 
 def test_a_session_begins_with_what_is_pinned_and_known(hook: Hook) -> None:
-    with recollect.open(tend=False) as memory:
+    with memorist.open(tend=False) as memory:
         shop = memory.scope("ana", "shop")
         shop.remember("Deploys happen on Tuesdays.", kind="semantic")
         shop.remember("Never touch the billing tables.", pinned=True)
@@ -89,7 +89,7 @@ def test_a_session_begins_with_what_is_pinned_and_known(hook: Hook) -> None:
 
 def test_a_session_begins_with_what_was_said_before_the_most_important_first(hook: Hook) -> None:
     hook("prompt", prompt="The shop is deployed with Ansible.")
-    with recollect.open(tend=False) as memory:
+    with memorist.open(tend=False) as memory:
         memory.scope("ana", "shop").remember("The billing tables are sacred.", importance=0.9)
         memory.scope("ana", "shop").remember("It rains.", importance=0.1)
     told = context(hook("session-start", source="startup")).splitlines()
@@ -97,13 +97,13 @@ def test_a_session_begins_with_what_was_said_before_the_most_important_first(hoo
 
 
 def test_what_is_told_stays_within_its_limits(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    with recollect.open(tend=False) as memory:
+    with memorist.open(tend=False) as memory:
         for number in range(12):
             memory.scope("ana", "shop").remember(f"Rule {number}: the shop has {'very ' * 20}long rules.", pinned=True)
     assert len(context(hook("session-start")).splitlines()) == 6 + 2
-    monkeypatch.setenv("RECOLLECT_MEMORY_CONTEXT_MAX_CHARS", "400")
+    monkeypatch.setenv("MEMORIST_MEMORY_CONTEXT_MAX_CHARS", "400")
     assert 0 < len(context(hook("session-start"))) <= 400
-    monkeypatch.setenv("RECOLLECT_MEMORY_CONTEXT_LIMIT", "0")
+    monkeypatch.setenv("MEMORIST_MEMORY_CONTEXT_LIMIT", "0")
     assert context(hook("session-start")) == ""
     assert context(hook("prompt", prompt="Which rules has the shop?")) == ""
 
@@ -123,7 +123,7 @@ def test_a_prompt_is_one_memory_whether_it_is_handed_over_or_read_from_the_trans
 def test_of_a_transcript_the_last_turn_is_kept_without_tools_and_marks_of_the_host(
     hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_MEMORY_STORE_RESPONSES", "1")
+    monkeypatch.setenv("MEMORIST_MEMORY_STORE_RESPONSES", "1")
     text = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Done: it runs on port 8080."}]
     asked = [{"type": "document", "text": "a log file"}, {"type": "text", "text": "Please move the shop to port 8080."}]
     result = [{"type": "tool_result", "tool_use_id": "t1", "content": "root:x:0:0"}]
@@ -162,7 +162,7 @@ def test_the_space_is_the_folder_of_the_project_or_the_one_that_is_named(
     hook("prompt", "--space", "work", prompt="This is about work.")
     monkeypatch.setenv("CLAUDE_PROJECT_DIR", "/home/ana/code/garden")
     hook("prompt", prompt="This is about the garden.")
-    monkeypatch.setenv("RECOLLECT_SPACE", "set")
+    monkeypatch.setenv("MEMORIST_SPACE", "set")
     hook("prompt", prompt="This is about a setting.")
     told = {space: [each.text for each in kept(space)] for space in ("shop", "work", "garden", "set")}
     assert told == {
@@ -189,7 +189,7 @@ def test_an_incognito_chat_leaves_no_byte_and_its_turns_are_not_kept_when_it_end
 
 def test_where_memory_is_off_nothing_is_told_or_kept(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     hook("prompt", prompt="The shop is deployed with Ansible.")
-    monkeypatch.setenv("RECOLLECT_MEMORY_ENABLED", "0")
+    monkeypatch.setenv("MEMORIST_MEMORY_ENABLED", "0")
     assert context(hook("session-start")) == ""
     assert context(hook("prompt", prompt="How is the shop deployed with Ansible?")) == ""
     assert len(kept()) == 1
@@ -212,15 +212,15 @@ def test_the_host_goes_on_whatever_it_hands_over(hook: Hook, when: str, given: s
 
 @pytest.mark.parametrize("when", ["session-start", "prompt", "stop"])
 def test_the_host_goes_on_when_the_memory_is_away(hook: Hook, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_DB", AWAY)
+    monkeypatch.setenv("MEMORIST_DB", AWAY)
     done = hook(when, prompt="Where is it?")
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr.startswith("recollect: ")
+    assert done.stderr.startswith("memorist: ")
     assert "secret" not in done.stderr
 
 
 def test_the_host_goes_on_with_a_setting_that_is_wrong(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RECOLLECT_PROFILE", "nonsense")
+    monkeypatch.setenv("MEMORIST_PROFILE", "nonsense")
     done = hook("prompt", prompt="Where is it?")
     assert (done.exit_code, done.stdout) == (0, "")
     assert "profile" in done.stderr
@@ -256,7 +256,7 @@ def test_what_only_begins_like_a_command_is_kept(hook: Hook, tmp_path: Path, tex
 
 @pytest.mark.slow
 def test_a_host_that_says_nothing_is_not_kept_waiting() -> None:
-    command = [sys.executable, "-m", "recollect", "hook", "prompt"]
+    command = [sys.executable, "-m", "memorist", "hook", "prompt"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.wait(timeout=20) == 0
         assert process.stderr

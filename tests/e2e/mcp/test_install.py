@@ -1,4 +1,4 @@
-"""`recollect mcp install`: what it shows, what it writes, and what it leaves alone."""
+"""`memorist mcp install`: what it shows, what it writes, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from recollect.interfaces.cli import app
-from recollect.interfaces.mcp.install import HOOKS
+from memorist.interfaces.cli import app
+from memorist.interfaces.mcp.install import HOOKS
 
 Install = Callable[..., Result]
 FILES = {
@@ -29,7 +29,7 @@ FILES = {
 @pytest.fixture
 def install(home: Path) -> Install:
     """Install it, with these variables of ours alone."""
-    none = {name: None for name in os.environ if name.startswith("RECOLLECT_")}
+    none = {name: None for name in os.environ if name.startswith("MEMORIST_")}
     return lambda host, *words, **env: CliRunner().invoke(app, ["mcp", "install", host, *words], env={**none, **env})
 
 
@@ -43,8 +43,8 @@ def test_a_host_is_told_how_to_start_it_once(install: Install, home: Path, host:
     done = install(host, "--yes")
     assert done.exit_code == 0
     assert "+" in done.stdout
-    assert "recollect" in done.stdout
-    found = entry(home, host)["recollect"]
+    assert "memorist" in done.stdout
+    found = entry(home, host)["memorist"]
     assert os.path.isabs(found["command"])
     assert found["args"][-1] == "mcp"
     written = (home / FILES[host]).read_bytes()
@@ -61,7 +61,7 @@ def test_nothing_is_written_before_it_is_agreed_to(
 ) -> None:
     done = install(host, *words)
     assert done.exit_code == 0
-    assert "recollect" in done.stdout
+    assert "memorist" in done.stdout
     assert "Nothing was written" in done.stderr
     assert not (home / FILES[host]).exists()
 
@@ -74,7 +74,7 @@ def test_the_rest_of_a_json_file_stays_and_a_copy_of_it_is_kept(install: Install
     path.chmod(0o640)
     done = install("cursor", "--yes")
     after = path.read_text("utf-8")
-    assert list(entry(home, "cursor")) == ["other", "recollect"]
+    assert list(entry(home, "cursor")) == ["other", "memorist"]
     assert before.rsplit("\n\t\t}\n", 1)[0] in after
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     (copy,) = [each for each in path.parent.iterdir() if each != path]
@@ -86,8 +86,8 @@ def test_the_rest_of_a_json_file_stays_and_a_copy_of_it_is_kept(install: Install
 def test_comments_and_tables_of_a_toml_file_stay(install: Install, home: Path) -> None:
     path = home / FILES["codex"]
     path.parent.mkdir()
-    before = '# mine\nmodel = "o"  # best\n\n[mcp_servers.recollect]\ncommand = "old"\n'
-    before += '[mcp_servers.recollect.env]\nA = "1"\n'
+    before = '# mine\nmodel = "o"  # best\n\n[mcp_servers.memorist]\ncommand = "old"\n'
+    before += '[mcp_servers.memorist.env]\nA = "1"\n'
     before += '\n[mcp_servers.other]\ncommand = "x"\n\n[[profiles]]\nname = "a"\n'
     path.write_text(before)
     install("codex", "--db", 'C:\\mem "ory".db', "--yes")
@@ -99,30 +99,30 @@ def test_comments_and_tables_of_a_toml_file_stay(install: Install, home: Path) -
         '[[profiles]]\nname = "a"\n',
     ):
         assert line in after
-    assert after.count("[mcp_servers.recollect]") == 1
-    assert entry(home, "codex")["recollect"]["env"] == {"RECOLLECT_DB": 'C:\\mem "ory".db'}
+    assert after.count("[mcp_servers.memorist]") == 1
+    assert entry(home, "codex")["memorist"]["env"] == {"MEMORIST_DB": 'C:\\mem "ory".db'}
 
 
 def test_what_was_said_on_the_command_line_goes_along(install: Install, home: Path) -> None:
     install(
         "claude-desktop", "--user", "bo", "--space", "shop", "--agent", "planner", "--db", "postgresql://u:p@h/d", "-y"
     )
-    found = entry(home, "claude-desktop")["recollect"]
+    found = entry(home, "claude-desktop")["memorist"]
     assert found["args"][-3:] == ["mcp", "--agent", "planner"]
     assert found["env"] == {
-        "RECOLLECT_DB": "postgresql://u:p@h/d", "RECOLLECT_USER": "bo", "RECOLLECT_SPACE": "shop",
+        "MEMORIST_DB": "postgresql://u:p@h/d", "MEMORIST_USER": "bo", "MEMORIST_SPACE": "shop",
     }  # fmt: skip
     assert stat.S_IMODE((home / FILES["claude-desktop"]).stat().st_mode) == 0o600  # it may hold a password
 
 
 def test_what_is_set_in_the_environment_goes_along_but_for_secrets(install: Install, home: Path) -> None:
     set_here = {
-        "RECOLLECT_DB": "/data/m.db", "RECOLLECT_USER": "ana", "RECOLLECT_EMBEDDER": "hashing",
-        "RECOLLECT_LLM_KEY": "sk-secret", "RECOLLECT_EMBEDDER_KEY": "sk-secret", "RECOLLECT_TRACEBACK": "1",
+        "MEMORIST_DB": "/data/m.db", "MEMORIST_USER": "ana", "MEMORIST_EMBEDDER": "hashing",
+        "MEMORIST_LLM_KEY": "sk-secret", "MEMORIST_EMBEDDER_KEY": "sk-secret", "MEMORIST_TRACEBACK": "1",
     }  # fmt: skip
     done = install("cursor", "--user", "bo", "--yes", **set_here)
-    assert entry(home, "cursor")["recollect"]["env"] == {
-        "RECOLLECT_USER": "bo", "RECOLLECT_DB": "/data/m.db", "RECOLLECT_EMBEDDER": "hashing",
+    assert entry(home, "cursor")["memorist"]["env"] == {
+        "MEMORIST_USER": "bo", "MEMORIST_DB": "/data/m.db", "MEMORIST_EMBEDDER": "hashing",
     }  # fmt: skip
     assert "/data/m.db" in done.stdout
     assert "sk-secret" not in done.stdout
@@ -132,7 +132,7 @@ def test_hooks_are_written_beside_those_of_others_and_once(install: Install, hom
     settings = home / ".claude" / "settings.json"
     settings.parent.mkdir()
     mine = {"matcher": "", "hooks": [{"type": "command", "command": "say hook stop"}]}
-    old = {"type": "command", "command": "/old/recollect hook stop"}
+    old = {"type": "command", "command": "/old/memorist hook stop"}
     mixed = {"hooks": [{"type": "command", "command": "date"}, old]}
     settings.write_text(json.dumps({"model": "opus", "hooks": {"Stop": [mine, mixed]}}))
     for _ in range(2):
@@ -143,7 +143,7 @@ def test_hooks_are_written_beside_those_of_others_and_once(install: Install, hom
     assert len(found["hooks"]["Stop"]) == 3
     for event, word in HOOKS.items():
         call = found["hooks"][event][-1]["hooks"][0]
-        assert call["command"].startswith("RECOLLECT_DB='/a b/m.db' ")
+        assert call["command"].startswith("MEMORIST_DB='/a b/m.db' ")
         assert call["command"].endswith(f" hook {word}")
     assert install("cursor", "--hooks").exit_code == 2
 
@@ -165,7 +165,7 @@ def test_the_hooks_work_as_they_were_written(install: Install, home: Path, tmp_p
     ("host", "text"),
     [
         ("cursor", "{ // a comment\n}"), ("cursor", "[]"), ("cursor", '{"mcpServers": 7}'), ("cursor", "\x00"),
-        ("codex", "= no"), ("codex", 'mcp_servers = { recollect = { command = "x" } }'),
+        ("codex", "= no"), ("codex", 'mcp_servers = { memorist = { command = "x" } }'),
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_changed_is_left_alone(install: Install, home: Path, host: str, text: str) -> None:
@@ -184,7 +184,7 @@ def test_a_link_to_the_file_stays_a_link(install: Install, home: Path, tmp_path:
     (home / ".claude.json").symlink_to(real)
     install("claude-code", "--yes")
     assert (home / ".claude.json").is_symlink()
-    assert "recollect" in json.loads(real.read_text())["mcpServers"]
+    assert "memorist" in json.loads(real.read_text())["mcpServers"]
 
 
 def test_a_host_has_to_be_named(install: Install) -> None:

@@ -24,9 +24,9 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp_support import Person, call, over_stdio, refused
-from recollect.engine import Engine
-from recollect.interfaces.rest.app import create_app
-from recollect.interfaces.rest.auth import Caller
+from memorist.engine import Engine
+from memorist.interfaces.rest.app import create_app
+from memorist.interfaces.rest.auth import Caller
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
 
@@ -76,8 +76,8 @@ async def test_a_memory_that_cannot_be_opened_is_an_error_of_the_tool(tmp_path: 
 
 def conversation(db: Path, *lines: str) -> tuple[dict[int, Any], str]:
     """What a server answers to lines on its stdin, by the id of the request, and its stderr."""
-    command = [sys.executable, "-m", "recollect", "mcp"]
-    env, pipe = {**os.environ, "RECOLLECT_DB": str(db)}, subprocess.PIPE
+    command = [sys.executable, "-m", "memorist", "mcp"]
+    env, pipe = {**os.environ, "MEMORIST_DB": str(db)}, subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env) as process:
         assert process.stdin
         assert process.stdout
@@ -105,7 +105,7 @@ def test_lines_that_are_no_messages_do_not_end_it(tmp_path: Path) -> None:
         tmp_path / "m.db", "no json", '{"jsonrpc": "2.0"}', "[" * 5000, message("initialize", 1, **HELLO),
         message("notifications/initialized"), message("tools/call", 2, name="no_such_tool", arguments={}), huge,
     )  # fmt: skip
-    assert answers[1]["result"]["serverInfo"]["name"] == "recollect"
+    assert answers[1]["result"]["serverInfo"]["name"] == "memorist"
     assert answers[2]["result"]["isError"]
     assert not answers[3]["result"].get("isError")
 
@@ -126,7 +126,7 @@ def test_what_is_remembered_does_not_stand_in_the_log(tmp_path: Path) -> None:
 def test_it_starts_within_a_second_and_a_half_of_cpu(tmp_path: Path) -> None:
     code = (
         "import resource, subprocess, sys\n"
-        "done = subprocess.run([sys.executable, '-m', 'recollect', 'mcp'], input=sys.stdin.read(), "
+        "done = subprocess.run([sys.executable, '-m', 'memorist', 'mcp'], input=sys.stdin.read(), "
         "capture_output=True, text=True)\n"
         "used = resource.getrusage(resource.RUSAGE_CHILDREN)\n"
         "print(used.ru_utime + used.ru_stime, 'protocolVersion' in done.stdout)"

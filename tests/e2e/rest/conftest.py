@@ -9,10 +9,10 @@ import httpx
 import pytest_asyncio
 from fastapi import FastAPI
 
-import recollect
-from recollect.engine import Engine
-from recollect.interfaces.rest.app import create_app
-from recollect.interfaces.rest.auth import Caller
+import memorist
+from memorist.engine import Engine
+from memorist.interfaces.rest.app import create_app
+from memorist.interfaces.rest.auth import Caller
 from rest_server import ANA, Server, serving
 
 __all__ = ["ANA", "Server", "serving"]
@@ -20,7 +20,7 @@ __all__ = ["ANA", "Server", "serving"]
 
 @pytest_asyncio.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
-    async with recollect.aio.open(tmp_path / "m.db", embedder="hashing", journal_dir=tmp_path / "journal") as memory:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="hashing", journal_dir=tmp_path / "journal") as memory:
         yield memory
 
 

@@ -12,10 +12,10 @@ import pytest
 import pytest_asyncio
 from fastapi import FastAPI
 
-import recollect
-from recollect.engine import Engine
-from recollect.interfaces.rest.app import ROUTERS, create_app, table
-from recollect.interfaces.rest.door import Door, rights
+import memorist
+from memorist.engine import Engine
+from memorist.interfaces.rest.app import ROUTERS, create_app, table
+from memorist.interfaces.rest.door import Door, rights
 
 from .conftest import asking
 
@@ -39,7 +39,7 @@ WITHOUT = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def memory(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
     folder: Path = tmp_path_factory.mktemp("journal")
-    async with recollect.aio.open(":memory:", embedder="hashing", rate_limit=0, journal_dir=folder) as opened:
+    async with memorist.aio.open(":memory:", embedder="hashing", rate_limit=0, journal_dir=folder) as opened:
         yield opened
 
 

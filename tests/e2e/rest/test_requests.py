@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
-import recollect
-from recollect.engine import Engine
-from recollect.interfaces.rest.limits import Limits
+import memorist
+from memorist.engine import Engine
+from memorist.interfaces.rest.limits import Limits
 
 from .conftest import ANA, asking, serving
 
@@ -21,7 +21,7 @@ ENTRIES = "/v1/memory/entries"
 
 
 async def test_a_request_that_is_made_eight_times_at_once_is_done_once(place: str) -> None:
-    async with recollect.aio.open(place, embedder="hashing") as memory, asking(memory, local=ANA) as client:
+    async with memorist.aio.open(place, embedder="hashing") as memory, asking(memory, local=ANA) as client:
         head = {"Idempotency-Key": "once"}
         asked = await asyncio.gather(*(client.post(ENTRIES, json=ENTRY, headers=head) for _ in range(8)))
         assert {answer.status_code for answer in asked} <= {201, 409}
@@ -110,7 +110,7 @@ async def test_what_is_too_large_is_refused_before_it_is_read(tmp_path: Path) ->
             yield b" " * (1 << 20)
 
     async with (
-        recollect.aio.open(tmp_path / "m.db", embedder="hashing", max_body_mb=2) as memory,
+        memorist.aio.open(tmp_path / "m.db", embedder="hashing", max_body_mb=2) as memory,
         asking(memory, local=ANA) as client,
     ):
         said = await client.post(ENTRIES, content=b" " * (3 << 20), headers={"Content-Type": "application/json"})
@@ -123,7 +123,7 @@ async def test_what_is_too_large_is_refused_before_it_is_read(tmp_path: Path) ->
 
 async def test_who_asks_too_often_is_told_when_to_ask_again(tmp_path: Path) -> None:
     async with (
-        recollect.aio.open(tmp_path / "m.db", embedder="hashing", rate_limit=3) as memory,
+        memorist.aio.open(tmp_path / "m.db", embedder="hashing", rate_limit=3) as memory,
         asking(memory, local=ANA) as client,
     ):
         answers = [await client.get("/v1/memory/stats") for _ in range(4)]
@@ -195,7 +195,7 @@ async def test_what_has_the_wrong_shape_is_refused_in_a_sentence(
 
 
 async def test_a_nul_in_an_address_is_no_failure_of_the_store(place: str) -> None:
-    async with recollect.aio.open(place, embedder="hashing") as memory, asking(memory, local=ANA) as client:
+    async with memorist.aio.open(place, embedder="hashing") as memory, asking(memory, local=ANA) as client:
         for url in (
             f"{ENTRIES}/%00",
             f"{ENTRIES}?category=a%00b",
@@ -264,7 +264,7 @@ async def test_a_request_keeps_its_name_if_that_is_sane(ana: httpx.AsyncClient) 
 async def test_the_log_tells_the_route_and_never_a_word(
     ana: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level("DEBUG", logger="recollect.rest"):
+    with caplog.at_level("DEBUG", logger="memorist.rest"):
         await ana.post(ENTRIES, json={"text": "My sister is called Zuleika."})
         await ana.get("/v1/memory/entries/zuleika", params={"space": "zuleika"})
         await ana.post("/v1/memory/recall", json={"query": "Zuleika"})

@@ -11,10 +11,10 @@ import httpx
 import pytest
 import pytest_asyncio
 
-import recollect
-from recollect.dialects.supervisor import Supervisor
-from recollect.engine import Engine
-from recollect.interfaces.rest.app import table
+import memorist
+from memorist.dialects.supervisor import Supervisor
+from memorist.engine import Engine
+from memorist.interfaces.rest.app import table
 
 from .conftest import ANA, asking
 
@@ -24,7 +24,7 @@ HOME = {"space": "home"}
 
 @pytest_asyncio.fixture
 async def memory(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
-    async with recollect.aio.open(place, embedder="hashing", journal_dir=tmp_path / "journal") as opened:
+    async with memorist.aio.open(place, embedder="hashing", journal_dir=tmp_path / "journal") as opened:
         yield opened
 
 
@@ -267,7 +267,7 @@ async def test_everything_goes_out_and_comes_in_again(ana: httpx.AsyncClient) ->
     out = await ana.get(f"{V1}/export", params=HOME)
     records = [json.loads(line) for line in out.text.splitlines()]
     assert out.headers["content-type"] == "application/x-ndjson"
-    assert {"recollect", "history", "memory"} <= {record["record_type"] for record in records}
+    assert {"memorist", "history", "memory"} <= {record["record_type"] for record in records}
     await ana.delete(f"{V1}/entries/{id}", params={**HOME, "keep_days": 0})
     taken = await ana.post(f"{V1}/import", json={"records": records, "space": "copy"})
     assert taken.status_code == 201, taken.text
@@ -276,7 +276,7 @@ async def test_everything_goes_out_and_comes_in_again(ana: httpx.AsyncClient) ->
 
 @pytest.mark.spec("CLK-81", "CLK-82", "CLK-83")
 async def test_the_snapshot_and_the_facts_of_a_guild(memory: Engine, ana: httpx.AsyncClient) -> None:
-    from recollect.dialects.clanker import Clanker
+    from memorist.dialects.clanker import Clanker
 
     await Clanker(memory).add_memory_fact("g1", "u1", "Ana plays the cello in an orchestra.")
     first = (await ana.get("/api/memory")).json()
@@ -300,7 +300,7 @@ async def test_the_snapshot_and_the_facts_of_a_guild(memory: Engine, ana: httpx.
 async def test_a_search_in_a_guild_keeps_its_limit_and_prefers_its_channel(
     memory: Engine, ana: httpx.AsyncClient
 ) -> None:
-    from recollect.dialects.clanker import Clanker
+    from memorist.dialects.clanker import Clanker
 
     for n in range(12):
         await Clanker(memory).add_memory_fact("g1", f"u{n}", f"u{n} plays the cello", channel_id=f"c{n}")
@@ -327,7 +327,7 @@ async def test_a_search_in_a_guild_clamps_its_limit(ana: httpx.AsyncClient, limi
 @pytest.mark.spec("CLK-83")
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LATER}search returns fact, subject and score")
 async def test_a_search_in_a_guild_answers_with_fact_subject_and_score(memory: Engine, ana: httpx.AsyncClient) -> None:
-    from recollect.dialects.clanker import Clanker
+    from memorist.dialects.clanker import Clanker
 
     await Clanker(memory).add_memory_fact("g1", "u1", "Ana plays the cello")
     asked = {"q": "who plays the cello?", "guildId": "g1"}
@@ -339,7 +339,7 @@ async def test_a_search_in_a_guild_answers_with_fact_subject_and_score(memory: E
 @pytest.mark.spec("CLK-81", "CLK-82")
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LATER}/api/memory works on a plain server (today 422)")
 async def test_the_snapshot_is_there_on_a_server_without_settings(tmp_path: Path) -> None:
-    async with recollect.aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as plain:
+    async with memorist.aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as plain:
         await plain.scope("ana").remember("Ana plays the cello in an orchestra.")
         async with asking(plain, local=ANA) as client:
             answers = [await client.get("/api/memory"), await client.post("/api/memory/refresh")]

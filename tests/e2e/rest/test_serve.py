@@ -1,4 +1,4 @@
-"""`recollect serve` and `recollect keys`, as people start them."""
+"""`memorist serve` and `memorist keys`, as people start them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from typing import Any
 import httpx
 import pytest
 
-import recollect
-from recollect.interfaces.errors import NOT_FOUND, USAGE
+import memorist
+from memorist.interfaces.errors import NOT_FOUND, USAGE
 
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     return {
-        **os.environ, "RECOLLECT_STATE_DIR": str(tmp_path / "state"), "RECOLLECT_EMBEDDER": "hashing",
-        "RECOLLECT_DB": str(tmp_path / "m.db"), "RECOLLECT_USER": "ana",
+        **os.environ, "MEMORIST_STATE_DIR": str(tmp_path / "state"), "MEMORIST_EMBEDDER": "hashing",
+        "MEMORIST_DB": str(tmp_path / "m.db"), "MEMORIST_USER": "ana",
     }  # fmt: skip
 
 
 def run(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "recollect", *words]
+    command = [sys.executable, "-m", "memorist", *words]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -38,7 +38,7 @@ def run(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess
 def served(environment: dict[str, str], *words: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "recollect", "serve", "--port", str(port), *words]
+    command = [sys.executable, "-m", "memorist", "serve", "--port", str(port), *words]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     url = f"http://127.0.0.1:{port}"
     try:
@@ -70,7 +70,7 @@ def test_on_this_machine_it_needs_no_key_and_ends_when_told(environment: dict[st
 def test_any_other_address_needs_a_key_and_says_how_to_make_one(environment: dict[str, str]) -> None:
     refused = run(environment, "serve", "--host", "0.0.0.0", "--port", "0")
     assert refused.returncode == USAGE
-    assert "recollect keys create" in refused.stderr
+    assert "memorist keys create" in refused.stderr
     assert run(environment, "serve", "--keys", "--port", "0").returncode == USAGE
 
 
@@ -83,7 +83,7 @@ def test_a_key_is_made_shown_once_listed_and_revoked(environment: dict[str, str]
     listed = run(environment, "keys", "list")
     assert key["id"] in listed.stdout
     assert key["token"].rpartition("_")[2] not in listed.stdout
-    assert key["token"].encode() not in Path(environment["RECOLLECT_DB"]).read_bytes()
+    assert key["token"].encode() not in Path(environment["MEMORIST_DB"]).read_bytes()
     with served(environment, "--keys") as (_, url):
         head = {"Authorization": f"Bearer {key['token']}"}
         assert httpx.get(f"{url}/v1/memory/stats").status_code == 401
@@ -99,16 +99,16 @@ def test_a_key_is_made_shown_once_listed_and_revoked(environment: dict[str, str]
 
 def test_a_key_that_is_over_is_listed_as_expired_and_none_is_made_that_is(environment: dict[str, str]) -> None:
     assert run(environment, "keys", "create", "x", "--expires", "0").returncode == USAGE
-    with recollect.open(environment["RECOLLECT_DB"], embedder="none") as memory:
+    with memorist.open(environment["MEMORIST_DB"], embedder="none") as memory:
         memory.create_key("old", user="ana", days=0)
     assert "expired" in run(environment, "keys", "list").stdout
 
 
 @pytest.mark.parametrize("missing", ["uvicorn", "fastapi", "jinja2", "mcp"])
 def test_what_is_not_installed_is_named_with_the_way_to_install_it(environment: dict[str, str], missing: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None; from recollect.interfaces.cli import app; app(['serve'])"
+    code = f"import sys; sys.modules[{missing!r}] = None; from memorist.interfaces.cli import app; app(['serve'])"
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == USAGE
-    assert 'pip install "recollect[server]"' in done.stderr
+    assert 'pip install "memorist[server]"' in done.stderr

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import recollect
+import memorist
 from e2e.rest.conftest import ANA, Server, serving
-from recollect.model import Filter
+from memorist.model import Filter
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [
@@ -58,7 +58,7 @@ class Stage:
 def told(place: str, **settings: Any) -> dict[str, str]:
     """A life in a few memories: told, told again, corrected, contradicted, forgotten, asked about."""
     now, ids = datetime.now(UTC), dict[str, str]()
-    with recollect.open(place, **settings) as memory:
+    with memorist.open(place, **settings) as memory:
         mine = memory.scope("ana", session="chat-1")
         for number, text in enumerate(SAID):
             at = (now - timedelta(days=3, minutes=-number)).isoformat()

@@ -15,18 +15,18 @@ import httpx
 import pytest
 import pytest_asyncio
 
-import recollect
+import memorist
 from e2e.rest.conftest import ANA
 from e2e.web.hostile import few
-from recollect.changes import Put
-from recollect.engine import Engine
-from recollect.errors import KeyRefused
-from recollect.ids import new_id
-from recollect.interfaces.rest.app import create_app
-from recollect.interfaces.web import routes
-from recollect.interfaces.web.sessions import LASTS, Sessions
-from recollect.interfaces.web.text import span
-from recollect.model import Memory
+from memorist.changes import Put
+from memorist.engine import Engine
+from memorist.errors import KeyRefused
+from memorist.ids import new_id
+from memorist.interfaces.rest.app import create_app
+from memorist.interfaces.web import routes
+from memorist.interfaces.web.sessions import LASTS, Sessions
+from memorist.interfaces.web.text import span
+from memorist.model import Memory
 
 EVERYTHING = ("read", "write", "admin")
 APPS: WeakKeyDictionary[Engine, Any] = WeakKeyDictionary()
@@ -34,7 +34,7 @@ APPS: WeakKeyDictionary[Engine, Any] = WeakKeyDictionary()
 
 @pytest_asyncio.fixture
 async def engine(here: str) -> AsyncIterator[Engine]:
-    async with recollect.aio.open(here, embedder="hashing") as memory:
+    async with memorist.aio.open(here, embedder="hashing") as memory:
         yield memory
 
 
@@ -77,7 +77,7 @@ async def test_without_a_key_every_view_leads_to_the_login_and_every_form_is_ref
 
 async def test_a_key_opens_the_page_and_no_script_can_read_it(engine: Engine) -> None:
     async with signed_in(engine) as client:
-        cookies = [each for each in client.cookies.jar if each.name == "recollect_session"]
+        cookies = [each for each in client.cookies.jar if each.name == "memorist_session"]
         assert len(cookies) == 1
         assert not str(cookies[0].value).startswith("rk_")
         assert cookies[0].has_nonstandard_attr("HttpOnly")
@@ -104,13 +104,13 @@ async def test_the_login_leads_nowhere_else(engine: Engine, to: str) -> None:
 async def test_a_session_that_somebody_else_has_named_is_not_taken_over_by_a_login(engine: Engine) -> None:
     _, token = await engine.create_key("laptop", user="ana")
     async with browser(engine) as client:
-        client.cookies.set("recollect_session", "chosen-by-an-attacker", domain="localhost.local")
+        client.cookies.set("memorist_session", "chosen-by-an-attacker", domain="localhost.local")
         assert (await client.get("/")).status_code == 303
         answer = await client.post("/login", data={"proof": await proof(client), "key": token, "to": "/"})
-        assert "recollect_session=" in answer.headers["set-cookie"]
+        assert "memorist_session=" in answer.headers["set-cookie"]
         assert "chosen-by-an-attacker" not in answer.headers["set-cookie"]
     async with browser(engine) as attacker:
-        attacker.cookies.set("recollect_session", "chosen-by-an-attacker", domain="localhost.local")
+        attacker.cookies.set("memorist_session", "chosen-by-an-attacker", domain="localhost.local")
         assert (await attacker.get("/")).status_code == 303
 
 
@@ -240,10 +240,10 @@ async def test_a_key_for_one_space_works_after_another_was_looked_at(engine: Eng
     _, token = await engine.create_key("home", user="ana", rights=EVERYTHING, space="home")
     async with signed_in(engine) as client:
         await client.post("/where", data={"proof": await proof(client, "/"), "space": "work", "session": "chat"})
-        assert "work" in client.cookies["recollect_in_space"]
+        assert "work" in client.cookies["memorist_in_space"]
         await client.post("/login", data={"proof": await proof(client, "/"), "key": token, "to": "/"})
-        assert not [name for name in client.cookies if name.startswith("recollect_in_")]
-        client.cookies.set("recollect_in_space", "work")  # as another tab may have left it
+        assert not [name for name in client.cookies if name.startswith("memorist_in_")]
+        client.cookies.set("memorist_in_space", "work")  # as another tab may have left it
         kept = await client.post("/remember", data={"proof": await proof(client, "/"), "text": "I drink tea."})
         assert kept.status_code == 303
     assert [each.text for each in await engine.scope("ana", "home").list()] == ["I drink tea."]
@@ -330,7 +330,7 @@ async def test_the_figures_show_the_mean_duration_of_each_verb(engine: Engine) -
             await engine.scope("ana").recall("tea")
         shown = (await client.get("/figures")).text
         metrics = (await client.get("/metrics")).text
-    seconds = re.search(r'^recollect_verb_seconds_sum{duty="",verb="recall"} (\S+)$', metrics, re.MULTILINE)
+    seconds = re.search(r'^memorist_verb_seconds_sum{duty="",verb="recall"} (\S+)$', metrics, re.MULTILINE)
     row = re.search(r">recall</th><td[^>]*>(\d+)</td><td[^>]*>([\d.]+) ms<", shown)
     assert seconds
     assert row
@@ -376,7 +376,7 @@ def test_a_duration_is_shown_to_the_nearest_unit(seconds: int, words: str) -> No
 
 
 async def test_the_views_work_on_every_store(place: str) -> None:
-    async with recollect.aio.open(place, embedder="hashing") as memory:
+    async with memorist.aio.open(place, embedder="hashing") as memory:
         mine = memory.scope("ana", session="chat")
         id = (await mine.remember("I drink tea every morning.")).ids[0]
         async with browser(memory, local=ANA) as client:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-import recollect
+import memorist
 from e2e.rest.conftest import ANA, serving
 from e2e.web.hostile import few, wide
 
 ODD = """() => {
   const odd = [];
   if (window.hit) odd.push("it ran");
-  if (!document.title.endsWith("· Recollect")) odd.push("title " + document.title);
+  if (!document.title.endsWith("· Memorist")) odd.push("title " + document.title);
   if (!document.querySelector("body > footer") || document.querySelectorAll("main").length !== 1) odd.push("it broke");
   const foreign = "script, img, iframe, object, embed, link, style, meta, base, video, audio, math, marquee, portal, " +
     "template, noscript, x, foreignObject, svg script, svg image, svg use";
@@ -45,7 +45,7 @@ def watched(chromium: Any) -> Iterator[tuple[Any, list[str]]]:
 def kept(place: str, strings: Sequence[str]) -> list[str]:
     """Strings as texts, names, tags, sessions, evidence, spaces of the same person; the ids of what they became."""
     ids: list[str] = []
-    with recollect.open(place, embedder="hashing", policy="milton") as memory:
+    with memorist.open(place, embedder="hashing", policy="milton") as memory:
         for each in strings:
             mine = memory.scope("ana", session=_short(each), channel=_short(each), agent=_short(each))
             said = {"content": each, "name": _short(each), "session": _short(each)}
@@ -105,7 +105,7 @@ def test_hostile_texts_are_texts(watched: tuple[Any, list[str]], here: str) -> N
         visited(page, server.url, [f"/m/{id}" for id in ids[::12]], odd)
         visited(page, server.url, [f"/m/{id}/forget" for id in ids[::40]], odd)
         page.goto(f"{server.url}/m/{ids[50]}")
-        with recollect.open(here, embedder="hashing") as memory:
+        with memorist.open(here, embedder="hashing") as memory:
             text = memory.scope("ana").get(ids[50]).text
         assert text in page.locator("article .whole").inner_text()
         for each in strings[::20]:

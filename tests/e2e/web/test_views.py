@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-import recollect
+import memorist
 from e2e.rest.conftest import ANA, serving
 from e2e.web.conftest import Stage, told
-from recollect.interfaces.web import charts
+from memorist.interfaces.web import charts
 
 LOOKS = {"light": (1100, "light"), "dark on a phone": (390, "dark")}
 
@@ -173,7 +173,7 @@ def test_a_person_pins_corrects_forgets_and_restores(acting: tuple[Any, dict[str
     page.click("button:text-is('Forget')")
     assert "forgotten for good" in note(page)
     assert page.goto(f"/m/{ids['porto']}").status == 404
-    with recollect.open(here, embedder="hashing") as memory:
+    with memorist.open(here, embedder="hashing") as memory:
         mine = memory.scope("ana")
         assert mine.get(ids["tea"]).text == "I drink tea.\nNever coffee."
         done = [(entry.event, entry.actor) for entry in mine.history(ids["tea"])]
@@ -247,7 +247,7 @@ def test_a_person_can_have_it_dark_whatever_the_device_says(chromium: Any, stage
 @pytest.mark.spec("THE-116")
 def test_the_figures_cover_backlog_trims_hits_and_what_people_did(chromium: Any, here: str) -> None:
     told(here, embedder="hashing")
-    with recollect.open(here, embedder="hashing") as memory:
+    with memorist.open(here, embedder="hashing") as memory:
         mine = memory.scope("ana")
         answer = mine.recall("what do I drink?")
         mine.feedback(answer, used=[])

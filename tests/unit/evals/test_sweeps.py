@@ -6,9 +6,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from recollect.evals import Point, Swept, chart
-from recollect.evals.sweeps import FUSION, OURS, PLAN, TRISCORE, USUAL, profile
-from recollect.policy.profiles import DEFAULT, THEORIA, Recency
+from memorist.evals import Point, Swept, chart
+from memorist.evals.sweeps import FUSION, OURS, PLAN, TRISCORE, USUAL, profile
+from memorist.policy.profiles import DEFAULT, THEORIA, Recency
 
 
 @pytest.mark.spec("THE-105")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from recollect import evals
-from recollect.errors import InvalidInput, NotFound
-from recollect.evals import tasks
+from memorist import evals
+from memorist.errors import InvalidInput, NotFound
+from memorist.evals import tasks
 
 TASK: dict[str, Any] = {
     "sessions": [{"at": "2026-05-04T09:00:00Z", "messages": [{"content": "The gate is painted green."}]}],

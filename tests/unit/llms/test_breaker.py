@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from recollect.errors import BadModelAnswer, ModelUnavailable
-from recollect.llms.breaker import Breaker
-from recollect.records import Answer, Ask
+from memorist.errors import BadModelAnswer, ModelUnavailable
+from memorist.llms.breaker import Breaker
+from memorist.records import Answer, Ask
 
 ASK = Ask(task="t", system="s", user="u", schema={}, max_tokens=9)
 

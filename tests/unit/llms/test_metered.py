@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from llm_server import Server
-from recollect import aio
-from recollect.engine import Engine
-from recollect.errors import Misconfigured, OverBudget, RecollectError
-from recollect.llms import cost
-from recollect.model import Scope
-from recollect.records import Ask
-from recollect.settings import load
+from memorist import aio
+from memorist.engine import Engine
+from memorist.errors import MemoristError, Misconfigured, OverBudget
+from memorist.llms import cost
+from memorist.model import Scope
+from memorist.records import Ask
+from memorist.settings import load
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 ASK = Ask(task="extract", system="Count.", user="One, two, three: " * 20, schema=SCHEMA, max_tokens=50)
@@ -42,7 +42,7 @@ async def ask(engine: Engine, scope: Scope = ANA, question: Ask = ASK) -> str:
     assert engine.adviser is not None
     try:
         assert await engine.adviser.answer(scope, question) == {"n": 3}
-    except RecollectError as error:
+    except MemoristError as error:
         return type(error).__name__
     return "answered"
 

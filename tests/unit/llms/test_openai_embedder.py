@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from llm_server import Server
-from recollect import aio
-from recollect.dialects.clanker_models import embedding_model
-from recollect.embedders.openai import LONGEST, OpenAI
-from recollect.errors import EmbedderUnavailable, Misconfigured, WrongDimensions
+from memorist import aio
+from memorist.dialects.clanker_models import embedding_model
+from memorist.embedders.openai import LONGEST, OpenAI
+from memorist.errors import EmbedderUnavailable, Misconfigured, WrongDimensions
 
 FAILING = ("500", "429", "401", "not json", "closing", "elsewhere", "bomb", "wrong protocol")
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.llms import schema
+from memorist.llms import schema
 
 FACTS: dict[str, Any] = {
     "type": "object",

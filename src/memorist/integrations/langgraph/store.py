@@ -1,0 +1,268 @@
+"""What agents put by, under namespaces and keys of their own: LangGraph's store in a memory of ours.
+
+A value is JSON and comes back as it was put. It is found by its key, by what it holds, or by what it means.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+    get_text_at_path,
+)
+
+from ...errors import InvalidInput
+from ...scoped import Scoped
+from ...storage import items
+from ...sync import Blocking, BlockingScope
+from ...text import normalise
+from ...vectors import encode
+from .bridge import Bridge, blocking
+from .saver import USER
+
+_MOST_MINUTES = 60 * 24 * 36_500
+_MOST_BYTES = 1_000
+_ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "$gt": operator.gt,
+    "$gte": operator.ge,
+    "$lt": operator.lt,
+    "$lte": operator.le,
+}
+
+
+class MemoristStore(BaseStore):
+    """Keeps items in one scope, searched with the memory's own embedding model.
+
+    `fields` are the paths whose text is embedded where a put names none; an empty list embeds nothing. An item with a
+    `ttl` is not found any more when it has expired, and the next write removes it, so no sweeper has to run. Raises
+    InvalidInput for what is no JSON or larger than `max_checkpoint_mb`, StoreUnavailable, EmbedderUnavailable.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self, scope: Scoped | BlockingScope, *, fields: Sequence[str] = ("$",), ttl: TTLConfig | None = None
+    ) -> None:
+        self.ttl_config = ttl
+        self._bridge = Bridge(scope)
+        self._engine = self._bridge.scope._engine
+        self._items = items.Items(self._engine.store, scope.scope)
+        self._fields = tuple(fields)
+
+    @classmethod
+    @contextmanager
+    def from_url(
+        cls,
+        url: str | Path,
+        *,
+        user: str = USER,
+        space: str | None = None,
+        tenant: str | None = None,
+        fields: Sequence[str] = ("$",),
+        ttl: TTLConfig | None = None,
+        **settings: Any,
+    ) -> Iterator[MemoristStore]:
+        """Open a memory for the length of a block: a file, `:memory:` or `postgresql://…`."""
+        with Blocking.open(url, **settings) as memory:
+            yield cls(memory.scope(user, space, tenant), fields=fields, ttl=ttl)
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Answer what is asked, each as things stood before the batch; then make its changes, all or none."""
+        return await self._bridge.wait(self._batch(list(ops)))
+
+    batch = blocking(abatch)
+
+    async def asweep_ttl(self) -> int:
+        """Remove what has expired, and say how many. Writing anything does the same."""
+        return await self._bridge.wait(self._items.sweep(self._engine.clock()))
+
+    sweep_ttl = blocking(asweep_ttl)
+
+    async def _batch(self, ops: Sequence[Op]) -> list[Result]:
+        now = self._engine.clock()
+        keys = [_key(op.namespace, op.key) for op in ops if isinstance(op, GetOp)]
+        kept = await self._items.get(keys, now) if keys else {}
+        results: list[Result] = []
+        read: list[items.Item] = []
+        for op in ops:
+            if isinstance(op, GetOp):
+                found = kept.get(_key(op.namespace, op.key))
+                results.append(Item(**_fields(found)) if found else None)
+                read += [found] if found and op.refresh_ttl else []
+            elif isinstance(op, SearchOp):
+                hits = await self._search(op, now)
+                results.append([SearchItem(**_fields(hit), score=score) for hit, score in hits])
+                read += [hit for hit, _ in hits] if op.refresh_ttl else []
+            elif isinstance(op, ListNamespacesOp):
+                results.append(_listed(await self._items.namespaces(now), op))
+            elif isinstance(op, PutOp):
+                results.append(None)
+            else:
+                raise InvalidInput(f"A store knows no operation {type(op).__name__}")
+        await self._items.refresh(read, now)
+        await self._change([op for op in ops if isinstance(op, PutOp)], now)
+        return results
+
+    async def _search(self, op: SearchOp, now: datetime) -> list[tuple[items.Item, float | None]]:
+        """The items under a prefix that pass the filter; with a query, those nearest in meaning first."""
+        prefix, end = _name(op.namespace_prefix), op.offset + op.limit
+        if not (op.query and self._engine.embedder):
+            if not op.filter:
+                found = await self._items.under(prefix, now, limit=op.limit, offset=op.offset)
+                return [(item, None) for item in found]
+            passing = [item for item in await self._items.under(prefix, now) if _passes(item, op.filter)]
+            return [(item, None) for item in passing[op.offset : end]]
+        scores = await self._scores(op.query, prefix, now)
+        if not op.filter and len(scores) >= end:
+            best = heapq.nsmallest(end, scores, key=lambda key: (-scores[key], key))[op.offset :]
+            kept = await self._items.get(best, now)
+            return [(kept[key], scores[key]) for key in best if key in kept]
+        passing = [item for item in await self._items.under(prefix, now) if _passes(item, op.filter or {})]
+        passing.sort(key=lambda item: -scores.get(item[:2], -2.0))  # those without a vector come last
+        return [(item, scores.get(item[:2])) for item in passing[op.offset : end]]
+
+    async def _scores(self, query: str, prefix: str, now: datetime) -> dict[items.Key, float]:
+        """The cosine of the question with the nearest field of each item."""
+        embedder = self._engine.embedder
+        assert embedder is not None
+        found = await self._items.vectors(prefix, embedder.model, now)
+        if not found:
+            return {}
+        asked = (await encode(embedder, [normalise.storable(query)]))[0]
+        matrix = np.frombuffer(b"".join(vector for _, vector in found), "<f4").reshape(len(found), -1)
+        scores: dict[items.Key, float] = {}
+        for (key, _), score in zip(found, (matrix @ asked).tolist(), strict=True):
+            scores[key] = max(score, scores.get(key, -1.0))
+        return scores
+
+    async def _change(self, ops: Sequence[PutOp], now: datetime) -> None:
+        last = {_key(op.namespace, op.key): op for op in ops}
+        if not last:
+            return
+        embedder = self._engine.embedder
+        values = {key: self._dumped(op.value) for key, op in last.items() if op.value is not None}
+        texts = {key: _texts(last[key], self._fields) for key in values} if embedder else {}
+        every = [text for named in texts.values() for _, text in named]
+        vectors = iter(await encode(embedder, every) if embedder and every else ())
+        puts = [
+            items.Put(*key, value, _ttl(last[key].ttl), [(field, next(vectors)) for field, _ in texts.get(key, ())])
+            for key, value in values.items()
+        ]
+        gone = [key for key in last if key not in values]
+        await self._items.change(puts, gone, embedder.model if embedder else "", now)
+
+    def _dumped(self, value: Mapping[str, Any] | None) -> str:
+        try:
+            text = json.dumps(dict(value or {}), ensure_ascii=False)
+            size = len(text.encode("utf-8", "surrogatepass"))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(f"An item is a mapping that JSON knows: {error}") from error
+        most = self._engine.settings.max_checkpoint_mb
+        if size > most << 20:
+            raise InvalidInput(f"{size:,} bytes are too many: put less, or raise max_checkpoint_mb ({most})")
+        return text if text == normalise.storable(text) else json.dumps(dict(value or {}))
+
+
+def _name(namespace: tuple[str, ...]) -> str:
+    """The labels joined by dots. Raises InvalidInput for one that holds a dot itself, and so would name another."""
+    if not all(isinstance(label, str) and label and "." not in label for label in namespace):
+        raise InvalidInput(f"The labels of a namespace are texts without a dot, not {namespace!r:.60}")
+    return ".".join(namespace)
+
+
+def _key(namespace: tuple[str, ...], key: str) -> items.Key:
+    """Raises InvalidInput for names that not every database can hold."""
+    name, key = _name(namespace), str(key)
+    if normalise.storable(name + key) != name + key or len((name + key).encode()) > _MOST_BYTES:
+        raise InvalidInput(f"Namespace and key are texts of at most {_MOST_BYTES:,} bytes, not {name + key!r:.60}")
+    return name, key
+
+
+def _fields(item: items.Item) -> dict[str, Any]:
+    return {
+        "namespace": tuple(item.namespace.split(".")) if item.namespace else (),
+        "key": item.key,
+        "value": json.loads(item.value),
+        "created_at": item.created_at,
+        "updated_at": item.updated_at,
+    }
+
+
+def _texts(op: PutOp, usual: Sequence[str]) -> list[tuple[str, str]]:
+    """The texts of an item to embed, each with the name of its field."""
+    if op.index is False:
+        return []
+    out = []
+    for path in usual if op.index is None else op.index:
+        found = [normalise.storable(text) for text in get_text_at_path(op.value, path)]
+        out += [(f"{path}.{n}" if len(found) > 1 else path, text) for n, text in enumerate(found) if text.strip()]
+    return list(dict(out).items())
+
+
+def _ttl(minutes: float | None) -> float | None:
+    if minutes is not None and not (math.isfinite(minutes) and 0 <= minutes <= _MOST_MINUTES):
+        raise InvalidInput(f"ttl is a number of minutes from 0 to {_MOST_MINUTES:,}, not {minutes!r}")
+    return minutes
+
+
+def _listed(names: Sequence[str], op: ListNamespacesOp) -> list[tuple[str, ...]]:
+    every = [tuple(name.split(".")) if name else () for name in names]
+    matching = {each[: op.max_depth] for each in every if all(_matches(each, c) for c in op.match_conditions or ())}
+    return sorted(matching)[op.offset : op.offset + op.limit]
+
+
+def _matches(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
+    path = tuple(condition.path)
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
+    return len(namespace) >= len(path) and all(p in ("*", n) for p, n in zip(path, part, strict=True))
+
+
+def _passes(item: items.Item, wanted: Mapping[str, Any]) -> bool:
+    return not wanted or _holds(json.loads(item.value), wanted)
+
+
+def _holds(value: Any, wanted: Any) -> bool:
+    """Whether a value is what a filter asks for: equal, compared by `$` operators, or so in each part that is named."""
+    if isinstance(wanted, Mapping):
+        if any(str(name).startswith("$") for name in wanted):
+            return all(_compares(value, sign, bound) for sign, bound in wanted.items())
+        return isinstance(value, dict) and all(_holds(value.get(name), part) for name, part in wanted.items())
+    if isinstance(wanted, (list, tuple)):
+        return (
+            isinstance(value, list)
+            and len(value) == len(wanted)
+            and all(_holds(a, b) for a, b in zip(value, wanted, strict=True))
+        )
+    return bool(value == wanted)
+
+
+def _compares(value: Any, sign: str, bound: Any) -> bool:
+    """Numbers are compared as numbers, also where they are text; other texts as texts; anything else is False."""
+    if sign in ("$eq", "$ne"):
+        return (value == bound) is (sign == "$eq")
+    if sign not in _ORDER:
+        raise InvalidInput(f"A filter knows no operator {sign!r}: it takes $eq, $ne, {', '.join(_ORDER)}")
+    try:
+        return _ORDER[sign](float(value), float(bound))
+    except (TypeError, ValueError):
+        return isinstance(value, str) and isinstance(bound, str) and _ORDER[sign](value, bound)

@@ -1,0 +1,1 @@
+"""The engine over HTTP: `memorist serve`."""

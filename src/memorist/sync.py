@@ -1,0 +1,256 @@
+"""The same verbs, blocking: each call runs on one event loop in a thread of its own.
+
+A verb here is made from the async one, so that names, signatures and docstrings cannot drift apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from .checkpoints import Checkpoints
+from .compose import open_engine
+from .consent import Consent
+from .engine import Engine
+from .errors import MemoristError
+from .privacy import Privacy
+from .scoped import Scoped
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Loop:
+    """An event loop in a thread."""
+
+    def __init__(self) -> None:
+        # The usual loop of Windows cannot wait for a PostgreSQL connection.
+        self.inner = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.inner.run_forever, name="memorist", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for something to be done on the loop."""
+        if not self.is_running:
+            work.close()
+            raise MemoristError("This memory is closed: open it again")
+        return asyncio.run_coroutine_threadsafe(work, self.inner).result()
+
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """Go through what an async iterator gives."""
+        while page := self.run(few(items)):
+            yield from page
+
+    def close(self) -> None:
+        if self.is_running:
+            asyncio.run_coroutine_threadsafe(_cancel_others(), self.inner).result()
+            self.inner.call_soon_threadsafe(self.inner.stop)
+            self._thread.join()
+            self.inner.close()
+
+
+async def _cancel_others() -> None:
+    """End what an interrupted call left under way."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+async def few(items: AsyncIterator[T], most: int = 100) -> list[T]:
+    """The next few of what an async iterator gives."""
+    page: list[T] = []
+    async for item in items:
+        page.append(item)
+        if len(page) == most:
+            break
+    return page
+
+
+def verb(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """The async verb, waited for."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        done: T = self._loop.run(method(self._inner, *args, **kwargs))
+        return done
+
+    return call
+
+
+def stream(method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> Callable[Concatenate[Any, P], Iterator[T]]:
+    """The async iterator, gone through step by step."""
+
+    @functools.wraps(method)
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        given: Iterator[T] = self._loop.iterate(method(self._inner, *args, **kwargs))
+        return given
+
+    return call
+
+
+class BlockingCheckpoints:
+    """The verbs for checkpoints, blocking."""
+
+    def __init__(self, inner: Checkpoints, loop: Loop) -> None:
+        self._inner, self._loop = inner, loop
+
+    save = verb(Checkpoints.save)
+    load = verb(Checkpoints.load)
+    list = verb(Checkpoints.list)
+    delete = verb(Checkpoints.delete)
+
+
+class BlockingPrivacy:
+    """The verbs for what a person decides about remembering, blocking."""
+
+    def __init__(self, inner: Privacy, loop: Loop) -> None:
+        self._inner, self._loop = inner, loop
+
+    settings = verb(Privacy.settings)
+    set = verb(Privacy.set)
+    why_off = verb(Privacy.why_off)
+    start_incognito = verb(Privacy.start_incognito)
+    end_incognito = verb(Privacy.end_incognito)
+
+
+class BlockingConsent:
+    """The verbs for what is known of the person, blocking."""
+
+    def __init__(self, inner: Consent, loop: Loop) -> None:
+        self._inner, self._loop = inner, loop
+
+    about = verb(Consent.about)
+    list = verb(Consent.list)
+    propose = verb(Consent.propose)
+    approve = verb(Consent.approve)
+    deny = verb(Consent.deny)
+    tell = verb(Consent.tell)
+    withdraw = verb(Consent.withdraw)
+
+
+class BlockingScope:
+    """The verbs for one scope, blocking."""
+
+    def __init__(self, inner: Scoped, loop: Loop) -> None:
+        self._inner, self._loop = inner, loop
+        self.scope, self.labels = inner.scope, inner.labels
+
+    @property
+    def checkpoints(self) -> BlockingCheckpoints:
+        """Where the threads of this scope stood; see `Scoped.checkpoints`."""
+        return BlockingCheckpoints(self._inner.checkpoints, self._loop)
+
+    @property
+    def privacy(self) -> BlockingPrivacy:
+        """Whether anything is remembered here; see `Scoped.privacy`."""
+        return BlockingPrivacy(self._inner.privacy, self._loop)
+
+    @property
+    def consent(self) -> BlockingConsent:
+        """What is known of the person; see `Scoped.consent`."""
+        return BlockingConsent(self._inner.consent, self._loop)
+
+    remember = verb(Scoped.remember)
+    remember_drafts = verb(Scoped.remember_drafts)
+    recall = verb(Scoped.recall)
+    feedback = verb(Scoped.feedback)
+    recall_shared = verb(Scoped.recall_shared)
+    query = verb(Scoped.query)
+    why_not = verb(Scoped.why_not)
+    get = verb(Scoped.get)
+    list = verb(Scoped.list)
+    edit = verb(Scoped.edit)
+    why = verb(Scoped.why)
+    related = verb(Scoped.related)
+    history = verb(Scoped.history)
+    delta = verb(Scoped.delta)
+    events = verb(Scoped.events)
+    tallies = verb(Scoped.tallies)
+    spending = verb(Scoped.spending)
+    purge = verb(Scoped.purge)
+    extract = verb(Scoped.extract)
+    compress = verb(Scoped.compress)
+    roll_up = verb(Scoped.roll_up)
+    pin = verb(Scoped.pin)
+    unpin = verb(Scoped.unpin)
+    forget = verb(Scoped.forget)
+    forget_where = verb(Scoped.forget_where)
+    undo = verb(Scoped.undo)
+    restore = verb(Scoped.restore)
+    conflicts = verb(Scoped.conflicts)
+    confirm = verb(Scoped.confirm)
+    reject = verb(Scoped.reject)
+    command = verb(Scoped.command)
+    overview = verb(Scoped.overview)
+    stats = verb(Scoped.stats)
+    export = stream(Scoped.export)
+    import_ = verb(Scoped.import_)
+
+
+class Blocking:
+    """A memory that is open, blocking. Use it in a `with` block, or close it."""
+
+    def __init__(self, inner: Engine, loop: Loop) -> None:
+        self._inner, self._loop = inner, loop
+        self.settings = inner.settings
+
+    @classmethod
+    def open(
+        cls, db: str | Path | None = None, *, count_tokens: Callable[[str], int] | None = None, **settings: Any
+    ) -> Blocking:
+        """Open a memory; see `memorist.open`."""
+        loop = Loop()
+        try:
+            return cls(loop.run(open_engine(db, count_tokens=count_tokens, **settings)), loop)
+        except BaseException:
+            loop.close()
+            raise
+
+    def scope(
+        self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None
+    ) -> BlockingScope:
+        """The memory of one user in one space; see `Engine.scope`."""
+        return BlockingScope(self._inner.scope(user, space, tenant, **labels), self._loop)
+
+    scopes = verb(Engine.scopes)
+    stats = verb(Engine.stats)
+    spending = verb(Engine.spending)
+    replay = verb(Engine.replay)
+    purge = verb(Engine.purge)
+    tend = verb(Engine.tend)
+    backlog = verb(Engine.backlog)
+    index = verb(Engine.index)
+    rebuild_index = verb(Engine.rebuild_index)
+    drop_vectors = verb(Engine.drop_vectors)
+    snapshot = verb(Engine.snapshot)
+    create_key = verb(Engine.create_key)
+    keys = verb(Engine.keys)
+    revoke_key = verb(Engine.revoke_key)
+    known = verb(Engine.known)
+    export = stream(Engine.export)
+    import_ = verb(Engine.import_)
+    backup = verb(Engine.backup)
+    vacuum = verb(Engine.vacuum)
+    check = verb(Engine.check)
+
+    def close(self) -> None:
+        """Finish what is under way and let go of everything. Closing twice is fine."""
+        if self._loop.is_running:
+            self._loop.run(self._inner.close())
+            self._loop.close()
+
+    def __enter__(self) -> Blocking:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
