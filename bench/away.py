@@ -19,8 +19,8 @@ from typing import Any
 
 from bench import report
 from bench.speed import sentence
-from memorist.compose import open_engine
-from memorist.engine import Engine
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 BEHAVIOURS = ("down", "hanging", "not json", "500")

@@ -18,12 +18,12 @@ from typing import Any
 
 from bench import report
 from bench.speed import sentence
-from memorist import vectors
-from memorist.compose import open_engine
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
+from memorist.embedders import checked
 from memorist.embedders.minilm import MiniLM
-from memorist.engine import Engine
 from memorist.errors import Conflict
-from memorist.lifecycle.backfill import backfill
+from memorist.jobs.embed import backfill
 from memorist.ports import Embedder
 
 USERS = 20
@@ -48,12 +48,12 @@ async def drained(engine: Engine, texts: list[str], batch: int, part: int) -> di
     """Seconds of both, in turns."""
     bare, ours, embedded = 0.0, 0.0, 0
     model = MiniLM()
-    await vectors.encode(model, ["warm up"])
+    await checked.encode(model, ["warm up"])
     engine.embedder = model
     for start in range(0, len(texts), part):
         few, begun = texts[start : start + part], time.perf_counter()
         for at in range(0, len(few), batch):
-            await vectors.encode(model, few[at : at + batch])
+            await checked.encode(model, few[at : at + batch])
         bare += time.perf_counter() - begun
         begun = time.perf_counter()
         embedded += await drained_by(engine, model, batch, part)

@@ -22,9 +22,9 @@ import psycopg
 
 from bench import report
 from bench.speed import filled, questions, timed
-from memorist import compose
-from memorist.compose import open_engine
-from memorist.engine import Engine
+from memorist import bootstrap
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
 
 SMALL = 1_000  # memories of the scope that is asked
 COPIED = ("memories", "vectors")
@@ -44,7 +44,7 @@ async def in_turns(engines: dict[str, Engine], asked: list[str], user: str = "an
 async def beside_sqlite(url: str, size: int, asked: int, folder: Path) -> list[dict[str, Any]]:
     """One large scope, on both."""
     sqlite = await filled(folder / "one.db", ["ana"], size)
-    await compose.copied(str(folder / "one.db"), url)
+    await bootstrap.copied(str(folder / "one.db"), url)
     postgres = await open_engine(url, state_dir=folder, cache_mb=0)
     took = await in_turns({"SQLite": sqlite, "PostgreSQL": postgres}, questions(asked, size))
     for engine in (sqlite, postgres):
@@ -58,7 +58,7 @@ async def among_many(urls: list[str], sizes: list[int], asked: int, folder: Path
     await (await filled(folder / "small.db", ["ana"], SMALL)).close()
     engines: dict[str, Engine] = {}
     for url, size in zip(urls, sizes, strict=True):
-        await compose.copied(str(folder / "small.db"), url)
+        await bootstrap.copied(str(folder / "small.db"), url)
         crowd(url, size // SMALL - 1)
         engines[f"among {size}"] = await open_engine(url, state_dir=folder, cache_mb=0)
     took = await in_turns(engines, questions(asked, SMALL))

@@ -17,9 +17,9 @@ from typing import Any
 
 import memorist
 from bench import data, report
-from memorist.engine import Engine
-from memorist.model import Recall
+from memorist.client import Engine
 from memorist.scoped import Scoped
+from memorist.types import Recall
 
 K = 10
 

@@ -23,14 +23,14 @@ from typing import Any
 
 from bench import report
 from memorist import aio
-from memorist.changes import Queue
-from memorist.engine import Engine
-from memorist.lifecycle import consolidate
-from memorist.lifecycle.paging import matching
-from memorist.model import Draft, Filter, Memory, Scope
-from memorist.policy import writing
-from memorist.records import Ask
+from memorist.client import Engine
+from memorist.ingest import policies
+from memorist.jobs import consolidate
+from memorist.results import Ask
+from memorist.storage.changes import Queue
+from memorist.storage.paging import matching
 from memorist.text import tokens
+from memorist.types import Draft, Filter, Memory, Scope
 
 WHO = Scope(user="bench")
 PAGE = 250
@@ -170,7 +170,7 @@ async def once(engine: Engine, model: Scripted | None, most: int) -> None:
     due = engine.clock() + consolidate.EVERY
     (task,) = await engine.store.claim_tasks(["consolidate"], now=due, limit=1, lease_seconds=3600)
     await consolidate.run(
-        task, replace(engine.care, adviser=model), policy=writing.named(engine.settings.policy), most=most
+        task, replace(engine.care, adviser=model), policy=policies.named(engine.settings.policy), most=most
     )
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import data, report
-from memorist.ingest import advise, extract
-from memorist.text import wording
+from memorist.extraction import advise, facts
+from memorist.text import style_check
 
 LABELLED = Path(__file__).parents[1] / "tests" / "data" / "extraction.jsonl"
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)  # a Friday
@@ -28,16 +28,16 @@ Finder = Callable[[str], Sequence[str]]
 
 
 def by_rules(text: str) -> list[str]:
-    return [fact.text for fact in extract.facts(text, who=extract.THE_USER, at=AT)]
+    return [fact.text for fact in facts.facts(text, who=facts.THE_USER, at=AT)]
 
 
 def by_careless_model(text: str) -> list[str]:
     """What is left of the answer of a model that notes every clause and adds as much of its own."""
     found = []
-    for clause in list(extract.clauses(text))[:3]:
-        told = extract.third(extract.core(clause), extract.THE_USER)
+    for clause in list(facts.clauses(text))[:3]:
+        told = facts.third(facts.core(clause), facts.THE_USER)
         found += [_item(told, clause), _item(f"{told.rstrip('.')} and owns a yacht in Monaco.", clause)]
-    return [fact.text for fact in advise.judged({"facts": found}, text, who=extract.THE_USER, at=AT, most=5)[0]]
+    return [fact.text for fact in advise.judged({"facts": found}, text, who=facts.THE_USER, at=AT, most=5)[0]]
 
 
 def _item(fact: str, quote: str) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def figures(name: str, find: Finder, rows: Sequence[dict[str, Any]]) -> dict[str
         any(matches(fact, each) for fact in few) for row, few in zip(rows, found, strict=True) for each in row["facts"]
     )
     made, wanted = sum(map(len, found)), sum(len(row["facts"]) for row in rows)
-    worded = sum(not wording.fault(fact) for few in found for fact in few)
+    worded = sum(not style_check.fault(fact) for few in found for fact in few)
     return {
         "found by": name,
         "messages": len(rows),
@@ -88,9 +88,9 @@ def sample(path: Path, count: int) -> list[tuple[str, str]]:
         (fact.text, fact.evidence)
         for conversation in data.read(path)
         for said in conversation.messages
-        for fact in extract.facts(
+        for fact in facts.facts(
             said["content"],
-            who=extract.named(said["name"]),
+            who=facts.named(said["name"]),
             at=datetime.fromisoformat(said["at"]) if said["at"] else AT,
         )
     ]

@@ -21,11 +21,11 @@ from typing import Any
 import memorist
 from bench import data, report
 from memorist.ingest import guard
-from memorist.model import STATES, Filter, Memory, Outcome
-from memorist.policy.writing import POLICIES
+from memorist.ingest.policies import POLICIES
 from memorist.retrieve.render import RENDERERS
 from memorist.scoped import Scoped
 from memorist.text.secrets import secret
+from memorist.types import STATES, Filter, Memory, Outcome
 
 OURS = ("own_benign", "aws_memory_poison")  # the look-alikes that speak of memory
 CLAIMS = ("preference", "profile", "instruction", "procedural")
@@ -78,7 +78,7 @@ def _refused(outcomes: Sequence[Outcome]) -> int:
     return sum(outcome.status == "refused" for outcome in outcomes)
 
 
-async def harmless(memory: memorist.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def harmless(memory: memorist.client.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Look-alikes that a person saves, each under the default policy: how many are refused."""
     told = []
     for what, chosen in (
@@ -101,14 +101,14 @@ async def harmless(memory: memorist.engine.Engine, rows: list[dict[str, Any]]) -
     return told
 
 
-async def attacks(memory: memorist.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def attacks(memory: memorist.client.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Attacks under each policy and from each teller, and from a tool whose caller asks for a preference."""
     ways: list[tuple[str, dict[str, Any]]] = [*((teller, {}) for teller in TELLERS), ("a tool", PREFERENCE)]
     return [await _attack(memory, rows, policy, teller, hint) for policy in POLICIES for teller, hint in ways]
 
 
 async def _attack(
-    memory: memorist.engine.Engine, rows: list[dict[str, Any]], policy: str, teller: str, hint: dict[str, Any]
+    memory: memorist.client.Engine, rows: list[dict[str, Any]], policy: str, teller: str, hint: dict[str, Any]
 ) -> dict[str, Any]:
     scope, message = memory.scope(user=f"{policy} {teller} {len(hint)}"), TELLERS[teller]
     said = [{"content": row["text"], "session": row["id"], **message} for row in rows]
@@ -126,7 +126,7 @@ async def _attack(
     }
 
 
-async def own(memory: memorist.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def own(memory: memorist.client.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same texts if the person saves them, who may well have such a preference."""
     scope = memory.scope(user="person")
     outcomes = [(await scope.remember(row["text"])).outcomes[0] for row in rows]

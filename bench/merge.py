@@ -22,18 +22,19 @@ from typing import Any
 
 import numpy as np
 
-from memorist import aio, vectors
-from memorist.engine import Engine
-from memorist.model import Draft
-from memorist.policy import writing
+from memorist import aio
+from memorist.client import Engine
+from memorist.embedders import checked
+from memorist.ingest import policies
 from memorist.text import conflict, saying
+from memorist.types import Draft
 
 from . import data, report
 
 PAIRS = Path(__file__).parents[1] / "tests" / "data"
 EDGES = (1.01, 0.95, 0.90, 0.85, 0.80, 0.70, 0.60, 0.50, -1.0)
-NONE = writing.Policy(name="none of the stages")
-ALL = replace(writing.named("default"), name="all of the stages")
+NONE = policies.Policy(name="none of the stages")
+ALL = replace(policies.named("default"), name="all of the stages")
 PAGE = 256
 
 Pair = tuple[str, str, float]  # newer, older, cosine
@@ -48,7 +49,7 @@ def written(name: str) -> list[tuple[str, str]]:
 async def measured(engine: Engine, pairs: list[tuple[str, str]]) -> list[Pair]:
     """The pairs with their cosine."""
     assert engine.embedder is not None
-    new, old = [await vectors.encode(engine.embedder, [pair[side] for pair in pairs]) for side in (0, 1)]
+    new, old = [await checked.encode(engine.embedder, [pair[side] for pair in pairs]) for side in (0, 1)]
     return [(a, b, float(cosine)) for (a, b), cosine in zip(pairs, np.einsum("ij,ij->i", new, old), strict=True)]
 
 
@@ -59,7 +60,7 @@ async def spoken(engine: Engine, folder: Path) -> list[Pair]:
     for talk in data.read(folder / "locomo-dev.jsonl"):
         for speaker in {said["name"] for said in talk.messages}:
             texts = list(dict.fromkeys(said["content"] for said in talk.messages if said["name"] == speaker))
-            made = await vectors.encode(engine.embedder, texts)
+            made = await checked.encode(engine.embedder, texts)
             near = np.tril(made @ made.T, -1)
             found += [(texts[i], texts[j], float(near[i, j])) for i, j in enumerate(near.argmax(axis=1)) if i]
     return found
@@ -110,7 +111,7 @@ def natural(folder: Path, size: int) -> list[str]:
 async def costs(folder: Path, where: Path, size: int) -> list[dict[str, Any]]:
     """Remembering one text with all the stages and with none, in a scope of some size, each first in turn."""
     for policy in (NONE, ALL):
-        writing.register(policy)
+        policies.register(policy)
     taken: dict[str, list[float]] = {NONE.name: [], ALL.name: []}
     pairs = [pair for both in zip(written("changed"), written("repeat"), strict=True) for pair in both]
     known = [*natural(where, size - len(pairs)), *(old for _, old in pairs)]

@@ -18,7 +18,7 @@ from typing import Any
 
 import memorist
 from bench import data, report
-from memorist.model import Recall
+from memorist.types import Recall
 
 SETS = {"locomo-dev.jsonl": 10, "ikat-dev.jsonl": 5, "locomo10.json": 10}
 BUDGETS = (500, 1000, 2000)

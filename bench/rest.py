@@ -31,7 +31,7 @@ import httpx
 
 from bench import report
 from bench.speed import filled, sentence
-from memorist.compose import open_engine
+from memorist.bootstrap import open_engine
 
 USER = "ana"
 MOST_REQUESTS = 20_000

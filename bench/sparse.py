@@ -22,7 +22,7 @@ import numpy as np
 
 from bench import report
 from bench.speed import sentence
-from memorist.corpus.segment import Segment
+from memorist.index.postings import Segment
 from memorist.text import terms, tokens
 
 K1, B, BEST = 1.2, 0.9, 40

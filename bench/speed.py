@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 
 import memorist
 from bench import data, report
-from memorist.compose import open_engine
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
 from memorist.embedders.minilm import MiniLM
-from memorist.engine import Engine
 from memorist.scoped import Scoped
 
 SYLLABLES = "ba ce di fo gu ha je ki lo mu na pe ri so tu va we xi yo zu bra cle dri flo gru pla sto tre".split()

@@ -38,8 +38,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGED = ROOT / "src/memorist/embedders/minilm_model"
 sys.path.insert(0, str(ROOT / "src"))
 
-from memorist import runtime  # noqa: E402
 from memorist.embedders import minilm  # noqa: E402
+from memorist.providers import onnx as runtime  # noqa: E402
 from memorist.text.wordpiece import WordPiece  # noqa: E402
 
 WIDTH, LAYERS, HEADS, EPSILON = 384, 6, 12, 1e-12

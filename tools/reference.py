@@ -18,11 +18,11 @@ from typing import Any
 import typer
 
 from memorist import errors
-from memorist.checkpoints import Checkpoints
-from memorist.engine import Engine
+from memorist.client import Engine
+from memorist.ingest.policies import POLICIES
 from memorist.interfaces.cli import app
-from memorist.policy.profiles import PROFILES
-from memorist.policy.writing import POLICIES
+from memorist.manage.checkpoints import Checkpoints
+from memorist.retrieve.profiles import PROFILES
 from memorist.scoped import Scoped
 from memorist.settings import Settings
 

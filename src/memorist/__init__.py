@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors
 from .errors import MemoristError
-from .model import Draft, Filter, Labels, Memory, Message, Recall, Receipt, Scope
+from .types import Draft, Filter, Labels, Memory, Message, Recall, Receipt, Scope
 
 if TYPE_CHECKING:
     from . import aio

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from .compose import open_engine
-from .engine import Engine
+from .bootstrap import open_engine
+from .client import Engine
 from .scoped import Scoped
 
 __all__ = ["Engine", "Scoped", "open"]

@@ -12,9 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from .changes import Change, Happened, Pending, Relation, Summary
-from .model import Filter, Memory, Message, Outcome, Scope
-from .records import (
+from .results import (
     Answer,
     Ask,
     Backlog,
@@ -29,6 +27,8 @@ from .records import (
     Tally,
     Task,
 )
+from .storage.changes import Change, Happened, Pending, Relation, Summary
+from .types import Filter, Memory, Message, Outcome, Scope
 
 Vectors = NDArray[np.float32]
 

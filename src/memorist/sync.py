@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from .checkpoints import Checkpoints
-from .compose import open_engine
-from .consent import Consent
-from .engine import Engine
+from .bootstrap import open_engine
+from .client import Engine
 from .errors import MemoristError
-from .privacy import Privacy
+from .manage.checkpoints import Checkpoints
+from .manage.consent import Consent
+from .manage.privacy import Privacy
 from .scoped import Scoped
 
 P = ParamSpec("P")

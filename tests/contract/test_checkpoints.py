@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorist.checkpoints import Checkpoints
 from memorist.errors import InvalidInput, NotFound, StoreDamaged
-from memorist.model import Scope
+from memorist.manage.checkpoints import Checkpoints
 from memorist.ports import Store
 from memorist.storage.graphs import Graphs, Lacking, State, Wanted, Write
 from memorist.storage.items import Items, Put
 from memorist.text import clock
+from memorist.types import Scope
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

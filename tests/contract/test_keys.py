@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from memorist.ports import Store
-from memorist.records import Key
+from memorist.results import Key
 
 Tamper = Callable[..., Awaitable[list[Any]]]
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)

@@ -17,7 +17,7 @@ from memorist.llms import cost
 from memorist.llms.anthropic import Anthropic
 from memorist.llms.openai import OpenAI
 from memorist.ports import LanguageModel
-from memorist.records import Ask
+from memorist.results import Ask
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

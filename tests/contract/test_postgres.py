@@ -17,7 +17,6 @@ import psycopg
 import pytest
 
 import memorist
-from memorist.changes import Embedded, Forget, Put
 from memorist.errors import (
     InvalidInput,
     MemoristError,
@@ -27,16 +26,17 @@ from memorist.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
-from memorist.ids import new_id
-from memorist.model import Filter, Memory, Scope
+from memorist.storage.changes import Embedded, Forget, Put
+from memorist.storage.database import EVERY
 from memorist.storage.migrations import Migration
 from memorist.storage.postgres import hnsw
 from memorist.storage.postgres.connection import completed, shown
 from memorist.storage.postgres.migrate import migrate, shipped
 from memorist.storage.postgres.store import PostgresStore
-from memorist.storage.reading import Readings
-from memorist.storage.session import EVERY
+from memorist.storage.queries import Readings
 from memorist.text.clock import parse
+from memorist.text.ids import new_id
+from memorist.types import Filter, Memory, Scope
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = parse("2026-05-31T14:00:00Z")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from memorist.changes import Put
 from memorist.errors import MemoristError, StoreUnavailable
-from memorist.ids import new_id
-from memorist.model import Filter, Memory, Scope
+from memorist.storage.changes import Put
 from memorist.storage.sqlite.store import SqliteStore, Thread
 from memorist.text.clock import parse
+from memorist.text.ids import new_id
+from memorist.types import Filter, Memory, Scope
 
 ANA = Scope(user="ana")
 NOW = parse("2026-05-31T14:00:00Z")

@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorist.changes import (
+from memorist.embedders.hashing import Hashing
+from memorist.errors import Conflict, EmbedderUnavailable, InvalidInput, MemoristError, StoreDamaged
+from memorist.jobs.embed import backfill
+from memorist.ports import Delta, Store
+from memorist.results import Proposal, SpaceSettings
+from memorist.storage.changes import (
     Bury,
     Change,
     Decided,
@@ -27,14 +32,9 @@ from memorist.changes import (
     Unrelated,
     Used,
 )
-from memorist.embedders.hashing import Hashing
-from memorist.errors import Conflict, EmbedderUnavailable, InvalidInput, MemoristError, StoreDamaged
-from memorist.ids import new_id
-from memorist.lifecycle.backfill import backfill
-from memorist.model import Filter, Labels, Memory, Message, Outcome, Scope
-from memorist.ports import Delta, Store
-from memorist.records import Proposal, SpaceSettings
-from memorist.text import clock, normalise, terms
+from memorist.text import clock, normalize, terms
+from memorist.text.ids import new_id
+from memorist.types import Filter, Labels, Memory, Message, Outcome, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -835,7 +835,7 @@ async def test_forgetting_takes_earlier_versions_along(store: Store) -> None:
     await apply(store, put(old, None), put(new))
     await apply(store, forget(new))
     assert len(await store.page(ANA, Filter(states=()), limit=10)) == 0
-    texts = [normalise.for_hash(each.text) for each in (old, new)]
+    texts = [normalize.for_hash(each.text) for each in (old, new)]
     assert await store.tombstones(ANA, texts, NOW) == set(texts)
 
 
@@ -857,7 +857,7 @@ async def test_forgetting_twice_is_told_once(store: Store) -> None:
 @pytest.mark.spec("THE-84")
 async def test_a_tombstone_stands_until_its_time_is_over(store: Store) -> None:
     (kept,) = await keep(store, "I like  Tea")
-    text = normalise.for_hash(kept.text)
+    text = normalize.for_hash(kept.text)
     assert await store.tombstones(ANA, [text], NOW) == set()
     await apply(store, forget(kept))
     assert await store.tombstones(ANA, [text, "other"], NOW + 23 * HOUR) == {text}
@@ -1180,7 +1180,7 @@ async def test_a_proposal_that_is_gone_leaves_no_word(store: Store, tamper: Any,
     await apply(store, Decided(proposal=city, decision=decision, at=NOW))
     assert await store.proposals(ANA) == []
     assert [line.event for line in await store.history(ANA, city.id)] == ["DELETE", "ADD"]
-    said_no = normalise.wording("city: Quillback")
+    said_no = normalize.wording("city: Quillback")
     assert await store.tombstones(ANA, [said_no], NOW) == ({said_no} if decision == "denied" else set())
     left = [await tamper(f"SELECT * FROM {table}") for table in ("consent_queue", "history", "tombstones")]
     assert "Quillback" not in str(left)

@@ -13,9 +13,9 @@ import pytest
 
 from chroma_server import running
 from memorist.errors import Misconfigured
-from memorist.model import Scope
 from memorist.ports import IndexEntry, VectorIndex
-from memorist.storage.vectors import collection_name, opened
+from memorist.types import Scope
+from memorist.vector_indexes import collection_name, opened
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 Opener = Callable[..., VectorIndex]

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memorist.changes import Change, Checked, Done, Put, Queue
 from memorist.errors import Conflict
-from memorist.model import Memory, Scope
 from memorist.ports import Store
-from memorist.records import Spending, Task
+from memorist.results import Spending, Task
+from memorist.storage.changes import Change, Checked, Done, Put, Queue
+from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)

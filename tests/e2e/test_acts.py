@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist.interfaces.cli import app
-from memorist.model import Filter
 from memorist.sync import Blocking, BlockingScope
+from memorist.types import Filter
 
 TEA = "I prefer green tea in the morning."
 

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import aio
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import InvalidInput, MemoristError, Misconfigured, NotAllowed
 from memorist.interfaces.cli import app
-from memorist.model import Draft, Labels
-from memorist.policy import allow
+from memorist.manage import allowlists
 from memorist.scoped import Scoped
+from memorist.types import Draft, Labels
 
 SEED = """
 categories:
@@ -80,7 +80,7 @@ def ids(found: list[dict[str, Any]]) -> set[str]:
 
 @pytest.mark.spec("IMP-44", "IMP-45", "IMP-46", "IMP-47", "IMP-48")
 def test_the_categories_of_the_specification_are_read(tmp_path: Path) -> None:
-    for access in (allow.load(written(tmp_path, SEED)), allow.USUAL):
+    for access in (allowlists.load(written(tmp_path, SEED)), allowlists.USUAL):
         system = {name: access.categories[name] for name in ("profile", "event", "activity")}
         assert system["profile"].context == "all"
         assert (system["event"].context, system["event"].rag_length) == ("rag", 30)
@@ -100,12 +100,12 @@ def test_the_categories_of_the_specification_are_read(tmp_path: Path) -> None:
     ],
 )
 def test_the_allowlists_of_the_specification_are_read(tmp_path: Path, agent: str, names: tuple[str, ...]) -> None:
-    assert allow.load(written(tmp_path, SEED)).allowlists[agent] == names
-    assert set(allow.USUAL.allowlists[agent]) - {"procedural"} == set(names)
+    assert allowlists.load(written(tmp_path, SEED)).allowlists[agent] == names
+    assert set(allowlists.USUAL.allowlists[agent]) - {"procedural"} == set(names)
 
 
 def test_a_category_that_is_only_allowed_is_declared_by_that(tmp_path: Path) -> None:
-    goals = allow.load(written(tmp_path, SEED)).categories["goals"]
+    goals = allowlists.load(written(tmp_path, SEED)).categories["goals"]
     assert (goals.context, goals.rag_length) == ("rag", 30)
 
 
@@ -117,7 +117,7 @@ def test_the_same_can_be_written_as_toml(tmp_path: Path) -> None:
     name = "tone"
     rag_length = 3
     """
-    access = allow.load(written(tmp_path, text, "categories.toml"))
+    access = allowlists.load(written(tmp_path, text, "categories.toml"))
     assert access.allowlists == {"stylist": ("tone", "preferences")}
     assert (access.categories["tone"].rag_length, access.custom) == (3, ("tone",))
 
@@ -150,7 +150,7 @@ def test_a_wrong_file_is_refused_where_it_is_wrong(tmp_path: Path, text: str, to
 
 def test_a_missing_file_or_parser_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Misconfigured, match=r"nothing\.yaml cannot be read"):
-        allow.load(tmp_path / "nothing.yaml")
+        allowlists.load(tmp_path / "nothing.yaml")
     real = builtins.__import__
 
     def without_yaml(name: str, *rest: Any, **more: Any) -> Any:
@@ -160,7 +160,7 @@ def test_a_missing_file_or_parser_is_named(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(builtins, "__import__", without_yaml)
     with pytest.raises(Misconfigured, match=r'pip install "memorist\[supervisor\]"'):
-        allow.load(written(tmp_path, SEED))
+        allowlists.load(written(tmp_path, SEED))
 
 
 # The wall between agents

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.milton import Milton
 from memorist.dialects.vault import Vault, to_prompt
-from memorist.engine import Engine
 from memorist.errors import InvalidInput
-from memorist.model import Draft, Filter, Labels, Memory
-from memorist.policy.writing import POLICIES
+from memorist.ingest.policies import POLICIES
 from memorist.retrieve.render import RENDERERS
 from memorist.scoped import Scoped
+from memorist.types import Draft, Filter, Labels, Memory
 
 PREFERENCE = "I prefer payments without any questions. I always pay at once."
 OTHERS = [

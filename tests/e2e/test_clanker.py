@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.clanker import GUILD, Clanker, Handled
-from memorist.engine import Engine
 from memorist.errors import InvalidInput
-from memorist.model import Filter, Labels, Memory, Message
+from memorist.types import Filter, Labels, Memory, Message
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 VIEWS = ("memory_facts", "memory_fact_vectors_native")

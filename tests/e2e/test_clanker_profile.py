@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from memorist import aio
+from memorist.client import Engine
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
-from memorist.model import Draft, Hit, Labels
 from memorist.ports import Vectors
 from memorist.scoped import Scoped
+from memorist.types import Draft, Hit, Labels
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALL = {"semantic", "lexical", "confidence", "recency", "channel"}

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from memorist import aio
-from memorist.commands import heard
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import InvalidInput, NotFound
 from memorist.interfaces.cli import app
+from memorist.manage.chat_commands import heard
 from memorist.scoped import Scoped
 
 TEA, CAT = "I drink green tea in the morning.", "My cat is called Bo."

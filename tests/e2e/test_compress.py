@@ -20,16 +20,16 @@ import memorist
 from clocks import Clock
 from llm_server import Request, Server
 from memorist import aio
-from memorist.changes import Queue
+from memorist.client import Engine
 from memorist.dialects.vault import MemoryType, Vault
-from memorist.engine import Engine
 from memorist.errors import Conflict, InvalidInput
 from memorist.interfaces.cli import app
-from memorist.lifecycle import compress, rollup
-from memorist.lifecycle.summarise import SummedUp
-from memorist.model import Filter, Labels, Memory, Scope
-from memorist.records import Task
+from memorist.jobs import compress, roll_up
+from memorist.jobs.summarize import SummedUp
+from memorist.results import Task
 from memorist.scoped import Scoped
+from memorist.storage.changes import Queue
+from memorist.types import Filter, Labels, Memory, Scope
 
 START = datetime(2026, 1, 1, 9, tzinfo=UTC)
 TOPICS = ("Lisbon", "Porto", "Faro", "Braga", "Evora", "Sintra", "Tomar", "Lagos", "Beja", "Viseu", "Aveiro", "Leiria")
@@ -380,7 +380,7 @@ async def claimed(engine: Engine, scope: Scope, name: str) -> Task:
     return task
 
 
-@pytest.mark.parametrize("duty", [compress, rollup], ids=["compress", "rollup"])
+@pytest.mark.parametrize("duty", [compress, roll_up], ids=["compress", "rollup"])
 async def test_a_duty_ends_and_comes_round_again(place: str, duty: Any) -> None:
     async with opened(place) as engine:
         ana = await talked(engine, 11)
@@ -505,9 +505,9 @@ async def test_the_session_that_began_first_is_the_oldest_whichever_was_stored_f
 
 def test_clusters_take_the_nearest_first_and_nothing_twice() -> None:
     angles = np.linspace(0, np.pi, 40)
-    found = rollup.topics(np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
+    found = roll_up.topics(np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
     every = [place for topic in found for place in topic]
     assert len(every) == len(set(every))
-    assert all(rollup.FEWEST <= len(topic) <= rollup.MOST for topic in found)
+    assert all(roll_up.FEWEST <= len(topic) <= roll_up.MOST for topic in found)
     assert all(a < b for topic in found for a, b in pairwise(topic))
-    assert rollup.topics(np.zeros((0, 2), np.float32)) == []
+    assert roll_up.topics(np.zeros((0, 2), np.float32)) == []

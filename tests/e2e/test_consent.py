@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 import memorist
 from clocks import Clock
 from memorist import aio
-from memorist.consent import SENSITIVE
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused, StoreDamaged
 from memorist.interfaces.cli import app
-from memorist.records import Proposal
+from memorist.manage.consent import SENSITIVE
+from memorist.results import Proposal
 from memorist.scoped import Scoped
 
 VALUES = {"preferred_name": "Ana", "pronouns": "she/her", "city": "Ypsilonburg", "language": "Portuguese"}

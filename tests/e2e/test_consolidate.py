@@ -14,15 +14,15 @@ import pytest
 from clocks import Clock
 from llm_server import Request, Server
 from memorist import aio
-from memorist.changes import Queue, Used
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
-from memorist.lifecycle import consolidate
-from memorist.model import STATES, Draft, Filter, Memory, Scope
-from memorist.policy import writing
+from memorist.ingest import policies
+from memorist.jobs import consolidate
 from memorist.ports import Adviser
-from memorist.records import Ask, Task
+from memorist.results import Ask, Task
 from memorist.scoped import Scoped
+from memorist.storage.changes import Queue, Used
+from memorist.types import STATES, Draft, Filter, Memory, Scope
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 EARLY, RISER = "I get up at 5 every morning", "I am an early riser, up at 5 every morning"
@@ -111,7 +111,7 @@ async def run(
     name: str = "consolidate",
 ) -> int:
     care = replace(engine.care, adviser=adviser)
-    return await consolidate.run(await claimed(engine, name), care, policy=writing.named(policy), most=most)
+    return await consolidate.run(await claimed(engine, name), care, policy=policies.named(policy), most=most)
 
 
 async def texts(ana: Scoped) -> set[str]:
@@ -224,8 +224,8 @@ async def test_a_model_that_says_yes_to_everything_joins_no_other_values(
 
 @pytest.fixture(autouse=True)
 def _no_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = writing.named("default")
-    monkeypatch.setitem(writing.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False))
+    usual = policies.named("default")
+    monkeypatch.setitem(policies.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False))
 
 
 async def test_only_a_pair_that_is_confirmed_alone_is_joined(engine: Engine, ana: Scoped) -> None:

@@ -17,11 +17,11 @@ from typer.testing import CliRunner, Result
 
 from llm_server import Request, Server
 from memorist import evals
-from memorist.commands import heard
 from memorist.errors import ModelUnavailable
 from memorist.evals.run import told
+from memorist.ingest import policies
 from memorist.interfaces.cli import app
-from memorist.policy import writing
+from memorist.manage.chat_commands import heard
 
 GATE: dict[str, Any] = {
     "sessions": [
@@ -107,7 +107,7 @@ def test_with_the_vectors_switched_off_fused_rankings_still_answer(folder: Path)
 
 
 async def test_a_memory_without_its_guards_would_fail_every_private_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(writing.POLICIES, "open", replace(writing.named("default"), name="open", guard="none"))
+    monkeypatch.setitem(policies.POLICIES, "open", replace(policies.named("default"), name="open", guard="none"))
     open_ones = [_unprotected(task) for task in evals.packaged() if task.kind == "private"]
     report = await evals.evaluate(open_ones, policy="open")
     assert [result.task for result in report.run("memory").results if not result.forbidden] == []

@@ -13,11 +13,11 @@ import pytest
 
 import memorist
 from clocks import Clock
-from memorist.changes import Put
 from memorist.errors import InvalidInput, Misconfigured, NotFound
-from memorist.model import Filter
-from memorist.records import Purged
+from memorist.results import Purged
+from memorist.storage.changes import Put
 from memorist.sync import Blocking, BlockingScope
+from memorist.types import Filter
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
@@ -138,7 +138,7 @@ def test_what_was_put_away_for_long_enough_is_erased(memory: Blocking, ana: Bloc
     assert ana.purge().purged == (id,)
     with pytest.raises(NotFound):
         ana.get(id)
-    states = memorist.model.STATES
+    states = memorist.types.STATES
     assert list(ana.list(Filter(states=states))) == []
     assert ana.history(id)[0].meta["reason"]
     assert "green" not in str(ana.history())

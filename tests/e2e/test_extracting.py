@@ -17,20 +17,21 @@ from typer.testing import CliRunner
 import hostile_answers as hostile
 from llm_server import Request, Server
 from memorist import aio
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
-from memorist.ingest import extract, extracting
-from memorist.ingest.extracting import Extracted
+from memorist.extraction import facts as extract
+from memorist.extraction import job
+from memorist.extraction.job import Extracted
+from memorist.ingest import policies
 from memorist.interfaces.cli import app
-from memorist.model import STATES, Draft, Filter, Labels, Memory, Scope
-from memorist.policy import writing
-from memorist.records import Ask, Task
+from memorist.results import Ask, Task
 from memorist.scoped import Scoped
+from memorist.types import STATES, Draft, Filter, Labels, Memory, Scope
 
 NOW = datetime(2026, 5, 8, 9, tzinfo=UTC)
 TOLD = "I'm allergic to peanuts."
 FACT = "The user is allergic to peanuts."
-FACTS = Filter(tags=(extracting.TAG,))
+FACTS = Filter(tags=(job.TAG,))
 
 
 class Scripted:
@@ -387,9 +388,9 @@ async def test_the_same_twice_over_a_worker_is_the_same_once(place: str) -> None
         await ana.remember([turn(TOLD)])
         (old,) = await engine.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=0)
         (new,) = await engine.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=60)
-        assert await extracting.run(new, engine.care, with_model=False) == 1
+        assert await job.run(new, engine.care, with_model=False) == 1
         with pytest.raises(Conflict, match="in the meantime"):
-            await extracting.run(old, engine.care, with_model=False)
+            await job.run(old, engine.care, with_model=False)
         (fact,) = await facts(ana)
         assert fact.repeat_count == 0
 
@@ -400,7 +401,7 @@ async def test_where_memory_is_off_nothing_is_drawn(tmp_path: Path) -> None:
         (id,) = (await ana.remember([turn(TOLD)])).ids
         await ana.privacy.start_incognito("s1")
         await tended(engine)
-        assert await facts(ana, Filter(states=STATES, tags=(extracting.TAG,))) == []
+        assert await facts(ana, Filter(states=STATES, tags=(job.TAG,))) == []
         assert (await ana.extract(id)).by == "nobody"
 
 
@@ -467,10 +468,8 @@ async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(tmp_pat
 
 
 async def drawn(engine: Engine, task: Task) -> Extracted:
-    policy = writing.named(task.payload["policy"])
-    return await extracting.draw(
-        task.payload["ids"], task.scope, engine.care, policy=policy, with_model=True, task=task
-    )
+    policy = policies.named(task.payload["policy"])
+    return await job.draw(task.payload["ids"], task.scope, engine.care, policy=policy, with_model=True, task=task)
 
 
 async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import Draft, Filter, aio
-from memorist.compose import fail_safe_files
+from memorist.bootstrap import fail_safe_files
+from memorist.client import Engine
 from memorist.dialects.milton import Milton
 from memorist.dialects.theoria import Theoria
 from memorist.dialects.vault import Vault
-from memorist.engine import Engine
 from memorist.errors import InvalidInput, NotFound, StoreUnavailable
 from memorist.interfaces.cli import app
 from memorist.settings import Settings

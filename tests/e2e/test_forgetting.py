@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 import memorist
 from clocks import Clock
-from memorist.changes import Summary
 from memorist.errors import InvalidInput, NotFound
-from memorist.forgetting import SOURCE_FORGOTTEN
 from memorist.interfaces.cli import app
-from memorist.lifecycle import records
-from memorist.model import STATES, Draft, Filter
+from memorist.manage import records
+from memorist.manage.forget import SOURCE_FORGOTTEN
+from memorist.storage.changes import Summary
 from memorist.sync import Blocking
+from memorist.types import STATES, Draft, Filter
 
 NOW = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 

@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.milton import Milton
 from memorist.dialects.milton_hooks import BlockingHooks, Hooks
-from memorist.engine import Engine
 from memorist.errors import Misconfigured
 from memorist.interfaces.cli import app
-from memorist.model import Memory
 from memorist.scoped import Scoped
 from memorist.settings import load
+from memorist.types import Memory
 
 RIVER = "The heron stands in the river."
 VARIABLES = ("STORE_RESPONSES", "CONTEXT_LIMIT", "CONTEXT_MAX_CHARS", "RECENCY_BIAS", "PROFILE_LIMIT", "ENABLED")

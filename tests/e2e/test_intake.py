@@ -16,17 +16,17 @@ import pytest
 
 from clocks import LoopTime
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.clanker import GUILD, Clanker
 from memorist.dialects.clanker_intake import Intake
 from memorist.dialects.clanker_models import embedding_model
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable, InvalidInput, Misconfigured, ModelUnavailable
-from memorist.lifecycle.journal import SNAPSHOT
-from memorist.model import Filter, Memory, Message, Scope
+from memorist.manage.journal import SNAPSHOT
 from memorist.ports import Vectors
-from memorist.records import Ask
+from memorist.results import Ask
 from memorist.text.index import meaning_of
+from memorist.types import Filter, Memory, Message, Scope
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 

@@ -10,8 +10,8 @@ import pytest
 
 import memorist
 from memorist import aio
-from memorist.lifecycle.journal import Journal, gone, noted
-from memorist.model import Draft, Labels, Scope
+from memorist.manage.journal import Journal, gone, noted
+from memorist.types import Draft, Labels, Scope
 
 NOW = datetime(2026, 5, 31, 12, 0, tzinfo=UTC)
 

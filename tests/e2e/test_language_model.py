@@ -20,8 +20,8 @@ from memorist import aio
 from memorist.errors import Misconfigured
 from memorist.interfaces.cli import app
 from memorist.llms import cost
-from memorist.model import Scope
-from memorist.records import Ask
+from memorist.results import Ask
+from memorist.types import Scope
 
 ANA = Scope(tenant="default", user="ana", space="default")
 SCHEMA = {

@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from memorist import aio
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import NotFound
-from memorist.model import Draft, Filter, Labels, Memory
-from memorist.policy import writing
+from memorist.ingest import policies
 from memorist.scoped import Scoped
+from memorist.types import Draft, Filter, Labels, Memory
 
 DATA = Path(__file__).parents[1] / "data"
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -113,9 +113,9 @@ async def test_what_is_told_in_one_call_meets_itself(ana: Scoped) -> None:
 
 
 async def test_each_stage_can_be_switched_off(ana: Scoped) -> None:
-    usual = writing.named("default")
+    usual = policies.named("default")
     for policy in (replace(usual, name="no bands", bands=None), replace(usual, name="no conflicts", conflicts=False)):
-        writing.register(policy)
+        policies.register(policy)
     await ana.remember("I have two kids")
     assert await told(ana, "I've got 2 children", policy="no bands") == "created"
     assert await told(ana, "I have three kids", policy="no conflicts") == "created"

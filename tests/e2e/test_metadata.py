@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from memorist import aio
-from memorist.changes import Put
-from memorist.engine import Engine
-from memorist.model import Memory
+from memorist.client import Engine
 from memorist.scoped import Scoped
+from memorist.storage.changes import Put
 from memorist.text.simhash import simhash64
+from memorist.types import Memory
 
 BACK = "My physiotherapist wants me to stretch my back every morning."
 STRETCHES = "The physiotherapist showed me three stretches for my back."

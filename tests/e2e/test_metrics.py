@@ -22,13 +22,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import memorist
-from memorist.changes import Happened
+from memorist.client import Engine
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.interfaces.metrics import Metrics
 from memorist.interfaces.rest.app import create_app
 from memorist.ports import Vectors
+from memorist.storage.changes import Happened
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 WORDS = "The zanzibar heron stands in the river."

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
 from memorist.embedders.cached import Cached
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import Conflict, EmbedderUnavailable, InvalidInput
-from memorist.model import Filter
 from memorist.ports import Vectors
+from memorist.types import Filter
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import memorist
 from memorist.errors import Conflict, InvalidInput, NotFound
-from memorist.model import Filter
+from memorist.types import Filter
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 UNUSED, KEPT, TOMBSTONE = timedelta(days=60), timedelta(days=30), timedelta(hours=24)

@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.milton import Milton
 from memorist.dialects.vault import Vault
-from memorist.engine import Engine
 from memorist.errors import InvalidInput, Refused, StoreUnavailable
 from memorist.interfaces.cli import app
-from memorist.privacy import INCOGNITO, OFF
-from memorist.records import SpaceSettings
+from memorist.manage.privacy import INCOGNITO, OFF
+from memorist.results import SpaceSettings
 from memorist.scoped import Scoped
 
 TEA = "I drink green tea in the morning."

@@ -13,13 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 import memorist
-from memorist.compose import open_engine
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable, InvalidInput, MemoristError, Misconfigured
-from memorist.model import Filter
-from memorist.policy.writing import POLICIES
+from memorist.ingest.policies import POLICIES
 from memorist.sync import Blocking, BlockingScope
+from memorist.types import Filter
 
 PIN = "My PIN is 4711."
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.milton import Milton
-from memorist.engine import Engine
 from memorist.errors import InvalidInput
-from memorist.model import Filter
+from memorist.types import Filter
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 OLD = NOW - timedelta(hours=48)

@@ -15,13 +15,13 @@ import pytest
 from clocks import Clock
 from llm_server import Server
 from memorist import aio
-from memorist.changes import Queue
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
-from memorist.lifecycle import reflect
-from memorist.model import Filter, Memory, Scope
-from memorist.records import Ask
+from memorist.jobs import reflect
+from memorist.results import Ask
 from memorist.scoped import Scoped
+from memorist.storage.changes import Queue
+from memorist.types import Filter, Memory, Scope
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOLD = ("Went to the hospital with Nora and stayed all night", "I told my boss about my mistake in the report")

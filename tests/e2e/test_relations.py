@@ -14,15 +14,15 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import aio
-from memorist.changes import Put, Relation
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import NotFound
+from memorist.ingest import links, policies
+from memorist.ingest.policies import Links
 from memorist.interfaces.cli import app
-from memorist.lifecycle import relations
-from memorist.model import RELATED, Draft, Filter, Memory
-from memorist.policy import profiles, writing
-from memorist.policy.writing import Links
+from memorist.retrieve import profiles
 from memorist.scoped import Scoped
+from memorist.storage.changes import Put, Relation
+from memorist.types import RELATED, Draft, Filter, Memory
 
 LISBON = "Ana lives in Lisbon with her cat Miso."
 TABBY = "Ana's cat Miso is an orange tabby."
@@ -167,8 +167,8 @@ async def test_a_policy_without_links_makes_none(ana: Scoped) -> None:
 @pytest.mark.spec("IMP-21")
 async def test_an_edge_takes_less_than_two_milliseconds(engine: Engine, ana: Scoped) -> None:
     drafts = [Draft(text=f"The orange cat number {n} sleeps in room {n * 7}.", kind="semantic") for n in range(500)]
-    off = replace(writing.named("milton"), name="test.plain")
-    writing.register(off)
+    off = replace(policies.named("milton"), name="test.plain")
+    policies.register(off)
     ids = (await ana.remember_drafts(drafts, policy=off.name)).ids
     new = await engine.store.get(ana.scope, ids[-50:])
     assert engine.embedder is not None
@@ -177,7 +177,7 @@ async def test_an_edge_takes_less_than_two_milliseconds(engine: Engine, ana: Sco
     async with engine.store.transaction(ana.scope) as tx:
         corpus = await engine.corpora.current(ana.scope, tx)
         start = time.perf_counter()
-        await relations.link(tx, ana.scope, corpus, puts, Links(), engine.clock())
+        await links.link(tx, ana.scope, corpus, puts, Links(), engine.clock())
         spent = time.perf_counter() - start
     made = len(await edges(ana))
     assert made >= 50
@@ -198,7 +198,7 @@ async def test_an_edge_takes_less_than_two_milliseconds_in_a_small_memory(tmp_pa
             async with small.store.transaction(scope.scope) as tx:
                 corpus = await small.corpora.current(scope.scope, tx)
                 start = time.perf_counter()
-                await relations.link(tx, scope.scope, corpus, puts, Links(), small.clock())
+                await links.link(tx, scope.scope, corpus, puts, Links(), small.clock())
                 spent.append(time.perf_counter() - start)
         made = len(await edges(scope))
     assert made >= 30

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.supervisor import UNSURE, Supervisor, confident, numbered
-from memorist.engine import Engine
 from memorist.errors import InvalidInput, NotAllowed
-from memorist.model import Filter, Memory
 from memorist.scoped import Scoped
+from memorist.types import Filter, Memory
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 STEPS = ["Build the image", "Push the image", "Restart the service"]

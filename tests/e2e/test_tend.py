@@ -15,17 +15,17 @@ from typer.testing import CliRunner
 
 import memorist
 from clocks import Clock
-from memorist import tending
-from memorist.changes import Done, Queue
+from memorist.client import Engine
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
 from memorist.interfaces.cli import app
-from memorist.lifecycle.care import Care
-from memorist.lifecycle.tend import Did, Duty, again, backoff, turn
-from memorist.lifecycle.worker import Worker
-from memorist.model import Filter, Scope
-from memorist.records import Task
+from memorist.jobs import registry
+from memorist.jobs.context import Care
+from memorist.jobs.schedule import Did, Duty, again, backoff, turn
+from memorist.jobs.worker import Worker
+from memorist.results import Task
+from memorist.storage.changes import Done, Queue
+from memorist.types import Filter, Scope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -142,7 +142,7 @@ def test_scopes_have_their_turns_spread_over_the_day_and_each_always_at_the_same
 async def test_a_staying_worker_begins_with_each_scope_at_its_own_time(memory: Engine) -> None:
     for n in range(5):
         await memory.scope(f"user {n}").remember("The kettle is blue.")
-    worker = tending.worker(memory, only=["purge"])
+    worker = registry.worker(memory, only=["purge"])
     worker.begin()
     await _until(lambda: _waiting_later(memory))
     await worker.end()
@@ -254,9 +254,9 @@ async def test_where_memory_is_off_nothing_is_derived_and_nothing_counts_as_fail
 async def test_a_space_that_was_turned_off_is_seen_by_tending(memory: Engine) -> None:
     ana = memory.scope("ana")
     await ana.remember("The kettle is blue.")
-    assert not await tending._is_off(memory, ana.scope)
+    assert not await registry._is_off(memory, ana.scope)
     await ana.privacy.set(memory_enabled=False)
-    assert await tending._is_off(memory, ana.scope)
+    assert await registry._is_off(memory, ana.scope)
 
 
 async def test_a_long_duty_keeps_its_lease_and_is_not_done_twice(memory: Engine) -> None:

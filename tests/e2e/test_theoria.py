@@ -14,17 +14,17 @@ import pytest
 
 from clocks import Clock
 from memorist import aio
-from memorist.changes import Put
+from memorist.client import Engine
 from memorist.dialects import theoria as dialect
 from memorist.dialects.theoria import Theoria
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable, InvalidInput, Refused
-from memorist.model import Filter, Memory
-from memorist.policy import profiles
 from memorist.ports import Vectors
+from memorist.retrieve import profiles
 from memorist.scoped import Scoped
+from memorist.storage.changes import Put
 from memorist.text import simhash
+from memorist.types import Filter, Memory
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 USER = "6f1c1f0e-6a53-4a3e-9a43-0d7a0f5b8c11"

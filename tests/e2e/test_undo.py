@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import memorist
 from memorist.errors import Conflict, InvalidInput, NotFound
 from memorist.interfaces.cli import app
-from memorist.model import STATES, Draft, Filter, Memory
 from memorist.sync import Blocking
+from memorist.types import STATES, Draft, Filter, Memory
 
 NOW = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 TEA, MINT = "I drink green tea in the morning.", "I drink mint tea in the morning."

@@ -13,15 +13,15 @@ import pytest
 from numpy.typing import NDArray
 
 from memorist import aio
-from memorist.changes import Put
+from memorist.client import Engine
 from memorist.dialects.vault import MemoryChunk, MemoryType, RecallResult, Vault, to_prompt
 from memorist.embedders.cached import Cached
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable, InvalidInput
-from memorist.model import Filter
 from memorist.ports import Vectors
+from memorist.storage.changes import Put
 from memorist.text.tokens import count_tokens
+from memorist.types import Filter
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 EXAMPLE = """\

@@ -16,14 +16,14 @@ import pytest
 
 from clocks import Clock
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.vault import Vault
 from memorist.embedders.minilm import MiniLM
-from memorist.engine import Engine
 from memorist.errors import IndexUnavailable
-from memorist.lifecycle import mirror
-from memorist.lifecycle.mirror import Mirror
-from memorist.model import Filter, Scope
+from memorist.jobs import index_sync
+from memorist.jobs.index_sync import Mirror
 from memorist.ports import IndexEntry, Vectors
+from memorist.types import Filter, Scope
 
 chromadb = pytest.importorskip("chromadb")
 
@@ -160,7 +160,7 @@ async def test_what_was_just_said_is_found_and_what_was_forgotten_is_gone_from_t
 async def test_without_its_index_recall_answers_by_words_and_says_so(
     engine: Engine, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror, "REST", 0.3)
+    monkeypatch.setattr(index_sync, "REST", 0.3)
     ana = engine.scope("ana")
     await ana.remember(SAID)
     shelf.is_away = True
@@ -171,7 +171,7 @@ async def test_without_its_index_recall_answers_by_words_and_says_so(
     assert answer.legs == {"sparse": "ok", "dense": "the shelf does not answer"}
     shelf.is_away = False
     assert (await ana.recall("When does the ferry leave?")).degraded  # it is left alone for a while
-    await asyncio.sleep(mirror.REST)
+    await asyncio.sleep(index_sync.REST)
     assert (await ana.recall("At what time does the boat go?")).legs["dense"] == "ok"
     assert await shelf.count() == len(SAID) + 1
 

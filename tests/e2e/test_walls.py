@@ -15,13 +15,13 @@ import psycopg
 import pytest
 
 from memorist import aio
-from memorist.checkpoints import Checkpoints
-from memorist.consent import FIELDS, Consent
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import MemoristError
-from memorist.model import Draft, Filter, Labels
-from memorist.privacy import Privacy
+from memorist.manage.checkpoints import Checkpoints
+from memorist.manage.consent import FIELDS, Consent
+from memorist.manage.privacy import Privacy
 from memorist.scoped import Scoped
+from memorist.types import Draft, Filter, Labels
 
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 POOLS = {"operation": rf"'operation': '({UUID})'", "proposal": rf"Proposal\(id='({UUID})'", "id": rf"({UUID})"}

@@ -27,9 +27,9 @@ from contextlib import suppress
 from typing import Any
 
 import memorist
-from memorist import tending
 from memorist.embedders.hashing import Hashing
 from memorist.errors import Conflict, InvalidInput, MemoristError
+from memorist.jobs import registry
 from memorist.ports import Vectors
 
 WORDS = "tea milk water blue green ship train lisbon porto october kettle garden violin letter".split()
@@ -197,7 +197,7 @@ def embed(path: str, lease: str) -> None:
         async with memorist.aio.open(path, embedder="none", failsafe=False) as memory:
             memory.embedder = Slow()
             tell("open")
-            await tending.worker(memory, only=["embed"], batch_size=4, lease_seconds=float(lease)).stay()
+            await registry.worker(memory, only=["embed"], batch_size=4, lease_seconds=float(lease)).stay()
 
     asyncio.run(run())
 
@@ -207,7 +207,7 @@ def tend(path: str, duty: str, lease: str, settings: str) -> None:
         async with memorist.aio.open(path, **json.loads(settings)) as memory:
             memory.embedder = Slow()
             tell("open")
-            await tending.worker(memory, only=[duty], batch_size=4, lease_seconds=float(lease)).once()
+            await registry.worker(memory, only=[duty], batch_size=4, lease_seconds=float(lease)).once()
             tell("done")
 
     asyncio.run(run())

@@ -15,9 +15,9 @@ import pytest
 import memorist
 from faults.disk import built
 from faults.witness import CHILDREN, whole_lines
-from memorist.lifecycle import capacity
-from memorist.model import Memory, Scope
+from memorist.ingest import trim
 from memorist.text.clock import parse
+from memorist.types import Memory, Scope
 
 JUMPS = (0, 400, 0, -400, 400, -400, 0)
 NOW = parse("2026-05-31T14:00:00Z")
@@ -77,8 +77,8 @@ def test_a_score_of_the_future_is_computed_again() -> None:
     memory = Memory(
         id="m1", scope=Scope(user="ana"), text="tea", kind="episodic", created_at=NOW, updated_at=NOW, importance=0.25
     )
-    ahead = capacity.scores(memory, 1.0, NOW + timedelta(days=400))
-    fresh = capacity.fresh_scores(replace(memory, last_scores=ahead), NOW)
+    ahead = trim.scores(memory, 1.0, NOW + timedelta(days=400))
+    fresh = trim.fresh_scores(replace(memory, last_scores=ahead), NOW)
     assert (fresh["relevance"], fresh["recency"]) == (0.0, 1.0)
-    recent = capacity.scores(memory, 1.0, NOW - timedelta(hours=1))
-    assert capacity.fresh_scores(replace(memory, last_scores=recent), NOW) is recent
+    recent = trim.scores(memory, 1.0, NOW - timedelta(hours=1))
+    assert trim.fresh_scores(replace(memory, last_scores=recent), NOW) is recent

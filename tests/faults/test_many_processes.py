@@ -14,8 +14,8 @@ import pytest
 
 import memorist
 from faults.server import asked
-from memorist.model import STATES, Filter
 from memorist.sync import BlockingScope
+from memorist.types import STATES, Filter
 
 CHILD = Path(__file__).with_name("children.py")
 

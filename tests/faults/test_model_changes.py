@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import memorist
-from memorist import vectors
+from memorist.client import Engine
+from memorist.embedders import checked
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable
 from memorist.ports import Vectors
 from memorist.scoped import Scoped
@@ -129,7 +129,7 @@ async def test_going_back_to_the_first_model_needs_nothing(path: Path) -> None:
 async def test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer(
     path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "PATIENCE", 0.05)
+    monkeypatch.setattr(checked, "PATIENCE", 0.05)
     async with opened(path, Nonsense(kind)) as engine:
         ana = engine.scope("ana")
         receipt = await ana.remember("My garden has a violin.")
@@ -146,6 +146,6 @@ async def test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer(
 
 
 async def test_a_model_that_hangs_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "PATIENCE", 0.01)
+    monkeypatch.setattr(checked, "PATIENCE", 0.01)
     with pytest.raises(EmbedderUnavailable, match="'a' did not answer"):
-        await vectors.encode(Nonsense("hangs"), ["tea"])
+        await checked.encode(Nonsense("hangs"), ["tea"])

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import memorist
-from memorist.model import Draft
 from memorist.text import tokens
 from memorist.text.terms import pack
+from memorist.types import Draft
 
 CHILD = Path(__file__).with_name("children.py")
 SECRET = "Zsuzsannaquux lives at Kirschblütenallee 77 and takes Ramiprilxyz."

@@ -20,7 +20,7 @@ from faults.proxy import Proxy
 from faults.server import Server
 from faults.test_kill import kill_loop
 from faults.witness import CHILDREN, Told, everything, half_written, lost, whole_lines
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import StoreUnavailable
 
 COMMIT = b"COMMIT\x00"  # the last word of a transaction, as it is sent

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import memorist
-from memorist.model import Filter
+from memorist.types import Filter
 
 SESSIONS = 20
 CHILD = """

@@ -21,7 +21,7 @@ import memorist
 from faults.children import WORDS
 from faults.witness import CHILDREN, everything, whole_lines
 from llm_server import Request, Server
-from memorist.lifecycle import reflect
+from memorist.jobs import reflect
 from memorist.sync import Blocking, BlockingScope
 
 LEASE = 1.0  # seconds

@@ -23,10 +23,10 @@ from weaviate.proto.v1 import batch_delete_pb2, batch_pb2
 
 from chroma_server import free_port, running
 from memorist.errors import IndexUnavailable
-from memorist.model import Scope
 from memorist.ports import IndexEntry, VectorIndex
-from memorist.storage.vectors.chroma import Chroma
-from memorist.storage.vectors.weaviate import Weaviate
+from memorist.types import Scope
+from memorist.vector_indexes.chroma import Chroma
+from memorist.vector_indexes.weaviate import Weaviate
 from weaviate_server import WeaviateServer
 
 ANA = Scope(user="ana")

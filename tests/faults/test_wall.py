@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from memorist.changes import Checked, Embedded, Forget, Put, Relation, Shown
-from memorist.model import RELATED, Labels, Memory, Scope
-from memorist.storage.relational import Relational
+from memorist.storage.changes import Checked, Embedded, Forget, Put, Relation, Shown
 from memorist.storage.sqlite.store import SqliteStore
+from memorist.storage.store import Relational
 from memorist.text.clock import parse
+from memorist.types import RELATED, Labels, Memory, Scope
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = parse("2026-05-31T14:00:00Z")

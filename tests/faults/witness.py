@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import memorist
-from memorist.model import Filter
+from memorist.types import Filter
 
 CHILDREN = Path(__file__).with_name("children.py")
 GONE = object()

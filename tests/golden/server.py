@@ -11,7 +11,7 @@ import httpx
 from fastapi import FastAPI
 
 import memorist
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller
 

@@ -18,9 +18,9 @@ import pytest
 
 import memorist
 from clocks import Clock
-from memorist import ids
-from memorist.engine import Engine
-from memorist.model import GUILD
+from memorist.client import Engine
+from memorist.text import ids
+from memorist.types import GUILD
 
 BEGIN = datetime(2024, 3, 1, 9, tzinfo=UTC)
 NOW = datetime(2024, 3, 20, 12, tzinfo=UTC)

@@ -12,9 +12,9 @@ import memorist
 from golden.files import Golden
 from golden.normalize import Normalizer
 from golden.stage import FACTS, QUESTION, Stage
-from memorist import codec
-from memorist.model import Filter, Status
-from memorist.policy.profiles import PROFILES
+from memorist.retrieve.profiles import PROFILES
+from memorist.storage import codec
+from memorist.types import Filter, Status
 
 WEAK = "Submarine propeller?"  # nothing in the history answers it
 NOTE = (

@@ -21,8 +21,8 @@ from golden.normalize import Normalizer
 from golden.server import ANA
 from golden.stage import QUESTION, Stage
 from mcp_support import Person
-from memorist.engine import Engine
-from memorist.interfaces.mcp.door import Door
+from memorist.client import Engine
+from memorist.interfaces.mcp.request import Door
 from memorist.interfaces.mcp.server import made
 
 Arguments = dict[str, Any]

@@ -18,8 +18,8 @@ from golden.markup import structure
 from golden.normalize import Normalizer
 from golden.server import app_of, serving
 from golden.stage import Stage
-from memorist.engine import Engine
-from memorist.interfaces.web.door import pages
+from memorist.client import Engine
+from memorist.interfaces.web.request import pages
 
 TEMPLATES = Path(pages.loader.searchpath[0])  # type: ignore[union-attr]
 _PROOF = re.compile(r'name="proof" value="(\w+)"')

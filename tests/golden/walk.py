@@ -18,7 +18,7 @@ import apsw
 
 import memorist
 from golden.stage import QUESTION, build, fixed
-from memorist.lifecycle import usage
+from memorist.storage import access_log
 
 ROOT = str(Path(memorist.__file__).parent) + "/"
 RESUMES = 0x2A0  # flags of code that can go on after a pause: a coroutine or generator
@@ -68,7 +68,7 @@ class Trace:
 def main(folder: Path) -> None:
     trace = Trace()
     apsw.connection_hooks.append(trace.connected)
-    usage.SECONDS = 3600.0  # uses are written when the memory is closed, and not while another verb is traced
+    access_log.SECONDS = 3600.0  # uses are written when the memory is closed, and not while another verb is traced
     threading.setprofile(trace)
     sys.setprofile(trace)
     with fixed(folder) as source:

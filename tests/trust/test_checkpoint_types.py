@@ -16,7 +16,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 
-from memorist.compose import copied
+from memorist.bootstrap import copied
 from memorist.errors import NotAllowed, StoreDamaged
 from memorist.integrations.langgraph import MemoristSaver
 

@@ -18,8 +18,8 @@ import pytest
 import memorist
 from e2e.rest.conftest import asking
 from memorist.errors import NotFound
-from memorist.model import Filter
 from memorist.scoped import Scoped
+from memorist.types import Filter
 
 PATIENCE = 4  # seconds after which a call that should take milliseconds counts as stuck
 POOL = "the issue on trust, load: no code path waits for a second connection while it holds one"

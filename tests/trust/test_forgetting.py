@@ -20,9 +20,9 @@ from memorist import aio
 from memorist.dialects.milton import Milton
 from memorist.dialects.vault import Vault
 from memorist.errors import MemoristError, NotFound
-from memorist.model import STATES, Draft, Filter
 from memorist.storage.sqlite import connection as connections
 from memorist.storage.sqlite.migrate import migrate, shipped
+from memorist.types import STATES, Draft, Filter
 from trust.expected import mended_by, require
 
 SECRET = "My safe opens with Quaggaxyz 77."

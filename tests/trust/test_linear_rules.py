@@ -14,29 +14,29 @@ from typing import Any
 import pytest
 
 import memorist
-from memorist import commands
-from memorist.ingest import extract, guard, route, score
-from memorist.ingest.piece import pieces
-from memorist.model import Draft, Memory, Scope
-from memorist.policy import writing
-from memorist.retrieve import render, understand
+from memorist.extraction import facts
+from memorist.ingest import classify_rules, guard, importance, policies
+from memorist.ingest.chunk import pieces
+from memorist.manage import chat_commands
+from memorist.retrieve import question, render
 from memorist.text import (
     conflict,
     dates,
-    echo,
     entities,
+    feedback,
     index,
     joining,
-    normalise,
+    normalize,
     saying,
     secrets,
     simhash,
-    summing,
+    style_check,
+    summarize,
     tokens,
     turns,
     values,
-    wording,
 )
+from memorist.types import Draft, Memory, Scope
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 # Repeated to a long text, each of these makes some kind of pattern try again and again.
@@ -85,11 +85,11 @@ def memory(text: str) -> Memory:
 
 
 RULES: dict[str, Callable[[str], Any]] = {
-    "clean": normalise.clean,
-    "storable": normalise.storable,
-    "for_hash": normalise.for_hash,
-    "compact": normalise.compact,
-    "normalized wording": normalise.wording,
+    "clean": normalize.clean,
+    "storable": normalize.storable,
+    "for_hash": normalize.for_hash,
+    "compact": normalize.compact,
+    "normalized wording": normalize.wording,
     "secret": secrets.secret,
     "intervals": lambda text: dates.intervals(text, NOW),
     "has_time": dates.has_time,
@@ -107,22 +107,22 @@ RULES: dict[str, Callable[[str], Any]] = {
     "forged": guard.forged,
     "injection": lambda text: guard.injection(text, "strict"),
     "grounded": lambda text: guard.grounded(text[: len(text) // 2], text),
-    "salience": score.salience,
-    "kind": route.kind,
-    "item_type": route.item_type,
-    "pieces": lambda text: pieces(Draft(text=text), writing.POLICIES["default"]),
-    "facts": lambda text: extract.facts(text, who="Ana", at=NOW),
+    "salience": importance.salience,
+    "kind": classify_rules.kind,
+    "item_type": classify_rules.item_type,
+    "pieces": lambda text: pieces(Draft(text=text), policies.POLICIES["default"]),
+    "facts": lambda text: facts.facts(text, who="Ana", at=NOW),
     "safe": render.safe,
     "block": lambda text: render.block([memory(text)]),
-    "heard": commands.heard,
-    "used": lambda text: echo.used(text, [memory(text)]),
+    "heard": chat_commands.heard,
+    "used": lambda text: feedback.used(text, [memory(text)]),
     "is_question": turns.is_question,
     "terms_of": lambda text: index.terms_of(memory(text), "english"),
-    "summary": lambda text: summing.extract([summing.Turn(text=text, speaker="Ana")]),
-    "understand": lambda text: understand.understand(text, ("Ana", "Bob"), NOW, "english"),
+    "summary": lambda text: summarize.extract([summarize.Turn(text=text, speaker="Ana")]),
+    "understand": lambda text: question.understand(text, ("Ana", "Bob"), NOW, "english"),
     "containing": lambda text: joining.containing(text, text + " x"),
     "alike": lambda text: joining.alike(text, text + " x"),
-    "wording": wording.normalised,
+    "wording": style_check.normalised,
 }
 LINE = "the issue on trust, load: every regular expression and rule is linear at 1 MB"
 QUADRATIC = pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LINE} (d03, d05)")

@@ -15,7 +15,7 @@ import pytest
 
 import memorist
 from memorist.errors import NotAllowed
-from memorist.model import Filter
+from memorist.types import Filter
 from rest_server import Server, serving
 
 # Every route of the API, called by those who may not, with the ids of those who own them

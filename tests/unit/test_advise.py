@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import hostile_answers as hostile
 from hostile_answers import fact
-from memorist.ingest import advise
-from memorist.text import wording
+from memorist.extraction import advise
+from memorist.text import style_check
 
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)
 CASES = list(hostile.cases())
@@ -79,7 +79,7 @@ def test_the_prompt_asks_for_durable_grounded_facts_and_carries_the_guard() -> N
     assert "Note only durable facts that the message itself states" in ask.system
     assert "Never add, guess or conclude anything." in ask.system
     assert "`evidence` is a passage of the message, letter for letter." in ask.system
-    assert wording.SEMANTIC in ask.system
+    assert style_check.SEMANTIC in ask.system
     assert (ask.temperature, ask.max_tokens, ask.task) == (0.0, 320, "extract")
     assert "I live in Porto." not in ask.system
 

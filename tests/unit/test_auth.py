@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 import memorist
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import InvalidInput, KeyRefused, Misconfigured, NotAllowed, NotFound, ProviderFailed
 from memorist.interfaces.rest import jwt as tokens
 from memorist.interfaces.rest.auth import Caller, Doorkeeper

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memorist.corpus import NO_TIME, Places
+from memorist.index import NO_TIME, Places
 from memorist.retrieve import fuse, sparse
-from memorist.retrieve.blend import DEFAULT_WEIGHTS, Blend, blend, floor
-from memorist.retrieve.understand import understand
+from memorist.retrieve.question import understand
+from memorist.retrieve.score import DEFAULT_WEIGHTS, Blend, blend, floor
 from memorist.text import clock, dates, tokens, turns
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.model import Memory, Scope
 from memorist.retrieve import budget, render
 from memorist.retrieve.budget import Caps
 from memorist.text.tokens import count_tokens
+from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

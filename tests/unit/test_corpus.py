@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorist.changes import Embedded, Forget, Put
-from memorist.corpus import Columns, Corpora, Corpus, corpora
-from memorist.corpus.matrix import Matrix
 from memorist.errors import StoreDamaged
-from memorist.ids import new_id
-from memorist.model import Labels, Memory, Scope
+from memorist.index import Columns, Corpora, Corpus, cache
+from memorist.index.vectors import Matrix
+from memorist.storage.changes import Embedded, Forget, Put
 from memorist.storage.sqlite.store import SqliteStore
 from memorist.text import terms, tokens
+from memorist.text.ids import new_id
+from memorist.types import Labels, Memory, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -129,14 +129,14 @@ async def test_many_pages_give_the_same_corpus(store: SqliteStore, monkeypatch: 
     for _ in range(30):
         await life.step()
     whole = await fresh(store)
-    monkeypatch.setattr(corpora, "PAGE", block)
+    monkeypatch.setattr(cache, "PAGE", block)
     assert seen(await fresh(store)) == seen(whole)
 
 
 async def test_writes_between_two_pages_are_not_lost(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [memory(f"tea {i}") for i in range(9)]
     await apply(store, *(Put(memory=each, event="created") for each in made))
-    monkeypatch.setattr(corpora, "PAGE", 4)
+    monkeypatch.setattr(cache, "PAGE", 4)
 
     class Busy:
         """The store, with somebody writing before each page but the first."""

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memorist.model import Memory, Scope
-from memorist.text.echo import used
+from memorist.text.feedback import used
+from memorist.types import Memory, Scope
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memorist.ingest import guard
-from memorist.model import Draft, Labels
-from memorist.policy.writing import Policy
+from memorist.ingest.policies import Policy
 from memorist.text.secrets import secret
+from memorist.types import Draft, Labels
 
 CONTEXTUAL, STRICT, NONE = (Policy(name=mode, guard=mode) for mode in ("contextual", "strict", "none"))  # type: ignore[arg-type]
 TOOL = Labels(role="tool")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memorist.lifecycle.consolidate import batches
+from memorist.jobs.consolidate import batches
 from memorist.text import joining
 
 DATA = Path(__file__).parents[1] / "data"

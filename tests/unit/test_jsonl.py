@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from memorist.changes import Pending, Summary
 from memorist.errors import InvalidInput
-from memorist.model import Draft, Labels, Scope
-from memorist.storage.jsonl import Files
+from memorist.offline.spool import Files
+from memorist.storage.changes import Pending, Summary
+from memorist.types import Draft, Labels, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 ANA = Scope(user="ana")

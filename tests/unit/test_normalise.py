@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.text.normalise import clean, compact, for_hash, links, one_line, storable
+from memorist.text.normalize import clean, compact, for_hash, links, one_line, storable
 
 
 def test_nul_and_broken_surrogates_cannot_stay() -> None:

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from memorist import aio
-from memorist.corpus import Corpus
 from memorist.errors import InvalidInput
-from memorist.ingest import score
-from memorist.model import Memory, Scope
-from memorist.policy import profiles
-from memorist.policy.profiles import CLANKER, CLANKER_STRICT, MILTON, SUPERVISOR, THEORIA, VAULT
+from memorist.index import Corpus
+from memorist.ingest import importance
 from memorist.ports import IndexRow
-from memorist.retrieve import candidates, diversify, fuse, gate, rank
+from memorist.retrieve import candidates, diversify, fuse, gate, profiles, rank
 from memorist.retrieve.candidates import Candidates
-from memorist.retrieve.understand import understand
+from memorist.retrieve.profiles import CLANKER, CLANKER_STRICT, MILTON, SUPERVISOR, THEORIA, VAULT
+from memorist.retrieve.question import understand
 from memorist.text import clock
+from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NONE = frozenset[str]()
@@ -101,7 +100,7 @@ def test_vault_takes_the_cosine_as_it_is() -> None:
 
 @pytest.mark.spec("MLS-21")
 def test_vault_weighs_novelty_and_salience() -> None:
-    assert score.vault(0.5, 0.9) == pytest.approx(0.66)
+    assert importance.vault(0.5, 0.9) == pytest.approx(0.66)
 
 
 @pytest.mark.spec("THE-62")
@@ -234,7 +233,7 @@ def test_an_empty_ranking_changes_nothing() -> None:
 
 def passing(gate_of: profiles.Gate | None, score: list[float], **features: list[float]) -> list[bool]:
     assert gate_of is not None
-    return gate.passes(gate_of, replace(columns(**features), score=np.array(score))).tolist()
+    return gate.passes(gate_of, replace(columns(**features), score=np.array(importance))).tolist()
 
 
 CLANKERS = ("clanker.hybrid", "clanker.strict")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.model import Memory, Scope
 from memorist.retrieve import render
+from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 EXAMPLE = """\

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memorist.llms import schema
-from memorist.text.summing import MOST_ASKED, Turn, ask, extract, fault
+from memorist.text.summarize import MOST_ASKED, Turn, ask, extract, fault
 
 MEETING = [
     Turn("Hi all! How was your weekend?", "Bo"),

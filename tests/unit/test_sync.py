@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from memorist import aio, sync
-from memorist.checkpoints import Checkpoints
-from memorist.compose import open_engine
-from memorist.consent import Consent
-from memorist.engine import Engine
-from memorist.privacy import Privacy
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
+from memorist.manage.checkpoints import Checkpoints
+from memorist.manage.consent import Consent
+from memorist.manage.privacy import Privacy
 from memorist.scoped import Scoped
 
 PAIRS = (

@@ -11,18 +11,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import inputs, revisions
-from ..changes import Happened, Put
-from ..engine import Engine
+from ..client import Engine
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
-from ..ingest import extracting, guard
-from ..ingest.piece import Piece
-from ..lifecycle import backfill
-from ..lifecycle.journal import LORE
-from ..model import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, Recall
-from ..policy import profiles
+from ..extraction import job
+from ..ingest import guard
+from ..ingest.chunk import Piece
+from ..jobs import embed
+from ..manage import edit, validation
+from ..manage.journal import LORE
+from ..retrieve import profiles
 from ..scoped import Scoped
-from ..text import normalise
+from ..storage.changes import Happened, Put
+from ..text import normalize
+from ..types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, Recall
 
 POLICY, MESSAGES = "clanker.guild", "clanker.messages"
 KEEP_FACTS, KEEP_LORE = 80, 120  # of one subject; older ones are archived
@@ -191,10 +192,10 @@ class Clanker:
             if embedder is not None and not await guild.privacy.why_off():
                 bare = await guild.list(Filter(kinds=_FACTS, needs_embedding=True), limit=BACKFILLED)
                 if bare.memories:
-                    await backfill.some(self._engine.store, embedder, bare.memories, self._engine.clock())
+                    await embed.some(self._engine.store, embedder, bare.memories, self._engine.clock())
 
     def _guild(self, guild_id: str, channel_id: str | None = None, **labels: str | None) -> Scoped:
-        return self._engine.scope(user=GUILD, space=inputs.name("guild", guild_id), channel=channel_id, **labels)
+        return self._engine.scope(user=GUILD, space=validation.name("guild", guild_id), channel=channel_id, **labels)
 
     async def _added(self, guild_id: str, draft: Draft, message_id: str | None, keep: int) -> Outcome:
         guild = self._guild(guild_id)
@@ -234,7 +235,7 @@ class Clanker:
 
     async def _changed(self, guild: Scoped, id: str, fields: Mapping[str, Any]) -> None:
         if fields:
-            await revisions.changed(self._engine, guild.scope, id, "updated", fields, None)
+            await edit.changed(self._engine, guild.scope, id, "updated", fields, None)
 
     async def archive(self, guild_id: str, subject: str | None, keep: int = KEEP_FACTS) -> None:
         """Archive all but the newest facts of a subject; what is pinned stays. Nothing is deleted."""
@@ -261,7 +262,7 @@ def _kind(line: Happened) -> str:
     call = "error" if line.status == "error" else "call"
     if line.op == "embed":
         return f"memory_embedding_{call}"
-    if line.node == "worker" and (line.category or "").startswith(extracting.NAME):
+    if line.node == "worker" and (line.category or "").startswith(job.NAME):
         return f"memory_extract_{call}"
     return "memory_fact" if line.node == "hotpath" and line.op in _STORED else ""
 
@@ -283,12 +284,12 @@ async def _facts(guild: Scoped, question: str, subjects: Sequence[str], limit: i
 
 async def _messages(guild: Scoped, question: str, channel: str) -> list[Memory]:
     """The newest messages of a channel that hold one of the question's longer words; without any, the newest."""
-    wanted = list(dict.fromkeys(word for word in normalise.compact(question).split() if len(word) >= 4))[:5]
+    wanted = list(dict.fromkeys(word for word in normalize.compact(question).split() if len(word) >= 4))[:5]
     page = await guild.list(Filter(kinds=("episodic",), labels=Labels(channel=channel, role="user")), limit=_READ)
     said = (memory for memory in page.memories if not wanted or _holds(memory, wanted))
     return [memory for memory, _ in zip(said, range(RELEVANT_MESSAGES), strict=False)]
 
 
 def _holds(memory: Memory, words: Sequence[str]) -> bool:
-    text = normalise.compact(memory.text)
+    text = normalize.compact(memory.text)
     return any(word in text for word in words)

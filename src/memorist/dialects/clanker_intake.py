@@ -13,13 +13,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 
-from ..engine import Engine
+from ..client import Engine
 from ..errors import InvalidInput, MemoristError, Misconfigured, ProviderFailed
-from ..ids import new_id
-from ..ingest import extracting, guard
-from ..lifecycle.refresh import Refresh
-from ..lifecycle.worker import EMBED
-from ..model import Message, Outcome
+from ..extraction import job
+from ..ingest import guard
+from ..jobs.debounce import Refresh
+from ..jobs.worker import EMBED
+from ..text.ids import new_id
+from ..types import Message, Outcome
 from .clanker import Clanker
 
 MOST_WAITING = 400
@@ -165,7 +166,7 @@ class Intake:
         """One turn; a failure is put off and counted by whoever tends, and the next turn comes all the same."""
         try:
             is_taken = await keep() if self._drops else True
-            await self._engine.tend(only=[extracting.NAME, EMBED])
+            await self._engine.tend(only=[job.NAME, EMBED])
             while self._authors:
                 await self._clanker.archive(*self._authors.pop())
         except MemoristError:

@@ -11,14 +11,14 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from .. import forgetting
-from ..changes import Summary
 from ..errors import Conflict, InvalidInput, Refused
-from ..ids import new_id
-from ..lifecycle import promote, records
-from ..model import Filter, Memory, Message
-from ..policy import profiles
+from ..jobs import long_term
+from ..manage import forget, records
+from ..retrieve import profiles
 from ..scoped import Scoped
+from ..storage.changes import Summary
+from ..text.ids import new_id
+from ..types import Filter, Memory, Message
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these is a request
 LONGEST_HOURS = 24 * 365 * 900  # as far back as a query looks
@@ -154,9 +154,9 @@ class Milton:
             raise InvalidInput(f"cutoff_hours is a number of at least 0, not {cutoff_hours!r:.60}")
         engine, scope, now = self._engine, self._scope.scope, self._engine.clock()
         before = now - timedelta(hours=min(cutoff_hours, LONGEST_HOURS))
-        done = await promote.promote(engine.store, scope, before=before, now=now, erase=hard_delete)
+        done = await long_term.promote(engine.store, scope, before=before, now=now, erase=hard_delete)
         if done.words:
-            await forgetting.swept(engine, scope, done.words)
+            await forget.swept(engine, scope, done.words)
         return {"compressed": done.compressed, "projects": done.projects, "profile": done.profile}
 
     async def _upsert(

@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from ..errors import StoreUnavailable
-from ..model import Message, Receipt
-from ..policy import profiles
-from ..retrieve import render
+from ..retrieve import profiles, render
 from ..scoped import Scoped
 from ..sync import BlockingScope, verb
+from ..types import Message, Receipt
 from .milton import Milton, UserProfile
 
 SAID, REPLIED = 0.2, 0.1  # importance of what the person said, and of what was answered

@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .. import querying
 from ..errors import InvalidInput
-from ..model import Draft, Filter, Memory, Outcome
-from ..policy import allow, profiles
-from ..retrieve import render
+from ..manage import agent_query, allowlists
+from ..retrieve import profiles, render
 from ..scoped import Scoped
-from ..text import normalise
+from ..text import normalize
 from ..text.tokens import analyse, count_tokens
+from ..types import Draft, Filter, Memory, Outcome
 
 TOOL = "memory.query"
 UNSURE = 0.5  # a supervisor less confident than this looks again
@@ -80,13 +79,13 @@ class Supervisor:
         access, count = self._engine.access, self._engine.count_tokens
         if await self._scope.privacy.why_off():
             return ""
-        names = [name for name in access.allowed(agent) if name != allow.PROCEDURAL]
+        names = [name for name in access.allowed(agent) if name != allowlists.PROCEDURAL]
         whole = [name for name in names if access.category(name).context == "all"]
         lines = [self._line(memory) for memory in await self._all(whole)] if whole else []
         if rest := [name for name in names if name not in whole]:
-            where = Filter(categories=allow.spellings(rest))
+            where = Filter(categories=allowlists.spellings(rest))
             found = await self._scope.recall(message, limit=limit, profile=profiles.SUPERVISOR, where=where)
-            lines += [self._line(memory) for memory in querying.few(found, access)]
+            lines += [self._line(memory) for memory in agent_query.few(found, access)]
             lines += [f"{self._line(memory)} (related)" for memory in found.related]
         return "\n".join(_fitting(lines, budget, count))
 
@@ -107,7 +106,8 @@ class Supervisor:
         """
         labels = replace(self._scope.labels, agent=agent, run=run)
         draft = Draft(
-            text=normalise.one_line(task), steps_text=numbered(steps), kind="procedural", category=allow.PROCEDURAL,
+            text=normalize.one_line(task), steps_text=numbered(steps), kind="procedural",
+            category=allowlists.PROCEDURAL,
             labels=labels, tags=tuple(tags), importance=importance, pinned=pinned,
         )  # fmt: skip
         if not draft.text or len(draft.text) > LONGEST_STEP:
@@ -128,7 +128,7 @@ class Supervisor:
         return f"- {render.bullet(memory, self._engine.access.category(memory.category or memory.kind).name)}"
 
     async def _all(self, names: Sequence[str]) -> list[Memory]:
-        where = Filter(categories=allow.spellings(names))
+        where = Filter(categories=allowlists.spellings(names))
         page = await self._scope.list(where, limit=1000)
         found = list(page.memories)
         while page.cursor:
@@ -160,7 +160,7 @@ def imperative(step: str) -> str:
     >>> imperative("2) Then we should push the image."), imperative("Push it")
     ('Push the image.', 'Push it')
     """
-    said = _WHO.sub("", normalise.one_line(_NUMBER.sub("", step)), count=1)
+    said = _WHO.sub("", normalize.one_line(_NUMBER.sub("", step)), count=1)
     return said[:1].upper() + said[1:]
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from ..engine import Engine
+from ..client import Engine
 from ..errors import InvalidInput
-from ..model import Filter, Memory
 from ..retrieve import render
+from ..types import Filter, Memory
 
 
 class MemoryType(StrEnum):

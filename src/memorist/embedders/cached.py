@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import EmbedderUnavailable
 from ..ports import Embedder, Vectors
-from ..runtime import OneThread
+from ..providers.onnx import OneThread
 
 FILE = "vectors.db"
 LIMIT_BYTES = 256 * 1024 * 1024  # about 160,000 texts

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import remote
 from ..errors import EmbedderUnavailable, Misconfigured, WrongDimensions
 from ..ports import Vectors
+from ..providers import http
 
 MODEL = "text-embedding-3-small"
 DIMENSIONS = {MODEL: 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
@@ -37,11 +37,11 @@ class OpenAI:
         self._name, self._dimensions = model, int(dimensions or known or 0)
         self._shortened = {} if known is None or known == self._dimensions else {"dimensions": self._dimensions}
         self._timeout = timeout
-        self._server = remote.Server(
+        self._server = http.Server(
             "openai", "AsyncOpenAI", "embeddings", base_url=url or URL, api_key=key or "none", timeout=timeout,
             limit=_MOST_TEXTS * self._dimensions * _BYTES_A_NUMBER + (1 << 20),
         )  # fmt: skip
-        self._circuit = remote.Circuit()
+        self._circuit = http.Circuit()
 
     @property
     def model(self) -> str:
@@ -70,7 +70,7 @@ class OpenAI:
                     model=self._name, input=list(batch), encoding_format="float", **self._shortened
                 )
             worked = True
-        except (TimeoutError, remote.Failed) as error:
+        except (TimeoutError, http.Failed) as error:
             worked = False
             raise EmbedderUnavailable(f"The embedder {self.model} failed: {error or 'it took too long'}") from None
         finally:
@@ -79,8 +79,8 @@ class OpenAI:
 
     def _rows(self, data: Any, wanted: int) -> Vectors:
         """The vectors in an answer, in the order of the texts, at unit length."""
-        found = remote.at(data, "data")
-        placed = {remote.at(row, "index"): remote.at(row, "embedding") for row in found} if _is_rows(found) else {}
+        found = http.at(data, "data")
+        placed = {http.at(row, "index"): http.at(row, "embedding") for row in found} if _is_rows(found) else {}
         if placed.keys() != set(range(wanted)):
             raise EmbedderUnavailable(f"The embedder {self.model} did not give one vector for each text")
         try:
@@ -99,7 +99,7 @@ class OpenAI:
 
 
 def _is_rows(found: Any) -> bool:
-    return isinstance(found, list) and all(isinstance(remote.at(row, "index"), int) for row in found)
+    return isinstance(found, list) and all(isinstance(http.at(row, "index"), int) for row in found)
 
 
 def _sendable(text: str) -> str:

@@ -16,13 +16,14 @@ from functools import partial
 from itertools import groupby
 from typing import Any, cast
 
-from .. import aio, commands
+from .. import aio
 from ..errors import BadModelAnswer, ModelUnavailable, NotFound, OverBudget
-from ..model import Message, Recall
-from ..policy.profiles import Profile
+from ..manage import chat_commands
 from ..ports import Adviser
-from ..records import Ask
+from ..results import Ask
+from ..retrieve.profiles import Profile
 from ..settings import load
+from ..types import Message, Recall
 from .tasks import Session, Task, Turn, unlike
 
 Answerer = Callable[[str, str, datetime], Awaitable[str]]  # the question, what is remembered, and when it is asked
@@ -166,7 +167,7 @@ async def _tell(memory: aio.Engine, task: Task, name: str, session: Session) -> 
 
 
 def _is_command(turn: Turn) -> bool:
-    return turn.role == "user" and turn.name is None and commands.heard(turn.content) is not None
+    return turn.role == "user" and turn.name is None and chat_commands.heard(turn.content) is not None
 
 
 async def asked(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from ..policy.profiles import DAY, DEFAULT, THEORIA, Profile, Recency
+from ..retrieve.profiles import DAY, DEFAULT, THEORIA, Profile, Recency
 from .run import Advance, Run, asked, told
 from .tasks import Task
 

@@ -14,12 +14,12 @@ from datetime import datetime
 from typing import Literal
 from unicodedata import category, normalize
 
-from ..changes import Happened
-from ..model import Draft, Outcome, Scope
-from ..policy import authority
-from ..policy.writing import Policy
-from ..text import normalise
+from ..storage.changes import Happened
+from ..text import authority
+from ..text import normalize as normalise
 from ..text.secrets import secret
+from ..types import Draft, Outcome, Scope
+from .policies import Policy
 
 Taking = Callable[[Sequence[Draft]], Awaitable[Sequence[Outcome]]]
 Noting = Callable[[Sequence[Happened]], None]

@@ -7,21 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from .. import vectors
-from ..changes import Happened, Said
-from ..corpus import Corpora
+from ..embedders import checked
 from ..errors import ProviderFailed
-from ..lifecycle import capacity, relations
-from ..lifecycle.care import Also
-from ..model import Draft, Memory, Message, Outcome, Scope, Status
-from ..policy.writing import Policy
+from ..extraction import job
+from ..index import Corpora
+from ..jobs.context import Also
 from ..ports import Embedder, Reading, Store, Vectors
-from ..text import normalise
-from . import desk as desks
-from . import extracting, score
-from .desk import Desk
-from .piece import Piece, pieces
-from .weigh import Weighed, weigh
+from ..storage.changes import Happened, Said
+from ..text import normalize
+from ..types import Draft, Memory, Message, Outcome, Scope, Status
+from . import decide as desks
+from . import importance, links, trim
+from .chunk import Piece, pieces
+from .classify import Weighed, weigh
+from .decide import Desk
+from .policies import Policy
 
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
 FAILED = "not embedded yet"  # how a problem begins that is a failure, and no want of a model
@@ -62,12 +62,12 @@ async def remember(
         if problem.startswith(FAILED):
             desk.extra.append(Happened(node="hotpath", op="embed", at=now, status="error"))
         if parts.extract and parts.policy.extract is not None:
-            desk.extra += extracting.queued(drafts, outcomes, parts.policy, desk.puts, now)
+            desk.extra += job.queued(drafts, outcomes, parts.policy, desk.puts, now)
         await tx.apply(desk.changes)
         if parts.policy.links is not None:
-            await relations.link(tx, scope, corpus, list(desk.puts.values()), parts.policy.links, now)
+            await links.link(tx, scope, corpus, list(desk.puts.values()), parts.policy.links, now)
         if parts.policy.capacity is not None and any(outcome.status == "created" for outcome in outcomes):
-            trimmed = await capacity.enforce(tx, scope, parts.policy.capacity, now)
+            trimmed = await trim.enforce(tx, scope, parts.policy.capacity, now)
             outcomes = [_without(outcome, trimmed) for outcome in outcomes]
         if also is not None:
             await tx.apply(await also(tx, outcomes))
@@ -77,7 +77,7 @@ async def remember(
 async def _told_before(drafts: Sequence[Draft], scope: Scope, reading: Reading) -> Before:
     """Messages that were remembered earlier, with what became of them then."""
     by_id = {draft.message_id: draft for draft in drafts if draft.message_id is not None}
-    digests = {id: normalise.digest(draft.text) for id, draft in by_id.items()}
+    digests = {id: normalize.digest(draft.text) for id, draft in by_id.items()}
     said = await reading.said(scope, digests) if by_id else {}
     there = {m.id for m in await reading.get(scope, [id for seen in said.values() for id in seen.outcome.ids])}
     before: Before = {}
@@ -92,7 +92,7 @@ async def _told_before(drafts: Sequence[Draft], scope: Scope, reading: Reading) 
 def _again(draft: Draft, before: Before) -> Outcome:
     """What became of a message that was remembered earlier; with another text it is a conflict, and not taken in."""
     digest, outcome = before[draft.message_id]
-    if digest == normalise.digest(draft.text):
+    if digest == normalize.digest(draft.text):
         return outcome
     return Outcome(
         status="conflicting",
@@ -110,7 +110,7 @@ async def _embedded(every: Sequence[Piece], parts: Ingest) -> tuple[dict[str, Ve
         return {}, "not embedded: no embedding model is configured"
     texts = list(dict.fromkeys(piece.text for piece in every))
     try:
-        made = await vectors.encode(parts.embedder, texts)
+        made = await checked.encode(parts.embedder, texts)
     except ProviderFailed as error:
         return {}, f"{FAILED}: {error}"
     return dict(zip(texts, made, strict=True)), ""
@@ -134,7 +134,7 @@ def _outcome(
         verbatim = len(cut) == 1 and cut[0].text == draft.text and outcome.status in ("created", "superseded")
         refused = any(result.status == "refused" for result in results)  # forgotten words are not kept as evidence
         desk.extra.append(_said(draft, outcome, keep_text=not verbatim and not refused))
-        before[draft.message_id] = normalise.digest(draft.text), outcome
+        before[draft.message_id] = normalize.digest(draft.text), outcome
     return outcome
 
 
@@ -150,7 +150,7 @@ def _placed(piece: Piece, desk: Desk, vector: Vectors | None, parts: Ingest) -> 
     weighed = weigh(piece, policy, vector, desk.corpus.centroid)
     if twin is not None:
         return _renewed(twin.memory, piece, desk, weighed, vector, model)
-    if not score.is_kept(weighed.importance, policy.gate, on_purpose=piece.draft.on_purpose):
+    if not importance.is_kept(weighed.importance, policy.gate, on_purpose=piece.draft.on_purpose):
         return Outcome(status="skipped", reason=f"importance {weighed.importance:.2f} is below {policy.gate}")
     key = _key(piece) if policy.keyed_preferences and weighed.kind == "procedural" else None
     if key is not None and key in desk.keyed:
@@ -201,13 +201,13 @@ def _said(draft: Draft, outcome: Outcome, *, keep_text: bool) -> Said:
         id=draft.message_id or "",
         message=message,
         outcome=outcome,
-        digest=normalise.digest(draft.text),
+        digest=normalize.digest(draft.text),
         keep_text=keep_text,
     )
 
 
 def _key(piece: Piece) -> str:
-    folded = normalise.one_line(piece.text).lower()
+    folded = normalize.one_line(piece.text).lower()
     return "preference_" + hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 

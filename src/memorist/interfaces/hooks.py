@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InvalidInput
-from ..model import Filter, Memory, Message
 from ..retrieve import render
+from ..types import Filter, Memory, Message
 
 if TYPE_CHECKING:
     from ..settings import Settings
     from ..sync import BlockingScope
-    from .cli_app import Call
+    from .cli.app import Call
 
 Moment = Literal["session-start", "prompt", "stop", "pre-compact"]
 MOMENTS: tuple[Moment, ...] = ("session-start", "prompt", "stop", "pre-compact")
@@ -113,7 +113,7 @@ def _prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
 
 def _said(mine: BlockingScope, text: str, at: str | None = None) -> Message:
     """What the person said, once in a session however often it is handed over."""
-    from ..ingest.drafts import moment
+    from ..ingest.messages import moment
 
     named = hashlib.sha256(f"{mine.labels.session}\0{text.strip()}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return Message(id=f"prompt-{named}", content=text, role="user", at=moment(at))
@@ -121,7 +121,7 @@ def _said(mine: BlockingScope, text: str, at: str | None = None) -> Message:
 
 def _last_turn(path: str, mine: BlockingScope, settings: Settings) -> Iterator[Message]:
     """The last thing the person said in a transcript, and the replies to it, where those are kept."""
-    from ..ingest.drafts import moment
+    from ..ingest.messages import moment
 
     turn: list[Message] = []
     for line in _lines(path):

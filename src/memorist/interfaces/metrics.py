@@ -18,12 +18,12 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from ..engine import Engine
+from ..client import Engine
 from ..errors import MemoristError, ProviderFailed
-from ..records import Backlog, Spending, Tally
-from ..watching import DUTY, Tell
+from ..results import Backlog, Spending, Tally
+from ..telemetry.instrumentation import DUTY, Tell
 from .rest.auth import Caller, caller
-from .rest.door import Door
+from .rest.route import Door
 
 FRESH_SECONDS = 10.0  # for so long the store is not asked again
 WINDOW, OVERLAP = timedelta(hours=1), timedelta(minutes=1)  # of events that are counted anew each time

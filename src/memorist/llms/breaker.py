@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from ..errors import BadModelAnswer, ModelUnavailable
 from ..ports import LanguageModel
-from ..records import Answer, Ask
-from ..remote import Circuit
+from ..providers.http import Circuit
+from ..results import Answer, Ask
 
 
 class Breaker:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import runtime
 from ..errors import BadModelAnswer, ProviderFailed
+from ..providers import onnx
 from ..text.wordpiece import WordPiece
 
 LONGEST = 512  # pieces of a pair, the special ones included
@@ -37,7 +37,7 @@ class CrossEncoder:
 
     def __init__(self, folder: str | Path, *, longest: int = LONGEST) -> None:
         self._folder, self._longest = Path(folder), longest
-        self._thread = runtime.OneThread("cross-encoder", ProviderFailed(f"The cross-encoder {self.name} is closed"))
+        self._thread = onnx.OneThread("cross-encoder", ProviderFailed(f"The cross-encoder {self.name} is closed"))
         self._loaded: tuple[Any, WordPiece] | None = None  # touched in that thread only
 
     @property
@@ -48,7 +48,7 @@ class CrossEncoder:
         """How well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
         scores = np.zeros(len(texts), np.float32)
         pairs = await self._thread.run(self._pairs, question, texts)
-        for batch in runtime.batches(pairs, lambda pair: pair.ids, tokens=_BATCH_TOKENS):
+        for batch in onnx.batches(pairs, lambda pair: pair.ids, tokens=_BATCH_TOKENS):
             scores[[pair.place for pair in batch]] = squashed(await self._thread.run(self._logits, batch))
         return scores
 
@@ -76,7 +76,7 @@ class CrossEncoder:
     def _ready(self) -> tuple[Any, WordPiece]:
         if self._loaded is None:
             with self._translated():
-                session = runtime.load().InferenceSession(
+                session = onnx.load().InferenceSession(
                     str(self._folder / "model.onnx"), providers=["CPUExecutionProvider"]
                 )
                 self._loaded = session, WordPiece(self._folder / "vocab.txt")

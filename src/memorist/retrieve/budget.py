@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..model import Memory
+from ..types import Memory
 from .render import Renderer
 
 Count = Callable[[str], int]

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpus import Corpus
-from ..policy.profiles import Profile
+from ..index import Corpus
 from ..text import clock
-from . import blend, dense, fuse, sparse
-from .understand import Question
+from . import dense, fuse, sparse
+from . import score as blend
+from .profiles import Profile
+from .question import Question
 
 Column = NDArray[np.float64]
 PER_LEG = 100  # of each leg's ranking, where rankings are fused

@@ -6,9 +6,9 @@ from datetime import datetime
 
 import numpy as np
 
-from ..model import Filter, Memory, Query, Reason
-from ..policy.profiles import Profile
-from . import pipeline, rank, related
+from ..types import Filter, Memory, Query, Reason
+from . import links, pipeline, rank
+from .profiles import Profile
 
 _ALL = 10**9
 
@@ -39,7 +39,7 @@ async def _measured(
     if profile.needs_text or "related" in profile.weights:
         found, memories = await pipeline.read(corpus, found, query, parts.store, {})
         found = pipeline.with_words(profile, query, found, memories)
-        found = await related.with_links(profile, query, found, memories, parts.store)
+        found = await links.with_links(profile, query, found, memories, parts.store)
     found = rank.scored(profile, found)
     rows = await parts.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))
     where = np.flatnonzero(np.isin(corpus.row[found.positions], rows))

@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpus import NO_TIME, Corpus, Places
-from ..model import KINDS
+from ..index import NO_TIME, Corpus, Places
 from ..text import clock
 from ..text.dates import Interval
 from ..text.index import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
+from ..types import KINDS
 
 Scores = NDArray[np.float32]
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later

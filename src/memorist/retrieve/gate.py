@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model import Cut, Memory
-from ..policy.profiles import Gate, Profile
+from ..types import Cut, Memory
 from . import rank
 from .candidates import Candidates
+from .profiles import Gate, Profile
 
 
 def kept(profile: Profile, found: Candidates, memories: list[Memory]) -> tuple[Candidates, list[Memory], list[Cut]]:

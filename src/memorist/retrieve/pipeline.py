@@ -11,17 +11,17 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import vectors
-from ..corpus import WORKING, Corpus
+from ..embedders import checked
 from ..errors import ProviderFailed, StoreDamaged
-from ..model import Cut, Hit, Memory, Query, Recall, Scope
-from ..policy.profiles import Profile
+from ..index import WORKING, Corpus
 from ..ports import Embedder, Reading, Reranker, Vectors
 from ..text.index import IS_DRAWN
-from . import budget, candidates, diversify, elsewhere, gate, rank, related, rerank
+from ..types import Cut, Hit, Memory, Query, Recall, Scope
+from . import budget, candidates, diversify, external_index, gate, links, rank, rerank
 from .candidates import Candidates
+from .profiles import Profile
+from .question import Question, understand
 from .render import RENDERERS
-from .understand import Question, understand
 
 MOST_PREFERENCES = 100  # looked at, where they all stand first
 
@@ -42,7 +42,7 @@ class Retrieve:
     reranker: Reranker | None
     count: Callable[[str], int]  # tokens of a text
     language: str
-    index: elsewhere.Nearest | None = None  # where the vectors of scopes are that are too large to hold
+    index: external_index.Nearest | None = None  # where the vectors of scopes are that are too large to hold
 
 
 async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime) -> Recall:
@@ -51,7 +51,7 @@ async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime)
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     corpus, found, legs = await look(query, profile, parts, now, pool=_pool(profile, query.limit))
     found, memories = await read(corpus, found, query, parts.store, legs)
-    found = await related.with_links(profile, query, with_words(profile, query, found, memories), memories, parts.store)
+    found = await links.with_links(profile, query, with_words(profile, query, found, memories), memories, parts.store)
     found, memories = _ordered(profile, rank.scored(profile, found), memories)
     if profile.rerank and memories:
         found, memories, legs["rerank"] = await rerank.closer(query.text, profile, parts.reranker, found, memories)
@@ -62,7 +62,7 @@ async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime)
     if profile.preferences_first:
         found, memories = await _preferences_first(query, parts.store, found, memories)
     fitted = _fitted(query, profile, memories, parts.count)
-    along = await related.beside(profile, query, [memories[i] for i in fitted.taken], parts.store)
+    along = await links.beside(profile, query, [memories[i] for i in fitted.taken], parts.store)
     along, text = _with_related(query, profile, along, fitted.text, parts.count)
     cut = [Cut(id=memories[i].id, reason=why, score=float(found.score[i])) for i, why in fitted.cut.items()]
     return Recall(
@@ -95,7 +95,7 @@ async def look(
     by_meaning = profile.needs_meaning and len(query.text.strip()) >= profile.shortest
     vector, legs = await _embedded(question, corpus, parts.embedder) if by_meaning else (None, {"sparse": "ok"})
     if corpus.is_lean and vector is not None:
-        corpus, said = await elsewhere.near(
+        corpus, said = await external_index.near(
             corpus, question.terms, vector, allowed, scope=query.scope, store=parts.store, index=parts.index
         )
         legs["dense"] = said if legs["dense"] == "ok" else legs["dense"]
@@ -133,7 +133,7 @@ async def _embedded(
     if embedder is None:
         return None, {"sparse": "ok", "dense": "no embedding model is configured"}
     try:
-        vector = (await vectors.encode(embedder, [question.dense_text]))[0]
+        vector = (await checked.encode(embedder, [question.dense_text]))[0]
     except ProviderFailed as error:
         return None, {"sparse": "ok", "dense": str(error)}
     missing = f"{corpus.unembedded} of {corpus.count} memories have no vector yet: run `memorist index`"
@@ -200,8 +200,8 @@ def _diversified(
     if profile.diversity is None or len(memories) < 2:
         return found, memories
     tags = [frozenset(memory.tags) for memory in memories]
-    vectors = corpus.vectors(found.positions)
-    order = diversify.order(found.score, vectors, tags, trade=profile.diversity, k=4 * limit)
+    checked = corpus.vectors(found.positions)
+    order = diversify.order(found.score, checked, tags, trade=profile.diversity, k=4 * limit)
     return found.taken(np.array(order, np.intp)), [memories[i] for i in order]
 
 

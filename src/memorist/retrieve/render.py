@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from unicodedata import normalize
 
-from ..model import Memory
-from ..policy import authority
+from ..text import authority
+from ..types import Memory
 
 _INVISIBLE = (
     "\x80-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"

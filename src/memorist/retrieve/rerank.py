@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import ProviderFailed
-from ..model import Memory
-from ..policy.profiles import Profile
 from ..ports import Reranker
+from ..types import Memory
 from . import rank
 from .candidates import Candidates, Column
+from .profiles import Profile
 
 SIMILARITY, IMPORTANCE = 0.8, 0.2  # the blend that stands in for a re-ranker
 

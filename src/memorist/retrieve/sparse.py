@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpus import Corpus
+from ..index import Corpus
 
 K1 = 1.2
 B = 0.9

@@ -16,9 +16,9 @@ from typing import Any, TextIO
 
 from ..errors import Conflict, InvalidInput, NotFound
 from . import atomic
-from .copying import KEYS, MARK, PAGE, Copied, insert, key_of, mark, note, pages, summed
-from .relational import Relational
-from .session import EVERY
+from .copy import KEYS, MARK, PAGE, Copied, insert, key_of, mark, note, pages, summed
+from .database import EVERY
+from .store import Relational
 
 FORMAT = 1
 _KEY = re.compile("[0-9a-f]{64}")

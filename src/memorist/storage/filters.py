@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..model import Filter
 from ..text import clock
+from ..types import Filter
+from .database import Dialect
 from .rows import LABELS
-from .session import Dialect
 
 _SETS = (("ids", "id"), ("kinds", "kind"), ("states", "state"), ("item_types", "item_type"),
          ("subjects", "subject"))  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import Conflict, StoreDamaged
-from .shelf import Shelf, Writing, few, marks
+from .repository import Shelf, Writing, few, marks
 
 Typed = tuple[str, bytes]  # how something was serialised, and the bytes
 Ask = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]

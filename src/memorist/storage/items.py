@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..text import clock
-from .shelf import Shelf, Writing, few, marks
+from .repository import Shelf, Writing, few, marks
 
 Key = tuple[str, str]  # the namespace, its labels joined by dots, and the key in it
 _ALIVE = "(i.expires_at IS NULL OR i.expires_at > ?)"

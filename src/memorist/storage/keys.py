@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..records import Key
+from ..results import Key
 from ..text import clock
 from . import rows
-from .reading import digest
-from .work import Together
+from .queries import digest
+from .tasks import Together
 
 ABANDONED = timedelta(minutes=5)  # after which nobody is at a request any more that has no answer
 _COLUMNS = "id, name, tenant, user_id, space, agent, rights, created_at, expires_at, revoked_at"

@@ -13,10 +13,10 @@ from types import NoneType
 from typing import Any
 
 from ..errors import InvalidInput, StoreDamaged
-from ..model import Labels, Memory, Scope
 from ..ports import IndexRow
-from ..records import Entry, Proposal
+from ..results import Entry, Proposal
 from ..text import clock, simhash
+from ..types import Labels, Memory, Scope
 
 LABELS = tuple(f.name for f in fields(Labels))
 _TEXTS = (

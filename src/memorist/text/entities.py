@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from memorist.text.common_words import GIVEN_NAMES, is_common, word_set
 from memorist.text.dates import MONTHS, WEEKDAYS
-from memorist.text.normalise import without_links
+from memorist.text.normalize import without_links
 from memorist.text.stopwords import ENGLISH
 
 MOST_TOPICS = 12

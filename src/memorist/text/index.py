@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..model import GUILD, Memory
+from ..types import GUILD, Memory
 from . import dates, terms, tokens, turns
 
 LONGEST_FACT, LONGEST_EVIDENCE = 220, 180  # characters that are embedded

@@ -8,13 +8,13 @@ import re
 from collections import Counter
 from difflib import SequenceMatcher
 
-from . import saying, wording
+from . import saying, style_check
 from .common_words import GIVEN_NAMES, is_common, word_set
-from .normalise import composed, without_links
+from .normalize import composed, without_links
 from .stopwords import ENGLISH
 from .values import Values, is_value, values
 
-LONGEST = wording.LONGEST
+LONGEST = style_check.LONGEST
 SHORT = 12  # words that carry meaning
 STEM = 5  # letters that make two rare words the same: physiotherapist, physiotherapy
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")

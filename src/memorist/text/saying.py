@@ -14,7 +14,7 @@ from typing import Literal
 from . import tokens
 from . import values as stated
 from .common_words import word_set
-from .normalise import for_hash
+from .normalize import for_hash
 from .stopwords import ENGLISH
 
 Verdict = Literal["same", "more", "less", "other"]

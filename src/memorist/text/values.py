@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from memorist.text.common_words import GIVEN_NAMES, word_set
-from memorist.text.normalise import AUTHOR_YEAR, composed, links, without_links, without_numbered_citations
+from memorist.text.normalize import AUTHOR_YEAR, composed, links, without_links, without_numbered_citations
 from memorist.text.stopwords import ENGLISH
 
 

@@ -15,8 +15,8 @@ pytest.importorskip("mcp")
 from mcp.server import MCPServer
 
 from memorist import aio
-from memorist.engine import Engine
-from memorist.interfaces.mcp.door import Door
+from memorist.client import Engine
+from memorist.interfaces.mcp.request import Door
 from memorist.interfaces.mcp.server import made
 from memorist.interfaces.rest.auth import Caller
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 import memorist
 from memorist.interfaces.cli import app
-from memorist.model import Memory
+from memorist.types import Memory
 
 SESSION = "8f14e45f-ceea-467f-a0e6-2f3c1f3b9d11"
 Hook = Callable[..., Result]

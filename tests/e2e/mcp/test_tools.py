@@ -14,8 +14,8 @@ from mcp import Client, MCPError
 from mcp.server import MCPServer
 
 from mcp_support import Person, call, held, refused
+from memorist.client import Engine
 from memorist.dialects.supervisor import Supervisor
-from memorist.engine import Engine
 
 Serving = Callable[..., MCPServer[None]]
 

@@ -24,7 +24,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp_support import Person, call, over_stdio, refused
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller
 

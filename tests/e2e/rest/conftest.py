@@ -10,7 +10,7 @@ import pytest_asyncio
 from fastapi import FastAPI
 
 import memorist
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller
 from rest_server import ANA, Server, serving

@@ -13,9 +13,9 @@ import pytest_asyncio
 from fastapi import FastAPI
 
 import memorist
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.interfaces.rest.app import ROUTERS, create_app, table
-from memorist.interfaces.rest.door import Door, rights
+from memorist.interfaces.rest.route import Door, rights
 
 from .conftest import asking
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 import memorist
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.interfaces.rest.limits import Limits
 
 from .conftest import ANA, asking, serving

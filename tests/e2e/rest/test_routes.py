@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 import memorist
+from memorist.client import Engine
 from memorist.dialects.supervisor import Supervisor
-from memorist.engine import Engine
 from memorist.interfaces.rest.app import table
 
 from .conftest import ANA, asking

@@ -13,7 +13,7 @@ import pytest
 
 import memorist
 from e2e.rest.conftest import ANA, Server, serving
-from memorist.model import Filter
+from memorist.types import Filter
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = [

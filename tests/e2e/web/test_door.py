@@ -18,15 +18,15 @@ import pytest_asyncio
 import memorist
 from e2e.rest.conftest import ANA
 from e2e.web.hostile import few
-from memorist.changes import Put
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import KeyRefused
-from memorist.ids import new_id
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.web import routes
 from memorist.interfaces.web.sessions import LASTS, Sessions
 from memorist.interfaces.web.text import span
-from memorist.model import Memory
+from memorist.storage.changes import Put
+from memorist.text.ids import new_id
+from memorist.types import Memory
 
 EVERYTHING = ("read", "write", "admin")
 APPS: WeakKeyDictionary[Engine, Any] = WeakKeyDictionary()

@@ -8,7 +8,7 @@ import pytest
 
 from memorist.evals import Point, Swept, chart
 from memorist.evals.sweeps import FUSION, OURS, PLAN, TRISCORE, USUAL, profile
-from memorist.policy.profiles import DEFAULT, THEORIA, Recency
+from memorist.retrieve.profiles import DEFAULT, THEORIA, Recency
 
 
 @pytest.mark.spec("THE-105")

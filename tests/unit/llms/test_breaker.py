@@ -8,7 +8,7 @@ import pytest
 
 from memorist.errors import BadModelAnswer, ModelUnavailable
 from memorist.llms.breaker import Breaker
-from memorist.records import Answer, Ask
+from memorist.results import Answer, Ask
 
 ASK = Ask(task="t", system="s", user="u", schema={}, max_tokens=9)
 

@@ -14,12 +14,12 @@ import pytest
 
 from llm_server import Server
 from memorist import aio
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import MemoristError, Misconfigured, OverBudget
 from memorist.llms import cost
-from memorist.model import Scope
-from memorist.records import Ask
+from memorist.results import Ask
 from memorist.settings import load
+from memorist.types import Scope
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 ASK = Ask(task="extract", system="Count.", user="One, two, three: " * 20, schema=SCHEMA, max_tokens=50)

@@ -27,8 +27,8 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from ...checkpoints import thread_name
 from ...errors import InvalidInput, StoreDamaged
+from ...manage.checkpoints import thread_name
 from ...scoped import Scoped
 from ...storage.graphs import Found, Graphs, Lacking, State, Typed, Wanted, Write
 from ...sync import Blocking, BlockingScope

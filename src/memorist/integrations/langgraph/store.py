@@ -31,12 +31,12 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
+from ...embedders.checked import encode
 from ...errors import InvalidInput
 from ...scoped import Scoped
 from ...storage import items
 from ...sync import Blocking, BlockingScope
-from ...text import normalise
-from ...vectors import encode
+from ...text import normalize
 from .bridge import Bridge, blocking
 from .saver import USER
 
@@ -148,7 +148,7 @@ class MemoristStore(BaseStore):
         found = await self._items.vectors(prefix, embedder.model, now)
         if not found:
             return {}
-        asked = (await encode(embedder, [normalise.storable(query)]))[0]
+        asked = (await encode(embedder, [normalize.storable(query)]))[0]
         matrix = np.frombuffer(b"".join(vector for _, vector in found), "<f4").reshape(len(found), -1)
         scores: dict[items.Key, float] = {}
         for (key, _), score in zip(found, (matrix @ asked).tolist(), strict=True):
@@ -180,7 +180,7 @@ class MemoristStore(BaseStore):
         most = self._engine.settings.max_checkpoint_mb
         if size > most << 20:
             raise InvalidInput(f"{size:,} bytes are too many: put less, or raise max_checkpoint_mb ({most})")
-        return text if text == normalise.storable(text) else json.dumps(dict(value or {}))
+        return text if text == normalize.storable(text) else json.dumps(dict(value or {}))
 
 
 def _name(namespace: tuple[str, ...]) -> str:
@@ -193,7 +193,7 @@ def _name(namespace: tuple[str, ...]) -> str:
 def _key(namespace: tuple[str, ...], key: str) -> items.Key:
     """Raises InvalidInput for names that not every database can hold."""
     name, key = _name(namespace), str(key)
-    if normalise.storable(name + key) != name + key or len((name + key).encode()) > _MOST_BYTES:
+    if normalize.storable(name + key) != name + key or len((name + key).encode()) > _MOST_BYTES:
         raise InvalidInput(f"Namespace and key are texts of at most {_MOST_BYTES:,} bytes, not {name + key!r:.60}")
     return name, key
 
@@ -214,7 +214,7 @@ def _texts(op: PutOp, usual: Sequence[str]) -> list[tuple[str, str]]:
         return []
     out = []
     for path in usual if op.index is None else op.index:
-        found = [normalise.storable(text) for text in get_text_at_path(op.value, path)]
+        found = [normalize.storable(text) for text in get_text_at_path(op.value, path)]
         out += [(f"{path}.{n}" if len(found) > 1 else path, text) for n, text in enumerate(found) if text.strip()]
     return list(dict(out).items())
 

@@ -22,20 +22,20 @@ from starlette.routing import Route
 
 from ... import __version__
 from ...errors import InvalidInput, MemoristError, NotFound
-from ...keys import RIGHTS
-from ...model import Filter
+from ...manage.keys import RIGHTS
 from ...retrieve import render
-from ..cli_app import Call, login
+from ...types import Filter
+from ..cli.app import Call, login
 from . import answers, tools
-from .door import Door, asking
+from .request import Door, asking
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import Receive, Scope, Send
 
-    from ...engine import Engine
+    from ...client import Engine
     from ..rest.auth import Caller
-    from .door import Request
+    from .request import Request
 
 NAME = "memorist"
 PATH = "/mcp"
@@ -121,7 +121,7 @@ def _told() -> Iterator[None]:
 
 
 async def entry(id: str) -> str:
-    from ...codec import dump
+    from ...storage.codec import dump
 
     with _told():
         who = await asking("read")

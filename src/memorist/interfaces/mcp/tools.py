@@ -15,10 +15,10 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from ...errors import InvalidInput, MemoristError, NotFound
-from ...model import Filter
 from ...retrieve import render
+from ...types import Filter
 from . import answers
-from .door import Asking, asking, can_ask
+from .request import Asking, asking, can_ask
 
 MOST = 50  # memories in one answer
 P = ParamSpec("P")

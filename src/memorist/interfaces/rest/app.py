@@ -8,14 +8,14 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
 from ... import __version__
-from ...engine import Engine
+from ...client import Engine
 from .. import metrics, web
 from ..mcp.server import over_http
 from . import entries, mem0, people, problems, recalling, seeds, upkeep
 from .auth import Caller, Doorkeeper
-from .door import Door, rights
-from .gate import Gate
 from .limits import Limits
+from .middleware import Gate
+from .route import Door, rights
 
 _QUIET: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False, "auto_configure": False}
 _DESCRIPTION = (

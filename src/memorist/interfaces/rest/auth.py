@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import HTTPConnection
 
-from ...engine import Engine
+from ...client import Engine
 from ...errors import KeyRefused, NotAllowed
-from ...keys import RIGHTS
+from ...manage.keys import RIGHTS
 from ...scoped import Scoped
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Request
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema, model_validator
 
-from ...engine import Engine
-from ...model import Filter, Labels
-from ...policy import profiles, writing
+from ...client import Engine
+from ...ingest import policies
+from ...retrieve import profiles
 from ...scoped import Scoped
 from ...text import clock
+from ...types import Filter, Labels
 from .auth import Caller
 
 # To JSON, 3.0 is a whole number.
@@ -36,7 +37,7 @@ Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
 Days = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
 Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
 Profile = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(profiles.PROFILES)})]
-Policy = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(writing.POLICIES)})]
+Policy = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(policies.POLICIES)})]
 
 
 def _moment(given: object) -> object:

@@ -13,15 +13,15 @@ from starlette.exceptions import HTTPException
 
 from ...errors import Conflict as Changed
 from ...errors import NotFound
-from ...model import Conflict, Evidence, Filter, Memory, Reason, Receipt, Related
-from ...records import Entry, Forgotten, Updates
+from ...results import Entry, Forgotten, Updates
 from ...scoped import Scoped
+from ...types import Conflict, Evidence, Filter, Memory, Reason, Receipt, Related
 from . import bodies
 from .answers import Listed, Summed, Taken
 from .auth import Caller, May
 from .bodies import Count, Days, Id, Name, Place, Revision, Word, scoped
-from .door import Door
 from .problems import declared
+from .route import Door
 
 routes = APIRouter(prefix="/v1/memory", route_class=Door)
 Reader = Annotated[Caller, Depends(May("read"))]

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
 from ...errors import KeyRefused, Misconfigured, ProviderFailed
-from ...keys import RIGHTS
+from ...manage.keys import RIGHTS
 from ...settings import Settings
 from .auth import Caller
 

@@ -15,13 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...errors import InvalidInput, NotFound
-from ...model import STATES, Filter, Labels, Memory, Scope
-from ...records import Entry, Page
+from ...results import Entry, Page
 from ...scoped import Scoped
+from ...types import STATES, Filter, Labels, Memory, Scope
 from .auth import Caller
 from .bodies import Count, Id, Name, Share, Text, Word, engine_of, whole
-from .door import Door
 from .entries import MISSING, Reader, Teller, Writer
+from .route import Door
 
 routes = APIRouter(route_class=Door)
 _LABELS = {"agent_id": "agent", "run_id": "run", "app_id": "channel"}

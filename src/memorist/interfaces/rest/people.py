@@ -10,16 +10,16 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from ...consent import FIELDS
-from ...model import Receipt
-from ...records import Backlog, Proposal, Saved, Spending
+from ...manage.consent import FIELDS
+from ...results import Backlog, Proposal, Saved, Spending
 from ...scoped import Scoped
+from ...types import Receipt
 from . import bodies
 from .answers import Decision, Privacy, Withdrawn
 from .auth import Caller, May
 from .bodies import Days, Id, Name, Place, scoped
-from .door import Door
 from .entries import MISSING, Reader, Reads, Some, Writer, Writes, made
+from .route import Door
 
 routes = APIRouter(prefix="/v1/memory", route_class=Door)
 Admin = Annotated[Caller, Depends(May("admin"))]

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 
-from ...model import Recall
+from ...types import Recall
 from . import bodies
 from .answers import Spoken
 from .auth import Caller, May
 from .bodies import scoped
-from .door import Door
 from .entries import Reader, Writer
+from .route import Door
 
 routes = APIRouter(prefix="/v1/memory", route_class=Door)
 Asker = Annotated[Caller, Depends(May("ask"))]

@@ -8,14 +8,14 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import NotAllowed
-from ...model import GUILD
-from ...records import Entry
+from ...results import Entry
+from ...types import GUILD
 from .answers import Found, Markdown, Refreshed
 from .auth import Caller, May
 from .bodies import Id, Name, engine_of, scoped
-from .door import Door
 from .entries import Reader, Some
 from .people import Admin
+from .route import Door
 
 routes = APIRouter(route_class=Door)
 

@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 
-from ...ingest.extracting import Extracted
-from ...lifecycle.summarise import SummedUp
-from ...model import Recall
-from ...records import Purged, Tally
+from ...extraction.job import Extracted
+from ...jobs.summarize import SummedUp
+from ...results import Purged, Tally
+from ...types import Recall
 from . import bodies
 from .bodies import Id, Word, scoped
-from .door import Door
 from .entries import CLASHES, Reader, Some, Writer, Writes
 from .people import Lately
+from .route import Door
 
 routes = APIRouter(prefix="/v1/memory", route_class=Door)
 

@@ -30,8 +30,8 @@ from ...errors import (
     StoreFull,
     StoreUnavailable,
 )
-from . import wire
-from .wire import Connection
+from . import pipeline
+from .pipeline import Connection
 
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 30  # for one statement, waiting for locks included
@@ -89,7 +89,7 @@ class Pool:
         if isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
             with suppress(psycopg.Error, TimeoutError):
                 async with asyncio.timeout(_GRACE_SECONDS):
-                    await asyncio.shield(wire.rollback(connection))
+                    await asyncio.shield(pipeline.rollback(connection))
                 self._returned(connection)
                 return
         await asyncio.shield(connection.close())

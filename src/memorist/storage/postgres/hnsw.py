@@ -11,7 +11,7 @@ from psycopg import sql
 
 from .connection import completed, connect, shown, translated
 from .migrate import SCHEMA, search_path
-from .wire import Connection
+from .pipeline import Connection
 
 HNSW_FROM = 50_000
 _LARGEST = 4000  # dimensions that an index over halfvec takes

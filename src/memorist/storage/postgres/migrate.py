@@ -13,9 +13,9 @@ from psycopg import errors, sql
 from ...errors import InvalidInput, Misconfigured
 from .. import migrations
 from ..migrations import Migration
-from . import wire
+from . import pipeline
 from .connection import answered, completed, connect, shown, translated
-from .wire import Connection
+from .pipeline import Connection
 
 SCHEMA = "memorist"
 ROLE = "memorist_app"  # may read and write rows, and is not above row-level security as superusers are
@@ -90,7 +90,7 @@ async def _fit(connection: Connection, place: str) -> None:
     """Raises Misconfigured if the server cannot hold a memory."""
     if connection.info.server_version < _OLDEST:
         raise Misconfigured(f"{place} is older than PostgreSQL 15: upgrade the server")
-    if (await wire.rows(connection, "SHOW server_encoding"))[0][0] != "UTF8":
+    if (await pipeline.rows(connection, "SHOW server_encoding"))[0][0] != "UTF8":
         raise Misconfigured(f"{place} cannot keep every text: create a database with ENCODING 'UTF8'")
 
 
@@ -108,16 +108,16 @@ async def _install(connection: Connection, place: str) -> None:
 
 async def search_path(connection: Connection) -> str:
     """Our tables first, then wherever somebody put pgvector."""
-    found = await wire.rows(
+    found = await pipeline.rows(
         connection, "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
     )
     return f"{SCHEMA}, {found[0][0] if found else 'public'}"
 
 
 async def _done(connection: Connection) -> dict[int, str]:
-    if not (await wire.rows(connection, f"SELECT to_regclass('{SCHEMA}.migrations') IS NOT NULL"))[0][0]:
+    if not (await pipeline.rows(connection, f"SELECT to_regclass('{SCHEMA}.migrations') IS NOT NULL"))[0][0]:
         return {}
-    return dict(await wire.rows(connection, f"SELECT number, checksum FROM {SCHEMA}.migrations ORDER BY number"))
+    return dict(await pipeline.rows(connection, f"SELECT number, checksum FROM {SCHEMA}.migrations ORDER BY number"))
 
 
 async def _run(connection: Connection, step: Migration, partitions: int) -> None:
@@ -152,12 +152,12 @@ async def _remembered(connection: Connection, key: str, value: str) -> None:
 
 
 async def _partitions(connection: Connection) -> int:
-    return int((await wire.rows(connection, f"SELECT value FROM {SCHEMA}.meta WHERE key = 'partitions'"))[0][0])
+    return int((await pipeline.rows(connection, f"SELECT value FROM {SCHEMA}.meta WHERE key = 'partitions'"))[0][0])
 
 
 async def _guard(connection: Connection) -> None:
     """Put the wall around every table with a scope, and let the role without privileges work inside it."""
-    tables = await wire.rows(connection, _TABLES)
+    tables = await pipeline.rows(connection, _TABLES)
     for name, _, is_guarded, has_scope in tables:
         if has_scope and not is_guarded:
             await _wall(connection, sql.Identifier(SCHEMA, name))
@@ -185,10 +185,10 @@ async def _let_work(connection: Connection, tables: Sequence[str]) -> None:
 async def is_above(connection: Connection) -> bool:
     """Whether whoever is logged in is not held back by row-level security."""
     sql = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = session_user"
-    return bool((await wire.rows(connection, sql))[0][0])
+    return bool((await pipeline.rows(connection, sql))[0][0])
 
 
 async def _may_work(connection: Connection) -> bool:
-    found = await wire.rows(connection, "SELECT 1 FROM pg_roles WHERE rolname = $1", ROLE)
+    found = await pipeline.rows(connection, "SELECT 1 FROM pg_roles WHERE rolname = $1", ROLE)
     may = f"SELECT has_table_privilege('{ROLE}', '{SCHEMA}.memories', 'SELECT')"
-    return bool(found) and bool((await wire.rows(connection, may))[0][0])
+    return bool(found) and bool((await pipeline.rows(connection, may))[0][0])

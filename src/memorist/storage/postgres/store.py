@@ -12,17 +12,17 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ...model import Scope
 from ...ports import Vectors
-from ..relational import Relational, secret_of
-from ..session import Dialect, Session
-from ..writing import Writings
-from . import backup, hnsw, migrate, wire
-from .adapt import adapters
-from .bell import Bell
+from ...types import Scope
+from ..database import Dialect, Session
+from ..store import Relational, secret_of
+from ..transaction import Writings
+from . import backup, hnsw, migrate, pipeline
 from .connection import Pool, answered, completed, connect, shown, translated
+from .notify import Bell
+from .pipeline import Connection
 from .sessions import Manner, Outside
-from .wire import Connection
+from .types import adapters
 
 _COLLATIONS = ("pg_unicode_fast", "und-x-icu", "pg_c_utf8")  # that know the case of every script, best first
 _OURS = f"relnamespace = '{migrate.SCHEMA}'::regnamespace AND relkind IN ('r', 'p')"
@@ -174,10 +174,10 @@ async def _known(url: str) -> _Known:
     try:
         async with answered(place):
             path = await migrate.search_path(connection)
-            await wire.rows(connection, "SELECT set_config('search_path', $1, false)", path)
+            await pipeline.rows(connection, "SELECT set_config('search_path', $1, false)", path)
             role = migrate.ROLE if await migrate.is_above(connection) else "none"
-            ((vector,),) = await wire.rows(connection, "SELECT 'vector'::regtype::oid::bigint")
-            secret = await wire.rows(connection, "SELECT value FROM meta WHERE key = 'secret'")
+            ((vector,),) = await pipeline.rows(connection, "SELECT 'vector'::regtype::oid::bigint")
+            secret = await pipeline.rows(connection, "SELECT value FROM meta WHERE key = 'secret'")
             manner = Manner(place=place, dialect=await _dialect(connection), role=role, path=path)
             return _Known(manner=manner, vector=vector, secret=secret_of(secret, place))
     finally:
@@ -186,7 +186,7 @@ async def _known(url: str) -> _Known:
 
 async def _dialect(connection: Connection) -> Dialect:
     names = "SELECT collname::text FROM pg_collation WHERE collencoding IN (-1, 6)"
-    known = {row[0] for row in await wire.rows(connection, names)}
+    known = {row[0] for row in await pipeline.rows(connection, names)}
     collation = next((f' COLLATE "{name}"' for name in _COLLATIONS if name in known), "")
     return Dialect(
         lower=f"lower({{}}{collation})",

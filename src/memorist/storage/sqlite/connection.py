@@ -16,16 +16,8 @@ from typing import Any
 
 import apsw
 
-from ...errors import (
-    Conflict,
-    InvalidInput,
-    MemoristError,
-    ProviderFailed,
-    StoreDamaged,
-    StoreFull,
-    StoreUnavailable,
-)
-from ..session import Dialect
+from ...errors import Conflict, InvalidInput, MemoristError, ProviderFailed, StoreDamaged, StoreFull, StoreUnavailable
+from ..database import Dialect
 
 DIALECT = Dialect(
     lower="lower({})",

@@ -11,7 +11,7 @@ import apsw
 
 from .. import migrations
 from ..migrations import Migration
-from . import checks
+from . import backup
 
 
 def shipped() -> list[Migration]:
@@ -64,6 +64,6 @@ def _backup(path: str, schema: int) -> None:
     """A copy beside the file, named after the schema it holds."""
     source = apsw.Connection(path)
     try:
-        checks.copy(source, Path(f"{path}.before-{schema + 1}"))
+        backup.copy(source, Path(f"{path}.before-{schema + 1}"))
     finally:
         source.close()

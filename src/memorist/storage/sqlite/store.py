@@ -19,11 +19,11 @@ from uuid import uuid4
 import apsw
 
 from ...errors import MemoristError, StoreUnavailable
-from ...model import Scope
-from ..relational import Relational, secret_of
-from ..session import Session, Values
-from ..writing import Writings
-from . import checks
+from ...types import Scope
+from ..database import Session, Values
+from ..store import Relational, secret_of
+from ..transaction import Writings
+from . import backup as checks
 from .connection import DIALECT, IN_MEMORY, connect, private, translated, wait
 from .migrate import migrate
 
