@@ -49,8 +49,13 @@ def written(name: str) -> list[tuple[str, str]]:
 async def measured(engine: Engine, pairs: list[tuple[str, str]]) -> list[Pair]:
     """The pairs with their cosine."""
     assert engine.embedder is not None
-    new, old = [await checked.encode(engine.embedder, [pair[side] for pair in pairs]) for side in (0, 1)]
-    return [(a, b, float(cosine)) for (a, b), cosine in zip(pairs, np.einsum("ij,ij->i", new, old), strict=True)]
+    new, old = [
+        await checked.encode(engine.embedder, [pair[side] for pair in pairs]) for side in (0, 1)
+    ]
+    return [
+        (a, b, float(cosine))
+        for (a, b), cosine in zip(pairs, np.einsum("ij,ij->i", new, old), strict=True)
+    ]
 
 
 async def spoken(engine: Engine, folder: Path) -> list[Pair]:
@@ -59,10 +64,16 @@ async def spoken(engine: Engine, folder: Path) -> list[Pair]:
     found: list[Pair] = []
     for talk in data.read(folder / "locomo-dev.jsonl"):
         for speaker in {said["name"] for said in talk.messages}:
-            texts = list(dict.fromkeys(said["content"] for said in talk.messages if said["name"] == speaker))
+            texts = list(
+                dict.fromkeys(said["content"] for said in talk.messages if said["name"] == speaker)
+            )
             made = await checked.encode(engine.embedder, texts)
             near = np.tril(made @ made.T, -1)
-            found += [(texts[i], texts[j], float(near[i, j])) for i, j in enumerate(near.argmax(axis=1)) if i]
+            found += [
+                (texts[i], texts[j], float(near[i, j]))
+                for i, j in enumerate(near.argmax(axis=1))
+                if i
+            ]
     return found
 
 
@@ -88,7 +99,12 @@ def unrelated() -> dict[str, Any]:
     texts = list(dict.fromkeys(old for name in ("repeat", "changed") for _, old in written(name)))
     short = [text for text in texts if conflict.statement(text) is not None]
     found = [pair for pair in permutations(short, 2) if conflict.contradicts(*pair)]
-    return {"statements": len(short), "pairs": len(short) * (len(short) - 1), "contradicts": len(found), "found": found}
+    return {
+        "statements": len(short),
+        "pairs": len(short) * (len(short) - 1),
+        "contradicts": len(found),
+        "found": found,
+    }
 
 
 def invented(size: int) -> Iterator[str]:
@@ -113,7 +129,9 @@ async def costs(folder: Path, where: Path, size: int) -> list[dict[str, Any]]:
     for policy in (NONE, ALL):
         policies.register(policy)
     taken: dict[str, list[float]] = {NONE.name: [], ALL.name: []}
-    pairs = [pair for both in zip(written("changed"), written("repeat"), strict=True) for pair in both]
+    pairs = [
+        pair for both in zip(written("changed"), written("repeat"), strict=True) for pair in both
+    ]
     known = [*natural(where, size - len(pairs)), *(old for _, old in pairs)]
     async with aio.open(folder / "costs.db") as engine:
         mine = engine.scope("cost")
@@ -155,7 +173,9 @@ async def run(options: argparse.Namespace) -> None:
 def show(pairs: list[Pair], found: list[tuple[str, str]]) -> None:
     for new, old, cosine in pairs:
         verdict = saying.compare(new, old)
-        verdict_or = "contradicts" if verdict == "other" and conflict.contradicts(new, old) else verdict
+        verdict_or = (
+            "contradicts" if verdict == "other" and conflict.contradicts(new, old) else verdict
+        )
         if verdict_or != "other":
             print(f"{verdict_or}  {cosine:.2f}\n   {old}\n   {new}")
     for new, old in found:
@@ -163,7 +183,9 @@ def show(pairs: list[Pair], found: list[tuple[str, str]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=data.DATA)
     parser.add_argument("--size", type=int, default=10_000)
     parser.add_argument("--show", action="store_true")

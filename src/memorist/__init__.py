@@ -41,7 +41,10 @@ __all__ = [
 
 
 def open(
-    db: str | Path | None = None, *, count_tokens: Callable[[str], int] | None = None, **settings: Any
+    db: str | Path | None = None,
+    *,
+    count_tokens: Callable[[str], int] | None = None,
+    **settings: Any,
 ) -> Blocking:
     """Open a memory: a file, `:memory:`, or the default place. Use it in a `with` block, or close it.
 

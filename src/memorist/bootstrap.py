@@ -37,11 +37,16 @@ if TYPE_CHECKING:
 ARCHIVE = ".jsonl"  # what the name of a store that is a text file ends with
 TENDED_AT_ONCE = 8  # memories embedded together in the background of a process that also answers
 TENDED_SECONDS = 2.0  # that closing waits for a duty
-LEAN_FROM = 250_000  # memories of a scope whose vectors are left to a store that searches them itself
+LEAN_FROM = (
+    250_000  # memories of a scope whose vectors are left to a store that searches them itself
+)
 
 
 async def open_engine(
-    db: str | Path | None = None, *, count_tokens: Callable[[str], int] | None = None, **settings: Any
+    db: str | Path | None = None,
+    *,
+    count_tokens: Callable[[str], int] | None = None,
+    **settings: Any,
 ) -> Engine:
     """Open a memory; `count_tokens` says what a text costs.
 
@@ -70,7 +75,9 @@ async def open_engine(
     if engine.outage is not None:
         await engine.outage.opened()
     if chosen.tend:
-        engine.background = registry.worker(engine, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS)
+        engine.background = registry.worker(
+            engine, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS
+        )
         engine.background.begin()
     return engine
 
@@ -83,7 +90,9 @@ def _watchers(settings: Settings) -> list[Watcher]:
     return [otel.watcher()]
 
 
-async def copied(source: str, target: str, *, progress: Callable[[int, int], None] = lambda done, of: None) -> Copied:
+async def copied(
+    source: str, target: str, *, progress: Callable[[int, int], None] = lambda done, of: None
+) -> Copied:
     """Copy a whole store into a new one, or go on with a copy; a name in `.jsonl` is a text file with everything in it.
 
     Raises NotFound, Conflict, InvalidInput, StoreUnavailable.
@@ -92,12 +101,18 @@ async def copied(source: str, target: str, *, progress: Callable[[int, int], Non
     from .storage.copy import copy
 
     if source.endswith(ARCHIVE):
-        return await _with(load(db=target), lambda store: archive.read(Path(source), store, progress), _relational)
+        return await _with(
+            load(db=target), lambda store: archive.read(Path(source), store, progress), _relational
+        )
     _there(source)
     if source == target:
-        raise InvalidInput("Source and target are the same: name a new file or database as the target")
+        raise InvalidInput(
+            "Source and target are the same: name a new file or database as the target"
+        )
     if target.endswith(ARCHIVE):
-        return await _with(load(db=source), lambda store: archive.write(store, Path(target), progress))
+        return await _with(
+            load(db=source), lambda store: archive.write(store, Path(target), progress)
+        )
     return await _with(
         load(db=source),
         lambda one: _with(load(db=target), lambda other: copy(one, other, progress), _relational),
@@ -105,7 +120,9 @@ async def copied(source: str, target: str, *, progress: Callable[[int, int], Non
 
 
 async def _with(
-    settings: Settings, work: Callable[[Relational], Awaitable[Copied]], opened: Opening | None = None
+    settings: Settings,
+    work: Callable[[Relational], Awaitable[Copied]],
+    opened: Opening | None = None,
 ) -> Copied:
     """Do something with a store, and close it."""
     store = await (opened or _store)(settings)
@@ -127,25 +144,37 @@ def _check(settings: Settings) -> None:
         policies.named(settings.policy)
         tokens.analyse("words", settings.language)
     except (InvalidInput, ImportError) as error:
-        named = f"no stemmer for {settings.language!r}" if isinstance(error, ImportError) else str(error)
+        named = (
+            f"no stemmer for {settings.language!r}"
+            if isinstance(error, ImportError)
+            else str(error)
+        )
         raise Misconfigured(f"A setting cannot be used: {named}") from error
 
 
-async def _near(settings: Settings, store: Store, embedder: Embedder | None) -> tuple[Nearest | None, int | None]:
+async def _near(
+    settings: Settings, store: Store, embedder: Embedder | None
+) -> tuple[Nearest | None, int | None]:
     """What is asked for near vectors where a scope is too large to hold them, and from which size on that is usual."""
     if embedder is None or (settings.index is None and not _is_postgres(settings)):
         return None, None
     if settings.index in (None, "store"):
         if not _is_postgres(settings):
-            raise Misconfigured("Setting 'index': only PostgreSQL searches vectors itself; name chroma:… or weaviate:…")
+            raise Misconfigured(
+                "Setting 'index': only PostgreSQL searches vectors itself; name chroma:… or weaviate:…"
+            )
         return InStore(cast(Searching, store), embedder.model), LEAN_FROM
     from . import vector_indexes
 
     try:
         name = await store.name()
-    except StoreUnavailable:  # it is away: until it is opened again, vectors are searched in the process
+    except (
+        StoreUnavailable
+    ):  # it is away: until it is opened again, vectors are searched in the process
         return None, None
-    index = vector_indexes.opened(settings.index, model=embedder.model, dimensions=embedder.dimensions, store=name)
+    index = vector_indexes.opened(
+        settings.index, model=embedder.model, dimensions=embedder.dimensions, store=name
+    )
     return Mirror(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
 
 
@@ -157,7 +186,9 @@ async def _store(settings: Settings) -> Relational:
     store = await _relational(settings)
     if await store.is_unfinished():
         await store.close()
-        raise Misconfigured(f"{settings.db!r} is a copy that was interrupted: run the same `memorist copy` again")
+        raise Misconfigured(
+            f"{settings.db!r} is a copy that was interrupted: run the same `memorist copy` again"
+        )
     return store
 
 
@@ -166,7 +197,9 @@ async def _relational(settings: Settings) -> Relational:
     if kind in ("postgresql", "postgres") and is_address:
         return await _postgres(settings)
     if is_address:
-        raise Misconfigured(f"Memorist cannot open {kind}://: name a file, :memory:, or postgresql://…")
+        raise Misconfigured(
+            f"Memorist cannot open {kind}://: name a file, :memory:, or postgresql://…"
+        )
     from .storage.sqlite.store import SqliteStore
 
     return await SqliteStore.open(settings.db, language=settings.language)
@@ -200,7 +233,9 @@ async def _guarded(settings: Settings) -> tuple[Store, Files | None]:
     try:
         inner = await _store(settings)
     except StoreUnavailable as error:
-        known = fail_safe_files(settings) if is_address and not isinstance(error, StoreFull) else None
+        known = (
+            fail_safe_files(settings) if is_address and not isinstance(error, StoreFull) else None
+        )
         if known is None or not known.folder.exists():
             raise
         why = error
@@ -243,7 +278,9 @@ def needs_postgres() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise Misconfigured('PostgreSQL needs another package: pip install "memorist[postgres]"') from error
+        raise Misconfigured(
+            'PostgreSQL needs another package: pip install "memorist[postgres]"'
+        ) from error
 
 
 def _embedder(settings: Settings) -> Embedder | None:
@@ -272,7 +309,9 @@ def _inferring(settings: Settings) -> Embedder:
     from .embedders.openai import MODEL, OpenAI
 
     key = _key("embedder_key", settings.embedder_key, settings.embedder_url, "OPENAI_API_KEY")
-    return OpenAI(named or MODEL, url=settings.embedder_url, key=key, dimensions=settings.embedder_dimensions)
+    return OpenAI(
+        named or MODEL, url=settings.embedder_url, key=key, dimensions=settings.embedder_dimensions
+    )
 
 
 def language_model(settings: Settings) -> Breaker | None:
@@ -293,14 +332,22 @@ def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) 
     """The key for a server. One that is meant for the provider itself is not shown to a server of somebody else."""
     key = given.get_secret_value() if given else None if url else os.environ.get(variable)
     if not key and not url:
-        raise Misconfigured(f"Setting {setting!r}: there is no key; set it or {variable}, or name a server of your own")
+        raise Misconfigured(
+            f"Setting {setting!r}: there is no key; set it or {variable}, or name a server of your own"
+        )
     return key
 
 
 def _metered(settings: Settings, model: Breaker, store: Store) -> Adviser:
     from .llms.budget import Metered
 
-    return Metered(model, store, user_cap=settings.llm_user_tokens, tenant_cap=settings.llm_tenant_tokens, clock=utcnow)
+    return Metered(
+        model,
+        store,
+        user_cap=settings.llm_user_tokens,
+        tenant_cap=settings.llm_tenant_tokens,
+        clock=utcnow,
+    )
 
 
 def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
@@ -308,12 +355,16 @@ def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
         from .embedders.minilm import MiniLM
         from .rerankers.maxsim import MaxSim
 
-        loaded = getattr(embedder, "inner", embedder)  # under the cache: one model in the process is enough
+        loaded = getattr(
+            embedder, "inner", embedder
+        )  # under the cache: one model in the process is enough
         return MaxSim(loaded if isinstance(loaded, MiniLM) else MiniLM())
     if settings.reranker == "cross-encoder":
         from .rerankers.cross_encoder import CrossEncoder
 
         if settings.cross_encoder is None:
-            raise Misconfigured("Setting 'cross_encoder': name the folder that holds model.onnx and vocab.txt")
+            raise Misconfigured(
+                "Setting 'cross_encoder': name the folder that holds model.onnx and vocab.txt"
+            )
         return CrossEncoder(settings.cross_encoder)
     return None

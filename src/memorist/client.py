@@ -60,7 +60,11 @@ class Engine:
     ) -> None:
         self.adviser = adviser
         self.store, self.embedder, self.reranker = store, embedder, reranker
-        self.settings, self.clock, self.count_tokens = settings, clock, count_tokens or tokens.count_tokens
+        self.settings, self.clock, self.count_tokens = (
+            settings,
+            clock,
+            count_tokens or tokens.count_tokens,
+        )
         self.corpora = Corpora(
             model=embedder.model if embedder else "",
             dimensions=embedder.dimensions if embedder else 1,
@@ -70,30 +74,46 @@ class Engine:
         self.near, self.mirror = near, near if isinstance(near, Mirror) else None
         self.usage = Usage(store)
         self.access = allowlists.load(settings.categories)
-        self.off: dict[tuple[Scope, str | None], str] = {}  # where memory was last found off, by session, and why
-        self.journal = None if settings.journal_dir is None else journal.Journal(settings.journal_dir)
+        self.off: dict[
+            tuple[Scope, str | None], str
+        ] = {}  # where memory was last found off, by session, and why
+        self.journal = (
+            None if settings.journal_dir is None else journal.Journal(settings.journal_dir)
+        )
         self.watchers: list[Watcher] = []  # of what the verbs and the duties do
         self.background: Worker | None = None  # tends in this process, where that is asked for
-        self.outage = Outage(self, store, spool) if spool is not None and isinstance(store, Guarded) else None
+        self.outage = (
+            Outage(self, store, spool) if spool is not None and isinstance(store, Guarded) else None
+        )
 
     @property
     def ingest(self) -> ingest.Ingest:
         """What remembering needs, under the policy of the settings."""
         policy = policies.named(self.settings.policy, self.settings.capacity)
         return ingest.Ingest(
-            store=self.store, corpora=self.corpora, embedder=self.embedder, policy=policy, new_id=new_id,
+            store=self.store,
+            corpora=self.corpora,
+            embedder=self.embedder,
+            policy=policy,
+            new_id=new_id,
             extract=self.settings.extract != "off",
-        )  # fmt: skip
+        )
 
     @property
     def care(self) -> Care:
         """What the duties of tending work with."""
         return Care(
-            store=self.store, corpora=self.corpora, embedder=self.embedder, adviser=self.adviser,
-            remember=self._derive, now=self.clock,
-        )  # fmt: skip
+            store=self.store,
+            corpora=self.corpora,
+            embedder=self.embedder,
+            adviser=self.adviser,
+            remember=self._derive,
+            now=self.clock,
+        )
 
-    async def _derive(self, drafts: Sequence[Draft], scope: Scope, *, policy: str, now: datetime, also: Also) -> None:
+    async def _derive(
+        self, drafts: Sequence[Draft], scope: Scope, *, policy: str, now: datetime, also: Also
+    ) -> None:
         parts = replace(self.ingest, policy=policies.named(policy))
         is_done = False
 
@@ -102,7 +122,10 @@ class Engine:
             is_done = True
             return await ingest.remember(kept, scope, parts, now, also)
 
-        named = [replace(draft, id=draft.id or new_id(), told_at=draft.told_at or now) for draft in drafts]
+        named = [
+            replace(draft, id=draft.id or new_id(), told_at=draft.told_at or now)
+            for draft in drafts
+        ]
         outcomes = await guard.admitted(named, scope, parts.policy, take)
         if not is_done:
             async with self.store.transaction(scope) as tx:
@@ -114,7 +137,9 @@ class Engine:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def scope(self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None) -> Scoped:
+    def scope(
+        self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None
+    ) -> Scoped:
         """The memory of one user in one space. Labels such as `session` or `agent` go with everything done through it.
 
         Raises InvalidInput if a name is missing or no text.
@@ -152,9 +177,11 @@ class Engine:
         """How long things are kept, by the settings."""
         given = self.settings
         return expire.Limits(
-            ttl_days=given.ttl_days, level=given.ttl_level, purge_days=given.purge_days,
+            ttl_days=given.ttl_days,
+            level=given.ttl_level,
+            purge_days=given.purge_days,
             retention_days=given.retention_days,
-        )  # fmt: skip
+        )
 
     async def purge(self, *, dry_run: bool = False) -> Purged:
         """Put away and erase what is due, of everybody; see `Scoped.purge`."""
@@ -177,7 +204,9 @@ class Engine:
         it is asked for with `retry`. Any number of processes share the work. Raises InvalidInput, StoreUnavailable.
         """
         validation.number("batch_size", batch_size)
-        return await registry.worker(self, only=only, batch_size=batch_size, progress=progress).once(retry=retry)
+        return await registry.worker(
+            self, only=only, batch_size=batch_size, progress=progress
+        ).once(retry=retry)
 
     async def backlog(self) -> list[Backlog]:
         """How much work waits, since when, and what fails, by duty; of `embed` also how long a vector takes."""
@@ -193,12 +222,19 @@ class Engine:
     ) -> embed.Indexed:
         """Embed what has no vector of the current model, or everything with `force`. Raises EmbedderUnavailable."""
         if self.embedder is None:
-            raise InvalidInput("There is no embedding model to index with: set `embedder` to minilm")
+            raise InvalidInput(
+                "There is no embedding model to index with: set `embedder` to minilm"
+            )
         validation.number("batch_size", batch_size)
         return await embed.backfill(
-            self.store, self.embedder, batch_size=batch_size, force=force, dry_run=dry_run, progress=progress,
+            self.store,
+            self.embedder,
+            batch_size=batch_size,
+            force=force,
+            dry_run=dry_run,
+            progress=progress,
             now=self.clock,
-        )  # fmt: skip
+        )
 
     async def rebuild_index(self, *, progress: Callable[[int], None] = lambda done: None) -> int:
         """Empty the vector index and fill it from the store; how many vectors it holds then.
@@ -206,7 +242,9 @@ class Engine:
         Raises InvalidInput if none is configured, IndexUnavailable.
         """
         if self.mirror is None:
-            raise InvalidInput("There is no vector index to fill: set `index` to chroma:… or weaviate:…")
+            raise InvalidInput(
+                "There is no vector index to fill: set `index` to chroma:… or weaviate:…"
+            )
         return await self.mirror.rebuild(progress)
 
     async def drop_vectors(self) -> int:
@@ -225,7 +263,9 @@ class Engine:
         people, lore = await journal.known(self.store)
         text = await asyncio.to_thread(self.journal.write, people, lore, self.clock())
         shown = [*lore, *chain.from_iterable(people.values())]
-        gone = await journal.gone(self.store, [(memory.scope, memory.id, memory.text) for memory in shown])
+        gone = await journal.gone(
+            self.store, [(memory.scope, memory.id, memory.text) for memory in shown]
+        )
         return await asyncio.to_thread(self.journal.redact, gone) or text
 
     async def create_key(
@@ -244,7 +284,9 @@ class Engine:
         Whoever shows it is that user: in every space or the one that is named, as any agent or the one that is named.
         Raises InvalidInput.
         """
-        return await keys.made(self, name, user=user, tenant=tenant, space=space, agent=agent, rights=rights, days=days)
+        return await keys.made(
+            self, name, user=user, tenant=tenant, space=space, agent=agent, rights=rights, days=days
+        )
 
     async def keys(self) -> list[Key]:
         """All keys there ever were, oldest first."""
@@ -262,14 +304,18 @@ class Engine:
         """Everything that is kept, record by record, as `import_` takes it."""
         return import_export.exported(self.store, None)
 
-    async def import_(self, records: Iterable[Mapping[str, Any]], *, restore: bool = False) -> Receipt:
+    async def import_(
+        self, records: Iterable[Mapping[str, Any]], *, restore: bool = False
+    ) -> Receipt:
         """Take in exported records, each into the scope it came from. Doing it twice changes nothing.
 
         Records pass the guard and the person's settings like any other write, and have no more authority than who said
         them. With `restore`, for an export of your own, they are kept as they were. Raises InvalidInput at the first
         record that cannot be read; what stood before it has been taken in.
         """
-        return await import_export.imported(records, import_export.Import(engine=self, restore=restore))
+        return await import_export.imported(
+            records, import_export.Import(engine=self, restore=restore)
+        )
 
     async def backup(self, path: str | Path) -> None:
         """A complete copy, taken while others write."""
@@ -285,10 +331,18 @@ class Engine:
 
     async def close(self) -> None:
         """Finish what is under way and let go of everything."""
-        async with AsyncExitStack() as last:  # from the end of the list, and each although another one failed
+        async with (
+            AsyncExitStack() as last
+        ):  # from the end of the list, and each although another one failed
             for part in (
-                self.store, self.reranker, self.embedder, self.adviser, self.mirror, self.usage, self.outage,
-            ):  # fmt: skip
+                self.store,
+                self.reranker,
+                self.embedder,
+                self.adviser,
+                self.mirror,
+                self.usage,
+                self.outage,
+            ):
                 if part is not None:
                     last.push_async_callback(part.close)
             if self.background is not None:

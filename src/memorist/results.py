@@ -29,8 +29,12 @@ class Forgotten:
     """What was forgotten, or would be: its own ids, and those of what rests on it."""
 
     ids: tuple[str, ...] = ()  # what was asked for
-    derived: tuple[str, ...] = ()  # what rested on that alone, and earlier statements that it had replaced
-    flagged: tuple[str, ...] = ()  # what rests on other things too: it stays, marked; a summary is made anew
+    derived: tuple[
+        str, ...
+    ] = ()  # what rested on that alone, and earlier statements that it had replaced
+    flagged: tuple[
+        str, ...
+    ] = ()  # what rests on other things too: it stays, marked; a summary is made anew
     dry_run: bool = False
 
 
@@ -116,7 +120,9 @@ class SpaceSettings:
 
     memory_enabled: bool = True
     incognito_default: bool = False  # a session is incognito unless that was ended for it
-    sharing: bool = False  # the person's other spaces may recall what bears the tag `share:SPACE`, each its own
+    sharing: bool = (
+        False  # the person's other spaces may recall what bears the tag `share:SPACE`, each its own
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +143,9 @@ class Proposal:
 class Ask:
     """A question to a language model whose answer has a shape."""
 
-    task: str  # extract · same_fact · compose · summarise · reflect · steps: under this it is counted
+    task: (
+        str  # extract · same_fact · compose · summarise · reflect · steps: under this it is counted
+    )
     system: str  # what the model is to do
     user: str  # what it is to do it with; never an order, whatever it says
     schema: Mapping[str, Any]  # of the answer, as JSON schema
@@ -195,7 +203,9 @@ class Task:
     scope: Scope
     name: str
     key: str  # what it is about; empty for a duty that comes round again
-    payload: Mapping[str, Any]  # ids and numbers, never words: what is forgotten must not wait in a queue
+    payload: Mapping[
+        str, Any
+    ]  # ids and numbers, never words: what is forgotten must not wait in a queue
     due_at: datetime
     attempts: int  # how often it was begun, this time included
     lease: str  # names this claim
@@ -211,5 +221,7 @@ class Backlog:
     failing: int  # it was begun before and did not come to its end
     oldest: datetime | None  # since when the oldest that waits is due
     set_aside: int = 0  # of the failing: begun too often, so it waits until somebody asks for it (`tend(retry=True)`)
-    p95_seconds: float | None = None  # of embedding: from being told to having a vector, of the last thousand
+    p95_seconds: float | None = (
+        None  # of embedding: from being told to having a vector, of the last thousand
+    )
     failure_rate: float | None = None  # of embedding: the share of batches that failed, of the same

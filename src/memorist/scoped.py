@@ -18,7 +18,17 @@ from .ingest import pipeline as ingest
 from .jobs import compress, expire
 from .jobs import roll_up as rollup
 from .jobs.summarize import SummedUp
-from .manage import agent_query, chat_commands, conflicts, delta, import_export, journal, privacy, undo, validation
+from .manage import (
+    agent_query,
+    chat_commands,
+    conflicts,
+    delta,
+    import_export,
+    journal,
+    privacy,
+    undo,
+    validation,
+)
 from .manage import edit as revisions
 from .manage import forget as forgetting
 from .manage.checkpoints import Checkpoints
@@ -75,7 +85,9 @@ class Scoped:
         engine = self._engine
         most = engine.settings.max_checkpoint_mb << 20
         hidden = partial(privacy.refuse_incognito, engine, self.scope, self.labels.session)
-        return Checkpoints(engine.store.checkpoints(self.scope), clock=engine.clock, most_bytes=most, admit=hidden)
+        return Checkpoints(
+            engine.store.checkpoints(self.scope), clock=engine.clock, most_bytes=most, admit=hidden
+        )
 
     @property
     def privacy(self) -> Privacy:
@@ -110,9 +122,17 @@ class Scoped:
         disk for a store that is away, and is taken in when it is back. Raises InvalidInput, StoreUnavailable.
         """
         common = validation.draft_fields(
-            kind=kind, category=category, item_type=item_type, tags=tags, source_ids=source_ids, evidence=evidence,
-            importance=importance, confidence=confidence, pinned=pinned, manually_saved=manually_saved,
-        )  # fmt: skip
+            kind=kind,
+            category=category,
+            item_type=item_type,
+            tags=tags,
+            source_ids=source_ids,
+            evidence=evidence,
+            importance=importance,
+            confidence=confidence,
+            pinned=pinned,
+            manually_saved=manually_saved,
+        )
         made = self._drafts(what, messages.moment(at), common)
         return await self.remember_drafts(made, policy=policy)
 
@@ -121,33 +141,54 @@ class Scoped:
         """Take in drafts that are already made, as dialects and importers do."""
         engine = self._engine
         parts = replace(
-            engine.ingest, policy=policies.named(policy or engine.settings.policy, engine.settings.capacity)
+            engine.ingest,
+            policy=policies.named(policy or engine.settings.policy, engine.settings.capacity),
         )
         remember = ingest.remember if engine.outage is None else engine.outage.remember
         outcomes: builtins.list[Outcome] = []
         for start in range(0, len(made), BATCH):
             now = engine.clock()
-            named = [replace(draft, id=new_id(), told_at=now) for draft in made[start : start + BATCH]]
+            named = [
+                replace(draft, id=new_id(), told_at=now) for draft in made[start : start + BATCH]
+            ]
             take = partial(remember, scope=self.scope, parts=parts, now=now)
             note = partial(engine.usage.note, self.scope)
-            admit = partial(guard.admitted, scope=self.scope, policy=parts.policy, take=take, note=note)
+            admit = partial(
+                guard.admitted, scope=self.scope, policy=parts.policy, take=take, note=note
+            )
             done = await privacy.admitted(engine, self.scope, named, admit)
             if engine.journal is not None:
-                new = [draft for draft, outcome in zip(named, done, strict=True) if draft.id in outcome.ids]
+                new = [
+                    draft
+                    for draft, outcome in zip(named, done, strict=True)
+                    if draft.id in outcome.ids
+                ]
                 await journal.noted(engine.journal, engine.store, self.scope, new, now)
             outcomes += done
         if engine.mirror is not None:
             engine.mirror.note(self.scope)
         return Receipt(tuple(outcomes))
 
-    def _drafts(self, what: Any, at: datetime | None, common: dict[str, Any]) -> builtins.list[Draft]:
+    def _drafts(
+        self, what: Any, at: datetime | None, common: dict[str, Any]
+    ) -> builtins.list[Draft]:
         most = self._engine.settings.max_text_chars
         if isinstance(what, str):
             validation.text(what, most)
-            return [Draft(text=normalize.storable(what), labels=self.labels, speaker=self.labels.role, at=at, **common)]
+            return [
+                Draft(
+                    text=normalize.storable(what),
+                    labels=self.labels,
+                    speaker=self.labels.role,
+                    at=at,
+                    **common,
+                )
+            ]
         given = [what] if isinstance(what, (Message, Mapping)) else what
         if not isinstance(given, Sequence) or isinstance(given, (bytes, bytearray)):
-            raise InvalidInput(f"remember takes a text or a list of messages, not {type(what).__name__}")
+            raise InvalidInput(
+                f"remember takes a text or a list of messages, not {type(what).__name__}"
+            )
         said = messages.conversation([messages.message(each, self.labels) for each in given])
         for each in said:
             validation.size(each.content, most)
@@ -173,19 +214,33 @@ class Scoped:
         Weak evidence gives an empty answer. If a part is away, the rest answers and `legs` says so. With `since` the
         text begins with what changed in this thread after that revision, as `delta` tells it. Raises InvalidInput.
         """
-        asked, by = self._query(query, limit, budget, max_chars, profile, where, as_of, include_compressed, rerank)
+        asked, by = self._query(
+            query, limit, budget, max_chars, profile, where, as_of, include_compressed, rerank
+        )
         if why := await self.privacy.why_off():
-            return Recall(query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why})
+            return Recall(
+                query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why}
+            )
         count = self._engine.count_tokens
         news = None if since is None else delta.fitting(await self._news(since), asked, count)
         answer = await self._answer(asked if news is None else delta.beside(news, asked, count), by)
         best = max((hit.relevance for hit in answer.hits), default=None)
-        line = Happened(node="context", op="search", at=self._engine.clock(), thread=self._thread(None), sim=best)
+        line = Happened(
+            node="context",
+            op="search",
+            at=self._engine.clock(),
+            thread=self._thread(None),
+            sim=best,
+        )
         self._engine.usage.note(self.scope, [line])
         return answer if news is None else delta.before(news, answer, asked, count)
 
     async def feedback(
-        self, recalled: Recall | Sequence[str], *, used: Sequence[str] | None = None, reply: str | None = None
+        self,
+        recalled: Recall | Sequence[str],
+        *,
+        used: Sequence[str] | None = None,
+        reply: str | None = None,
     ) -> dict[str, str]:
         """Count a turn, and whether what was recalled for it, an answer or ids, went into the reply: those `used`, or
         those that the `reply` cites by id or echoes.
@@ -210,7 +265,9 @@ class Scoped:
             validation.texts("used", used)
             found = {memory.id: "told" for memory in memories if memory.id in (used or ())}
         if not await self.privacy.why_off():
-            line = Happened(node="context", op="use", at=engine.clock(), status="ok" if found else "skipped")
+            line = Happened(
+                node="context", op="use", at=engine.clock(), status="ok" if found else "skipped"
+            )
             engine.usage.note(self.scope, [replace(line, thread=self._thread(None))])
         return found
 
@@ -226,8 +283,13 @@ class Scoped:
         if await self.privacy.why_off():
             return []
         where = Filter(tags=(f"{privacy.SHARED}{self.scope.space}",))
-        others = [Scoped(self._engine, each, Labels()) for each in await privacy.sharing(self._engine, self.scope)]
-        found = [await each.recall(query, limit=limit, budget=budget, where=where) for each in others]
+        others = [
+            Scoped(self._engine, each, Labels())
+            for each in await privacy.sharing(self._engine, self.scope)
+        ]
+        found = [
+            await each.recall(query, limit=limit, budget=budget, where=where) for each in others
+        ]
         return [answer for answer in found if answer.hits]
 
     async def _news(self, since: int) -> Updates:
@@ -248,7 +310,9 @@ class Scoped:
         validation.fields({"thread": thread})
         name = self._thread(thread)
         if name is None or isinstance(since, bool) or not isinstance(since, int | None):
-            raise InvalidInput("Say which thread, here or with `scope(…, thread=…)`, and a whole number as revision")
+            raise InvalidInput(
+                "Say which thread, here or with `scope(…, thread=…)`, and a whole number as revision"
+            )
         if await self.privacy.why_off(name if thread else None):
             return Updates(thread=name, since=since or 0, revision=since or 0, changes=(), text="")
         tell = partial(delta.told, scope=self.scope, thread=name, line=render.update)
@@ -259,7 +323,9 @@ class Scoped:
             await tx.apply([Shown(thread=name, revision=news.revision)])
         return news
 
-    async def _looked_up(self, text: str, limit: int, where: Filter | None = None) -> tuple[Memory, ...]:
+    async def _looked_up(
+        self, text: str, limit: int, where: Filter | None = None
+    ) -> tuple[Memory, ...]:
         """What answers, also while memory is off, because the person looks; an incognito session leaves no vector."""
         asked, by = self._query(text, limit, 1 << 20, None, None, where, None, True, None)
         is_hidden = await self.privacy.why_off() == privacy.INCOGNITO
@@ -275,11 +341,15 @@ class Scoped:
         recall = retrieve.recall if self._engine.outage is None else self._engine.outage.recall
         answer = await recall(asked, by, self._retrieve(), now)
         uses = [
-            Used(memory_id=hit.memory.id, at=now, scores=trim.scores(hit.memory, hit.relevance, now))
+            Used(
+                memory_id=hit.memory.id, at=now, scores=trim.scores(hit.memory, hit.relevance, now)
+            )
             for hit in answer.hits
         ]
         if uses and by.scores_first:
-            with suppress(ProviderFailed):  # an answer does not fail because its statistics cannot be written
+            with suppress(
+                ProviderFailed
+            ):  # an answer does not fail because its statistics cannot be written
                 async with self._engine.store.transaction(self.scope) as tx:
                     await tx.apply(uses)
         elif uses:
@@ -304,14 +374,23 @@ class Scoped:
         similarity. Raises NotAllowed for a category the agent may not read, InvalidInput.
         """
         asked = agent_query.Request(
-            agent=agent, categories=categories, filters=filters, top_k=top_k, shape=return_,
-            budget_tokens=budget_tokens, threshold=threshold,
-        )  # fmt: skip
+            agent=agent,
+            categories=categories,
+            filters=filters,
+            top_k=top_k,
+            shape=return_,
+            budget_tokens=budget_tokens,
+            threshold=threshold,
+        )
 
         async def recall(where: Filter, by: profiles.Profile) -> Recall:
-            return await self.recall(query, limit=top_k, budget=budget_tokens, profile=by, where=where)
+            return await self.recall(
+                query, limit=top_k, budget=budget_tokens, profile=by, where=where
+            )
 
-        return await agent_query.answered(asked, self.scope, self._engine.access, recall, self._engine.count_tokens)
+        return await agent_query.answered(
+            asked, self.scope, self._engine.access, recall, self._engine.count_tokens
+        )
 
     async def why_not(
         self,
@@ -326,7 +405,9 @@ class Scoped:
         include_compressed: bool = False,
     ) -> Reason:
         """Where one memory stands for a question, and why it was returned or left out. Raises NotFound."""
-        asked, by = self._query(query, limit, budget, None, profile, where, as_of, include_compressed, None)
+        asked, by = self._query(
+            query, limit, budget, None, profile, where, as_of, include_compressed, None
+        )
         await privacy.refuse_incognito(self._engine, self.scope, self.labels.session)
         memory = await self.get(id)
         return await explain.stands(asked, memory, by, self._retrieve(), self._engine.clock())
@@ -349,7 +430,11 @@ class Scoped:
             if value is not None:
                 validation.number(name, value)
         settings = self._engine.settings
-        by = profile if isinstance(profile, profiles.Profile) else profiles.named(profile or settings.profile)
+        by = (
+            profile
+            if isinstance(profile, profiles.Profile)
+            else profiles.named(profile or settings.profile)
+        )
         if rerank is not None:
             by = replace(by, rerank=rerank)
         return Query(
@@ -379,15 +464,21 @@ class Scoped:
     async def get(self, id: str) -> Memory:
         """One memory, in whatever state. Raises NotFound."""
         engine = self._engine
-        found = await (engine.store if engine.outage is None else engine.outage).get(self.scope, [str(id)])
+        found = await (engine.store if engine.outage is None else engine.outage).get(
+            self.scope, [str(id)]
+        )
         if not found:
             raise NotFound(f"No memory with id {id!r} in this scope")
         return found[0]
 
-    async def list(self, where: Filter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page:
+    async def list(
+        self, where: Filter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page:
         """A page of memories, newest first; pass its `cursor` for the next one. Raises InvalidInput."""
         validation.number("limit", limit)
-        return await self._engine.store.page(self.scope, validation.where(where), limit=min(limit, 1000), cursor=cursor)
+        return await self._engine.store.page(
+            self.scope, validation.where(where), limit=min(limit, 1000), cursor=cursor
+        )
 
     @watched("edit", lambda _: 1)
     async def edit(
@@ -416,7 +507,9 @@ class Scoped:
             raise InvalidInput(f"A summary has at most 280 characters, not {len(summary)}")
         if tags is not None:
             fields["tags"] = tuple(dict.fromkeys(tag.lower() for tag in tags))
-        return await revisions.edited(self._engine, self.scope, id, text, fields, actor, self.labels.session, revision)
+        return await revisions.edited(
+            self._engine, self.scope, id, text, fields, actor, self.labels.session, revision
+        )
 
     async def why(self, id: str) -> Evidence:
         """What a memory rests on: the messages and memories it came from. Raises NotFound."""
@@ -443,11 +536,15 @@ class Scoped:
     async def tallies(self, *, days: float = 30) -> builtins.list[Tally]:
         """How often the parts did what, day by day, in the last days."""
         validation.days(days)
-        return await self._engine.store.tallies(self.scope, self._engine.clock() - timedelta(days=days))
+        return await self._engine.store.tallies(
+            self.scope, self._engine.clock() - timedelta(days=days)
+        )
 
     async def spending(self, *, days: float = 30) -> builtins.list[Spending]:
         """What the language model cost here in the last days, by day, task and model."""
-        return await self._engine.store.spending(self.scope, validation.day(self._engine.clock(), days))
+        return await self._engine.store.spending(
+            self.scope, validation.day(self._engine.clock(), days)
+        )
 
     async def purge(self, *, dry_run: bool = False) -> Purged:
         """Put away what nobody used for long, and erase what was put away for long enough; see the settings.
@@ -455,7 +552,9 @@ class Scoped:
         What is pinned or was saved on purpose stays. With `dry_run` it only says what would go.
         """
         engine = self._engine
-        done, words = await expire.purge(engine.store, self.scope, engine.limits, engine.clock(), dry_run=dry_run)
+        done, words = await expire.purge(
+            engine.store, self.scope, engine.limits, engine.clock(), dry_run=dry_run
+        )
         if words:
             await forgetting.swept(engine, self.scope, words)
         return done
@@ -471,7 +570,9 @@ class Scoped:
         if why := await self.privacy.why_off(memory.labels.session):
             return Extracted(by="nobody", why=why)
         with_model = engine.settings.extract == "model"
-        return await job.draw([id], self.scope, engine.care, policy=engine.ingest.policy, with_model=with_model)
+        return await job.draw(
+            [id], self.scope, engine.care, policy=engine.ingest.policy, with_model=with_model
+        )
 
     async def compress(
         self, *, threshold: int | None = None, sessions: int | None = None, dry_run: bool = False
@@ -542,21 +643,32 @@ class Scoped:
         """
         manner = await self._manner(reason, keep_days, never_again, actor)
         if not query and validation.where(where).is_plain:
-            raise InvalidInput("Say what to forget: a query, or a filter that names more than states")
+            raise InvalidInput(
+                "Say what to forget: a query, or a filter that names more than states"
+            )
         found = await self._matching(query, where)
         return await forgetting.forget(self._engine, self.scope, found, manner, dry_run=dry_run)
 
-    async def _manner(self, reason: str, keep_days: float, never_again: bool, actor: str | None) -> forgetting.Manner:
+    async def _manner(
+        self, reason: str, keep_days: float, never_again: bool, actor: str | None
+    ) -> forgetting.Manner:
         validation.days(keep_days)
         validation.fields({"reason": reason, "actor": actor})
         return forgetting.Manner(
-            reason=reason, actor=actor, keep_days=keep_days, never_again=never_again, session=await self._traced()
+            reason=reason,
+            actor=actor,
+            keep_days=keep_days,
+            never_again=never_again,
+            session=await self._traced(),
         )
 
     async def _matching(self, query: str | None, where: Filter | None) -> builtins.list[str]:
         """The ids of what a question finds, best first, or of all that a filter lets through."""
         if not query:
-            return [m.id for m in await matching(self._engine.store, self.scope, validation.where(where))]
+            return [
+                m.id
+                for m in await matching(self._engine.store, self.scope, validation.where(where))
+            ]
         return [memory.id for memory in await self._looked_up(query, forgetting.MOST_FOUND, where)]
 
     async def undo(
@@ -572,12 +684,21 @@ class Scoped:
         What was made disappears and can be restored for 30 days, what was changed is as it was before. It is in the
         history and can itself be undone; a forget for good cannot. Raises NotFound; Conflict if something came after.
         """
-        given = {name: value for name, value in (("operation", operation), ("session", session)) if value is not None}
+        given = {
+            name: value
+            for name, value in (("operation", operation), ("session", session))
+            if value is not None
+        }
         validation.fields({**given, "actor": actor})
         if len(given) != 1:
             raise InvalidInput("Say what to undo: either an operation or a session")
         return await undo.undone(
-            self._engine, self.scope, given, dry_run=dry_run, actor=actor, session=await self._traced()
+            self._engine,
+            self.scope,
+            given,
+            dry_run=dry_run,
+            actor=actor,
+            session=await self._traced(),
         )
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
@@ -604,7 +725,12 @@ class Scoped:
         return await conflicts.rejected(self._engine, self.scope, id, actor)
 
     async def command(
-        self, text: str, *, role: str | None = "user", name: str | None = None, about: Sequence[str] = ()
+        self,
+        text: str,
+        *,
+        role: str | None = "user",
+        name: str | None = None,
+        about: Sequence[str] = (),
     ) -> chat_commands.Reply | None:
         """Do what a person says in a chat to the memory itself, and what to answer; None if it is no such command.
 
@@ -619,7 +745,9 @@ class Scoped:
         found = [Filter(pinned=True), Filter(pinned=False)]
         pinned, rest = [(await self.list(where, limit=OVERVIEW)).memories for where in found]
         states = (await self.stats())["states"]
-        counts = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in sorted(states.items()))
+        counts = ", ".join(
+            f"{number} {state.replace('_', ' ')}" for state, number in sorted(states.items())
+        )
         shown = render.grouped((*pinned, *rest)[:OVERVIEW])
         return f"# {render.safe(self.scope.space)}: {counts or 'nothing is remembered here'}\n{shown}".strip()
 
@@ -631,7 +759,9 @@ class Scoped:
         """Everything kept in this scope, record by record, as `import_` takes it."""
         return import_export.exported(self._engine.store, self.scope)
 
-    async def import_(self, records: Iterable[Mapping[str, Any]], *, restore: bool = False) -> Receipt:
+    async def import_(
+        self, records: Iterable[Mapping[str, Any]], *, restore: bool = False
+    ) -> Receipt:
         """Take in exported records or messages (`content`, `role`, …) into this scope.
 
         Records pass the guard and the person's settings like any other write, and have no more authority than who said
@@ -640,5 +770,9 @@ class Scoped:
         how = import_export.Import(engine=self._engine, into=self, restore=restore)
         return await import_export.imported(records, how)
 
-    async def _changed(self, id: str, event: Event, fields: Mapping[str, Any], actor: str | None) -> Memory:
-        return await revisions.changed(self._engine, self.scope, id, event, fields, actor, await self._traced())
+    async def _changed(
+        self, id: str, event: Event, fields: Mapping[str, Any], actor: str | None
+    ) -> Memory:
+        return await revisions.changed(
+            self._engine, self.scope, id, event, fields, actor, await self._traced()
+        )

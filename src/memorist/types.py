@@ -14,23 +14,42 @@ from typing import Any, Literal
 Kind = Literal["episodic", "semantic", "procedural", "working", "insight"]
 State = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
 Role = Literal["user", "assistant", "system"]
-Status = Literal["created", "merged", "updated", "superseded", "conflicting", "pending", "skipped", "refused"]
-Event = Literal["created", "updated", "merged", "deleted", "soft_deleted", "restored", "superseded", "linked"]
+Status = Literal[
+    "created", "merged", "updated", "superseded", "conflicting", "pending", "skipped", "refused"
+]
+Event = Literal[
+    "created", "updated", "merged", "deleted", "soft_deleted", "restored", "superseded", "linked"
+]
 Node = Literal["hotpath", "context", "episodic", "worker"]
 Op = Literal[
-    "classify", "search", "create", "update", "merge", "delete", "link", "ttl",
-    "pin", "unpin", "enable", "disable", "incognito",  # what a person decided
+    "classify",
+    "search",
+    "create",
+    "update",
+    "merge",
+    "delete",
+    "link",
+    "ttl",
+    "pin",
+    "unpin",
+    "enable",
+    "disable",
+    "incognito",  # what a person decided
     "use",  # what was recalled went into a reply; skipped: it did not
     "embed",  # and the names of duties, where one failed
-]  # fmt: skip
+]
 
 KINDS: tuple[Kind, ...] = ("episodic", "semantic", "procedural", "working", "insight")
 NODES: tuple[Node, ...] = ("hotpath", "context", "episodic", "worker")
 STATES: tuple[State, ...] = ("active", "compressed", "archived", "superseded", "soft_deleted")
 ROLES: tuple[Role, ...] = ("user", "assistant", "system")
-GUILD = "__guild__"  # the user of a scope that belongs to a group: its facts name whom they are about
+GUILD = (
+    "__guild__"  # the user of a scope that belongs to a group: its facts name whom they are about
+)
 RELATED = "related_to"  # the type of a relation between memories that are about the same
-CONTRADICTS = "contradicts"  # of a newer memory to the one whose place it took, until somebody decides
+CONTRADICTS = (
+    "contradicts"  # of a newer memory to the one whose place it took, until somebody decides
+)
 HISTORY_EVENTS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
 ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")
 
@@ -145,7 +164,9 @@ class Draft:
     """What a caller wants remembered, before it is cleaned, cut, scored and compared."""
 
     text: str
-    id: str | None = None  # under which it is to be kept; what is cut into several memories gives it to the first
+    id: str | None = (
+        None  # under which it is to be kept; what is cut into several memories gives it to the first
+    )
     told_at: datetime | None = None  # when it was handed over, if that is not now
     labels: Labels = Labels()
     message_id: str | None = None
@@ -260,7 +281,9 @@ class Hit:
     memory: Memory
     score: float
     parts: Mapping[str, float]
-    relevance: float = 0.0  # how near it is to the question: the cosine, or the share of the best sparse score
+    relevance: float = (
+        0.0  # how near it is to the question: the cosine, or the share of the best sparse score
+    )
     tokens: int = 0
 
 
@@ -284,8 +307,12 @@ class Recall:
     tokens: int  # of that block
     cut: tuple[Cut, ...] = ()
     revision: int | None = None  # of the thread, up to which the text tells what changed
-    related: tuple[Memory, ...] = ()  # beside the hits, for what they are about: they stand in the text, too
-    legs: Mapping[str, str] = field(default_factory=dict)  # sparse, dense, …: "ok", or why it was down
+    related: tuple[
+        Memory, ...
+    ] = ()  # beside the hits, for what they are about: they stand in the text, too
+    legs: Mapping[str, str] = field(
+        default_factory=dict
+    )  # sparse, dense, …: "ok", or why it was down
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -308,11 +335,15 @@ class Recall:
 
     def explain(self) -> str:
         """Why each memory came back, part by part, and why others did not."""
-        lines = [f"{self.query.text!r} by {self.profile}: {len(self.hits)} hits, {self.tokens} tokens"]
+        lines = [
+            f"{self.query.text!r} by {self.profile}: {len(self.hits)} hits, {self.tokens} tokens"
+        ]
         lines += [f"  {leg}: {state}" for leg, state in self.legs.items() if state != "ok"]
         for rank, hit in enumerate(self.hits, 1):
             lines.append(f"{rank}. {hit.score:.4f}  {_brief(hit.memory.text)}")
-            lines.append("   = " + " ".join(f"{value:+.4f} {name}" for name, value in hit.parts.items()))
+            lines.append(
+                "   = " + " ".join(f"{value:+.4f} {name}" for name, value in hit.parts.items())
+            )
         lines += [f"-  {cut.score:.4f}  {cut.id}: {cut.reason}" for cut in self.cut]
         return "\n".join(lines)
 

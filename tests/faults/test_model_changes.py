@@ -49,8 +49,15 @@ class Nonsense(Model):
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         if self._kind == "hangs":
             await asyncio.Event().wait()
-        wrong = {"nan": (len(texts), 384), "inf": (len(texts), 384), "short": (len(texts), 3), "few": (0, 384)}
-        return np.full(wrong[self._kind], {"inf": math.inf, "nan": math.nan}.get(self._kind, 1.0), np.float32)
+        wrong = {
+            "nan": (len(texts), 384),
+            "inf": (len(texts), 384),
+            "short": (len(texts), 3),
+            "few": (0, 384),
+        }
+        return np.full(
+            wrong[self._kind], {"inf": math.inf, "nan": math.nan}.get(self._kind, 1.0), np.float32
+        )
 
 
 @asynccontextmanager
@@ -86,7 +93,9 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("change", CHANGED)
-async def test_another_model_answers_by_words_and_says_so_until_it_has_embedded(path: Path, change: str) -> None:
+async def test_another_model_answers_by_words_and_says_so_until_it_has_embedded(
+    path: Path, change: str
+) -> None:
     async with opened(path, CHANGED[change]) as engine:
         ana = engine.scope("ana")
         found = await ana.recall("what colour is the kettle?")

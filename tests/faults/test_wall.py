@@ -34,7 +34,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 def memory(scope: Scope, name: str, **fields: Any) -> Memory:
     return Memory(
-        id=f"{scope.user}-{name}", scope=scope, text=name, kind="episodic", created_at=NOW, updated_at=NOW, **fields
+        id=f"{scope.user}-{name}",
+        scope=scope,
+        text=name,
+        kind="episodic",
+        created_at=NOW,
+        updated_at=NOW,
+        **fields,
     )
 
 
@@ -44,10 +50,19 @@ async def filled(store: Relational, scope: Scope) -> None:
     version = memory(scope, "an older tea", state="superseded", superseded_by=kept.id)
     cup = memory(scope, "cup", labels=Labels(thread="t"))
     async with store.transaction(scope) as tx:
-        await tx.apply([Put(memory=each, event="created") for each in (kept, gone, hidden, version, cup)])
+        await tx.apply(
+            [Put(memory=each, event="created") for each in (kept, gone, hidden, version, cup)]
+        )
         await tx.apply([Embedded(memory_id=kept.id, model="m", vector=[1.0, 0.0])])
-        await tx.apply([Relation(from_id=kept.id, to_id=version.id, type="similar", strength=0.5, at=NOW)])
-        await tx.apply([Relation(from_id=kept.id, to_id=cup.id, type=RELATED, at=NOW), Shown(thread="t", revision=1)])
+        await tx.apply(
+            [Relation(from_id=kept.id, to_id=version.id, type="similar", strength=0.5, at=NOW)]
+        )
+        await tx.apply(
+            [
+                Relation(from_id=kept.id, to_id=cup.id, type=RELATED, at=NOW),
+                Shown(thread="t", revision=1),
+            ]
+        )
         await tx.apply([Checked(a=cup.id, b=kept.id, score=0.5, at=NOW)])
     await store.move(scope, "index", 7)
     async with store.transaction(scope) as tx:

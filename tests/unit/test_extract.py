@@ -15,7 +15,10 @@ from memorist.extraction import facts
 from memorist.text import saying, style_check
 
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)  # a Friday
-ROWS = [json.loads(line) for line in (Path(__file__).parents[1] / "data" / "extraction.jsonl").read_text().splitlines()]
+ROWS = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "data" / "extraction.jsonl").read_text().splitlines()
+]
 
 
 def found(text: str, who: str = "The user") -> list[str]:
@@ -41,7 +44,9 @@ def test_at_least_95_percent_of_what_is_made_is_well_worded_at_once() -> None:
     assert sum(not style_check.fault(fact) for fact in made) >= 0.95 * len(made)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if not row["facts"]], ids=lambda row: row["text"][:40])
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if not row["facts"]], ids=lambda row: row["text"][:40]
+)
 def test_what_is_asked_guessed_joked_quoted_or_passing_is_no_fact(row: dict[str, str]) -> None:
     assert found(row["text"]) == []
 
@@ -70,7 +75,12 @@ def test_each_fact_quotes_its_source_and_has_no_word_of_its_own() -> None:
     for row in ROWS:
         for fact in facts.facts(row["text"], who="The user", at=AT):
             assert fact.evidence in row["text"]
-            assert set(saying.said(fact.text).words) <= {*saying.said(fact.evidence).words, "user", "group", "week"}
+            assert set(saying.said(fact.text).words) <= {
+                *saying.said(fact.evidence).words,
+                "user",
+                "group",
+                "week",
+            }
 
 
 @pytest.mark.parametrize(("said", "fact"), [
@@ -130,7 +140,24 @@ def test_the_name_of_a_speaker_cannot_carry_an_order() -> None:
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(
-        st.sampled_from(["I ", "my ", "love ", "have ", "a ", ", ", ". ", "and ", '"', "not ", "is ", "'", "\n", "é"]),
+        st.sampled_from(
+            [
+                "I ",
+                "my ",
+                "love ",
+                "have ",
+                "a ",
+                ", ",
+                ". ",
+                "and ",
+                '"',
+                "not ",
+                "is ",
+                "'",
+                "\n",
+                "é",
+            ]
+        ),
         max_size=80,
     )
 )
@@ -142,7 +169,8 @@ def test_any_text_gives_facts_that_quote_it(parts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["I love ", "my ", "a, ", "I have a ", '"I', "is my ", "My dog ", "I've been x ", "    ", "x"]
+    "unit",
+    ["I love ", "my ", "a, ", "I have a ", '"I', "is my ", "My dog ", "I've been x ", "    ", "x"],
 )
 def test_a_hostile_text_is_read_in_a_moment(unit: str) -> None:
     started = time.perf_counter()

@@ -15,13 +15,16 @@ def test_a_hint_wins_over_every_rule() -> None:
 
 @pytest.mark.spec("MLS-27", "MLS-32")
 @pytest.mark.parametrize(
-    "text", ["I prefer tea", "so i  ALWAYS walk", "I hate rain", "My favorite is blue", "my favourite"]
+    "text",
+    ["I prefer tea", "so i  ALWAYS walk", "I hate rain", "My favorite is blue", "my favourite"],
 )
 def test_a_preference_is_procedural(text: str) -> None:
     assert classify_rules.kind(text) == "procedural"
 
 
-@pytest.mark.parametrize("text", ["I preferred tea", "Mia hates rain", "my favorites", "What do I preferably do"])
+@pytest.mark.parametrize(
+    "text", ["I preferred tea", "Mia hates rain", "my favorites", "What do I preferably do"]
+)
 def test_a_phrase_inside_other_words_is_no_signal(text: str) -> None:
     assert not classify_rules.preference_signal(text)
 
@@ -33,7 +36,14 @@ def test_phrases_can_be_added() -> None:
 
 @pytest.mark.spec("MLS-33")
 @pytest.mark.parametrize(
-    "text", ["We are at the station now", "Right now it rains", "currently busy", "in this session", "Today"]
+    "text",
+    [
+        "We are at the station now",
+        "Right now it rains",
+        "currently busy",
+        "in this session",
+        "Today",
+    ],
 )
 def test_what_is_about_now_is_working_memory(text: str) -> None:
     assert classify_rules.kind(text) == "working"
@@ -52,7 +62,15 @@ def test_a_subject_a_predicate_and_an_object_are_semantic(text: str) -> None:
 @pytest.mark.spec("MLS-35")
 @pytest.mark.parametrize(
     "text",
-    ["We went home", "It is raining", "Is Anna a doctor?", "Anna is a doctor?", "ok", "", "Discussed the migration"],
+    [
+        "We went home",
+        "It is raining",
+        "Is Anna a doctor?",
+        "Anna is a doctor?",
+        "ok",
+        "",
+        "Discussed the migration",
+    ],
 )
 def test_everything_else_is_episodic(text: str) -> None:
     assert classify_rules.kind(text) == "episodic"
@@ -98,7 +116,8 @@ def test_the_type_is_guessed_from_the_text(text: str, expected: str) -> None:
 
 def test_each_type_has_its_usual_kind() -> None:
     kinds = {
-        each: classify_rules.kind_of(each) for each in (*classify_rules.ITEM_TYPES, "profile", "relationship", "lore")
+        each: classify_rules.kind_of(each)
+        for each in (*classify_rules.ITEM_TYPES, "profile", "relationship", "lore")
     }
     assert [each for each in kinds if kinds[each] == "semantic"] == [
         "fact",
@@ -108,7 +127,12 @@ def test_each_type_has_its_usual_kind() -> None:
         "lore",
     ]
     assert [each for each in kinds if kinds[each] == "procedural"] == ["preference"]
-    assert [each for each in kinds if kinds[each] == "episodic"] == ["decision", "crumb", "request", "result"]
+    assert [each for each in kinds if kinds[each] == "episodic"] == [
+        "decision",
+        "crumb",
+        "request",
+        "result",
+    ]
 
 
 def test_the_category_is_the_type_or_follows_the_kind() -> None:
@@ -130,14 +154,27 @@ def test_chit_chat_is_recognised(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Thanks, my flight is at 9", "ok the door code is 1234", "hi " * 300 + "secret", "Yes, Berlin"]
+    "text",
+    [
+        "Thanks, my flight is at 9",
+        "ok the door code is 1234",
+        "hi " * 300 + "secret",
+        "Yes, Berlin",
+    ],
 )
 def test_what_carries_something_is_no_chit_chat(text: str) -> None:
     assert not classify_rules.is_chit_chat(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["I'll call Anna", "I promised to help", "my goal: run 10 km", "remind me on Friday", "I plan to move"]
+    "text",
+    [
+        "I'll call Anna",
+        "I promised to help",
+        "my goal: run 10 km",
+        "remind me on Friday",
+        "I plan to move",
+    ],
 )
 def test_commitments_and_goals_are_recognised(text: str) -> None:
     assert classify_rules.is_commitment_or_goal(text)

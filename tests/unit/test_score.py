@@ -111,7 +111,8 @@ def test_an_explicit_save_adds_a_half() -> None:
 
 @pytest.mark.spec("THE-39")
 @pytest.mark.parametrize(
-    "text", ["I prefer tea", "I will send it on Friday", "My goal is a marathon", "We can't stand noise"]
+    "text",
+    ["I prefer tea", "I will send it on Friday", "My goal is a marathon", "We can't stand noise"],
 )
 def test_preferences_commitments_and_goals_add_0_3(text: str) -> None:
     assert importance.theoria(text) == 0.3
@@ -163,7 +164,10 @@ def test_a_word_of_a_million_letters_is_scored() -> None:
 
 
 def test_what_tells_nothing_new_and_nothing_lasting_has_no_importance() -> None:
-    said = [{"role": "user", "content": "Yes, of course.", "session": session} for session in ("s1", "s2")]
+    said = [
+        {"role": "user", "content": "Yes, of course.", "session": session}
+        for session in ("s1", "s2")
+    ]
     with memorist.open(":memory:", embedder="hashing") as memory:
         ana = memory.scope("ana")
         first, again = (ana.get(ana.remember([each]).ids[0]) for each in said)

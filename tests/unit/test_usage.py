@@ -41,7 +41,9 @@ async def test_closing_writes_what_is_waiting(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("moment", range(8))
-async def test_closing_interrupts_no_write(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
+async def test_closing_interrupts_no_write(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
     monkeypatch.setattr(access_log, "SECONDS", 0.0)
     uses = Usage(store)
     uses.note(ANA, [USED] * 5)
@@ -50,7 +52,9 @@ async def test_closing_interrupts_no_write(store: SqliteStore, monkeypatch: pyte
     assert await times(store) == 5
 
 
-async def test_many_uses_are_written_without_waiting(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_uses_are_written_without_waiting(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(access_log, "SECONDS", 60.0)
     uses = Usage(store)
     for _ in range(access_log.AT_MOST):

@@ -25,7 +25,13 @@ def test_the_semantic_guard_asks_for_one_complete_neutral_statement() -> None:
 
 @pytest.mark.spec("IMP-82")
 def test_the_episodic_guard_asks_for_what_happened_and_no_lasting_facts() -> None:
-    for asked in ("past tense", "one or two sentences", "discussed, decided or done", "Leave out lasting facts", "280"):
+    for asked in (
+        "past tense",
+        "one or two sentences",
+        "discussed, decided or done",
+        "Leave out lasting facts",
+        "280",
+    ):
         assert asked in style_check.EPISODIC
 
 
@@ -54,20 +60,25 @@ def test_a_text_that_stands_by_itself_passes(text: str) -> None:
 
 def test_an_episode_is_told_in_the_past_tense() -> None:
     assert style_check.fault("Ana and Bo decided on Rust.", "episodic") == ""
-    assert style_check.fault("Ana and Bo like Rust.", "episodic") == "it is not told in the past tense"
+    assert (
+        style_check.fault("Ana and Bo like Rust.", "episodic") == "it is not told in the past tense"
+    )
 
 
 @pytest.mark.spec("IMP-83")
 def test_a_long_text_is_cut_where_a_sentence_or_a_word_ends() -> None:
-    sentence = (
-        "Ana keeps bees on the roof of the town hall in Porto, together with the fire brigade and two neighbours."
-    )
+    sentence = "Ana keeps bees on the roof of the town hall in Porto, together with the fire brigade and two neighbours."
     assert style_check.trimmed(" ".join([sentence] * 5)) == f"{sentence} {sentence}"
     cut = style_check.trimmed("word " * 100)
     assert len(cut) <= 280
     assert cut.endswith("word…")
-    assert style_check.trimmed(f"Ana left. {'word ' * 60}end. Bo stayed.") == "Ana left.", "the second one does not fit"
-    assert style_check.trimmed("Dr. Weber met Ana. They talked. Then rain fell.") == "Dr. Weber met Ana. They talked."
+    assert style_check.trimmed(f"Ana left. {'word ' * 60}end. Bo stayed.") == "Ana left.", (
+        "the second one does not fit"
+    )
+    assert (
+        style_check.trimmed("Dr. Weber met Ana. They talked. Then rain fell.")
+        == "Dr. Weber met Ana. They talked."
+    )
 
 
 @given(st.text(max_size=1000))

@@ -21,7 +21,11 @@ class Theoria:
     """Theoria's API over an engine; the soft cap and the weights of the tri-score can be chosen."""
 
     def __init__(
-        self, engine: Engine, *, soft_cap: int | None = None, profile: profiles.Profile = profiles.THEORIA
+        self,
+        engine: Engine,
+        *,
+        soft_cap: int | None = None,
+        profile: profiles.Profile = profiles.THEORIA,
     ) -> None:
         self._engine, self._profile = engine, profile
         self._policy = policies.named("theoria", engine.settings.capacity)
@@ -36,13 +40,18 @@ class Theoria:
         """How many entries a user has in a space before the least valuable go."""
         return self._policy.capacity
 
-    async def persist_memory(self, user_id: str, space: str, text: str, manually_saved: bool = False) -> str:
+    async def persist_memory(
+        self, user_id: str, space: str, text: str, manually_saved: bool = False
+    ) -> str:
         """Keep a text, or count it as a repetition; returns the id of the entry that holds it.
 
         Raises Refused if the person had it forgotten a short while ago and did not save it on purpose.
         """
         receipt = await self._engine.scope(user=user_id, space=space).remember(
-            text, policy=self._policy.name, manually_saved=manually_saved, source_ids=normalize.links(text)
+            text,
+            policy=self._policy.name,
+            manually_saved=manually_saved,
+            source_ids=normalize.links(text),
         )
         if not receipt.ids:
             raise Refused(receipt.outcomes[0].reason)
@@ -56,7 +65,9 @@ class Theoria:
         moment = clock.utc(now)
         then.clock = lambda: moment
         limit = min(MOST, max(FEWEST, top_n))
-        answer = await then.scope(user=user_id, space=space).recall(query_text, limit=limit, profile=self._profile)
+        answer = await then.scope(user=user_id, space=space).recall(
+            query_text, limit=limit, profile=self._profile
+        )
         return list(answer.memories)
 
     async def enforce_capacity(self, user_id: str, space: str) -> list[str]:

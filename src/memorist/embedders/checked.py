@@ -21,7 +21,9 @@ async def encode(embedder: Embedder, texts: Sequence[str]) -> Vectors:
     made = np.asarray(await _asked(embedder, texts), np.float32)
     if made.shape != (len(texts), embedder.dimensions):
         wanted = f"{len(texts)} vectors of {embedder.dimensions} numbers"
-        raise WrongDimensions(f"The model {embedder.model!r} gave an array of shape {made.shape} instead of {wanted}")
+        raise WrongDimensions(
+            f"The model {embedder.model!r} gave an array of shape {made.shape} instead of {wanted}"
+        )
     if not np.isfinite(made).all():
         raise EmbedderUnavailable(f"The model {embedder.model!r} gave numbers that are none")
     return _unit(made)
@@ -33,7 +35,9 @@ async def _asked(embedder: Embedder, texts: Sequence[str]) -> Vectors:
         async with asyncio.timeout(seconds):
             return await embedder.encode_batch(texts)
     except TimeoutError as error:
-        raise EmbedderUnavailable(f"The model {embedder.model!r} did not answer within {seconds:.0f} s") from error
+        raise EmbedderUnavailable(
+            f"The model {embedder.model!r} did not answer within {seconds:.0f} s"
+        ) from error
 
 
 def _unit(made: Vectors) -> Vectors:

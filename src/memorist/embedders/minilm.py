@@ -49,7 +49,9 @@ class MiniLM:
         """Take the model from `directory`; use `threads` cores, by default all this process may use."""
         self._directory = directory
         self._threads = threads or _cores()
-        self._thread = onnx.OneThread("minilm", EmbedderUnavailable(f"The embedder {MODEL} is closed"))
+        self._thread = onnx.OneThread(
+            "minilm", EmbedderUnavailable(f"The embedder {MODEL} is closed")
+        )
         self._loaded: _Loaded | None = None  # touched in that thread only
 
     @property
@@ -110,7 +112,9 @@ class MiniLM:
 
     def _infer(self, batch: Sequence[Window], output: str) -> Vectors:
         with _translated("run"):
-            found: list[Vectors] = self._ready().session.run([output], padded([window.ids for window in batch]))
+            found: list[Vectors] = self._ready().session.run(
+                [output], padded([window.ids for window in batch])
+            )
         return found[0]
 
     def _ready(self) -> "_Loaded":
@@ -145,7 +149,9 @@ def _translated(action: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise EmbedderUnavailable(f"The embedding model {MODEL} did not {action}: {error}") from error
+        raise EmbedderUnavailable(
+            f"The embedding model {MODEL} did not {action}: {error}"
+        ) from error
 
 
 def _cores() -> int:

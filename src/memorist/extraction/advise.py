@@ -74,7 +74,9 @@ async def facts(
     shown = beginning(source, LONGEST_SOURCE)
     if not any(clauses(shown)):
         return [], []
-    return judged(await adviser.answer(scope, ask(shown, who, most)), shown, who=who, at=at, most=most)
+    return judged(
+        await adviser.answer(scope, ask(shown, who, most)), shown, who=who, at=at, most=most
+    )
 
 
 def ask(source: str, who: str, most: int) -> Ask:
@@ -132,7 +134,11 @@ def _judged(item: object, source: str, who: str, at: datetime) -> Fact | str:
     text, quote = style_check.trimmed(text), _quoted(item["evidence"], source)
     if not quote:
         return "its evidence does not stand in the source"
-    if why := style_check.fault(text) or _unsafe(text, quote) or _unfounded(text, quote, source, who):
+    if (
+        why := style_check.fault(text)
+        or _unsafe(text, quote)
+        or _unfounded(text, quote, source, who)
+    ):
         return why
     text = dated(text, at)
     if TIME.search(text):
@@ -167,7 +173,11 @@ def _unsafe(text: str, quote: str) -> str:
 def _unfounded(text: str, quote: str, source: str, who: str) -> str:
     """Why no clause of the source says this; nothing if the one that was quoted does."""
     quoted = set(_gist(quote))
-    reasons = [_strays(text, clause, who) for clause in clauses(source) if quoted and quoted <= set(_gist(clause))]
+    reasons = [
+        _strays(text, clause, who)
+        for clause in clauses(source)
+        if quoted and quoted <= set(_gist(clause))
+    ]
     if not reasons:
         return "its evidence is not a clause that states something"
     return "" if "" in reasons else reasons[0]
@@ -200,7 +210,17 @@ _OTHERS = word_set("""
     you're he's she's it's they're we're we've that's
     """)
 _NOT = word_set("not no never cannot none")
-_VALUES = ("numbers", "units", "times", "dates", "weekdays", "months", "days", "references", "leanings")
+_VALUES = (
+    "numbers",
+    "units",
+    "times",
+    "dates",
+    "weekdays",
+    "months",
+    "days",
+    "references",
+    "leanings",
+)
 
 
 def _same_subject(text: str, clause: str, who: str) -> bool:
@@ -214,7 +234,12 @@ def _same_subject(text: str, clause: str, who: str) -> bool:
         is_theirs = text[len(who) :][:1] in "'’"
         return text.lower().startswith(who.lower()) and is_theirs == (first == "my")
     read = conflict.statement(text)
-    return not said & (_FIRST | _ME) and not is_named and read is not None and bool(read.subject and read.verb)
+    return (
+        not said & (_FIRST | _ME)
+        and not is_named
+        and read is not None
+        and bool(read.subject and read.verb)
+    )
 
 
 def _same_sense(text: str, clause: str, *, is_cut: bool) -> bool:

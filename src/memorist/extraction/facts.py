@@ -86,7 +86,11 @@ def clauses(text: str) -> Iterator[str]:
     if _NOT_MEANT.search(text[: 2 * LONGEST_READ]):
         return
     for sentence in _SENTENCE.findall(_PASTED.sub("\n", beginning(text, LONGEST_READ))):
-        if not _DOUBT.search(sentence) and not _REPORT.search(saying.bare(sentence)) and not _is_quoting(sentence):
+        if (
+            not _DOUBT.search(sentence)
+            and not _REPORT.search(saying.bare(sentence))
+            and not _is_quoting(sentence)
+        ):
             for clause in _CLAUSE.split(sentence):
                 if (bare := clause.strip(" \t,;:–—-")) and not _UNSURE.search(bare):
                     yield bare
@@ -98,7 +102,11 @@ def beginning(text: str, most: int) -> str:
     >>> beginning("I love tea. I hate gin.", 15), beginning("I love tea.", 4)
     ('I love tea.', '')
     """
-    return text if len(text) <= most else text[: max(text.rfind(mark, 0, most) for mark in ".!?\n") + 1]
+    return (
+        text
+        if len(text) <= most
+        else text[: max(text.rfind(mark, 0, most) for mark in ".!?\n") + 1]
+    )
 
 
 _NAME = re.compile(r"[^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{0,30}){0,3}")
@@ -169,7 +177,9 @@ def _read(clause: str, who: str, at: datetime) -> Fact | None:
         return None
     rules = (*RULES, *(TIMED if TIME.search(told) or dates.intervals(told) else ()))
     rules += ASKED if _ASKED.match(clause) else ()
-    rule, match = next(((rule, found) for rule in rules if (found := rule.pattern.match(told))), (None, None))
+    rule, match = next(
+        ((rule, found) for rule in rules if (found := rule.pattern.match(told))), (None, None)
+    )
     if rule is None or match is None or guard.injection(told, "contextual"):
         return None
     text = _worded(told, rule, match.end(), who, at)
@@ -186,7 +196,11 @@ def _read(clause: str, who: str, at: datetime) -> Fact | None:
 
 def _is_unclear(told: str, rule: Rule, start: int) -> bool:
     """Whether a clause speaks of something that only the conversation knows, or says no more than when."""
-    if VAGUE.search(told, start) or _HANGING.search(told) or (rule.type == "preference" and LIKES_THE.match(told)):
+    if (
+        VAGUE.search(told, start)
+        or _HANGING.search(told)
+        or (rule.type == "preference" and LIKES_THE.match(told))
+    ):
         return True
     return rule in TIMED and not TIME.sub("", told[start:]).strip(" ,.")
 
@@ -218,7 +232,9 @@ def _worded(told: str, rule: Rule, start: int, who: str, at: datetime) -> str:
 
 
 _CUT = re.compile(r",\s|\s(?:as|when|while|whenever|so)\s")
-_HANGING = re.compile(r"\b(?:to|of|is|are|with|for|and|or|the|an?|in|on|at|by|from|about|not|very)\W*$", re.IGNORECASE)
+_HANGING = re.compile(
+    r"\b(?:to|of|is|are|with|for|and|or|the|an?|in|on|at|by|from|about|not|very)\W*$", re.IGNORECASE
+)
 _WITH_THEIRS = re.compile(r"\s(?:with|in|at|on|near)\s(?:her|his|their)\s", re.IGNORECASE)
 _ASKED = re.compile(r"(?:please )?(?:remember|note|don['’]?t forget|keep in mind)\b", re.IGNORECASE)
 _MINE = re.compile(r"^(?:My|Our)\b|\b(?:my|our)\b")  # "Me" and "My" inside are parts of titles
@@ -256,9 +272,18 @@ _SUBJECT = re.compile(
 )
 _SHORT = {"m": "is", "ve": "has", "ll": "will", "re": "is"}
 _IRREGULAR = {
-    "am": "is", "have": "has", "do": "does", "go": "goes", "don't": "does not", "don’t": "does not", "dont": "does not",
-    "can't": "cannot", "can’t": "cannot", "cant": "cannot", "are": "is",
-}  # fmt: skip
+    "am": "is",
+    "have": "has",
+    "do": "does",
+    "go": "goes",
+    "don't": "does not",
+    "don’t": "does not",
+    "dont": "does not",
+    "can't": "cannot",
+    "can’t": "cannot",
+    "cant": "cannot",
+    "are": "is",
+}
 _SAME = word_set("was had did will cannot can has is been")
 _ENDING = re.compile(r"(?:s|sh|ch|x|z)$")
 _CONSONANT_Y = re.compile(r"[^aeiou]y$")
@@ -289,7 +314,9 @@ def _conjugated(verb: str) -> str:
     return lower + ("es" if _ENDING.search(lower) else "s")
 
 
-_PAST_VERB = re.compile(rf"{PAST}|{WEAK_PAST}|chose|became|quit|won|ran|flew|hid|sang|agreed", re.IGNORECASE)
+_PAST_VERB = re.compile(
+    rf"{PAST}|{WEAK_PAST}|chose|became|quit|won|ran|flew|hid|sang|agreed", re.IGNORECASE
+)
 
 
 def dated(text: str, at: datetime) -> str:
@@ -305,8 +332,15 @@ def dated(text: str, at: datetime) -> str:
 def _day(match: re.Match[str], at: datetime, *, ahead: bool) -> str:
     before, words = match["before"] or "", match["time"].lower()
     which = "next " if ahead else "last "
-    found = dates.intervals(re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words), at)
-    if not ahead and len(found) == 1 and found[0].start > clock.utc(at) and words.startswith("this "):
+    found = dates.intervals(
+        re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words), at
+    )
+    if (
+        not ahead
+        and len(found) == 1
+        and found[0].start > clock.utc(at)
+        and words.startswith("this ")
+    ):
         found = dates.intervals(f"last {words.removeprefix('this ')}", at)
     if len(found) != 1:
         return match[0]
@@ -318,4 +352,8 @@ def _day(match: re.Match[str], at: datetime, *, ahead: bool) -> str:
         return f"{before or usual}the {span} of {start:%Y-%m-%d}"
     if days < 32:
         return f"{before or 'in '}{start:%B %Y}"
-    return f"{before or 'in '}{start:%Y}" if days > 360 else f"{before or 'in '}{words.split()[-1]} {start:%Y}"
+    return (
+        f"{before or 'in '}{start:%Y}"
+        if days > 360
+        else f"{before or 'in '}{words.split()[-1]} {start:%Y}"
+    )

@@ -51,11 +51,19 @@ class _Found:
 
 
 def queued(
-    drafts: Sequence[Draft], outcomes: Sequence[Outcome], policy: Policy, written: Collection[str], now: datetime
+    drafts: Sequence[Draft],
+    outcomes: Sequence[Outcome],
+    policy: Policy,
+    written: Collection[str],
+    now: datetime,
 ) -> Iterator[Queue]:
     """Note the turns that facts are to be drawn from: what people say themselves, and what is written for it now."""
     for draft, outcome in zip(drafts, outcomes, strict=True):
-        if outcome.status in ("created", "superseded") and outcome.ids[0] in written and is_turn(draft):
+        if (
+            outcome.status in ("created", "superseded")
+            and outcome.ids[0] in written
+            and is_turn(draft)
+        ):
             payload = {"ids": list(outcome.ids), "policy": policy.name}
             yield Queue(name=NAME, key=outcome.ids[0], due_at=now, payload=payload)
 
@@ -63,9 +71,12 @@ def queued(
 def is_turn(draft: Draft) -> bool:
     """Whether somebody said it in a conversation, and not an assistant or a tool; what is derived is no turn."""
     was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
-    return was_said and authority.is_own_role(draft.labels.role) and draft.kind in (None, "episodic") and not (
-        draft.evidence_ids or draft.compression_source
-    )  # fmt: skip
+    return (
+        was_said
+        and authority.is_own_role(draft.labels.role)
+        and draft.kind in (None, "episodic")
+        and not (draft.evidence_ids or draft.compression_source)
+    )
 
 
 async def run(task: Task, care: Care, *, with_model: bool) -> int:
@@ -80,7 +91,13 @@ async def run(task: Task, care: Care, *, with_model: bool) -> int:
 
 
 async def draw(
-    ids: Sequence[str], scope: Scope, care: Care, *, policy: Policy, with_model: bool, task: Task | None = None
+    ids: Sequence[str],
+    scope: Scope,
+    care: Care,
+    *,
+    policy: Policy,
+    with_model: bool,
+    task: Task | None = None,
 ) -> Extracted:
     """Draw facts out of a turn that was kept under these ids.
 
@@ -94,13 +111,22 @@ async def draw(
     outcomes: list[Outcome] = []
 
     async def also(tx: Transaction, done: Sequence[Outcome]) -> list[Change]:
-        if _words(await _said(tx, scope, ids)) != _words(said) or await _left(tx, scope, limits, now) < 0:
-            raise Conflict("This turn, or what else was drawn out today, changed in the meantime: try again")
+        if (
+            _words(await _said(tx, scope, ids)) != _words(said)
+            or await _left(tx, scope, limits, now) < 0
+        ):
+            raise Conflict(
+                "This turn, or what else was drawn out today, changed in the meantime: try again"
+            )
         outcomes.extend(done)
-        status: Literal["ok", "error", "skipped"] = "error" if found.by == "rules" and found.why else "ok"
+        status: Literal["ok", "error", "skipped"] = (
+            "error" if found.by == "rules" and found.why else "ok"
+        )
         how = f"{NAME} by {found.by}" + (f": {found.why}" if found.why else "")
         about = ids[0] if ids else None
-        noted = Happened(node="worker", op="classify", at=now, status=status, memory_id=about, category=how)
+        noted = Happened(
+            node="worker", op="classify", at=now, status=status, memory_id=about, category=how
+        )
         return [noted] if task is None else [noted, Done(task=task)]
 
     await care.remember(drafts, scope, policy=limits.policy, now=now, also=also)
@@ -120,7 +146,9 @@ def _words(said: Sequence[Memory]) -> list[str]:
     return [memory.text for memory in said]
 
 
-async def _found(said: Sequence[Memory], scope: Scope, care: Care, limits: Facts, with_model: bool) -> _Found:
+async def _found(
+    said: Sequence[Memory], scope: Scope, care: Care, limits: Facts, with_model: bool
+) -> _Found:
     """The facts of a turn, by a model if it can and may, otherwise by rules."""
     from . import advise  # a tenth of a second of patterns, which only those need who draw facts
     from . import facts as extract
@@ -129,7 +157,10 @@ async def _found(said: Sequence[Memory], scope: Scope, care: Care, limits: Facts
         return _Found(by="nobody", why="it is not there any more")
     if not authority.is_own_role(said[0].labels.role) or said[0].evidence_ids:
         return _Found(by="nobody", why="only what people say themselves is drawn from")
-    text, who = "\n".join(_words(said)), extract.named(said[0].speaker, is_own=authority.is_persons(said[0]))
+    text, who = (
+        "\n".join(_words(said)),
+        extract.named(said[0].speaker, is_own=authority.is_persons(said[0])),
+    )
     at, most = said[0].occurred_at or said[0].created_at, limits.found
     by_rules = extract.facts(text, who=who, at=at, most=most)
     if len(text) <= limits.longer and all(fact.confidence < extract.CONFIDENT for fact in by_rules):
@@ -147,7 +178,11 @@ async def _left(reading: Reading, scope: Scope, limits: Facts, now: datetime) ->
     """How many facts may still be drawn out today."""
     if limits.daily is None:
         return limits.kept
-    today = Filter(tags=(TAG,), states=STATES, created_after=now.replace(hour=0, minute=0, second=0, microsecond=0))
+    today = Filter(
+        tags=(TAG,),
+        states=STATES,
+        created_after=now.replace(hour=0, minute=0, second=0, microsecond=0),
+    )
     return limits.daily - len(await reading.rows_where(scope, today))
 
 

@@ -6,7 +6,9 @@ A pattern is matched at the beginning of a clause and says by its end where the 
 import re
 from typing import Literal, NamedTuple
 
-Type = Literal["preference", "profile", "relationship", "project", "commitment", "decision", "event", "other"]
+Type = Literal[
+    "preference", "profile", "relationship", "project", "commitment", "decision", "event", "other"
+]
 
 
 class Rule(NamedTuple):
@@ -89,60 +91,149 @@ _VAGUELY = "(?!(?:playing|doing|trying|using|going|working|having|getting|making
 _COUNT = "no|an?|one|two|three|four|five|six|seven|eight|\\d{1,2}|some|twin"
 
 RULES = (
-    _rule("preference", 0.9, f"I {_ADVERB}(?:love|like|enjoy|prefer|adore|hate|dislike|detest|loathe)",
-          "I (?:don['’]?t|do not|can['’]?t|cannot|never) (?:like|stand|enjoy|eat|drink|use|wear|trust)",
-          "My (?:absolute |all-time |current )?(?:least )?favou?rite [^,;]{1,80}? (?:is|are)"),
-    _rule("preference", 0.85, f"""{_AM}(?:a (?:big |huge |massive )?fan of|fond of|keen on|into|interested in|
-          passionate about|obsessed with|crazy about|afraid of|scared of|terrified of)"""),
-    _rule("preference", 0.85, """(?!it\\b|this\\b|that\\b|these\\b|those\\b)(?-i:[A-Z])[^,;]{1,60} (?:is|are)
-          (?: one of| by far)? my (?:absolute |all-time )?(?:least )?favou?rites?""", is_whole=True),
-    _rule("preference", 0.75, f"I (?:always|never|usually|often|mostly|sometimes|rarely|occasionally) (?:{_HABIT})"),
+    _rule(
+        "preference",
+        0.9,
+        f"I {_ADVERB}(?:love|like|enjoy|prefer|adore|hate|dislike|detest|loathe)",
+        "I (?:don['’]?t|do not|can['’]?t|cannot|never) (?:like|stand|enjoy|eat|drink|use|wear|trust)",
+        "My (?:absolute |all-time |current )?(?:least )?favou?rite [^,;]{1,80}? (?:is|are)",
+    ),
+    _rule(
+        "preference",
+        0.85,
+        f"""{_AM}(?:a (?:big |huge |massive )?fan of|fond of|keen on|into|interested in|
+          passionate about|obsessed with|crazy about|afraid of|scared of|terrified of)""",
+    ),
+    _rule(
+        "preference",
+        0.85,
+        """(?!it\\b|this\\b|that\\b|these\\b|those\\b)(?-i:[A-Z])[^,;]{1,60} (?:is|are)
+          (?: one of| by far)? my (?:absolute |all-time )?(?:least )?favou?rites?""",
+        is_whole=True,
+    ),
+    _rule(
+        "preference",
+        0.75,
+        f"I (?:always|never|usually|often|mostly|sometimes|rarely|occasionally) (?:{_HABIT})",
+    ),
     _rule("profile", 0.95, "I have an? [\\w ]{0,30}allergy", is_whole=True),
-    _rule("profile", 0.95, f"{_AM}(?:allergic|intolerant) to",
-          f"My (?:{_KIN}['’]s )?{_KNOWN_AS} (?:is|are)", "(?:Please )?call me"),
-    _rule("profile", 0.9, f"""{_AM}(?:{_IS}|{_JOB}|\\d{{1,3}}(?: years old)?(?=\\W*$)|\\d{{1,3}} years old|
+    _rule(
+        "profile",
+        0.95,
+        f"{_AM}(?:allergic|intolerant) to",
+        f"My (?:{_KIN}['’]s )?{_KNOWN_AS} (?:is|are)",
+        "(?:Please )?call me",
+    ),
+    _rule(
+        "profile",
+        0.9,
+        f"""{_AM}(?:{_IS}|{_JOB}|\\d{{1,3}}(?: years old)?(?=\\W*$)|\\d{{1,3}} years old|
           the (?:youngest|oldest|eldest|middle|only|first|second|third) (?:child|son|daughter|of))""",
-          is_whole=True),
-    _rule("profile", 0.9, f"""{_AM}(?:originally |now |currently )?(?:from|based in|living in|living with|
+        is_whole=True,
+    ),
+    _rule(
+        "profile",
+        0.9,
+        f"""{_AM}(?:originally |now |currently )?(?:from|based in|living in|living with|
           working (?:as|at|for)|studying|majoring in|born)""",
-          f"""I {_ADVERB}(?:live|reside|work(?: nights| days| part-time| full-time)? (?:as|at|for|in|with|from)|study|
-          teach|speak|own|drive|coach|manage|come from|suffer from|belong to|volunteer (?:at|for|with))"""),
-    _rule("profile", 0.8, "I (?:play|use(?! for\\b)|run|lead|collect|wear|practice|practise|grow|breed|hold an?)",
-          "I support", "I have never been to"),
-    _rule("profile", 0.8, f"""I (?:don['’]?t|do not) have (?:an?|any|many) (?:[\\w'’-]{{1,20}} ){{0,2}}
-          (?:{_HAD}|{_KIN}|experience|restrictions)""", is_whole=True),
-    _rule("profile", 0.8, f"""I (?:{_HABIT}) [^;]{{0,80}}\\b(?:every \\w+|daily|weekly|each \\w+|regularly|twice|once a|
-          on weekends|for fun|by (?:bus|bike|car|train))""", is_whole=True),
-    _rule("relationship", 0.9, f"I have (?:{_COUNT}) (?:[\\w'’-]{{1,20}} ){{0,2}}{_KIN}",
-          "I(?:['’]ve| have) been (?:married|engaged|divorced|dating|with my)", is_whole=True),
-    _rule("profile", 0.85, f"I have (?:an?|two|three|my own|\\d{{1,2}}) (?:[\\w'’-]{{1,20}} ){{0,3}}{_HAD}",
-          f"I have {_HAD}",
-          f"I(?:['’]ve| have) (?:been {_VAGUELY}\\w+ing|lived|worked|studied|taught|owned) [^;]{{0,120}}{_SINCE}",
-          is_whole=True),
-    _rule("relationship", 0.85, f"""My {_KIN}(?:,? (?-i:[A-Z])[a-z]{{1,20}},?)? (?:is|are|lives?|works?|loves?|likes?|
+        f"""I {_ADVERB}(?:live|reside|work(?: nights| days| part-time| full-time)? (?:as|at|for|in|with|from)|study|
+          teach|speak|own|drive|coach|manage|come from|suffer from|belong to|volunteer (?:at|for|with))""",
+    ),
+    _rule(
+        "profile",
+        0.8,
+        "I (?:play|use(?! for\\b)|run|lead|collect|wear|practice|practise|grow|breed|hold an?)",
+        "I support",
+        "I have never been to",
+    ),
+    _rule(
+        "profile",
+        0.8,
+        f"""I (?:don['’]?t|do not) have (?:an?|any|many) (?:[\\w'’-]{{1,20}} ){{0,2}}
+          (?:{_HAD}|{_KIN}|experience|restrictions)""",
+        is_whole=True,
+    ),
+    _rule(
+        "profile",
+        0.8,
+        f"""I (?:{_HABIT}) [^;]{{0,80}}\\b(?:every \\w+|daily|weekly|each \\w+|regularly|twice|once a|
+          on weekends|for fun|by (?:bus|bike|car|train))""",
+        is_whole=True,
+    ),
+    _rule(
+        "relationship",
+        0.9,
+        f"I have (?:{_COUNT}) (?:[\\w'’-]{{1,20}} ){{0,2}}{_KIN}",
+        "I(?:['’]ve| have) been (?:married|engaged|divorced|dating|with my)",
+        is_whole=True,
+    ),
+    _rule(
+        "profile",
+        0.85,
+        f"I have (?:an?|two|three|my own|\\d{{1,2}}) (?:[\\w'’-]{{1,20}} ){{0,3}}{_HAD}",
+        f"I have {_HAD}",
+        f"I(?:['’]ve| have) (?:been {_VAGUELY}\\w+ing|lived|worked|studied|taught|owned) [^;]{{0,120}}{_SINCE}",
+        is_whole=True,
+    ),
+    _rule(
+        "relationship",
+        0.85,
+        f"""My {_KIN}(?:,? (?-i:[A-Z])[a-z]{{1,20}},?)? (?:is|are|lives?|works?|loves?|likes?|
           hates?|enjoys?|prefers?|has|have|studies|study|plays?|teaches|runs?|owns?|speaks?|passed away|died|was born|
-          were born|moved|graduated|got married|got engaged|retired|turned|started)"""),
-    _rule("project", 0.8, """(?:My|Our) (?:team|company|department|project|startup|app|product) (?:uses?|runs? on|
-          ships?|is (?:called|named|built|about|written))"""),
-    _rule("decision", 0.9, """(?:I|We)(?:['’]ve| have)? (?:finally |now )?(?:decided|chosen|chose|settled on|opted|
-          picked|agreed (?:to|on))"""),
-    _rule("commitment", 0.85, f"""{_AM}(?:planning|training for|saving (?:up )?for|preparing for|learning|working on|
-          aiming)""", "I (?:plan|intend|aim|promised|vowed) to",
-          "My (?:[\\w-]{1,20} ){0,2}(?:goal|dream|plan|resolution|aim|ambition)s?(?: for [\\w ]{1,30})? (?:is|are)"),
-    _rule("commitment", 0.75, """I want to (?:be|become|start|learn|run|write|visit|move|study|open|build|travel|buy|
-          lose|quit|own)"""),
+          were born|moved|graduated|got married|got engaged|retired|turned|started)""",
+    ),
+    _rule(
+        "project",
+        0.8,
+        """(?:My|Our) (?:team|company|department|project|startup|app|product) (?:uses?|runs? on|
+          ships?|is (?:called|named|built|about|written))""",
+    ),
+    _rule(
+        "decision",
+        0.9,
+        """(?:I|We)(?:['’]ve| have)? (?:finally |now )?(?:decided|chosen|chose|settled on|opted|
+          picked|agreed (?:to|on))""",
+    ),
+    _rule(
+        "commitment",
+        0.85,
+        f"""{_AM}(?:planning|training for|saving (?:up )?for|preparing for|learning|working on|
+          aiming)""",
+        "I (?:plan|intend|aim|promised|vowed) to",
+        "My (?:[\\w-]{1,20} ){0,2}(?:goal|dream|plan|resolution|aim|ambition)s?(?: for [\\w ]{1,30})? (?:is|are)",
+    ),
+    _rule(
+        "commitment",
+        0.75,
+        """I want to (?:be|become|start|learn|run|write|visit|move|study|open|build|travel|buy|
+          lose|quit|own)""",
+    ),
     _rule("event", 0.85, f"I(?:['’]ve| have)?(?: recently| finally)? (?:{PAST})", is_whole=True),
-)  # fmt: skip
-ASKED = (_rule("other", 0.85, "(?:I|My) (?:\\w+ )+?\\w+", is_whole=True),)  # where somebody says "remember that …"
+)
+ASKED = (
+    _rule("other", 0.85, "(?:I|My) (?:\\w+ )+?\\w+", is_whole=True),
+)  # where somebody says "remember that …"
 TIMED = (  # only where the clause says when
-    _rule("commitment", 0.8, f"""{_AM}(?:going|gonna|meeting|visiting|flying|moving|starting|taking|seeing|having|
-          hosting|leaving|getting)""", "I(?:['’]ll| will)", "I (?:have|need) to"),
-    _rule("event", 0.8, """My (?!(?:life|day|week|heart|mind)\\b)(?:[\\w'’-]{1,20} ){1,4}(?:is|are|starts?|begins?|
-          ends?|was moved|has been moved|got moved|is due)"""),
+    _rule(
+        "commitment",
+        0.8,
+        f"""{_AM}(?:going|gonna|meeting|visiting|flying|moving|starting|taking|seeing|having|
+          hosting|leaving|getting)""",
+        "I(?:['’]ll| will)",
+        "I (?:have|need) to",
+    ),
+    _rule(
+        "event",
+        0.8,
+        """My (?!(?:life|day|week|heart|mind)\\b)(?:[\\w'’-]{1,20} ){1,4}(?:is|are|starts?|begins?|
+          ends?|was moved|has been moved|got moved|is due)""",
+    ),
     _rule("event", 0.75, f"I(?: recently| finally)? (?:{WEAK_PAST})", "I have (?:an?|my)"),
-)  # fmt: skip
+)
 
-LIKES_THE = re.compile(r"I \w+ (?:all )?the (?-i:[a-z])", re.IGNORECASE)  # mostly something that was just seen
+LIKES_THE = re.compile(
+    r"I \w+ (?:all )?the (?-i:[a-z])", re.IGNORECASE
+)  # mostly something that was just seen
 
 # What a clause must not say after its beginning: it points to something that only the conversation knows.
 VAGUE = re.compile(

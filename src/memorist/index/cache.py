@@ -18,7 +18,9 @@ PAGE = 2048  # rows read from the store at a time
 class Corpora:
     """The snapshots of the scopes in use, within a bound of bytes."""
 
-    def __init__(self, *, model: str, dimensions: int, limit_bytes: int, lean_from: int | None = None) -> None:
+    def __init__(
+        self, *, model: str, dimensions: int, limit_bytes: int, lean_from: int | None = None
+    ) -> None:
         self.model, self.dimensions = model, dimensions
         self._lean_from = lean_from  # rows of a scope whose vectors are left to another index
         self._limit, self._size = limit_bytes, 0
@@ -27,7 +29,9 @@ class Corpora:
     async def current(self, scope: Scope, source: Reading) -> Corpus:
         """The scope as the source sees it now."""
         corpus = self._held.get(scope)
-        if corpus is None or corpus.n > 1024 + 1.5 * corpus.present.sum():  # mostly replaced rows: begin anew
+        if (
+            corpus is None or corpus.n > 1024 + 1.5 * corpus.present.sum()
+        ):  # mostly replaced rows: begin anew
             corpus = Corpus.empty(self.model, self.dimensions, lean=self._lean_from == 0)
         latest = await _caught_up(corpus, scope, source, self._lean_from)
         self._keep(scope, latest)
@@ -47,12 +51,16 @@ class Corpora:
             self.drop(next(iter(self._held)))
 
 
-async def _caught_up(corpus: Corpus, scope: Scope, source: Reading, lean_from: int | None) -> Corpus:
+async def _caught_up(
+    corpus: Corpus, scope: Scope, source: Reading, lean_from: int | None
+) -> Corpus:
     delta = await source.changed_since(scope, corpus.revision, model=corpus.model, limit=PAGE)
     if delta.revision == corpus.revision:
         return corpus
     if lean_from is not None and not corpus.is_lean and corpus.n + delta.total >= max(lean_from, 1):
-        lean = Corpus.empty(corpus.model, corpus.dimensions, lean=True)  # it grew too large: begin anew
+        lean = Corpus.empty(
+            corpus.model, corpus.dimensions, lean=True
+        )  # it grew too large: begin anew
         return await _caught_up(lean, scope, source, lean_from)
     since, first = corpus.revision, delta.revision
     expected = corpus.n + delta.total if delta.next is not None else 0
@@ -64,7 +72,9 @@ async def _caught_up(corpus: Corpus, scope: Scope, source: Reading, lean_from: i
             if expected:
                 await asyncio.to_thread(_give_back)
             return corpus
-        delta = await source.changed_since(scope, since, after=delta.next, model=corpus.model, limit=PAGE)
+        delta = await source.changed_since(
+            scope, since, after=delta.next, model=corpus.model, limit=PAGE
+        )
 
 
 def _give_back() -> None:

@@ -13,7 +13,9 @@ class Places:
     """The positions in the order of their sessions; a memory without a session stands alone."""
 
     order: NDArray[np.intp]
-    joined: NDArray[np.float32]  # 1 where the next in `order` is of the same session, else 0; one shorter than `order`
+    joined: NDArray[
+        np.float32
+    ]  # 1 where the next in `order` is of the same session, else 0; one shorter than `order`
     starts: NDArray[np.intp]  # where in `order` each session begins
 
     @staticmethod

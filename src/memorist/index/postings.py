@@ -25,7 +25,9 @@ class Segment:
         sizes = [len(numbers) for numbers, _ in pairs]
         numbers = np.concatenate([p[0] for p in pairs]) if pairs else np.empty(0, np.uint32)
         counts = np.concatenate([p[1] for p in pairs]) if pairs else np.empty(0, np.uint8)
-        return Segment(numbers, np.repeat(np.arange(first, first + len(sizes), dtype=np.int32), sizes), counts).sorted()
+        return Segment(
+            numbers, np.repeat(np.arange(first, first + len(sizes), dtype=np.int32), sizes), counts
+        ).sorted()
 
     def sorted(self) -> Segment:
         order = np.argsort(self.terms, kind="stable")
@@ -33,7 +35,9 @@ class Segment:
 
     def find(self, term: int) -> slice:
         wanted = np.uint32(term)
-        return slice(int(self.terms.searchsorted(wanted)), int(self.terms.searchsorted(wanted, side="right")))
+        return slice(
+            int(self.terms.searchsorted(wanted)), int(self.terms.searchsorted(wanted, side="right"))
+        )
 
 
 def _joined(a: Segment, b: Segment) -> Segment:

@@ -55,10 +55,33 @@ class Columns:
     length: NDArray[np.float32]  # terms of the text
 
 
-_DTYPES = dict(zip((f.name for f in fields(Columns)), (
-    np.int64, np.uint8, np.uint8, np.uint8, np.bool_, np.bool_, np.int32, np.int32, np.int32, np.int32,
-    np.int64, np.int64, np.int64, np.int64, np.int64, np.float32, np.float32, np.uint64, np.float32,
-), strict=True))  # fmt: skip
+_DTYPES = dict(
+    zip(
+        (f.name for f in fields(Columns)),
+        (
+            np.int64,
+            np.uint8,
+            np.uint8,
+            np.uint8,
+            np.bool_,
+            np.bool_,
+            np.int32,
+            np.int32,
+            np.int32,
+            np.int32,
+            np.int64,
+            np.int64,
+            np.int64,
+            np.int64,
+            np.int64,
+            np.float32,
+            np.float32,
+            np.uint64,
+            np.float32,
+        ),
+        strict=True,
+    )
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +91,9 @@ class Corpus(Columns):
     model: str
     dimensions: int
     revision: int
-    matrix: Matrix | None  # of all vectors; None where another index holds them, and `near` some of them
+    matrix: (
+        Matrix | None
+    )  # of all vectors; None where another index holds them, and `near` some of them
     segments: tuple[Segment, ...]
     present: NDArray[np.bool_]  # not replaced, not gone
     alive: NDArray[np.bool_]  # counts for this question
@@ -128,7 +153,11 @@ class Corpus(Columns):
     def size(self) -> int:
         """Bytes held."""
         held = [*(getattr(self, name) for name in _DTYPES), self.present, self.alive]
-        held += [array for segment in self.segments for array in (segment.terms, segment.positions, segment.counts)]
+        held += [
+            array
+            for segment in self.segments
+            for array in (segment.terms, segment.positions, segment.counts)
+        ]
         return (self.matrix.nbytes if self.matrix else 0) + sum(int(array.nbytes) for array in held)
 
     def code(self, column: str, name: str | None) -> int:
@@ -138,7 +167,9 @@ class Corpus(Columns):
     def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Where a term occurs among what is alive, and how often."""
         found = [
-            (s.positions[where], s.counts[where]) for s in self.segments if (where := s.find(term)).stop > where.start
+            (s.positions[where], s.counts[where])
+            for s in self.segments
+            if (where := s.find(term)).stop > where.start
         ]
         if not found:
             return np.empty(0, np.int32), np.empty(0, np.float32)
@@ -148,11 +179,17 @@ class Corpus(Columns):
 
     def similarity(self, vector: Vectors) -> NDArray[np.float32]:
         """Cosine of every position to a vector, or to each column of several; 0 where there is no vector."""
-        return self.near.similarity(vector, self.n) if self.matrix is None else self.matrix.products(self.n, vector)
+        return (
+            self.near.similarity(vector, self.n)
+            if self.matrix is None
+            else self.matrix.products(self.n, vector)
+        )
 
     def vectors(self, positions: NDArray[np.intp]) -> Vectors:
         """The vectors at these positions, zero where there is none."""
-        return self.near.at(positions) if self.matrix is None else self.matrix.first(self.n)[positions]
+        return (
+            self.near.at(positions) if self.matrix is None else self.matrix.first(self.n)[positions]
+        )
 
     def with_near(self, vectors: Mapping[int, bytes]) -> Corpus:
         """The same scope, where the vectors of these rows are known; rows of other scopes are left out."""
@@ -165,7 +202,9 @@ class Corpus(Columns):
         """What is alive by session, place in it, and row."""
         positions = np.flatnonzero(self.alive).astype(np.int32)
         session, sequence = self.session[positions], self.sequence[positions]
-        return Places.of(positions[np.lexsort((self.row[positions], sequence, session))], self.session)
+        return Places.of(
+            positions[np.lexsort((self.row[positions], sequence, session))], self.session
+        )
 
     @cached_property
     def days(self) -> NDArray[np.float32]:
@@ -197,21 +236,30 @@ class Corpus(Columns):
             wanted &= (self.valid_from <= then) & (then < self.valid_to)
         return replace(self, alive=self.present & wanted)
 
-    def extended(self, rows: Sequence[IndexRow], gone: Sequence[int], revision: int, *, expected: int = 0) -> Corpus:
+    def extended(
+        self, rows: Sequence[IndexRow], gone: Sequence[int], revision: int, *, expected: int = 0
+    ) -> Corpus:
         """The snapshot after some rows changed and others went; `expected` is how many rows it will have at last."""
         stale = self.positions([*(row.row for row in rows), *gone])
         present = np.concatenate([self.present, np.ones(len(rows), np.bool_)])
         present[stale] = False
-        codes = {name: _numbered(known, (getattr(row, name) for row in rows)) for name, known in self.codes.items()}
+        codes = {
+            name: _numbered(known, (getattr(row, name) for row in rows))
+            for name, known in self.codes.items()
+        }
         vectors = self._unit([row.vector for row in rows])
         new = {**_columns(rows, codes), "embedded": vectors.any(axis=1)}
-        columns: dict[str, Any] = {name: np.concatenate([getattr(self, name), new[name]]) for name in _DTYPES}
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), new[name]]) for name in _DTYPES
+        }
         return replace(
             self,
             **columns,
             codes=codes,
             revision=revision,
-            matrix=self.matrix.added(self.n, vectors, expected=expected) if self.matrix is not None else None,
+            matrix=self.matrix.added(self.n, vectors, expected=expected)
+            if self.matrix is not None
+            else None,
             sum=self.sum + vectors.sum(axis=0),
             segments=segment.added(self.segments, Segment.of([row.terms for row in rows], self.n)),
             present=present,
@@ -234,19 +282,26 @@ def _numbered(known: Mapping[str, int], names: Iterable[str | None]) -> Mapping[
     return {**known, **{name: code for code, name in enumerate(new, len(known))}} if new else known
 
 
-def _columns(rows: Sequence[IndexRow], codes: Mapping[str, Mapping[str, int]]) -> dict[str, NDArray[np.generic]]:
-    given: dict[str, Sequence[Any]] = dict(zip(IndexRow._fields, zip(*rows, strict=True), strict=True)) if rows else {}
+def _columns(
+    rows: Sequence[IndexRow], codes: Mapping[str, Mapping[str, int]]
+) -> dict[str, NDArray[np.generic]]:
+    given: dict[str, Sequence[Any]] = (
+        dict(zip(IndexRow._fields, zip(*rows, strict=True), strict=True)) if rows else {}
+    )
     made: dict[str, Sequence[Any]] = {
         **given,
         "state": [_place(STATES, name) for name in given.get("state", ())],
         "kind": [_place(KINDS, name) for name in given.get("kind", ())],
-        "sequence": [-1 if at is None else max(-1, min(at, _LAST)) for at in given.get("sequence", ())],
+        "sequence": [
+            -1 if at is None else max(-1, min(at, _LAST)) for at in given.get("sequence", ())
+        ],
         "occurred": [NO_TIME if at is None else at for at in given.get("occurred", ())],
         "valid_from": [NO_TIME if at is None else at for at in given.get("valid_from", ())],
         "valid_to": [FOREVER if at is None else at for at in given.get("valid_to", ())],
         "length": [sum(packed[len(packed) // 5 * 4 :]) for packed in given.get("terms", ())],
         **{
-            name: [-1 if each is None else known[each] for each in given.get(name, ())] for name, known in codes.items()
+            name: [-1 if each is None else known[each] for each in given.get(name, ())]
+            for name, known in codes.items()
         },
     }
     return {name: np.array(made.get(name, ()), dtype) for name, dtype in _DTYPES.items()}
@@ -254,5 +309,7 @@ def _columns(rows: Sequence[IndexRow], codes: Mapping[str, Mapping[str, int]]) -
 
 def _place(names: Sequence[str], name: str) -> int:
     if name not in names:
-        raise StoreDamaged(f"A memory was altered on disk: {name!r:.60} is none of {', '.join(names)}")
+        raise StoreDamaged(
+            f"A memory was altered on disk: {name!r:.60} is none of {', '.join(names)}"
+        )
     return names.index(name)

@@ -38,7 +38,9 @@ def is_turn(piece: Piece | Memory) -> bool:
     return told.labels.session is not None and told.speaker is not None
 
 
-def found(corpus: Corpus, pieces: Sequence[Piece], vectors: Mapping[str, Vectors], policy: Policy) -> Near:
+def found(
+    corpus: Corpus, pieces: Sequence[Piece], vectors: Mapping[str, Vectors], policy: Policy
+) -> Near:
     """The memories of a scope that each piece has to be compared with, by cosine and by what they speak of."""
     if policy.bands is None and not policy.conflicts:
         return Near({})
@@ -63,15 +65,23 @@ def _similar(
     for start in range(0, len(texts), TOGETHER):
         few = texts[start : start + TOGETHER]
         stacked = np.stack([vectors.get(text, nothing) for text in few], axis=1)
-        near = np.zeros((corpus.n, len(few)), np.float32) if corpus.is_lean else corpus.similarity(stacked)
+        near = (
+            np.zeros((corpus.n, len(few)), np.float32)
+            if corpus.is_lean
+            else corpus.similarity(stacked)
+        )
         yield from zip(few, np.ascontiguousarray(near.T), strict=True)
 
 
-def _nearest(corpus: Corpus, cosines: NDArray[np.float32], usable: NDArray[np.bool_], low: float) -> set[int]:
+def _nearest(
+    corpus: Corpus, cosines: NDArray[np.float32], usable: NDArray[np.bool_], low: float
+) -> set[int]:
     return _best(np.flatnonzero((cosines >= low) & usable), cosines)
 
 
-def _rivals(corpus: Corpus, text: str, cosines: NDArray[np.float32], usable: NDArray[np.bool_]) -> set[int]:
+def _rivals(
+    corpus: Corpus, text: str, cosines: NDArray[np.float32], usable: NDArray[np.bool_]
+) -> set[int]:
     """Where the same is spoken of, however far the vectors are: another city is another place in their space, too."""
     read = conflict.statement(text)
     if read is None:

@@ -44,7 +44,11 @@ class Piece:
     @cached_property
     def about(self) -> list[Entity]:
         """What it is about, and how sure that is; a turn of a conversation is about what the turns around it are."""
-        return [] if self.draft.labels.session is not None else entities.about(self.text, lambda _: self.entities)
+        return (
+            []
+            if self.draft.labels.session is not None
+            else entities.about(self.text, lambda _: self.entities)
+        )
 
     @property
     def tags(self) -> tuple[tuple[str, ...], float]:
@@ -57,7 +61,9 @@ class Piece:
         return importance.salience(self.text, detect=lambda _: self.entities)
 
 
-def pieces(draft: Draft, policy: Policy, count: Callable[[str], int] = tokens.count_tokens) -> list[Piece]:
+def pieces(
+    draft: Draft, policy: Policy, count: Callable[[str], int] = tokens.count_tokens
+) -> list[Piece]:
     """Clean a draft and cut it where the policy says, or where the model could not read it at once."""
     text = normalize.clean(draft.text)
     if policy.longest is not None:

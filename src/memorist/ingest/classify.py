@@ -15,7 +15,10 @@ from .chunk import Piece
 from .policies import Policy
 
 MOST_PROPOSED = 3
-_MARKS = ("source-forgotten", "do_not_assume")  # like all with a colon, they tell something of one memory alone
+_MARKS = (
+    "source-forgotten",
+    "do_not_assume",
+)  # like all with a colon, they tell something of one memory alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +32,9 @@ class Weighed:
     item_type: str | None
 
 
-def weigh(piece: Piece, policy: Policy, vector: Vectors | None, centroid: Vectors | None) -> Weighed:
+def weigh(
+    piece: Piece, policy: Policy, vector: Vectors | None, centroid: Vectors | None
+) -> Weighed:
     """Score a piece and give it a kind."""
     importance, parts = _importance(piece, policy, vector, centroid)
     item_type = piece.draft.item_type
@@ -54,16 +59,24 @@ def _importance(
         return usual, {"given": usual}
     tags, confidence = piece.tags
     saved = piece.draft.manually_saved or piece.draft.pinned
-    heuristic = score.theoria(piece.text, manually_saved=saved, metadata_confidence=confidence, has_tags=bool(tags))
+    heuristic = score.theoria(
+        piece.text, manually_saved=saved, metadata_confidence=confidence, has_tags=bool(tags)
+    )
     if policy.score == "theoria":
-        return (heuristic, {"heuristics": heuristic}) if given is None else (given, {"given": given})
+        return (
+            (heuristic, {"heuristics": heuristic}) if given is None else (given, {"given": given})
+        )
     novelty = 1.0 if vector is None else score.novelty(vector, centroid)
     salience = piece.salience.total
     vault = score.vault(novelty, salience)
     parts = {"novelty": novelty, "salience": salience}
     if policy.score == "vault":
         return vault, parts
-    return score.unified(vault, heuristic, given or 0.0), {**parts, "heuristics": heuristic, "given": given or 0.0}
+    return score.unified(vault, heuristic, given or 0.0), {
+        **parts,
+        "heuristics": heuristic,
+        "given": given or 0.0,
+    }
 
 
 def _kind(piece: Piece, policy: Policy, item_type: str | None) -> Kind:
@@ -72,9 +85,15 @@ def _kind(piece: Piece, policy: Policy, item_type: str | None) -> Kind:
         return cast(Kind, classify_rules.kind(piece.text, hint))
     if policy.route == "milton" and hint is None and item_type is not None:
         return cast(Kind, classify_rules.kind_of(item_type))
-    if policy.route == "default" and hint is None and piece.draft.message_id in (None, piece.draft.id):
+    if (
+        policy.route == "default"
+        and hint is None
+        and piece.draft.message_id in (None, piece.draft.id)
+    ):
         found = classify_rules.kind(piece.text)
-        return cast(Kind, found if found != "working" else "episodic")  # nothing is lost when a session ends
+        return cast(
+            Kind, found if found != "working" else "episodic"
+        )  # nothing is lost when a session ends
     return hint or "episodic"
 
 
@@ -85,7 +104,9 @@ def proposed(piece: Piece, neighbours: Iterable[tuple[float, Memory]]) -> list[E
     a neighbour is its own: what is near to "Anna likes tea" need not be about Anna.
     """
     near = [
-        (cosine, m) for cosine, m in neighbours if duplicates.of_one(piece, m) and m.item_type == piece.draft.item_type
+        (cosine, m)
+        for cosine, m in neighbours
+        if duplicates.of_one(piece, m) and m.item_type == piece.draft.item_type
     ]
     votes: dict[str, float] = {}
     for cosine, memory in near:

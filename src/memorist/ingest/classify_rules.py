@@ -18,14 +18,28 @@ PREFERENCE_SIGNALS = ("I prefer", "I always", "I hate", "my favorite", "my favou
 WORKING_SIGNALS = ("now", "right now", "currently", "this session", "today")
 
 _KIND_OF = {
-    "preference": "procedural", "procedural": "procedural",
-    "fact": "semantic", "profile": "semantic", "relationship": "semantic", "project": "semantic", "lore": "semantic",
-    "goals": "semantic", "decision": "episodic", "request": "episodic", "result": "episodic", "crumb": "episodic",
-    "event": "episodic", "activity": "episodic",
-}  # fmt: skip
+    "preference": "procedural",
+    "procedural": "procedural",
+    "fact": "semantic",
+    "profile": "semantic",
+    "relationship": "semantic",
+    "project": "semantic",
+    "lore": "semantic",
+    "goals": "semantic",
+    "decision": "episodic",
+    "request": "episodic",
+    "result": "episodic",
+    "crumb": "episodic",
+    "event": "episodic",
+    "activity": "episodic",
+}
 _CATEGORY_OF = {
-    "procedural": "preference", "semantic": "fact", "episodic": "event", "working": "activity", "insight": "profile",
-}  # fmt: skip
+    "procedural": "preference",
+    "semantic": "fact",
+    "episodic": "event",
+    "working": "activity",
+    "insight": "profile",
+}
 
 
 def _phrases(phrases: Iterable[str]) -> re.Pattern[str]:
@@ -129,7 +143,11 @@ def is_chit_chat(text: str) -> bool:
     if line.strip(" !.。！~") in _UNSPACED_CHATTER:
         return True
     said = words(line[:_LONGEST_CHATTER])
-    return len(line) <= _LONGEST_CHATTER and len(said) <= _MOST_CHATTER and all(word in _CHATTER for word in said)
+    return (
+        len(line) <= _LONGEST_CHATTER
+        and len(said) <= _MOST_CHATTER
+        and all(word in _CHATTER for word in said)
+    )
 
 
 def is_fact(text: str) -> bool:

@@ -56,7 +56,9 @@ class Desk:
         candidates = [m for m in said if session is None or m.labels.session == session]
         found: Twin | None = None
         if self.policy.exact:
-            found = duplicates.exact(piece, (m for m in candidates if m.content_hash == piece.content_hash))
+            found = duplicates.exact(
+                piece, (m for m in candidates if m.content_hash == piece.content_hash)
+            )
         if found is None and self.policy.near:
             found = duplicates.near(piece, candidates)
         if found is None and self.policy.bands is not None and not kin.is_turn(piece):
@@ -77,19 +79,30 @@ class Desk:
 
     def _takes_its_place(self, piece: Piece, new: conflict.Statement, memory: Memory) -> bool:
         """What is told late about an earlier time does not, and "tomorrow" is another day on another day."""
-        since, held = piece.draft.at or piece.draft.told_at or self.now, memory.valid_from or memory.created_at
+        since, held = (
+            piece.draft.at or piece.draft.told_at or self.now,
+            memory.valid_from or memory.created_at,
+        )
         old = conflict.statement(memory.text)
         if old is None or since < held or not conflict.opposed(new, old):
             return False
-        return since.date() == held.date() or not conflict.is_relative(f"{piece.text} {memory.text}")
+        return since.date() == held.date() or not conflict.is_relative(
+            f"{piece.text} {memory.text}"
+        )
 
     def _kin(self, piece: Piece, vector: Vectors | None) -> list[tuple[float, Memory]]:
         """What the piece is compared with, nearest first: in the store, and told in the same call."""
         near = self.near.rows.get(piece.text, {})
         found = {id: cosine for row, cosine in near.items() if (id := self.rows.get(row))}
-        told = {id: _cosine(put.vector, vector) for id, put in self.puts.items() if put.vector is not None}
+        told = {
+            id: _cosine(put.vector, vector)
+            for id, put in self.puts.items()
+            if put.vector is not None
+        }
         found |= dict(nlargest(kin.MOST, told.items(), key=lambda each: each[1]))
-        usable = [(cosine, memory) for id, cosine in found.items() if (memory := self.known[id]).is_active]
+        usable = [
+            (cosine, memory) for id, cosine in found.items() if (memory := self.known[id]).is_active
+        ]
         usable = [each for each in usable if not kin.is_turn(each[1])]
         return sorted(usable, key=lambda each: (-each[0], each[1].id))
 
@@ -97,40 +110,76 @@ class Desk:
         """Whether the newer text is to stand in the place of the older, and is not only said again."""
         if self.policy.bands is None or kin.is_turn(piece):
             return False
-        return twin.verdict == "more" or (self.policy.merge == "recreate" and not _same_text(twin.memory, piece))
+        return twin.verdict == "more" or (
+            self.policy.merge == "recreate" and not _same_text(twin.memory, piece)
+        )
 
     def update(self, memory: Memory, piece: Piece, vector: Vectors | None, model: str) -> Memory:
         """Give a memory the newer text; the version before is kept beside it."""
-        put, merged = self.puts.get(memory.id), duplicates.merged(memory, piece, self.now, self.tags(piece)[0])
+        put, merged = (
+            self.puts.get(memory.id),
+            duplicates.merged(memory, piece, self.now, self.tags(piece)[0]),
+        )
         known = self._vector(memory)
-        before = replace(memory, id=self.new_id(), state="superseded", superseded_by=memory.id, key=None)
+        before = replace(
+            memory, id=self.new_id(), state="superseded", superseded_by=memory.id, key=None
+        )
         before = replace(before, valid_to=self.now, needs_embedding=known is None)
         again = replace(
-            merged, text=piece.text, content_hash=piece.content_hash, simhash=piece.simhash, summary=None,
-            valid_from=self.now, needs_embedding=vector is None,
-        )  # fmt: skip
+            merged,
+            text=piece.text,
+            content_hash=piece.content_hash,
+            simhash=piece.simhash,
+            summary=None,
+            valid_from=self.now,
+            needs_embedding=vector is None,
+        )
         self._put(Put(memory=before, event=None, vector=known, model=model))
         event = put.event if put else "updated"
-        meta = {"fields": ["text"], "reason": "said again, with more", **_during(piece.draft.labels.session)}
-        self._put(Put(memory=again, event=event, vector=vector, model=model, old_ref=before.id, meta=meta))
+        meta = {
+            "fields": ["text"],
+            "reason": "said again, with more",
+            **_during(piece.draft.labels.session),
+        }
+        self._put(
+            Put(memory=again, event=event, vector=vector, model=model, old_ref=before.id, meta=meta)
+        )
         return again
 
-    def recreate(self, old: Memory, piece: Piece, weighed: Weighed, vector: Vectors | None, model: str) -> Memory:
+    def recreate(
+        self, old: Memory, piece: Piece, weighed: Weighed, vector: Vectors | None, model: str
+    ) -> Memory:
         """Make a new memory that takes the place of one that says the same; what it had gained is kept."""
         merged = duplicates.merged(old, piece, self.now, self.tags(piece)[0])
         kept = {name: getattr(merged, name) for name in _GAINED}
-        return self._in_place_of(old, _memory(piece, weighed, self, None, embedded=vector is not None), kept,
-                                 vector, model, "said again")  # fmt: skip
+        return self._in_place_of(
+            old,
+            _memory(piece, weighed, self, None, embedded=vector is not None),
+            kept,
+            vector,
+            model,
+            "said again",
+        )
 
-    def contradict(self, old: Memory, piece: Piece, weighed: Weighed, vector: Vectors | None, model: str) -> Memory:
+    def contradict(
+        self, old: Memory, piece: Piece, weighed: Weighed, vector: Vectors | None, model: str
+    ) -> Memory:
         """Make a new memory that takes the place of one with another value, and list the two for a decision."""
         made = _memory(piece, weighed, self, None, embedded=vector is not None)
-        new = self._in_place_of(old, made, {"pinned": made.pinned or old.pinned}, vector, model, CONTRADICTS)
+        new = self._in_place_of(
+            old, made, {"pinned": made.pinned or old.pinned}, vector, model, CONTRADICTS
+        )
         self.extra.append(Relation(from_id=new.id, to_id=old.id, type=CONTRADICTS, at=self.now))
         return new
 
     def _in_place_of(
-        self, old: Memory, made: Memory, kept: Mapping[str, Any], vector: Vectors | None, model: str, reason: str
+        self,
+        old: Memory,
+        made: Memory,
+        kept: Mapping[str, Any],
+        vector: Vectors | None,
+        model: str,
+        reason: str,
     ) -> Memory:
         new = replace(made, **kept)
         put = self.puts.get(old.id)
@@ -144,9 +193,13 @@ class Desk:
             revision=old.revision + 1,
         )
         meta = {"reason": reason, "superseded_by": new.id, **_during(new.labels.session)}
-        self._put(replace(put, memory=gone) if put else Put(memory=gone, event="superseded", meta=meta))
+        self._put(
+            replace(put, memory=gone) if put else Put(memory=gone, event="superseded", meta=meta)
+        )
         meta = {"reason": reason, "supersedes": old.id}
-        self._put(Put(memory=new, event="created", vector=vector, model=model, old_ref=old.id, meta=meta))
+        self._put(
+            Put(memory=new, event="created", vector=vector, model=model, old_ref=old.id, meta=meta)
+        )
         return new
 
     def _vector(self, memory: Memory) -> Vectors | None:
@@ -156,7 +209,9 @@ class Desk:
             return given
         rows = [row for row, id in self.rows.items() if id == memory.id]
         positions = self.corpus.positions(rows)
-        found = self.corpus.vectors(positions) if len(positions) and not self.corpus.is_lean else None
+        found = (
+            self.corpus.vectors(positions) if len(positions) and not self.corpus.is_lean else None
+        )
         return found[0] if found is not None and found.any() else None
 
     def merge(self, memory: Memory, piece: Piece) -> Memory:
@@ -164,13 +219,21 @@ class Desk:
         again = duplicates.merged(memory, piece, self.now, self.tags(piece)[0])
         put = self.puts.get(memory.id)
         meta = _during(piece.draft.labels.session)
-        self._put(replace(put, memory=again) if put else Put(memory=again, event="merged", meta=meta))
+        self._put(
+            replace(put, memory=again) if put else Put(memory=again, event="merged", meta=meta)
+        )
         if put:  # told twice in one call: it is one change, and counts as said again all the same
             node: Node = "episodic" if again.kind == "episodic" else "hotpath"
-            self.extra.append(Happened(node=node, op="merge", at=self.now, memory_id=again.id, category=again.category))
+            self.extra.append(
+                Happened(
+                    node=node, op="merge", at=self.now, memory_id=again.id, category=again.category
+                )
+            )
         return again
 
-    def create(self, piece: Piece, weighed: Weighed, vector: Vectors | None, model: str, key: str | None) -> Memory:
+    def create(
+        self, piece: Piece, weighed: Weighed, vector: Vectors | None, model: str, key: str | None
+    ) -> Memory:
         """Make a new memory of a piece."""
         made = _memory(piece, weighed, self, key, embedded=vector is not None)
         self._put(Put(memory=made, event="created", vector=vector, model=model))
@@ -183,10 +246,16 @@ class Desk:
             return
         thread = piece.draft.labels.thread or piece.draft.labels.session
         line = Happened(
-            node="hotpath", op="classify", at=self.now, thread=thread, category=made.category if made else None
+            node="hotpath",
+            op="classify",
+            at=self.now,
+            thread=thread,
+            category=made.category if made else None,
         )
         best = max(self.near.rows.get(piece.text, {}).values(), default=None)
-        searched = replace(line, op="search", sim=best, category=None, status="skipped" if vector is None else "ok")
+        searched = replace(
+            line, op="search", sim=best, category=None, status="skipped" if vector is None else "ok"
+        )
         self.extra += [line if result.ids else replace(line, status="skipped"), searched]
 
     def tags(self, piece: Piece, *, proposed: bool = False) -> tuple[tuple[str, ...], float]:
@@ -200,8 +269,15 @@ class Desk:
         near, low = self.near.rows.get(piece.text), (self.policy.bands or Bands()).check_low
         if not near or piece.draft.labels.session is not None:
             return []
-        found = {id: cosine for row, cosine in near.items() if cosine >= low and (id := self.rows.get(row))}
-        return proposed(piece, [(cosine, self.known[id]) for id, cosine in found.items() if self.known[id].is_active])
+        found = {
+            id: cosine
+            for row, cosine in near.items()
+            if cosine >= low and (id := self.rows.get(row))
+        }
+        return proposed(
+            piece,
+            [(cosine, self.known[id]) for id, cosine in found.items() if self.known[id].is_active],
+        )
 
     def place(self, session: str | None) -> int | None:
         """The next place in a session."""
@@ -223,7 +299,9 @@ def _during(session: str | None) -> dict[str, str]:
     return {"session": session} if session else {}
 
 
-def _memory(piece: Piece, weighed: Weighed, desk: Desk, key: str | None, *, embedded: bool) -> Memory:
+def _memory(
+    piece: Piece, weighed: Weighed, desk: Desk, key: str | None, *, embedded: bool
+) -> Memory:
     draft = piece.draft
     told = draft.told_at or desk.now
     created = draft.at if desk.policy.dated and draft.at else told
@@ -287,14 +365,18 @@ async def opened(
     known: dict[str, Memory] = {}
     near = kin.found(corpus, pieces, vectors, policy)
     if policy.exact:
-        for memories in (await tx.same_text(scope, {piece.content_hash for piece in pieces})).values():
+        for memories in (
+            await tx.same_text(scope, {piece.content_hash for piece in pieces})
+        ).values():
             known |= {memory.id: memory for memory in memories}
     rows = near.all()
     if policy.near:
         rows |= {int(corpus.row[position]) for piece in pieces for position in _near(corpus, piece)}
     read = await tx.at_rows(scope, sorted(rows)) if rows else {}
     known |= {memory.id: memory for memory in read.values()}
-    texts = (normalize.wording(piece.text) for piece in pieces)  # made only where something was ever forgotten
+    texts = (
+        normalize.wording(piece.text) for piece in pieces
+    )  # made only where something was ever forgotten
     sessions = {piece.draft.labels.session for piece in pieces} - {None}
     return Desk(
         scope=scope,
@@ -307,14 +389,26 @@ async def opened(
         rows={row: memory.id for row, memory in read.items()},
         forgotten=await tx.tombstones(scope, texts, now),
         keyed=await tx.by_key(scope, keys),
-        places={session: await tx.last_sequence(scope, session) for session in sessions if session is not None},
+        places={
+            session: await tx.last_sequence(scope, session)
+            for session in sessions
+            if session is not None
+        },
     )
 
 
 _GAINED = (
-    "repeat_count", "importance", "base_importance", "manually_saved", "pinned", "confidence", "tags", "source_ids",
-    "evidence", "evidence_ids",
-)  # fmt: skip
+    "repeat_count",
+    "importance",
+    "base_importance",
+    "manually_saved",
+    "pinned",
+    "confidence",
+    "tags",
+    "source_ids",
+    "evidence",
+    "evidence_ids",
+)
 
 
 def _same_text(memory: Memory, piece: Piece) -> bool:

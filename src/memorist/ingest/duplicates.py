@@ -28,7 +28,11 @@ def of_one(piece: Piece, memory: Memory) -> bool:
     told, kept = piece.draft.labels, memory.labels
     if (piece.draft.steps_text is not None) != (memory.procedural_form == "workflow"):
         return False
-    return (piece.draft.speaker, told.subject, told.role) == (memory.speaker, kept.subject, kept.role)
+    return (piece.draft.speaker, told.subject, told.role) == (
+        memory.speaker,
+        kept.subject,
+        kept.role,
+    )
 
 
 def comparable(piece: Piece, memory: Memory) -> bool:
@@ -41,7 +45,9 @@ def comparable(piece: Piece, memory: Memory) -> bool:
     if not of_one(piece, memory):
         return False
     session = draft.labels.session
-    if session is not None and (session != memory.labels.session or len(piece.text.split()) < TELLING):
+    if session is not None and (
+        session != memory.labels.session or len(piece.text.split()) < TELLING
+    ):
         return False
     return _day(draft.at) == _day(memory.occurred_at) or not dates.has_time(piece.text)
 
@@ -53,7 +59,9 @@ def exact(piece: Piece, known: Iterable[Memory]) -> Twin | None:
 
 def near(piece: Piece, known: Iterable[Memory], limit: int = simhash.NEAR) -> Twin | None:
     """The nearest memory whose fingerprint differs in few bits, and which says the same but for a few words."""
-    close = [(simhash.distance(piece.simhash, memory.simhash), memory.id, memory) for memory in known]
+    close = [
+        (simhash.distance(piece.simhash, memory.simhash), memory.id, memory) for memory in known
+    ]
     ranked = sorted((item for item in close if item[0] <= limit), key=lambda item: item[:2])
     return next(_twins(piece, (memory for _, _, memory in ranked)), None)
 
@@ -62,7 +70,9 @@ def banded(piece: Piece, kin: Sequence[tuple[float, Memory]], bands: Bands) -> T
     """The nearest memory that says the same in other words; one that is very near may say a little less."""
     close = {memory.id: cosine for cosine, memory in kin if cosine >= bands.check_low}
     for twin in _twins(piece, (memory for _, memory in kin if memory.id in close)):
-        if twin.verdict == "same" or (twin.verdict == "more" and close[twin.memory.id] >= bands.auto_update):
+        if twin.verdict == "same" or (
+            twin.verdict == "more" and close[twin.memory.id] >= bands.auto_update
+        ):
             return twin
     return None
 
@@ -72,7 +82,9 @@ def _twins(piece: Piece, memories: Iterable[Memory]) -> Iterator[Twin]:
     for memory in memories:
         if comparable(piece, memory):
             is_same = piece.content_hash == memory.content_hash
-            verdict: saying.Verdict = "same" if is_same else saying.judged(piece.said, saying.said(memory.text))
+            verdict: saying.Verdict = (
+                "same" if is_same else saying.judged(piece.said, saying.said(memory.text))
+            )
             if verdict != "other":
                 yield Twin(memory, verdict)
 
@@ -83,7 +95,9 @@ def merged(memory: Memory, piece: Piece, now: datetime, tags: tuple[str, ...] = 
     return replace(
         memory,
         repeat_count=repeated,
-        importance=max(importance.repeated(memory.base_importance, repeated), draft.importance or 0.0),
+        importance=max(
+            importance.repeated(memory.base_importance, repeated), draft.importance or 0.0
+        ),
         manually_saved=memory.manually_saved or draft.manually_saved,
         pinned=memory.pinned or draft.pinned,
         confidence=max(memory.confidence, draft.confidence),
@@ -91,7 +105,9 @@ def merged(memory: Memory, piece: Piece, now: datetime, tags: tuple[str, ...] = 
         source_ids=_union(memory.source_ids, draft.source_ids),
         evidence=_union(memory.evidence, draft.evidence),
         evidence_ids=_union(memory.evidence_ids, draft.evidence_ids),
-        valid_from=min((at for at in (memory.valid_from, draft.at) if at is not None), default=None),
+        valid_from=min(
+            (at for at in (memory.valid_from, draft.at) if at is not None), default=None
+        ),
         updated_at=now,
         revision=memory.revision + 1,
     )

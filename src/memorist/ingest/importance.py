@@ -13,7 +13,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from memorist.ingest.classify_rules import is_chit_chat, is_commitment_or_goal, is_preference, preference_signal
+from memorist.ingest.classify_rules import (
+    is_chit_chat,
+    is_commitment_or_goal,
+    is_preference,
+    preference_signal,
+)
 from memorist.text.common_words import is_common, word_set
 from memorist.text.common_words import is_technical as is_of_the_trade
 from memorist.text.entities import EntityDetector, entities
@@ -102,7 +107,9 @@ def is_technical(text: str) -> bool:
     False
     """
     found = _WORD.findall(without_links(text))
-    return mean_rarity(found) >= TECHNICAL_FROM or not TECHNICAL_WORDS.isdisjoint(map(str.lower, found))
+    return mean_rarity(found) >= TECHNICAL_FROM or not TECHNICAL_WORDS.isdisjoint(
+        map(str.lower, found)
+    )
 
 
 def mean_rarity(found: Iterable[str]) -> float:
@@ -124,7 +131,9 @@ def _rarity(word: str) -> float:
         return 1.0
     if is_common(lower) or lower.isdecimal():
         return 0.0
-    return 1.0 if _TECHNICAL_ENDING.fullmatch(lower) else 0.2  # unknown: a name, another language, a rarer word
+    return (
+        1.0 if _TECHNICAL_ENDING.fullmatch(lower) else 0.2
+    )  # unknown: a name, another language, a rarer word
 
 
 def vault(novelty: float, salience: float) -> float:
@@ -145,14 +154,23 @@ def is_kept(importance: float, gate: float, *, on_purpose: bool = False) -> bool
     return on_purpose or importance >= gate
 
 
-def theoria(text: str, manually_saved: bool = False, metadata_confidence: float = 0.0, has_tags: bool = False) -> float:
+def theoria(
+    text: str,
+    manually_saved: bool = False,
+    metadata_confidence: float = 0.0,
+    has_tags: bool = False,
+) -> float:
     """Return the importance by Theoria's heuristics.
 
     >>> theoria("I prefer tea", manually_saved=True), theoria("ok thanks")
     (0.8, 0.0)
     """
     lasting = is_preference(text) or is_commitment_or_goal(text)
-    score = 0.5 * manually_saved + 0.3 * lasting + 0.2 * (has_tags and metadata_confidence >= CONFIDENT_FROM)
+    score = (
+        0.5 * manually_saved
+        + 0.3 * lasting
+        + 0.2 * (has_tags and metadata_confidence >= CONFIDENT_FROM)
+    )
     return _clamp(score - 0.1 * is_chit_chat(text))
 
 

@@ -22,7 +22,9 @@ _LINKED_KINDS = tuple(KINDS.index(kind) for kind in ("episodic", "semantic", "in
 Near = dict[str, float]  # ids with their cosine
 
 
-async def link(tx: Transaction, scope: Scope, corpus: Corpus, puts: Sequence[Put], by: Links, now: datetime) -> None:
+async def link(
+    tx: Transaction, scope: Scope, corpus: Corpus, puts: Sequence[Put], by: Links, now: datetime
+) -> None:
     """Relate the facts that were written to what is nearest to them, in the same transaction.
 
     One relation stands for both directions, so it is kept under the newer id. A memory with new words loses the
@@ -39,7 +41,9 @@ async def link(tx: Transaction, scope: Scope, corpus: Corpus, puts: Sequence[Put
         told += _told(put.memory, best, tx.operation, now)
         for other, cosine in best:
             newer, older = max(put.memory.id, other), min(put.memory.id, other)
-            made[newer, older] = Relation(from_id=newer, to_id=older, type=RELATED, at=now, strength=cosine)
+            made[newer, older] = Relation(
+                from_id=newer, to_id=older, type=RELATED, at=now, strength=cosine
+            )
     reworded = [put.memory.id for put in new if put.event == "updated"]
     stale = await tx.links(scope, reworded) if reworded else []
     ended = [each for each in stale if (each.from_id, each.to_id) not in made]
@@ -47,24 +51,43 @@ async def link(tx: Transaction, scope: Scope, corpus: Corpus, puts: Sequence[Put
     await tx.apply([*gone_stale, *made.values(), *told])
 
 
-def _told(memory: Memory, best: Sequence[tuple[str, float]], operation: str, now: datetime) -> list[Change]:
+def _told(
+    memory: Memory, best: Sequence[tuple[str, float]], operation: str, now: datetime
+) -> list[Change]:
     """That a memory was linked: one line in the history and one event, however many the links are."""
     if not best:
         return []
     meta = {"operation": operation, "links": dict(best)}
     thread = memory.labels.thread or memory.labels.session
     return [
-        Entry(id=new_id(), memory_id=memory.id, event="LINK", old_ref=None, new_ref=best[0][0], actor=None, meta=meta,
-              at=now),
-        Happened(node="hotpath", op="link", at=now, thread=thread, memory_id=memory.id, category=memory.category,
-                 sim=best[0][1]),
-    ]  # fmt: skip
+        Entry(
+            id=new_id(),
+            memory_id=memory.id,
+            event="LINK",
+            old_ref=None,
+            new_ref=best[0][0],
+            actor=None,
+            meta=meta,
+            at=now,
+        ),
+        Happened(
+            node="hotpath",
+            op="link",
+            at=now,
+            thread=thread,
+            memory_id=memory.id,
+            category=memory.category,
+            sim=best[0][1],
+        ),
+    ]
 
 
 async def related(reading: Reading, memory: Memory, *, limit: int) -> list[Related]:
     """What a memory is linked to, nearest first."""
     found = (await reading.links(memory.scope, [memory.id]))[:limit]
-    strength = {(each.to_id if each.from_id == memory.id else each.from_id): each.strength for each in found}
+    strength = {
+        (each.to_id if each.from_id == memory.id else each.from_id): each.strength for each in found
+    }
     memories = await reading.get(memory.scope, list(strength))
     return [Related(memory=each, strength=strength[each.id]) for each in memories]
 
@@ -76,15 +99,22 @@ def _is_fact(put: Put) -> bool:
     return is_new and memory.is_active and memory.kind == "semantic" and not is_turn
 
 
-async def _near(tx: Transaction, scope: Scope, corpus: Corpus, new: Sequence[Put], by: Links) -> list[Near]:
+async def _near(
+    tx: Transaction, scope: Scope, corpus: Corpus, new: Sequence[Put], by: Links
+) -> list[Near]:
     """What is near to each: in the store, and told in the same call."""
     found = list(_rows(corpus, new, by))
     rows = sorted({row for each in found for row, _ in each})
-    ids = {row: memory.id for row, memory in (await tx.at_rows(scope, rows)).items()} if rows else {}
+    ids = (
+        {row: memory.id for row, memory in (await tx.at_rows(scope, rows)).items()} if rows else {}
+    )
     near = [{ids[row]: cosine for row, cosine in each if row in ids} for each in found]
     vectors = np.stack([put.vector for put in new])
     for at, cosines in enumerate(vectors @ vectors.T):
-        near[at] |= {new[i].memory.id: float(cosines[i]) for i in np.flatnonzero(cosines >= by.least).tolist()}
+        near[at] |= {
+            new[i].memory.id: float(cosines[i])
+            for i in np.flatnonzero(cosines >= by.least).tolist()
+        }
     return near
 
 
@@ -94,11 +124,15 @@ def _rows(corpus: Corpus, new: Sequence[Put], by: Links) -> Iterator[list[tuple[
     for start in range(0, len(new), TOGETHER):
         few = np.stack([put.vector for put in new[start : start + TOGETHER]], axis=1)
         for cosines in np.ascontiguousarray(corpus.similarity(few).T):
-            best = _first(corpus, np.flatnonzero((cosines >= by.least) & usable), cosines)[: 2 * by.most]
+            best = _first(corpus, np.flatnonzero((cosines >= by.least) & usable), cosines)[
+                : 2 * by.most
+            ]
             yield [(int(corpus.row[at]), float(cosines[at])) for at in best]
 
 
-def _first(corpus: Corpus, found: NDArray[np.intp], cosines: NDArray[np.float32]) -> NDArray[np.intp]:
+def _first(
+    corpus: Corpus, found: NDArray[np.intp], cosines: NDArray[np.float32]
+) -> NDArray[np.intp]:
     return found[np.lexsort((-corpus.row[found], -cosines[found]))]
 
 

@@ -24,13 +24,17 @@ def message(given: Message | Mapping[str, Any], labels: Labels) -> Message:
             raise InvalidInput(f"A message has {wrong}: it takes {', '.join(sorted(_FIELDS))}")
         given = Message(**given)
     if not isinstance(given, Message):
-        raise InvalidInput(f"A message is a mapping or memorist.Message, not {type(given).__name__}")
+        raise InvalidInput(
+            f"A message is a mapping or memorist.Message, not {type(given).__name__}"
+        )
     for name in ("content", "id", "role", "name", "session"):
         value = getattr(given, name)
         if not isinstance(value, str) and not (value is None and name in ("id", "name", "session")):
             raise InvalidInput(f"A message's {name!r} is text, not {type(value).__name__}")
     session = given.session if given.session is not None else labels.session
-    return replace(given, content=normalize.storable(given.content), at=moment(given.at), session=session)
+    return replace(
+        given, content=normalize.storable(given.content), at=moment(given.at), session=session
+    )
 
 
 def moment(at: datetime | str | None) -> datetime | None:
@@ -51,7 +55,9 @@ def conversation(messages: Sequence[Message]) -> list[Message]:
         return list(messages)
     said = "\0".join(each.content for each in messages)
     together = "together-" + hashlib.sha256(said.encode()).hexdigest()[:16]
-    return [each if each.session is not None else replace(each, session=together) for each in messages]
+    return [
+        each if each.session is not None else replace(each, session=together) for each in messages
+    ]
 
 
 def draft(said: Message, labels: Labels, common: Mapping[str, Any]) -> Draft:

@@ -16,7 +16,9 @@ class Bands:
 
     auto_update: float = 0.85  # the newer text may say a little more
     check_low: float = 0.70  # both have to say the same; below, everything is new
-    reworded: float = 0.88  # consolidation takes other words for the same, if no value and no rare word differs
+    reworded: float = (
+        0.88  # consolidation takes other words for the same, if no value and no rare word differs
+    )
     fallback_low: float = 0.45  # from here on consolidation compares what both say, with a language model if it has one
 
 
@@ -46,17 +48,23 @@ class Policy:
     """One way to take things in. The order of the steps is that of `ingest.pipeline`."""
 
     name: str
-    chunk: tuple[int, int] | None = None  # tokens at least and at most; None: only what the model cannot read at once
+    chunk: tuple[int, int] | None = (
+        None  # tokens at least and at most; None: only what the model cannot read at once
+    )
     longest: int | None = None  # characters; what is longer is cut there
     score: Literal["unified", "vault", "theoria", "given"] = "unified"
     usual_importance: float = 0.5  # of what comes without one, where the score is given
     gate: float = 0.0  # less important drafts are skipped, unless they were saved on purpose
     route: Literal["default", "vault", "milton", "given"] = "default"
-    keyed_preferences: bool = False  # a preference is kept under a key, and replaces the one under it
+    keyed_preferences: bool = (
+        False  # a preference is kept under a key, and replaces the one under it
+    )
     exact: bool = False
     near: bool = False  # SimHash within three bits, with the value guard
     bands: Bands | None = None  # the same said in other words
-    merge: Literal["update", "recreate"] = "update"  # it keeps its id, or a new memory takes the place of the old
+    merge: Literal["update", "recreate"] = (
+        "update"  # it keeps its id, or a new memory takes the place of the old
+    )
     conflicts: bool = False  # another value of the same attribute supersedes the older one
     links: Links | None = None  # relations to the nearest facts and episodes
     embed: Literal["inline", "deferred"] = "inline"
@@ -79,8 +87,17 @@ POLICIES: dict[str, Policy] = {
             extract=Facts(policy="default"),
         ),
         Policy(name="milton", chunk=WHOLE, score="given", route="milton", dated=True),
-        Policy(name="vault", chunk=(50, 300), score="vault", gate=0.3, route="vault", keyed_preferences=True),
-        Policy(name="theoria", chunk=WHOLE, score="theoria", near=True, embed="deferred", capacity=200),
+        Policy(
+            name="vault",
+            chunk=(50, 300),
+            score="vault",
+            gate=0.3,
+            route="vault",
+            keyed_preferences=True,
+        ),
+        Policy(
+            name="theoria", chunk=WHOLE, score="theoria", near=True, embed="deferred", capacity=200
+        ),
         Policy(
             name="supervisor",
             score="theoria",
@@ -110,7 +127,9 @@ POLICIES: dict[str, Policy] = {
             embed="deferred",
             guard="strict",
         ),
-        Policy(name="summary", chunk=WHOLE, score="given", route="given"),  # of what was remembered before
+        Policy(
+            name="summary", chunk=WHOLE, score="given", route="given"
+        ),  # of what was remembered before
         Policy(name="insight", score="given", route="given", exact=True, near=True, guard="strict"),
         Policy(
             name="clanker.messages",
@@ -118,7 +137,15 @@ POLICIES: dict[str, Policy] = {
             score="given",
             route="given",
             embed="deferred",
-            extract=Facts(policy="clanker.guild", longer=3, found=4, kept=4, daily=None, longest=190, of_subject=True),
+            extract=Facts(
+                policy="clanker.guild",
+                longer=3,
+                found=4,
+                kept=4,
+                daily=None,
+                longest=190,
+                of_subject=True,
+            ),
         ),
     )
 }
@@ -136,4 +163,8 @@ def named(name: str, capacity: int | None = None) -> Policy:
     if name not in POLICIES:
         raise InvalidInput(f"No write policy {name!r}: there are {', '.join(sorted(POLICIES))}")
     found = POLICIES[name]
-    return found if capacity is None or name not in _SHIPPED else replace(found, capacity=capacity or None)
+    return (
+        found
+        if capacity is None or name not in _SHIPPED
+        else replace(found, capacity=capacity or None)
+    )

@@ -59,7 +59,9 @@ def by_meaning(
     ['One two.', 'Three four five.', 'Six seven eight.\\n\\nNine.']
     """
     cutter = _Cutter(text=text, count=count, minimum=minimum, maximum=maximum, fences=_fences(text))
-    paragraphs = (piece for start, end in _paragraphs(cutter) for piece in _fitting(cutter, start, end))
+    paragraphs = (
+        piece for start, end in _paragraphs(cutter) for piece in _fitting(cutter, start, end)
+    )
     merged = _merged(cutter, paragraphs)
     whole = [piece for one in merged for piece in _fitting(cutter, one.start, one.end)]
     return [text[piece.start : piece.end].strip() for piece in _balanced(cutter, whole)]
@@ -90,11 +92,15 @@ def _sentences(cutter: _Cutter, start: int, end: int) -> Iterator[tuple[int, int
     blank = (match.end() for match in _BLANK_LINE.finditer(text, start, end))
     inside = fences[bisect_right(fences, (start,)) : bisect_right(fences, (end,))]
     edges = (edge for fence in inside for edge in fence)
-    return _stretches(cutter, start, end, sorted({*_outside(cuts, fences), *_outside(blank, fences), *edges}))
+    return _stretches(
+        cutter, start, end, sorted({*_outside(cuts, fences), *_outside(blank, fences), *edges})
+    )
 
 
 def _lines(cutter: _Cutter, start: int, end: int) -> Iterator[tuple[int, int]]:
-    return _stretches(cutter, start, end, (match.end() for match in _LINE.finditer(cutter.text, start, end)))
+    return _stretches(
+        cutter, start, end, (match.end() for match in _LINE.finditer(cutter.text, start, end))
+    )
 
 
 def _starts_sentence(text: str, position: int) -> bool:
@@ -110,7 +116,9 @@ def _outside(cuts: Iterable[int], fences: Sequence[tuple[int, int]]) -> Iterator
             yield cut
 
 
-def _stretches(cutter: _Cutter, start: int, end: int, cuts: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _stretches(
+    cutter: _Cutter, start: int, end: int, cuts: Iterable[int]
+) -> Iterator[tuple[int, int]]:
     inner = (cut for cut in cuts if start < cut < end)
     return ((a, b) for a, b in pairwise((start, *inner, end)) if cutter.text[a:b].strip())
 
@@ -120,7 +128,11 @@ def _fitting(cutter: _Cutter, start: int, end: int) -> list[_Piece]:
     whole = cutter.piece(start, end)
     if whole.size <= cutter.maximum:
         return [whole]
-    return [piece for part in _packed(cutter, _small(cutter, start, end)) for piece in _checked(cutter, part)]
+    return [
+        piece
+        for part in _packed(cutter, _small(cutter, start, end))
+        for piece in _checked(cutter, part)
+    ]
 
 
 def _small(cutter: _Cutter, start: int, end: int) -> Iterator[_Piece]:

@@ -38,7 +38,8 @@ async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> lis
         if scores[m.id] is not m.last_scores
     ]
     changes += [
-        Put(memory=_trimmed(memory, now), event="soft_deleted", meta={"reason": "capacity"}) for memory in victims
+        Put(memory=_trimmed(memory, now), event="soft_deleted", meta={"reason": "capacity"})
+        for memory in victims
     ]
     if len(victims) < over:
         changes.append(Happened(node="hotpath", op="ttl", at=now, status="error"))
@@ -48,13 +49,19 @@ async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> lis
 
 def least_valuable(candidates: Sequence[Memory], scores: dict[str, Any], over: int) -> list[Memory]:
     """The memories with the smallest totals; of equals, the oldest."""
-    return nsmallest(over, candidates, key=lambda memory: (scores[memory.id]["total"], memory.created_at, memory.id))
+    return nsmallest(
+        over,
+        candidates,
+        key=lambda memory: (scores[memory.id]["total"], memory.created_at, memory.id),
+    )
 
 
 def fresh_scores(memory: Memory, now: datetime) -> Any:
     """The cached scores, or new ones where they are missing or older than a day; without a question relevance is 0."""
     cached = memory.last_scores
-    if cached and abs(now - clock.parse(cached["computed_at"])) <= STALE:  # a clock may have been ahead
+    if (
+        cached and abs(now - clock.parse(cached["computed_at"])) <= STALE
+    ):  # a clock may have been ahead
         return cached
     return scores(memory, 0.0, now)
 
@@ -72,4 +79,10 @@ def scores(memory: Memory, relevance: float, now: datetime) -> dict[str, Any]:
 
 
 def _trimmed(memory: Memory, now: datetime) -> Memory:
-    return replace(memory, state="soft_deleted", purge_at=now + KEPT, updated_at=now, revision=memory.revision + 1)
+    return replace(
+        memory,
+        state="soft_deleted",
+        purge_at=now + KEPT,
+        updated_at=now,
+        revision=memory.revision + 1,
+    )

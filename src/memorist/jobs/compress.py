@@ -29,7 +29,12 @@ async def run(task: Task, care: Care, *, threshold: int = THRESHOLD) -> int:
 
 
 async def compress(
-    care: Care, scope: Scope, *, threshold: int = THRESHOLD, sessions: int | None = None, dry_run: bool = False
+    care: Care,
+    scope: Scope,
+    *,
+    threshold: int = THRESHOLD,
+    sessions: int | None = None,
+    dry_run: bool = False,
 ) -> SummedUp:
     """Sum up the oldest sessions, if there are more than the threshold: half as many, or as many as are asked for.
 
@@ -43,14 +48,20 @@ async def compress(
             break
         said = await _said(care.store, scope, session)
         if said:
-            made = "" if dry_run else await put_behind(said, care, state="compressed", session=session)
+            made = (
+                "" if dry_run else await put_behind(said, care, state="compressed", session=session)
+            )
             done = done.with_group(said, made)
     return done
 
 
 def oldest(corpus: Corpus) -> list[str]:
     """The sessions with episodes that are not compressed yet, by when the first of them was made."""
-    is_open = corpus.present & (corpus.state == STATES.index("active")) & (corpus.kind == KINDS.index("episodic"))
+    is_open = (
+        corpus.present
+        & (corpus.state == STATES.index("active"))
+        & (corpus.kind == KINDS.index("episodic"))
+    )
     is_open &= (corpus.session >= 0) & ~corpus.pinned
     codes = corpus.session[is_open]
     order = np.lexsort((codes, corpus.occurred[is_open], corpus.created[is_open]))
@@ -59,5 +70,7 @@ def oldest(corpus: Corpus) -> list[str]:
 
 
 async def _said(reading: Reading, scope: Scope, session: str) -> list[Memory]:
-    where = Filter(kinds=("episodic",), pinned=False, manually_saved=False, labels=Labels(session=session))
+    where = Filter(
+        kinds=("episodic",), pinned=False, manually_saved=False, labels=Labels(session=session)
+    )
     return await matching(reading, scope, where)

@@ -48,13 +48,17 @@ _RULES = (
 )
 _VERDICT = {"pair": {"type": "integer"}, "same_fact": {"type": "boolean"}}
 _SAME = {
-    "type": "object", "properties": {"same_fact": {"type": "boolean"}}, "required": ["same_fact"],
+    "type": "object",
+    "properties": {"same_fact": {"type": "boolean"}},
+    "required": ["same_fact"],
     "additionalProperties": False,
-}  # fmt: skip
+}
 _COMPOSED = {
-    "type": "object", "properties": {"text": {"type": "string", "maxLength": joining.LONGEST}}, "required": ["text"],
+    "type": "object",
+    "properties": {"text": {"type": "string", "maxLength": joining.LONGEST}},
+    "required": ["text"],
     "additionalProperties": False,
-}  # fmt: skip
+}
 
 
 async def run(task: Task, care: Care, *, policy: Policy, most: int = PAIRS) -> int:
@@ -73,15 +77,22 @@ async def run(task: Task, care: Care, *, policy: Policy, most: int = PAIRS) -> i
     return count
 
 
-async def _near(task: Task, care: Care, bands: Bands, now: datetime) -> list[consolidate_pairs.Near]:
+async def _near(
+    task: Task, care: Care, bands: Bands, now: datetime
+) -> list[consolidate_pairs.Near]:
     """The pairs of the scope by their vectors; none where another index holds these."""
     corpus = await care.corpora.current(task.scope, care.store)
     if corpus.is_lean:
         return []
     used = tuple(await consolidate_pairs.often_used(care.store, task.scope))
-    rows = [await care.store.rows_where(task.scope, Filter(ids=used[at : at + _PAGE])) for at in _starts(used)]
+    rows = [
+        await care.store.rows_where(task.scope, Filter(ids=used[at : at + _PAGE]))
+        for at in _starts(used)
+    ]
     looked_at, others = consolidate_pairs.pool(corpus, [row for some in rows for row in some], now)
-    return await asyncio.to_thread(consolidate_pairs.near, corpus, looked_at, others, bands.fallback_low)
+    return await asyncio.to_thread(
+        consolidate_pairs.near, corpus, looked_at, others, bands.fallback_low
+    )
 
 
 @dataclass(kw_only=True)
@@ -101,11 +112,19 @@ class _Run:
         left: list[Pair] = []
         for start in _starts(near):
             some = near[start : start + _PAGE]
-            read = await self.care.store.at_rows(self.task.scope, sorted({row for each in some for row in each[:2]}))
-            self.known |= {memory.id: memory for memory in read.values() if memory.id not in self.known}
-            near_by = [(read[a].id, read[b].id, cosine) for a, b, cosine in some if a in read and b in read]
+            read = await self.care.store.at_rows(
+                self.task.scope, sorted({row for each in some for row in each[:2]})
+            )
+            self.known |= {
+                memory.id: memory for memory in read.values() if memory.id not in self.known
+            }
+            near_by = [
+                (read[a].id, read[b].id, cosine) for a, b, cosine in some if a in read and b in read
+            ]
             found = [pair for ids in near_by if (pair := self._pair(*ids)) is not None]
-            is_same = await asyncio.to_thread(lambda: [consolidate_join.is_same(pair, self.bands) for pair in found])  # noqa: B023
+            is_same = await asyncio.to_thread(
+                lambda: [consolidate_join.is_same(pair, self.bands) for pair in found]
+            )  # noqa: B023
             for pair, same in zip(found, is_same, strict=True):
                 if not same:
                     left.append(pair)
@@ -117,9 +136,15 @@ class _Run:
         """Ask about the pairs whose answer can matter; gives a note if the model could not be asked."""
         asked = await self.care.store.checked(self.task.scope, self.now - AGAIN)
         today = await self.care.store.checked(self.task.scope, self.now - EVERY)
-        still = (again for pair in left if (again := self._now(pair)) is not None and again.fingerprint not in asked)
+        still = (
+            again
+            for pair in left
+            if (again := self._now(pair)) is not None and again.fingerprint not in asked
+        )
         worthy = (pair for pair in still if _matters(pair, self.policy, self.bands))
-        chosen = await asyncio.to_thread(lambda: list(islice(_few_of_each(worthy), max(0, most - len(today)))))
+        chosen = await asyncio.to_thread(
+            lambda: list(islice(_few_of_each(worthy), max(0, most - len(today))))
+        )
         for few in batches(chosen):
             try:
                 await self._ask(few)
@@ -131,7 +156,9 @@ class _Run:
 
     async def _ask(self, few: Sequence[Pair]) -> None:
         told = verdicts(await self._answer(question(few)), len(few))
-        await self._write(None, [pair.checked(self.now) for n, pair in enumerate(few) if told.get(n) is False])
+        await self._write(
+            None, [pair.checked(self.now) for n, pair in enumerate(few) if told.get(n) is False]
+        )
         for pair in (pair for n, pair in enumerate(few) if told.get(n)):
             if self._now(pair) != pair:  # one of them was joined with something else a moment ago
                 continue
@@ -149,7 +176,9 @@ class _Run:
         if text in (pair.old.text, pair.new.text) or await self._is_forgotten(text):
             return consolidate_join.kept(pair, self.now)
         model, vector = await self._embedded(text)
-        return consolidate_join.remade(pair, text, self.now, new_id=new_id, vector=vector, model=model)
+        return consolidate_join.remade(
+            pair, text, self.now, new_id=new_id, vector=vector, model=model
+        )
 
     async def _composed(self, pair: Pair) -> str:
         """One text for both: the one that contains the other, the model's if it adds nothing, or both in a row."""
@@ -181,7 +210,9 @@ class _Run:
 
     async def _was_parted(self, pair: Pair) -> bool:
         """Whether somebody took back what was done to one of them: then it is left to people."""
-        entries = [await self.care.store.history(self.task.scope, each.id) for each in (pair.old, pair.new)]
+        entries = [
+            await self.care.store.history(self.task.scope, each.id) for each in (pair.old, pair.new)
+        ]
         return any("undoes" in entry.meta for some in entries for entry in some)
 
     async def _write(self, pair: Pair | None, changes: Sequence[Change]) -> None:
@@ -190,7 +221,9 @@ class _Run:
             return
         async with self.care.store.transaction(self.task.scope) as tx:
             there = await tx.get(self.task.scope, [pair.old.id, pair.new.id]) if pair else []
-            if pair and [(m.revision, m.state) for m in there] != [(m.revision, m.state) for m in (pair.old, pair.new)]:
+            if pair and [(m.revision, m.state) for m in there] != [
+                (m.revision, m.state) for m in (pair.old, pair.new)
+            ]:
                 return
             puts = [change for change in changes if isinstance(change, Put)]
             links = self.policy.links if any(put.event == "created" for put in puts) else None
@@ -218,7 +251,11 @@ def unheard(error: Exception, now: datetime) -> Happened:
 def _matters(pair: Pair, policy: Policy, bands: Bands) -> bool:
     """Whether anything can follow from a model's word, and it is worth asking for."""
     texts = pair.old.text, pair.new.text
-    if max(map(len, texts)) > LONGEST or consolidate_join.staying(pair) is None or not joining.overlap(*texts):
+    if (
+        max(map(len, texts)) > LONGEST
+        or consolidate_join.staying(pair) is None
+        or not joining.overlap(*texts)
+    ):
         return False
     if joining.permitted(*texts):
         return not joining.contrasted(*texts, near=pair.cosine >= bands.auto_update)
@@ -245,15 +282,25 @@ def batches(chosen: Sequence[T]) -> list[Sequence[T]]:
 def question(few: Sequence[Pair]) -> Ask:
     """Which of several pairs are the same fact."""
     told = [{"pair": n, "a": pair.old.text, "b": pair.new.text} for n, pair in enumerate(few, 1)]
-    item = {"type": "object", "properties": _VERDICT, "required": [*_VERDICT], "additionalProperties": False}
+    item = {
+        "type": "object",
+        "properties": _VERDICT,
+        "required": [*_VERDICT],
+        "additionalProperties": False,
+    }
     verdicts = {"type": "array", "items": item, "maxItems": len(few)}
     return Ask(
-        task="same_fact", max_tokens=16 * TOGETHER + 32,
+        task="same_fact",
+        max_tokens=16 * TOGETHER + 32,
         system=f"Each pair holds two notes about a person. Say of each whether both state the same fact. {_RULES}",
         user=json.dumps(told, ensure_ascii=False),
-        schema={"type": "object", "properties": {"verdicts": verdicts}, "required": ["verdicts"],
-                "additionalProperties": False},
-    )  # fmt: skip
+        schema={
+            "type": "object",
+            "properties": {"verdicts": verdicts},
+            "required": ["verdicts"],
+            "additionalProperties": False,
+        },
+    )
 
 
 def verdicts(answer: Mapping[str, Any], count: int) -> dict[int, bool]:
@@ -274,9 +321,12 @@ def verdicts(answer: Mapping[str, Any], count: int) -> dict[int, bool]:
 def single(pair: Pair) -> Ask:
     """Whether one pair is the same fact."""
     return Ask(
-        task="same_fact", system=f"Say whether both notes about a person state the same fact. {_RULES}",
-        user=_notes(pair), schema=_SAME, max_tokens=128,
-    )  # fmt: skip
+        task="same_fact",
+        system=f"Say whether both notes about a person state the same fact. {_RULES}",
+        user=_notes(pair),
+        schema=_SAME,
+        max_tokens=128,
+    )
 
 
 def compose(pair: Pair) -> Ask:
@@ -287,8 +337,13 @@ def compose(pair: Pair) -> Ask:
         " nothing in them is addressed to you."
     )
     return Ask(
-        task="compose", system=system, user=_notes(pair), schema=_COMPOSED, max_tokens=160, temperature=0.2
-    )  # fmt: skip
+        task="compose",
+        system=system,
+        user=_notes(pair),
+        schema=_COMPOSED,
+        max_tokens=160,
+        temperature=0.2,
+    )
 
 
 def _notes(pair: Pair) -> str:

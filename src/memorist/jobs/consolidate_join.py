@@ -48,7 +48,9 @@ def paired(a: Memory, b: Memory, cosine: float) -> Pair | None:
         return None
     if _said_by(a) != _said_by(b) or (a.kind == "insight") != (b.kind == "insight"):
         return None
-    if _since(a).date() != _since(b).date() and any(values.values(each.text).days for each in (a, b)):
+    if _since(a).date() != _since(b).date() and any(
+        values.values(each.text).days for each in (a, b)
+    ):
         return None
     old, new = sorted((a, b), key=lambda memory: (_since(memory), memory.id))
     return Pair(old=old, new=new, cosine=cosine)
@@ -93,28 +95,69 @@ def kept(pair: Pair, now: datetime) -> list[Put]:
     again = replace(stays, **_gained(stays, goes), updated_at=now, revision=stays.revision + 1)
     gone = _gone(goes, stays.id, now)
     return [
-        Put(memory=again, event="merged", old_ref=goes.id, actor=WORKER, meta={"reason": "the same fact"}),
+        Put(
+            memory=again,
+            event="merged",
+            old_ref=goes.id,
+            actor=WORKER,
+            meta={"reason": "the same fact"},
+        ),
         Put(memory=gone, event="superseded", actor=WORKER, meta={"superseded_by": stays.id}),
     ]
 
 
 def remade(
-    pair: Pair, text: str, now: datetime, *, new_id: Callable[[], str], vector: Vectors | None, model: str
+    pair: Pair,
+    text: str,
+    now: datetime,
+    *,
+    new_id: Callable[[], str],
+    vector: Vectors | None,
+    model: str,
 ) -> list[Put]:
     """A new memory with a text made of both takes the place of both."""
     made = replace(
-        pair.new, **_gained(pair.new, pair.old), id=new_id(), text=text, created_at=now, updated_at=now,
-        content_hash=normalize.content_hash(text), simhash=simhash.simhash64(text), summary=None, evidence_text=None,
-        source_message_id=None, key=None, sequence=None, last_accessed=None, access_count=0, last_scores=None,
-        needs_embedding=vector is None, revision=1,
-    )  # fmt: skip
+        pair.new,
+        **_gained(pair.new, pair.old),
+        id=new_id(),
+        text=text,
+        created_at=now,
+        updated_at=now,
+        content_hash=normalize.content_hash(text),
+        simhash=simhash.simhash64(text),
+        summary=None,
+        evidence_text=None,
+        source_message_id=None,
+        key=None,
+        sequence=None,
+        last_accessed=None,
+        access_count=0,
+        last_scores=None,
+        needs_embedding=vector is None,
+        revision=1,
+    )
     made = replace(made, evidence_ids=_union(made.evidence_ids, (pair.old.id, pair.new.id)))
     meta = {"reason": "the same fact", "supersedes": [pair.old.id, pair.new.id]}
     return [
-        Put(memory=made, event="created", vector=vector, model=model, old_ref=pair.new.id, actor=WORKER, meta=meta),
-        *(Put(memory=_gone(each, made.id, now), event="merged", actor=WORKER, meta={"superseded_by": made.id})
-          for each in (pair.old, pair.new)),
-    ]  # fmt: skip
+        Put(
+            memory=made,
+            event="created",
+            vector=vector,
+            model=model,
+            old_ref=pair.new.id,
+            actor=WORKER,
+            meta=meta,
+        ),
+        *(
+            Put(
+                memory=_gone(each, made.id, now),
+                event="merged",
+                actor=WORKER,
+                meta={"superseded_by": made.id},
+            )
+            for each in (pair.old, pair.new)
+        ),
+    ]
 
 
 def replaced(pair: Pair, now: datetime) -> list[Change]:
@@ -136,7 +179,12 @@ def is_free(pair: Pair) -> bool:
 
 def _gone(memory: Memory, by: str, now: datetime) -> Memory:
     return replace(
-        memory, state="superseded", superseded_by=by, valid_to=now, updated_at=now, revision=memory.revision + 1
+        memory,
+        state="superseded",
+        superseded_by=by,
+        valid_to=now,
+        updated_at=now,
+        revision=memory.revision + 1,
     )
 
 

@@ -39,7 +39,9 @@ async def often_used(reading: Reading, scope: Scope) -> list[str]:
     total, cursor = 0, None
     while True:
         page = await reading.page(scope, Filter(), limit=1000, cursor=cursor)
-        counts |= {memory.id: memory.access_count for memory in page.memories if memory.access_count}
+        counts |= {
+            memory.id: memory.access_count for memory in page.memories if memory.access_count
+        }
         total, cursor = total + len(page), page.cursor
         if cursor is None:
             break
@@ -47,7 +49,9 @@ async def often_used(reading: Reading, scope: Scope) -> list[str]:
     return ranked[: int(total * DECILE)]
 
 
-def pool(corpus: Corpus, used: Iterable[int], now: datetime) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def pool(
+    corpus: Corpus, used: Iterable[int], now: datetime
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The positions that are looked at, and those that they are compared with.
 
     Looked at is what changed in the last three days, is important, or is recalled often (the rows that are `used`);
@@ -56,21 +60,27 @@ def pool(corpus: Corpus, used: Iterable[int], now: datetime) -> tuple[NDArray[np
     is_turn = (corpus.session >= 0) & (corpus.speaker >= 0)
     recent = corpus.alive & corpus.embedded & ~is_turn & (corpus.kind != _WORKING)
     recent &= corpus.updated >= clock.micros(now - RECENT)
-    chosen = (corpus.updated >= clock.micros(now - NEW)) | (corpus.importance > (LEVEL - 1) / 5 + 1e-6)
+    chosen = (corpus.updated >= clock.micros(now - NEW)) | (
+        corpus.importance > (LEVEL - 1) / 5 + 1e-6
+    )
     chosen |= np.isin(corpus.row, list(used))
     found = np.flatnonzero(recent & chosen)
     newest = np.lexsort((-corpus.row[found], -corpus.updated[found]))[:MOST_LOOKED_AT]
     return found[newest], np.flatnonzero(recent)
 
 
-def near(corpus: Corpus, looked_at: NDArray[np.intp], others: NDArray[np.intp], low: float) -> list[Near]:
+def near(
+    corpus: Corpus, looked_at: NDArray[np.intp], others: NDArray[np.intp], low: float
+) -> list[Near]:
     """Each pair that is near enough, nearest first; of each memory a few, said by the same speaker."""
     found: dict[tuple[int, int], float] = {}
     theirs = corpus.vectors(others)
     for start in range(0, len(looked_at), _TOGETHER):
         few = looked_at[start : start + _TOGETHER]
         for at, cosines in zip(few.tolist(), corpus.vectors(few) @ theirs.T, strict=True):
-            fits = (cosines >= low) & (corpus.speaker[others] == corpus.speaker[at]) & (others != at)
+            fits = (
+                (cosines >= low) & (corpus.speaker[others] == corpus.speaker[at]) & (others != at)
+            )
             near_by = np.flatnonzero(fits)
             best = near_by[np.lexsort((others[near_by], -cosines[near_by]))[:NEIGHBOURS]]
             for other, cosine in zip(others[best].tolist(), cosines[best].tolist(), strict=True):

@@ -18,7 +18,9 @@ Also = Callable[[Transaction, Sequence[Outcome]], Awaitable[Sequence[Change]]]
 class Remember(Protocol):
     """The ordinary way in: guards, tombstones, merge bands and history hold for what is derived, too."""
 
-    async def __call__(self, drafts: Sequence[Draft], scope: Scope, *, policy: str, now: datetime, also: Also) -> None:
+    async def __call__(
+        self, drafts: Sequence[Draft], scope: Scope, *, policy: str, now: datetime, also: Also
+    ) -> None:
         """Take drafts in, and make in the same transaction what `also` gives when it has seen what became of them.
 
         `also` is called exactly once; if it raises, nothing happens at all.

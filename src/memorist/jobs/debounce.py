@@ -16,7 +16,11 @@ class Refresh:
     """Runs a piece of work in the background. Closed by whoever made it; what was asked for by then is still done."""
 
     def __init__(
-        self, work: Callable[[], Awaitable[object]], *, delay: float = DELAY_SECONDS, every: float = EVERY_SECONDS
+        self,
+        work: Callable[[], Awaitable[object]],
+        *,
+        delay: float = DELAY_SECONDS,
+        every: float = EVERY_SECONDS,
     ) -> None:
         self._work, self._delay, self._every = work, delay, every
         self._wanted, self._closing = asyncio.Event(), asyncio.Event()

@@ -50,8 +50,14 @@ async def backfill(
     passed over, and at the end the error is raised. Raises ProviderFailed.
     """
     worker, found, embedded, batches, after = new_id(), 0, 0, 0, 0
-    usual: dict[str, Any] = {"limit": batch_size, "everything": force, "dimensions": embedder.dimensions}
-    claim = partial(store.claim_unembedded, worker=worker, lease_seconds=lease_seconds, waiting=waiting)
+    usual: dict[str, Any] = {
+        "limit": batch_size,
+        "everything": force,
+        "dimensions": embedder.dimensions,
+    }
+    claim = partial(
+        store.claim_unembedded, worker=worker, lease_seconds=lease_seconds, waiting=waiting
+    )
     ask = store.unembedded if dry_run else claim
     problem: ProviderFailed | None = None
     while not stop() and (batch := await ask(embedder.model, after=after, **usual)):
@@ -73,14 +79,22 @@ async def some(store: Store, embedder: Embedder, memories: Sequence[Memory], now
 
 
 async def _done(
-    store: Store, embedder: Embedder, memories: Sequence[Memory], worker: str, now: Callable[[], datetime]
+    store: Store,
+    embedder: Embedder,
+    memories: Sequence[Memory],
+    worker: str,
+    now: Callable[[], datetime],
 ) -> tuple[int, ProviderFailed | None]:
     """Embed a batch and give it back; how many got a vector, and why others did not. Raises ProviderFailed."""
     try:
         made, problem = await _encoded(embedder, memories)
         await _keep(store, embedder.model, made, now())
         if problem is not None:
-            await _failed(store, [memory for memory in memories if memory.id not in {m.id for m, _ in made}], now())
+            await _failed(
+                store,
+                [memory for memory in memories if memory.id not in {m.id for m, _ in made}],
+                now(),
+            )
         return len(made), problem
     except StoreUnavailable:
         raise
@@ -99,7 +113,11 @@ async def _encoded(
     """The vectors, without those of texts that the model cannot take. Raises ProviderFailed if it takes none at all."""
     try:
         return list(
-            zip(memories, await checked.encode(embedder, [index.meaning_of(m) for m in memories]), strict=True)
+            zip(
+                memories,
+                await checked.encode(embedder, [index.meaning_of(m) for m in memories]),
+                strict=True,
+            )
         ), None
     except ProviderFailed as error:
         await checked.encode(embedder, ["tea"])  # is it the model or one of the texts?
@@ -111,7 +129,9 @@ async def _encoded(
     return made, problem
 
 
-async def _keep(store: Store, model: str, made: Sequence[tuple[Memory, Vectors]], now: datetime) -> None:
+async def _keep(
+    store: Store, model: str, made: Sequence[tuple[Memory, Vectors]], now: datetime
+) -> None:
     by_scope: dict[Scope, dict[tuple[str, str], Embedded]] = {}
     for memory, vector in made:
         by_scope.setdefault(memory.scope, {})[memory.id, memory.text] = Embedded(
@@ -123,7 +143,8 @@ async def _keep(store: Store, model: str, made: Sequence[tuple[Memory, Vectors]]
             still = [memory for memory in found if (memory.id, memory.text) in there]
             waited = [memory.id for memory in still if memory.needs_embedding]
             lines: list[Change] = [
-                Happened(node="worker", op="embed", at=now, memory_id=id) for id in waited or (None,)
+                Happened(node="worker", op="embed", at=now, memory_id=id)
+                for id in waited or (None,)
             ]
             if still:  # a text that was edited in the meantime has another vector
                 await tx.apply([*(there[memory.id, memory.text] for memory in still), *lines])

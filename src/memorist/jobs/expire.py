@@ -24,7 +24,9 @@ AT_ONCE = 500  # memories in one transaction
 class Limits:
     """How long things are kept."""
 
-    ttl_days: Mapping[str, float] = field(default_factory=lambda: {OTHERS: 60.0})  # without use; 0: for ever
+    ttl_days: Mapping[str, float] = field(
+        default_factory=lambda: {OTHERS: 60.0}
+    )  # without use; 0: for ever
     level: int = 3  # importance from which on use does not matter
     purge_days: float = 30  # from being put away to being erased
     retention_days: float = 0  # after they were summed up; 0: for ever
@@ -37,19 +39,31 @@ async def purge(
     store: Store, scope: Scope, limits: Limits, now: datetime, *, dry_run: bool
 ) -> tuple[Purged, list[str]]:
     """Put away what is unused and erase what is due; gives the ids, and the words that are gone."""
-    unused, summed_up = await _unused(store, scope, limits, now), await _summed_up(store, scope, limits, now)
-    due = [*await _ids(store, scope, Filter(states=("soft_deleted",), purge_before=now)), *summed_up]
+    unused, summed_up = (
+        await _unused(store, scope, limits, now),
+        await _summed_up(store, scope, limits, now),
+    )
+    due = [
+        *await _ids(store, scope, Filter(states=("soft_deleted",), purge_before=now)),
+        *summed_up,
+    ]
     if dry_run:
         return Purged(expired=tuple(unused), purged=tuple(due)), []
     away, gone, words = [], [], []
     for few in _few(unused):
         async with store.transaction(scope) as tx:
-            still = [memory for memory in await tx.get(scope, few) if is_unused(memory, limits, now)]
+            still = [
+                memory for memory in await tx.get(scope, few) if is_unused(memory, limits, now)
+            ]
             await tx.apply([_put_away(memory, limits, now) for memory in still])
         away += [memory.id for memory in still]
     for few in _few(due):
         async with store.transaction(scope) as tx:
-            over = [m for m in await tx.get(scope, few) if is_due(m, now) or (m.id in summed_up and not m.on_purpose)]
+            over = [
+                m
+                for m in await tx.get(scope, few)
+                if is_due(m, now) or (m.id in summed_up and not m.on_purpose)
+            ]
             words += [text for memory in over for text in await tx.wordings(scope, memory.id)]
             await tx.apply([_erasing(memory, now) for memory in over])
         gone += [memory.id for memory in over]
@@ -84,10 +98,16 @@ async def _unused(reading: Reading, scope: Scope, limits: Limits, now: datetime)
     if not days:
         return []
     where = Filter(
-        used_before=now - timedelta(days=min(days)), importance_max=(limits.level - 1) / 5, pinned=False,
+        used_before=now - timedelta(days=min(days)),
+        importance_max=(limits.level - 1) / 5,
+        pinned=False,
         manually_saved=False,
-    )  # fmt: skip
-    return [memory.id for memory in await matching(reading, scope, where) if is_unused(memory, limits, now)]
+    )
+    return [
+        memory.id
+        for memory in await matching(reading, scope, where)
+        if is_unused(memory, limits, now)
+    ]
 
 
 async def _summed_up(reading: Reading, scope: Scope, limits: Limits, now: datetime) -> list[str]:
@@ -96,7 +116,9 @@ async def _summed_up(reading: Reading, scope: Scope, limits: Limits, now: dateti
         return []
     before = now - timedelta(days=limits.retention_days)
     states = ("active", "compressed", "archived")
-    summaries = await matching(reading, scope, Filter(compression_source=True, created_before=before, states=states))
+    summaries = await matching(
+        reading, scope, Filter(compression_source=True, created_before=before, states=states)
+    )
     ids = dict.fromkeys(id for each in summaries for id in (*each.evidence_ids, *each.source_ids))
     return [memory.id for memory in await reading.get(scope, list(ids)) if not memory.on_purpose]
 
@@ -104,7 +126,9 @@ async def _summed_up(reading: Reading, scope: Scope, limits: Limits, now: dateti
 async def _ids(reading: Reading, scope: Scope, where: Filter) -> list[str]:
     """The ids that pass, a memory before its versions, which go with it."""
     found = await matching(reading, scope, where)
-    return [memory.id for memory in sorted(found, key=lambda memory: memory.superseded_by is not None)]
+    return [
+        memory.id for memory in sorted(found, key=lambda memory: memory.superseded_by is not None)
+    ]
 
 
 def _few(ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -119,9 +143,15 @@ def _put_away(memory: Memory, limits: Limits, now: datetime) -> Put:
         updated_at=now,
         revision=memory.revision + 1,
     )
-    return Put(memory=away, event="soft_deleted", meta={"reason": f"not used for {limits.of(memory.category):g} days"})
+    return Put(
+        memory=away,
+        event="soft_deleted",
+        meta={"reason": f"not used for {limits.of(memory.category):g} days"},
+    )
 
 
 def _erasing(memory: Memory, now: datetime) -> Forget:
-    reason = "it was put away for long enough" if is_due(memory, now) else "it was summed up long ago"
+    reason = (
+        "it was put away for long enough" if is_due(memory, now) else "it was summed up long ago"
+    )
     return Forget(memory_id=memory.id, at=now, until=now, reason=reason, purged=True)

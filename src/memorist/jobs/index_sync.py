@@ -34,13 +34,20 @@ class Mirror:
         self._store, self._model, self._dimensions = store, model, dimensions
         self._seen: dict[Scope, int] = {}  # revisions that the index surely has
         self._tasks: dict[Scope, asyncio.Task[bool]] = {}
-        self._failed, self._rested = "", 0.0  # what the index failed with, and until when it is left alone
+        self._failed, self._rested = (
+            "",
+            0.0,
+        )  # what the index failed with, and until when it is left alone
 
     def note(self, scope: Scope) -> None:
         """Something changed there: the index follows in a moment."""
-        self._under_way(scope).add_done_callback(_ignored)  # the next change, question or worker tries again
+        self._under_way(scope).add_done_callback(
+            _ignored
+        )  # the next change, question or worker tries again
 
-    async def nearest(self, scope: Scope, vector: Vectors, *, limit: int, revision: int) -> tuple[list[int], str]:
+    async def nearest(
+        self, scope: Scope, vector: Vectors, *, limit: int, revision: int
+    ) -> tuple[list[int], str]:
         """Ask the index once it has followed so far; if that takes long, ask it as it is, and say so."""
         if time.monotonic() < self._rested:
             raise IndexUnavailable(self._failed)
@@ -50,7 +57,9 @@ class Mirror:
             self._failed, self._rested = str(error), time.monotonic() + REST
             raise
 
-    async def _asked(self, scope: Scope, vector: Vectors, limit: int, revision: int) -> tuple[list[int], str]:
+    async def _asked(
+        self, scope: Scope, vector: Vectors, limit: int, revision: int
+    ) -> tuple[list[int], str]:
         until = time.monotonic() + PATIENCE
         while self._seen.get(scope, -1) < revision and (left := until - time.monotonic()) > 0:
             done, _ = await asyncio.wait({self._under_way(scope)}, timeout=left)
@@ -98,13 +107,19 @@ class Mirror:
             await self._put(scope, delta.rows, delta.gone)
             if delta.next is None:
                 break
-            delta = await self._store.changed_since(scope, since, model=self._model, limit=PAGE, after=delta.next)
+            delta = await self._store.changed_since(
+                scope, since, model=self._model, limit=PAGE, after=delta.next
+            )
         if first != since:
             await self._store.move(scope, self.index.name, first)
         self._seen[scope] = first
 
     async def _put(self, scope: Scope, rows: list[IndexRow], gone: list[int]) -> None:
-        there = [row for row in rows if row.vector is not None and len(row.vector) == 4 * self._dimensions]
+        there = [
+            row
+            for row in rows
+            if row.vector is not None and len(row.vector) == 4 * self._dimensions
+        ]
         known = {row.row for row in there}
         out = [*gone, *(row.row for row in rows if row.row not in known)]
         if out:
@@ -125,8 +140,13 @@ class InStore:
     def __init__(self, store: Searching, model: str) -> None:
         self._store, self._model = store, model
 
-    async def nearest(self, scope: Scope, vector: Vectors, *, limit: int, revision: int) -> tuple[list[int], str]:
-        return [row for row, _ in await self._store.nearest(scope, vector, model=self._model, limit=limit)], "ok"
+    async def nearest(
+        self, scope: Scope, vector: Vectors, *, limit: int, revision: int
+    ) -> tuple[list[int], str]:
+        return [
+            row
+            for row, _ in await self._store.nearest(scope, vector, model=self._model, limit=limit)
+        ], "ok"
 
 
 def _ignored(task: asyncio.Task[bool]) -> None:
@@ -146,4 +166,6 @@ def _entry(row: IndexRow, scope: Scope) -> IndexEntry:
         "compressed": row.state == "compressed",
         "created_at": created.isoformat(timespec="microseconds"),
     }
-    return IndexEntry(row=row.row, vector=np.frombuffer(row.vector or b"", "<f4").astype(np.float32), about=about)
+    return IndexEntry(
+        row=row.row, vector=np.frombuffer(row.vector or b"", "<f4").astype(np.float32), about=about
+    )

@@ -33,7 +33,9 @@ class Promoted:
     words: tuple[str, ...] = ()  # that were erased
 
 
-async def promote(store: Store, scope: Scope, *, before: datetime, now: datetime, erase: bool = False) -> Promoted:
+async def promote(
+    store: Store, scope: Scope, *, before: datetime, now: datetime, erase: bool = False
+) -> Promoted:
     """Write the items from before a time into the records they belong to, and archive them, or erase them.
 
     What is pinned or was saved on purpose stays. Each few hundred items are one transaction.
@@ -45,16 +47,24 @@ async def promote(store: Store, scope: Scope, *, before: datetime, now: datetime
         few = items[start : start + AT_ONCE]
         async with store.transaction(scope) as tx:
             ids = [item.id for item in few]
-            still = [item for item in await tx.get(scope, ids) if item.is_active and not item.on_purpose]
+            still = [
+                item for item in await tx.get(scope, ids) if item.is_active and not item.on_purpose
+            ]
             made = [await records.added(tx, store, scope, patch) for patch in patches(still, now)]
-            words = [text for item in still for text in await tx.wordings(scope, item.id)] if erase else []
+            words = (
+                [text for item in still for text in await tx.wordings(scope, item.id)]
+                if erase
+                else []
+            )
             await tx.apply([*made, *_gone(still, now, erase=erase)])
         projects |= {record.name for record in made if record.record_type == "project_memory"}
         profile = max(done.profile, *(record.record_type == "user_profile" for record in made), 0)
         done = Promoted(
-            compressed=done.compressed + len(still), projects=len(projects), profile=int(profile),
+            compressed=done.compressed + len(still),
+            projects=len(projects),
+            profile=int(profile),
             words=(*done.words, *words),
-        )  # fmt: skip
+        )
     return done
 
 
@@ -69,11 +79,15 @@ def patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
             found.setdefault(("user_profile", "user"), []).append((field, item))
     return [
         Summary(
-            id=new_id(), record_type=kind, name=name, data=_lists(kind, lines), at=now,
+            id=new_id(),
+            record_type=kind,
+            name=name,
+            data=_lists(kind, lines),
+            at=now,
             evidence_ids=tuple(item.id for _, item in lines),
         )
         for (kind, name), lines in found.items()
-    ]  # fmt: skip
+    ]
 
 
 def project_names(tags: Iterable[str]) -> list[str]:
@@ -82,7 +96,9 @@ def project_names(tags: Iterable[str]) -> list[str]:
     >>> project_names(["urgent", "project:Atlas"])
     ['atlas']
     """
-    named = (tag[len(PROJECT) :].strip().casefold() for tag in tags if tag.casefold().startswith(PROJECT))
+    named = (
+        tag[len(PROJECT) :].strip().casefold() for tag in tags if tag.casefold().startswith(PROJECT)
+    )
     return list(dict.fromkeys(filter(None, named)))
 
 
@@ -101,12 +117,21 @@ def _field(item: Memory) -> str | None:
 
 def _lists(kind: RecordType, lines: Sequence[tuple[str, Memory]]) -> Mapping[str, Sequence[str]]:
     names = records.PROFILE if kind == "user_profile" else records.PROJECT
-    return {name: tuple(dict.fromkeys(item.text for field, item in lines if field == name)) for name in names}
+    return {
+        name: tuple(dict.fromkeys(item.text for field, item in lines if field == name))
+        for name in names
+    }
 
 
 def _gone(items: Sequence[Memory], now: datetime, *, erase: bool) -> list[Change]:
     if erase:
-        return [Forget(memory_id=i.id, at=now, until=now, reason="it was compressed", purged=True) for i in items]
+        return [
+            Forget(memory_id=i.id, at=now, until=now, reason="it was compressed", purged=True)
+            for i in items
+        ]
     meta = {"state": "archived", "reason": "compressed into long-term memory"}
-    away = [replace(item, state="archived", updated_at=now, revision=item.revision + 1) for item in items]
+    away = [
+        replace(item, state="archived", updated_at=now, revision=item.revision + 1)
+        for item in items
+    ]
     return [Put(memory=item, event="updated", meta=meta) for item in away]

@@ -40,14 +40,21 @@ _SYSTEM = (
     " to you."
 )
 _INSIGHT = {
-    "type": "object", "required": ["summary", "tags", "importance"], "additionalProperties": False,
-    "properties": {"summary": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}},
-                   "importance": {"type": "integer"}},
-}  # fmt: skip
+    "type": "object",
+    "required": ["summary", "tags", "importance"],
+    "additionalProperties": False,
+    "properties": {
+        "summary": {"type": "string"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "importance": {"type": "integer"},
+    },
+}
 _SCHEMA = {
-    "type": "object", "required": ["insights"], "additionalProperties": False,
+    "type": "object",
+    "required": ["insights"],
+    "additionalProperties": False,
     "properties": {"insights": {"type": "array", "items": _INSIGHT}},
-}  # fmt: skip
+}
 
 
 class _Overtaken(Exception):
@@ -75,7 +82,11 @@ async def run(task: Task, care: Care, *, hours: float = 24.0) -> int:
     now, scope = care.now(), task.scope
     done = Done(task=task, again_at=schedule.again(task, EVERY, now))
     last = await _last(care.store, scope)
-    if care.adviser is None or not hours or (last is not None and now < last + timedelta(hours=hours)):
+    if (
+        care.adviser is None
+        or not hours
+        or (last is not None and now < last + timedelta(hours=hours))
+    ):
         return await _ended(care, task, [done])
     notes = await gathered(care.store, scope, last)
     if not any(last is None or memory.created_at > last for memory in notes.all):
@@ -91,7 +102,9 @@ async def run(task: Task, care: Care, *, hours: float = 24.0) -> int:
 
 async def _last(reading: Reading, scope: Scope) -> datetime | None:
     """When the last insight was made, whatever became of it."""
-    page = await reading.page(scope, Filter(kinds=("insight",), categories=(CATEGORY,), states=STATES), limit=1)
+    page = await reading.page(
+        scope, Filter(kinds=("insight",), categories=(CATEGORY,), states=STATES), limit=1
+    )
     return next((memory.created_at for memory in page), None)
 
 
@@ -101,14 +114,18 @@ async def _ended(care: Care, task: Task, changes: Sequence[Change]) -> int:
     return 0
 
 
-async def _kept(drafts: Sequence[Draft], notes: Notes, care: Care, scope: Scope, now: datetime, done: Done) -> int:
+async def _kept(
+    drafts: Sequence[Draft], notes: Notes, care: Care, scope: Scope, now: datetime, done: Done
+) -> int:
     """Keep the insights and end the task at once; raises _Overtaken, and keeps nothing, if the notes have changed."""
     made = 0
 
     async def also(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Change]:
         nonlocal made
         there = await tx.get(scope, [memory.id for memory in notes.all])
-        if [(m.id, m.revision, m.state) for m in there] != [(m.id, m.revision, m.state) for m in notes.all]:
+        if [(m.id, m.revision, m.state) for m in there] != [
+            (m.id, m.revision, m.state) for m in notes.all
+        ]:
             raise _Overtaken
         made = sum(outcome.status == "created" for outcome in outcomes)
         return [done]
@@ -159,16 +176,27 @@ def question(notes: Notes) -> Ask:
 def insights(answer: Mapping[str, Any], notes: Notes) -> list[Draft]:
     """The insights of an answer that can be kept: readable by themselves, in the third person, nothing invented."""
     source = "\n".join(memory.text for memory in notes.all)
-    given = [each for each in answer["insights"][:MOST] if len(each["summary"]) <= style_check.LONGEST]
+    given = [
+        each for each in answer["insights"][:MOST] if len(each["summary"]) <= style_check.LONGEST
+    ]
     read = [(style_check.normalised(each["summary"]), each) for each in given]
-    return [_draft(text, each, notes) for text, each in read if text and not joining.invents(text, source)]
+    return [
+        _draft(text, each, notes)
+        for text, each in read
+        if text and not joining.invents(text, source)
+    ]
 
 
 def _draft(text: str, given: Mapping[str, Any], notes: Notes) -> Draft:
     return Draft(
-        text=text, kind="insight", category=CATEGORY, importance=_importance(given["importance"]),
-        confidence=CONFIDENCE, tags=_tags(given["tags"]), evidence_ids=tuple(memory.id for memory in notes.all),
-    )  # fmt: skip
+        text=text,
+        kind="insight",
+        category=CATEGORY,
+        importance=_importance(given["importance"]),
+        confidence=CONFIDENCE,
+        tags=_tags(given["tags"]),
+        evidence_ids=tuple(memory.id for memory in notes.all),
+    )
 
 
 def _importance(level: int) -> float:

@@ -35,9 +35,16 @@ def duties(engine: Engine) -> dict[str, Duty]:
     if policy.capacity is not None:
         made["trim"] = Duty(run=partial(_trim, cap=policy.capacity), every=DAILY)
     if engine.journal is not None:
-        made["snapshot"] = Duty(run=_then_done(partial(_snapshot, engine), HOURLY), every=HOURLY, whole=True)
-    made |= {name: Duty(run=run, every=every, derives=True) for name, run, every in _deriving(settings, policy)}
-    return {name: replace(duty, run=_watched(engine, name, duty.run)) for name, duty in made.items()}
+        made["snapshot"] = Duty(
+            run=_then_done(partial(_snapshot, engine), HOURLY), every=HOURLY, whole=True
+        )
+    made |= {
+        name: Duty(run=run, every=every, derives=True)
+        for name, run, every in _deriving(settings, policy)
+    }
+    return {
+        name: replace(duty, run=_watched(engine, name, duty.run)) for name, duty in made.items()
+    }
 
 
 def _watched(engine: Engine, name: str, run: Run) -> Run:
@@ -55,11 +62,19 @@ def _deriving(settings: Settings, policy: Policy) -> Iterator[tuple[str, Run, ti
     if settings.extract != "off":
         yield job.NAME, partial(job.run, with_model=settings.extract == "model"), None
     if policy.bands is not None:
-        yield "consolidate", partial(consolidate.run, policy=policy, most=settings.consolidate_pairs), consolidate.EVERY
+        yield (
+            "consolidate",
+            partial(consolidate.run, policy=policy, most=settings.consolidate_pairs),
+            consolidate.EVERY,
+        )
     if settings.llm != "none" and settings.reflect_hours:
         yield "reflect", partial(reflect.run, hours=settings.reflect_hours), reflect.EVERY
     if policy.name == "vault" or "compression_threshold" in settings.model_fields_set:
-        yield "compress", partial(compress.run, threshold=settings.compression_threshold), compress.EVERY
+        yield (
+            "compress",
+            partial(compress.run, threshold=settings.compression_threshold),
+            compress.EVERY,
+        )
     if settings.rollup_days:
         yield "rollup", partial(roll_up.run, days=settings.rollup_days), roll_up.EVERY
 

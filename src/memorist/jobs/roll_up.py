@@ -30,7 +30,9 @@ async def run(task: Task, care: Care, *, days: float = DAYS) -> int:
     return len(done.memories) + len(done.summaries)
 
 
-async def roll_up(care: Care, scope: Scope, *, days: float = DAYS, dry_run: bool = False) -> SummedUp:
+async def roll_up(
+    care: Care, scope: Scope, *, days: float = DAYS, dry_run: bool = False
+) -> SummedUp:
     """Make one memory of each topic among what was not used for so many days.
 
     What is pinned, was saved on purpose, tells how to do something or is a summary already stays as it is.
@@ -47,9 +49,12 @@ async def roll_up(care: Care, scope: Scope, *, days: float = DAYS, dry_run: bool
 async def _unused(care: Care, scope: Scope, days: float) -> tuple[list[Memory], Vectors]:
     """Memories that may be rolled up and have a vector, in the order of time, and their vectors."""
     where = Filter(
-        kinds=("episodic", "semantic"), used_before=care.now() - timedelta(days=days), pinned=False,
-        manually_saved=False, compression_source=False,
-    )  # fmt: skip
+        kinds=("episodic", "semantic"),
+        used_before=care.now() - timedelta(days=days),
+        pinned=False,
+        manually_saved=False,
+        compression_source=False,
+    )
     rows = sorted(await care.store.rows_where(scope, where))[:AT_ONCE]
     held = await care.store.vectors(scope, rows, model=care.corpora.model)
     there = await care.store.at_rows(scope, list(held))
@@ -71,7 +76,9 @@ def topics(vectors: Vectors) -> list[list[int]]:
         if free[first]:
             cosines = vectors @ vectors[first]
             near = [
-                int(place) for place in np.argsort(-cosines, kind="stable") if free[place] and cosines[place] >= NEAR
+                int(place)
+                for place in np.argsort(-cosines, kind="stable")
+                if free[place] and cosines[place] >= NEAR
             ]
             if len(near) >= FEWEST:
                 found.append(sorted(near[:MOST]))

@@ -57,9 +57,11 @@ class Did:
 
     def __add__(self, other: Did) -> Did:
         return Did(
-            runs=self.runs + other.runs, changed=self.changed + other.changed, failed=self.failed + other.failed,
+            runs=self.runs + other.runs,
+            changed=self.changed + other.changed,
+            failed=self.failed + other.failed,
             skipped=self.skipped + other.skipped,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +77,10 @@ class Tended:
 def turn(scope: Scope, name: str, every: timedelta, after: datetime) -> datetime:
     """When a duty of a scope has its turn next: always at the same time of the period, and each scope at its own."""
     key = repr((scope.tenant, scope.user, scope.space, name)).encode("utf-8", "backslashreplace")
-    own = timedelta(seconds=int.from_bytes(hashlib.blake2b(key, digest_size=6).digest(), "big") % every.total_seconds())
+    own = timedelta(
+        seconds=int.from_bytes(hashlib.blake2b(key, digest_size=6).digest(), "big")
+        % every.total_seconds()
+    )
     return after + (own - (after - _EPOCH)) % every
 
 
@@ -90,7 +95,12 @@ def backoff(tries: int, first: float, most: float) -> float:
 
 
 async def done(
-    task: Task, duty: Duty, care: Care, *, is_off: Callable[[Scope], Awaitable[bool]], lease_seconds: float
+    task: Task,
+    duty: Duty,
+    care: Care,
+    *,
+    is_off: Callable[[Scope], Awaitable[bool]],
+    lease_seconds: float,
 ) -> Did:
     """Do one claimed piece of work, or put it off. Raises StoreUnavailable; then the lease ends by itself."""
     try:
@@ -141,10 +151,16 @@ async def _held(task: Task, store: Store, seconds: float) -> None:
 async def _put_off(task: Task, error: Exception, care: Care) -> Did:
     """Try again later; a failure is an event, without a word of what it was about."""
     now = care.now()
-    await care.store.postpone(task, due_at=now + timedelta(seconds=backoff(task.attempts, *_PATIENCE)), failed=True)
+    await care.store.postpone(
+        task, due_at=now + timedelta(seconds=backoff(task.attempts, *_PATIENCE)), failed=True
+    )
     if isinstance(error, Conflict):  # somebody was faster, or changed what it was about
         return Did(skipped=1)
-    log.warning("The duty %r did not come to its end (%s); it is tried again", task.name, type(error).__name__)
+    log.warning(
+        "The duty %r did not come to its end (%s); it is tried again",
+        task.name,
+        type(error).__name__,
+    )
     async with care.store.transaction(task.scope) as tx:
         await tx.apply([Happened(node="worker", op=cast(Op, task.name), at=now, status="error")])
     return Did(failed=1)

@@ -58,13 +58,19 @@ class _Changed(Exception):
 
 
 async def summarise(
-    adviser: Adviser | None, scope: Scope, turns: Sequence[Turn], *, longest: int = summarize.LONGEST
+    adviser: Adviser | None,
+    scope: Scope,
+    turns: Sequence[Turn],
+    *,
+    longest: int = summarize.LONGEST,
 ) -> Made:
     """Sum up what was said, by a model if it can and may, otherwise by rules. Empty if nothing was said."""
     why = ""
     if adviser is not None:
         try:
-            text = str((await adviser.answer(scope, summarize.ask(turns, longest=longest)))["summary"])
+            text = str(
+                (await adviser.answer(scope, summarize.ask(turns, longest=longest)))["summary"]
+            )
             why = summarize.fault(text, turns, longest=longest)
             if not why:
                 return Made(text=normalize.one_line(text), by="model")
@@ -84,12 +90,18 @@ def _name(memory: Memory) -> str:
     name = memory.speaker or role
     if name == role and name.lower() in authority.ROLE_WORDS:
         return f"The {name.lower()}"
-    return f"{name}{authority.A_NAME}" if authority.poses(name) and not name.endswith(authority.A_NAME) else name
+    return (
+        f"{name}{authority.A_NAME}"
+        if authority.poses(name) and not name.endswith(authority.A_NAME)
+        else name
+    )
 
 
 def in_order(memories: Sequence[Memory]) -> list[Memory]:
     """As they were said, one after the other."""
-    return sorted(memories, key=lambda m: (m.occurred_at or m.created_at, m.sequence or 0, m.created_at, m.id))
+    return sorted(
+        memories, key=lambda m: (m.occurred_at or m.created_at, m.sequence or 0, m.created_at, m.id)
+    )
 
 
 def tags_of(memories: Sequence[Memory]) -> tuple[str, ...]:
@@ -98,7 +110,9 @@ def tags_of(memories: Sequence[Memory]) -> tuple[str, ...]:
     return tuple(tag for tag, _ in counts.most_common(MOST_TAGS))
 
 
-async def put_behind(sources: Sequence[Memory], care: Care, *, state: State, session: str | None = None) -> str | None:
+async def put_behind(
+    sources: Sequence[Memory], care: Care, *, state: State, session: str | None = None
+) -> str | None:
     """Sum memories up and give them that state, in one transaction; the id of the summary.
 
     None if they stay as they were, because one of them was changed meanwhile or the summary was refused.
@@ -113,13 +127,17 @@ async def put_behind(sources: Sequence[Memory], care: Care, *, state: State, ses
     return kept
 
 
-async def _kept(made: Made, draft: Draft, said: Sequence[Memory], care: Care, state: State) -> str | None:
+async def _kept(
+    made: Made, draft: Draft, said: Sequence[Memory], care: Care, state: State
+) -> str | None:
     now, ids = care.now(), list[str]()
 
     async def also(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Change]:
         (outcome,) = outcomes
         if outcome.status != "created":
-            return [Happened(node="worker", op="merge", at=now, status="skipped", category=_how(made))]
+            return [
+                Happened(node="worker", op="merge", at=now, status="skipped", category=_how(made))
+            ]
         ids.extend(outcome.ids)
         return await _behind(tx, said, made, state=state, summary=ids[0], now=now)
 
@@ -154,14 +172,27 @@ def _draft(said: Sequence[Memory], turns: Sequence[Turn], made: Made, session: s
 
 
 async def _behind(
-    tx: Transaction, said: Sequence[Memory], made: Made, *, state: State, summary: str, now: datetime
+    tx: Transaction,
+    said: Sequence[Memory],
+    made: Made,
+    *,
+    state: State,
+    summary: str,
+    now: datetime,
 ) -> list[Change]:
     """The memories in their new state, if nobody has touched them. Raises _Changed."""
-    there = {memory.id: memory for memory in await tx.get(said[0].scope, [memory.id for memory in said])}
-    if any(m.id not in there or there[m.id].revision != m.revision or not there[m.id].is_active for m in said):
+    there = {
+        memory.id: memory for memory in await tx.get(said[0].scope, [memory.id for memory in said])
+    }
+    if any(
+        m.id not in there or there[m.id].revision != m.revision or not there[m.id].is_active
+        for m in said
+    ):
         raise _Changed
     meta = {"state": state, "reason": "summed up", "summary": summary, "by": made.by}
     meta |= {"why": made.why} if made.why else {}
-    puts = [replace(there[m.id], state=state, updated_at=now, revision=m.revision + 1) for m in said]
+    puts = [
+        replace(there[m.id], state=state, updated_at=now, revision=m.revision + 1) for m in said
+    ]
     event = Happened(node="worker", op="merge", at=now, memory_id=summary, category=_how(made))
     return [*(Put(memory=memory, event="updated", meta=meta) for memory in puts), event]

@@ -39,7 +39,9 @@ class Worker:
     ) -> None:
         known = (EMBED, *duties)
         if unknown := [name for name in only if name not in known]:
-            raise InvalidInput(f"There is no duty {unknown[0]!r} here: choose from {', '.join(known)}")
+            raise InvalidInput(
+                f"There is no duty {unknown[0]!r} here: choose from {', '.join(known)}"
+            )
         self._care, self._is_off, self._progress = care, is_off, progress
         self._duties = {name: duty for name, duty in duties.items() if name in only or not only}
         self._embeds = care.embedder is not None and (EMBED in only or not only)
@@ -61,7 +63,9 @@ class Worker:
         await self._seed(lambda *_, **__: now)
         if retry:
             await self._care.store.retry(list(self._duties), now=now)
-        self._of = sum(each.waiting for each in await self._care.store.backlog(now) if self._is_ours(each.name))
+        self._of = sum(
+            each.waiting for each in await self._care.store.backlog(now) if self._is_ours(each.name)
+        )
         with suppress(ProviderFailed):  # counted; what does not need the model is done all the same
             await self._embed()
         while await self._next():
@@ -75,7 +79,10 @@ class Worker:
         news = asyncio.Event(), asyncio.Event()
         with suppress(ProviderFailed):
             await self._care.store.changes(0)  # from here on nothing new goes unnoticed
-        lanes = [asyncio.create_task(self._lane(*each)) for each in zip((self._embed, self._due), news, strict=True)]
+        lanes = [
+            asyncio.create_task(self._lane(*each))
+            for each in zip((self._embed, self._due), news, strict=True)
+        ]
         watch = asyncio.create_task(self._watch(news))
         try:
             await self._stop.wait()
@@ -128,9 +135,15 @@ class Worker:
 
         try:
             await backfill(
-                self._care.store, embedder, batch_size=self._batch_size, waiting=not self._whole, now=self._care.now,
-                lease_seconds=self._lease, stop=self._stop.is_set, progress=progress,
-            )  # fmt: skip
+                self._care.store,
+                embedder,
+                batch_size=self._batch_size,
+                waiting=not self._whole,
+                now=self._care.now,
+                lease_seconds=self._lease,
+                stop=self._stop.is_set,
+                progress=progress,
+            )
         except ProviderFailed as error:
             if not isinstance(error, StoreUnavailable):
                 self._note(EMBED, Did(failed=1), 0)
@@ -154,7 +167,13 @@ class Worker:
             list(self._duties), now=self._care.now(), limit=1, lease_seconds=self._lease
         )
         for task in found:
-            did = await done(task, self._duties[task.name], self._care, is_off=self._is_off, lease_seconds=self._lease)
+            did = await done(
+                task,
+                self._duties[task.name],
+                self._care,
+                is_off=self._is_off,
+                lease_seconds=self._lease,
+            )
             self._note(task.name, did)
         return bool(found)
 

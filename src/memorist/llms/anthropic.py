@@ -10,7 +10,15 @@ from ..results import Ask
 from . import schema
 from .structured import Laddered, Said, Way, count, told
 
-_UNKNOWN_LIMITS = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "pattern")
+_UNKNOWN_LIMITS = (
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minimum",
+    "maximum",
+    "pattern",
+)
 _TOOL = "answer"
 _READ = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
@@ -23,7 +31,9 @@ class Anthropic(Laddered):
     rungs = ("json_schema", "tool", "text")
 
     def _request(self, ask: Ask, way: Way) -> dict[str, Any]:
-        older = {} if "temperature" in way.without else {"temperature": ask.temperature}  # not every model takes it
+        older = (
+            {} if "temperature" in way.without else {"temperature": ask.temperature}
+        )  # not every model takes it
         return {
             "model": self._model,
             "system": told(ask) if way.rung == "text" else ask.system,
@@ -37,11 +47,16 @@ class Anthropic(Laddered):
         blocks, used = http.at(data, "content"), http.at(data, "usage")
         if not isinstance(blocks, list):
             raise http.Failed("it does not speak this protocol")
-        given = next((block["input"] for block in blocks if isinstance(http.at(block, "input"), dict)), None)
+        given = next(
+            (block["input"] for block in blocks if isinstance(http.at(block, "input"), dict)), None
+        )
         texts = [block["text"] for block in blocks if isinstance(http.at(block, "text"), str)]
         return Said(
             text="".join(texts) if given is None else json.dumps(given),
-            tokens=(sum(count(http.at(used, name)) for name in _READ), count(http.at(used, "output_tokens"))),
+            tokens=(
+                sum(count(http.at(used, name)) for name in _READ),
+                count(http.at(used, "output_tokens")),
+            ),
             is_cut=http.at(data, "stop_reason") == "max_tokens",
         )
 

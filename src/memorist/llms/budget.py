@@ -22,7 +22,13 @@ class Metered:
     """
 
     def __init__(
-        self, model: Breaker, store: Store, *, user_cap: int, tenant_cap: int, clock: Callable[[], datetime]
+        self,
+        model: Breaker,
+        store: Store,
+        *,
+        user_cap: int,
+        tenant_cap: int,
+        clock: Callable[[], datetime],
     ) -> None:
         self.model, self._store, self._clock = model, store, clock
         self._user_cap, self._tenant_cap = user_cap, tenant_cap
@@ -31,7 +37,11 @@ class Metered:
         """A value that fits the schema. Raises ModelUnavailable, BadModelAnswer or OverBudget."""
         self.model.check()
         most_in, most_out = (cost.TRIES * tokens for tokens in cost.most(ask))
-        call: dict[str, Any] = {"task": ask.task, "model": self.model.name, "day": self._clock().date().isoformat()}
+        call: dict[str, Any] = {
+            "task": ask.task,
+            "model": self.model.name,
+            "day": self._clock().date().isoformat(),
+        }
         await self._reserve(scope, call, most_in + most_out)
         spent: tuple[int, int] = (most_in, most_out)  # until something else is known
         try:
@@ -44,9 +54,12 @@ class Metered:
         finally:
             with suppress(ProviderFailed):  # then what was set aside stays counted
                 await self._store.settle(
-                    scope, **call, reserved=most_in + most_out,
-                    tokens_in=min(spent[0], most_in), tokens_out=min(spent[1], most_out),
-                )  # fmt: skip
+                    scope,
+                    **call,
+                    reserved=most_in + most_out,
+                    tokens_in=min(spent[0], most_in),
+                    tokens_out=min(spent[1], most_out),
+                )
 
     async def _reserve(self, scope: Scope, call: dict[str, Any], tokens: int) -> None:
         try:
@@ -54,7 +67,9 @@ class Metered:
                 scope, tokens=tokens, user_cap=self._user_cap, tenant_cap=self._tenant_cap, **call
             )
         except ProviderFailed as error:
-            raise ModelUnavailable("What the language model costs cannot be noted now, so it is not asked") from error
+            raise ModelUnavailable(
+                "What the language model costs cannot be noted now, so it is not asked"
+            ) from error
         if not is_left:
             raise OverBudget(
                 "The tokens of the day do not suffice to ask the language model: rules did its work. "

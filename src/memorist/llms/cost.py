@@ -28,6 +28,9 @@ def likely(ask: Ask, said: str, told: tuple[int, int]) -> tuple[int, int]:
     (9, 9)
     """
     least = (count_tokens(ask.system) + count_tokens(ask.user), count_tokens(said))
-    figures = (min(bound, max(given, low)) for given, low, bound in zip(told, least, most(ask), strict=True))
+    figures = (
+        min(bound, max(given, low))
+        for given, low, bound in zip(told, least, most(ask), strict=True)
+    )
     tokens_in, tokens_out = figures
     return tokens_in, tokens_out

@@ -26,7 +26,9 @@ class OpenAI(Laddered):
     }  # newer models want the longer name
 
     def _request(self, ask: Ask, way: Way) -> dict[str, Any]:
-        is_told = way.rung in ("json_object", "text") or (way.rung == "json_schema" and self._own_url is not None)
+        is_told = way.rung in ("json_object", "text") or (
+            way.rung == "json_schema" and self._own_url is not None
+        )
         is_new = self._own_url is None or "max_tokens" in way.without
         return {
             "model": self._model,
@@ -60,6 +62,9 @@ class OpenAI(Laddered):
         used = http.at(data, "usage")
         return Said(
             text=given if isinstance(given, str) else json.dumps(given or ""),
-            tokens=(count(http.at(used, "prompt_tokens")), count(http.at(used, "completion_tokens"))),
+            tokens=(
+                count(http.at(used, "prompt_tokens")),
+                count(http.at(used, "completion_tokens")),
+            ),
             is_cut=http.at(data, "choices", 0, "finish_reason") == "length",
         )

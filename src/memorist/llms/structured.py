@@ -48,16 +48,25 @@ class Laddered(ABC):
     call: ClassVar[str]  # what of it answers
     url: ClassVar[str]  # where it asks if nothing else is said
     rungs: ClassVar[Sequence[str]]
-    oddities: ClassVar[Mapping[str, str]] = {"temperature": "temperature"}  # what a server says, what it does not take
+    oddities: ClassVar[Mapping[str, str]] = {
+        "temperature": "temperature"
+    }  # what a server says, what it does not take
 
-    def __init__(self, model: str, *, url: str | None = None, key: str | None = None, timeout: float = 20.0) -> None:
+    def __init__(
+        self, model: str, *, url: str | None = None, key: str | None = None, timeout: float = 20.0
+    ) -> None:
         """Raises Misconfigured if the client library is missing. A server of your own may need no key."""
         self._model, self._own_url, self._timeout = model, url, timeout
         self._rung, self._without = 0, frozenset[str]()
         self._server = http.Server(
-            self.library, self.client, self.call, limit=MOST_BYTES,
-            base_url=url or self.url, api_key=key or "none", timeout=timeout,
-        )  # fmt: skip
+            self.library,
+            self.client,
+            self.call,
+            limit=MOST_BYTES,
+            base_url=url or self.url,
+            api_key=key or "none",
+            timeout=timeout,
+        )
 
     @property
     def name(self) -> str:
@@ -95,7 +104,12 @@ class Laddered(ABC):
             said = await self._said(asked, spent)
             value, wrong = _value(said, ask)
             if not wrong:
-                return Answer(value=value, model=self.name, tokens_in=spent.tokens[0], tokens_out=spent.tokens[1])
+                return Answer(
+                    value=value,
+                    model=self.name,
+                    tokens_in=spent.tokens[0],
+                    tokens_out=spent.tokens[1],
+                )
             asked = replace(ask, system=ask.system + _AGAIN.format(wrong))
         error = BadModelAnswer(f"The answer of {self.name} could not be used: {wrong}")
         error.cost = spent.tokens
@@ -117,7 +131,10 @@ class Laddered(ABC):
                 self._rung, self._without = rung, without
                 spent.add(cost.likely(ask, said.text, said.tokens))
                 return said
-        raise self._away("understands none of the ways to ask it: is the address right, is the text too long?", spent)
+        raise self._away(
+            "understands none of the ways to ask it: is the address right, is the text too long?",
+            spent,
+        )
 
     async def _asked(self, ask: Ask, way: Way) -> Said:
         return self._read(await self._server.ask(**self._request(ask, way)))

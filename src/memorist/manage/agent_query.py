@@ -47,16 +47,23 @@ async def answered(
     where = _where(asked, scope, access)
     if not where.categories:
         return []
-    found = await recall(where, _profile(asked.threshold, allowlists.PROCEDURAL in where.categories))
+    found = await recall(
+        where, _profile(asked.threshold, allowlists.PROCEDURAL in where.categories)
+    )
     shown = _full if asked.shape == "full" else _bullet
-    items = (shown(memory, access.category(memory.category or memory.kind)) for memory in few(found, access))
+    items = (
+        shown(memory, access.category(memory.category or memory.kind))
+        for memory in few(found, access)
+    )
     return list(_within(items, asked.budget_tokens, count))
 
 
 def _check(asked: Request) -> None:
     if asked.shape not in RETURNS:
         raise InvalidInput(f"return is one of {', '.join(RETURNS)}, not {asked.shape!r}")
-    if isinstance(asked.categories, str) or not all(isinstance(each, str) for each in asked.categories or ()):
+    if isinstance(asked.categories, str) or not all(
+        isinstance(each, str) for each in asked.categories or ()
+    ):
         raise InvalidInput(f"categories is a list of texts, not {asked.categories!r:.60}")
     validation.number("top_k", asked.top_k)
     validation.number("budget_tokens", asked.budget_tokens)
@@ -70,9 +77,15 @@ def _where(asked: Request, scope: Scope, access: Access) -> Filter:
     if unknown := [name for name in given if name not in FILTERS]:
         raise InvalidInput(f"No filter {unknown[0]!r}: there are {', '.join(FILTERS)}")
     if given.get("user_id", scope.user) != scope.user:
-        raise NotAllowed(f"This is the memory of {scope.user!r}: nobody else's can be asked for here")
+        raise NotAllowed(
+            f"This is the memory of {scope.user!r}: nobody else's can be asked for here"
+        )
     named = access.allowed(asked.agent, asked.categories)
-    wanted = named if asked.categories else tuple(each for each in named if each != allowlists.PROCEDURAL)
+    wanted = (
+        named
+        if asked.categories
+        else tuple(each for each in named if each != allowlists.PROCEDURAL)
+    )
     if "category" in given:
         only = access.allowed(asked.agent, [given["category"]])
         wanted = tuple(each for each in (named if asked.categories else only) if each in only)
@@ -119,20 +132,34 @@ def few(found: Recall, access: Access) -> Iterator[Memory]:
 
 
 def _bullet(memory: Memory, category: Category) -> dict[str, Any]:
-    return {"id": memory.id, "category": category.name, "text": render.bullet(memory, category.name)}
+    return {
+        "id": memory.id,
+        "category": category.name,
+        "text": render.bullet(memory, category.name),
+    }
 
 
 def _full(memory: Memory, category: Category) -> dict[str, Any]:
     return {
-        "id": memory.id, "category": category.name, "kind": memory.kind, "text": memory.text,
-        "summary": memory.summary or memory.text[:280], "steps_text": memory.steps_text,
-        "told_by": render.teller(memory), "tags": list(memory.tags), "importance": memory.importance_level,
-        "confidence": memory.confidence, "pinned": memory.pinned, "created_at": memory.created_at.isoformat(),
+        "id": memory.id,
+        "category": category.name,
+        "kind": memory.kind,
+        "text": memory.text,
+        "summary": memory.summary or memory.text[:280],
+        "steps_text": memory.steps_text,
+        "told_by": render.teller(memory),
+        "tags": list(memory.tags),
+        "importance": memory.importance_level,
+        "confidence": memory.confidence,
+        "pinned": memory.pinned,
+        "created_at": memory.created_at.isoformat(),
         "updated_at": memory.updated_at.isoformat(),
-    }  # fmt: skip
+    }
 
 
-def _within(items: Iterator[dict[str, Any]], budget: int, count: Callable[[str], int]) -> Iterator[dict[str, Any]]:
+def _within(
+    items: Iterator[dict[str, Any]], budget: int, count: Callable[[str], int]
+) -> Iterator[dict[str, Any]]:
     """The items that fit, counted as they are sent."""
     for item in items:
         cost = count(json.dumps(item, ensure_ascii=False))

@@ -15,9 +15,15 @@ ALL = -1
 PROCEDURAL = "procedural"  # how-tos, which only agents that carry things out are given
 # Memories of one category under several names: whoever may read the last may read the first.
 _ALIASES = {
-    "preference": "preferences", "project": "projects", "relationship": "relationships", "goal": "goals",
-    "task": "tasks", "interest": "interests", "constraint": "constraints", "relationship_dynamic": "relationships",
-}  # fmt: skip
+    "preference": "preferences",
+    "project": "projects",
+    "relationship": "relationships",
+    "goal": "goals",
+    "task": "tasks",
+    "interest": "interests",
+    "constraint": "constraints",
+    "relationship_dynamic": "relationships",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +41,9 @@ class Access:
 
     categories: Mapping[str, Category]
     allowlists: Mapping[str, tuple[str, ...]]
-    custom: tuple[str, ...] = field(default=())  # of the categories, those that the application added
+    custom: tuple[str, ...] = field(
+        default=()
+    )  # of the categories, those that the application added
 
     def category(self, name: str) -> Category:
         """The category that memories called so belong to; one that nobody declared is asked by question."""
@@ -50,7 +58,9 @@ class Access:
         own = self.allowlists[agent]
         asked = tuple(dict.fromkeys(canonical(each) for each in wanted or own))
         if refused := [each for each in asked if each not in own]:
-            raise NotAllowed(f"Agent {agent!r} may not read {', '.join(refused)}: only {', '.join(own)}")
+            raise NotAllowed(
+                f"Agent {agent!r} may not read {', '.join(refused)}: only {', '.join(own)}"
+            )
         return asked
 
 
@@ -93,8 +103,15 @@ def read(data: Any, where: str) -> Access:
                 raise Misconfigured(f"{where}: the category {made.name!r} is declared twice")
             found[made.name] = made
     lists = _mapping(top.get("allowlists", {}), f"{where}: allowlists", None)
-    allowed = {agent: _names(names, f"{where}: allowlists.{agent}") for agent, names in lists.items()}
-    undeclared = {name: Category(name=name) for names in allowed.values() for name in names if name not in found}
+    allowed = {
+        agent: _names(names, f"{where}: allowlists.{agent}") for agent, names in lists.items()
+    }
+    undeclared = {
+        name: Category(name=name)
+        for names in allowed.values()
+        for name in names
+        if name not in found
+    }
     custom = [canonical(str(each["name"])) for each in groups.get("custom", [])]
     return Access(categories={**found, **undeclared}, allowlists=allowed, custom=tuple(custom))
 
@@ -131,8 +148,12 @@ def _category(given: Any, where: str) -> Category:
     if context not in ("all", "rag"):
         raise Misconfigured(f"{where}.context is all or rag, not {context!r}")
     if isinstance(length, bool) or not isinstance(length, int) or not (length == ALL or length > 0):
-        raise Misconfigured(f"{where}.rag_length is a whole number of at least 1, or -1 for all, not {length!r}")
-    return Category(name=canonical(name), context=cast(Literal["all", "rag"], context), rag_length=length)
+        raise Misconfigured(
+            f"{where}.rag_length is a whole number of at least 1, or -1 for all, not {length!r}"
+        )
+    return Category(
+        name=canonical(name), context=cast(Literal["all", "rag"], context), rag_length=length
+    )
 
 
 def _mapping(given: Any, where: str, known: Sequence[str] | None) -> Mapping[str, Any]:
@@ -171,7 +192,15 @@ USUAL = read(
             "custom": [],
         },
         "allowlists": {
-            "supervisor": ["profile", "goals", "preferences", "event", "activity", "relationships", "tasks"],
+            "supervisor": [
+                "profile",
+                "goals",
+                "preferences",
+                "event",
+                "activity",
+                "relationships",
+                "tasks",
+            ],
             "planner": ["goals", "tasks", "projects", PROCEDURAL],
             "stylist": ["preferences", "tone", "style"],
             "researcher": ["knowledge", "interests", "history"],

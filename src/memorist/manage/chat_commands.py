@@ -73,7 +73,9 @@ _BEFORE = (
     r"(?:(?:can|could|would|will) you (?:please |kindly )?|i(?:'d| would) like (?:you )?to |i want (?:you )?to )?"
 )
 _AFTER = r"(?:,? (?:please|thanks|thank you|for me|for now|now|again)){0,3}[.!?… ]{0,5}"
-_REPORTED = re.compile(r"\b(?:asked|said|says|saying|wrote|replied|told (?:me|us|him|her|them))\W*$", re.IGNORECASE)
+_REPORTED = re.compile(
+    r"\b(?:asked|said|says|saying|wrote|replied|told (?:me|us|him|her|them))\W*$", re.IGNORECASE
+)
 _PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "1": 0, "2": 1, "3": 2, "4": 3}
 
 
@@ -84,7 +86,9 @@ class Reply:
     command: str  # show · forget · pin · unpin · memory · incognito · consent
     say: str
     done: bool  # False: it asks back, and nothing was changed
-    ids: tuple[str, ...] = ()  # what it was done to, or what there is to choose from: pass them as `about` next time
+    ids: tuple[
+        str, ...
+    ] = ()  # what it was done to, or what there is to choose from: pass them as `about` next time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +139,9 @@ def _which(words: str) -> str:
     return next((str(place) for word, place in _PLACES.items() if word in words.split()), "that")
 
 
-async def act(scope: Scoped, text: str, *, role: str | None, name: str | None, about: Sequence[str]) -> Reply | None:
+async def act(
+    scope: Scoped, text: str, *, role: str | None, name: str | None, about: Sequence[str]
+) -> Reply | None:
     """Do what the person says; None if it is no command or not theirs."""
     if not isinstance(text, str) or isinstance(about, str):
         raise InvalidInput("A command is a text, and `about` a list of ids")
@@ -156,7 +162,11 @@ async def _shown(scope: Scoped, topic: str) -> Reply:
     if await scope.privacy.why_off() == INCOGNITO:
         return Reply(command="show", say=f"I look nothing up: {INCOGNITO}.", done=False)
     found, on = await _known(scope, topic), f" about {topic}" if topic else ""
-    say = f"I remember nothing{on}." if not found else f"This is what I remember{on}:\n{_numbered(found)}"
+    say = (
+        f"I remember nothing{on}."
+        if not found
+        else f"This is what I remember{on}:\n{_numbered(found)}"
+    )
     return Reply(command="show", say=say, done=True, ids=tuple(memory.id for memory in found))
 
 
@@ -170,13 +180,17 @@ async def _known(scope: Scoped, topic: str) -> list[Memory]:
 async def _done(scope: Scoped, said: Heard, about: Sequence[str]) -> Reply:
     found = await _meant(scope, said, about)
     is_sure = len(found) == 1 or (found and said.which == "all")
-    if said.topic or not is_sure:  # what a search finds may be about something else: the person looks first
+    if (
+        said.topic or not is_sure
+    ):  # what a search finds may be about something else: the person looks first
         return _asked(said, found)
     for memory in found:
         if said.command == "forget":
             await scope.forget(memory.id, reason="asked for in the chat", actor=scope.scope.user)
         else:
-            await (scope.pin if said.command == "pin" else scope.unpin)(memory.id, actor=scope.scope.user)
+            await (scope.pin if said.command == "pin" else scope.unpin)(
+                memory.id, actor=scope.scope.user
+            )
     say = {
         "forget": "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories.",
         "pin": f"Pinned:\n{_numbered(found)}",
@@ -191,7 +205,11 @@ async def _meant(scope: Scoped, said: Heard, about: Sequence[str]) -> list[Memor
         return (await _known(scope, said.topic))[:CHOICES]
     if said.which == "said":
         return (await _of_session(scope, own=True))[:1]
-    there = await scope._engine.store.get(scope.scope, list(about)) if about else await _of_session(scope)
+    there = (
+        await scope._engine.store.get(scope.scope, list(about))
+        if about
+        else await _of_session(scope)
+    )
     if said.which.isdecimal():
         return there[int(said.which) :][:1]
     return there if about else there[:CHOICES]
@@ -208,7 +226,11 @@ async def _of_session(scope: Scoped, *, own: bool = False) -> list[Memory]:
 def _asked(said: Heard, found: Sequence[Memory]) -> Reply:
     ids = tuple(memory.id for memory in found)
     if not found:
-        none = f"I remember nothing about {said.topic}." if said.topic else "I cannot tell which memory you mean."
+        none = (
+            f"I remember nothing about {said.topic}."
+            if said.topic
+            else "I cannot tell which memory you mean."
+        )
         return Reply(command=said.command, say=none, done=False)
     say = f"Which one do you mean?\n{_numbered(found)}"
     say += f'\nSay "{said.command} the first one", or "{said.command} all of them".'
@@ -224,10 +246,16 @@ async def _switched(scope: Scoped, command: str) -> Reply:
         on = f"Memory is on in this space, but {why}." if why else "Memory is on."
         return Reply(command=what, say=on if state == "on" else off, done=True)
     if scope.labels.session is None:
-        return Reply(command=what, say="I cannot tell which chat this is, so nothing was changed.", done=False)
+        return Reply(
+            command=what,
+            say="I cannot tell which chat this is, so nothing was changed.",
+            done=False,
+        )
     await (scope.privacy.start_incognito if state == "on" else scope.privacy.end_incognito)()
     on = "This chat is incognito: nothing of it is kept, and nothing is recalled in it."
-    return Reply(command=what, say=on if state == "on" else "This chat is not incognito any more.", done=True)
+    return Reply(
+        command=what, say=on if state == "on" else "This chat is not incognito any more.", done=True
+    )
 
 
 async def _consented(scope: Scoped, said: Heard, about: Sequence[str]) -> Reply | None:
@@ -238,7 +266,11 @@ async def _consented(scope: Scoped, said: Heard, about: Sequence[str]) -> Reply 
         return None
     seen = [each for each in waiting if each.id in about]
     if len(seen) != 1:
-        return _consent(waiting, "I would keep this, if you allow it:\n" + "\n".join(map(_line, waiting)), done=False)
+        return _consent(
+            waiting,
+            "I would keep this, if you allow it:\n" + "\n".join(map(_line, waiting)),
+            done=False,
+        )
     if said.command == "deny":
         await scope.consent.deny(seen[0].id, actor=scope.scope.user)
         return _consent(seen, "It is not kept, and I will not propose it again.", done=True)

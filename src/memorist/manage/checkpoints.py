@@ -23,7 +23,9 @@ PARTS: dict[str, type] = {
     "agent_states": dict,
 }
 _LARGE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|-?[\d.]+e\+\d+')  # texts too, to leave them alone
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # not one that is spelled out, with its backslash escaped
+_NUL = re.compile(
+    r"(?<!\\)(?:\\\\)*\\u0000"
+)  # not one that is spelled out, with its backslash escaped
 
 
 class Checkpoints:
@@ -76,15 +78,23 @@ class Checkpoints:
             raise InvalidInput(f"A checkpoint holds what JSON knows: {error}") from error
         if size > self._most:
             most = self._most >> 20
-            raise InvalidInput(f"{size:,} bytes are too many: save less, or raise max_checkpoint_mb ({most})")
+            raise InvalidInput(
+                f"{size:,} bytes are too many: save less, or raise max_checkpoint_mb ({most})"
+            )
         if "\\u0000" in text and _NUL.search(text):
-            raise InvalidInput("A checkpoint holds a NUL character, which not every database can keep: take it out")
+            raise InvalidInput(
+                "A checkpoint holds a NUL character, which not every database can keep: take it out"
+            )
         return text
 
 
 def thread_name(value: object) -> str:
     """The name of a thread. Raises InvalidInput."""
-    if not isinstance(value, str) or value != normalize.storable(value) or not 1 <= len(value.encode()) <= 500:
+    if (
+        not isinstance(value, str)
+        or value != normalize.storable(value)
+        or not 1 <= len(value.encode()) <= 500
+    ):
         raise InvalidInput(f"A thread is named by a text of 1 to 500 bytes, not {value!r:.60}")
     return value
 
@@ -95,7 +105,11 @@ def _spelled_out(text: str) -> str:
     >>> _spelled_out('["1e+16", 1e+16]')
     '["1e+16", 10000000000000000.0]'
     """
-    return _LARGE.sub(lambda m: m[0] if m[0][0] == '"' else f"{Decimal(m[0]):f}.0", text) if "e+" in text else text
+    return (
+        _LARGE.sub(lambda m: m[0] if m[0][0] == '"' else f"{Decimal(m[0]):f}.0", text)
+        if "e+" in text
+        else text
+    )
 
 
 def _whole(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,5 +119,7 @@ def _whole(data: Mapping[str, Any]) -> dict[str, Any]:
     whole = {part: kind() for part, kind in PARTS.items()} | dict(data)
     for part, kind in PARTS.items():
         if not isinstance(whole[part], kind):
-            raise InvalidInput(f"{part} of a checkpoint is a {kind.__name__}, not {type(whole[part]).__name__}")
+            raise InvalidInput(
+                f"{part} of a checkpoint is a {kind.__name__}, not {type(whole[part]).__name__}"
+            )
     return whole

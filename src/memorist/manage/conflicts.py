@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ..client import Engine
 
 
-async def open_ones(reading: Reading, scope: Scope, *, limit: int, id: str | None = None) -> list[Conflict]:
+async def open_ones(
+    reading: Reading, scope: Scope, *, limit: int, id: str | None = None
+) -> list[Conflict]:
     """The conflicts that nobody has decided yet, newest first; those about what was since changed are left out."""
     found = await reading.relations(scope, CONTRADICTS, limit=limit, from_id=id)
     ids = [id for relation in found for id in (relation.from_id, relation.to_id)]
@@ -25,7 +27,13 @@ async def open_ones(reading: Reading, scope: Scope, *, limit: int, id: str | Non
 
 def _conflict(relation: Relation, memories: dict[str, Memory]) -> Conflict | None:
     new, old = memories.get(relation.from_id), memories.get(relation.to_id)
-    if new is None or old is None or not new.is_active or old.state != "superseded" or old.superseded_by != new.id:
+    if (
+        new is None
+        or old is None
+        or not new.is_active
+        or old.state != "superseded"
+        or old.superseded_by != new.id
+    ):
         return None
     return Conflict(new=new, old=old, at=relation.at)
 
@@ -46,10 +54,17 @@ async def rejected(engine: Engine, scope: Scope, id: str, actor: str | None) -> 
         both, now = await _open(tx, scope, id), engine.clock()
         old = _changed(replace(both.old, state="active", superseded_by=None, valid_to=None), now)
         never = both.new.valid_from or both.new.created_at
-        new = _changed(replace(both.new, state="superseded", superseded_by=old.id, valid_to=never), now)
+        new = _changed(
+            replace(both.new, state="superseded", superseded_by=old.id, valid_to=never), now
+        )
         meta = {"decision": "rejected"}
         changes: list[Change] = [
-            Put(memory=new, event="superseded", actor=actor, meta={**meta, "between": [new.id, old.id]}),
+            Put(
+                memory=new,
+                event="superseded",
+                actor=actor,
+                meta={**meta, "between": [new.id, old.id]},
+            ),
             Put(memory=old, event="restored", actor=actor, meta={**meta, "supersedes": new.id}),
         ]
         await tx.apply([*changes, _closed(both)])
@@ -59,7 +74,9 @@ async def rejected(engine: Engine, scope: Scope, id: str, actor: str | None) -> 
 async def _open(reading: Reading, scope: Scope, id: str) -> Conflict:
     found = await open_ones(reading, scope, limit=1, id=str(id))
     if not found:
-        raise NotFound(f"Memory {id!r} contradicts nothing that waits for a decision: see `conflicts`")
+        raise NotFound(
+            f"Memory {id!r} contradicts nothing that waits for a decision: see `conflicts`"
+        )
     return found[0]
 
 

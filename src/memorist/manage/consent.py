@@ -55,7 +55,9 @@ class Consent:
         now, there = self._engine.clock(), await self._engine.store.proposals(self._scope)
         return [each for each in there if each.decided is None and now < each.lapses_at]
 
-    async def propose(self, field: str, value: str, *, evidence: Sequence[str], actor: str | None = None) -> Proposal:
+    async def propose(
+        self, field: str, value: str, *, evidence: Sequence[str], actor: str | None = None
+    ) -> Proposal:
         """Propose what was inferred of the person from these memories. `decided` tells whether it is in force.
 
         A sensitive field waits for `approve`. A benign one comes into force when two things the person said speak for
@@ -63,7 +65,9 @@ class Consent:
         ConsentMissing if they said no to it before; Refused while memory is off.
         """
         text = _checked(field, value)
-        if why := (await privacy.off(self._engine, self._scope, [self._labels.session])).get(self._labels.session):
+        if why := (await privacy.off(self._engine, self._scope, [self._labels.session])).get(
+            self._labels.session
+        ):
             raise Refused(f"Not proposed: {why}")
         async with self._engine.store.transaction(self._scope) as tx:
             now = self._engine.clock()
@@ -71,15 +75,22 @@ class Consent:
             signals = await self._signals(tx, evidence)
             denied = normalize.wording(f"{field}: {text}")
             if denied in await tx.tombstones(self._scope, [denied], now):
-                raise ConsentMissing(f"The person said no to this {field}: it is not proposed again")
+                raise ConsentMissing(
+                    f"The person said no to this {field}: it is not proposed again"
+                )
             same = [each for each in there if each.field == field and _is_same(each.value, text)]
             if held := next((each for each in _in_force(there) if each in same), None):
                 return held
             new = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now + WAITS)
             known = next((each for each in same if each.decided is None), new)
-            made = replace(known, evidence=tuple(dict.fromkeys((*known.evidence, *(each.id for each in signals)))))
+            made = replace(
+                known,
+                evidence=tuple(dict.fromkeys((*known.evidence, *(each.id for each in signals)))),
+            )
             if made != known:
-                return await self._supported(tx, made, "proposed" if known is new else "supported", now, actor)
+                return await self._supported(
+                    tx, made, "proposed" if known is new else "supported", now, actor
+                )
         return made
 
     async def _supported(
@@ -92,7 +103,9 @@ class Consent:
         await tx.apply([Decided(proposal=made, decision=decision, at=now, actor=actor)])
         return made
 
-    async def approve(self, id: str, *, shown: str | None = None, actor: str | None = None) -> Proposal:
+    async def approve(
+        self, id: str, *, shown: str | None = None, actor: str | None = None
+    ) -> Proposal:
         """Let a proposal come into force, as it was shown. Raises NotFound if it does not wait, or has lapsed.
 
         With `shown`, raises InvalidInput unless that is its value.
@@ -107,7 +120,15 @@ class Consent:
         """What the person says of themselves on purpose: it is in force at once. Raises InvalidInput."""
         text, now = _checked(field, value), self._engine.clock()
         await privacy.refuse_incognito(self._engine, self._scope, self._labels.session)
-        made = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now, decided="told", decided_at=now)
+        made = Proposal(
+            id=new_id(),
+            field=field,
+            value=text,
+            at=now,
+            lapses_at=now,
+            decided="told",
+            decided_at=now,
+        )
         async with self._engine.store.transaction(self._scope) as tx:
             await tx.apply([Decided(proposal=made, decision="told", at=now, actor=actor)])
         return made
@@ -118,22 +139,32 @@ class Consent:
         async with self._engine.store.transaction(self._scope) as tx:
             gone = [each for each in await tx.proposals(self._scope) if each.field == field]
             now = self._engine.clock()
-            await tx.apply([Decided(proposal=each, decision="withdrawn", at=now, actor=actor) for each in gone])
+            await tx.apply(
+                [Decided(proposal=each, decision="withdrawn", at=now, actor=actor) for each in gone]
+            )
         return len(gone)
 
-    async def _settled(self, id: str, decision: str, shown: str | None, actor: str | None) -> Proposal:
+    async def _settled(
+        self, id: str, decision: str, shown: str | None, actor: str | None
+    ) -> Proposal:
         validation.fields({"actor": actor})
         async with self._engine.store.transaction(self._scope) as tx:
             now = self._engine.clock()
             found = next((each for each in await self._swept(tx, now) if each.id == str(id)), None)
             if found is not None and found.decided is None:
                 if shown is not None and shown != found.value:
-                    raise InvalidInput(f"The proposal is {found.value!r}, not {shown!r:.220}: show it again")
+                    raise InvalidInput(
+                        f"The proposal is {found.value!r}, not {shown!r:.220}: show it again"
+                    )
                 made = replace(found, decided=decision, decided_at=now)
                 await tx.apply([Decided(proposal=made, decision=decision, at=now, actor=actor)])
                 return made
-        state = "it was decided" if found is not None else "it was decided, has lapsed, or never was"
-        raise NotFound(f"No proposal {id!r} waits for a decision: {state}. See `memorist consent list`")
+        state = (
+            "it was decided" if found is not None else "it was decided, has lapsed, or never was"
+        )
+        raise NotFound(
+            f"No proposal {id!r} waits for a decision: {state}. See `memorist consent list`"
+        )
 
     async def _swept(self, tx: Transaction, now: datetime) -> builtins.list[Proposal]:
         """What waits or is in force, when what has lapsed is erased."""
@@ -144,20 +175,35 @@ class Consent:
 
     async def _signals(self, reading: Reading, evidence: Sequence[str]) -> builtins.list[Memory]:
         """The memories that speak for a proposal. Raises InvalidInput, NotAllowed."""
-        if isinstance(evidence, str) or not evidence or not all(isinstance(each, str) for each in evidence):
-            raise InvalidInput("A proposal needs evidence: name the ids of the memories it was inferred from")
-        found = {each.id: each for each in await reading.get(self._scope, evidence) if each.is_active}
+        if (
+            isinstance(evidence, str)
+            or not evidence
+            or not all(isinstance(each, str) for each in evidence)
+        ):
+            raise InvalidInput(
+                "A proposal needs evidence: name the ids of the memories it was inferred from"
+            )
+        found = {
+            each.id: each for each in await reading.get(self._scope, evidence) if each.is_active
+        }
         if missing := [each for each in evidence if each not in found]:
             raise InvalidInput(f"There is no memory {missing[0]!r} here to infer anything from")
         if not all(map(authority.is_persons, found.values())):
-            raise NotAllowed("What others said does not become known of the person: only their own words do")
+            raise NotAllowed(
+                "What others said does not become known of the person: only their own words do"
+            )
         return list(found.values())
 
 
 def _in_force(proposals: Iterable[Proposal]) -> list[Proposal]:
     """The last decided value of each field, and each goal once."""
-    decided = sorted((each for each in proposals if each.decided_at), key=lambda each: (each.decided_at, each.id))
-    last = {each.field if each.field != "goals_add" else (each.field, _folded(each.value)): each for each in decided}
+    decided = sorted(
+        (each for each in proposals if each.decided_at), key=lambda each: (each.decided_at, each.id)
+    )
+    last = {
+        each.field if each.field != "goals_add" else (each.field, _folded(each.value)): each
+        for each in decided
+    }
     return list(last.values())
 
 
@@ -171,8 +217,14 @@ def _folded(value: str) -> str:
 
 
 def _is_corroborated(evidence: Sequence[Memory]) -> bool:
-    said = {each.source_message_id or each.id: 1 + each.repeat_count for each in evidence if each.kind != "insight"}
-    return sum(said.values()) >= ENOUGH or any(each.kind == "insight" and each.confidence >= SURE for each in evidence)
+    said = {
+        each.source_message_id or each.id: 1 + each.repeat_count
+        for each in evidence
+        if each.kind != "insight"
+    }
+    return sum(said.values()) >= ENOUGH or any(
+        each.kind == "insight" and each.confidence >= SURE for each in evidence
+    )
 
 
 def _check_field(field: object) -> None:
@@ -186,6 +238,11 @@ def _checked(field: object, value: object) -> str:
     text = normalize.composed(value).strip() if isinstance(value, str) else ""
     if not 1 <= len(text) <= LONGEST:
         raise InvalidInput(f"{field} is a text of 1 to {LONGEST} characters, not {value!r:.60}")
-    if any(unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") and c not in _JOINERS for c in text):
-        raise InvalidInput(f"{field} holds characters that are not seen: a person could not know what they agree to")
+    if any(
+        unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") and c not in _JOINERS
+        for c in text
+    ):
+        raise InvalidInput(
+            f"{field} holds characters that are not seen: a person could not know what they agree to"
+        )
     return text

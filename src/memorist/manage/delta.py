@@ -15,7 +15,9 @@ from ..types import Memory, Query, Recall, Scope
 
 BULLETS = 3
 Count = Callable[[str], int]  # tokens of a text
-Line = Callable[[str, Memory | None], str | None]  # of an event and the memory as it stands; None if there is none
+Line = Callable[
+    [str, Memory | None], str | None
+]  # of an event and the memory as it stands; None if there is none
 
 
 async def told(reading: Reading, scope: Scope, thread: str, since: int, line: Line) -> Updates:
@@ -29,7 +31,9 @@ async def told(reading: Reading, scope: Scope, thread: str, since: int, line: Li
         if text is not None and len(shown) < BULLETS:
             shown.append((each, text))
     full = len(shown) == BULLETS
-    revision = shown[-1][0].revision if full else max((each.revision for each in log), default=since)
+    revision = (
+        shown[-1][0].revision if full else max((each.revision for each in log), default=since)
+    )
     return Updates(
         thread=thread,
         since=since,
@@ -51,7 +55,10 @@ def header(since: int, lines: Sequence[str]) -> str:
 
 def fitting(news: Updates, asked: Query, count: Count) -> Updates:
     """The news, or none yet where there is no room for the header: it is told when there is."""
-    cramped = _left(asked.budget, count(news.text) + 1) == 0 or _left(asked.max_chars, len(news.text) + 1) == 0
+    cramped = (
+        _left(asked.budget, count(news.text) + 1) == 0
+        or _left(asked.max_chars, len(news.text) + 1) == 0
+    )
     return replace(news, text="", revision=news.since, changes=()) if cramped else news
 
 
@@ -59,7 +66,10 @@ def beside(news: Updates, asked: Query, count: Count) -> Query:
     """The query with the room that the header leaves."""
     if not news.text:
         return asked
-    budget, chars = _left(asked.budget, count(news.text) + 1), _left(asked.max_chars, len(news.text) + 1)
+    budget, chars = (
+        _left(asked.budget, count(news.text) + 1),
+        _left(asked.max_chars, len(news.text) + 1),
+    )
     return replace(asked, budget=budget, max_chars=chars)
 
 
@@ -89,5 +99,6 @@ def _once(log: Sequence[Logged], ids: dict[str, str]) -> list[Logged]:
     return [
         each
         for (id, event), each in zip(keys, log, strict=True)
-        if last[id, event] == each.revision and not (event in ("updated", "merged") and (id, "created") in last)
+        if last[id, event] == each.revision
+        and not (event in ("updated", "merged") and (id, "created") in last)
     ]

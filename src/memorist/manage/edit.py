@@ -66,7 +66,10 @@ async def versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Put]
         page = await tx.page(old.scope, Filter(versions_of=id, states=(then,)), limit=1000)
         ids += [version.id for version in page.memories if version.id not in found]
         found |= {version.id: version for version in page.memories}
-    return [Put(memory=replace(each, state=now, purge_at=new.purge_at), event=None) for each in found.values()]
+    return [
+        Put(memory=replace(each, state=now, purge_at=new.purge_at), event=None)
+        for each in found.values()
+    ]
 
 
 async def edited(
@@ -87,21 +90,35 @@ async def edited(
     async with engine.store.transaction(scope) as tx:
         old, now, model = await _found(tx, scope, id), engine.clock(), engine.corpora.model
         if old.state in ("superseded", "soft_deleted"):
-            raise InvalidInput(f"Memory {id!r} is {old.state}: edit the current version, or restore it first")
+            raise InvalidInput(
+                f"Memory {id!r} is {old.state}: edit the current version, or restore it first"
+            )
         if revision not in (None, old.revision):
-            raise Conflict(f"Memory {id!r} was changed: it has revision {old.revision}, not {revision}")
-        before = replace(old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=now, key=None)
+            raise Conflict(
+                f"Memory {id!r} was changed: it has revision {old.revision}, not {revision}"
+            )
+        before = replace(
+            old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=now, key=None
+        )
         new = replace(old, **fields, updated_at=now, revision=old.revision + 1)
         if "importance" in fields:
             new = replace(new, base_importance=new.importance)
         if text is not None:
-            new = replace(_reworded(new, text), summary=fields.get("summary"), key=None, valid_from=now)
-        meta: dict[str, Any] = {"fields": sorted([*fields, *(["text"] if text is not None else [])])}
+            new = replace(
+                _reworded(new, text), summary=fields.get("summary"), key=None, valid_from=now
+            )
+        meta: dict[str, Any] = {
+            "fields": sorted([*fields, *(["text"] if text is not None else [])])
+        }
         meta |= {"session": session} if session else {}
         links = policies.named(engine.settings.policy).links if text is not None else None
         corpus = await engine.corpora.current(scope, tx) if links is not None else None
-        put = Put(memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta)
-        await tx.apply([embedded(each, made) for each in (Put(memory=before, event=None, model=model), put)])
+        put = Put(
+            memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta
+        )
+        await tx.apply(
+            [embedded(each, made) for each in (Put(memory=before, event=None, model=model), put)]
+        )
         if links is not None and corpus is not None:
             await relations.link(tx, scope, corpus, [embedded(put, made)], links, now)
     return embedded(put, made).memory
@@ -156,10 +173,13 @@ async def evidence(store: Store, memory: Memory) -> Evidence:
     own = memory.source_message_id
     if own and own not in kept and (words := await _said(store, memory, own)) is not None:
         kept[own] = Message(
-            id=own, content=words, role=memory.labels.role or "user",
-            name=memory.speaker if memory.speaker != memory.labels.role else None, at=memory.occurred_at,
+            id=own,
+            content=words,
+            role=memory.labels.role or "user",
+            name=memory.speaker if memory.speaker != memory.labels.role else None,
+            at=memory.occurred_at,
             session=memory.labels.session,
-        )  # fmt: skip
+        )
     memories = await store.get(memory.scope, memory.evidence_ids)
     found = {*kept, *(other.id for other in memories)}
     named = (*memory.source_ids, *memory.evidence_ids, *memory.evidence)

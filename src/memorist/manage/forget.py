@@ -22,7 +22,9 @@ from . import edit
 if TYPE_CHECKING:
     from ..client import Engine
 
-SOURCE_FORGOTTEN = "source-forgotten"  # the tag of what rests on something forgotten, and on other things too
+SOURCE_FORGOTTEN = (
+    "source-forgotten"  # the tag of what rests on something forgotten, and on other things too
+)
 MOST_FOUND = 100  # memories that one question takes away
 AT_ONCE = 200  # ids in one question to the store
 
@@ -59,14 +61,20 @@ class Plan:
 
     def told(self, *, dry_run: bool) -> Forgotten:
         kept = tuple(memory.id for memory in self.flagged if memory.state != "superseded")
-        return Forgotten(ids=self.ids, derived=(*self.derived, *self.replaced), flagged=kept, dry_run=dry_run)
+        return Forgotten(
+            ids=self.ids, derived=(*self.derived, *self.replaced), flagged=kept, dry_run=dry_run
+        )
 
 
-async def forget(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner, *, dry_run: bool) -> Forgotten:
+async def forget(
+    engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner, *, dry_run: bool
+) -> Forgotten:
     """Forget memories with what rests on them, all or none. Raises NotFound, StoreUnavailable."""
     if dry_run:
         return (await planned(engine.store, scope, ids)).told(dry_run=True)
-    waiting = {id for id in ids if engine.outage is not None and await engine.outage.forget(scope, id)}
+    waiting = {
+        id for id in ids if engine.outage is not None and await engine.outage.forget(scope, id)
+    }
     rest = [id for id in ids if id not in waiting]
     if not rest:
         return Forgotten(ids=tuple(ids))
@@ -84,7 +92,11 @@ async def planned(reading: Reading, scope: Scope, ids: Sequence[str]) -> Plan:
         before = [memory for id in new for memory in await _replaced_by(reading, scope, id)]
         touched |= {memory.id: memory for memory in await _resting_on(reading, scope, new)}
         gone = {*ids, *replaced, *derived, *(memory.id for memory in before)}
-        alone = [memory for memory in touched.values() if memory.id not in gone and rests_on(memory) <= gone]
+        alone = [
+            memory
+            for memory in touched.values()
+            if memory.id not in gone and rests_on(memory) <= gone
+        ]
         new = [memory.id for memory in before if memory.id not in {*ids, *replaced, *derived}]
         replaced |= dict.fromkeys(new)
         derived |= dict.fromkeys(memory.id for memory in alone)
@@ -92,7 +104,11 @@ async def planned(reading: Reading, scope: Scope, ids: Sequence[str]) -> Plan:
     gone = {*ids, *replaced, *derived}
     anew = [id for id, memory in touched.items() if memory.compression_source and id not in gone]
     while anew:  # what rests on a summary that changes
-        above = {memory.id: memory for memory in await _resting_on(reading, scope, anew) if memory.id not in touched}
+        above = {
+            memory.id: memory
+            for memory in await _resting_on(reading, scope, anew)
+            if memory.id not in touched
+        }
         touched |= above
         anew = [id for id, memory in above.items() if memory.compression_source]
     flagged = tuple(memory for id, memory in touched.items() if id not in gone)
@@ -101,7 +117,9 @@ async def planned(reading: Reading, scope: Scope, ids: Sequence[str]) -> Plan:
 
 def rests_on(memory: Memory) -> set[str]:
     """What a memory refers to beside the message in which it was said."""
-    return {*memory.evidence_ids, *memory.source_ids, *memory.evidence} - {memory.source_message_id or ""}
+    return {*memory.evidence_ids, *memory.source_ids, *memory.evidence} - {
+        memory.source_message_id or ""
+    }
 
 
 async def _replaced_by(reading: Reading, scope: Scope, id: str) -> list[Memory]:
@@ -112,7 +130,11 @@ async def _replaced_by(reading: Reading, scope: Scope, id: str) -> list[Memory]:
 
 async def _resting_on(reading: Reading, scope: Scope, ids: Sequence[str]) -> list[Memory]:
     some = [tuple(ids[start : start + AT_ONCE]) for start in range(0, len(ids), AT_ONCE)]
-    return [m for few in some for m in await matching(reading, scope, Filter(derived_from=few, states=STATES))]
+    return [
+        m
+        for few in some
+        for m in await matching(reading, scope, Filter(derived_from=few, states=STATES))
+    ]
 
 
 async def _erased(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner) -> Plan:
@@ -132,7 +154,9 @@ async def swept(engine: Engine, scope: Scope, words: Sequence[str]) -> None:
     engine.corpora.drop(scope)
     await cleared(engine, words)
     if engine.mirror is not None:
-        with suppress(ProviderFailed):  # an index that is away forgets it as soon as it follows again
+        with suppress(
+            ProviderFailed
+        ):  # an index that is away forgets it as soon as it follows again
             await engine.mirror.follow(scope)
 
 
@@ -144,7 +168,9 @@ async def cleared(engine: Engine, words: Sequence[str]) -> None:
         await asyncio.to_thread(engine.journal.redact, words)
 
 
-async def _erase(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner) -> tuple[Plan, list[str]]:
+async def _erase(
+    engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner
+) -> tuple[Plan, list[str]]:
     now = engine.clock()
     until = _until(engine, manner, now)
     async with engine.store.transaction(scope) as tx:
@@ -153,7 +179,10 @@ async def _erase(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manne
         more = [*plan.derived, *plan.replaced]
         words += [text for id in more for text in await tx.wordings(scope, id)]
         words += await _meanings(tx, scope, [*ids, *more])
-        reasons = {**dict.fromkeys(more, "it rested on what was forgotten"), **dict.fromkeys(ids, manner.reason)}
+        reasons = {
+            **dict.fromkeys(more, "it rested on what was forgotten"),
+            **dict.fromkeys(ids, manner.reason),
+        }
         gone = [
             Forget(memory_id=id, at=now, until=until, reason=reasons[id], actor=manner.actor)
             for id in (*ids, *plan.derived, *plan.replaced)
@@ -177,17 +206,25 @@ async def _wordings(tx: Transaction, scope: Scope, ids: Iterable[str]) -> list[s
 async def _meanings(tx: Transaction, scope: Scope, ids: Sequence[str]) -> list[str]:
     """What was embedded of memories where that is more than their words."""
     with suppress(StoreDamaged):  # a row that was altered on disk goes all the same
-        return [index.meaning_of(memory) for memory in await tx.get(scope, ids)] if scope.user == GUILD else []
+        return (
+            [index.meaning_of(memory) for memory in await tx.get(scope, ids)]
+            if scope.user == GUILD
+            else []
+        )
     return []
 
 
 def _flagged(plan: Plan, now: datetime) -> list[Put]:
     """What rests on other things too, marked, and without the references that lead nowhere now."""
     return [
-        Put(memory=_without(memory, plan.gone, now), event=None if memory.state == "superseded" else "updated",
-            meta={"reason": "a source was forgotten", "final": True})
-        for memory in plan.flagged if not memory.compression_source
-    ]  # fmt: skip
+        Put(
+            memory=_without(memory, plan.gone, now),
+            event=None if memory.state == "superseded" else "updated",
+            meta={"reason": "a source was forgotten", "final": True},
+        )
+        for memory in plan.flagged
+        if not memory.compression_source
+    ]
 
 
 async def _summed_up_anew(tx: Transaction, scope: Scope, plan: Plan, now: datetime) -> list[str]:
@@ -198,15 +235,22 @@ async def _summed_up_anew(tx: Transaction, scope: Scope, plan: Plan, now: dateti
     words: list[str] = []
     for old in plan.summaries:
         words += await tx.wordings(scope, old.id)
-        await tx.apply([Forget(memory_id=old.id, at=now, until=now, reason=SOURCE_FORGOTTEN, purged=True)])
+        await tx.apply(
+            [Forget(memory_id=old.id, at=now, until=now, reason=SOURCE_FORGOTTEN, purged=True)]
+        )
         there = await tx.get(scope, old.evidence_ids)
         left = [m for m in there if m.id not in plan.gone and m.state != "soft_deleted"]
         text = summarize.extract(turns_of(in_order(left)))
         if text and old.state != "superseded":
             anew = replace(
-                _without(replace(old, tags=tags_of(left)), plan.gone, now), text=text, summary=None, category=None,
-                needs_embedding=True, content_hash=normalize.content_hash(text), simhash=simhash.simhash64(text),
-            )  # fmt: skip
+                _without(replace(old, tags=tags_of(left)), plan.gone, now),
+                text=text,
+                summary=None,
+                category=None,
+                needs_embedding=True,
+                content_hash=normalize.content_hash(text),
+                simhash=simhash.simhash64(text),
+            )
             meta = {"reason": "summed up without a source that was forgotten", "final": True}
             await tx.apply([Put(memory=anew, event="created", meta=meta)])
     return words
@@ -221,7 +265,9 @@ async def _embedded(engine: Engine, scope: Scope, plan: Plan) -> None:
         async with engine.store.transaction(scope) as tx:
             still = [m for m in await tx.get(scope, ids) if m.text in made]
             model = engine.corpora.model
-            await tx.apply([Embedded(memory_id=m.id, model=model, vector=made[m.text]) for m in still])
+            await tx.apply(
+                [Embedded(memory_id=m.id, model=model, vector=made[m.text]) for m in still]
+            )
 
 
 def _without(memory: Memory, gone: set[str], now: datetime) -> Memory:
@@ -241,7 +287,9 @@ async def _hidden(engine: Engine, scope: Scope, ids: Sequence[str], manner: Mann
     now = engine.clock()
     purge_at = now + timedelta(days=manner.keep_days)
     until = _until(engine, manner, now)
-    async with engine.store.transaction(scope) as tx:  # by itself: what is hidden can be brought back, this cannot
+    async with engine.store.transaction(
+        scope
+    ) as tx:  # by itself: what is hidden can be brought back, this cannot
         plan = await planned(tx, scope, ids)
         words = await _summed_up_anew(tx, scope, plan, now)
     if words:
@@ -255,13 +303,20 @@ async def _hidden(engine: Engine, scope: Scope, ids: Sequence[str], manner: Mann
         puts = [put for memory in found for put in await _hide(tx, memory, purge_at, now, manner)]
         words = [text for memory in found for text in await tx.wordings(scope, memory.id)]
         texts = tuple(dict.fromkeys([*words, *(put.memory.text for put in puts)]))
-        changes: list[Change] = [*puts, Bury(texts=texts, until=max(until, purge_at) if until else None)]
+        changes: list[Change] = [
+            *puts,
+            Bury(texts=texts, until=max(until, purge_at) if until else None),
+        ]
         await tx.apply(changes)
     return replace(plan, flagged=())
 
 
-async def _hide(tx: Transaction, old: Memory, purge_at: datetime, now: datetime, manner: Manner) -> list[Put]:
-    new = replace(old, state="soft_deleted", purge_at=purge_at, updated_at=now, revision=old.revision + 1)
+async def _hide(
+    tx: Transaction, old: Memory, purge_at: datetime, now: datetime, manner: Manner
+) -> list[Put]:
+    new = replace(
+        old, state="soft_deleted", purge_at=purge_at, updated_at=now, revision=old.revision + 1
+    )
     meta = {"state": new.state, "reason": manner.reason, "session": manner.session}
     told = {name: value for name, value in meta.items() if value}
     put = Put(memory=new, event="soft_deleted", actor=manner.actor, meta=told)

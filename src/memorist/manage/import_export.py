@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from ..scoped import Scoped
 
 FORMAT = 1
-_NOTES = ("memorist", "damaged", "proposal")  # to be read: they tell of the others, or what the person agreed to here
+_NOTES = (
+    "memorist",
+    "damaged",
+    "proposal",
+)  # to be read: they tell of the others, or what the person agreed to here
 BATCH = 256
 _MOST_NAME, _MOST_LABEL, _MOST_SUMMARY = 200, 1_000, 2_000  # characters
 _MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
@@ -61,7 +65,9 @@ class Import:
 async def imported(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:
     """Take in records, in batches that are each committed whole; a bad one ends it after what stood before."""
     if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
-        raise InvalidInput(f"import_ takes records one after the other, not {type(records).__name__}")
+        raise InvalidInput(
+            f"import_ takes records one after the other, not {type(records).__name__}"
+        )
     outcomes: list[Outcome] = []
     batch: list[Mapping[str, Any]] = []
     for number, record in enumerate(records, 1):
@@ -96,7 +102,9 @@ def _check(record: Mapping[str, Any], how: Import) -> None:
     if kind not in (*_NOTES, *_READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
     if kind == "memorist" and data.get("format") != FORMAT:
-        raise InvalidInput(f"the export has format {data.get('format')!r}, this version reads {FORMAT}")
+        raise InvalidInput(
+            f"the export has format {data.get('format')!r}, this version reads {FORMAT}"
+        )
     if kind in _READERS:
         _bound(_READERS[kind](data), how)
         if how.into is None:
@@ -170,7 +178,11 @@ def _draft(value: Value) -> Draft:
     if isinstance(value, Said):
         message = value.message
         labels = Labels(session=message.session, role=message.role)
-        return Draft(text=message.content, labels=labels, speaker=authority.speaker_of(message.role, message.name))
+        return Draft(
+            text=message.content,
+            labels=labels,
+            speaker=authority.speaker_of(message.role, message.name),
+        )
     if isinstance(value, Summary):  # derived text, so it is checked like the words of a tool
         lines = [line for each in value.data.values() for line in each]
         return Draft(text="\n".join(lines), labels=Labels(role="tool"))
@@ -206,7 +218,11 @@ async def _missing_support(summary: Summary, tx: Transaction, scope: Scope, how:
     if not {memory.id for memory in found}.issuperset(summary.evidence_ids):
         return f"the {summary.record_type} rests on memories that are not here"
     is_own = how.restore or all(authority.is_persons(memory) for memory in found)
-    return "" if is_own or summary.record_type != "user_profile" else "a profile rests on the person's own words"
+    return (
+        ""
+        if is_own or summary.record_type != "user_profile"
+        else "a profile rests on the person's own words"
+    )
 
 
 def _scope(data: Mapping[str, Any]) -> Scope:
@@ -218,9 +234,13 @@ def _scope(data: Mapping[str, Any]) -> Scope:
 
 def _memory(data: Mapping[str, Any]) -> Memory:
     """A memory as it was; what is derived from its text, its place and its uses are made again. Raises InvalidInput."""
-    made = codec.load(Memory, {name: value for name, value in data.items() if name not in _NOT_TAKEN})
+    made = codec.load(
+        Memory, {name: value for name, value in data.items() if name not in _NOT_TAKEN}
+    )
     validation.text(made.text, len(made.text))
-    made = replace(made, text=normalize.storable(made.text), tags=tuple(map(normalize.storable, made.tags)))
+    made = replace(
+        made, text=normalize.storable(made.text), tags=tuple(map(normalize.storable, made.tags))
+    )
     piece = Piece(Draft(text=made.text), made.text)
     return replace(
         made,
@@ -249,17 +269,30 @@ def _bound(value: Value, how: Import) -> None:
 
 
 def _bound_memory(memory: Memory) -> None:
-    if not 0 < len(memory.id) <= _MOST_NAME or any(map(str.isspace, memory.id)) or not memory.id.isprintable():
-        raise InvalidInput(f"An id is a text of 1 to {_MOST_NAME} characters without blanks, not {memory.id!r:.60}")
+    if (
+        not 0 < len(memory.id) <= _MOST_NAME
+        or any(map(str.isspace, memory.id))
+        or not memory.id.isprintable()
+    ):
+        raise InvalidInput(
+            f"An id is a text of 1 to {_MOST_NAME} characters without blanks, not {memory.id!r:.60}"
+        )
     if memory.id in (memory.superseded_by, *memory.evidence_ids):
-        raise InvalidInput(f"Memory {memory.id!r:.60} names itself as its evidence or its successor")
+        raise InvalidInput(
+            f"Memory {memory.id!r:.60} names itself as its evidence or its successor"
+        )
     for name in _SHARES:
         if not 0 <= getattr(memory, name) <= 1:  # also true for NaN
             raise InvalidInput(f"{name} lies between 0 and 1, not {getattr(memory, name)!r:.60}")
     for name in ("repeat_count", "access_count"):
         if not 0 <= getattr(memory, name) <= _MOST_COUNT:
-            raise InvalidInput(f"{name} lies between 0 and {_MOST_COUNT:,}, not {getattr(memory, name)!r:.60}")
-    if not all(math.isfinite(part) and abs(part) <= _MOST_LABEL for part in memory.importance_parts.values()):
+            raise InvalidInput(
+                f"{name} lies between 0 and {_MOST_COUNT:,}, not {getattr(memory, name)!r:.60}"
+            )
+    if not all(
+        math.isfinite(part) and abs(part) <= _MOST_LABEL
+        for part in memory.importance_parts.values()
+    ):
         raise InvalidInput("importance_parts are small numbers")
 
 
@@ -297,8 +330,14 @@ def _summary(data: Mapping[str, Any]) -> Summary:
         raise InvalidInput("a long-term record names the memories that it rests on (evidence_ids)")
     lists = PROFILE if made.record_type == "user_profile" else PROJECT
     for name, lines in made.data.items():
-        if name not in lists or not isinstance(lines, list | tuple) or not all(isinstance(line, str) for line in lines):
-            raise InvalidInput(f"a {made.record_type} has lists of texts: {', '.join(lists)}, not {name!r:.60}")
+        if (
+            name not in lists
+            or not isinstance(lines, list | tuple)
+            or not all(isinstance(line, str) for line in lines)
+        ):
+            raise InvalidInput(
+                f"a {made.record_type} has lists of texts: {', '.join(lists)}, not {name!r:.60}"
+            )
     return made
 
 
@@ -312,7 +351,13 @@ def _said(data: Mapping[str, Any]) -> Said:
     message = Message(content=text or "", at=messages.moment(data.get("at")), **fields)  # type: ignore[arg-type]
     outcome = codec.load(Outcome, data.get("outcome") or {})
     digest = normalize.digest(text) if text is not None else ""
-    return Said(id=data["id"], message=message, outcome=outcome, digest=digest, keep_text=data.get("kept") is True)
+    return Said(
+        id=data["id"],
+        message=message,
+        outcome=outcome,
+        digest=digest,
+        keep_text=data.get("kept") is True,
+    )
 
 
 def _entry(data: Mapping[str, Any]) -> Entry:
@@ -320,31 +365,44 @@ def _entry(data: Mapping[str, Any]) -> Entry:
     try:
         UUID(made.id)
     except ValueError as error:
-        raise InvalidInput(f"This is no entry of a history: its id is no UUID but {made.id!r:.60}") from error
+        raise InvalidInput(
+            f"This is no entry of a history: its id is no UUID but {made.id!r:.60}"
+        ) from error
     if not isinstance(made.meta.get("before", {}), Mapping):
         raise InvalidInput("Not a history entry: `before` has to be an object of fields and values")
     if made.event not in HISTORY_EVENTS:
-        raise InvalidInput(f"This is no entry of a history: {made.event!r:.60} is none of {', '.join(HISTORY_EVENTS)}")
+        raise InvalidInput(
+            f"This is no entry of a history: {made.event!r:.60} is none of {', '.join(HISTORY_EVENTS)}"
+        )
     return made
 
 
 def _elsewhere(entry: Entry, scope: Scope) -> Entry:
     """An entry that goes into another scope than it came from: there it has a name of its own, always the same."""
-    return replace(entry, id=str(uuid5(UUID(entry.id), "\0".join((scope.tenant, scope.user, scope.space)))))
+    return replace(
+        entry, id=str(uuid5(UUID(entry.id), "\0".join((scope.tenant, scope.user, scope.space))))
+    )
 
 
 async def _take_history(entries: Sequence[Entry], scope: Scope, engine: Engine) -> None:
     """Add what happened before, without the words of what was forgotten here; what is here already stays as it is."""
-    words = {entry.id: normalize.wording(str(entry.meta.get("before", {}).get("text", ""))) for entry in entries}
+    words = {
+        entry.id: normalize.wording(str(entry.meta.get("before", {}).get("text", "")))
+        for entry in entries
+    }
     async with engine.store.transaction(scope) as tx:
         forgotten = await tx.tombstones(scope, set(words.values()), engine.clock())
-        await tx.apply([_mark_imported(each, keep=words[each.id] not in forgotten) for each in entries])
+        await tx.apply(
+            [_mark_imported(each, keep=words[each.id] not in forgotten) for each in entries]
+        )
 
 
 def _mark_imported(entry: Entry, *, keep: bool) -> Entry:
     """Mark an entry as imported, and rename the keys by which `undo` would find it."""
     meta = entry.meta if keep else {}
-    elsewhere = {f"imported_{name}" if name in _OF_UNDO else name: value for name, value in meta.items()}
+    elsewhere = {
+        f"imported_{name}" if name in _OF_UNDO else name: value for name, value in meta.items()
+    }
     return replace(entry, meta={**elsewhere, "imported": True})
 
 
@@ -365,14 +423,20 @@ async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) 
     engine = how.engine
     refusals = await _find_refusals([_draft(memory) for memory in memories], scope, how)
     reasons = {memory.id: why for memory, why in zip(memories, refusals, strict=True)}
-    memories = [memory if how.restore else _lower_authority(memory, scope, how) for memory in memories]
+    memories = [
+        memory if how.restore else _lower_authority(memory, scope, how) for memory in memories
+    ]
     vectors = await encoded(engine, [memory.text for memory in memories if not reasons[memory.id]])
     async with engine.store.transaction(scope) as tx:
         there = {memory.id for memory in await tx.get(scope, [memory.id for memory in memories])}
         compared = {memory.id: normalize.wording(memory.text) for memory in memories}
         forgotten = await tx.tombstones(scope, list(compared.values()), engine.clock())
         reasons |= {id: FORGOTTEN for id, text in compared.items() if text in forgotten}
-        new = {memory.id: memory for memory in memories if memory.id not in there and not reasons[memory.id]}
+        new = {
+            memory.id: memory
+            for memory in memories
+            if memory.id not in there and not reasons[memory.id]
+        }
         placed = await _assign_places(list(new.values()), tx, scope)
         await tx.apply([_imported(memory, vectors.get(memory.text), engine) for memory in placed])
     return [_taken(memory.id, there, reasons[memory.id]) for memory in memories]

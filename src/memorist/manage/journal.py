@@ -40,7 +40,10 @@ class Journal:
         """Append one line for each message, to the file of the day."""
         lines = "".join(f"{_line(draft, scope, now)}\n" for draft in drafts)
         if lines:
-            with self._alone(), open(self._today(now), "a", encoding="utf-8", errors="replace") as file:
+            with (
+                self._alone(),
+                open(self._today(now), "a", encoding="utf-8", errors="replace") as file,
+            ):
                 file.write(lines)
 
     def redact(self, texts: Iterable[str]) -> str:
@@ -48,12 +51,20 @@ class Journal:
 
         What then is left of the snapshot, if something was taken out of it.
         """
-        gone = [(text, re.compile(rf"(?<!\w){re.escape(text)}(?!\w)")) for text in set(map(_one_line, texts)) if text]
+        gone = [
+            (text, re.compile(rf"(?<!\w){re.escape(text)}(?!\w)"))
+            for text in set(map(_one_line, texts))
+            if text
+        ]
         left = ""
         for path in (*self.days(), self.folder / SNAPSHOT) if gone else ():
             with self._alone():
                 lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
-                kept = [line for line in lines if not any(text in line and words.search(line) for text, words in gone)]
+                kept = [
+                    line
+                    for line in lines
+                    if not any(text in line and words.search(line) for text, words in gone)
+                ]
                 if len(kept) < len(lines):
                     left = _replace(path, "".join(kept))
         return left
@@ -79,7 +90,9 @@ class Journal:
     def write(self, people: dict[str, list[Memory]], lore: Sequence[Memory], now: datetime) -> str:
         """Make the snapshot anew, and give its text."""
         text = "\n".join(
-            _sections(people, lore, list(self._highlights()), [path.name for path in self.days()[:5]], now)
+            _sections(
+                people, lore, list(self._highlights()), [path.name for path in self.days()[:5]], now
+            )
         )
         with self._alone():
             return _replace(self.folder / SNAPSHOT, text)
@@ -91,7 +104,10 @@ class Journal:
 
     def _today(self, now: datetime) -> Path:
         path = self.folder / f"{now.astimezone():%Y-%m-%d}.md"
-        with suppress(FileExistsError), open(path, "x", encoding="utf-8") as file:  # only one process writes the header
+        with (
+            suppress(FileExistsError),
+            open(path, "x", encoding="utf-8") as file,
+        ):  # only one process writes the header
             file.write(f"# {path.stem}\n\n")
         return path
 
@@ -99,7 +115,11 @@ class Journal:
         said: Counter[str] = Counter()
         seen: set[str] = set()
         for author, text in self._entries():
-            if SHORTEST <= len(text) <= LONGEST and not _LINK.fullmatch(text) and text.casefold() not in seen:
+            if (
+                SHORTEST <= len(text) <= LONGEST
+                and not _LINK.fullmatch(text)
+                and text.casefold() not in seen
+            ):
                 seen.add(text.casefold())
                 said[author] += 1
                 if said[author] <= OF_ONE:
@@ -115,14 +135,18 @@ class Journal:
                     yield found["author"], found["text"]
 
 
-async def known(store: Store, space: str | None = None) -> tuple[dict[str, list[Memory]], list[Memory]]:
+async def known(
+    store: Store, space: str | None = None
+) -> tuple[dict[str, list[Memory]], list[Memory]]:
     """What is known of people, by subject, and what belongs to the space as a whole."""
     people: dict[str, list[Memory]] = {}
     lore: list[Memory] = []
     for scope in await store.scopes():
         if space is not None and scope.space != space:
             continue
-        page = await store.page(scope, Filter(kinds=("semantic", "procedural", "insight")), limit=200)
+        page = await store.page(
+            scope, Filter(kinds=("semantic", "procedural", "insight")), limit=200
+        )
         for memory in page.memories:
             subject = memory.labels.subject or scope.user
             (lore if subject == LORE else people.setdefault(subject, [])).append(memory)
@@ -134,11 +158,22 @@ async def gone(store: Store, told: Iterable[tuple[Scope, str, str]]) -> list[str
     texts: dict[Scope, dict[str, str]] = {}
     for scope, id, text in told:
         texts.setdefault(scope, {})[id] = text
-    there = {(scope, each.id) for scope, some in texts.items() for each in await store.get(scope, list(some))}
-    return [text for scope, some in texts.items() for id, text in some.items() if (scope, id) not in there]
+    there = {
+        (scope, each.id)
+        for scope, some in texts.items()
+        for each in await store.get(scope, list(some))
+    }
+    return [
+        text
+        for scope, some in texts.items()
+        for id, text in some.items()
+        if (scope, id) not in there
+    ]
 
 
-async def noted(journal: Journal, store: Store, scope: Scope, drafts: Sequence[Draft], now: datetime) -> None:
+async def noted(
+    journal: Journal, store: Store, scope: Scope, drafts: Sequence[Draft], now: datetime
+) -> None:
     """Note what was kept, and take out again what was forgotten before it was noted."""
     await asyncio.to_thread(journal.note, drafts, scope, now)
     with suppress(StoreUnavailable):  # what waits for the store cannot have been forgotten in it
@@ -165,7 +200,11 @@ def _credited(memory: Memory) -> str:
 
 
 def _sections(
-    people: dict[str, list[Memory]], lore: Sequence[Memory], said: Sequence[str], files: Sequence[str], now: datetime
+    people: dict[str, list[Memory]],
+    lore: Sequence[Memory],
+    said: Sequence[str],
+    files: Sequence[str],
+    now: datetime,
 ) -> Iterator[str]:
     yield f"# Memory\n\nAs of {now.isoformat(timespec='seconds')}. For people to read; answers come from the store."
     yield "\n## People"

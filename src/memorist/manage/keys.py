@@ -14,7 +14,12 @@ from . import validation
 if TYPE_CHECKING:
     from ..client import Engine
 
-RIGHTS = ("read", "write", "owner", "admin")  # owner: acts for the person as a whole, as importing records does
+RIGHTS = (
+    "read",
+    "write",
+    "owner",
+    "admin",
+)  # owner: acts for the person as a whole, as importing records does
 _PREFIX = "rk"
 
 
@@ -36,17 +41,27 @@ async def made(
         if value is not None:
             validation.name(what, value)
     if not rights or isinstance(rights, str) or not set(rights) <= set(RIGHTS):
-        raise InvalidInput(f"The rights of a key are some of {', '.join(RIGHTS)}, not {rights!r:.60}")
+        raise InvalidInput(
+            f"The rights of a key are some of {', '.join(RIGHTS)}, not {rights!r:.60}"
+        )
     if agent is not None and "owner" in rights:
-        raise InvalidInput("A key of an agent cannot have the right 'owner': make one without an agent")
+        raise InvalidInput(
+            "A key of an agent cannot have the right 'owner': make one without an agent"
+        )
     if days is not None:
         validation.days(days)
     now = engine.clock()
     key = Key(
-        id=secrets.token_hex(8), name=name, user=user, tenant=tenant or engine.settings.tenant, space=space,
-        agent=agent, rights=tuple(right for right in RIGHTS if right in rights), created_at=now,
+        id=secrets.token_hex(8),
+        name=name,
+        user=user,
+        tenant=tenant or engine.settings.tenant,
+        space=space,
+        agent=agent,
+        rights=tuple(right for right in RIGHTS if right in rights),
+        created_at=now,
         expires_at=None if days is None else now + timedelta(days=days),
-    )  # fmt: skip
+    )
     secret = secrets.token_urlsafe(32)
     await engine.store.add_key(key, secret)
     return key, f"{_PREFIX}_{key.id}_{secret}"
@@ -56,7 +71,11 @@ async def shown(engine: Engine, token: str) -> Key:
     """The key that somebody shows. Raises KeyRefused, without a word about what is wrong with it."""
     prefix, _, rest = token.partition("_")
     id, _, secret = rest.partition("_")
-    found = await engine.store.key(id, secret) if prefix == _PREFIX and id.isalnum() and secret.isascii() else None
+    found = (
+        await engine.store.key(id, secret)
+        if prefix == _PREFIX and id.isalnum() and secret.isascii()
+        else None
+    )
     if found is None or not found.is_good(engine.clock()):
         raise KeyRefused
     return found

@@ -54,14 +54,24 @@ class Privacy:
         Of a space that shares, the person's other spaces may recall what was tagged `share:` and their name. Raises
         InvalidInput.
         """
-        given = {"memory_enabled": memory_enabled, "incognito_default": incognito_default, "sharing": sharing}
+        given = {
+            "memory_enabled": memory_enabled,
+            "incognito_default": incognito_default,
+            "sharing": sharing,
+        }
         for name, value in given.items():
             if not isinstance(value, bool | None):
                 raise InvalidInput(f"{name} is True or False, not {value!r:.60}")
         validation.fields({"actor": actor})
         now = self._engine.clock()
         async with self._engine.store.transaction(self._scope) as tx:
-            await tx.apply([Setting(name=n, value=v, at=now, actor=actor) for n, v in given.items() if v is not None])
+            await tx.apply(
+                [
+                    Setting(name=n, value=v, at=now, actor=actor)
+                    for n, v in given.items()
+                    if v is not None
+                ]
+            )
         return await self.settings()
 
     async def why_off(self, session: str | None = None) -> str:
@@ -90,7 +100,9 @@ class Privacy:
             _note(self._engine, (self._scope, session), "")
 
 
-async def off(engine: Engine, scope: Scope, sessions: Iterable[str | None]) -> dict[str | None, str]:
+async def off(
+    engine: Engine, scope: Scope, sessions: Iterable[str | None]
+) -> dict[str | None, str]:
     """Why memory is off, for those of the sessions where it is; while the store is away, as it was last known."""
     asked = set(sessions)
     try:
@@ -98,7 +110,11 @@ async def off(engine: Engine, scope: Scope, sessions: Iterable[str | None]) -> d
     except StoreUnavailable:
         if engine.outage is None:
             raise
-        return {each: why for each in asked if (why := engine.off.get((scope, each)) or _everywhere(engine))}
+        return {
+            each: why
+            for each in asked
+            if (why := engine.off.get((scope, each)) or _everywhere(engine))
+        }
     why_not = _everywhere(engine) or ("" if space.memory_enabled else OFF)
     found = {each: INCOGNITO if each in hidden else why_not for each in asked}
     for each, why in found.items():
@@ -108,7 +124,11 @@ async def off(engine: Engine, scope: Scope, sessions: Iterable[str | None]) -> d
 
 async def sharing(engine: Engine, scope: Scope) -> list[Scope]:
     """The other spaces of the same person that share something."""
-    mine = [each for each in await engine.store.scopes() if each == replace(scope, space=each.space) != scope]
+    mine = [
+        each
+        for each in await engine.store.scopes()
+        if each == replace(scope, space=each.space) != scope
+    ]
     return [each for each in mine if (await engine.store.space_settings(each, ()))[0].sharing]
 
 
@@ -127,7 +147,9 @@ def _everywhere(engine: Engine) -> str:
     return "" if is_on else OFF_EVERYWHERE
 
 
-async def admitted(engine: Engine, scope: Scope, drafts: Sequence[Draft], take: Taking) -> list[Outcome]:
+async def admitted(
+    engine: Engine, scope: Scope, drafts: Sequence[Draft], take: Taking
+) -> list[Outcome]:
     """Hand on what may be taken in; the outcomes stand in the order of the drafts."""
     closed = await off(engine, scope, {draft.labels.session for draft in drafts})
     reasons = [_refusal(draft, closed.get(draft.labels.session, "")) for draft in drafts]

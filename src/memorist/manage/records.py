@@ -35,9 +35,14 @@ async def added(tx: Transaction, store: Store, scope: Scope, patch: Summary) -> 
     if done is not None:
         return done
     old = newest(versions, patch.name)
-    lists = {name: _union(old.data.get(name, ()) if old else (), values) for name, values in patch.data.items()}
+    lists = {
+        name: _union(old.data.get(name, ()) if old else (), values)
+        for name, values in patch.data.items()
+    }
     since = patch.at if old is None else max(patch.at, old.at + timedelta(microseconds=1))
-    return replace(patch, data=lists, at=since, evidence_ids=_union(old.evidence_ids if old else (), evidence))
+    return replace(
+        patch, data=lists, at=since, evidence_ids=_union(old.evidence_ids if old else (), evidence)
+    )
 
 
 def newest(versions: Sequence[Summary], name: str) -> Summary | None:
@@ -56,7 +61,9 @@ async def _evidence(tx: Transaction, scope: Scope, patch: Summary) -> list[str]:
         raise InvalidInput(f"No item with id {missing[0]!r}: evidence has to be remembered first")
     others = [id for id in ids if not authority.is_persons(there[meant[id]])]
     if others and patch.record_type == "user_profile":
-        raise InvalidInput(f"Item {others[0]!r} holds the words of somebody else: a profile rests on the person's own")
+        raise InvalidInput(
+            f"Item {others[0]!r} holds the words of somebody else: a profile rests on the person's own"
+        )
     return list(meant.values())
 
 

@@ -20,8 +20,15 @@ _MOST_DAYS = 36_500
 
 def name(what: str, value: object) -> str:
     """The name of a user, space or tenant."""
-    if not isinstance(value, str) or not value.strip() or len(value) > 200 or value != normalize.storable(value):
-        raise InvalidInput(f"A scope needs a {what}: a text of 1 to 200 characters, not {value!r:.60}")
+    if (
+        not isinstance(value, str)
+        or not value.strip()
+        or len(value) > 200
+        or value != normalize.storable(value)
+    ):
+        raise InvalidInput(
+            f"A scope needs a {what}: a text of 1 to 200 characters, not {value!r:.60}"
+        )
     return value
 
 
@@ -30,11 +37,15 @@ def labels(given: Mapping[str, Any]) -> Labels:
     unknown = set(given) - set(Labels.__slots__)
     if unknown:
         known = ", ".join(Labels.__slots__)
-        raise InvalidInput(f"A scope knows no label {min(unknown)!r}: it takes user, space, tenant, {known}")
+        raise InvalidInput(
+            f"A scope knows no label {min(unknown)!r}: it takes user, space, tenant, {known}"
+        )
     fields(given)
     for each, value in given.items():
         if value is not None and value != normalize.storable(value):
-            raise InvalidInput(f"The label {each} holds characters that cannot be kept: {value!r:.60}")
+            raise InvalidInput(
+                f"The label {each} holds characters that cannot be kept: {value!r:.60}"
+            )
     return Labels(**given)
 
 
@@ -46,7 +57,11 @@ def number(what: str, value: object) -> None:
 
 def days(value: object) -> None:
     """How long something is kept."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= _MOST_DAYS:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 <= value <= _MOST_DAYS
+    ):
         raise InvalidInput(f"keep_days is a number from 0 to {_MOST_DAYS:,}, not {value!r:.60}")
 
 
@@ -68,7 +83,9 @@ def text(value: object, most: int) -> None:
 def size(value: str, most: int) -> None:
     """A text within the limit."""
     if len(value) > most:
-        raise InvalidInput(f"{len(value):,} characters are too many: cut the text, or raise max_text_chars ({most:,})")
+        raise InvalidInput(
+            f"{len(value):,} characters are too many: cut the text, or raise max_text_chars ({most:,})"
+        )
 
 
 def where(value: object) -> Filter:
@@ -81,7 +98,9 @@ def where(value: object) -> Filter:
         given, usual = getattr(value, each.name), each.default
         if isinstance(usual, tuple) and not _texts(given):
             raise InvalidInput(f"{each.name} of a filter is a tuple of texts, not {given!r:.60}")
-        if each.name.endswith(("_after", "_before")) and not isinstance(given, (datetime, NoneType)):
+        if each.name.endswith(("_after", "_before")) and not isinstance(
+            given, (datetime, NoneType)
+        ):
             raise InvalidInput(f"{each.name} of a filter is a datetime, not {given!r:.60}")
         if each.name.startswith("importance") and not isinstance(given, (int, float, NoneType)):
             raise InvalidInput(f"{each.name} of a filter is a number, not {given!r:.60}")
@@ -102,7 +121,9 @@ def draft_fields(**given: Any) -> dict[str, Any]:
 
 def texts(name: str, value: object) -> None:
     """A list of texts or ids."""
-    if not isinstance(value, (list, tuple, set, frozenset)) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, (list, tuple, set, frozenset)) or not all(
+        isinstance(one, str) for one in value
+    ):
         raise InvalidInput(f"{name} is a list of texts, not {value!r:.60}")
 
 

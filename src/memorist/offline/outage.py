@@ -82,7 +82,9 @@ class Outage:
         except StoreUnavailable as error:
             told = [Pending(scope=scope, what=draft, policy=parts.policy.name) for draft in drafts]
             kept = await self._kept(told, error)
-            return [self._outcome(draft, each.what) for draft, each in zip(drafts, kept, strict=True)]
+            return [
+                self._outcome(draft, each.what) for draft, each in zip(drafts, kept, strict=True)
+            ]
 
     async def add_record(self, scope: Scope, patch: Summary) -> Summary | None:
         """Add to a long-term record; None if that waits in a file. Raises InvalidInput, StoreUnavailable."""
@@ -98,14 +100,18 @@ class Outage:
         try:
             kept = await asyncio.to_thread(self._spool.add, told)
         except OSError as error:
-            raise StoreUnavailable(f"{why} And {self._spool.folder} cannot be written: {error}") from error
+            raise StoreUnavailable(
+                f"{why} And {self._spool.folder} cannot be written: {error}"
+            ) from error
         self._watch()
         return kept
 
     def _outcome(self, draft: Draft, kept: Any) -> Outcome:
         if kept.text != draft.text:
             why = f"message {draft.message_id!r} waits with another text: edit the memory when the store is back"
-            return Outcome(status="conflicting", ids=(kept.id,), reason=why, message_id=draft.message_id)
+            return Outcome(
+                status="conflicting", ids=(kept.id,), reason=why, message_id=draft.message_id
+            )
         why = f"the store is away: kept in {self._spool.folder}, taken in when it is back"
         return Outcome(status="pending", ids=(kept.id,), reason=why, message_id=draft.message_id)
 
@@ -115,12 +121,16 @@ class Outage:
             return False
         with self._spool.alone() as mine:
             if not mine:
-                raise StoreUnavailable("This is just being handed over to the store: retry in a moment")
+                raise StoreUnavailable(
+                    "This is just being handed over to the store: retry in a moment"
+                )
             gone = await asyncio.to_thread(self._spool.remove, [id])
         there = not self._store.away and await self._store.get(scope, [id])
         return bool(gone) and not there
 
-    async def recall(self, query: Query, profile: Profile, parts: retrieve.Retrieve, now: datetime) -> Recall:
+    async def recall(
+        self, query: Query, profile: Profile, parts: retrieve.Retrieve, now: datetime
+    ) -> Recall:
         """Answer; with what waits, and without the store if it is away, which the answer says."""
         waiting = await self._waiting(query.scope)
         if "reading" not in self._store.away:
@@ -142,7 +152,10 @@ class Outage:
     async def counts(self) -> dict[str, Any]:
         """How much waits, and the files with what could not be handed over."""
         waiting = await self._waiting()
-        return {"pending": len(waiting), "set_aside": [str(path) for path in self._spool.set_aside()]}
+        return {
+            "pending": len(waiting),
+            "set_aside": [str(path) for path in self._spool.set_aside()],
+        }
 
     async def _waiting(self, scope: Scope | None = None) -> list[Pending]:
         if self._spool.is_empty:
@@ -151,7 +164,11 @@ class Outage:
                 self._laid = {}
             return []
         self._watch()
-        return [each for each in await asyncio.to_thread(self._spool.waiting) if scope in (None, each.scope)]
+        return [
+            each
+            for each in await asyncio.to_thread(self._spool.waiting)
+            if scope in (None, each.scope)
+        ]
 
     async def _beside(self, scope: Scope, waiting: Sequence[Pending]) -> standby.Standby:
         """The store, and what waits and has not been handed over a moment ago."""
@@ -159,17 +176,26 @@ class Outage:
         told = await self._store.said(scope, names)
         return await self._left([each for each in waiting if _message_id(each) not in told])
 
-    async def _left(self, waiting: Sequence[Pending], *, without: Scope | None = None) -> standby.Standby:
+    async def _left(
+        self, waiting: Sequence[Pending], *, without: Scope | None = None
+    ) -> standby.Standby:
         """What can be read: the store and what waits, or without the store for a scope, what was lately seen of it."""
         prepared = await asyncio.to_thread(self._prepared, waiting)
         if without is not None:
             language, fresh = self._engine.settings.language, self._store.texts.fresh(without)
-            prepared = [*((memory, standby.index_row(memory, language)) for memory in fresh), *prepared]
+            prepared = [
+                *((memory, standby.index_row(memory, language)) for memory in fresh),
+                *prepared,
+            ]
         await self._embed([memory for memory, _ in prepared])
         return standby.Standby(
-            store=self._store, corpora=self._engine.corpora, waiting=prepared, embedded=self._vectors,
-            is_away=without is not None, laid=self._laid,
-        )  # fmt: skip
+            store=self._store,
+            corpora=self._engine.corpora,
+            waiting=prepared,
+            embedded=self._vectors,
+            is_away=without is not None,
+            laid=self._laid,
+        )
 
     def _prepared(self, waiting: Sequence[Pending]) -> list[tuple[Memory, IndexRow]]:
         made, language = self._made, self._engine.settings.language
@@ -183,7 +209,9 @@ class Outage:
         if new and self._engine.embedder is not None:
             with suppress(ProviderFailed):
                 made = await checked.encode(self._engine.embedder, [memory.text for memory in new])
-                self._vectors |= {memory.id: vector for memory, vector in zip(new, made, strict=True)}
+                self._vectors |= {
+                    memory.id: vector for memory, vector in zip(new, made, strict=True)
+                }
 
     def _watch(self, first: float = FIRST_LOOK) -> None:
         """Look for the store until it is back and nothing waits any more."""
@@ -199,7 +227,9 @@ class Outage:
                     return
             except StoreUnavailable:
                 continue
-            except Exception as error:  # whatever it is, what waits is safe, and the next look may find it mended
+            except (
+                Exception
+            ) as error:  # whatever it is, what waits is safe, and the next look may find it mended
                 log.warning("what waits in %s cannot be handed over: %s", self._spool.folder, error)
 
     async def _is_back(self) -> bool:
@@ -233,7 +263,10 @@ class Outage:
             elif self._store.away:
                 self._store.away.clear()  # what took all this can be used
         if len(self._spool.set_aside()) > before:
-            log.warning("some lines could not be used and were set aside: see *.corrupt-* in %s", self._spool.folder)
+            log.warning(
+                "some lines could not be used and were set aside: see *.corrupt-* in %s",
+                self._spool.folder,
+            )
         left = len(await asyncio.to_thread(self._spool.waiting))
         return Replayed(taken_in=len(waiting) - len(wrong), set_aside=len(wrong), waiting=left)
 
@@ -245,21 +278,35 @@ class Outage:
                 await records.add(store, scope, first)
                 return {}
             there = {memory.id for memory in await store.get(scope, [each.id for each in batch])}
-            new = [_message(each.what) for each in batch if each.id not in there and isinstance(each.what, Draft)]
+            new = [
+                _message(each.what)
+                for each in batch
+                if each.id not in there and isinstance(each.what, Draft)
+            ]
             policy = standby.policy(batch[0].policy, self._engine.settings.capacity)
             parts = replace(self._engine.ingest, policy=policy, store=store)
             outcomes = await ingest.remember(new, scope, parts, self._engine.clock())
         except (InvalidInput, Conflict) as error:
             if len(batch) == 1:
                 return {first.id or "": str(error)}
-            return {id: why for one in batch for id, why in (await self._handed_over([one], store)).items()}
+            return {
+                id: why
+                for one in batch
+                for id, why in (await self._handed_over([one], store)).items()
+            }
         told = zip(new, outcomes, strict=True)
-        return {draft.id or "": outcome.reason for draft, outcome in told if outcome.status == "conflicting"}
+        return {
+            draft.id or "": outcome.reason
+            for draft, outcome in told
+            if outcome.status == "conflicting"
+        }
 
 
 def _batches(waiting: Sequence[Pending]) -> Iterator[list[Pending]]:
     """What can be handed over together: drafts of one scope and policy that follow each other."""
-    for (_, _, alone), group in groupby(waiting, lambda p: (p.scope, p.policy, isinstance(p.what, Summary) and p.id)):
+    for (_, _, alone), group in groupby(
+        waiting, lambda p: (p.scope, p.policy, isinstance(p.what, Summary) and p.id)
+    ):
         run = list(group)
         size = 1 if alone else BATCH
         yield from (run[start : start + size] for start in range(0, len(run), size))
@@ -277,4 +324,6 @@ def _message(draft: Draft) -> Draft:
 
 
 def _reading(parts: retrieve.Retrieve, reading: standby.Standby | None) -> retrieve.Retrieve:
-    return parts if reading is None else replace(parts, store=cast(Reading, reading), corpora=reading)
+    return (
+        parts if reading is None else replace(parts, store=cast(Reading, reading), corpora=reading)
+    )

@@ -23,7 +23,9 @@ class Texts:
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[Scope, str], Memory] = OrderedDict()
-        self._fresh: dict[Scope, set[str]] = {}  # written here since the snapshot of the scope was brought up to date
+        self._fresh: dict[
+            Scope, set[str]
+        ] = {}  # written here since the snapshot of the scope was brought up to date
         self.version = 0  # grows with each change
 
     def of(self, scope: Scope) -> list[Memory]:
@@ -101,7 +103,9 @@ class Guarded:
         why: StoreUnavailable | None = None,
     ) -> None:
         self.inner, self._reopen, self._still = inner, reopen, still
-        self.away: dict[Way, str] = {} if why is None else {"reading": str(why), "writing": str(why)}
+        self.away: dict[Way, str] = (
+            {} if why is None else {"reading": str(why), "writing": str(why)}
+        )
         self.texts = Texts()
         self.on_loss: Callable[[], None] = lambda: None
 
@@ -117,7 +121,9 @@ class Guarded:
         return ask
 
     async def backup(self, path: Path) -> None:
-        await self._there("reading").backup(path)  # where it goes may be away, which says nothing about the store
+        await self._there("reading").backup(
+            path
+        )  # where it goes may be away, which says nothing about the store
 
     async def at_rows(self, scope: Scope, rows: Sequence[int]) -> dict[int, Memory]:
         with self._noticing("reading"):

@@ -22,8 +22,15 @@ from ..storage.changes import Pending, Summary
 from ..types import Draft, Scope
 
 ITEM = "memory_item"
-_NAMES = ("short_term", "long_term")  # in the order in which they are handed over: evidence comes first
-_KINDS: dict[str, type[Draft | Summary]] = {ITEM: Draft, "user_profile": Summary, "project_memory": Summary}
+_NAMES = (
+    "short_term",
+    "long_term",
+)  # in the order in which they are handed over: evidence comes first
+_KINDS: dict[str, type[Draft | Summary]] = {
+    ITEM: Draft,
+    "user_profile": Summary,
+    "project_memory": Summary,
+}
 
 
 def line(pending: Pending) -> bytes:
@@ -32,9 +39,13 @@ def line(pending: Pending) -> bytes:
     where = {name: getattr(pending.scope, name) for name in ("tenant", "user", "space")}
     try:
         data = {**codec.dump(pending.what, strict=True), "scope": where, "policy": pending.policy}
-        text = json.dumps({"record_type": kind, "data": data}, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(
+            {"record_type": kind, "data": data}, sort_keys=True, ensure_ascii=False, allow_nan=False
+        )
         made = text.encode() + b"\n"
-    except ValueError as error:  # half a surrogate pair, a number that is none, a text that is no text
+    except (
+        ValueError
+    ) as error:  # half a surrogate pair, a number that is none, a text that is no text
         raise InvalidInput(f"This cannot be kept: {error}") from error
     read(made)
     return made
@@ -49,10 +60,16 @@ def read(text: bytes) -> Pending:
         made = Pending(scope=scope, what=what, policy=data["policy"])
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"This is no line of a fail-safe file: {error}") from error
-    if not made.id or not all(isinstance(name, str) for name in (scope.tenant, scope.user, scope.space, made.policy)):
+    if not made.id or not all(
+        isinstance(name, str) for name in (scope.tenant, scope.user, scope.space, made.policy)
+    ):
         raise InvalidInput("This is no line of a fail-safe file: a name is missing")
-    if isinstance(what, Draft) and not (0 <= what.confidence <= 1 and 0 <= (what.importance or 0) <= 1):
-        raise InvalidInput("This is no line of a fail-safe file: importance and confidence lie between 0 and 1")
+    if isinstance(what, Draft) and not (
+        0 <= what.confidence <= 1 and 0 <= (what.importance or 0) <= 1
+    ):
+        raise InvalidInput(
+            "This is no line of a fail-safe file: importance and confidence lie between 0 and 1"
+        )
     return made
 
 
@@ -72,7 +89,11 @@ class _File:
         except FileNotFoundError:
             self.close()
             return self.waiting
-        if self._open is None or os.fstat(self._open.fileno()).st_ino != there.st_ino or there.st_size < self._offset:
+        if (
+            self._open is None
+            or os.fstat(self._open.fileno()).st_ino != there.st_ino
+            or there.st_size < self._offset
+        ):
             self.close()
             with suppress(FileNotFoundError):
                 self._open = self.path.open("rb")
@@ -81,7 +102,9 @@ class _File:
             new = self._open.read()
             whole = new[: new.rfind(b"\n") + 1]
             self._offset += len(whole)
-            self.waiting.update({pending.id: pending for _, pending in _parsed(whole) if pending is not None})
+            self.waiting.update(
+                {pending.id: pending for _, pending in _parsed(whole) if pending is not None}
+            )
         return self.waiting
 
     def close(self) -> None:
@@ -107,7 +130,9 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._files = {name: _File(folder / f"{name}.jsonl") for name in _NAMES}
-        self._mine = threading.RLock()  # the lock on disk keeps other processes out, this one other threads
+        self._mine = (
+            threading.RLock()
+        )  # the lock on disk keeps other processes out, this one other threads
 
     @property
     def is_empty(self) -> bool:
@@ -115,7 +140,9 @@ class Files:
 
     def waiting(self) -> list[Pending]:
         with self._mine:
-            return [pending for file in self._files.values() for pending in file.refreshed().values()]
+            return [
+                pending for file in self._files.values() for pending in file.refreshed().values()
+            ]
 
     def add(self, new: Sequence[Pending]) -> list[Pending]:
         with self._mine, self._turn():

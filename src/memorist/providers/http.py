@@ -38,7 +38,13 @@ class Server:
         """Raises Misconfigured if the library is not installed."""
         if importlib.util.find_spec(library) is None:
             raise Misconfigured(f'This needs another package: pip install "memorist[{library}]"')
-        self._library, self._name, self._call, self._limit, self._options = library, client, call, limit, options
+        self._library, self._name, self._call, self._limit, self._options = (
+            library,
+            client,
+            call,
+            limit,
+            options,
+        )
         self._client: Any = None
         self._opening = asyncio.Lock()
 
@@ -50,12 +56,20 @@ class Server:
 
     async def ask(self, **request: Any) -> Any:
         """The JSON that comes back, once it is ready. Raises Failed."""
-        sdk, call = sys.modules[self._library], attrgetter(f"{self._call}.with_raw_response.create")(self._client)
+        sdk, call = (
+            sys.modules[self._library],
+            attrgetter(f"{self._call}.with_raw_response.create")(self._client),
+        )
         try:
             raw = await call(**request)
         except sdk.APIStatusError as error:
-            status, said = error.status_code, str(error.body)[:200].lower()  # what follows may be an echo
-            raise Failed(f"status {status}", status=status, said=said, is_free=400 <= status < 500) from None
+            status, said = (
+                error.status_code,
+                str(error.body)[:200].lower(),
+            )  # what follows may be an echo
+            raise Failed(
+                f"status {status}", status=status, said=said, is_free=400 <= status < 500
+            ) from None
         except Exception as error:  # what a library and those below it raise shares no base class
             cause = type(error.__cause__ or error).__name__
             raise Failed(cause, is_free=cause in _NEVER_ARRIVED) from None
@@ -71,7 +85,9 @@ class Server:
 
     def _opened(self) -> Any:
         sdk = importlib.import_module(self._library)
-        return getattr(sdk, self._name)(http_client=_capped(sdk, self._limit), max_retries=0, **self._options)
+        return getattr(sdk, self._name)(
+            http_client=_capped(sdk, self._limit), max_retries=0, **self._options
+        )
 
 
 def at(data: Any, *path: str | int) -> Any:
@@ -81,13 +97,19 @@ def at(data: Any, *path: str | int) -> Any:
     ('hi', None)
     """
     for step in path:
-        fits = isinstance(data, dict) if isinstance(step, str) else isinstance(data, list) and len(data) > step
+        fits = (
+            isinstance(data, dict)
+            if isinstance(step, str)
+            else isinstance(data, list) and len(data) > step
+        )
         data = (data.get(step) if isinstance(step, str) else data[step]) if fits else None
     return data
 
 
 def _capped(sdk: Any, limit: int) -> Any:
-    http = sys.modules[sdk.DefaultAsyncHttpxClient.__base__.__module__.partition(".")[0]]  # httpx or its heir
+    http = sys.modules[
+        sdk.DefaultAsyncHttpxClient.__base__.__module__.partition(".")[0]
+    ]  # httpx or its heir
 
     class Capped(http.AsyncByteStream):  # type: ignore[misc, name-defined]
         def __init__(self, inner: Any) -> None:
@@ -105,7 +127,9 @@ def _capped(sdk: Any, limit: int) -> Any:
             await self._inner.aclose()
 
     async def cap(response: Any) -> None:
-        if response.headers.get("content-encoding", "identity") != "identity":  # a little could become a lot
+        if (
+            response.headers.get("content-encoding", "identity") != "identity"
+        ):  # a little could become a lot
             raise http.ReadError("the answer is compressed")
         response.stream = Capped(response.stream)
 

@@ -51,7 +51,9 @@ class OneThread:
         await asyncio.to_thread(self._pool.shutdown)
 
 
-def batches(items: Iterable[Item], ids: Callable[[Item], Sized], *, tokens: int) -> Iterator[list[Item]]:
+def batches(
+    items: Iterable[Item], ids: Callable[[Item], Sized], *, tokens: int
+) -> Iterator[list[Item]]:
     """Group items of like length, so that little is padding and no group has more than `tokens` with it.
 
     >>> list(batches(["a" * 9, "bb", "ccc"], lambda text: text, tokens=9))

@@ -27,7 +27,9 @@ EXACT = 2_000  # where a filter lets through no more than this, all of it is mea
 class Nearest(Protocol):
     """What is asked for rows that are near."""
 
-    async def nearest(self, scope: Scope, vector: Vectors, *, limit: int, revision: int) -> tuple[list[int], str]:
+    async def nearest(
+        self, scope: Scope, vector: Vectors, *, limit: int, revision: int
+    ) -> tuple[list[int], str]:
         """The nearest rows at a revision of the scope, and "ok" or what is wrong. Raises ProviderFailed."""
         ...
 
@@ -49,10 +51,14 @@ async def near(
     else:
         found, said = await _asked(index, scope, vector, corpus.revision)
         rows = [*found, *corpus.row[_best_by_words(corpus, terms, allowed)].tolist()]
-    return corpus.with_near(await store.vectors(scope, list(dict.fromkeys(rows)), model=corpus.model)), said
+    return corpus.with_near(
+        await store.vectors(scope, list(dict.fromkeys(rows)), model=corpus.model)
+    ), said
 
 
-async def _asked(index: Nearest | None, scope: Scope, vector: Vectors, revision: int) -> tuple[list[int], str]:
+async def _asked(
+    index: Nearest | None, scope: Scope, vector: Vectors, revision: int
+) -> tuple[list[int], str]:
     if index is None:
         return [], "no vector index is configured for a scope of this size"
     try:
@@ -61,7 +67,9 @@ async def _asked(index: Nearest | None, scope: Scope, vector: Vectors, revision:
         return [], str(error)
 
 
-def _best_by_words(corpus: Corpus, terms: Sequence[int], allowed: NDArray[np.bool_]) -> NDArray[np.intp]:
+def _best_by_words(
+    corpus: Corpus, terms: Sequence[int], allowed: NDArray[np.bool_]
+) -> NDArray[np.intp]:
     scores, _ = sparse.bm25(corpus, terms)
     found = np.flatnonzero(allowed & (scores > 0))
     return found[np.argsort(-scores[found], kind="stable")[:BY_WORDS]]

@@ -42,7 +42,9 @@ def answers(corpus: Corpus, scores: Scores, place: Places, *, asks_assistant: bo
     """
     asked = np.where(corpus.flags & ENDS_ASKING, scores, np.float32(0.0))
     found = _scattered(_before(asked[place.order], place), place, len(scores))
-    return found if asks_assistant else np.where(corpus.flags & FROM_ASSISTANT, np.float32(0.0), found)
+    return (
+        found if asks_assistant else np.where(corpus.flags & FROM_ASSISTANT, np.float32(0.0), found)
+    )
 
 
 def session(scores: Scores, place: Places) -> Scores:

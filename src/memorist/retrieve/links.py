@@ -28,11 +28,16 @@ async def with_links(
     return replace(found, features={**found.features, "related": strength})
 
 
-async def beside(profile: Profile, query: Query, hits: Sequence[Memory], store: Reading) -> list[Memory]:
+async def beside(
+    profile: Profile, query: Query, hits: Sequence[Memory], store: Reading
+) -> list[Memory]:
     """What the hits are linked to and do not hold themselves, nearest first, as far as the filter lets it through."""
     if not profile.related or not hits or query.as_of is not None:
         return []
-    ids = _others(await store.links(query.scope, [memory.id for memory in hits]), {memory.id for memory in hits})
+    ids = _others(
+        await store.links(query.scope, [memory.id for memory in hits]),
+        {memory.id for memory in hits},
+    )
     if not ids:
         return []
     page = await store.page(query.scope, replace(query.where, ids=tuple(ids)), limit=len(ids))

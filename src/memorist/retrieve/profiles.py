@@ -30,7 +30,9 @@ class Gate:
     importance_min: float = 0.0  # the pinned pass it
     grows: bool = False  # the best match has to stand out from chance, which grows with the scope
     floor: float | None = None  # of the score
-    share_of_best: float | None = None  # what scores less than this share of the best is noise beside it
+    share_of_best: float | None = (
+        None  # what scores less than this share of the best is noise beside it
+    )
     enough: Mapping[str, float] = field(default_factory=dict)
     strong: float | None = None
     signal: Mapping[str, float] = field(default_factory=dict)
@@ -43,24 +45,34 @@ class Profile:
 
     name: str
     weights: Mapping[str, float]
-    sparse_weights: Mapping[str, float] | None = None  # instead, where no candidate has a semantic score
+    sparse_weights: Mapping[str, float] | None = (
+        None  # instead, where no candidate has a semantic score
+    )
     candidates: Literal["blend", "fused", "dense", "all", "recent"] = "blend"
     rrf_k: int = 60  # of reciprocal rank fusion, whose score is the feature `fused`
     lexical: Literal["words", "compact"] = "words"
     recency: Recency | None = None
     shortest: int = 0  # characters of a question from which on it is embedded
-    semantic_weight: float | None = None  # both halves scaled to their best candidate, then mixed by this
+    semantic_weight: float | None = (
+        None  # both halves scaled to their best candidate, then mixed by this
+    )
     only_semantic: bool = False  # rank by the semantic half alone
     gate: Gate = Gate()
     gate_without_semantic: Gate | None = None
     diversity: float | None = None  # MMR's λ: 1 relevance alone, 0 diversity alone
     rerank: bool = False
-    rerank_weight: float | None = None  # mixed into the score by this; None: the re-ranker's score takes its place
+    rerank_weight: float | None = (
+        None  # mixed into the score by this; None: the re-ranker's score takes its place
+    )
     preferences_first: bool = False
-    sources_first: bool = False  # a fact that was drawn out of a turn stands last, where the turn itself answers
+    sources_first: bool = (
+        False  # a fact that was drawn out of a turn stands last, where the turn itself answers
+    )
     workflows: bool = False  # how-to memories are left out unless a profile wants them
     working_elsewhere: bool = True  # working memories of other sessions count too
-    related: int = 0  # memories at most that come along because a hit is linked to them, within the budget
+    related: int = (
+        0  # memories at most that come along because a hit is linked to them, within the budget
+    )
     limit: int = 10
     most: int = 50  # hits at most, where only a budget is given
     budget: int | None = None  # tokens
@@ -72,13 +84,17 @@ class Profile:
     @property
     def needs_meaning(self) -> bool:
         """The question has to be embedded: something compares it by meaning."""
-        by_meaning = {"semantic", "relevance"} & set(self.weights) or self.semantic_weight is not None
+        by_meaning = {"semantic", "relevance"} & set(
+            self.weights
+        ) or self.semantic_weight is not None
         return bool(by_meaning) or self.candidates in ("blend", "fused", "dense")
 
     @property
     def needs_text(self) -> bool:
         """A feature compares words, so the candidates have to be read before they can be ranked."""
-        return "lexical" in self.weights or (self.sparse_weights is not None and "lexical" in self.sparse_weights)
+        return "lexical" in self.weights or (
+            self.sparse_weights is not None and "lexical" in self.sparse_weights
+        )
 
 
 DEFAULT = Profile(
@@ -113,7 +129,9 @@ MILTON = Profile(
 )
 
 
-def milton(recency_bias: float = 0.35, semantic_weight: float = 0.5, mode: str = "hybrid") -> Profile:
+def milton(
+    recency_bias: float = 0.35, semantic_weight: float = 0.5, mode: str = "hybrid"
+) -> Profile:
     """Milton's ranking with the caller's weights, which are kept within 0 and 1."""
     bias, meaning = (min(1.0, max(0.0, weight)) for weight in (recency_bias, semantic_weight))
     weights = {"lexical": 1 - bias, "recency": bias, "importance": 0.15}
@@ -168,12 +186,20 @@ SUPERVISOR = Profile(
 )
 
 _CLANKER_GATE = Gate(
-    enough={"semantic": 0.20, "lexical": 0.22}, strong=0.52, signal={"semantic": 0.08, "lexical": 0.10}
+    enough={"semantic": 0.20, "lexical": 0.22},
+    strong=0.52,
+    signal={"semantic": 0.08, "lexical": 0.10},
 )
 _CLANKER_LEXICAL = Gate(enough={"lexical": 0.24}, strong=0.62)
 CLANKER = Profile(
     name="clanker.hybrid",
-    weights={"semantic": 0.50, "lexical": 0.28, "confidence": 0.10, "recency": 0.07, "channel": 0.05},
+    weights={
+        "semantic": 0.50,
+        "lexical": 0.28,
+        "confidence": 0.10,
+        "recency": 0.07,
+        "channel": 0.05,
+    },
     sparse_weights={"lexical": 0.75, "confidence": 0.10, "recency": 0.10, "channel": 0.05},
     candidates="recent",
     lexical="compact",
@@ -186,7 +212,9 @@ CLANKER = Profile(
     render="lines",
     ties="newest",
 )
-CLANKER_STRICT = replace(CLANKER, name="clanker.strict", gate=_CLANKER_GATE, gate_without_semantic=_CLANKER_LEXICAL)
+CLANKER_STRICT = replace(
+    CLANKER, name="clanker.strict", gate=_CLANKER_GATE, gate_without_semantic=_CLANKER_LEXICAL
+)
 
 
 def _with(profile: Profile, **changes: object) -> Profile:

@@ -24,7 +24,9 @@ _TOLD_MYSELF = re.compile(rf"\bI (?:\w+ )?{_TOLD}\b|\bdid I (?:\w+ )?{_TELL}\b",
 _WORD = re.compile(r"[^\W\d_][^\W_]*")
 
 MOST_TERMS = 512
-MOST_READ = 2000  # characters in which names and dates are looked for: a pasted document is not a question
+MOST_READ = (
+    2000  # characters in which names and dates are looked for: a pasted document is not a question
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +36,9 @@ class Question:
     text: str
     terms: tuple[int, ...]  # ids of the distinct terms, in the order of the text
     dense_text: str  # what to embed
-    speakers: tuple[int, ...] = ()  # the speakers of the scope that it names, as indices, first named first
+    speakers: tuple[
+        int, ...
+    ] = ()  # the speakers of the scope that it names, as indices, first named first
     intervals: tuple[Interval, ...] = ()
     asks_when: bool = False
     asks_assistant: bool = False  # about what the assistant said
@@ -93,11 +97,15 @@ def _meant(numbers: list[int], speakers: Sequence[str], text: str) -> list[int]:
 
 def _spoken(text: str) -> list[str]:
     """The words that may be names: a common word ("will", "art") only where a capital inside a sentence says so."""
-    found = [(word[0], text[max(word.start() - 2, 0) : word.start()].strip()) for word in _WORD.finditer(text)]
+    found = [
+        (word[0], text[max(word.start() - 2, 0) : word.start()].strip())
+        for word in _WORD.finditer(text)
+    ]
     return [
         word.casefold()
         for at, (word, before) in enumerate(found)
-        if not is_common(word.casefold()) or (word[0].isupper() and at > 0 and before not in (".", "!", "?"))
+        if not is_common(word.casefold())
+        or (word[0].isupper() and at > 0 and before not in (".", "!", "?"))
     ]
 
 

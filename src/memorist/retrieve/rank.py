@@ -23,7 +23,11 @@ def scored(profile: Profile, found: Candidates) -> Candidates:
     weights = profile.weights
     if profile.sparse_weights is not None and not has_semantic(found):
         weights = profile.sparse_weights
-    parts = {name: weight * found.features[name] for name, weight in weights.items() if name in found.features}
+    parts = {
+        name: weight * found.features[name]
+        for name, weight in weights.items()
+        if name in found.features
+    }
     if profile.semantic_weight is not None and has_semantic(found):
         parts = mixed(parts, found.features["semantic"], profile.semantic_weight)
     return replace(found, parts=parts, score=_sum(parts, len(found.positions)))
@@ -79,7 +83,9 @@ def _compact_overlap(question: str, memories: Sequence[Memory]) -> list[float]:
     """1 if the whole question stands in the fact or its evidence, else shared tokens over the question's."""
     asked = normalize.compact(question)
     wanted = _few(asked, _MOST_QUERY)
-    facts = (normalize.compact(f"{memory.text} {memory.evidence_text or ''}") for memory in memories)
+    facts = (
+        normalize.compact(f"{memory.text} {memory.evidence_text or ''}") for memory in memories
+    )
     return [1.0 if asked and asked in fact else _share(wanted, fact) for fact in facts]
 
 

@@ -67,12 +67,19 @@ def blend(
     found |= _surroundings(corpus, question, own) | _circumstances(corpus, question, now)
     is_supported = usable & (own + found["neighbours"] > 0)
     return _best(
-        found, weights, np.where(is_supported, _weighed(found, weights), np.float32(-np.inf)), corpus.row, pool
+        found,
+        weights,
+        np.where(is_supported, _weighed(found, weights), np.float32(-np.inf)),
+        corpus.row,
+        pool,
     )
 
 
 def _own_words(
-    corpus: Corpus, question: Question, vector: NDArray[np.float32] | None, usable: NDArray[np.bool_]
+    corpus: Corpus,
+    question: Question,
+    vector: NDArray[np.float32] | None,
+    usable: NDArray[np.bool_],
 ) -> Features:
     """The two legs; what may not be returned does not support its neighbours either."""
     lexical = fuse.absolute(*sparse.bm25(corpus, question.terms))
@@ -118,15 +125,27 @@ def _weighed(found: Features, weights: Mapping[str, float]) -> NDArray[np.float3
 
 
 def _best(
-    found: Features, weights: Mapping[str, float], total: NDArray[np.float32], rows: NDArray[np.int64], pool: int
+    found: Features,
+    weights: Mapping[str, float],
+    total: NDArray[np.float32],
+    rows: NDArray[np.int64],
+    pool: int,
 ) -> Blend:
     """The best of all, with exact sums; features that do not matter to this question count 0."""
     at_least = np.partition(total, -pool)[-pool] if 0 < pool < len(total) else np.float32(-np.inf)
     chosen = np.flatnonzero((total >= at_least) & (total > -np.inf))
     parts = {
-        name: weight * found[name][chosen].astype(np.float64) if name in found else np.zeros(len(chosen))
+        name: weight * found[name][chosen].astype(np.float64)
+        if name in found
+        else np.zeros(len(chosen))
         for name, weight in weights.items()
     }
     score = np.sum(list(parts.values()), axis=0)
-    best = np.lexsort((rows[chosen], -np.round(score, 7)))[:pool]  # equals by row, which is the same in every process
-    return Blend(chosen[best].astype(np.int32), {name: part[best] for name, part in parts.items()}, score[best])
+    best = np.lexsort((rows[chosen], -np.round(score, 7)))[
+        :pool
+    ]  # equals by row, which is the same in every process
+    return Blend(
+        chosen[best].astype(np.int32),
+        {name: part[best] for name, part in parts.items()},
+        score[best],
+    )

@@ -130,7 +130,9 @@ class Decided:
     """A proposal as it now stands: it waits, is in force, or is gone with its words; the history says which."""
 
     proposal: Proposal
-    decision: str  # proposed · supported · approved · corroborated · told · denied · lapsed · withdrawn
+    decision: (
+        str  # proposed · supported · approved · corroborated · told · denied · lapsed · withdrawn
+    )
     at: datetime
     actor: str | None = None
 
@@ -186,9 +188,25 @@ class Checked:
 
 
 Change = (
-    Put | Said | Forget | Bury | Embedded | Used | Summary | Relation | Unrelated | Setting
-    | Incognito | Decided | Happened | Shown | Entry | Queue | Done | Checked
-)  # fmt: skip
+    Put
+    | Said
+    | Forget
+    | Bury
+    | Embedded
+    | Used
+    | Summary
+    | Relation
+    | Unrelated
+    | Setting
+    | Incognito
+    | Decided
+    | Happened
+    | Shown
+    | Entry
+    | Queue
+    | Done
+    | Checked
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

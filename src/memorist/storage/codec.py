@@ -41,4 +41,6 @@ def load(kind: type[Value], data: Mapping[str, Any]) -> Value:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or kind.__name__
-        raise InvalidInput(f"This is no {kind.__name__.lower()}: {where}: {first['msg']}") from error
+        raise InvalidInput(
+            f"This is no {kind.__name__.lower()}: {where}: {first['msg']}"
+        ) from error

@@ -60,7 +60,9 @@ class Copied:
     tables: dict[str, int]  # how many rows each table has
 
 
-async def copy(source: Relational, target: Relational, progress: Callable[[int, int], None]) -> Copied:
+async def copy(
+    source: Relational, target: Relational, progress: Callable[[int, int], None]
+) -> Copied:
     """Make the target what the source is; `progress` gets how much is done, and of how much.
 
     A copy that is complete is only compared. Raises Conflict if the target holds anything else, or if the source was
@@ -106,9 +108,13 @@ async def _compared(
     for table, keys in KEYS.items():
         if await summed(source, table, keys) != await summed(target, table, keys):
             if done is None:
-                raise Conflict(f"One of them was written to since the copy, as {table!r} shows: take a new database")
+                raise Conflict(
+                    f"One of them was written to since the copy, as {table!r} shows: take a new database"
+                )
             await _again(target, table, done)
-            raise Conflict(f"{table!r} was written to during the copy: run it again, with nobody writing")
+            raise Conflict(
+                f"{table!r} was written to during the copy: run it again, with nobody writing"
+            )
         steps.made(counts[table])
 
 
@@ -124,12 +130,16 @@ async def _begun(source: Relational, target: Relational) -> Done | None:
     secret, theirs, begun = await key_of(source), await key_of(target), await mark(target)
     if begun is not None:
         if secret != theirs:
-            raise Conflict("The target is a half-finished copy of another store: finish that one, or take a new one")
+            raise Conflict(
+                "The target is a half-finished copy of another store: finish that one, or take a new one"
+            )
         return begun
     if secret == theirs:
         return None
     if await target.scopes():
-        raise Conflict("The target holds memories already: copy into a new database, or `memorist import` into this")
+        raise Conflict(
+            "The target holds memories already: copy into a new database, or `memorist import` into this"
+        )
     async with target.together() as session:
         await session.rows("UPDATE meta SET value = ? WHERE key = 'secret'", (secret,))
         await note(session, {})
@@ -158,7 +168,9 @@ async def _count(store: Relational, table: str) -> int:
     return int((await store.session.rows(f"SELECT count(*) FROM {table}", scope=EVERY))[0][0])
 
 
-async def pages(store: Relational, table: str, keys: Sequence[str], after: Sequence[Any] | None) -> AsyncIterator[Page]:
+async def pages(
+    store: Relational, table: str, keys: Sequence[str], after: Sequence[Any] | None
+) -> AsyncIterator[Page]:
     columns = await store.columns(table)
     names, order = ", ".join(columns), ", ".join(keys)
     places = [columns.index(key) for key in keys]
@@ -178,7 +190,9 @@ async def _put(target: Relational, table: str, page: Page, done: Done) -> None:
         await note(session, done)
 
 
-async def insert(session: Session, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+async def insert(
+    session: Session, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
     """Rows as they were read, into a table."""
     sql = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
     await session.many(sql, [_written(table, columns, row) for row in rows])

@@ -36,7 +36,9 @@ class Session(Protocol):
     @property
     def dialect(self) -> Dialect: ...
 
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> list[tuple[Any, ...]]:
+    async def rows(
+        self, sql: str, values: Values = (), *, scope: int | None = None
+    ) -> list[tuple[Any, ...]]:
         """Run one statement; its values stand for the question marks."""
         ...
 

@@ -51,18 +51,30 @@ class Ledger:
         if not entries:
             return
         if not self._head:
-            self._head = list((await self._session.rows("SELECT head FROM scopes WHERE id = ?", (number,)))[0])
+            self._head = list(
+                (await self._session.rows("SELECT head FROM scopes WHERE id = ?", (number,)))[0]
+            )
         await self._session.many(
             "INSERT INTO history (scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal, digest) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(number, *self._chained(entry)) for entry in entries],
             scope=number,
         )
-        await self._session.rows("UPDATE scopes SET head = ? WHERE id = ?", (self._head[0], number), scope=number)
+        await self._session.rows(
+            "UPDATE scopes SET head = ? WHERE id = ?", (self._head[0], number), scope=number
+        )
 
     def _chained(self, entry: Entry) -> tuple[Any, ...]:
         meta = dumped(entry.meta)
-        plain = (entry.id, entry.memory_id, entry.event, entry.old_ref, entry.new_ref, entry.actor, clock.iso(entry.at))
+        plain = (
+            entry.id,
+            entry.memory_id,
+            entry.event,
+            entry.old_ref,
+            entry.new_ref,
+            entry.actor,
+            clock.iso(entry.at),
+        )
         seal = chain.sealed(self._secret, meta)
         self._head = [chain.linked(self._secret, self._head[0], plain, seal)]
         return (*plain, meta, seal, self._head[0])
@@ -71,7 +83,9 @@ class Ledger:
         """Give each change of a thread the next revision of that thread."""
         revisions = {}
         for thread in sorted({line[0] for line in lines}):
-            revisions[thread] = await self._taken(number, thread, sum(line[0] == thread for line in lines))
+            revisions[thread] = await self._taken(
+                number, thread, sum(line[0] == thread for line in lines)
+            )
         await self._session.many(
             "INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -93,12 +107,23 @@ class Ledger:
             "INSERT INTO events (id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (new_id(), number, self._scope.user, each.thread, each.node, each.op, each.status, each.memory_id,
-                 each.category, each.sim, clock.iso(each.at))
+                (
+                    new_id(),
+                    number,
+                    self._scope.user,
+                    each.thread,
+                    each.node,
+                    each.op,
+                    each.status,
+                    each.memory_id,
+                    each.category,
+                    each.sim,
+                    clock.iso(each.at),
+                )
                 for each in lines
             ],
             scope=number,
-        )  # fmt: skip
+        )
 
 
 def thread_of(memory: Memory) -> str | None:
@@ -112,7 +137,9 @@ def line_of(put: Put, told: Sequence[Put]) -> Line | None:
     if thread is None or put.event in (None, "linked"):
         return None
     newer = [(memory.superseded_by, event, thread) for event in ("created", "merged")]
-    if put.event == "superseded" and any((p.memory.id, p.event, thread_of(p.memory)) in newer for p in told):
+    if put.event == "superseded" and any(
+        (p.memory.id, p.event, thread_of(p.memory)) in newer for p in told
+    ):
         return None
     event = "updated" if put.event == "superseded" else str(put.event)
     return thread, memory.id, event, dumped(put.meta), clock.iso(memory.updated_at)
@@ -123,11 +150,18 @@ def event_of(put: Put) -> Happened:
     memory, op = put.memory, _OPS[str(put.event)]
     if op == "update" and "pinned" in put.meta:
         op = "pin" if memory.pinned else "unpin"
-    is_trimmed = put.meta.get("reason") == CAPACITY  # by whoever filled the scope, and not by a worker
+    is_trimmed = (
+        put.meta.get("reason") == CAPACITY
+    )  # by whoever filled the scope, and not by a worker
     is_workers = put.actor == "worker" or (op == "ttl" and not is_trimmed)
     node: Node = "worker" if is_workers else node_of(memory.kind)
     return Happened(
-        node=node, op=op, at=memory.updated_at, thread=thread_of(memory), memory_id=memory.id, category=memory.category
+        node=node,
+        op=op,
+        at=memory.updated_at,
+        thread=thread_of(memory),
+        memory_id=memory.id,
+        category=memory.category,
     )
 
 

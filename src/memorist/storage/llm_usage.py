@@ -15,7 +15,15 @@ class Spendings(Together):
     """The part of a store that keeps the ledger."""
 
     async def reserve(
-        self, scope: Scope, *, task: str, model: str, day: str, tokens: int, user_cap: int, tenant_cap: int
+        self,
+        scope: Scope,
+        *,
+        task: str,
+        model: str,
+        day: str,
+        tokens: int,
+        user_cap: int,
+        tenant_cap: int,
     ) -> bool:
         async with self._together() as session:
             if lock := session.dialect.lock:
@@ -24,12 +32,14 @@ class Spendings(Together):
             sql += f"coalesce(sum({_TOKENS}), 0) FROM {_TABLE} WHERE s.tenant = ? AND p.day = ?"
             found = await session.rows(sql, (scope.user, scope.tenant, day), scope=EVERY)
             if any(
-                cap and int(spent) + tokens > cap for spent, cap in zip(found[0], (user_cap, tenant_cap), strict=True)
+                cap and int(spent) + tokens > cap
+                for spent, cap in zip(found[0], (user_cap, tenant_cap), strict=True)
             ):
                 return False
             key = (scope.tenant, scope.user, scope.space)
             await session.rows(
-                "INSERT INTO scopes (tenant, user_id, space) VALUES (?, ?, ?) ON CONFLICT DO NOTHING", key
+                "INSERT INTO scopes (tenant, user_id, space) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+                key,
             )
             await session.rows(
                 "INSERT INTO spending (scope, day, task, model, calls, tokens_in, tokens_out, reserved) "
@@ -41,7 +51,15 @@ class Spendings(Together):
         return True
 
     async def settle(
-        self, scope: Scope, *, task: str, model: str, day: str, reserved: int, tokens_in: int, tokens_out: int
+        self,
+        scope: Scope,
+        *,
+        task: str,
+        model: str,
+        day: str,
+        reserved: int,
+        tokens_in: int,
+        tokens_out: int,
     ) -> None:
         number = await self.number(scope)
         async with self._together() as session:
@@ -57,9 +75,19 @@ class Spendings(Together):
         sql = "SELECT s.tenant, s.user_id, s.space, p.day, p.task, p.model, p.calls, p.tokens_in, p.tokens_out, "
         sql += f"p.reserved FROM {_TABLE} WHERE p.day >= ?{'' if scope is None else ' AND p.scope = ?'} "
         values = (since,) if scope is None else (since, number)
-        found = await self._session.rows(f"{sql}ORDER BY p.day, 1, 2, 3, p.task, p.model", values, scope=number)
+        found = await self._session.rows(
+            f"{sql}ORDER BY p.day, 1, 2, 3, p.task, p.model", values, scope=number
+        )
         return [
-            Spending(scope=Scope(tenant=row[0], user=row[1], space=row[2]), day=row[3], task=row[4], model=row[5],
-                     calls=row[6], tokens_in=row[7], tokens_out=row[8], reserved=row[9])
+            Spending(
+                scope=Scope(tenant=row[0], user=row[1], space=row[2]),
+                day=row[3],
+                task=row[4],
+                model=row[5],
+                calls=row[6],
+                tokens_in=row[7],
+                tokens_out=row[8],
+                reserved=row[9],
+            )
             for row in found
-        ]  # fmt: skip
+        ]

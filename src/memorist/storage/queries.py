@@ -51,11 +51,15 @@ class Readings:
         found = await self._in(sql, scope, "row", numbers)
         return {row[0]: rows.memory(row[1:], scope) for row in found}
 
-    async def page(self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
+    async def page(
+        self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None
+    ) -> Page:
         condition, values = filters.condition(where, self._session.dialect)
         sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row < ? AND {condition}"
         before = _row_of(cursor) if cursor else 2**62
-        found = await self._rows(scope, f"{sql} ORDER BY row DESC LIMIT ?", (before, *values, limit + 1))
+        found = await self._rows(
+            scope, f"{sql} ORDER BY row DESC LIMIT ?", (before, *values, limit + 1)
+        )
         memories = tuple(rows.memory(row[1:], scope) for row in found[:limit])
         return Page(memories, f"r{found[limit - 1][0]}" if len(found) > limit else None)
 
@@ -68,7 +72,9 @@ class Readings:
         found = await self._rows(scope, "SELECT revision FROM scopes WHERE id = ?")
         return found[0][0] if found else 0
 
-    async def changed_since(self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0) -> Delta:
+    async def changed_since(
+        self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0
+    ) -> Delta:
         now = await self.revision(scope)
         if now == revision:
             return Delta(revision=now, rows=[], gone=[], next=None)
@@ -84,7 +90,11 @@ class Readings:
             (model, number, revision, after, limit),
         )
         several = len(found) == limit and after == 0
-        total = await self._rows(scope, f"SELECT count(*) FROM memories m {some}", (revision,)) if several else None
+        total = (
+            await self._rows(scope, f"SELECT count(*) FROM memories m {some}", (revision,))
+            if several
+            else None
+        )
         gone = await self._gone(scope, revision) if revision and not after else []
         return Delta(
             revision=now,
@@ -103,7 +113,9 @@ class Readings:
         )
         return [row[0] for row in found]
 
-    async def vectors(self, scope: Scope, numbers: Sequence[int], *, model: str) -> dict[int, bytes]:
+    async def vectors(
+        self, scope: Scope, numbers: Sequence[int], *, model: str
+    ) -> dict[int, bytes]:
         sql = "SELECT memory, embedding FROM vectors WHERE scope = ?"
         return dict(await self._in(f"{sql} AND model = ?", scope, "memory", numbers, model))
 
@@ -119,9 +131,13 @@ class Readings:
         return {memory.key: memory for memory in found if memory.is_active and memory.key}
 
     async def said(self, scope: Scope, digests: Mapping[str, str]) -> dict[str, SaidBefore]:
-        found = await self._in("SELECT id, digest, outcome FROM messages WHERE scope = ?", scope, "id", list(digests))
+        found = await self._in(
+            "SELECT id, digest, outcome FROM messages WHERE scope = ?", scope, "id", list(digests)
+        )
         return {
-            id: SaidBefore(same=kept == digest(self._secret, digests[id]), outcome=_outcome(outcome, id))
+            id: SaidBefore(
+                same=kept == digest(self._secret, digests[id]), outcome=_outcome(outcome, id)
+            )
             for id, kept, outcome in found
         }
 
@@ -131,12 +147,17 @@ class Readings:
         own = await self._rows(scope, "SELECT text FROM memories WHERE scope = ? AND id = ?", (id,))
         return [row[0] for row in (*older, *own)]
 
-    async def relations(self, scope: Scope, type: str, *, limit: int, from_id: str | None = None) -> list[Relation]:
+    async def relations(
+        self, scope: Scope, type: str, *, limit: int, from_id: str | None = None
+    ) -> list[Relation]:
         sql = "SELECT from_id, to_id, strength, created_at FROM relations WHERE scope = ? AND relation_type = ?"
         sql += " AND from_id = ?" if from_id is not None else ""
         values = (type, limit) if from_id is None else (type, from_id, limit)
         found = await self._rows(scope, f"{sql} ORDER BY created_at DESC, id DESC LIMIT ?", values)
-        return [Relation(from_id=a, to_id=b, type=type, strength=s, at=rows.moment(at)) for a, b, s, at in found]
+        return [
+            Relation(from_id=a, to_id=b, type=type, strength=s, at=rows.moment(at))
+            for a, b, s, at in found
+        ]
 
     async def links(self, scope: Scope, ids: Sequence[str]) -> list[Relation]:
         found: dict[tuple[str, str], Relation] = {}
@@ -147,7 +168,9 @@ class Readings:
                 "WHERE r.scope = ? AND r.relation_type = ?"
             )
             for a, b, strength, at in await self._in(sql, scope, f"r.{here}", ids, RELATED):
-                found[a, b] = Relation(from_id=a, to_id=b, type=RELATED, strength=strength, at=rows.moment(at))
+                found[a, b] = Relation(
+                    from_id=a, to_id=b, type=RELATED, strength=strength, at=rows.moment(at)
+                )
         return sorted(found.values(), key=lambda each: (-each.strength, each.from_id, each.to_id))
 
     async def last_sequence(self, scope: Scope, session: str) -> int:
@@ -158,7 +181,10 @@ class Readings:
     async def logged(self, scope: Scope, thread: str, since: int) -> list[Logged]:
         sql = "SELECT rev, memory_id, event, ts FROM change_log WHERE scope = ? AND thread_id = ? AND rev > ?"
         found = await self._rows(scope, f"{sql} ORDER BY rev", (thread, since))
-        return [Logged(revision=rev, memory_id=id, event=event, at=rows.moment(ts)) for rev, id, event, ts in found]
+        return [
+            Logged(revision=rev, memory_id=id, event=event, at=rows.moment(ts))
+            for rev, id, event, ts in found
+        ]
 
     async def shown(self, scope: Scope, thread: str) -> int:
         sql = "SELECT shown FROM thread_revision WHERE scope = ? AND thread_id = ?"
@@ -177,7 +203,11 @@ class Readings:
         self, scope: Scope, sessions: Iterable[str | None]
     ) -> tuple[SpaceSettings, set[str | None]]:
         asked = set(sessions)
-        marks = {each: (self.mark(each, True), self.mark(each, False)) for each in asked if each is not None}
+        marks = {
+            each: (self.mark(each, True), self.mark(each, False))
+            for each in asked
+            if each is not None
+        }
         wanted = [mark for both in marks.values() for mark in both] or [""]
         found = await self._rows(
             scope,
@@ -187,7 +217,9 @@ class Readings:
             (await self.number(scope), *wanted),
         )
         told = dict(found)
-        settings = SpaceSettings(**{key: value == "true" for key, value in found if key in SETTINGS})
+        settings = SpaceSettings(
+            **{key: value == "true" for key, value in found if key in SETTINGS}
+        )
         started, ended = ({each for each, both in marks.items() if both[i] in told} for i in (0, 1))
         return settings, started | (asked - ended if settings.incognito_default else set())
 
@@ -201,7 +233,10 @@ class Readings:
 
     async def proposals(self, scope: Scope) -> list[Proposal]:
         sql = "SELECT id, field, proposal, decided, created_at, lapses_at FROM consent_queue WHERE scope = ?"
-        return [rows.proposal(row, scope) for row in await self._rows(scope, f"{sql} ORDER BY created_at, id")]
+        return [
+            rows.proposal(row, scope)
+            for row in await self._rows(scope, f"{sql} ORDER BY created_at, id")
+        ]
 
     async def _memories(self, scope: Scope, column: str, values: Sequence[Any]) -> list[Memory]:
         found = await self._in(f"{_SELECT} WHERE scope = ?", scope, column, values)
@@ -236,6 +271,11 @@ def _outcome(text: str, message_id: str) -> Outcome:
 
 
 def _row_of(cursor: str) -> int:
-    if not (isinstance(cursor, str) and cursor.startswith("r") and cursor[1:].isdecimal() and len(cursor) < 20):
+    if not (
+        isinstance(cursor, str)
+        and cursor.startswith("r")
+        and cursor[1:].isdecimal()
+        and len(cursor) < 20
+    ):
         raise InvalidInput(f"{cursor!r} is not a cursor: pass the `cursor` of the page before")
     return int(cursor[1:])

@@ -37,7 +37,9 @@ class Writing:
         self._tx, self.number = tx, number
 
     async def rows(self, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = await self._tx._session.rows(sql, (self.number, *values), scope=self.number)
+        found: list[tuple[Any, ...]] = await self._tx._session.rows(
+            sql, (self.number, *values), scope=self.number
+        )
         return found
 
     async def many(self, sql: str, values: Iterable[Values], *, leads: bool = True) -> None:

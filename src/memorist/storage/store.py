@@ -29,7 +29,9 @@ from .tasks import Work
 from .transaction import Writings
 
 _PAGE = 500
-_VERSIONED = "SELECT DISTINCT superseded_by FROM memories WHERE scope = ? AND superseded_by IS NOT NULL"
+_VERSIONED = (
+    "SELECT DISTINCT superseded_by FROM memories WHERE scope = ? AND superseded_by IS NOT NULL"
+)
 _COLUMNS = ", ".join(f"m.{column}" for column in rows.COLUMNS)
 _KEPT = "EXISTS (SELECT 1 FROM memories m WHERE m.scope = h.scope AND m.id = {})"
 _ENTRIES = (
@@ -87,16 +89,28 @@ class Relational(Work, Spendings, Keys, ABC):
     async def messages(self, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
         sql = "SELECT id, text, role, name, at, session FROM messages WHERE scope = ?"
         return {
-            id: Message(id=id, content=text, role=role, name=name, at=rows.moment(at) if at else None, session=session)
+            id: Message(
+                id=id,
+                content=text,
+                role=role,
+                name=name,
+                at=rows.moment(at) if at else None,
+                session=session,
+            )
             for id, text, role, name, at, session in await self._in(sql, scope, "id", ids)
             if text is not None
         }
 
-    async def history(self, scope: Scope, memory_id: str | None = None, *, limit: int = 100) -> list[Entry]:
+    async def history(
+        self, scope: Scope, memory_id: str | None = None, *, limit: int = 100
+    ) -> list[Entry]:
         sql = "SELECT id, memory_id, event, old_ref, new_ref, actor, meta, ts FROM history WHERE scope = ?"
         one = " AND memory_id = ?" if memory_id is not None else ""
         values = [*([memory_id] if memory_id is not None else []), limit]
-        return [rows.entry(row) for row in await self._rows(scope, f"{sql}{one} ORDER BY row DESC LIMIT ?", values)]
+        return [
+            rows.entry(row)
+            for row in await self._rows(scope, f"{sql}{one} ORDER BY row DESC LIMIT ?", values)
+        ]
 
     async def history_since(self, scope: Scope, name: str, value: str) -> list[Entry]:
         one = f"meta ->> '{name}' = ?"
@@ -108,19 +122,39 @@ class Relational(Work, Spendings, Keys, ABC):
         )
         return [rows.entry(row) for row in found]
 
-    async def events(self, scope: Scope, *, node: str | None, op: str | None, limit: int) -> list[Happened]:
+    async def events(
+        self, scope: Scope, *, node: str | None, op: str | None, limit: int
+    ) -> list[Happened]:
         sql = "SELECT node, op, status, thread_id, memory_id, category, sim, ts FROM events "
         sql += "WHERE scope = ? AND user_id = ?"
-        given = {column: value for column, value in (("node", node), ("op", op)) if value is not None}
-        sql += "".join(f" AND {column} = ?" for column in given) + " ORDER BY ts DESC, id DESC LIMIT ?"
+        given = {
+            column: value for column, value in (("node", node), ("op", op)) if value is not None
+        }
+        sql += (
+            "".join(f" AND {column} = ?" for column in given) + " ORDER BY ts DESC, id DESC LIMIT ?"
+        )
         found = await self._rows(scope, sql, (scope.user, *given.values(), limit))
         return [
-            Happened(node=n, op=o, status=s, thread=t, memory_id=m, category=c, sim=sim, at=rows.moment(ts))
+            Happened(
+                node=n,
+                op=o,
+                status=s,
+                thread=t,
+                memory_id=m,
+                category=c,
+                sim=sim,
+                at=rows.moment(ts),
+            )
             for n, o, s, t, m, c, sim, ts in found
         ]
 
-    async def tallies(self, scope: Scope | None, since: datetime, until: datetime | None = None) -> list[Tally]:
-        day, times = self._session.dialect.day.format("ts"), [clock.iso(each) for each in (since, until) if each]
+    async def tallies(
+        self, scope: Scope | None, since: datetime, until: datetime | None = None
+    ) -> list[Tally]:
+        day, times = (
+            self._session.dialect.day.format("ts"),
+            [clock.iso(each) for each in (since, until) if each],
+        )
         sql = f"SELECT {day}, node, op, status, count(*) FROM events WHERE {{}} AND ts >= ? "
         sql += "AND ts < ? " if until else ""
         sql += "GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4"
@@ -128,19 +162,28 @@ class Relational(Work, Spendings, Keys, ABC):
             every = f"node IN ({', '.join('?' * len(NODES))})"
             found = await self._session.rows(sql.format(every), (*NODES, *times), scope=EVERY)
         else:
-            found = await self._rows(scope, sql.format("scope = ? AND user_id = ?"), (scope.user, *times))
-        return [Tally(day=d, node=node, op=op, status=status, count=n) for d, node, op, status, n in found]
+            found = await self._rows(
+                scope, sql.format("scope = ? AND user_id = ?"), (scope.user, *times)
+            )
+        return [
+            Tally(day=d, node=node, op=op, status=status, count=n)
+            for d, node, op, status, n in found
+        ]
 
     async def summaries(self, scope: Scope, record_type: str) -> list[Summary]:
         sql = "SELECT id, record_type, name, data, evidence_ids, at FROM summaries WHERE scope = ? AND record_type = ?"
         found = await self._rows(scope, f"{sql} ORDER BY at DESC, id DESC", (record_type,))
         return [
             Summary(
-                id=id, record_type=kind, name=name, data=rows.loaded(data),
-                evidence_ids=tuple(rows.loaded(ids)), at=rows.moment(at),
+                id=id,
+                record_type=kind,
+                name=name,
+                data=rows.loaded(data),
+                evidence_ids=tuple(rows.loaded(ids)),
+                at=rows.moment(at),
             )
             for id, kind, name, data, ids, at in found
-        ]  # fmt: skip
+        ]
 
     @property
     def session(self) -> Session:
@@ -155,13 +198,17 @@ class Relational(Work, Spendings, Keys, ABC):
 
     async def columns(self, table: str) -> tuple[str, ...]:
         """The names of a table's columns."""
-        return tuple(row[0] for row in await self._session.rows(self._session.dialect.columns, (table,)))
+        return tuple(
+            row[0] for row in await self._session.rows(self._session.dialect.columns, (table,))
+        )
 
     async def renumber(self) -> None:
         """After rows were written with their numbers: new ones get higher numbers."""
 
     async def drop_vectors(self, keep: str) -> int:
-        counted = await self._session.rows("SELECT count(*) FROM vectors WHERE model <> ?", (keep,), scope=EVERY)
+        counted = await self._session.rows(
+            "SELECT count(*) FROM vectors WHERE model <> ?", (keep,), scope=EVERY
+        )
         async with self._together() as session:
             await session.rows("DELETE FROM vectors WHERE model <> ?", (keep,), scope=EVERY)
         return int(counted[0][0])
@@ -170,7 +217,9 @@ class Relational(Work, Spendings, Keys, ABC):
         return hashlib.blake2b(self._secret, digest_size=6, person=b"name").hexdigest()
 
     async def position(self, scope: Scope, name: str) -> int:
-        found = await self._rows(scope, "SELECT revision FROM index_positions WHERE scope = ? AND name = ?", (name,))
+        found = await self._rows(
+            scope, "SELECT revision FROM index_positions WHERE scope = ? AND name = ?", (name,)
+        )
         return found[0][0] if found else 0
 
     async def move(self, scope: Scope, name: str, revision: int) -> None:
@@ -192,11 +241,11 @@ class Relational(Work, Spendings, Keys, ABC):
             sql = f"SELECT {column}, count(*) FROM memories m {where} GROUP BY 1 ORDER BY 1"
             return dict(await self._session.rows(sql, values, scope=number))
 
-        sql = (
-            "SELECT count(*), count(v.memory), coalesce(sum(m.needs_embedding), 0) FROM memories m LEFT JOIN vectors v "
-        )
+        sql = "SELECT count(*), count(v.memory), coalesce(sum(m.needs_embedding), 0) FROM memories m LEFT JOIN vectors v "
         sql += f"ON v.scope = m.scope AND v.memory = m.row AND v.model = ? {where}"
-        total, embedded, waiting = (await self._session.rows(sql, (model, *values), scope=number))[0]
+        total, embedded, waiting = (await self._session.rows(sql, (model, *values), scope=number))[
+            0
+        ]
         return {
             "memories": total,
             "with_embeddings": embedded,
@@ -205,7 +254,9 @@ class Relational(Work, Spendings, Keys, ABC):
             "model": model,
             "states": await counted("m.state"),
             "kinds": await counted("m.kind"),
-            "scopes": (await self._session.rows("SELECT count(*) FROM scopes"))[0][0] if scope is None else 1,
+            "scopes": (await self._session.rows("SELECT count(*) FROM scopes"))[0][0]
+            if scope is None
+            else 1,
             "bytes": await self._bytes(),
         }
 
@@ -240,7 +291,12 @@ class Relational(Work, Spendings, Keys, ABC):
                 except StoreDamaged as error:
                     yield {"record_type": "damaged", "data": {"id": row[1], "reason": str(error)}}
                     continue
-                plain = {**asdict(entry), "meta": dict(entry.meta), "at": clock.iso(entry.at), "scope": asdict(scope)}
+                plain = {
+                    **asdict(entry),
+                    "meta": dict(entry.meta),
+                    "at": clock.iso(entry.at),
+                    "scope": asdict(scope),
+                }
                 yield {"record_type": "history", "data": plain}
             after = page[-1][0]
 
@@ -266,23 +322,45 @@ class Relational(Work, Spendings, Keys, ABC):
                 words = await self._first_said(scope, id, head) or words
             status, ids, reason = rows.loaded(outcome)
             made = {"status": status, "ids": ids, "reason": reason, "message_id": id}
-            said = {"text": words if text is None else text, "kept": text is not None, "outcome": made, "scope": whose}
+            said = {
+                "text": words if text is None else text,
+                "kept": text is not None,
+                "outcome": made,
+                "scope": whose,
+            }
             place = {"id": id, "session": session, "role": role, "name": name, "at": at}
             yield {"record_type": "message", "data": {**place, **said}}
         for kind in ("user_profile", "project_memory"):
             for each in await self.summaries(scope, kind):
-                plain = {"at": clock.iso(each.at), "evidence_ids": list(each.evidence_ids), "scope": whose}
+                plain = {
+                    "at": clock.iso(each.at),
+                    "evidence_ids": list(each.evidence_ids),
+                    "scope": whose,
+                }
                 yield {"record_type": kind, "data": {**asdict(each), **plain}}
         try:
             for one in await self.proposals(scope):
-                about = {"field": one.field, "value": one.value, "decided": one.decided, "at": clock.iso(one.at)}
-                yield {"record_type": "proposal", "data": {**about, "evidence": list(one.evidence), "scope": whose}}
+                about = {
+                    "field": one.field,
+                    "value": one.value,
+                    "decided": one.decided,
+                    "at": clock.iso(one.at),
+                }
+                yield {
+                    "record_type": "proposal",
+                    "data": {**about, "evidence": list(one.evidence), "scope": whose},
+                }
         except StoreDamaged as error:
             yield {"record_type": "damaged", "data": {"id": "proposals", "reason": str(error)}}
 
     async def check(self) -> list[str]:
         try:
-            return [*await self._unsound(), *await self._altered(), *await self._orphans(), *await self._unchained()]
+            return [
+                *await self._unsound(),
+                *await self._altered(),
+                *await self._orphans(),
+                *await self._unchained(),
+            ]
         except (StoreDamaged, InvalidInput) as error:  # so badly that it cannot be read to the end
             return [str(error)]
 
@@ -290,9 +368,14 @@ class Relational(Work, Spendings, Keys, ABC):
         """Rows that are not what was written, and terms that are not those of their text."""
         found: list[str] = []
         names = await self._session.rows("SELECT id, tenant, user_id, space FROM scopes")
-        scopes = {number: Scope(tenant=tenant, user=user, space=space) for number, tenant, user, space in names}
+        scopes = {
+            number: Scope(tenant=tenant, user=user, space=space)
+            for number, tenant, user, space in names
+        }
         row = self._session.dialect.row
-        sql = f"SELECT m.row, m.scope, m.terms, m.flags, {_COLUMNS} FROM memories m WHERE {row} > ? "
+        sql = (
+            f"SELECT m.row, m.scope, m.terms, m.flags, {_COLUMNS} FROM memories m WHERE {row} > ? "
+        )
         sql += f"ORDER BY {row} LIMIT {_PAGE}"
         after = -(2**62)
         while page := await self._session.rows(sql, (after,), scope=EVERY):
@@ -313,7 +396,10 @@ class Relational(Work, Spendings, Keys, ABC):
             "memories newer than their scope": "SELECT count(*) FROM memories m JOIN scopes s ON s.id = m.scope "
             "WHERE m.changed > s.revision",
         }
-        counts = {name: (await self._session.rows(sql, scope=EVERY))[0][0] for name, sql in questions.items()}
+        counts = {
+            name: (await self._session.rows(sql, scope=EVERY))[0][0]
+            for name, sql in questions.items()
+        }
         return [f"{count} {name}" for name, count in counts.items() if count]
 
     async def _unchained(self) -> list[str]:
@@ -329,7 +415,9 @@ class Relational(Work, Spendings, Keys, ABC):
                 found += await asyncio.to_thread(chain.broken, self._secret, page, last, gone)
                 after, last = page[-1][:2]
             if last != head:
-                found.append(f"The end of the history of {scope.user!r} is missing: restore a backup")
+                found.append(
+                    f"The end of the history of {scope.user!r} is missing: restore a backup"
+                )
         return found
 
     async def _reanalyse(self) -> None:
@@ -355,7 +443,9 @@ def _problems(page: Sequence[Sequence[Any]], scopes: dict[Any, Scope], language:
             found.append(str(error))
             continue
         if (kept, flags) != (index.terms_of(memory, language), index.flags_of(memory)):
-            found.append(f"The terms of memory {memory.id!r} are not those of its text: run `memorist index --force`")
+            found.append(
+                f"The terms of memory {memory.id!r} are not those of its text: run `memorist index --force`"
+            )
     return found
 
 

@@ -84,11 +84,19 @@ class Work(Together):
     """The part of a store that hands out work."""
 
     async def unembedded(
-        self, model: str, *, limit: int, everything: bool = False, after: int = 0, dimensions: int | None = None
+        self,
+        model: str,
+        *,
+        limit: int,
+        everything: bool = False,
+        after: int = 0,
+        dimensions: int | None = None,
     ) -> list[tuple[int, Memory]]:
         only, values = ("", ()) if everything else (f"AND {_UNSEEN}", (model, dimensions))
         row = self._session.dialect.row
-        sql = f"{_WHOSE} WHERE {row} > ? AND m.state <> 'soft_deleted' {only} ORDER BY {row} LIMIT ?"
+        sql = (
+            f"{_WHOSE} WHERE {row} > ? AND m.state <> 'soft_deleted' {only} ORDER BY {row} LIMIT ?"
+        )
         found = await self._session.rows(sql, (after, *values, limit), scope=EVERY)
         return [(row[3], _owned(row)) for row in found]
 
@@ -107,32 +115,51 @@ class Work(Together):
         only, values = ("", ()) if everything else (f"AND {_UNSEEN}", (model, dimensions))
         only = f"AND m.needs_embedding = 1 {only}" if waiting else only
         dialect = self._session.dialect
-        sql = _CLAIM.format(only=only, now=dialect.now, row=dialect.row, skip_locked=dialect.skip_locked)
+        sql = _CLAIM.format(
+            only=only, now=dialect.now, row=dialect.row, skip_locked=dialect.skip_locked
+        )
         free = (after, *values, model, worker, lease_seconds, limit)
         async with self._together() as session:
-            found = await session.rows(sql, (*free, model, worker, lease_seconds, lease_seconds), scope=EVERY)
+            found = await session.rows(
+                sql, (*free, model, worker, lease_seconds, lease_seconds), scope=EVERY
+            )
             numbers = sorted(row[0] for row in found)
-            return [each for start in range(0, len(numbers), _PAGE)
-                    for each in await _at(session, numbers[start : start + _PAGE])]  # fmt: skip
+            return [
+                each
+                for start in range(0, len(numbers), _PAGE)
+                for each in await _at(session, numbers[start : start + _PAGE])
+            ]
 
     async def release(self, worker: str) -> None:
         async with self._together() as session:
             await session.rows("DELETE FROM claims WHERE worker = ?", (worker,), scope=EVERY)
 
-    async def claim_tasks(self, names: Sequence[str], *, now: datetime, limit: int, lease_seconds: float) -> list[Task]:
+    async def claim_tasks(
+        self, names: Sequence[str], *, now: datetime, limit: int, lease_seconds: float
+    ) -> list[Task]:
         dialect, lease = self._session.dialect, new_id()
         sql = _CLAIM_TASKS.format(
-            names=", ".join("?" * len(names)), now=dialect.now, most=MOST_BEGUN, skip_locked=dialect.skip_locked
+            names=", ".join("?" * len(names)),
+            now=dialect.now,
+            most=MOST_BEGUN,
+            skip_locked=dialect.skip_locked,
         )
         async with self._together() as session:
             values = (*names, clock.iso(now), lease_seconds, limit, lease, lease_seconds)
             found = await session.rows(sql, values, scope=EVERY)
             whose = await _scopes(session, {row[0] for row in found})
         made = [
-            Task(scope=whose[scope], name=name, key=key, payload=rows.loaded(payload), due_at=rows.moment(due_at),
-                 attempts=attempts, lease=lease)
+            Task(
+                scope=whose[scope],
+                name=name,
+                key=key,
+                payload=rows.loaded(payload),
+                due_at=rows.moment(due_at),
+                attempts=attempts,
+                lease=lease,
+            )
             for scope, name, key, payload, due_at, attempts in found
-        ]  # fmt: skip
+        ]
         return sorted(made, key=lambda task: (task.due_at, task.name, task.key))
 
     async def renew(self, task: Task, *, lease_seconds: float) -> bool:
@@ -148,9 +175,13 @@ class Work(Together):
         number = await self.number(task.scope)
         where = "WHERE scope = ? AND name = ? AND key = ? AND lease = ? RETURNING key"
         async with self._together() as session:
-            return await session.rows(sql + where, (*values, number, task.name, task.key, task.lease), scope=number)
+            return await session.rows(
+                sql + where, (*values, number, task.name, task.key, task.lease), scope=number
+            )
 
-    async def seed(self, name: str, *, due: Callable[[Scope], datetime], latest: datetime, whole: bool = False) -> int:
+    async def seed(
+        self, name: str, *, due: Callable[[Scope], datetime], latest: datetime, whole: bool = False
+    ) -> int:
         late = f"UPDATE tasks SET due_at = ? WHERE name = ? AND key = '' AND due_at > ? AND {self._free}"
         async with self._together() as session:
             await session.rows(late, (clock.iso(latest), name, clock.iso(latest)), scope=EVERY)
@@ -165,7 +196,10 @@ class Work(Together):
         add = "INSERT INTO tasks (scope, name, key, payload, due_at) VALUES (?, ?, '', '{}', ?) ON CONFLICT DO NOTHING"
         async with self._together() as session:
             found = await session.rows(sql, (name, SEEDED), scope=EVERY)
-            made = [(id, name, clock.iso(due(Scope(tenant=t, user=u, space=s)))) for id, t, u, s in found]
+            made = [
+                (id, name, clock.iso(due(Scope(tenant=t, user=u, space=s))))
+                for id, t, u, s in found
+            ]
             await session.many(add, made, scope=EVERY)
         return len(found)
 
@@ -175,7 +209,9 @@ class Work(Together):
         if not names:
             return 0
         async with self._together() as session:
-            return len(await session.rows(sql + "RETURNING key", (clock.iso(now), *names), scope=EVERY))
+            return len(
+                await session.rows(sql + "RETURNING key", (clock.iso(now), *names), scope=EVERY)
+            )
 
     async def backlog(self, now: datetime) -> list[Backlog]:
         sql = _BACKLOG.format(free=self._free, aside=_ASIDE)
@@ -183,11 +219,17 @@ class Work(Together):
         return [
             *await self._unembedded(),
             *(
-                Backlog(name=name, waiting=waiting, running=running, failing=failing, set_aside=aside,
-                        oldest=rows.moment(oldest) if oldest else None)
+                Backlog(
+                    name=name,
+                    waiting=waiting,
+                    running=running,
+                    failing=failing,
+                    set_aside=aside,
+                    oldest=rows.moment(oldest) if oldest else None,
+                )
                 for name, waiting, running, failing, aside, oldest in found
             ),
-        ]  # fmt: skip
+        ]
 
     @property
     def _free(self) -> str:
@@ -201,14 +243,21 @@ class Work(Together):
         if not waiting and not lately:
             return []
         took = _p95([_took(row) for row in lately if row[2]])
-        failed, tried = ({row[1] for row in lately if row[0] in states} for states in (("error",), ("ok", "error")))
+        failed, tried = (
+            {row[1] for row in lately if row[0] in states}
+            for states in (("error",), ("ok", "error"))
+        )
         return [
             Backlog(
-                name="embed", waiting=waiting - running, running=running, failing=0,
-                oldest=rows.moment(oldest) if oldest else None, p95_seconds=took,
+                name="embed",
+                waiting=waiting - running,
+                running=running,
+                failing=0,
+                oldest=rows.moment(oldest) if oldest else None,
+                p95_seconds=took,
                 failure_rate=len(failed) / len(tried) if tried else None,
             )
-        ]  # fmt: skip
+        ]
 
 
 def _took(row: Sequence[Any]) -> float:
@@ -231,7 +280,10 @@ async def _scopes(session: Session, numbers: set[int]) -> dict[int, Scope]:
     wanted = sorted(numbers)
     sql = f"SELECT id, tenant, user_id, space FROM scopes WHERE id IN ({', '.join('?' * len(wanted))})"
     found: list[Any] = await session.rows(sql, wanted) if wanted else []
-    return {number: Scope(tenant=tenant, user=user, space=space) for number, tenant, user, space in found}
+    return {
+        number: Scope(tenant=tenant, user=user, space=space)
+        for number, tenant, user, space in found
+    }
 
 
 async def _at(session: Session, numbers: Sequence[int]) -> list[tuple[int, Memory]]:

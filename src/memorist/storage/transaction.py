@@ -40,7 +40,9 @@ from .changes import (
 from .database import Session, Values
 from .queries import Readings, digest
 
-SOURCE_FORGOTTEN = "source_forgotten"  # in a long-term record: the ids of what it rested on and is gone
+SOURCE_FORGOTTEN = (
+    "source_forgotten"  # in a long-term record: the ids of what it rested on and is gone
+)
 CHANGES_KEPT = 1000  # of each thread
 _WRITTEN = ("scope", "changed", *rows.COLUMNS, "flags", "terms")
 _UPSERT = (
@@ -63,17 +65,27 @@ class Writings(Readings):
     """Reads and writes a scope through a session in a transaction. Implements `ports.Transaction`."""
 
     def __init__(
-        self, session: Session, known: dict[Scope, int], secret: bytes, *, scope: Scope, language: str
+        self,
+        session: Session,
+        known: dict[Scope, int],
+        secret: bytes,
+        *,
+        scope: Scope,
+        language: str,
     ) -> None:
         super().__init__(session, known, secret)
         self._scope = scope
         self._language = language
         self._changed: int | None = None  # the scope's revision after this transaction
-        self._made: int | None = None  # the scope's number, where this transaction is the first to write there
+        self._made: int | None = (
+            None  # the scope's number, where this transaction is the first to write there
+        )
         self.erased = False
         self.operation = new_id()  # what this transaction is called in the history
         self._ledger = history.Ledger(session, secret, scope)
-        self.failed: BaseException | None = None  # a change was made by half, so nothing may be committed
+        self.failed: BaseException | None = (
+            None  # a change was made by half, so nothing may be committed
+        )
 
     @property
     def changed(self) -> tuple[int, int] | None:
@@ -133,9 +145,14 @@ class Writings(Readings):
         sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row > ? ORDER BY row LIMIT 500"
         after = 0
         while page := await self._rows(self._scope, sql, (after,)):
-            made = [(row[0], memory) for row in page if (memory := self._readable(row[1:])) is not None]
+            made = [
+                (row[0], memory) for row in page if (memory := self._readable(row[1:])) is not None
+            ]
             known = "SELECT DISTINCT memory FROM vectors WHERE scope = ?"
-            embedded = {row for (row,) in await self._in(known, self._scope, "memory", [row for row, _ in made])}
+            embedded = {
+                row
+                for (row,) in await self._in(known, self._scope, "memory", [row for row, _ in made])
+            }
             mended = [_mended(memory, has_vector=row in embedded) for row, memory in made]
             await self._many(_UPSERT, [self._row(memory, number, changed) for memory in mended])
             after = page[-1][0]
@@ -176,17 +193,31 @@ class Writings(Readings):
         same = [(number, number, put.memory.id, put.memory.text) for put in puts]
         await self._many(_STALE_VECTORS, same)  # of whatever model: a vector belongs to one text
         await self._many(_UPSERT, made)
-        vectors = [_vector(put.model, put.vector, number, put.memory.id) for put in puts if put.vector is not None]
+        vectors = [
+            _vector(put.model, put.vector, number, put.memory.id)
+            for put in puts
+            if put.vector is not None
+        ]
         await self._many(_VECTOR, vectors)
         wanted = [put.memory.text for put in puts if put.memory.is_active and _is_wanted(put)]
         unburied = [(number, digest(self._secret, normalize.wording(text))) for text in wanted]
         await self._many("DELETE FROM tombstones WHERE scope = ? AND digest = ?", unburied)
 
     def _row(self, memory: Memory, number: int, changed: int) -> tuple[Any, ...]:
-        return (number, changed, *rows.values(memory), index.flags_of(memory), index.terms_of(memory, self._language))
+        return (
+            number,
+            changed,
+            *rows.values(memory),
+            index.flags_of(memory),
+            index.terms_of(memory, self._language),
+        )
 
     async def number(self, scope: Scope) -> int:
-        return self._made if self._made is not None and scope == self._scope else await super().number(scope)
+        return (
+            self._made
+            if self._made is not None and scope == self._scope
+            else await super().number(scope)
+        )
 
     async def _many(self, sql: str, values: Sequence[Values]) -> None:
         if values:
@@ -195,7 +226,11 @@ class Writings(Readings):
     async def _undo(self, puts: Sequence[Put]) -> dict[str, dict[str, Any]]:
         """What the history keeps beside each change so that it can be undone: operation, session, the fields before."""
         changed = [put.memory.id for put in puts if put.event not in (None, "created")]
-        old = {memory.id: memory for memory in await self.get(self._scope, changed)} if changed else {}
+        old = (
+            {memory.id: memory for memory in await self.get(self._scope, changed)}
+            if changed
+            else {}
+        )
         out: dict[str, dict[str, Any]] = {}
         for put in (each for each in puts if each.event is not None):
             kept = out[put.memory.id] = {"operation": self.operation}
@@ -210,8 +245,20 @@ class Writings(Readings):
         if not told:
             return
         number, _ = await self._begin()
-        await self._history([(put.memory.id, put.event, put.old_ref, _ref(put.memory), put.actor,
-                              {**put.meta, **undo[put.memory.id]}, put.memory.updated_at) for put in told])  # fmt: skip
+        await self._history(
+            [
+                (
+                    put.memory.id,
+                    put.event,
+                    put.old_ref,
+                    _ref(put.memory),
+                    put.actor,
+                    {**put.meta, **undo[put.memory.id]},
+                    put.memory.updated_at,
+                )
+                for put in told
+            ]
+        )
         lines = (history.line_of(put, told) for put in told)
         await self._ledger.changes(number, [line for line in lines if line is not None])
         await self._ledger.events(number, [history.event_of(put) for put in told])
@@ -219,17 +266,29 @@ class Writings(Readings):
     async def _history(self, entries: Sequence[tuple[Any, ...]]) -> None:
         number, _ = await self._begin()
         made = [
-            Entry(id=new_id(), memory_id=memory_id, event=history.HISTORY_OF[event], old_ref=old, new_ref=new,
-                  actor=actor, meta=meta, at=at)
+            Entry(
+                id=new_id(),
+                memory_id=memory_id,
+                event=history.HISTORY_OF[event],
+                old_ref=old,
+                new_ref=new,
+                actor=actor,
+                meta=meta,
+                at=at,
+            )
             for memory_id, event, old, new, actor, meta, at in entries
-        ]  # fmt: skip
+        ]
         await self._ledger.history(number, made)
 
     async def _brought(self, entries: Sequence[Entry]) -> None:
         """Entries from elsewhere; those that are here already stay as they are."""
         number, _ = await self._begin()
-        there = await self._in("SELECT id FROM history WHERE scope = ?", self._scope, "id", [e.id for e in entries])
-        await self._ledger.history(number, [entry for entry in entries if (entry.id,) not in set(there)])
+        there = await self._in(
+            "SELECT id FROM history WHERE scope = ?", self._scope, "id", [e.id for e in entries]
+        )
+        await self._ledger.history(
+            number, [entry for entry in entries if (entry.id,) not in set(there)]
+        )
 
     async def _happened(self, lines: Sequence[Happened]) -> None:
         number = await self.number(self._scope)
@@ -244,8 +303,11 @@ class Writings(Readings):
     async def tidy(self, before: datetime) -> None:
         """Let go of what is from before a time, and of all but the last changes of each thread."""
         number = await self.number(self._scope)
-        for old in ("events WHERE scope = ? AND ts", "pair_fingerprints WHERE scope = ? AND checked_at",
-                    "tombstones WHERE scope = ? AND until"):  # fmt: skip
+        for old in (
+            "events WHERE scope = ? AND ts",
+            "pair_fingerprints WHERE scope = ? AND checked_at",
+            "tombstones WHERE scope = ? AND until",
+        ):
             await self._many(f"DELETE FROM {old} < ?", [(number, clock.iso(before))])
         sql = "DELETE FROM change_log WHERE scope = ? AND rev <= (SELECT t.rev FROM thread_revision t "
         sql += "WHERE t.scope = change_log.scope AND t.thread_id = change_log.thread_id) - ?"
@@ -261,7 +323,9 @@ class Writings(Readings):
             for memory in await self.get(self._scope, [e.memory_id for e in made])
         ]
         sql = "UPDATE memories SET needs_embedding = 0, row_hash = ?, changed = ? WHERE scope = ? AND id = ?"
-        await self._many(sql, [(rows.values(m)[len(rows.HASHED)], changed, number, m.id) for m in done])
+        await self._many(
+            sql, [(rows.values(m)[len(rows.HASHED)], changed, number, m.id) for m in done]
+        )
 
     async def _said(self, messages: Sequence[Said]) -> None:
         if not messages:
@@ -272,12 +336,20 @@ class Writings(Readings):
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, id) DO UPDATE SET "
             "text = excluded.text, outcome = excluded.outcome WHERE messages.digest = excluded.digest",
             [
-                (number, s.id, s.message.session, s.message.role, s.message.name,
-                 clock.iso(s.message.at) if s.message.at else None, s.message.content if s.keep_text else None,
-                 digest(self._secret, s.digest), _told(s.outcome))
+                (
+                    number,
+                    s.id,
+                    s.message.session,
+                    s.message.role,
+                    s.message.name,
+                    clock.iso(s.message.at) if s.message.at else None,
+                    s.message.content if s.keep_text else None,
+                    digest(self._secret, s.digest),
+                    _told(s.outcome),
+                )
                 for s in messages
             ],
-        )  # fmt: skip
+        )
 
     async def _used(self, uses: Sequence[Used]) -> None:
         number = await self.number(self._scope)
@@ -285,7 +357,14 @@ class Writings(Readings):
             "UPDATE memories SET last_scores = ?, last_accessed = CASE WHEN ? THEN ? ELSE last_accessed END, "
             "access_count = access_count + ? WHERE scope = ? AND id = ?",
             [
-                (history.dumped(u.scores), u.accessed, clock.iso(u.at), int(u.accessed), number, u.memory_id)
+                (
+                    history.dumped(u.scores),
+                    u.accessed,
+                    clock.iso(u.at),
+                    int(u.accessed),
+                    number,
+                    u.memory_id,
+                )
                 for u in uses
             ],
         )
@@ -296,7 +375,10 @@ class Writings(Readings):
             "INSERT INTO relations (id, scope, from_id, to_id, relation_type, strength, created_at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, from_id, to_id, relation_type) DO UPDATE SET "
             "strength = excluded.strength",
-            [(new_id(), number, r.from_id, r.to_id, r.type, r.strength, clock.iso(r.at)) for r in relations],
+            [
+                (new_id(), number, r.from_id, r.to_id, r.type, r.strength, clock.iso(r.at))
+                for r in relations
+            ],
         )
 
     async def _unrelated(self, ended: Sequence[Unrelated]) -> None:
@@ -310,7 +392,9 @@ class Writings(Readings):
         number = await self.number(self._scope)
         sql = "INSERT INTO pair_fingerprints (scope, id_a, id_b, score, checked_at) VALUES (?, ?, ?, ?, ?) "
         sql += "ON CONFLICT (scope, id_a, id_b) DO UPDATE SET score = excluded.score, checked_at = excluded.checked_at"
-        await self._many(sql, [(number, pair.a, pair.b, pair.score, clock.iso(pair.at)) for pair in pairs])
+        await self._many(
+            sql, [(number, pair.a, pair.b, pair.score, clock.iso(pair.at)) for pair in pairs]
+        )
 
     async def _queue(self, wanted: Sequence[Queue]) -> None:
         if not wanted:
@@ -319,13 +403,20 @@ class Writings(Readings):
         sql = "INSERT INTO tasks (scope, name, key, payload, due_at) VALUES (?, ?, ?, ?, ?) "
         sql += "ON CONFLICT (scope, name, key) DO UPDATE SET due_at = excluded.due_at, payload = excluded.payload "
         sql += "WHERE tasks.due_at > excluded.due_at"
-        made = [(number, each.name, each.key, history.dumped(each.payload), clock.iso(each.due_at)) for each in wanted]
+        made = [
+            (number, each.name, each.key, history.dumped(each.payload), clock.iso(each.due_at))
+            for each in wanted
+        ]
         await self._many(sql, made)
 
     async def _done(self, change: Done) -> None:
         number, task, again = await self.number(self._scope), change.task, change.again_at
         key = (number, task.name, task.key, task.lease)
-        sql = "DELETE FROM tasks" if again is None else "UPDATE tasks SET due_at = ?, attempts = 0, lease = NULL"
+        sql = (
+            "DELETE FROM tasks"
+            if again is None
+            else "UPDATE tasks SET due_at = ?, attempts = 0, lease = NULL"
+        )
         sql += " WHERE scope = ? AND name = ? AND key = ? AND lease = ? RETURNING key"
         values = key if again is None else (clock.iso(again), *key)
         if not await self._session.rows(sql, values, scope=number):
@@ -337,24 +428,43 @@ class Writings(Readings):
         id = change.memory_id
         sql = "SELECT row, id, source_ids, source_message_id, text, coalesce(thread, session), kind FROM memories"
         either = (f"{sql} WHERE scope = ? AND {column} = ?" for column in ("id", "superseded_by"))
-        gone = await self._session.rows(" UNION ALL ".join(either), (number, id, number, id))  # OR would use no index
+        gone = await self._session.rows(
+            " UNION ALL ".join(either), (number, id, number, id)
+        )  # OR would use no index
         if not gone:  # somebody else was faster
             return
         if not change.purged:
             await self._bury({row[4] for row in gone}, number, change.until)
-            await self._unsupported([row[1] for row in gone], {normalize.wording(row[4]) for row in gone}, number)
+            await self._unsupported(
+                [row[1] for row in gone], {normalize.wording(row[4]) for row in gone}, number
+            )
             await self._unproposed([row[1] for row in gone], change.at)
         sources = {source for row in gone for source in (*_names(row[2]), row[3]) if source}
         for sql, keys in (
-            ("INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)", [(row[0], changed) for row in gone]),
+            (
+                "INSERT INTO erased (scope, row, changed) VALUES (?, ?, ?)",
+                [(row[0], changed) for row in gone],
+            ),
             ("DELETE FROM vectors WHERE scope = ? AND memory = ?", [row[:1] for row in gone]),
             ("DELETE FROM memories WHERE scope = ? AND row = ?", [row[:1] for row in gone]),
             ("DELETE FROM relations WHERE scope = ? AND from_id = ?", [row[1:2] for row in gone]),
             ("DELETE FROM relations WHERE scope = ? AND to_id = ?", [row[1:2] for row in gone]),
-            ("UPDATE history SET meta = '{}' WHERE scope = ? AND memory_id = ?", [row[1:2] for row in gone]),
-            ("UPDATE history SET meta = '{}' WHERE scope = ? AND old_ref = ?", [row[1:2] for row in gone]),
-            ("UPDATE change_log SET meta = '{}' WHERE scope = ? AND memory_id = ?", [row[1:2] for row in gone]),
-            ("UPDATE events SET category = NULL WHERE scope = ? AND memory_id = ?", [row[1:2] for row in gone]),
+            (
+                "UPDATE history SET meta = '{}' WHERE scope = ? AND memory_id = ?",
+                [row[1:2] for row in gone],
+            ),
+            (
+                "UPDATE history SET meta = '{}' WHERE scope = ? AND old_ref = ?",
+                [row[1:2] for row in gone],
+            ),
+            (
+                "UPDATE change_log SET meta = '{}' WHERE scope = ? AND memory_id = ?",
+                [row[1:2] for row in gone],
+            ),
+            (
+                "UPDATE events SET category = NULL WHERE scope = ? AND memory_id = ?",
+                [row[1:2] for row in gone],
+            ),
             (
                 "UPDATE messages SET text = NULL, name = NULL WHERE scope = ? AND id = ?",
                 [(source,) for source in sources],
@@ -369,9 +479,13 @@ class Writings(Readings):
     async def _told_gone(self, change: Forget, thread: str | None, kind: str) -> None:
         number, id = await self.number(self._scope), change.memory_id
         if thread is not None:
-            await self._ledger.changes(number, [(thread, id, "deleted", "{}", clock.iso(change.at))])
+            await self._ledger.changes(
+                number, [(thread, id, "deleted", "{}", clock.iso(change.at))]
+            )
         node: Node = "worker" if change.purged else history.node_of(kind)
-        await self._ledger.events(number, [Happened(node=node, op="delete", at=change.at, thread=thread, memory_id=id)])
+        await self._ledger.events(
+            number, [Happened(node=node, op="delete", at=change.at, thread=thread, memory_id=id)]
+        )
 
     async def _unsupported(self, gone: Sequence[str], words: Collection[str], number: int) -> None:
         """Long-term records that rest on what is gone alone go too; others lose the reference, and are marked."""
@@ -385,7 +499,10 @@ class Writings(Readings):
                 continue
             kept = _without(rows.loaded(data), words) | {SOURCE_FORGOTTEN: sorted(gone)}
             again = (history.dumped(kept), json.dumps(left), number, id)
-            await self._many("UPDATE summaries SET data = ?, evidence_ids = ? WHERE scope = ? AND id = ?", [again])
+            await self._many(
+                "UPDATE summaries SET data = ?, evidence_ids = ? WHERE scope = ? AND id = ?",
+                [again],
+            )
 
     async def _bury(self, texts: Collection[str], number: int, until: datetime | None) -> None:
         """Leave a keyed digest of each text, so that it does not come back by itself; the longer time counts."""
@@ -404,9 +521,16 @@ class Writings(Readings):
             "INSERT INTO summaries (id, scope, record_type, name, data, evidence_ids, at) VALUES (?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (scope, id) DO UPDATE SET name = excluded.name, data = excluded.data, at = excluded.at, "
             "evidence_ids = excluded.evidence_ids WHERE summaries.at <= excluded.at",
-            (change.id, number, change.record_type, change.name, history.dumped(change.data), evidence,
-             clock.iso(change.at)),
-        )  # fmt: skip
+            (
+                change.id,
+                number,
+                change.record_type,
+                change.name,
+                history.dumped(change.data),
+                evidence,
+                clock.iso(change.at),
+            ),
+        )
 
     async def _setting(self, change: Setting) -> None:
         number = await self.place()
@@ -416,7 +540,9 @@ class Writings(Readings):
         meta = {change.name: change.value}
         await self._history([("settings", "updated", None, None, change.actor, meta, change.at)])
         if change.name == "memory_enabled":
-            turned = Happened(node="hotpath", op="enable" if change.value else "disable", at=change.at)
+            turned = Happened(
+                node="hotpath", op="enable" if change.value else "disable", at=change.at
+            )
             await self._ledger.events(number, [turned])
 
     async def _incognito(self, change: Incognito) -> None:
@@ -425,10 +551,16 @@ class Writings(Readings):
         That there was one more on that day is counted.
         """
         number = await self.place()
-        now, before = (self.mark(change.session, is_on) for is_on in (change.is_on, not change.is_on))
+        now, before = (
+            self.mark(change.session, is_on) for is_on in (change.is_on, not change.is_on)
+        )
         sql = "INSERT INTO incognito_sessions (scope, session, started_at) VALUES (?, ?, ?) "
-        await self._many(sql + "ON CONFLICT (scope, session) DO NOTHING", [(number, now, clock.iso(change.at))])
-        await self._many("DELETE FROM incognito_sessions WHERE scope = ? AND session = ?", [(number, before)])
+        await self._many(
+            sql + "ON CONFLICT (scope, session) DO NOTHING", [(number, now, clock.iso(change.at))]
+        )
+        await self._many(
+            "DELETE FROM incognito_sessions WHERE scope = ? AND session = ?", [(number, before)]
+        )
         if change.is_on:
             day = change.at.replace(hour=0, minute=0, second=0, microsecond=0)
             await self._ledger.events(number, [Happened(node="hotpath", op="incognito", at=day)])
@@ -437,16 +569,27 @@ class Writings(Readings):
         """Write a proposal as it stands; one that is denied, withdrawn or lapsed goes with its words."""
         number, made = await self.place(), change.proposal
         is_gone = change.decision in ("denied", "withdrawn", "lapsed")
-        await self._many("DELETE FROM consent_queue WHERE scope = ? AND id = ?", [(number, made.id)])
+        await self._many(
+            "DELETE FROM consent_queue WHERE scope = ? AND id = ?", [(number, made.id)]
+        )
         if change.decision == "denied":  # nobody is to ask the person the same thing again
             await self._bury({f"{made.field}: {made.value}"}, number, None)
         if not is_gone:
             await self._many(
                 "INSERT INTO consent_queue (id, scope, field, proposal, decided, created_at, lapses_at) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [(made.id, number, made.field, rows.proposed(made, self._scope), made.decided, clock.iso(made.at),
-                  clock.iso(made.lapses_at))],
-            )  # fmt: skip
+                [
+                    (
+                        made.id,
+                        number,
+                        made.field,
+                        rows.proposed(made, self._scope),
+                        made.decided,
+                        clock.iso(made.at),
+                        clock.iso(made.lapses_at),
+                    )
+                ],
+            )
         self.erased = self.erased or is_gone
         event = {"proposed": "created"}.get(change.decision, "deleted" if is_gone else "updated")
         meta = {"field": made.field, "decision": change.decision}
@@ -456,7 +599,9 @@ class Writings(Readings):
         """What was inferred from what is gone alone goes too, unless the person agreed to it."""
         with suppress(StoreDamaged):  # what cannot be trusted does not keep anybody from forgetting
             for made in await self.proposals(self._scope):
-                left = {memory.id for memory in await self.get(self._scope, made.evidence)} - set(gone)
+                left = {memory.id for memory in await self.get(self._scope, made.evidence)} - set(
+                    gone
+                )
                 if made.decided in (None, "corroborated") and not left:
                     await self._decided(Decided(proposal=made, decision="withdrawn", at=at))
 
@@ -478,7 +623,11 @@ def _is_wanted(put: Put) -> bool:
 def _without(data: Mapping[str, Any], words: Collection[str]) -> dict[str, Any]:
     """A record without the lines that say what was forgotten."""
     return {
-        name: [each for each in lines if not isinstance(each, str) or normalize.wording(each) not in words]
+        name: [
+            each
+            for each in lines
+            if not isinstance(each, str) or normalize.wording(each) not in words
+        ]
         if isinstance(lines, list)
         else lines
         for name, lines in data.items()

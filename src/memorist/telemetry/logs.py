@@ -14,7 +14,9 @@ from typing import Any
 
 from .instrumentation import Tell, Watcher
 
-request: ContextVar[str | None] = ContextVar("request", default=None)  # what the request is called that is answered
+request: ContextVar[str | None] = ContextVar(
+    "request", default=None
+)  # what the request is called that is answered
 log = logging.getLogger("memorist.verbs")
 
 
@@ -30,7 +32,12 @@ class Lines(logging.Formatter):
         about = {"request": request.get(), "error": _error(record), **getattr(record, "about", {})}
         told = {name: value for name, value in about.items() if value is not None}
         if self._as_json:
-            given = {"at": at, "level": record.levelname.lower(), "logger": record.name, "message": record.getMessage()}
+            given = {
+                "at": at,
+                "level": record.levelname.lower(),
+                "logger": record.name,
+                "message": record.getMessage(),
+            }
             return json.dumps(given | told)
         said = " ".join(f"{name}={value}" for name, value in told.items())
         return f"{at} {record.levelname.lower()} {record.getMessage()!r} {said}".rstrip()

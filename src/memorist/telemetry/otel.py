@@ -24,14 +24,20 @@ def watcher() -> Watcher:
     try:
         from opentelemetry.trace import SpanKind, Status, StatusCode, get_tracer
     except ImportError as error:
-        raise Misconfigured("Setting 'spans' needs another package: pip install \"memorist[otel]\"") from error
+        raise Misconfigured(
+            "Setting 'spans' needs another package: pip install \"memorist[otel]\""
+        ) from error
     tracer = get_tracer("memorist")
 
     @contextmanager
     def watch(what: str) -> Iterator[Tell]:
         is_duty = what.startswith(DUTY)
         name = OPERATIONS.get(what, what)
-        about = {"memorist.duty": what.removeprefix(DUTY)} if is_duty else {"gen_ai.operation.name": name}
+        about = (
+            {"memorist.duty": what.removeprefix(DUTY)}
+            if is_duty
+            else {"gen_ai.operation.name": name}
+        )
         with tracer.start_as_current_span(
             name,
             kind=SpanKind.INTERNAL if is_duty else SpanKind.CLIENT,

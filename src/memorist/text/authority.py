@@ -13,7 +13,9 @@ from ..types import Draft, Memory
 from . import normalize as normalise
 
 _OWN_ROLES = ("user", "human")
-ROLE_WORDS = frozenset(("user", "human", "assistant", "ai", "system", "developer", "tool", "function"))
+ROLE_WORDS = frozenset(
+    ("user", "human", "assistant", "ai", "system", "developer", "tool", "function")
+)
 _WORD = re.compile(r"[^\W_]+")
 A_NAME = " (a name)"  # follows a name that could be taken for a role
 _KINDS = ("procedural", "insight")

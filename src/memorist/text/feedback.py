@@ -7,10 +7,14 @@ from collections.abc import Iterable
 from ..types import Memory
 from .tokens import analyse
 
-LEAST = 0.4  # of what a memory says beyond the question; less is met in chats that know nothing of it
+LEAST = (
+    0.4  # of what a memory says beyond the question; less is met in chats that know nothing of it
+)
 
 
-def used(reply: str, memories: Iterable[Memory], *, asked: str = "", language: str = "english") -> dict[str, str]:
+def used(
+    reply: str, memories: Iterable[Memory], *, asked: str = "", language: str = "english"
+) -> dict[str, str]:
     """The ids of those that a reply names or whose words it repeats: `cited` or `echoed`."""
     found = {}
     for memory in memories:

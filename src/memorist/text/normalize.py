@@ -8,9 +8,14 @@ import hashlib
 import re
 from unicodedata import category, combining, normalize
 
-LONGEST_RUN_OF_MARKS = 30  # as in the Stream-Safe Text Format of Unicode; real writing needs fewer than ten
+LONGEST_RUN_OF_MARKS = (
+    30  # as in the Stream-Safe Text Format of Unicode; real writing needs fewer than ten
+)
 
-_URL = re.compile(r"""(?<![A-Za-z0-9])(?:(?:https?|ftp)://|www\.)[^\s<>"“”‘’«»\u2e80-\U0010ffff]+""", re.IGNORECASE)
+_URL = re.compile(
+    r"""(?<![A-Za-z0-9])(?:(?:https?|ftp)://|www\.)[^\s<>"“”‘’«»\u2e80-\U0010ffff]+""",
+    re.IGNORECASE,
+)
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
 _AUTHOR = rf"(?!(?i:{_MONTH})[a-z]*[ ,.])[A-Z][\w'’.-]{{0,40}}"
 _AUTHORS = rf"{_AUTHOR}(?:,? (?:&|and|et al\.?|{_AUTHOR})){{0,8}}"
@@ -130,7 +135,9 @@ def compact(text: str) -> str:
 
 
 def _is_written(character: str) -> bool:
-    return character.isalnum() or category(character)[0] == "M"  # vowel signs of Indic scripts are marks
+    return (
+        character.isalnum() or category(character)[0] == "M"
+    )  # vowel signs of Indic scripts are marks
 
 
 def wording(text: str) -> str:

@@ -35,7 +35,9 @@ _OTHERS = re.compile(
     r"|(?:he|she|it|that|there)['’](?:s|d|ll)|they['’](?:re|ve|d|ll)|this|that|these|those)\b",
     re.IGNORECASE,
 )
-_JOINING = re.compile(r"\b(?:\w+ly|so|knows?|says?|decided|means?|agreed|found|learned) that\b", re.IGNORECASE)
+_JOINING = re.compile(
+    r"\b(?:\w+ly|so|knows?|says?|decided|means?|agreed|found|learned) that\b", re.IGNORECASE
+)
 
 
 def normalised(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
@@ -55,7 +57,9 @@ def trimmed(text: str) -> str:
     ('One. Two.', 275, 'aa…')
     """
     line = one_line(composed(text[: 8 * LONGEST])).replace("!", ".")
-    ends = [match.end() for match in _END.finditer(line) if not _TITLE.search(line[: match.end()][-8:])]
+    ends = [
+        match.end() for match in _END.finditer(line) if not _TITLE.search(line[: match.end()][-8:])
+    ]
     ends = [end for end in ends[:SENTENCES] if end <= LONGEST]
     kept = line[: ends[-1]] if ends and (len(ends) == SENTENCES or len(line) > LONGEST) else line
     if len(kept) > LONGEST:

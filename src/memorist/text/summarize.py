@@ -28,7 +28,9 @@ MOST_SENTENCES = 2000  # that are looked at
 MOST_ASKED = 12_000  # characters that a language model is given
 
 _END = re.compile(r"""(?<=[.!?…])["'”’»)\]]{0,3}\s+|(?<=[。！？])|\n+""")
-_ABBREVIATED = re.compile(r"\b(?:dr|mr|mrs|ms|prof|st|jr|sr|vs|no|e\.g|i\.e|[a-z])\.$", re.IGNORECASE)
+_ABBREVIATED = re.compile(
+    r"\b(?:dr|mr|mrs|ms|prof|st|jr|sr|vs|no|e\.g|i\.e|[a-z])\.$", re.IGNORECASE
+)
 _COURTEOUS = re.compile(
     r"(?:thanks?|wow|hey|hi|hello|yes|yeah|sure|ok(?:ay)?|cool|great|nice|awesome|totally|absolutely|sounds?|congrats"
     r"|bye|glad|good (?:morning|evening|luck|to)|no (?:problem|worries)|you['’]re welcome)\b",
@@ -43,7 +45,17 @@ _TELLING = (
     "talk talked discuss discussed mention mentioned ask asked answer answered tell told say said explain explained"
     " share shared describe described note noted speak spoke conversation session topic user assistant"
 )
-_STATED = ("numbers", "units", "times", "dates", "weekdays", "months", "days", "negations", "leanings")
+_STATED = (
+    "numbers",
+    "units",
+    "times",
+    "dates",
+    "weekdays",
+    "months",
+    "days",
+    "negations",
+    "leanings",
+)
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"summary": {"type": "string"}},
@@ -134,7 +146,13 @@ def _cut(text: str, longest: int) -> str:
 def _read(place: int, text: str, lead: str, speakers: frozenset[str]) -> _Sentence:
     """What is in a sentence; that a speaker is called by name says nothing."""
     stated = values.values(text)
-    held = len(stated.numbers) + len(stated.times) + len(stated.dates) + len(stated.weekdays) + len(stated.months)
+    held = (
+        len(stated.numbers)
+        + len(stated.times)
+        + len(stated.dates)
+        + len(stated.weekdays)
+        + len(stated.months)
+    )
     names = [each for each in entities(text) if speakers.isdisjoint(tokens.words(each.text))]
     decided = not _DECIDED.isdisjoint(tokens.words(text))
     facts = 1.0 * min(held, 4) + 1.0 * min(len(names), 4) + 1.0 * decided

@@ -73,7 +73,9 @@ async def answered(name: str, seconds: float) -> AsyncIterator[None]:
         raise IndexUnavailable(f"{name} did not answer within {seconds:g} seconds") from error
     except Exception as error:
         said = " ".join(str(error).split())[:300] or type(error).__name__
-        raise IndexUnavailable(f"{name} failed: {said}. If this lasts, run `memorist index --rebuild`") from error
+        raise IndexUnavailable(
+            f"{name} failed: {said}. If this lasts, run `memorist index --rebuild`"
+        ) from error
 
 
 def collection_name(store: str, model: str, dimensions: int) -> str:
@@ -88,7 +90,12 @@ def collection_name(store: str, model: str, dimensions: int) -> str:
 
 def marks(scope: Scope, entry: IndexEntry) -> dict[str, str | float | bool]:
     """What an index keeps beside a vector."""
-    wall = {"tenant": scope.tenant, "user_id": scope.user, "space": scope.space, "scope": scope_mark(scope)}
+    wall = {
+        "tenant": scope.tenant,
+        "user_id": scope.user,
+        "space": scope.space,
+        "scope": scope_mark(scope),
+    }
     return {**entry.about, **wall}
 
 
@@ -113,4 +120,6 @@ def without_secrets(place: str) -> str:
 
 
 def _digest(*parts: str) -> str:
-    return blake2b("".join(f"{len(part)}:{part}" for part in parts).encode(), digest_size=8).hexdigest()
+    return blake2b(
+        "".join(f"{len(part)}:{part}" for part in parts).encode(), digest_size=8
+    ).hexdigest()

@@ -13,7 +13,17 @@ from urllib.parse import urlsplit
 
 from ..ports import IndexEntry, Vectors
 from ..types import Scope
-from . import LARGEST_ROW, WAIT, answered, batches, collection_name, loaded, marks, scope_mark, without_secrets
+from . import (
+    LARGEST_ROW,
+    WAIT,
+    answered,
+    batches,
+    collection_name,
+    loaded,
+    marks,
+    scope_mark,
+    without_secrets,
+)
 
 SHAPE = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "max_neighbors": 32}}
 
@@ -21,7 +31,9 @@ SHAPE = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "
 class Chroma:
     """A collection of a Chroma folder or server as a VectorIndex. It opens when it is first asked."""
 
-    def __init__(self, place: str, *, model: str, dimensions: int, store: str, wait: float = WAIT) -> None:
+    def __init__(
+        self, place: str, *, model: str, dimensions: int, store: str, wait: float = WAIT
+    ) -> None:
         self._is_server = place.startswith(("http://", "https://"))
         self._place = place if self._is_server else str(Path(place).expanduser().resolve())
         self._title, self._wait = collection_name(store, model, dimensions), wait
@@ -44,10 +56,17 @@ class Chroma:
 
     async def delete(self, scope: Scope, rows: Sequence[int]) -> None:
         for batch in batches(rows):
-            await self._ask("delete", ids=[str(row) for row in batch], where={"scope": scope_mark(scope)})
+            await self._ask(
+                "delete", ids=[str(row) for row in batch], where={"scope": scope_mark(scope)}
+            )
 
     async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
-        asked = {"query_embeddings": [vector], "n_results": limit, "where": {"scope": scope_mark(scope)}, "include": []}
+        asked = {
+            "query_embeddings": [vector],
+            "n_results": limit,
+            "where": {"scope": scope_mark(scope)},
+            "include": [],
+        }
         rows: list[int] = await self._ask("query", _rows, **asked)
         return rows
 
@@ -68,7 +87,9 @@ class Chroma:
             async with answered(self.name, self._wait):
                 await self._call(client.close)
 
-    async def _ask(self, verb: str, read: Callable[[Any], Any] = lambda answer: answer, **given: Any) -> Any:
+    async def _ask(
+        self, verb: str, read: Callable[[Any], Any] = lambda answer: answer, **given: Any
+    ) -> Any:
         """Call a method of the collection, which is made anew if another process has cleared it."""
         await loaded("chromadb")
         from chromadb.errors import NotFoundError
@@ -83,7 +104,11 @@ class Chroma:
     async def _opened(self) -> Any:
         async with self._opening:
             if self._client is None:
-                self._client = _Server(self._place) if self._is_server else await self._call(_folder, path=self._place)
+                self._client = (
+                    _Server(self._place)
+                    if self._is_server
+                    else await self._call(_folder, path=self._place)
+                )
             if self._collection is None:
                 self._collection = await self._call(
                     self._client.get_or_create_collection,
@@ -94,7 +119,11 @@ class Chroma:
             return self._collection
 
     async def _call(self, function: Callable[..., Any], **given: Any) -> Any:
-        return await function(**given) if self._is_server else await asyncio.to_thread(function, **given)
+        return (
+            await function(**given)
+            if self._is_server
+            else await asyncio.to_thread(function, **given)
+        )
 
 
 class _Server:
@@ -119,7 +148,9 @@ class _Server:
         self._api = AsyncFastAPI(System(settings))
         self._api._clients = {}  # its own, not the class's
 
-    async def get_or_create_collection(self, *, name: str, configuration: Any, embedding_function: None) -> Any:
+    async def get_or_create_collection(
+        self, *, name: str, configuration: Any, embedding_function: None
+    ) -> Any:
         from chromadb.api.models.AsyncCollection import AsyncCollection
 
         model = await self._api.get_or_create_collection(name=name, configuration=configuration)
@@ -141,5 +172,7 @@ def _folder(path: str) -> Any:
 
 def _rows(answer: Any) -> list[int]:
     """The row numbers of an answer; whatever else stands there is none of ours."""
-    numbers = [int(id) for id in answer["ids"][0] if id.isascii() and id.isdecimal() and len(id) < 20]
+    numbers = [
+        int(id) for id in answer["ids"][0] if id.isascii() and id.isdecimal() and len(id) < 20
+    ]
     return [number for number in numbers if 0 < number <= LARGEST_ROW]

@@ -16,7 +16,17 @@ from uuid import UUID
 from ..errors import IndexUnavailable
 from ..ports import IndexEntry, Vectors
 from ..types import Scope
-from . import LARGEST_ROW, WAIT, answered, batches, collection_name, loaded, marks, scope_mark, without_secrets
+from . import (
+    LARGEST_ROW,
+    WAIT,
+    answered,
+    batches,
+    collection_name,
+    loaded,
+    marks,
+    scope_mark,
+    without_secrets,
+)
 
 VECTOR = "memory"  # the name of the vector; unnamed ones are read differently by different servers
 TEXTS = ("scope", "tenant", "user_id", "space", "session_id", "memory_type")
@@ -26,9 +36,21 @@ class Weaviate:
     """A collection of a Weaviate server as a VectorIndex. It connects when it is first asked, and after a failure."""
 
     def __init__(
-        self, url: str, *, model: str, dimensions: int, store: str, api_key: str | None = None, wait: float = WAIT
+        self,
+        url: str,
+        *,
+        model: str,
+        dimensions: int,
+        store: str,
+        api_key: str | None = None,
+        wait: float = WAIT,
     ) -> None:
-        self._url, self._key, self._wait, self._title = url, api_key, wait, collection_name(store, model, dimensions)
+        self._url, self._key, self._wait, self._title = (
+            url,
+            api_key,
+            wait,
+            collection_name(store, model, dimensions),
+        )
         self._opening = asyncio.Lock()
         self._client: Any = None  # connected, and the collection is there
 
@@ -39,7 +61,9 @@ class Weaviate:
     async def put(self, scope: Scope, entries: Sequence[IndexEntry]) -> None:
         for batch in batches(entries):
             async with self._asked() as collection:
-                await _make_if_missing(self._client, self._title)  # or the server would guess at its shape
+                await _make_if_missing(
+                    self._client, self._title
+                )  # or the server would guess at its shape
                 done = await collection.data.insert_many([_object(scope, entry) for entry in batch])
                 if done.has_errors:
                     raise RuntimeError(next(iter(done.errors.values())).message)
@@ -56,9 +80,15 @@ class Weaviate:
     async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
         async with self._asked() as collection:
             found = await collection.query.near_vector(
-                vector.tolist(), target_vector=VECTOR, limit=limit, filters=_within(scope), return_properties=[]
+                vector.tolist(),
+                target_vector=VECTOR,
+                limit=limit,
+                filters=_within(scope),
+                return_properties=[],
             )
-            return [each.uuid.int for each in found.objects if 0 < each.uuid.int <= LARGEST_ROW]  # others are not ours
+            return [
+                each.uuid.int for each in found.objects if 0 < each.uuid.int <= LARGEST_ROW
+            ]  # others are not ours
 
     async def clear(self) -> None:
         async with self._asked():
@@ -126,8 +156,15 @@ async def _make_if_missing(client: Any, title: str) -> None:
 
     if await client.collections.exists(title):
         return
-    texts = [Property(name=name, data_type=DataType.TEXT, tokenization=Tokenization.FIELD) for name in TEXTS]
-    kinds = {"importance": DataType.NUMBER, "compressed": DataType.BOOL, "created_at": DataType.DATE}
+    texts = [
+        Property(name=name, data_type=DataType.TEXT, tokenization=Tokenization.FIELD)
+        for name in TEXTS
+    ]
+    kinds = {
+        "importance": DataType.NUMBER,
+        "compressed": DataType.BOOL,
+        "created_at": DataType.DATE,
+    }
     others = [Property(name=name, data_type=kind) for name, kind in kinds.items()]
     hnsw = Configure.VectorIndex.hnsw(distance_metric=VectorDistances.COSINE)
     vectors = Configure.Vectors.self_provided(name=VECTOR, vector_index_config=hnsw)
@@ -141,7 +178,9 @@ async def _make_if_missing(client: Any, title: str) -> None:
 def _object(scope: Scope, entry: IndexEntry) -> Any:
     from weaviate.classes.data import DataObject
 
-    return DataObject(marks(scope, entry), uuid=UUID(int=entry.row), vector={VECTOR: entry.vector.tolist()})
+    return DataObject(
+        marks(scope, entry), uuid=UUID(int=entry.row), vector={VECTOR: entry.vector.tolist()}
+    )
 
 
 def _within(scope: Scope) -> Any:

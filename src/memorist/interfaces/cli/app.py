@@ -25,36 +25,60 @@ if TYPE_CHECKING:
     from ...sync import Blocking, BlockingScope
 
 _EVERYWHERE = "Options of every command"
-_UsageError = typer.BadParameter.__mro__[2]  # click's ClickException, wherever this version of typer keeps it
+_UsageError = typer.BadParameter.__mro__[
+    2
+]  # click's ClickException, wherever this version of typer keeps it
 
 Db = Annotated[
     str | None,
     typer.Option(
-        "--db", metavar="PLACE", rich_help_panel=_EVERYWHERE,
+        "--db",
+        metavar="PLACE",
+        rich_help_panel=_EVERYWHERE,
         help="Where memories are kept: a file, or postgresql://… [MEMORIST_DB]",
     ),
-]  # fmt: skip
+]
 User = Annotated[
     str | None,
     typer.Option(
-        "--user", metavar="NAME", rich_help_panel=_EVERYWHERE,
+        "--user",
+        metavar="NAME",
+        rich_help_panel=_EVERYWHERE,
         help="Whose memory it is; your login name if nothing else is said. [MEMORIST_USER]",
     ),
-]  # fmt: skip
+]
 Space = Annotated[
     str | None,
-    typer.Option("--space", metavar="NAME", help="A project or group. [MEMORIST_SPACE]", rich_help_panel=_EVERYWHERE),
+    typer.Option(
+        "--space",
+        metavar="NAME",
+        help="A project or group. [MEMORIST_SPACE]",
+        rich_help_panel=_EVERYWHERE,
+    ),
 ]
 Tenant = Annotated[
     str | None,
-    typer.Option("--tenant", metavar="NAME", help="An organisation. [MEMORIST_TENANT]", rich_help_panel=_EVERYWHERE),
+    typer.Option(
+        "--tenant",
+        metavar="NAME",
+        help="An organisation. [MEMORIST_TENANT]",
+        rich_help_panel=_EVERYWHERE,
+    ),
 ]
 Session = Annotated[
     str | None,
-    typer.Option("--session", metavar="NAME", help="The conversation this belongs to.", rich_help_panel=_EVERYWHERE),
+    typer.Option(
+        "--session",
+        metavar="NAME",
+        help="The conversation this belongs to.",
+        rich_help_panel=_EVERYWHERE,
+    ),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Answer in JSON; errors too, on stderr.", rich_help_panel=_EVERYWHERE)
+    bool,
+    typer.Option(
+        "--json", help="Answer in JSON; errors too, on stderr.", rich_help_panel=_EVERYWHERE
+    ),
 ]
 
 
@@ -84,7 +108,9 @@ class Call:
 
         place = load(db=self.db).db
         if not self.writes and _is_missing(place):
-            raise NotFound(f"There is no memory at {place!r}: `memorist remember` makes one, --db names another")
+            raise NotFound(
+                f"There is no memory at {place!r}: `memorist remember` makes one, --db names another"
+            )
         with memorist.open(self.db, tend=False) as memory:
             yield memory
 
@@ -96,7 +122,9 @@ class Call:
 
     def scope(self, memory: Blocking) -> BlockingScope:
         user = self.user if self.user is not None else memory.settings.user
-        return memory.scope(login() if user is None else user, self.space, self.tenant, session=self.session)
+        return memory.scope(
+            login() if user is None else user, self.space, self.tenant, session=self.session
+        )
 
 
 def _is_missing(place: str) -> bool:
@@ -119,17 +147,32 @@ def login() -> str:
         raise InvalidInput("Say whose memory it is: --user NAME, or set MEMORIST_USER") from error
 
 
-_SHARED: dict[str, Any] = {"db": Db, "user": User, "space": Space, "tenant": Tenant, "session": Session, "json": Json}
+_SHARED: dict[str, Any] = {
+    "db": Db,
+    "user": User,
+    "space": Space,
+    "tenant": Tenant,
+    "session": Session,
+    "json": Json,
+}
 
 
 class Commands(TyperGroup):
     """The commands as a whole. Whatever happens in one of them ends here."""
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *rest: Any, **extra: Any) -> Any:
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        *rest: Any,
+        **extra: Any,
+    ) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         never_fail_to_print()
         try:
-            code = super().main(words, prog_name or "memorist", *rest, **{**extra, "standalone_mode": False})
+            code = super().main(
+                words, prog_name or "memorist", *rest, **{**extra, "standalone_mode": False}
+            )
         except Exception as error:
             code = told(error, as_json="--json" in words)
         sys.exit(code if isinstance(code, int) else errors.OK)
@@ -170,21 +213,30 @@ def _signature(work: Callable[..., None]) -> inspect.Signature:
     """The parameters of a command with those that all commands have."""
 
     def named(name: str, kind: Any, default: Any) -> inspect.Parameter:
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default)
+        return inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default
+        )
 
     own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
     return inspect.Signature(
         [
-            inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context),
+            inspect.Parameter(
+                "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+            ),
             *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own),
-            *(named(name, kind, False if name == "json" else None) for name, kind in _SHARED.items()),
+            *(
+                named(name, kind, False if name == "json" else None)
+                for name, kind in _SHARED.items()
+            ),
         ]
     )
 
 
 def _narrowed(before: Call, after: dict[str, Any]) -> Call:
     """What was said before the command's name, and what was said after it, which counts more."""
-    return replace(before, **{name: value for name, value in after.items() if value not in (None, False)})
+    return replace(
+        before, **{name: value for name, value in after.items() if value not in (None, False)}
+    )
 
 
 @app.callback(invoke_without_command=True)
@@ -223,13 +275,17 @@ def quiet_end() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        with suppress(OSError, ValueError):  # what is still buffered goes nowhere, or Python complains at its end
+        with suppress(
+            OSError, ValueError
+        ):  # what is still buffered goes nowhere, or Python complains at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(errors.PIPE_CLOSED) from None
     except KeyboardInterrupt:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
-        os._exit(errors.INTERRUPTED)  # all is closed or safe on disk; the event loop would complain about its last task
+        os._exit(
+            errors.INTERRUPTED
+        )  # all is closed or safe on disk; the event loop would complain about its last task
 
 
 def told(error: Exception, *, as_json: bool) -> int:

@@ -20,15 +20,28 @@ if TYPE_CHECKING:
 CLUSTER = "Cluster"
 
 
-@command(CLUSTER, example="memorist migrate --db postgresql://db.example/memories --partitions 16", writes=True)
+@command(
+    CLUSTER,
+    example="memorist migrate --db postgresql://db.example/memories --partitions 16",
+    writes=True,
+)
 def migrate(
     call: Call,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", metavar="N", min=1, max=1024, help="Cut a new PostgreSQL database into N parts."),
+        typer.Option(
+            "--partitions",
+            metavar="N",
+            min=1,
+            max=1024,
+            help="Cut a new PostgreSQL database into N parts.",
+        ),
     ] = None,
     hnsw: Annotated[
-        bool, typer.Option("--hnsw", help="Build the index for scopes with very many vectors, while others go on.")
+        bool,
+        typer.Option(
+            "--hnsw", help="Build the index for scopes with very many vectors, while others go on."
+        ),
     ] = False,
 ) -> None:
     """Bring the database to the schema of this version, as opening it does, and shape it for its size."""
@@ -41,14 +54,18 @@ def migrate(
     if place.startswith(("postgresql://", "postgres://")):
         made = asyncio.run(_postgres(place, partitions, hnsw))
     elif partitions is not None or hnsw:
-        raise InvalidInput("Partitions and HNSW are of PostgreSQL: name a database with --db postgresql://…")
+        raise InvalidInput(
+            "Partitions and HNSW are of PostgreSQL: name a database with --db postgresql://…"
+        )
     else:
         with call.memory():
             made = {"steps": [], "indexes": []}
     if call.json:
         output.as_json(made)
     else:
-        steps, indexes = (", ".join(map(str, made[name])) or "none" for name in ("steps", "indexes"))
+        steps, indexes = (
+            ", ".join(map(str, made[name])) or "none" for name in ("steps", "indexes")
+        )
         output.line(f"schema steps made: {steps}; indexes made: {indexes}")
 
 
@@ -63,7 +80,8 @@ async def _postgres(place: str, partitions: int | None, hnsw: bool) -> dict[str,
 
 
 BatchSize = Annotated[
-    int, typer.Option("--batch-size", metavar="N", min=1, max=1024, help="Memories embedded together.")
+    int,
+    typer.Option("--batch-size", metavar="N", min=1, max=1024, help="Memories embedded together."),
 ]
 
 
@@ -85,7 +103,9 @@ def tend(
         tended = memory.tend(only=only or (), retry=retry, batch_size=batch_size, progress=advance)
     _told(call, tended)
     if any(did.failed for did in tended.duties.values()):
-        output.note("What failed is tried again by the next `memorist tend`; `memorist doctor` says what is wrong.")
+        output.note(
+            "What failed is tried again by the next `memorist tend`; `memorist doctor` says what is wrong."
+        )
         raise typer.Exit(FAILED)
 
 
@@ -133,7 +153,9 @@ def _told(call: Call, tended: Tended) -> None:
         output.as_json({name: asdict(did) for name, did in tended.duties.items()})
         return
     for name, did in tended.duties.items():
-        output.line(f"{name}: {did.runs} done, {did.changed} changed, {did.failed} failed, {did.skipped} put off")
+        output.line(
+            f"{name}: {did.runs} done, {did.changed} changed, {did.failed} failed, {did.skipped} put off"
+        )
     if not tended.duties:
         output.note("Nothing was due.")
 

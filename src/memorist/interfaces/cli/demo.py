@@ -22,9 +22,15 @@ if TYPE_CHECKING:
 
 BEST = 2  # memories shown for each question
 PLAINLY: dict[str, Any] = {  # as it comes, whatever this machine is set to
-    "embedder": "minilm", "reranker": "none", "profile": "default", "policy": "default", "language": "english",
-    "cache_mb": 0, "index": None, "journal_dir": None,
-}  # fmt: skip
+    "embedder": "minilm",
+    "reranker": "none",
+    "profile": "default",
+    "policy": "default",
+    "language": "english",
+    "cache_mb": 0,
+    "index": None,
+    "journal_dir": None,
+}
 
 NEXT = """\
 Next
@@ -73,12 +79,17 @@ def played(script: dict[str, Any], *, hidden: bool) -> Told:
             advance(len(script["messages"]) + len(answers))
         ended = time.perf_counter()
     return Told(
-        messages=script["messages"], answers=answers, explained=script["explained"],
-        taking_in=asked - begun, asking=ended - asked,
-    )  # fmt: skip
+        messages=script["messages"],
+        answers=answers,
+        explained=script["explained"],
+        taking_in=asked - begun,
+        asking=ended - asked,
+    )
 
 
-def _take_in(mine: BlockingScope, messages: Sequence[dict[str, Any]], advance: Callable[[int], None]) -> None:
+def _take_in(
+    mine: BlockingScope, messages: Sequence[dict[str, Any]], advance: Callable[[int], None]
+) -> None:
     """Session by session, as it was said."""
     done = 0
     for session in dict.fromkeys(message["session"] for message in messages):
@@ -91,10 +102,14 @@ def _take_in(mine: BlockingScope, messages: Sequence[dict[str, Any]], advance: C
 def _opening(told: Told) -> RenderableType:
     people = " and ".join(dict.fromkeys(message["name"] for message in told.messages))
     sessions = {message["session"]: message["at"][:10] for message in told.messages}
-    lines = Text().append(f"{people} talk: {len(told.messages)} messages on {len(sessions)} days.\n", style="bold")
+    lines = Text().append(
+        f"{people} talk: {len(told.messages)} messages on {len(sessions)} days.\n", style="bold"
+    )
     for session, day in sessions.items():
         first = next(message for message in told.messages if message["session"] == session)
-        lines.append(f"  {day} {first['name']}: ", style="dim").append(_cut(first["content"], 56) + "\n")
+        lines.append(f"  {day} {first['name']}: ", style="dim").append(
+            _cut(first["content"], 56) + "\n"
+        )
     return lines
 
 
@@ -104,7 +119,12 @@ def _cut(text: str, width: int) -> str:
 
 def _answers(told: Told) -> RenderableType:
     """The questions, and for each the best memories, with bars that compare them with the best of that answer."""
-    table = Table(title="What is asked, and what comes back", title_justify="left", title_style="bold", show_lines=True)
+    table = Table(
+        title="What is asked, and what comes back",
+        title_justify="left",
+        title_style="bold",
+        show_lines=True,
+    )
     table.add_column("question", width=17)
     table.add_column("what is remembered")
     for answer in told.answers:
@@ -127,16 +147,19 @@ def _explanation(told: Told) -> RenderableType:
     """One answer, part by part."""
     answer = next(answer for answer in told.answers if answer.query.text == told.explained)
     hit = answer.hits[0]
-    title = Text(f"\nWhy this answers {told.explained!r}: the parts add up to {hit.score:.2f}\n", style="bold")
+    title = Text(
+        f"\nWhy this answers {told.explained!r}: the parts add up to {hit.score:.2f}\n",
+        style="bold",
+    )
     return Group(title, output.said(hit.memory), output.made_of(hit))
 
 
 def _closing(told: Told) -> RenderableType:
     each = 1000 * told.asking / max(1, len(told.answers))
-    took = (
-        f"{len(told.messages)} messages took {told.taking_in:.1f} s, with loading the model; a question {each:.0f} ms."
+    took = f"{len(told.messages)} messages took {told.taking_in:.1f} s, with loading the model; a question {each:.0f} ms."
+    return Text(
+        f"\n{took}\nEverything ran on this machine, in memory. Nothing was left behind.\n\n{NEXT}"
     )
-    return Text(f"\n{took}\nEverything ran on this machine, in memory. Nothing was left behind.\n\n{NEXT}")
 
 
 def as_plain(told: Told) -> dict[str, Any]:
@@ -145,7 +168,12 @@ def as_plain(told: Told) -> dict[str, Any]:
         {
             "question": answer.query.text,
             "answers": [
-                {"text": hit.memory.text, "speaker": hit.memory.speaker, "score": hit.score, "parts": dict(hit.parts)}
+                {
+                    "text": hit.memory.text,
+                    "speaker": hit.memory.speaker,
+                    "score": hit.score,
+                    "parts": dict(hit.parts),
+                }
                 for hit in answer.hits
             ],
         }

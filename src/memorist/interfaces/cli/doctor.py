@@ -43,7 +43,11 @@ class Finding:
 
 def examined(db: str | None) -> list[Finding]:
     """Look at everything, in the order in which one thing rests on another."""
-    found = [*_looked("program", _program), *_looked("packages", _packages), *_looked("sqlite", _sqlite)]
+    found = [
+        *_looked("program", _program),
+        *_looked("packages", _packages),
+        *_looked("sqlite", _sqlite),
+    ]
     try:
         from ...settings import load
 
@@ -55,9 +59,13 @@ def examined(db: str | None) -> list[Finding]:
         )
         return [*found, Finding(about="settings", state="bad", seen=seen, mend=mend)]
     checks = {
-        "settings": _settings, "model": _model, "language model": _language_model, "cache": _cache, "file": _file,
+        "settings": _settings,
+        "model": _model,
+        "language model": _language_model,
+        "cache": _cache,
+        "file": _file,
         "fail-safe": _files,
-    }  # fmt: skip
+    }
     for about, look in checks.items():
         found += _looked(about, look, settings)
     return found
@@ -68,7 +76,14 @@ def _looked(about: str, look: Callable[..., Iterator[Finding]], *given: Any) -> 
     try:
         return list(look(*given))
     except Exception as error:
-        return [Finding(about=about, state="bad", seen=f"{type(error).__name__}: {error}", mend="see the message")]
+        return [
+            Finding(
+                about=about,
+                state="bad",
+                seen=f"{type(error).__name__}: {error}",
+                mend="see the message",
+            )
+        ]
 
 
 def _program() -> Iterator[Finding]:
@@ -84,7 +99,9 @@ def _packages() -> Iterator[Finding]:
     seen = ", ".join(f"{name} {known}" for name, known in found.items() if known)
     if missing:
         mend = f"pip install {' '.join(missing)}"
-        yield Finding(about="packages", state="bad", seen=f"missing: {', '.join(missing)}", mend=mend)
+        yield Finding(
+            about="packages", state="bad", seen=f"missing: {', '.join(missing)}", mend=mend
+        )
     yield Finding(about="packages", state="good", seen=seen)
 
 
@@ -102,20 +119,31 @@ def _sqlite() -> Iterator[Finding]:
     fine = tuple(map(int, known.split("."))) >= _SQLITE
     wanted = ".".join(map(str, _SQLITE))
     mend = "" if fine else f"pip install --upgrade 'apsw>={wanted}'"
-    yield Finding(about="sqlite", state="good" if fine else "poor", seen=f"{known} (through apsw)", mend=mend)
+    yield Finding(
+        about="sqlite", state="good" if fine else "poor", seen=f"{known} (through apsw)", mend=mend
+    )
 
 
 def _settings(settings: Settings) -> Iterator[Finding]:
     from ...settings import config_file
 
     changed = [name for name in sorted(settings.model_fields_set) if name != "db"]
-    said = ", ".join(f"{name}={_address(str(getattr(settings, name)))}" for name in changed) or "all as they come"
+    said = (
+        ", ".join(f"{name}={_address(str(getattr(settings, name)))}" for name in changed)
+        or "all as they come"
+    )
     variables = sorted(name for name in os.environ if name.startswith("MEMORIST_"))
-    unknown = [name for name in variables if name.removeprefix("MEMORIST_").lower() not in _names(settings)]
-    yield Finding(about="settings", state="good", seen=f"{said}; the file for them: {config_file()}")
+    unknown = [
+        name for name in variables if name.removeprefix("MEMORIST_").lower() not in _names(settings)
+    ]
+    yield Finding(
+        about="settings", state="good", seen=f"{said}; the file for them: {config_file()}"
+    )
     if unknown:
         mend = "correct the name or remove it"
-        yield Finding(about="settings", state="poor", seen=f"nobody reads {', '.join(unknown)}", mend=mend)
+        yield Finding(
+            about="settings", state="poor", seen=f"nobody reads {', '.join(unknown)}", mend=mend
+        )
 
 
 def _names(settings: Settings) -> set[str]:
@@ -125,23 +153,38 @@ def _names(settings: Settings) -> set[str]:
 def _model(settings: Settings) -> Iterator[Finding]:
     if settings.embedder == "none":
         mend = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
-        yield Finding(about="model", state="poor", seen="none: only words are compared, not meanings", mend=mend)
+        yield Finding(
+            about="model",
+            state="poor",
+            seen="none: only words are compared, not meanings",
+            mend=mend,
+        )
         return
     if settings.embedder == "hashing":
         mend = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
-        yield Finding(about="model", state="poor", seen="hashing: for tests, it knows no meanings", mend=mend)
+        yield Finding(
+            about="model", state="poor", seen="hashing: for tests, it knows no meanings", mend=mend
+        )
         return
     kind, _, named = settings.embedder.partition(":")
     if kind == "openai":
         where = _address(settings.embedder_url or "OpenAI")
-        yield Finding(about="model", state="good", seen=f"{named or kind}, on a server: every text is sent to {where}")
+        yield Finding(
+            about="model",
+            state="good",
+            seen=f"{named or kind}, on a server: every text is sent to {where}",
+        )
         return
     yield _tried()
 
 
 def _language_model(settings: Settings) -> Iterator[Finding]:
     if settings.llm == "none":
-        yield Finding(about="language model", state="good", seen="none: rules do its work, and nothing leaves here")
+        yield Finding(
+            about="language model",
+            state="good",
+            seen="none: rules do its work, and nothing leaves here",
+        )
         return
     from ...bootstrap import language_model
 
@@ -152,7 +195,11 @@ def _language_model(settings: Settings) -> Iterator[Finding]:
         return
     where = _address(settings.llm_url or "its maker")
     caps = f"{settings.llm_user_tokens:,} tokens a user and {settings.llm_tenant_tokens:,} a tenant a day (0: no limit)"
-    yield Finding(about="language model", state="good", seen=f"{settings.llm}, asked at {where}, at most {caps}")
+    yield Finding(
+        about="language model",
+        state="good",
+        seen=f"{settings.llm}, asked at {where}, at most {caps}",
+    )
 
 
 def _tried() -> Finding:
@@ -222,17 +269,29 @@ def _files(settings: Settings) -> Iterator[Finding]:
 
     spool = fail_safe_files(settings)
     if spool is None:
-        yield Finding(about="fail-safe", state="good", seen="switched off: while the store is away, writing fails")
+        yield Finding(
+            about="fail-safe",
+            state="good",
+            seen="switched off: while the store is away, writing fails",
+        )
         return
     waiting, aside = len(spool.waiting()), spool.set_aside()
     if waiting:
         mend = "bring the store back, then: memorist replay"
-        yield Finding(about="fail-safe", state="poor", seen=f"{waiting} wait in {spool.folder}", mend=mend)
+        yield Finding(
+            about="fail-safe", state="poor", seen=f"{waiting} wait in {spool.folder}", mend=mend
+        )
     for path in aside:
         mend = "look at the lines, remember what they say, and remove the file"
-        yield Finding(about="fail-safe", state="poor", seen=f"lines that could not be used: {path}", mend=mend)
+        yield Finding(
+            about="fail-safe", state="poor", seen=f"lines that could not be used: {path}", mend=mend
+        )
     if not waiting and not aside:
-        yield Finding(about="fail-safe", state="good", seen=f"nothing waits; the files would be in {spool.folder}")
+        yield Finding(
+            about="fail-safe",
+            state="good",
+            seen=f"nothing waits; the files would be in {spool.folder}",
+        )
 
 
 def _address(place: str) -> str:
@@ -247,7 +306,9 @@ def _address(place: str) -> str:
 
 def _no_file(place: Path) -> Iterator[Finding]:
     if _writable(place.parent):
-        yield Finding(about="file", state="good", seen=f"{place} is made when the first thing is remembered")
+        yield Finding(
+            about="file", state="good", seen=f"{place} is made when the first thing is remembered"
+        )
         return
     mend = "name a file in a folder that can be written, with --db or MEMORIST_DB"
     yield Finding(about="file", state="bad", seen=f"{place} cannot be made", mend=mend)
@@ -257,7 +318,11 @@ def _health(problems: Sequence[str]) -> Iterator[Finding]:
     if not problems:
         yield Finding(about="health", state="good", seen="nothing is wrong with what is stored")
     for problem in problems[:10]:
-        mend = "" if "memorist" in problem else "`memorist export`, then import into a new file, or restore a backup"
+        mend = (
+            ""
+            if "memorist" in problem
+            else "`memorist export`, then import into a new file, or restore a backup"
+        )
         yield Finding(about="health", state="bad", seen=problem, mend=mend)
     if len(problems) > 10:
         yield Finding(about="health", state="bad", seen=f"and {len(problems) - 10} more like these")
@@ -271,7 +336,9 @@ def _vectors(settings: Settings, counts: dict[str, Any]) -> Iterator[Finding]:
         seen = f"{missing} of {counts['memories']} memories are found by their words only"
         yield Finding(about="index", state="poor", seen=seen, mend="run `memorist index`")
     else:
-        yield Finding(about="index", state="good", seen=f"every memory is embedded by {counts['model']}")
+        yield Finding(
+            about="index", state="good", seen=f"every memory is embedded by {counts['model']}"
+        )
 
 
 def table(found: Sequence[Finding]) -> Table:
@@ -292,4 +359,8 @@ def table(found: Sequence[Finding]) -> Table:
 def as_plain(found: Sequence[Finding]) -> dict[str, Any]:
     """The same for programs."""
     well = all(finding.state != "bad" for finding in found)
-    return {"well": well, "python": sys.version.split()[0], "findings": [asdict(finding) for finding in found]}
+    return {
+        "well": well,
+        "python": sys.version.split()[0],
+        "findings": [asdict(finding) for finding in found],
+    }

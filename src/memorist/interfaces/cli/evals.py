@@ -15,29 +15,42 @@ if TYPE_CHECKING:
 
     from ...evals import Report, Result, Swept, Task
 
-HONESTLY = (
-    "Without a language model the recalled block itself is judged: an earlier value quoted beside the newer fails."
-)
+HONESTLY = "Without a language model the recalled block itself is judged: an earlier value quoted beside the newer fails."
 
 
 @command("Care", name="eval", example="memorist eval --tasks my_tasks --min 0.9")
 def eval_(
     call: Call,
     tasks: Annotated[
-        str | None, typer.Option("--tasks", metavar="DIR", help="A folder with tasks of your own, which are added.")
+        str | None,
+        typer.Option(
+            "--tasks", metavar="DIR", help="A folder with tasks of your own, which are added."
+        ),
     ] = None,
     own: Annotated[bool, typer.Option("--own", help="Run the tasks of --tasks alone.")] = False,
     profile: Annotated[
-        str | None, typer.Option("--profile", metavar="NAME", help="Rank by this profile. [MEMORIST_PROFILE]")
+        str | None,
+        typer.Option("--profile", metavar="NAME", help="Rank by this profile. [MEMORIST_PROFILE]"),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Memories recalled for a question.")
+        int | None,
+        typer.Option("--limit", metavar="N", min=1, help="Memories recalled for a question."),
     ] = None,
-    sweep: Annotated[bool, typer.Option("--sweep", help="Try many settings of the ranking; takes a minute.")] = False,
-    plot: Annotated[str | None, typer.Option("--plot", metavar="FILE", help="Draw the sweep into an SVG file.")] = None,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Try many settings of the ranking; takes a minute.")
+    ] = False,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE", help="Draw the sweep into an SVG file.")
+    ] = None,
     least: Annotated[
         float | None,
-        typer.Option("--min", metavar="SHARE", min=0, max=1, help="Fail if a smaller share of the tasks passes."),
+        typer.Option(
+            "--min",
+            metavar="SHARE",
+            min=0,
+            max=1,
+            help="Fail if a smaller share of the tasks passes.",
+        ),
     ] = None,
 ) -> None:
     """Run tasks that need memory: without it, with it, and without vectors; with a model too, if one is configured.
@@ -66,10 +79,15 @@ def _chosen(folder: str | None, *, own: bool) -> list[Task]:
 
     if own and folder is None:
         raise InvalidInput("Say where your tasks are: --tasks DIR")
-    return [*([] if own else evals.packaged()), *([] if folder is None else evals.from_folder(folder))]
+    return [
+        *([] if own else evals.packaged()),
+        *([] if folder is None else evals.from_folder(folder)),
+    ]
 
 
-def _evaluated(tasks: list[Task], profile: str | None, limit: int | None, *, hidden: bool) -> Report:
+def _evaluated(
+    tasks: list[Task], profile: str | None, limit: int | None, *, hidden: bool
+) -> Report:
     import asyncio
 
     from ... import evals
@@ -117,12 +135,16 @@ def _show(report: Report, swept: Swept | None) -> None:
 def _runs(report: Report) -> Table:
     from rich.table import Table
 
-    table = Table(title=f"{len(report.runs[0].results)} tasks", title_justify="left", title_style="bold")
+    table = Table(
+        title=f"{len(report.runs[0].results)} tasks", title_justify="left", title_style="bold"
+    )
     for name in ("", "passed", "found all", "said too much", "tokens"):
         table.add_column(name, justify="left" if not name else "right")
     for run in report.runs:
         too_much = sum(bool(each.forbidden) for each in run.results)
-        table.add_row(run.name, f"{run.accuracy:.0%}", f"{run.found:.0%}", f"{too_much}", f"{run.tokens:.0f}")
+        table.add_row(
+            run.name, f"{run.accuracy:.0%}", f"{run.found:.0%}", f"{too_much}", f"{run.tokens:.0f}"
+        )
     return table
 
 
@@ -151,17 +173,33 @@ def _why(result: Result) -> str:
 def _sweep(swept: Swept) -> Table:
     from rich.table import Table
 
-    table = Table("varied", "setting", "passed", "tokens", title="Sweep", title_justify="left", title_style="bold")
+    table = Table(
+        "varied",
+        "setting",
+        "passed",
+        "tokens",
+        title="Sweep",
+        title_justify="left",
+        title_style="bold",
+    )
     for axis in ("α", "β", "γ", "τ", "N", "k"):
         for number, point in enumerate(swept.along(axis)):
-            table.add_row("" if number else axis, point.label, f"{point.accuracy:.0%}", f"{point.tokens:.0f}")
+            table.add_row(
+                "" if number else axis, point.label, f"{point.accuracy:.0%}", f"{point.tokens:.0f}"
+            )
         table.add_section()
     return table
 
 
 def _verdict(swept: Swept) -> str:
-    points = (("usual tri-score", swept.usual), ("best tri-score", swept.best), ("default profile", swept.ours))
-    return "\n".join(f"{name}: {p.accuracy:.0%} with {p.tokens:.0f} tokens ({p.label})" for name, p in points)
+    points = (
+        ("usual tri-score", swept.usual),
+        ("best tri-score", swept.best),
+        ("default profile", swept.ours),
+    )
+    return "\n".join(
+        f"{name}: {p.accuracy:.0%} with {p.tokens:.0f} tokens ({p.label})" for name, p in points
+    )
 
 
 def as_plain(report: Report, swept: Swept | None) -> dict[str, Any]:
@@ -170,13 +208,19 @@ def as_plain(report: Report, swept: Swept | None) -> dict[str, Any]:
 
     runs = [
         {
-            "name": run.name, "passed": run.accuracy, "found": run.found, "tokens": run.tokens,
+            "name": run.name,
+            "passed": run.accuracy,
+            "found": run.found,
+            "tokens": run.tokens,
             "tasks": [{**asdict(each), "passed": each.passed} for each in run.results],
         }
         for run in report.runs
-    ]  # fmt: skip
+    ]
     if swept is None:
         return {"runs": runs}
     named = {"usual": swept.usual, "best": swept.best, "default": swept.ours}
     points = [asdict(each) for each in swept.points]
-    return {"runs": runs, "sweep": {"points": points, **{name: asdict(each) for name, each in named.items()}}}
+    return {
+        "runs": runs,
+        "sweep": {"points": points, **{name: asdict(each) for name, each in named.items()}},
+    }

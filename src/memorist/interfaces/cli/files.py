@@ -72,9 +72,13 @@ def _object(text: str, number: int) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f'Line {number} is not JSON: each line is one object, such as {{"content": "…"}}') from error
+        raise InvalidInput(
+            f'Line {number} is not JSON: each line is one object, such as {{"content": "…"}}'
+        ) from error
     if not isinstance(found, dict):
-        raise InvalidInput(f'Line {number} is no object: each line is one, such as {{"content": "…"}}')
+        raise InvalidInput(
+            f'Line {number} is no object: each line is one, such as {{"content": "…"}}'
+        )
     return found
 
 
@@ -100,7 +104,9 @@ def named(found: Iterable[Line], *, file: str, session: str | None) -> Iterator[
 
 
 def _digest(record: dict[str, Any], again: int = 0) -> str:
-    told = json.dumps({name: value for name, value in record.items() if name != "id"}, sort_keys=True)
+    told = json.dumps(
+        {name: value for name, value in record.items() if name != "id"}, sort_keys=True
+    )
     return hashlib.sha256(f"{again}:{told}".encode()).hexdigest()
 
 
@@ -118,7 +124,9 @@ def written(path: str | None) -> Iterator[IO[str]]:
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     except OSError as error:
-        raise StoreUnavailable(f"{path!r} cannot be written: {error.strerror}. Choose another place") from error
+        raise StoreUnavailable(
+            f"{path!r} cannot be written: {error.strerror}. Choose another place"
+        ) from error
     try:
         with open(handle, "w", encoding="utf-8") as file:
             yield file

@@ -22,21 +22,35 @@ def mcp(
     call: Call,
     action: Annotated[
         Literal["install"] | None,
-        typer.Argument(metavar="[install]", help="Tell a host about this server.", show_default=False),
+        typer.Argument(
+            metavar="[install]", help="Tell a host about this server.", show_default=False
+        ),
     ] = None,
     host: Annotated[
         Hosts | None,
         typer.Argument(metavar="[HOST]", help=f"{', '.join(get_args(Hosts))}.", show_default=False),
     ] = None,
     agent: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Answer as this agent: it sees what its allowlist names.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Answer as this agent: it sees what its allowlist names."
+        ),
     ] = None,
     project: Annotated[
-        bool, typer.Option("--project", help="The space is the name of the folder that it is started in.")
+        bool,
+        typer.Option(
+            "--project", help="The space is the name of the folder that it is started in."
+        ),
     ] = False,
-    hooks: Annotated[bool, typer.Option("--hooks", help="With install: also hooks, for claude-code.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With install: write without asking.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With install: only show the change.")] = False,
+    hooks: Annotated[
+        bool, typer.Option("--hooks", help="With install: also hooks, for claude-code.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="With install: write without asking.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With install: only show the change.")
+    ] = False,
 ) -> None:
     """Serve MCP on stdin and stdout, or write that into the configuration of a host, after showing the change."""
     if action is None:
@@ -64,7 +78,9 @@ def _serve(call: Call, agent: str | None, project: bool) -> None:
     anyio.run(lambda: server.over_stdio(replace(call, space=named), agent=agent))
 
 
-def _install(call: Call, host: Hosts, agent: str | None, project: bool, hooks: bool, yes: bool, dry_run: bool) -> None:
+def _install(
+    call: Call, host: Hosts, agent: str | None, project: bool, hooks: bool, yes: bool, dry_run: bool
+) -> None:
     from ..mcp import install
     from . import output
 
@@ -73,7 +89,9 @@ def _install(call: Call, host: Hosts, agent: str | None, project: bool, hooks: b
     env = _environment(call)
     entry: dict[str, Any] = {"command": words[0], "args": [*words[1:], "mcp", *options]}
     entry |= {"env": env} if env else {}
-    shell = " ".join([*(f"{name}={quote(value)}" for name, value in env.items()), *map(quote, words), "hook"])
+    shell = " ".join(
+        [*(f"{name}={quote(value)}" for name, value in env.items()), *map(quote, words), "hook"]
+    )
     made = install.changes(host, entry, shell if hooks else None)
     needed = [change for change in made if change.is_needed]
     for change in needed:
@@ -85,7 +103,9 @@ def _install(call: Call, host: Hosts, agent: str | None, project: bool, hooks: b
     else:
         for change in needed:
             backup = change.write()
-            output.note(f"Wrote {change.path}" + (f"; what was there is in {backup}" if backup else ""))
+            output.note(
+                f"Wrote {change.path}" + (f"; what was there is in {backup}" if backup else "")
+            )
         output.note(f"Start {host} anew to use it.")
 
 
@@ -94,9 +114,21 @@ def _environment(call: Call) -> dict[str, str]:
     them; no secrets, which a file of a host is not the place for."""
     from ...settings import Settings
 
-    said = {name: str(value) for name in ("db", "user", "space", "tenant") if (value := getattr(call, name))}
-    known = [name for name, field in Settings.model_fields.items() if "Secret" not in str(field.annotation)]
-    set_here = {name: value for name in (*known, "config") if (value := os.environ.get(f"MEMORIST_{name.upper()}"))}
+    said = {
+        name: str(value)
+        for name in ("db", "user", "space", "tenant")
+        if (value := getattr(call, name))
+    }
+    known = [
+        name
+        for name, field in Settings.model_fields.items()
+        if "Secret" not in str(field.annotation)
+    ]
+    set_here = {
+        name: value
+        for name in (*known, "config")
+        if (value := os.environ.get(f"MEMORIST_{name.upper()}"))
+    }
     return {f"MEMORIST_{name.upper()}": value for name, value in {**set_here, **said}.items()}
 
 
@@ -111,15 +143,22 @@ Moments = Literal["session-start", "prompt", "stop", "pre-compact", "before", "a
 def hook(
     call: Call,
     when: Annotated[
-        Moments, typer.Argument(metavar="session-start|prompt|stop|pre-compact|before|after", show_default=False)
+        Moments,
+        typer.Argument(
+            metavar="session-start|prompt|stop|pre-compact|before|after", show_default=False
+        ),
     ],
     text: Annotated[
         str | None,
         typer.Argument(
-            metavar="[TEXT]", help="For before and after: what was said; - reads stdin.", show_default=False
+            metavar="[TEXT]",
+            help="For before and after: what was said; - reads stdin.",
+            show_default=False,
         ),
     ] = None,
-    reply: Annotated[str | None, typer.Option(metavar="TEXT", help="What was answered, for `after`.")] = None,
+    reply: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What was answered, for `after`.")
+    ] = None,
 ) -> None:
     """For the loop of an agent: before a turn, print what to put before the model; after it, keep what was said.
 
@@ -159,7 +198,9 @@ def _for_a_host(call: Call, when: Any) -> None:
     def work() -> None:
         try:
             given = sys.stdin.buffer.read(hooks.MOST_INPUT + 1)
-            answers.append(hooks.answer(when, call, given[: hooks.MOST_INPUT].decode("utf-8", "replace")))
+            answers.append(
+                hooks.answer(when, call, given[: hooks.MOST_INPUT].decode("utf-8", "replace"))
+            )
         except Exception as error:
             told(error, as_json=call.json)
 
@@ -167,6 +208,10 @@ def _for_a_host(call: Call, when: Any) -> None:
     thread.start()
     thread.join(hooks.SECONDS)
     if thread.is_alive():
-        print("memorist: the memory took too long; this went on without it", file=sys.stderr, flush=True)
+        print(
+            "memorist: the memory took too long; this went on without it",
+            file=sys.stderr,
+            flush=True,
+        )
         os._exit(0)
     print(*filter(None, answers), end="")

@@ -17,10 +17,16 @@ MOVES = "Moving"
 def copy(
     call: Call,
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="A file, postgresql://… or an archive.jsonl.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A file, postgresql://… or an archive.jsonl.", show_default=False
+        ),
     ],
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A new file, database or archive.jsonl.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="TARGET", help="A new file, database or archive.jsonl.", show_default=False
+        ),
     ],
 ) -> None:
     """Copy a whole memory into a new store of any kind, with its history, and compare both when it is done.
@@ -47,10 +53,17 @@ def copy(
 @command(MOVES, example="memorist reembed --model minilm")
 def reembed(
     call: Call,
-    model: Annotated[str, typer.Option("--model", metavar="NAME", help="minilm or hashing.", show_default=False)],
-    batch_size: Annotated[int, typer.Option("--batch-size", metavar="N", min=1, help="Embedded together.")] = 32,
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME", help="minilm or hashing.", show_default=False)
+    ],
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", metavar="N", min=1, help="Embedded together.")
+    ] = 32,
     drop: Annotated[
-        bool, typer.Option("--drop-others", help="Then delete the vectors of other models, once nobody uses them.")
+        bool,
+        typer.Option(
+            "--drop-others", help="Then delete the vectors of other models, once nobody uses them."
+        ),
     ] = False,
 ) -> None:
     """Give every memory a vector of another model, while others go on with the old one.
@@ -62,16 +75,22 @@ def reembed(
     from . import output
 
     if model not in ("minilm", "hashing") and not model.startswith("openai"):
-        raise InvalidInput(f"{model!r} is no embedding model of Memorist: choose minilm, hashing or openai:MODEL")
+        raise InvalidInput(
+            f"{model!r} is no embedding model of Memorist: choose minilm, hashing or openai:MODEL"
+        )
     with call.memory():  # says so where there is none
         pass
     with memorist.open(call.db, embedder=model) as memory:
-        with output.progress("Embedding", memory.stats()["without_embeddings"], hidden=call.json) as advance:
+        with output.progress(
+            "Embedding", memory.stats()["without_embeddings"], hidden=call.json
+        ) as advance:
             done = memory.index(batch_size=batch_size, progress=advance)
         dropped = memory.drop_vectors() if drop else 0
         counts = memory.stats()
     if call.json:
-        output.as_json({**asdict(done), "dropped": dropped, "without_embeddings": counts["without_embeddings"]})
+        output.as_json(
+            {**asdict(done), "dropped": dropped, "without_embeddings": counts["without_embeddings"]}
+        )
         return
     output.line(
         f"{done.embedded} embedded by {counts['model']}, {counts['without_embeddings']} left, {dropped} dropped"

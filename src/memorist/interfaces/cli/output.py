@@ -66,7 +66,9 @@ def as_line(value: Any) -> None:
 def _dumped(value: Any, indent: int | None = None) -> str:
     if is_dataclass(value):
         value = codec.dump(value)
-    return jsonlib.dumps(value, ensure_ascii=not _speaks_unicode(sys.stdout), indent=indent, default=str)
+    return jsonlib.dumps(
+        value, ensure_ascii=not _speaks_unicode(sys.stdout), indent=indent, default=str
+    )
 
 
 def _speaks_unicode(stream: Any) -> bool:
@@ -74,7 +76,9 @@ def _speaks_unicode(stream: Any) -> bool:
 
 
 @contextmanager
-def progress(title: str, total: int | None, *, hidden: bool = False) -> Iterator[Callable[..., None]]:
+def progress(
+    title: str, total: int | None, *, hidden: bool = False
+) -> Iterator[Callable[..., None]]:
     """A bar on stderr while a block runs; the block says how many are done, and of how many if it learns that late.
 
     Nothing is drawn where nobody looks.
@@ -83,9 +87,20 @@ def progress(title: str, total: int | None, *, hidden: bool = False) -> Iterator
     if hidden or not console.is_terminal:
         yield lambda done, of=None: None
         return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=console, transient=True) as shown:
         task = shown.add_task(title, total=total)
         yield lambda done, of=total: shown.update(task, completed=done, total=of)
@@ -98,7 +113,9 @@ def plain(text: str) -> str:
     'tea [31mand milk'
     """
     line = " ".join(text.split())
-    return "".join(c for c in line if c in _JOINERS or unicodedata.category(c) not in ("Cc", "Cf", "Cs"))
+    return "".join(
+        c for c in line if c in _JOINERS or unicodedata.category(c) not in ("Cc", "Cf", "Cs")
+    )
 
 
 def bar(share: float, width: int = 10, *, unicode: bool = True) -> str:
@@ -131,8 +148,13 @@ def said(memory: Memory) -> Text:
 def marks(memory: Memory) -> Text:
     """What a memory is called by, and what it is."""
     words = [memory.kind, memory.category if memory.category != memory.kind else None]
-    words += [memory.state if memory.state != "active" else None, "pinned" if memory.pinned else None]
-    return Text("  ".join([memory.id, ", ".join(plain(word) for word in words if word)]), style="dim")
+    words += [
+        memory.state if memory.state != "active" else None,
+        "pinned" if memory.pinned else None,
+    ]
+    return Text(
+        "  ".join([memory.id, ", ".join(plain(word) for word in words if word)]), style="dim"
+    )
 
 
 def hits(found: Sequence[Hit], *, parts: bool = False) -> RenderableType:
@@ -163,7 +185,10 @@ def answer(recall: Recall, *, explain: bool) -> None:
     if recall.hits:
         show(hits(recall.hits, parts=explain))
     if explain and recall.cut:
-        show(Text("\nLeft out", style="bold"), *(Text(f"  {c.score:.2f}  {c.id}  {c.reason}") for c in recall.cut))
+        show(
+            Text("\nLeft out", style="bold"),
+            *(Text(f"  {c.score:.2f}  {c.id}  {c.reason}") for c in recall.cut),
+        )
     if not recall.hits:
         note("Nothing that is remembered answers this." + _most_cut(recall))
     for leg, state in recall.legs.items():
@@ -172,7 +197,11 @@ def answer(recall: Recall, *, explain: bool) -> None:
 
 
 def _most_cut(recall: Recall) -> str:
-    return f" {len(recall.cut)} left out, the best because {recall.cut[0].reason}." if recall.cut else ""
+    return (
+        f" {len(recall.cut)} left out, the best because {recall.cut[0].reason}."
+        if recall.cut
+        else ""
+    )
 
 
 def receipt(made: Receipt) -> None:
@@ -200,7 +229,10 @@ def pairs(values: Mapping[str, Any]) -> Table:
 
 def _value(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_value(each)}" for name, each in value.items() if each is not None) or "none"
+        return (
+            ", ".join(f"{name} {_value(each)}" for name, each in value.items() if each is not None)
+            or "none"
+        )
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_value, value)) or "none"
     if isinstance(value, float):
@@ -220,7 +252,11 @@ def evidence(found: Evidence) -> None:
     memories([found.memory])
     for message in found.messages:
         when = f"{message.at:%Y-%m-%d %H:%M} " if message.at else ""
-        show(Text(f"- said {when}by {plain(message.name or message.role)}: {plain(message.content)} ({message.id})"))
+        show(
+            Text(
+                f"- said {when}by {plain(message.name or message.role)}: {plain(message.content)} ({message.id})"
+            )
+        )
     for other in found.memories:
         show(Text("- from ").append(said(other)).append(f" ({other.id})", style="dim"))
     for reference in found.missing:
@@ -231,7 +267,11 @@ def evidence(found: Evidence) -> None:
 
 def reason(found: Reason) -> None:
     """Where a memory stands for a question."""
-    place = f"place {found.rank}, score {found.score:.4f}: " if found.rank and found.score is not None else ""
+    place = (
+        f"place {found.rank}, score {found.score:.4f}: "
+        if found.rank and found.score is not None
+        else ""
+    )
     show(Text(f"{'Returned' if found.returned else 'Not returned'}: {place}{plain(found.reason)}"))
     if found.parts:
         show(made_of(found))
@@ -239,6 +279,10 @@ def reason(found: Reason) -> None:
 
 def history(entries: Iterable[Entry]) -> None:
     for entry in entries:
-        more = " ".join(f"{name}={_value(value)}" for name, value in entry.meta.items() if name != "before")
+        more = " ".join(
+            f"{name}={_value(value)}" for name, value in entry.meta.items() if name != "before"
+        )
         who = f" by {plain(entry.actor)}" if entry.actor else ""
-        line(f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.event:<12}{entry.memory_id}{who}  {plain(more)}".rstrip())
+        line(
+            f"{entry.at:%Y-%m-%d %H:%M:%S}  {entry.event:<12}{entry.memory_id}{who}  {plain(more)}".rstrip()
+        )

@@ -24,11 +24,17 @@ def memory(
         typer.Argument(metavar="[on|off]", help="Without it, only say.", show_default=False),
     ] = None,
     incognito_default: Annotated[
-        bool | None, typer.Option("--incognito-default/--no-incognito-default", help="Begin sessions incognito.")
+        bool | None,
+        typer.Option(
+            "--incognito-default/--no-incognito-default", help="Begin sessions incognito."
+        ),
     ] = None,
     sharing: Annotated[
         bool | None,
-        typer.Option("--sharing/--no-sharing", help="Let your other spaces recall what is tagged share:SPACE."),
+        typer.Option(
+            "--sharing/--no-sharing",
+            help="Let your other spaces recall what is tagged share:SPACE.",
+        ),
     ] = None,
 ) -> None:
     """Turn memory on or off in a space. While it is off you can still look, correct, forget, and save on purpose."""
@@ -36,7 +42,10 @@ def memory(
         if (state, incognito_default, sharing) != (None, None, None):
             on = None if state is None else state == "on"
             mine.privacy.set(
-                memory_enabled=on, incognito_default=incognito_default, sharing=sharing, actor=mine.scope.user
+                memory_enabled=on,
+                incognito_default=incognito_default,
+                sharing=sharing,
+                actor=mine.scope.user,
             )
         _state(call, mine)
 
@@ -45,7 +54,8 @@ def memory(
 def incognito(
     call: Call,
     action: Annotated[
-        Literal["start", "end", "status"], typer.Argument(metavar="start|end|status", show_default=False)
+        Literal["start", "end", "status"],
+        typer.Argument(metavar="start|end|status", show_default=False),
     ],
 ) -> None:
     """Keep nothing of a session and recall nothing in it, until it ends. Name it with --session."""
@@ -75,10 +85,12 @@ def consent(
         typer.Argument(metavar="list|approve|deny|about|tell|withdraw", show_default=False),
     ],
     what: Annotated[
-        str | None, typer.Argument(metavar="[ID|FIELD]", help="A proposal, or a field.", show_default=False)
+        str | None,
+        typer.Argument(metavar="[ID|FIELD]", help="A proposal, or a field.", show_default=False),
     ] = None,
     value: Annotated[
-        str | None, typer.Argument(metavar="[VALUE]", help="What to tell of it.", show_default=False)
+        str | None,
+        typer.Argument(metavar="[VALUE]", help="What to tell of it.", show_default=False),
     ] = None,
 ) -> None:
     """Decide what may be known of you: your name, pronouns, city, language, tone and goals.
@@ -92,14 +104,19 @@ def consent(
         elif action == "about":
             _about(call, mine)
         elif what is None or (action == "tell") != (value is not None):
-            raise typer.BadParameter("Say what: approve ID, deny ID, tell FIELD VALUE, or withdraw FIELD")
+            raise typer.BadParameter(
+                "Say what: approve ID, deny ID, tell FIELD VALUE, or withdraw FIELD"
+            )
         elif action == "withdraw":
             _withdrawn(call, mine, what)
         elif value is not None:
             _told(call, mine.consent.tell(what, value, actor=mine.scope.user))
         else:
             _told(
-                call, (mine.consent.approve if action == "approve" else mine.consent.deny)(what, actor=mine.scope.user)
+                call,
+                (mine.consent.approve if action == "approve" else mine.consent.deny)(
+                    what, actor=mine.scope.user
+                ),
             )
 
 
@@ -111,14 +128,18 @@ def _about(call: Call, mine: BlockingScope) -> None:
         output.as_json(about)
         return
     for field, value in about.items():
-        output.line(f"{field}: {output.plain(value if isinstance(value, str) else '; '.join(value))}")
+        output.line(
+            f"{field}: {output.plain(value if isinstance(value, str) else '; '.join(value))}"
+        )
 
 
 def _withdrawn(call: Call, mine: BlockingScope, field: str) -> None:
     from . import output
 
     gone = mine.consent.withdraw(field, actor=mine.scope.user)
-    output.as_json({"withdrawn": gone}) if call.json else output.line(f"{gone} values of {field} are erased")
+    output.as_json({"withdrawn": gone}) if call.json else output.line(
+        f"{gone} values of {field} are erased"
+    )
 
 
 def _waiting(call: Call, mine: BlockingScope) -> None:
@@ -144,9 +165,13 @@ def _told(call: Call, proposal: Proposal) -> None:
 @command(PRIVACY, example='memorist say "what do you remember about tea?"', writes=True)
 def say(
     call: Call,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="As you would say it in a chat.", show_default=False)],
+    text: Annotated[
+        str,
+        typer.Argument(metavar="TEXT", help="As you would say it in a chat.", show_default=False),
+    ],
     about: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="What was last spoken of; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="ID", help="What was last spoken of; may be repeated."),
     ] = None,
 ) -> None:
     """Say something to the memory: "forget that", "pin this", "turn memory off", "start incognito for this chat"."""

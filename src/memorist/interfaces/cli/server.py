@@ -25,10 +25,18 @@ DRAIN_SECONDS = 10
 @command(SERVER, example="memorist serve --port 8765", writes=True)
 def serve(
     call: Call,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", metavar="N", min=0, max=65535, help="On which port.")] = 8765,
-    keys: Annotated[bool, typer.Option("--keys", help="Let nobody in without a key, on this machine either.")] = False,
-    tend: Annotated[bool, typer.Option("--tend/--no-tend", help="Also do what is due in the background.")] = True,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", metavar="N", min=0, max=65535, help="On which port.")
+    ] = 8765,
+    keys: Annotated[
+        bool, typer.Option("--keys", help="Let nobody in without a key, on this machine either.")
+    ] = False,
+    tend: Annotated[
+        bool, typer.Option("--tend/--no-tend", help="Also do what is due in the background.")
+    ] = True,
 ) -> None:
     """Serve the memory over HTTP until told to stop. Any address but this machine's own needs keys."""
     import asyncio
@@ -47,19 +55,31 @@ async def _serve(call: Call, host: str, port: int, needs_keys: bool, tend: bool)
         from ...telemetry import logs
         from ..rest import app, auth, middleware
     except ImportError as error:
-        raise Misconfigured('The server needs other packages: pip install "memorist[server]"') from error
+        raise Misconfigured(
+            'The server needs other packages: pip install "memorist[server]"'
+        ) from error
     async with memorist.aio.open(call.db, tend=tend) as memory:
         settings, local = memory.settings, None
         logs.begin(settings.log, memory.watchers)
         if not needs_keys and middleware.is_loopback(host):
             user = call.user or settings.user or login()
             local = auth.Caller(name="local", user=user, tenant=call.tenant or settings.tenant)
-        elif not any(key.is_good(memory.clock()) for key in await memory.keys()) and settings.jwt_jwks is None:
-            raise Misconfigured(f"Nobody could come in at {host}: make a key with `memorist keys create NAME` first")
+        elif (
+            not any(key.is_good(memory.clock()) for key in await memory.keys())
+            and settings.jwt_jwks is None
+        ):
+            raise Misconfigured(
+                f"Nobody could come in at {host}: make a key with `memorist keys create NAME` first"
+            )
         config = uvicorn.Config(
-            app.create_app(memory, local=local), host=host, port=port, log_level="warning", access_log=False,
-            server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS,
-        )  # fmt: skip
+            app.create_app(memory, local=local),
+            host=host,
+            port=port,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
+        )
         told = f"Listening on http://{f'[{host}]' if ':' in host else host}:{port}; Ctrl-C ends it."
         output.note(told) if settings.log == "off" else logs.log.info(told)
         await _until_told(uvicorn.Server(config))
@@ -81,18 +101,27 @@ async def _until_told(server: uvicorn.Server) -> None:
 def keys(
     call: Call,
     action: Annotated[
-        Literal["create", "list", "revoke"], typer.Argument(metavar="create|list|revoke", show_default=False)
+        Literal["create", "list", "revoke"],
+        typer.Argument(metavar="create|list|revoke", show_default=False),
     ],
     what: Annotated[
-        str | None, typer.Argument(metavar="[NAME|ID]", help="A new key's name, or a key.", show_default=False)
+        str | None,
+        typer.Argument(metavar="[NAME|ID]", help="A new key's name, or a key.", show_default=False),
     ] = None,
-    agent: Annotated[str | None, typer.Option("--agent", metavar="NAME", help="As which agent it asks.")] = None,
+    agent: Annotated[
+        str | None, typer.Option("--agent", metavar="NAME", help="As which agent it asks.")
+    ] = None,
     right: Annotated[
         list[str] | None,
-        typer.Option("--right", metavar="RIGHT", help="read, write, owner or admin; can be repeated. [read and write]"),
+        typer.Option(
+            "--right",
+            metavar="RIGHT",
+            help="read, write, owner or admin; can be repeated. [read and write]",
+        ),
     ] = None,
     expires: Annotated[
-        float | None, typer.Option("--expires", metavar="DAYS", min=1, help="For how many days it is good.")
+        float | None,
+        typer.Option("--expires", metavar="DAYS", min=1, help="For how many days it is good."),
     ] = None,
 ) -> None:
     """Make, list and revoke keys for `memorist serve`. Whoever shows one is --user, in --space or in every space."""
@@ -105,13 +134,20 @@ def keys(
             _listed(call, memory.keys())
         elif action == "revoke":
             memory.revoke_key(what)
-            output.line(f"{what} lets nobody in any more") if not call.json else output.as_json({"revoked": what})
+            output.line(f"{what} lets nobody in any more") if not call.json else output.as_json(
+                {"revoked": what}
+            )
         else:
             user = call.user or memory.settings.user or login()
             key, token = memory.create_key(
-                what, user=user, tenant=call.tenant, space=call.space, agent=agent,
-                rights=tuple(right or ("read", "write")), days=expires,
-            )  # fmt: skip
+                what,
+                user=user,
+                tenant=call.tenant,
+                space=call.space,
+                agent=agent,
+                rights=tuple(right or ("read", "write")),
+                days=expires,
+            )
             output.as_json({**asdict(key), "token": token}) if call.json else output.line(token)
             output.note(f"Key {key.id} of {key.user}. It is shown this once: keep it safe.")
 
@@ -124,7 +160,9 @@ def _listed(call: Call, found: list[Key]) -> None:
         return
     for key in found:
         bound = "  ".join(
-            f"{name} {output.plain(value)}" for name in ("space", "agent") if (value := getattr(key, name))
+            f"{name} {output.plain(value)}"
+            for name in ("space", "agent")
+            if (value := getattr(key, name))
         )
         who = f"{output.plain(key.name)}  {output.plain(key.user)}"
         line = f"{key.id}  {who}  {bound}  {', '.join(key.rights)}  {_state(key)}"
@@ -134,4 +172,6 @@ def _listed(call: Call, found: list[Key]) -> None:
 def _state(key: Key) -> str:
     at = key.revoked_at or key.expires_at
     good = "until" if key.is_good(datetime.now(UTC)) else "expired"
-    return f"{'revoked' if key.revoked_at else good} {at:%Y-%m-%d %H:%M} UTC" if at else "without end"
+    return (
+        f"{'revoked' if key.revoked_at else good} {at:%Y-%m-%d %H:%M} UTC" if at else "without end"
+    )

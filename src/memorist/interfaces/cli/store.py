@@ -27,9 +27,12 @@ BATCH = 64  # lines taken in together: few enough to see the bar move
 @command(FILES, name="import", example="memorist import chat.jsonl --user ana", writes=True)
 def import_(
     call: Call,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file; - reads stdin.", show_default=False)],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file; - reads stdin.", show_default=False)
+    ],
     restore: Annotated[
-        bool, typer.Option("--restore", help="It is an export of your own: keep every record as it was.")
+        bool,
+        typer.Option("--restore", help="It is an export of your own: keep every record as it was."),
     ] = False,
 ) -> None:
     """Take in an export, or a file of messages: one JSON object a line.
@@ -60,7 +63,9 @@ def import_(
         output.as_json({"records": read, "new_memories": new, "outcomes": counts})
     else:
         left = "".join(
-            f", {counts[status]} {status}" for status in ("refused", "conflicting", "pending") if counts[status]
+            f", {counts[status]} {status}"
+            for status in ("refused", "conflicting", "pending")
+            if counts[status]
         )
         output.line(f"{read} records read, {new} new memories{left}")
     refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflicting")]
@@ -96,7 +101,9 @@ def _batches(found: Iterator[Line]) -> Iterator[list[Line]]:
         yield batch
 
 
-def _taken(batch: Sequence[Line], import_: Callable[[list[dict[str, Any]]], Any]) -> Sequence[Outcome]:
+def _taken(
+    batch: Sequence[Line], import_: Callable[[list[dict[str, Any]]], Any]
+) -> Sequence[Outcome]:
     """Import some lines together; if one of them is wrong, one by one up to that, so that the error can name it."""
     try:
         return tuple(import_([line.record for line in batch]).outcomes)
@@ -112,9 +119,12 @@ def _taken(batch: Sequence[Line], import_: Callable[[list[dict[str, Any]]], Any]
 def export(
     call: Call,
     file: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="Where to; without it, stdout.", show_default=False)
+        str | None,
+        typer.Argument(metavar="[FILE]", help="Where to; without it, stdout.", show_default=False),
     ] = None,
-    everyone: Annotated[bool, typer.Option("--all", help="Of everybody, not only of --user.")] = False,
+    everyone: Annotated[
+        bool, typer.Option("--all", help="Of everybody, not only of --user.")
+    ] = False,
 ) -> None:
     """Write everything that is kept, one JSON object a line, as `import` takes it."""
     from . import files, output
@@ -127,12 +137,15 @@ def export(
                 print(json.dumps(record, ensure_ascii=file is None), file=target)
                 advance(written)
     if file is not None and file != "-":
-        output.as_json({"records": written, "file": file}) if call.json else output.line(f"{written} records in {file}")
+        output.as_json({"records": written, "file": file}) if call.json else output.line(
+            f"{written} records in {file}"
+        )
 
 
 @command(FILES, example="memorist backup memory-2026-05-31.db")
 def backup(
-    call: Call, file: Annotated[str, typer.Argument(metavar="FILE", help="A new file.", show_default=False)]
+    call: Call,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A new file.", show_default=False)],
 ) -> None:
     """Copy the whole memory into a new file, while others go on using it."""
     from . import output
@@ -145,13 +158,21 @@ def backup(
 @command(CARE, example="memorist index --dry-run")
 def index(
     call: Call,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what there is to do.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what there is to do.")
+    ] = False,
     batch_size: Annotated[
         int, typer.Option("--batch-size", metavar="N", min=1, help="Memories embedded together.")
     ] = 32,
-    force: Annotated[bool, typer.Option("--force", help="Also those that are embedded already.")] = False,
-    stats: Annotated[bool, typer.Option("--stats", help="Print how many are embedded, and do nothing.")] = False,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Fill the vector index anew from the store.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also those that are embedded already.")
+    ] = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Print how many are embedded, and do nothing.")
+    ] = False,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Fill the vector index anew from the store.")
+    ] = False,
 ) -> None:
     """Embed the memories that have no vector yet, of everybody."""
     from . import output
@@ -160,16 +181,23 @@ def index(
         if rebuild:
             with output.progress("Filling", len(memory.scopes()), hidden=call.json) as advance:
                 held = memory.rebuild_index(progress=advance)
-            output.as_json({"indexed": held}) if call.json else output.line(f"{held} vectors in the index")
+            output.as_json({"indexed": held}) if call.json else output.line(
+                f"{held} vectors in the index"
+            )
             return
         counts = memory.stats()
         if stats:
-            known = {name: counts[name] for name in ("memories", "with_embeddings", "without_embeddings", "model")}
+            known = {
+                name: counts[name]
+                for name in ("memories", "with_embeddings", "without_embeddings", "model")
+            }
             output.as_json(known) if call.json else output.show(output.pairs(known))
             return
         total = counts["memories" if force else "without_embeddings"]
         with output.progress("Embedding", total, hidden=call.json) as advance:
-            done = memory.index(batch_size=batch_size, force=force, dry_run=dry_run, progress=advance)
+            done = memory.index(
+                batch_size=batch_size, force=force, dry_run=dry_run, progress=advance
+            )
     if call.json:
         output.as_json({**asdict(done), "dry_run": dry_run})
     else:
@@ -179,7 +207,10 @@ def index(
 
 @command(CARE, example="memorist stats --all")
 def stats(
-    call: Call, everyone: Annotated[bool, typer.Option("--all", help="Of everybody, not only of --user.")] = False
+    call: Call,
+    everyone: Annotated[
+        bool, typer.Option("--all", help="Of everybody, not only of --user.")
+    ] = False,
 ) -> None:
     """Count what is remembered."""
     from . import output
@@ -192,7 +223,9 @@ def stats(
 @command(CARE, example="memorist costs --all --days 7")
 def costs(
     call: Call,
-    everyone: Annotated[bool, typer.Option("--all", help="Of everybody, not only of --user.")] = False,
+    everyone: Annotated[
+        bool, typer.Option("--all", help="Of everybody, not only of --user.")
+    ] = False,
     days: Annotated[float, typer.Option(metavar="DAYS", min=0, help="How far back to look.")] = 30,
 ) -> None:
     """Show what the language model cost, in tokens, by day, task and model. With --json one a line."""
@@ -204,10 +237,17 @@ def costs(
         if call.json:
             output.as_line(each)
             continue
-        whose = f"  {'/'.join((each.scope.tenant, each.scope.user, each.scope.space))}" if everyone else ""
+        whose = (
+            f"  {'/'.join((each.scope.tenant, each.scope.user, each.scope.space))}"
+            if everyone
+            else ""
+        )
         cost = f"{each.calls:>5} calls {each.tokens_in:>9,} in {each.tokens_out:>8,} out"
         aside = f"  {each.reserved:,} set aside" if each.reserved else ""
-        output.line(output.plain(f"{each.day}  {each.task:<10}") + f"{cost}  {output.plain(each.model + whose)}{aside}")
+        output.line(
+            output.plain(f"{each.day}  {each.task:<10}")
+            + f"{cost}  {output.plain(each.model + whose)}{aside}"
+        )
     if not found and not call.json:
         output.note("The language model was not asked.")
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     Knowing = Callable[[Engine, Request], Caller]
 
 LONGEST_NAME = 60  # characters of what a client calls itself
-ASKS_IN_ANSWERS = "2026-07-28"  # from this revision on, a question to the person is an answer to the request
+ASKS_IN_ANSWERS = (
+    "2026-07-28"  # from this revision on, a question to the person is an answer to the request
+)
 
 _now: ContextVar[tuple[Door, Request]] = ContextVar("memorist_mcp_request")
 
@@ -58,7 +60,9 @@ class Door:
 class Asking:
     """One request: whose it is, and what it is about."""
 
-    def __init__(self, engine: Engine, caller: Caller, request: Request, session: str | None) -> None:
+    def __init__(
+        self, engine: Engine, caller: Caller, request: Request, session: str | None
+    ) -> None:
         self._engine, self._caller, self._request, self._session = engine, caller, request, session
 
     @property

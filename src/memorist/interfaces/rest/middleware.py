@@ -20,7 +20,11 @@ from . import problems
 log = logging.getLogger("memorist.rest")
 _SANE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _SAFE = ("GET", "HEAD", "OPTIONS")
-_ALWAYS = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+_ALWAYS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
 
 
 def is_loopback(host: str) -> bool:
@@ -86,7 +90,9 @@ class Gate:
         if place is None:
             return problems.response(request, 421, "`Host` is no name of a server")
         if self._only_here and not is_loopback(place.hostname or ""):
-            return problems.response(request, 421, "This server answers under the name of this machine alone")
+            return problems.response(
+                request, 421, "This server answers under the name of this machine alone"
+            )
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
         is_foreign = origin is not None and getattr(_split(origin), "netloc", None) != host
         if request.method not in _SAFE and (is_foreign or site not in ("none", "same-origin")):
@@ -98,7 +104,9 @@ class Gate:
 
     @property
     def _too_large(self) -> str:
-        return f"A request has at most {self._most:,} bytes: send less at once, or raise `max_body_mb`"
+        return (
+            f"A request has at most {self._most:,} bytes: send less at once, or raise `max_body_mb`"
+        )
 
     def _counted(self, receive: Receive) -> Receive:
         read = 0
@@ -129,4 +137,6 @@ def _tell(scope: Scope, status: int, seconds: float) -> None:
     route, state = scope.get("route"), scope["state"]
     caller = state.get("caller")
     about = {"ms": round(1000 * seconds, 1), "caller": getattr(caller, "name", None)}
-    log.info("%s %s %d", scope["method"], getattr(route, "path", "-"), status, extra={"about": about})
+    log.info(
+        "%s %s %d", scope["method"], getattr(route, "path", "-"), status, extra={"about": about}
+    )

@@ -20,7 +20,11 @@ from .auth import Caller, May, admitted
 
 KEPT = timedelta(days=1)  # how long the answer to a request is the answer to the same request
 LONGEST = 200  # characters of an `Idempotency-Key`
-_CHANGING = {"write", "remember", "owner"}  # what needs one of these rights is done once; the rest can be asked again
+_CHANGING = {
+    "write",
+    "remember",
+    "owner",
+}  # what needs one of these rights is done once; the rest can be asked again
 
 
 class Strict(Request):
@@ -81,7 +85,11 @@ async def _check_media(request: Request) -> None:
 
 
 async def _once(
-    request: Request, caller: Caller, key: str, is_memory: bool, answer: Callable[[Request], Awaitable[Response]]
+    request: Request,
+    caller: Caller,
+    key: str,
+    is_memory: bool,
+    answer: Callable[[Request], Awaitable[Response]],
 ) -> Response:
     """The answer to a request, or the one it got before. Only ids are kept: words are read anew."""
     if not 1 <= len(key) <= LONGEST:
@@ -113,9 +121,13 @@ def _kept(body: Any, is_memory: bool) -> dict[str, Any]:
 
 async def _again(engine: Engine, caller: Caller, known: str) -> Response:
     if known == "":
-        raise HTTPException(422, "This Idempotency-Key was used for another request: take a new one")
+        raise HTTPException(
+            422, "This Idempotency-Key was used for another request: take a new one"
+        )
     if known == "pending":
-        raise HTTPException(409, "The same request is being answered: ask again", headers={"Retry-After": "1"})
+        raise HTTPException(
+            409, "The same request is being answered: ask again", headers={"Retry-After": "1"}
+        )
     kept = json.loads(known)
     headers = {"Idempotency-Replayed": "true"}
     if "memory" in kept:

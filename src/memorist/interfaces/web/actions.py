@@ -24,10 +24,14 @@ async def remember(visit: Visit) -> Response:
     first = made.outcomes[0]
     if first.ids:
         return _done(
-            visit, f"/m/{first.ids[0]}", said.get(first.status, f"{first.status.capitalize()}: {first.reason}.")
+            visit,
+            f"/m/{first.ids[0]}",
+            said.get(first.status, f"{first.status.capitalize()}: {first.reason}."),
         )
     why = f"{first.reason[:1].upper()}{first.reason[1:]}."
-    return await visit.show("refused.html", why=why, text=visit.told("text"), tags=visit.told("tags"))
+    return await visit.show(
+        "refused.html", why=why, text=visit.told("text"), tags=visit.told("tags")
+    )
 
 
 @act("/m/{id}/pin")
@@ -35,7 +39,9 @@ async def pin(visit: Visit) -> Response:
     """Put a pin on a memory, or take it off."""
     change = visit.mine.unpin if visit.told("off") else visit.mine.pin
     memory = await change(visit.request.path_params["id"], actor=visit.caller.user)
-    return _done(visit, f"/m/{memory.id}", "Pinned: it stays." if memory.pinned else "No longer pinned.")
+    return _done(
+        visit, f"/m/{memory.id}", "Pinned: it stays." if memory.pinned else "No longer pinned."
+    )
 
 
 @act("/m/{id}/edit")
@@ -45,10 +51,13 @@ async def edit(visit: Visit) -> Response:
     memory = await mine.get(visit.request.path_params["id"])
     tags = [tag for each in visit.told("tags").split(",") if (tag := each.strip())]
     changed = await mine.edit(
-        memory.id, visit.told("text") if visit.told("text") != memory.text.strip() else None, tags=tags,
-        category=visit.told("category") or None, revision=visit.number("revision", 2**31),
+        memory.id,
+        visit.told("text") if visit.told("text") != memory.text.strip() else None,
+        tags=tags,
+        category=visit.told("category") or None,
+        revision=visit.number("revision", 2**31),
         actor=visit.caller.user,
-    )  # fmt: skip
+    )
     return _done(visit, f"/m/{changed.id}", f"Changed. This is revision {changed.revision}.")
 
 
@@ -57,9 +66,11 @@ async def forget(visit: Visit) -> Response:
     """Forget a memory: for good, or into the trash."""
     is_soft = visit.told("how") != "now"
     done = await visit.mine.forget(
-        visit.request.path_params["id"], keep_days=KEPT_DAYS if is_soft else 0,
-        never_again=bool(visit.told("never_again")) and not is_soft, actor=visit.caller.user,
-    )  # fmt: skip
+        visit.request.path_params["id"],
+        keep_days=KEPT_DAYS if is_soft else 0,
+        never_again=bool(visit.told("never_again")) and not is_soft,
+        actor=visit.caller.user,
+    )
     number = len(done.ids) + len(done.derived)
     what = "1 memory" if number == 1 else f"{number} memories"
     if is_soft:
@@ -77,7 +88,9 @@ async def restore(visit: Visit) -> Response:
 @act("/conflicts/{id}")
 async def settle(visit: Visit) -> Response:
     """Let the newer statement stand, or bring the older one back."""
-    decide = {"confirm": visit.mine.confirm, "reject": visit.mine.reject}.get(visit.told("decision"))
+    decide = {"confirm": visit.mine.confirm, "reject": visit.mine.reject}.get(
+        visit.told("decision")
+    )
     if decide is None:
         raise InvalidInput("A conflict is confirmed or rejected")
     memory = await decide(visit.request.path_params["id"], actor=visit.caller.user)
@@ -101,7 +114,9 @@ async def consent(visit: Visit) -> Response:
 async def choose(visit: Visit) -> Response:
     """Say whether anything is remembered in this space."""
     names = ("memory_enabled", "incognito_default", "sharing")
-    await visit.mine.privacy.set(**{name: bool(visit.told(name)) for name in names}, actor=visit.caller.user)
+    await visit.mine.privacy.set(
+        **{name: bool(visit.told(name)) for name in names}, actor=visit.caller.user
+    )
     return _done(visit, "/settings", "Saved.")
 
 
@@ -119,7 +134,11 @@ async def incognito(visit: Visit) -> Response:
     """Begin or end a session that leaves no trace."""
     ends = bool(visit.told("off"))
     await (visit.mine.privacy.end_incognito if ends else visit.mine.privacy.start_incognito)()
-    answer = _done(visit, "/settings", "Incognito is over." if ends else "Incognito: nothing of this session is kept.")
+    answer = _done(
+        visit,
+        "/settings",
+        "Incognito is over." if ends else "Incognito: nothing of this session is kept.",
+    )
     keep(visit.request, answer, "memorist_in_session", visit.mine.labels.session or "")
     return answer
 
@@ -131,9 +150,14 @@ async def make_key(visit: Visit) -> Response:
     if not set(rights) <= set(caller.rights):
         raise NotAllowed("A key cannot give more rights than the one that makes it")
     _, token = await visit.engine.create_key(
-        visit.told("name"), user=caller.user, tenant=caller.tenant, agent=caller.agent,
-        space=caller.space or visit.told("for_space") or None, rights=rights, days=visit.number("days", 36_500),
-    )  # fmt: skip
+        visit.told("name"),
+        user=caller.user,
+        tenant=caller.tenant,
+        agent=caller.agent,
+        space=caller.space or visit.told("for_space") or None,
+        rights=rights,
+        days=visit.number("days", 36_500),
+    )
     return await shown_keys(visit, token)
 
 
@@ -141,7 +165,11 @@ async def make_key(visit: Visit) -> Response:
 async def revoke(visit: Visit) -> Response:
     """Let nobody in with this key any more."""
     id, caller = visit.request.path_params["id"], visit.caller
-    own = [key.id for key in await visit.engine.keys() if (key.user, key.tenant) == (caller.user, caller.tenant)]
+    own = [
+        key.id
+        for key in await visit.engine.keys()
+        if (key.user, key.tenant) == (caller.user, caller.tenant)
+    ]
     if id not in own:
         raise NotFound("You have no such key")
     await visit.engine.revoke_key(id)

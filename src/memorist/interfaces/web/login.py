@@ -15,7 +15,9 @@ _FILES = {"page.css": "text/css", "page.js": "text/javascript", "mark.svg": "ima
 async def file(request: Request) -> Response:
     """A file of ours."""
     name = request.url.path.rpartition("/")[2]
-    return FileResponse(HERE / "static" / name, media_type=_FILES[name], headers={"Cache-Control": "no-cache"})
+    return FileResponse(
+        HERE / "static" / name, media_type=_FILES[name], headers={"Cache-Control": "no-cache"}
+    )
 
 
 async def sign_in(request: Request) -> Response:
@@ -62,11 +64,20 @@ async def theme(request: Request) -> Response:
         return told(request, error)
     chosen, to = (form.get("theme") or [""])[0], (form.get("to") or ["/"])[0]
     answer = onward(request, to)
-    keep(request, answer, "memorist_theme", chosen if chosen in THEMES else "auto", seconds=365 * 86_400)
+    keep(
+        request,
+        answer,
+        "memorist_theme",
+        chosen if chosen in THEMES else "auto",
+        seconds=365 * 86_400,
+    )
     return answer
 
 
 routes += [(f"/static/{name}", "GET", file) for name in _FILES]
 routes += [
-    ("/login", "GET", sign_in), ("/login", "POST", signed_in), ("/logout", "POST", sign_out), ("/theme", "POST", theme),
-]  # fmt: skip
+    ("/login", "GET", sign_in),
+    ("/login", "POST", signed_in),
+    ("/logout", "POST", sign_out),
+    ("/theme", "POST", theme),
+]

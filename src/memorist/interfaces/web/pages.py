@@ -27,18 +27,37 @@ DAYS = 30
 # What is plotted: a title, what it means, and lines that count events by what was done and how it went.
 PLOTS: tuple[tuple[str, str, Mapping[str, tuple[tuple[str, str], ...]]], ...] = (
     ("Dedupe saves", "Told again, and kept once.", {"merged": (("merge", "ok"),)}),
-    ("Trims", "Put away: the space was full, the time was up, or somebody put it in the trash.",
-     {"put away": (("ttl", "ok"),), "full of what must stay": (("ttl", "error"),)}),
-    ("What people did", "Decisions about memories and about memory itself.",
-     {"pinned": (("pin", "ok"), ("unpin", "ok")), "changed": (("update", "ok"),), "forgotten": (("delete", "ok"),),
-      "on, off, incognito": (("enable", "ok"), ("disable", "ok"), ("incognito", "ok"))}),
-    ("Written and asked", "New memories, and questions that were asked.",
-     {"new": (("create", "ok"),), "questions": (("search", "ok"),)}),
-    ("Hit rate", "Whether what was recalled went into the reply, where somebody told.",
-     {"used": (("use", "ok"),), "not used": (("use", "skipped"),)}),
-    ("Embedding", "Vectors that were made later, and batches that failed.",
-     {"made": (("embed", "ok"),), "failed": (("embed", "error"),)}),
-)  # fmt: skip
+    (
+        "Trims",
+        "Put away: the space was full, the time was up, or somebody put it in the trash.",
+        {"put away": (("ttl", "ok"),), "full of what must stay": (("ttl", "error"),)},
+    ),
+    (
+        "What people did",
+        "Decisions about memories and about memory itself.",
+        {
+            "pinned": (("pin", "ok"), ("unpin", "ok")),
+            "changed": (("update", "ok"),),
+            "forgotten": (("delete", "ok"),),
+            "on, off, incognito": (("enable", "ok"), ("disable", "ok"), ("incognito", "ok")),
+        },
+    ),
+    (
+        "Written and asked",
+        "New memories, and questions that were asked.",
+        {"new": (("create", "ok"),), "questions": (("search", "ok"),)},
+    ),
+    (
+        "Hit rate",
+        "Whether what was recalled went into the reply, where somebody told.",
+        {"used": (("use", "ok"),), "not used": (("use", "skipped"),)},
+    ),
+    (
+        "Embedding",
+        "Vectors that were made later, and batches that failed.",
+        {"made": (("embed", "ok"),), "failed": (("embed", "error"),)},
+    ),
+)
 
 
 @view("/")
@@ -49,15 +68,26 @@ async def search(visit: Visit) -> Response:
         where = Filter(
             states=(_one_of(visit.asked("state"), STATES) or "active",),
             kinds=tuple(filter(None, [_one_of(visit.asked("kind"), KINDS)])),
-            tags=tuple(filter(None, [visit.asked("tag")])), pinned=True if visit.asked("pinned") else None,
-        )  # fmt: skip
+            tags=tuple(filter(None, [visit.asked("tag")])),
+            pinned=True if visit.asked("pinned") else None,
+        )
         found = await _listed(visit, where)
-        return await visit.show("latest.html", found=found, kinds=KINDS, states=STATES, text="", tags="")
+        return await visit.show(
+            "latest.html", found=found, kinds=KINDS, states=STATES, text="", tags=""
+        )
     answer = await visit.mine.recall(
-        question, budget=visit.number("budget", 100_000), profile=_one_of(visit.asked("profile"), profiles.PROFILES)
+        question,
+        budget=visit.number("budget", 100_000),
+        profile=_one_of(visit.asked("profile"), profiles.PROFILES),
     )
-    names = list(dict.fromkeys(name for hit in answer.hits for name, value in hit.parts.items() if round(value, 4)))
-    return await visit.show("search.html", answer=answer, names=names, profiles=sorted(profiles.PROFILES))
+    names = list(
+        dict.fromkeys(
+            name for hit in answer.hits for name, value in hit.parts.items() if round(value, 4)
+        )
+    )
+    return await visit.show(
+        "search.html", answer=answer, names=names, profiles=sorted(profiles.PROFILES)
+    )
 
 
 def _one_of(given: str, known: Iterable[str]) -> str | None:
@@ -78,14 +108,20 @@ async def memory(visit: Visit) -> Response:
     found = evidence.memory
     history = await mine.history(id)
     kept = {entry.old_ref for entry in history if entry.event != "ADD"}
-    older = sorted(await mine.list(Filter(versions_of=id, states=STATES)), key=lambda each: each.revision)
+    older = sorted(
+        await mine.list(Filter(versions_of=id, states=STATES)), key=lambda each: each.revision
+    )
     versions = [each for each in older if each.id in kept]
     return await visit.show(
-        "memory.html", memory=found, evidence=evidence, history=history, related=await mine.related(id),
+        "memory.html",
+        memory=found,
+        evidence=evidence,
+        history=history,
+        related=await mine.related(id),
         steps=list(zip([*versions, found], [None, *versions], strict=True))[::-1],
         replaced=[each for each in older if each not in versions],
         thread=found.labels.thread or found.labels.session,
-    )  # fmt: skip
+    )
 
 
 @view("/m/{id}/forget", "write")
@@ -96,7 +132,9 @@ async def forgetting(visit: Visit) -> Response:
     would = await visit.mine.forget_where(where=Filter(ids=(id,), states=STATES), dry_run=True)
     ids = (*would.derived[:SOME], *would.flagged[:SOME])
     others = await visit.mine.list(Filter(ids=ids, states=STATES), limit=2 * SOME) if ids else ()
-    return await visit.show("forget.html", memory=found, would=would, texts={each.id: each for each in others})
+    return await visit.show(
+        "forget.html", memory=found, would=would, texts={each.id: each for each in others}
+    )
 
 
 @view("/threads")
@@ -106,7 +144,9 @@ async def threads(visit: Visit) -> Response:
     if not name:
         latest = await visit.mine.list(limit=RECENT)
         counts = Counter(each.labels.thread or each.labels.session for each in latest)
-        return await visit.show("threads.html", counts={thread: n for thread, n in counts.items() if thread})
+        return await visit.show(
+            "threads.html", counts={thread: n for thread, n in counts.items() if thread}
+        )
     where = Filter(labels=Labels(thread=name))
     if not (await visit.mine.list(where, limit=1)).memories:
         where = Filter(labels=Labels(session=name))
@@ -127,16 +167,20 @@ async def decide(visit: Visit) -> Response:
     """What waits for a decision."""
     mine = visit.mine
     return await visit.show(
-        "decide.html", conflicts=await mine.conflicts(limit=SOME), proposals=await mine.consent.list(),
+        "decide.html",
+        conflicts=await mine.conflicts(limit=SOME),
+        proposals=await mine.consent.list(),
         about=await mine.consent.about(),
-    )  # fmt: skip
+    )
 
 
 @view("/trash")
 async def trash(visit: Visit) -> Response:
     """What can be brought back, and for how long."""
     found = await _listed(visit, Filter(states=("soft_deleted", "archived")))
-    rows = [each for each in found if each.superseded_by is None]  # earlier versions come back with their memory
+    rows = [
+        each for each in found if each.superseded_by is None
+    ]  # earlier versions come back with their memory
     return await visit.show("trash.html", found=found, rows=rows)
 
 
@@ -144,7 +188,9 @@ async def trash(visit: Visit) -> Response:
 async def relations(visit: Visit) -> Response:
     """What is about the same as what, around one memory or among the newest."""
     centre = visit.asked("id")
-    first = [await visit.mine.get(centre)] if centre else list(await visit.mine.list(limit=DRAWN // 2))
+    first = (
+        [await visit.mine.get(centre)] if centre else list(await visit.mine.list(limit=DRAWN // 2))
+    )
     known, edges = await _joined(visit, first, rings=2 if centre else 1)
     joined = {id for pair in edges for id in pair} | {centre}
     nodes = [
@@ -152,8 +198,13 @@ async def relations(visit: Visit) -> Response:
         for each in known.values()
         if each.id in joined
     ]
-    picture = await asyncio.to_thread(charts.web, nodes, [(*pair, strength) for pair, strength in edges.items()])
-    rows = sorted(((known[a], known[b], strength) for (a, b), strength in edges.items()), key=lambda row: -row[2])
+    picture = await asyncio.to_thread(
+        charts.web, nodes, [(*pair, strength) for pair, strength in edges.items()]
+    )
+    rows = sorted(
+        ((known[a], known[b], strength) for (a, b), strength in edges.items()),
+        key=lambda row: -row[2],
+    )
     return await visit.show("relations.html", picture=picture, rows=rows, centre=known.get(centre))
 
 
@@ -161,7 +212,11 @@ async def _joined(
     visit: Visit, first: Sequence[Memory], *, rings: int
 ) -> tuple[dict[str, Memory], dict[tuple[str, str], float]]:
     """What is related to these, and to that, as far as it can be drawn; and how strongly, by pairs of ids."""
-    known, edges, asked = {each.id: each for each in first}, dict[tuple[str, str], float](), set[str]()
+    known, edges, asked = (
+        {each.id: each for each in first},
+        dict[tuple[str, str], float](),
+        set[str](),
+    )
     for _ in range(rings):
         for id in [id for id in known if id not in asked]:
             asked.add(id)
@@ -184,12 +239,18 @@ async def figures(visit: Visit) -> Response:
     days = [f"{today - timedelta(days=back):%Y-%m-%d}" for back in range(DAYS - 1, -1, -1)]
     tallies, costs = await visit.mine.tallies(days=DAYS), await visit.mine.spending(days=DAYS)
     plots = [(title, about, _counted(tallies, days, lines)) for title, about, lines in PLOTS]
-    plots.append(("Model cost", "Tokens that the language model read and wrote.", _spent(costs, days)))
+    plots.append(
+        ("Model cost", "Tokens that the language model read and wrote.", _spent(costs, days))
+    )
     is_admin = visit.may("admin")
     return await visit.show(
-        "figures.html", days=days, plots=plots, costs=costs, backlog=await visit.engine.backlog() if is_admin else None,
+        "figures.html",
+        days=days,
+        plots=plots,
+        costs=costs,
+        backlog=await visit.engine.backlog() if is_admin else None,
         took=_took(visit.request.app.state.metrics.registry) if is_admin else {},
-    )  # fmt: skip
+    )
 
 
 def _took(registry: CollectorRegistry) -> dict[str, tuple[int, float, str]]:
@@ -198,14 +259,18 @@ def _took(registry: CollectorRegistry) -> dict[str, tuple[int, float, str]]:
     kinds: dict[str, list[tuple[str, float]]] = {}
     for sample in seconds.samples:
         if not sample.labels["duty"]:
-            kinds.setdefault(sample.labels["verb"], []).append((sample.labels.get("le", sample.name), sample.value))
+            kinds.setdefault(sample.labels["verb"], []).append(
+                (sample.labels.get("le", sample.name), sample.value)
+            )
     verbs = {verb: dict(samples) for verb, samples in kinds.items()}
     return {verb: _latency(of) for verb, of in sorted(verbs.items()) if of[f"{seconds.name}_count"]}
 
 
 def _latency(of: Mapping[str, float]) -> tuple[int, float, str]:
     calls, total = of["memorist_verb_seconds_count"], of["memorist_verb_seconds_sum"]
-    most = next(name for name, number in of.items() if number >= 0.95 * calls)  # bounds stand in order
+    most = next(
+        name for name, number in of.items() if number >= 0.95 * calls
+    )  # bounds stand in order
     return int(calls), 1000 * total / calls, "more" if most == "+Inf" else f"{1000 * float(most):g}"
 
 
@@ -232,11 +297,21 @@ def _spent(costs: Sequence[Spending], days: Sequence[str]) -> dict[str, list[int
 async def settings(visit: Visit) -> Response:
     """Whether anything is remembered, and which space this page shows."""
     of_mine = visit.mine.scope.user, visit.mine.scope.tenant
-    spaces = [visit.caller.space] if visit.caller.space else sorted(
-        {each.space for each in await visit.engine.scopes() if (each.user, each.tenant) == of_mine}
-        | {visit.mine.scope.space}
-    )  # fmt: skip
-    return await visit.show("settings.html", settings=await visit.mine.privacy.settings(), spaces=spaces)
+    spaces = (
+        [visit.caller.space]
+        if visit.caller.space
+        else sorted(
+            {
+                each.space
+                for each in await visit.engine.scopes()
+                if (each.user, each.tenant) == of_mine
+            }
+            | {visit.mine.scope.space}
+        )
+    )
+    return await visit.show(
+        "settings.html", settings=await visit.mine.privacy.settings(), spaces=spaces
+    )
 
 
 @view("/keys", "admin")
@@ -248,6 +323,10 @@ async def keys(visit: Visit) -> Response:
 async def shown_keys(visit: Visit, token: str = "") -> Response:
     """Them, and the one that was just made."""
     caller = visit.caller
-    found = [key for key in await visit.engine.keys() if (key.user, key.tenant) == (caller.user, caller.tenant)]
+    found = [
+        key
+        for key in await visit.engine.keys()
+        if (key.user, key.tenant) == (caller.user, caller.tenant)
+    ]
     rights = [right for right in RIGHTS if right in caller.rights]
     return await visit.show("keys.html", keys=found[::-1], rights=rights, token=token)

@@ -30,7 +30,11 @@ POLICY = (
     "frame-ancestors 'none'; base-uri 'none'"
 )
 # With `no-referrer` a browser would send our own forms as if they came from nowhere; others learn nothing from this.
-HEADERS = {"Content-Security-Policy": POLICY, "Referrer-Policy": "same-origin", "X-Frame-Options": "DENY"}
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+}
 MOST_FIELDS = 60
 THEMES = ("auto", "light", "dark")
 IN_PLACE = ("memorist_in_space", "memorist_in_session")  # cookies: what this page shows
@@ -39,9 +43,13 @@ _OURS = re.compile(r"/(?![/\\])[!-~]*")  # an address of this page, and of no ot
 Handler = Callable[[Request], Awaitable[Response]]
 routes: list[tuple[str, str, Handler]] = []
 pages = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(HERE / "templates"), autoescape=True, undefined=jinja2.StrictUndefined,
-    trim_blocks=True, lstrip_blocks=True, auto_reload=False,
-)  # fmt: skip
+    loader=jinja2.FileSystemLoader(HERE / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
 pages.filters.update(said=text.said, brief=text.brief, moment=text.moment, span=text.span)
 pages.globals.update(changed=text.changed, charts=charts, version=__version__)
 
@@ -71,7 +79,9 @@ class Visit:
     def number(self, name: str, most: int) -> int | None:
         """A number that the address or the form says; None without one. Raises InvalidInput."""
         given = self.asked(name) or self.told(name)
-        if given and not (given.isascii() and given.isdigit() and len(given) < 12 and int(given) <= most):
+        if given and not (
+            given.isascii() and given.isdigit() and len(given) < 12 and int(given) <= most
+        ):
             raise InvalidInput(f"{name} is a whole number up to {most:,}")
         return int(given) if given else None
 
@@ -91,9 +101,16 @@ class Visit:
     async def show(self, template: str, **values: Any) -> Response:
         why_off, settings = await self.mine.privacy.why_off(), await self.mine.privacy.settings()
         return page(
-            self.request, template, visit=self, scope=self.mine.scope, session=self.mine.labels.session,
-            why_off=why_off, incognito_default=settings.incognito_default, now=self.engine.clock(), **values,
-        )  # fmt: skip
+            self.request,
+            template,
+            visit=self,
+            scope=self.mine.scope,
+            session=self.mine.labels.session,
+            why_off=why_off,
+            incognito_default=settings.incognito_default,
+            now=self.engine.clock(),
+            **values,
+        )
 
 
 def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
@@ -102,10 +119,17 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
     signed_in, note = request.cookies.get(COOKIE), request.cookies.get("memorist_note", "")
     common = {
         "path": request.url.path if request.method == "GET" else back(request),
-        "theme": theme if theme in THEMES else "auto", "themes": THEMES,
-        "note": unquote(note), "proof": sessions(request).proof(signed_in or ""), "signed_in": signed_in,
-        "visit": None, "why_off": "", "incognito_default": False, "session": None, "scope": None,
-    }  # fmt: skip
+        "theme": theme if theme in THEMES else "auto",
+        "themes": THEMES,
+        "note": unquote(note),
+        "proof": sessions(request).proof(signed_in or ""),
+        "signed_in": signed_in,
+        "visit": None,
+        "why_off": "",
+        "incognito_default": False,
+        "session": None,
+        "scope": None,
+    }
     made = pages.get_template(template).render(**{**common, **values})
     answer = Response(made.encode("utf-8", "replace"), status, HEADERS, "text/html; charset=utf-8")
     if note:
@@ -127,25 +151,37 @@ def onward(request: Request, to: str, note: str = "") -> Response:
     return answer
 
 
-def keep(request: Request, answer: Response, name: str, value: str, *, seconds: int | None = None) -> None:
+def keep(
+    request: Request, answer: Response, name: str, value: str, *, seconds: int | None = None
+) -> None:
     """A cookie that no script and no other site gets."""
     answer.set_cookie(
-        name, quote(value, safe=""), max_age=seconds, httponly=True, samesite="strict",
+        name,
+        quote(value, safe=""),
+        max_age=seconds,
+        httponly=True,
+        samesite="strict",
         secure=request.url.scheme == "https",
-    )  # fmt: skip
+    )
 
 
-def view(path: str, right: str = "read") -> Callable[[Callable[[Visit], Awaitable[Response]]], Handler]:
+def view(
+    path: str, right: str = "read"
+) -> Callable[[Callable[[Visit], Awaitable[Response]]], Handler]:
     """A view that somebody may look at who has this right."""
     return _on("GET", path, right)
 
 
-def act(path: str, right: str = "write") -> Callable[[Callable[[Visit], Awaitable[Response]]], Handler]:
+def act(
+    path: str, right: str = "write"
+) -> Callable[[Callable[[Visit], Awaitable[Response]]], Handler]:
     """What a form does, for somebody who has this right."""
     return _on("POST", path, right)
 
 
-def _on(method: str, path: str, right: str) -> Callable[[Callable[[Visit], Awaitable[Response]]], Handler]:
+def _on(
+    method: str, path: str, right: str
+) -> Callable[[Callable[[Visit], Awaitable[Response]]], Handler]:
     def register(answer: Callable[[Visit], Awaitable[Response]]) -> Handler:
         async def handle(request: Request) -> Response:
             try:
@@ -162,7 +198,9 @@ def _on(method: str, path: str, right: str) -> Callable[[Callable[[Visit], Await
 async def _visit(request: Request, right: str) -> Visit:
     """Raises KeyRefused, NotAllowed, InvalidInput, HTTPException."""
     key = sessions(request).key(request.cookies.get(COOKIE))
-    caller = request.state.caller = await request.app.state.doorkeeper.verify(None if key is None else f"Bearer {key}")
+    caller = request.state.caller = await request.app.state.doorkeeper.verify(
+        None if key is None else f"Bearer {key}"
+    )
     request.state.limit = request.app.state.limits.take(caller.name)
     visit = request.state.visit = Visit(request, caller, _mine(request, caller, {}))
     caller.must(right)
@@ -186,14 +224,18 @@ async def filled(request: Request) -> dict[str, list[str]]:
     """What a form says that we made for this session. Raises InvalidInput, NotAllowed."""
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
-        form = parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        form = parse_qs(
+            (await request.body()).decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS
+        )
     except ValueError as error:
         raise InvalidInput("This form cannot be read") from error
     proof = (form.get("proof") or [""])[0]
     if media != "application/x-www-form-urlencoded" or not sessions(request).is_proof(
         proof, request.cookies.get(COOKIE) or ""
     ):
-        raise NotAllowed("This form is too old, or not one of ours: go back, load the page anew and try again")
+        raise NotAllowed(
+            "This form is too old, or not one of ours: go back, load the page anew and try again"
+        )
     return form
 
 
@@ -208,9 +250,21 @@ def told(request: Request, error: Exception) -> Response:
         answer = problems.of_ours(request, error)
         status, detail = answer.status_code, json.loads(bytes(answer.body))["detail"]
     visit: Visit | None = getattr(request.state, "visit", None)
-    known = {"visit": visit, "scope": visit.mine.scope, "session": visit.mine.labels.session} if visit else {}
+    known = (
+        {"visit": visit, "scope": visit.mine.scope, "session": visit.mine.labels.session}
+        if visit
+        else {}
+    )
     has_keys = request.app.state.doorkeeper.local is None
-    return page(request, "error.html", status=status, detail=detail, has_keys=has_keys, back=back(request), **known)
+    return page(
+        request,
+        "error.html",
+        status=status,
+        detail=detail,
+        has_keys=has_keys,
+        back=back(request),
+        **known,
+    )
 
 
 def sessions(request: Request) -> Sessions:

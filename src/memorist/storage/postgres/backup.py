@@ -54,8 +54,13 @@ async def _copied(source: Outside, file: Thread) -> dict[str, int]:
 
 
 async def _copy_tables(connection: Connection, file: Thread, manner: Manner) -> dict[str, int]:
-    await pipeline.asked(connection, [("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ()), manner.settings(EVERY)])
-    copied = {table: await _copy_table(connection, file, table) for (table,) in await file.rows(_TABLES)}
+    await pipeline.asked(
+        connection,
+        [("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ()), manner.settings(EVERY)],
+    )
+    copied = {
+        table: await _copy_table(connection, file, table) for (table,) in await file.rows(_TABLES)
+    }
     await pipeline.commit(connection)
     return copied
 

@@ -18,7 +18,9 @@ from .connection import answered, completed, connect, shown, translated
 from .pipeline import Connection
 
 SCHEMA = "memorist"
-ROLE = "memorist_app"  # may read and write rows, and is not above row-level security as superusers are
+ROLE = (
+    "memorist_app"  # may read and write rows, and is not above row-level security as superusers are
+)
 PARTITIONED = "/* by scope */"
 _LOCK = 0x5EC0_11EC  # whoever holds it migrates
 _OLDEST = 150000
@@ -38,7 +40,9 @@ def shipped() -> list[Migration]:
     return migrations.shipped("memorist.storage.postgres")
 
 
-async def migrate(url: str, steps: Sequence[Migration] | None = None, *, partitions: int | None = None) -> list[int]:
+async def migrate(
+    url: str, steps: Sequence[Migration] | None = None, *, partitions: int | None = None
+) -> list[int]:
     """Bring the database to the newest schema, in one transaction, and give the steps that were made.
 
     Any number of servers may call it at once: one migrates, the others find it done. Raises MigrationNeeded for a
@@ -91,33 +95,48 @@ async def _fit(connection: Connection, place: str) -> None:
     if connection.info.server_version < _OLDEST:
         raise Misconfigured(f"{place} is older than PostgreSQL 15: upgrade the server")
     if (await pipeline.rows(connection, "SHOW server_encoding"))[0][0] != "UTF8":
-        raise Misconfigured(f"{place} cannot keep every text: create a database with ENCODING 'UTF8'")
+        raise Misconfigured(
+            f"{place} cannot keep every text: create a database with ENCODING 'UTF8'"
+        )
 
 
 async def _install(connection: Connection, place: str) -> None:
     try:
         async with connection.transaction():
             await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-    except (errors.InsufficientPrivilege, errors.UndefinedFile, errors.FeatureNotSupported) as error:
+    except (
+        errors.InsufficientPrivilege,
+        errors.UndefinedFile,
+        errors.FeatureNotSupported,
+    ) as error:
         raise Misconfigured(
             f"{place} has no pgvector: install it on the server, and run CREATE EXTENSION vector as an administrator"
         ) from error
     await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-    await connection.execute("SELECT set_config('search_path', %s, true)", (await search_path(connection),))
+    await connection.execute(
+        "SELECT set_config('search_path', %s, true)", (await search_path(connection),)
+    )
 
 
 async def search_path(connection: Connection) -> str:
     """Our tables first, then wherever somebody put pgvector."""
     found = await pipeline.rows(
-        connection, "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
+        connection,
+        "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'",
     )
     return f"{SCHEMA}, {found[0][0] if found else 'public'}"
 
 
 async def _done(connection: Connection) -> dict[int, str]:
-    if not (await pipeline.rows(connection, f"SELECT to_regclass('{SCHEMA}.migrations') IS NOT NULL"))[0][0]:
+    if not (
+        await pipeline.rows(connection, f"SELECT to_regclass('{SCHEMA}.migrations') IS NOT NULL")
+    )[0][0]:
         return {}
-    return dict(await pipeline.rows(connection, f"SELECT number, checksum FROM {SCHEMA}.migrations ORDER BY number"))
+    return dict(
+        await pipeline.rows(
+            connection, f"SELECT number, checksum FROM {SCHEMA}.migrations ORDER BY number"
+        )
+    )
 
 
 async def _run(connection: Connection, step: Migration, partitions: int) -> None:
@@ -129,7 +148,9 @@ async def _run(connection: Connection, step: Migration, partitions: int) -> None
         partitions = await _partitions(connection)
     for statement in step.statements:
         await _made(connection, statement, partitions)
-    await connection.execute("INSERT INTO migrations VALUES (%s, %s, %s)", (step.number, step.name, step.checksum))
+    await connection.execute(
+        "INSERT INTO migrations VALUES (%s, %s, %s)", (step.number, step.name, step.checksum)
+    )
     if step.number == 1:
         await _remembered(connection, "secret", secrets.token_hex(32))
         await _remembered(connection, "partitions", str(partitions))
@@ -144,7 +165,9 @@ async def _made(connection: Connection, statement: str, partitions: int) -> None
     table = statement.split("CREATE TABLE", 1)[1].split()[0]
     for number in range(partitions):
         rest = f"FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
-        await connection.execute(f"CREATE TABLE {table}_{number} PARTITION OF {table} {rest}".encode())
+        await connection.execute(
+            f"CREATE TABLE {table}_{number} PARTITION OF {table} {rest}".encode()
+        )
 
 
 async def _remembered(connection: Connection, key: str, value: str) -> None:
@@ -152,7 +175,13 @@ async def _remembered(connection: Connection, key: str, value: str) -> None:
 
 
 async def _partitions(connection: Connection) -> int:
-    return int((await pipeline.rows(connection, f"SELECT value FROM {SCHEMA}.meta WHERE key = 'partitions'"))[0][0])
+    return int(
+        (
+            await pipeline.rows(
+                connection, f"SELECT value FROM {SCHEMA}.meta WHERE key = 'partitions'"
+            )
+        )[0][0]
+    )
 
 
 async def _guard(connection: Connection) -> None:
@@ -162,12 +191,16 @@ async def _guard(connection: Connection) -> None:
         if has_scope and not is_guarded:
             await _wall(connection, sql.Identifier(SCHEMA, name))
     if await is_above(connection):
-        await _let_work(connection, [name for name, is_partition, _, _ in tables if not is_partition])
+        await _let_work(
+            connection, [name for name, is_partition, _, _ in tables if not is_partition]
+        )
 
 
 async def _wall(connection: Connection, table: sql.Identifier) -> None:
     for change in ("ENABLE", "FORCE"):  # the owner too
-        await connection.execute(sql.SQL("ALTER TABLE {} {} ROW LEVEL SECURITY").format(table, sql.SQL(change)))
+        await connection.execute(
+            sql.SQL("ALTER TABLE {} {} ROW LEVEL SECURITY").format(table, sql.SQL(change))
+        )
     for name, condition in _POLICIES.items():
         words = (sql.Identifier(name), table, sql.SQL(condition))
         await connection.execute(sql.SQL("CREATE POLICY {} ON {} USING ({})").format(*words))
@@ -179,7 +212,9 @@ async def _let_work(connection: Connection, tables: Sequence[str]) -> None:
     await connection.execute(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {ROLE}")
     await connection.execute(f"GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {ROLE}")
     names = sql.SQL(", ").join(sql.Identifier(SCHEMA, name) for name in tables)
-    await connection.execute(sql.SQL(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {{}} TO {ROLE}").format(names))
+    await connection.execute(
+        sql.SQL(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {{}} TO {ROLE}").format(names)
+    )
 
 
 async def is_above(connection: Connection) -> bool:

@@ -45,7 +45,9 @@ class Bell:
             with suppress(MemoristError):
                 async with self._pool.lease() as connection:
                     with translated(self._pool.place):
-                        await pipeline.asked(connection, [(_LIGHTLY, ()), (_NOTIFY, (CHANNEL, notes))])
+                        await pipeline.asked(
+                            connection, [(_LIGHTLY, ()), (_NOTIFY, (CHANNEL, notes))]
+                        )
 
     async def heard(self, seconds: float) -> None:
         """Wait for a note, or for so long."""

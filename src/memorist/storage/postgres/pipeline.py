@@ -23,11 +23,15 @@ _LOOK_SECONDS = 0.1
 _GOOD = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
-async def asked(connection: Connection, statements: Sequence[Statement]) -> list[list[tuple[Any, ...]]]:
+async def asked(
+    connection: Connection, statements: Sequence[Statement]
+) -> list[list[tuple[Any, ...]]]:
     """The rows of each statement. Outside of a transaction they are one; the first that fails ends them all."""
     transformer = Transformer(connection)
     dumped = [(sql.encode(), *_dumped(transformer, values)) for sql, values in statements]
-    results = await _exchanged(connection, [partial(_send, connection.pgconn, *each) for each in dumped])
+    results = await _exchanged(
+        connection, [partial(_send, connection.pgconn, *each) for each in dumped]
+    )
     return [_rows(transformer, result) for result in results]
 
 
@@ -40,17 +44,26 @@ async def repeated(connection: Connection, sql: str, batch: Sequence[Sequence[An
     """Run one statement for each set of values; the server reads it once."""
     transformer = Transformer(connection)
     dumped = [_dumped(transformer, values) for values in batch]
-    types = [next(filter(None, kinds), 0) for kinds in zip(*(kinds for _, kinds, _ in dumped), strict=True)]
+    types = [
+        next(filter(None, kinds), 0)
+        for kinds in zip(*(kinds for _, kinds, _ in dumped), strict=True)
+    ]
     send = connection.pgconn.send_query_prepared
     runs = [partial(send, b"", values, formats) for values, _, formats in dumped]
-    await _exchanged(connection, [partial(connection.pgconn.send_prepare, b"", sql.encode(), types), *runs])
+    await _exchanged(
+        connection, [partial(connection.pgconn.send_prepare, b"", sql.encode(), types), *runs]
+    )
 
 
 async def commit(connection: Connection) -> None:
     """Raises ProviderFailed if nothing was left to commit: the server says ROLLBACK then, and calls it no error."""
-    (result,) = await _exchanged(connection, [partial(_send, connection.pgconn, b"COMMIT", [], [], [])])
+    (result,) = await _exchanged(
+        connection, [partial(_send, connection.pgconn, b"COMMIT", [], [], [])]
+    )
     if result.command_status != b"COMMIT":
-        raise ProviderFailed("A statement had failed before, so nothing was kept: repeat the whole change")
+        raise ProviderFailed(
+            "A statement had failed before, so nothing was kept: repeat the whole change"
+        )
 
 
 async def rollback(connection: Connection) -> None:
@@ -65,7 +78,11 @@ def _send(pgconn: PGconn, sql: bytes, values: Any, types: Any, formats: Any) -> 
 def _dumped(transformer: abc.Transformer, values: Sequence[Any]) -> tuple[Any, Any, Any]:
     """Values as the server takes them, with their types and formats."""
     made = transformer.dump_sequence(values, [PyFormat.AUTO] * len(values)) if values else []
-    return made, tuple(transformer.types or ()) if values else (), tuple(transformer.formats or ()) if values else ()
+    return (
+        made,
+        tuple(transformer.types or ()) if values else (),
+        tuple(transformer.formats or ()) if values else (),
+    )
 
 
 def _rows(transformer: abc.Transformer, result: PGresult) -> list[tuple[Any, ...]]:
@@ -86,7 +103,9 @@ async def _exchanged(connection: Connection, sends: Sequence[Callable[[], None]]
     return results
 
 
-def _exchange(pgconn: PGconn, sends: Sequence[Callable[[], None]]) -> Generator[Wait, Ready | int, list[PGresult]]:
+def _exchange(
+    pgconn: PGconn, sends: Sequence[Callable[[], None]]
+) -> Generator[Wait, Ready | int, list[PGresult]]:
     pgconn.enter_pipeline_mode()
     for send in sends:
         send()
@@ -94,7 +113,9 @@ def _exchange(pgconn: PGconn, sends: Sequence[Callable[[], None]]) -> Generator[
     results: list[PGresult] = []
     is_sent = pgconn.flush() == 0
     while True:
-        ready = (yield Wait.R if is_sent else Wait.RW) or Ready.NONE  # None where the driver waits anew to cancel it
+        ready = (
+            yield Wait.R if is_sent else Wait.RW
+        ) or Ready.NONE  # None where the driver waits anew to cancel it
         if ready & Ready.R:
             pgconn.consume_input()
         is_sent = is_sent or pgconn.flush() == 0

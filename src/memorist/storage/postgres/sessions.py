@@ -39,7 +39,13 @@ class Manner:
     def settings(self, scope: int | None) -> pipeline.Statement:
         """What a transaction begins with: who asks, whose rows there are, how long a statement may take."""
         one = "" if scope is None or scope == EVERY else str(scope)
-        return SETTINGS, (self.role, self.path, one, "on" if scope == EVERY else "off", f"{ANSWER_SECONDS}s")
+        return SETTINGS, (
+            self.role,
+            self.path,
+            one,
+            "on" if scope == EVERY else "off",
+            f"{ANSWER_SECONDS}s",
+        )
 
 
 class Outside:
@@ -48,9 +54,15 @@ class Outside:
     def __init__(self, pool: Pool, manner: Manner) -> None:
         self.pool, self.manner, self.dialect = pool, manner, manner.dialect
 
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> list[tuple[Any, ...]]:
+    async def rows(
+        self, sql: str, values: Values = (), *, scope: int | None = None
+    ) -> list[tuple[Any, ...]]:
         async with self.pool.lease() as connection, answered(self.manner.place):
-            return (await pipeline.asked(connection, [self.manner.settings(scope), (numbered(sql), values)]))[-1]
+            return (
+                await pipeline.asked(
+                    connection, [self.manner.settings(scope), (numbered(sql), values)]
+                )
+            )[-1]
 
     async def many(self, sql: str, values: Iterable[Values], *, scope: int | None = None) -> None:
         raise NotImplementedError("Changes are made in a transaction")
@@ -76,13 +88,20 @@ class Inside:
         alone = [] if lock is None else [("SELECT pg_advisory_xact_lock($1)", (lock,))]
         async with answered(self._manner.place):
             await pipeline.asked(
-                self._connection, [("BEGIN", ()), self._manner.settings(scope), (_DURABLE, ()), *alone]
+                self._connection,
+                [("BEGIN", ()), self._manner.settings(scope), (_DURABLE, ()), *alone],
             )
         self._scope = scope
 
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> list[tuple[Any, ...]]:
+    async def rows(
+        self, sql: str, values: Values = (), *, scope: int | None = None
+    ) -> list[tuple[Any, ...]]:
         async with answered(self._manner.place):
-            return (await pipeline.asked(self._connection, [*self._seeing(scope), (numbered(sql), values)]))[-1]
+            return (
+                await pipeline.asked(
+                    self._connection, [*self._seeing(scope), (numbered(sql), values)]
+                )
+            )[-1]
 
     async def many(self, sql: str, values: Iterable[Values], *, scope: int | None = None) -> None:
         batch = list(values)
@@ -91,7 +110,9 @@ class Inside:
                 await pipeline.asked(self._connection, settings)
         for start in range(0, len(batch), _PORTION):
             async with answered(self._manner.place):
-                await pipeline.repeated(self._connection, numbered(sql), batch[start : start + _PORTION])
+                await pipeline.repeated(
+                    self._connection, numbered(sql), batch[start : start + _PORTION]
+                )
 
     def _seeing(self, scope: int | None) -> list[pipeline.Statement]:
         """What changes the scope, if it is another one than before."""

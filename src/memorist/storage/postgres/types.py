@@ -32,7 +32,9 @@ class _Time(Loader):
     def load(self, data: Buffer) -> str:
         (micros,) = _READ_MICROS(data)
         try:
-            return (_EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds") + "Z"
+            return (_EPOCH + timedelta(microseconds=micros)).isoformat(
+                timespec="microseconds"
+            ) + "Z"
         except OverflowError:  # before the year 1, after 9999: nothing that was written by us
             return f"{micros} microseconds after 2000"
 
@@ -78,7 +80,12 @@ def adapters(vector: int | None) -> AdaptersMap:
     """How values are written and read; `vector` is the number that the database gave pgvector's type."""
     made = AdaptersMap(psycopg.adapters)
     made.register_dumper(int, Int8Dumper)  # one width for all, so that a statement is prepared once
-    for name, loader in (("timestamptz", _Time), ("uuid", _Uuid), ("json", _Json), ("jsonb", _Jsonb)):
+    for name, loader in (
+        ("timestamptz", _Time),
+        ("uuid", _Uuid),
+        ("json", _Json),
+        ("jsonb", _Jsonb),
+    ):
         made.register_loader(name, loader)
     if vector is not None:
         made.register_loader(vector, _Vector)
@@ -95,4 +102,7 @@ def numbered(sql: str) -> str:
     """
     count = itertools.count(1)
     parts = sql.split("'")
-    return "'".join(part if i % 2 else _MARK.sub(lambda _: f"${next(count)}", part) for i, part in enumerate(parts))
+    return "'".join(
+        part if i % 2 else _MARK.sub(lambda _: f"${next(count)}", part)
+        for i, part in enumerate(parts)
+    )

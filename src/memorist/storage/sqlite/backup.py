@@ -12,7 +12,9 @@ from ...errors import InvalidInput, StoreDamaged
 from .. import atomic
 from .connection import translated
 
-_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+_TABLES = (
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
+)
 
 
 def backup(connection: apsw.Connection, path: Path) -> None:
@@ -37,7 +39,9 @@ def copy(source: apsw.Connection, path: Path) -> None:
     """Copy a database as it is at one moment. The file gets its name when the copy is complete, checked and on disk."""
     made = atomic.draft(path)
     try:
-        source.execute("BEGIN")  # what is counted is what is copied, whatever others write meanwhile
+        source.execute(
+            "BEGIN"
+        )  # what is counted is what is copied, whatever others write meanwhile
         try:
             expected = counts(source)
             _copy_pages(source, made)
@@ -80,4 +84,6 @@ def verify(path: Path, expected: dict[str, int]) -> None:
         copied.close()
     wrong = sorted(name for name in expected | found if expected.get(name) != found.get(name))
     if wrong:
-        raise StoreDamaged(f"The copy {str(path)!r} is not complete ({', '.join(wrong)}): check the disk and try again")
+        raise StoreDamaged(
+            f"The copy {str(path)!r} is not complete ({', '.join(wrong)}): check the disk and try again"
+        )
