@@ -335,9 +335,8 @@ class Tests:
 def _defined(tree: ast.Module, node: ast.AST) -> Iterator[str]:
     """Yield the name that a line run on import gives a value to: of a constant, a field, an argument, a class."""
     for each in ast.walk(tree):
-        inside = (
-            getattr(each, "lineno", 1 << 30) <= node.lineno <= (getattr(each, "end_lineno", 0) or 0)
-        )  # type: ignore[attr-defined]
+        first, last = getattr(each, "lineno", 1 << 30), getattr(each, "end_lineno", 0) or 0
+        inside = first <= node.lineno <= last  # type: ignore[attr-defined]
         if not inside:
             continue
         if isinstance(each, ast.Assign):

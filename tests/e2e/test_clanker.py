@@ -82,7 +82,10 @@ async def test_a_fresh_database_shows_facts_and_their_vectors(tmp_path: Path) ->
             confidence=0.8,
         )
         await opened.index()
-        facts = "guild_id, channel_id, subject, fact, fact_type, evidence_text, source_message_id, confidence, is_active"
+        facts = (
+            "guild_id, channel_id, subject, fact, fact_type, evidence_text, source_message_id, "
+            "confidence, is_active"
+        )
         (fact,) = file.execute(f"SELECT {facts} FROM memory_facts").fetchall()
         (vector,) = file.execute(
             "SELECT model, dims, length(embedding_blob) FROM memory_fact_vectors_native"

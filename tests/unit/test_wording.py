@@ -67,7 +67,10 @@ def test_an_episode_is_told_in_the_past_tense() -> None:
 
 @pytest.mark.spec("IMP-83")
 def test_a_long_text_is_cut_where_a_sentence_or_a_word_ends() -> None:
-    sentence = "Ana keeps bees on the roof of the town hall in Porto, together with the fire brigade and two neighbours."
+    sentence = (
+        "Ana keeps bees on the roof of the town hall in Porto, "
+        "together with the fire brigade and two neighbours."
+    )
     assert style_check.trimmed(" ".join([sentence] * 5)) == f"{sentence} {sentence}"
     cut = style_check.trimmed("word " * 100)
     assert len(cut) <= 280

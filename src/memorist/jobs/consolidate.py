@@ -123,8 +123,8 @@ class _Run:
             ]
             found = [pair for ids in near_by if (pair := self._pair(*ids)) is not None]
             is_same = await asyncio.to_thread(
-                lambda: [consolidate_join.is_same(pair, self.bands) for pair in found]
-            )  # noqa: B023
+                lambda pairs=found: [consolidate_join.is_same(pair, self.bands) for pair in pairs]
+            )
             for pair, same in zip(found, is_same, strict=True):
                 if not same:
                     left.append(pair)

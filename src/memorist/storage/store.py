@@ -241,7 +241,8 @@ class Relational(Work, Spendings, Keys, ABC):
             sql = f"SELECT {column}, count(*) FROM memories m {where} GROUP BY 1 ORDER BY 1"
             return dict(await self._session.rows(sql, values, scope=number))
 
-        sql = "SELECT count(*), count(v.memory), coalesce(sum(m.needs_embedding), 0) FROM memories m LEFT JOIN vectors v "
+        sql = "SELECT count(*), count(v.memory), coalesce(sum(m.needs_embedding), 0) "
+        sql += "FROM memories m LEFT JOIN vectors v "
         sql += f"ON v.scope = m.scope AND v.memory = m.row AND v.model = ? {where}"
         total, embedded, waiting = (await self._session.rows(sql, (model, *values), scope=number))[
             0

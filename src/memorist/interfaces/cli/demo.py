@@ -156,7 +156,10 @@ def _explanation(told: Told) -> RenderableType:
 
 def _closing(told: Told) -> RenderableType:
     each = 1000 * told.asking / max(1, len(told.answers))
-    took = f"{len(told.messages)} messages took {told.taking_in:.1f} s, with loading the model; a question {each:.0f} ms."
+    took = (
+        f"{len(told.messages)} messages took {told.taking_in:.1f} s, with loading the model; "
+        f"a question {each:.0f} ms."
+    )
     return Text(
         f"\n{took}\nEverything ran on this machine, in memory. Nothing was left behind.\n\n{NEXT}"
     )

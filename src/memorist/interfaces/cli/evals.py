@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from ...evals import Report, Result, Swept, Task
 
-HONESTLY = "Without a language model the recalled block itself is judged: an earlier value quoted beside the newer fails."
+HONESTLY = (
+    "Without a language model the recalled block itself is judged: "
+    "an earlier value quoted beside the newer fails."
+)
 
 
 @command("Care", name="eval", example="memorist eval --tasks my_tasks --min 0.9")

@@ -25,7 +25,10 @@ from .route import Door
 
 routes = APIRouter(route_class=Door)
 _LABELS = {"agent_id": "agent", "run_id": "run", "app_id": "channel"}
-_ONLY = "Filters are user_id, agent_id, run_id and app_id, or AND of these: OR, NOT and other conditions are not supported"
+_ONLY = (
+    "Filters are user_id, agent_id, run_id and app_id, or AND of these: "
+    "OR, NOT and other conditions are not supported"
+)
 _MOST = 1000  # pages that can be asked for by number
 
 

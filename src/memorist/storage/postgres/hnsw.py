@@ -15,7 +15,10 @@ from .pipeline import Connection
 
 HNSW_FROM = 50_000
 _LARGEST = 4000  # dimensions that an index over halfvec takes
-_MODELS = "SELECT model, dims FROM vectors WHERE dims <= %s GROUP BY model, dims HAVING count(*) >= %s ORDER BY model, dims"
+_MODELS = (
+    "SELECT model, dims FROM vectors WHERE dims <= %s GROUP BY model, dims "
+    "HAVING count(*) >= %s ORDER BY model, dims"
+)
 _LEAVES = (
     "SELECT c.relname FROM pg_class c WHERE c.relkind = 'r' AND (c.oid = 'vectors'::regclass OR EXISTS "
     "(SELECT 1 FROM pg_inherits i WHERE i.inhrelid = c.oid AND i.inhparent = 'vectors'::regclass)) ORDER BY 1"
