@@ -26,7 +26,7 @@ from memorist import aio
 from memorist.client import Engine
 from memorist.ingest import policies
 from memorist.jobs import consolidate
-from memorist.results import Ask
+from memorist.results import Prompt
 from memorist.storage.changes import Queue
 from memorist.storage.paging import matching
 from memorist.text import tokens
@@ -150,7 +150,7 @@ class Scripted:
         self.facts, self.chance = facts, random.Random(7)
         self.asked = self.tokens_in = self.tokens_out = 0
 
-    async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+    async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
         given = json.loads(ask.user)
         several = isinstance(given, list)
         told = (

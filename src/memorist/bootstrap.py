@@ -17,7 +17,7 @@ from .ingest import policies
 from .jobs import registry
 from .jobs.index_sync import InStore, Mirror
 from .offline import Guarded
-from .ports import Adviser, Embedder, Reranker, Searching, Store
+from .ports import BudgetedModel, Embedder, Reranker, Searching, Store
 from .retrieve import profiles
 from .retrieve.external_index import Nearest
 from .settings import Settings, load
@@ -338,7 +338,7 @@ def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) 
     return key
 
 
-def _metered(settings: Settings, model: Breaker, store: Store) -> Adviser:
+def _metered(settings: Settings, model: Breaker, store: Store) -> BudgetedModel:
     from .llms.budget import Metered
 
     return Metered(

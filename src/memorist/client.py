@@ -23,11 +23,11 @@ from .jobs.worker import Worker
 from .manage import allowlists, import_export, journal, keys, validation
 from .offline import Guarded, Outage
 from .offline.outage import Replayed
-from .ports import Adviser, Embedder, Reranker, Spool, Store
-from .results import Backlog, Key, Purged, Spending
+from .ports import BudgetedModel, Embedder, Reranker, Spool, Store
+from .results import Backlog, Key, LlmUsage, Purged
 from .retrieve.external_index import Nearest
 from .scoped import Scoped
-from .storage.access_log import Usage
+from .storage.access_log import AccessLog
 from .telemetry.instrumentation import Watcher
 from .text import tokens
 from .text.ids import new_id
@@ -56,7 +56,7 @@ class Engine:
         spool: Spool | None = None,
         near: Nearest | None = None,
         lean_from: int | None = None,
-        adviser: Adviser | None = None,
+        adviser: BudgetedModel | None = None,
     ) -> None:
         self.adviser = adviser
         self.store, self.embedder, self.reranker = store, embedder, reranker
@@ -72,7 +72,7 @@ class Engine:
             lean_from=lean_from,
         )
         self.near, self.mirror = near, near if isinstance(near, Mirror) else None
-        self.usage = Usage(store)
+        self.usage = AccessLog(store)
         self.access = allowlists.load(settings.categories)
         self.off: dict[
             tuple[Scope, str | None], str
@@ -161,7 +161,7 @@ class Engine:
         counts = await self.store.stats(None, self.corpora.model)
         return counts if self.outage is None else {**counts, **await self.outage.counts()}
 
-    async def spending(self, *, days: float = 30) -> list[Spending]:
+    async def spending(self, *, days: float = 30) -> list[LlmUsage]:
         """What the language model cost everybody in the last days, by scope, day, task and model."""
         return await self.store.spending(None, validation.day(self.clock(), days))
 

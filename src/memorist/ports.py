@@ -13,21 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .results import (
-    Answer,
-    Ask,
     Backlog,
-    Entry,
+    EventCount,
+    HistoryEntry,
     Key,
-    Logged,
+    LlmUsage,
+    ModelAnswer,
     Page,
+    Prompt,
     Proposal,
-    Saved,
+    SavedCheckpoint,
     SpaceSettings,
-    Spending,
-    Tally,
     Task,
+    ThreadChange,
 )
-from .storage.changes import Change, Happened, Pending, Relation, Summary
+from .storage.changes import Change, Event, Pending, Relation, Summary
 from .types import Filter, Memory, Message, Outcome, Scope
 
 Vectors = NDArray[np.float32]
@@ -82,7 +82,7 @@ class LanguageModel(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def answer(self, ask: Ask) -> Answer:
+    async def answer(self, ask: Prompt) -> ModelAnswer:
         """An answer that fits the schema, asked for once more if the first does not.
 
         Raises ModelUnavailable if none comes in time, BadModelAnswer if none can be used.
@@ -92,10 +92,10 @@ class LanguageModel(Protocol):
     async def close(self) -> None: ...
 
 
-class Adviser(Protocol):
+class BudgetedModel(Protocol):
     """A language model within the budget of whoever it works for; `llms.metered` makes one."""
 
-    async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+    async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
         """A value that fits the schema of the question; what it cost is in the ledger of the scope.
 
         Raises ModelUnavailable, BadModelAnswer or OverBudget: then rules do the work, and the receipt says so.
@@ -141,7 +141,7 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SaidBefore:
+class SeenBefore:
     """A message that was remembered earlier."""
 
     same: bool  # with the same words
@@ -251,7 +251,7 @@ class Reading(Protocol):
         """Active memories by their key."""
         ...
 
-    async def said(self, scope: Scope, digests: Mapping[str, str]) -> dict[str, SaidBefore]:
+    async def said(self, scope: Scope, digests: Mapping[str, str]) -> dict[str, SeenBefore]:
         """What became of messages that were remembered before, by id; the digests are those of their words now."""
         ...
 
@@ -269,7 +269,7 @@ class Reading(Protocol):
         """The `related_to` relations that begin or end at these memories and whose other end is active, by strength."""
         ...
 
-    async def logged(self, scope: Scope, thread: str, since: int) -> list[Logged]:
+    async def logged(self, scope: Scope, thread: str, since: int) -> list[ThreadChange]:
         """The changes of a thread after a revision, oldest first, as far back as they are kept."""
         ...
 
@@ -324,7 +324,7 @@ class Transaction(Reading, Protocol):
 class Checkpoints(Protocol):
     """Keeps one JSON document for each thread of a scope. What another scope saved is not found."""
 
-    async def save(self, thread: str, data: str, at: datetime) -> Saved:
+    async def save(self, thread: str, data: str, at: datetime) -> SavedCheckpoint:
         """Keep the document, in place of the one before, durably."""
         ...
 
@@ -332,7 +332,7 @@ class Checkpoints(Protocol):
         """A document equal to the one that was saved last."""
         ...
 
-    async def list(self, *, limit: int) -> list[Saved]:
+    async def list(self, *, limit: int) -> list[SavedCheckpoint]:
         """Which threads have one, the one saved last first."""
         ...
 
@@ -362,25 +362,25 @@ class Store(Reading, Protocol):
 
     async def history(
         self, scope: Scope, memory_id: str | None = None, *, limit: int = 100
-    ) -> list[Entry]:
+    ) -> list[HistoryEntry]:
         """What happened to one memory, or in the scope, newest first."""
         ...
 
     async def history_since(
         self, scope: Scope, name: Literal["operation", "session"], value: str
-    ) -> list[Entry]:
+    ) -> list[HistoryEntry]:
         """What happened in the scope since the first entry of an operation or a session, oldest first."""
         ...
 
     async def events(
         self, scope: Scope, *, node: str | None, op: str | None, limit: int
-    ) -> list[Happened]:
+    ) -> list[Event]:
         """What the parts did, newest first."""
         ...
 
     async def tallies(
         self, scope: Scope | None, since: datetime, until: datetime | None = None
-    ) -> list[Tally]:
+    ) -> list[EventCount]:
         """How often they did what from then on, and before `until`: day by day, in one scope or in all."""
         ...
 
@@ -510,7 +510,7 @@ class Store(Reading, Protocol):
         """Put what a call cost in the place of what was set aside for it."""
         ...
 
-    async def spending(self, scope: Scope | None, since: str) -> list[Spending]:
+    async def spending(self, scope: Scope | None, since: str) -> list[LlmUsage]:
         """What was spent from that day on, by scope, day, task and model."""
         ...
 

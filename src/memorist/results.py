@@ -11,7 +11,7 @@ from .types import Memory, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class HistoryEntry:
     """One line of the history."""
 
     id: str
@@ -48,7 +48,7 @@ class Undone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Logged:
+class ThreadChange:
     """One change of a thread."""
 
     revision: int  # of the thread; each change has one of its own
@@ -64,13 +64,13 @@ class Updates:
     thread: str
     since: int
     revision: int  # up to which these tell: ask again from here
-    changes: tuple[Logged, ...]
+    changes: tuple[ThreadChange, ...]
     text: str  # the header to put before the model; empty if there is nothing to tell
     more: int = 0  # changes that came after these
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
+class EventCount:
     """How often a part did something on one day."""
 
     day: str  # 2026-11-16, UTC
@@ -106,7 +106,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class SavedCheckpoint:
     """A thread that has a checkpoint."""
 
     thread: str
@@ -140,7 +140,7 @@ class Proposal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Prompt:
     """A question to a language model whose answer has a shape."""
 
     task: (
@@ -154,7 +154,7 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ModelAnswer:
     """What a language model said, as a value that fits the schema, and what it cost."""
 
     value: Mapping[str, Any]
@@ -183,7 +183,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spending:
+class LlmUsage:
     """What the language model cost somebody on one day."""
 
     scope: Scope

@@ -34,10 +34,10 @@ from .manage import forget as forgetting
 from .manage.checkpoints import Checkpoints
 from .manage.consent import Consent
 from .manage.privacy import Privacy
-from .results import Entry, Forgotten, Page, Purged, Spending, Tally, Undone, Updates
+from .results import EventCount, Forgotten, HistoryEntry, LlmUsage, Page, Purged, Undone, Updates
 from .retrieve import explain, profiles, render
 from .retrieve import pipeline as retrieve
-from .storage.changes import Happened, Shown, Used
+from .storage.changes import Event, Shown, Used
 from .storage.paging import matching
 from .telemetry.instrumentation import watched
 from .text import feedback as echo
@@ -46,9 +46,9 @@ from .text.ids import new_id
 from .types import (
     Conflict,
     Draft,
-    Event,
     Evidence,
     Filter,
+    HistoryEvent,
     Labels,
     Memory,
     Message,
@@ -225,7 +225,7 @@ class Scoped:
         news = None if since is None else delta.fitting(await self._news(since), asked, count)
         answer = await self._answer(asked if news is None else delta.beside(news, asked, count), by)
         best = max((hit.relevance for hit in answer.hits), default=None)
-        line = Happened(
+        line = Event(
             node="context",
             op="search",
             at=self._engine.clock(),
@@ -265,7 +265,7 @@ class Scoped:
             validation.texts("used", used)
             found = {memory.id: "told" for memory in memories if memory.id in (used or ())}
         if not await self.privacy.why_off():
-            line = Happened(
+            line = Event(
                 node="context", op="use", at=engine.clock(), status="ok" if found else "skipped"
             )
             engine.usage.note(self.scope, [replace(line, thread=self._thread(None))])
@@ -520,27 +520,29 @@ class Scoped:
         validation.number("limit", limit)
         return await links.related(self._engine.store, await self.get(id), limit=limit)
 
-    async def history(self, id: str | None = None, *, limit: int = 100) -> builtins.list[Entry]:
+    async def history(
+        self, id: str | None = None, *, limit: int = 100
+    ) -> builtins.list[HistoryEntry]:
         """What happened to one memory, or in the whole scope, newest first. It outlives the memory."""
         validation.number("limit", limit)
         return await self._engine.store.history(self.scope, id, limit=limit)
 
     async def events(
         self, *, node: str | None = None, op: str | None = None, limit: int = 100
-    ) -> builtins.list[Happened]:
+    ) -> builtins.list[Event]:
         """What the parts did, newest first: how often and when, never what was said."""
         validation.number("limit", limit)
         validation.fields({"node": node, "op": op})
         return await self._engine.store.events(self.scope, node=node, op=op, limit=limit)
 
-    async def tallies(self, *, days: float = 30) -> builtins.list[Tally]:
+    async def tallies(self, *, days: float = 30) -> builtins.list[EventCount]:
         """How often the parts did what, day by day, in the last days."""
         validation.days(days)
         return await self._engine.store.tallies(
             self.scope, self._engine.clock() - timedelta(days=days)
         )
 
-    async def spending(self, *, days: float = 30) -> builtins.list[Spending]:
+    async def spending(self, *, days: float = 30) -> builtins.list[LlmUsage]:
         """What the language model cost here in the last days, by day, task and model."""
         return await self._engine.store.spending(
             self.scope, validation.day(self._engine.clock(), days)
@@ -771,7 +773,7 @@ class Scoped:
         return await import_export.imported(records, how)
 
     async def _changed(
-        self, id: str, event: Event, fields: Mapping[str, Any], actor: str | None
+        self, id: str, event: HistoryEvent, fields: Mapping[str, Any], actor: str | None
     ) -> Memory:
         return await revisions.changed(
             self._engine, self.scope, id, event, fields, actor, await self._traced()

@@ -17,7 +17,7 @@ Role = Literal["user", "assistant", "system"]
 Status = Literal[
     "created", "merged", "updated", "superseded", "conflicting", "pending", "skipped", "refused"
 ]
-Event = Literal[
+HistoryEvent = Literal[
     "created", "updated", "merged", "deleted", "soft_deleted", "restored", "superseded", "linked"
 ]
 Node = Literal["hotpath", "context", "episodic", "worker"]

@@ -17,7 +17,7 @@ from memorist.llms import cost
 from memorist.llms.anthropic import Anthropic
 from memorist.llms.openai import OpenAI
 from memorist.ports import LanguageModel
-from memorist.results import Ask
+from memorist.results import Prompt
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -42,7 +42,7 @@ SCHEMA: dict[str, Any] = {
 }
 GOOD = {"facts": [{"fact": "Ana drinks green tea", "kind": "preference", "confidence": 0.9}]}
 WORDS = "I drink green tea, whispered Ana."
-ASK = Ask(task="extract", system="Find facts.", user=WORDS, schema=SCHEMA, max_tokens=200)
+ASK = Prompt(task="extract", system="Find facts.", user=WORDS, schema=SCHEMA, max_tokens=200)
 TIMEOUT = 1.0
 LATE = ("silent", "hanging", "dribbling", "slow")
 AWAY = (
@@ -264,7 +264,7 @@ async def test_figures_that_cannot_be_are_not_believed(
 async def test_half_a_character_in_a_text_does_no_harm(
     model: LanguageModel, llm_server: Server
 ) -> None:
-    broken = Ask(
+    broken = Prompt(
         task="extract", system="Find \ud800.", user="tea \udcff\x00", schema=SCHEMA, max_tokens=200
     )
     assert (await model.answer(broken)).value == GOOD
@@ -278,7 +278,7 @@ async def test_many_questions_at_a_time_get_their_own_answers(
         "facts": [{"fact": request.user, "kind": "profile", "confidence": 1}]
     }
     asks = [
-        Ask(task="t", system="s", user=f"number {n}", schema=SCHEMA, max_tokens=99)
+        Prompt(task="t", system="s", user=f"number {n}", schema=SCHEMA, max_tokens=99)
         for n in range(20)
     ]
     async with opened(kind, llm_server, 20) as model:

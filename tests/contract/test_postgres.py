@@ -26,7 +26,7 @@ from memorist.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
-from memorist.storage.changes import Embedded, Forget, Put
+from memorist.storage.changes import Embedded, Forget, Save
 from memorist.storage.database import EVERY
 from memorist.storage.migrations import Migration
 from memorist.storage.postgres import hnsw
@@ -56,7 +56,7 @@ async def keep(store: PostgresStore, text: str, scope: Scope = ANA, vector: Any 
     async with store.transaction(scope) as tx:
         await tx.apply(
             [
-                Put(
+                Save(
                     memory=made,
                     event="created",
                     vector=vector,
@@ -544,7 +544,7 @@ async def test_two_servers_never_lose_an_update(store: PostgresStore) -> None:
             (now,) = await tx.get(ANA, [kept.id])
             await asyncio.sleep(0)
             await tx.apply(
-                [Put(memory=replace(now, repeat_count=now.repeat_count + 1), event="merged")]
+                [Save(memory=replace(now, repeat_count=now.repeat_count + 1), event="merged")]
             )
 
     await asyncio.gather(*(once_more(server) for _ in range(15) for server in (store, other)))
@@ -599,7 +599,7 @@ async def test_a_connection_lost_in_a_transaction_is_told_and_nothing_is_kept(
             id=new_id(), scope=ANA, text="milk", kind="episodic", created_at=NOW, updated_at=NOW
         )
         async with store.transaction(ANA) as tx:
-            await tx.apply([Put(memory=made, event="created")])
+            await tx.apply([Save(memory=made, event="created")])
             asked(
                 store.url,
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%'",

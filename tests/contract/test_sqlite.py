@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memorist.errors import MemoristError, StoreUnavailable
-from memorist.storage.changes import Put
+from memorist.storage.changes import Save
 from memorist.storage.sqlite.store import SqliteStore, Thread
 from memorist.text.clock import parse
 from memorist.text.ids import new_id
@@ -26,7 +26,7 @@ async def keep(store: SqliteStore, text: str) -> None:
         id=new_id(), scope=ANA, text=text, kind="episodic", created_at=NOW, updated_at=NOW
     )
     async with store.transaction(ANA) as tx:
-        await tx.apply([Put(memory=made, event="created")])
+        await tx.apply([Save(memory=made, event="created")])
 
 
 async def texts(store: SqliteStore) -> list[str]:

@@ -18,15 +18,15 @@ from memorist.jobs.embed import backfill
 from memorist.ports import Delta, Store
 from memorist.results import Proposal, SpaceSettings
 from memorist.storage.changes import (
-    Bury,
+    AddTombstones,
     Change,
     Decided,
     Embedded,
     Forget,
     Incognito,
-    Put,
     Relation,
-    Said,
+    Save,
+    SeenMessage,
     Setting,
     Summary,
     Unrelated,
@@ -48,8 +48,8 @@ def memory(text: str = "I drink tea", **given: Any) -> Memory:
     return Memory(**{**usual, "content_hash": f"hash of {text}", **given}, text=text)
 
 
-def put(kept: Memory, event: Any = "created", **given: Any) -> Put:
-    return Put(memory=kept, event=event, **given)
+def put(kept: Memory, event: Any = "created", **given: Any) -> Save:
+    return Save(memory=kept, event=event, **given)
 
 
 async def apply(store: Store, *changes: Change, scope: Scope = ANA) -> None:
@@ -67,12 +67,12 @@ def forget(gone: Memory, **given: Any) -> Forget:
     return Forget(**{"memory_id": gone.id, "at": NOW, "until": NOW + 24 * HOUR, **given})
 
 
-def said(id: str, content: str, *, keep_text: bool = True, **given: Any) -> Said:
+def said(id: str, content: str, *, keep_text: bool = True, **given: Any) -> SeenMessage:
     outcome = given.pop(
         "outcome", Outcome(status="created", ids=("m1",), reason="why", message_id=id)
     )
     message = Message(id=id, content=content, **given)
-    return Said(
+    return SeenMessage(
         id=id, message=message, outcome=outcome, digest=f"digest of {content}", keep_text=keep_text
     )
 
@@ -961,8 +961,8 @@ async def test_a_text_can_be_buried_without_being_erased_and_the_longer_time_cou
     store: Store,
 ) -> None:
     (kept,) = await keep(store, "tea")
-    await apply(store, Bury(texts=("tea",), until=NOW + 9 * HOUR))
-    await apply(store, Bury(texts=("tea",), until=NOW + 2 * HOUR))
+    await apply(store, AddTombstones(texts=("tea",), until=NOW + 9 * HOUR))
+    await apply(store, AddTombstones(texts=("tea",), until=NOW + 2 * HOUR))
     assert await store.tombstones(ANA, ["tea"], NOW + 8 * HOUR) == {"tea"}
     assert await store.get(ANA, [kept.id]) == [kept]
     await apply(store, put(replace(kept, revision=2), "restored"))
@@ -1012,7 +1012,11 @@ async def test_a_tombstone_without_an_end_stands_for_ever(store: Store) -> None:
 
 
 async def test_a_tombstone_whose_time_is_long_over_goes_with_the_old_events(store: Store) -> None:
-    await apply(store, Bury(texts=("tea",), until=NOW + HOUR), Bury(texts=("milk",), until=None))
+    await apply(
+        store,
+        AddTombstones(texts=("tea",), until=NOW + HOUR),
+        AddTombstones(texts=("milk",), until=None),
+    )
     async with store.transaction(ANA) as tx:
         await tx.tidy(NOW)
     assert await store.tombstones(ANA, ["tea", "milk"], NOW) == {"tea", "milk"}

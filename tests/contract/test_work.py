@@ -9,8 +9,8 @@ import pytest
 
 from memorist.errors import Conflict
 from memorist.ports import Store
-from memorist.results import Spending, Task
-from memorist.storage.changes import Change, Checked, Done, Put, Queue
+from memorist.results import LlmUsage, Task
+from memorist.storage.changes import Change, Checked, Done, Queue, Save
 from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
@@ -117,7 +117,7 @@ async def test_a_pair_that_was_compared_is_known_for_a_while(store: Store) -> No
         Memory(id=id, scope=ANA, text=id, kind="semantic", created_at=NOW, updated_at=NOW)
         for id in ("a", "b")
     )
-    await apply(store, *(Put(memory=each, event="created") for each in (first, second)))
+    await apply(store, *(Save(memory=each, event="created") for each in (first, second)))
     await apply(store, Checked(a="a", b="b", score=0.71, at=NOW))
     assert await store.checked(ANA, NOW) == {("a", "b", 0.71)}
     assert await store.checked(ANA, LATER) == set()
@@ -150,7 +150,7 @@ async def test_what_was_set_aside_counts_until_it_is_known_what_it_cost(store: S
     )
     assert await spend(store, ANA, 200, user_cap=1000)
     assert await store.spending(ANA, DAY) == [
-        Spending(
+        LlmUsage(
             scope=ANA,
             day=DAY,
             task="extract",

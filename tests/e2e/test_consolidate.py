@@ -18,8 +18,8 @@ from memorist.client import Engine
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from memorist.ingest import policies
 from memorist.jobs import consolidate
-from memorist.ports import Adviser
-from memorist.results import Ask, Task
+from memorist.ports import BudgetedModel
+from memorist.results import Prompt, Task
 from memorist.scoped import Scoped
 from memorist.storage.changes import Queue, Used
 from memorist.types import STATES, Draft, Filter, Memory, Scope
@@ -59,10 +59,10 @@ class Scripted:
         error: Exception | None = None,
     ) -> None:
         self.same, self.surely, self.text, self.error = same, surely, text, error
-        self.asked: list[Ask] = []
+        self.asked: list[Prompt] = []
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
 
-    async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+    async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
         self.asked.append(ask)
         if self.error is not None:
             raise self.error
@@ -115,7 +115,7 @@ async def claimed(engine: Engine, name: str) -> Task:
 
 async def run(
     engine: Engine,
-    adviser: Adviser | None = None,
+    adviser: BudgetedModel | None = None,
     *,
     policy: str = "default",
     most: int = 50,

@@ -248,13 +248,13 @@ def test_the_log_keeps_the_last_changes_of_a_thread(memory: Blocking, ana: Block
 
 
 async def _many(ana: BlockingScope, id: str, times: int) -> None:
-    from memorist.storage.changes import Put
+    from memorist.storage.changes import Save
 
     store = ana._inner._engine.store
     async with store.transaction(ana.scope) as tx:
         (memory,) = await tx.get(ana.scope, [id])
         for _ in range(times):
-            await tx.apply([Put(memory=memory, event="updated")])
+            await tx.apply([Save(memory=memory, event="updated")])
 
 
 def test_the_command_tells_the_same(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import memorist
 from clocks import Clock
 from memorist.errors import InvalidInput, Misconfigured, NotFound
 from memorist.results import Purged
-from memorist.storage.changes import Put
+from memorist.storage.changes import Save
 from memorist.sync import Blocking, BlockingScope
 from memorist.types import Filter
 
@@ -266,7 +266,7 @@ def sum_up(memory: Blocking, ana: BlockingScope, id: str, evidence: tuple[str, .
         async with memory._inner.store.transaction(ana.scope) as tx:
             (summary,) = await tx.get(ana.scope, [id])
             made = replace(summary, compression_source=True, evidence_ids=evidence)
-            await tx.apply([Put(memory=made, event="updated")])
+            await tx.apply([Save(memory=made, event="updated")])
 
     memory._loop.run(change())
 

@@ -24,7 +24,7 @@ from memorist.extraction import job
 from memorist.extraction.job import Extracted
 from memorist.ingest import policies
 from memorist.interfaces.cli import app
-from memorist.results import Ask, Task
+from memorist.results import Prompt, Task
 from memorist.scoped import Scoped
 from memorist.types import STATES, Draft, Filter, Labels, Memory, Scope
 
@@ -37,10 +37,10 @@ FACTS = Filter(tags=(job.TAG,))
 class Scripted:
     """A language model that says what it is told to, or fails."""
 
-    def __init__(self, say: Callable[[Ask], Any]) -> None:
-        self.say, self.asked = say, list[Ask]()
+    def __init__(self, say: Callable[[Prompt], Any]) -> None:
+        self.say, self.asked = say, list[Prompt]()
 
-    async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+    async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
         self.asked.append(ask)
         said = self.say(ask)
         if isinstance(said, Exception):
@@ -56,7 +56,7 @@ def item(fact: str = FACT, quote: str = TOLD, type: str = "profile") -> dict[str
 
 @asynccontextmanager
 async def opened(
-    place: str | Path, say: Callable[[Ask], Any] | None = None, **settings: Any
+    place: str | Path, say: Callable[[Prompt], Any] | None = None, **settings: Any
 ) -> AsyncIterator[Engine]:
     asked = {"embedder": "hashing", "extract": "rules" if say is None else "model", **settings}
     async with aio.open(place, **asked) as engine:
@@ -262,7 +262,7 @@ async def test_a_turn_that_is_forgotten_while_the_model_thinks_leaves_no_fact(
         (id,) = (await ana.remember([turn(TOLD)])).ids
 
         class Slow(Scripted):
-            async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+            async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
                 await ana.forget(id)
                 return await super().answer(scope, ask)
 

@@ -24,7 +24,7 @@ from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, Misconfigured, ModelUnavailable
 from memorist.manage.journal import SNAPSHOT
 from memorist.ports import Vectors
-from memorist.results import Ask
+from memorist.results import Prompt
 from memorist.text.index import meaning_of
 from memorist.types import Filter, Memory, Message, Scope
 
@@ -93,7 +93,7 @@ class Model:
         self.asked, self.users, self.running, self.at_once = asyncio.Event(), list[str](), 0, 0
         self._hangs = hangs
 
-    async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+    async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
         self.asked.set()
         self.users.append(ask.user)
         self.running += 1
@@ -515,7 +515,7 @@ async def kinds(bot: Clanker) -> Counter[str]:
 class ModelAway:
     """A language model that is not there."""
 
-    async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+    async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
         raise ModelUnavailable
 
     async def close(self) -> None: ...

@@ -20,7 +20,7 @@ from memorist import aio
 from memorist.errors import Misconfigured
 from memorist.interfaces.cli import app
 from memorist.llms import cost
-from memorist.results import Ask
+from memorist.results import Prompt
 from memorist.types import Scope
 
 ANA = Scope(tenant="default", user="ana", space="default")
@@ -37,7 +37,7 @@ SCHEMA = {
 SYSTEM = """Say what the person drinks.
 "I am Bo and I love milk." → {"name": "Bo", "drinks": ["milk"], "likes": true}
 "Ida here, no coffee for me." → {"name": "Ida", "drinks": ["coffee"], "likes": false}"""
-ASK = Ask(
+ASK = Prompt(
     task="extract",
     system=SYSTEM,
     user="My name is Ana and I like tea.",

@@ -13,7 +13,7 @@ import pytest
 from memorist import aio
 from memorist.client import Engine
 from memorist.scoped import Scoped
-from memorist.storage.changes import Put
+from memorist.storage.changes import Save
 from memorist.text.simhash import simhash64
 from memorist.types import Memory
 
@@ -101,7 +101,7 @@ async def test_a_mark_of_one_memory_is_not_handed_on(engine: Engine, ana: Scoped
     back = await told(ana, BACK, "health")
     async with engine.store.transaction(ana.scope) as tx:
         marked = replace(back, tags=(*back.tags, "source-forgotten", "do_not_assume"))
-        await tx.apply([Put(memory=marked, event="updated")])
+        await tx.apply([Save(memory=marked, event="updated")])
     assert (await told(ana, STRETCHES)).tags == ("physiotherapist", "stretches", "health")
 
 
@@ -144,7 +144,12 @@ async def test_an_older_store_gets_its_fingerprints_and_missing_vectors(
         whole = await told(ana, "I prefer green tea.")
         async with engine.store.transaction(ana.scope) as tx:
             await tx.apply(
-                [Put(memory=replace(bare, content_hash="", needs_embedding=False), event="created")]
+                [
+                    Save(
+                        memory=replace(bare, content_hash="", needs_embedding=False),
+                        event="created",
+                    )
+                ]
             )
     made_by_an_older_version(place)
     async with aio.open(place, **options) as engine:
@@ -167,7 +172,7 @@ async def test_a_store_of_more_than_a_page_is_mended_to_its_end(tmp_path: Path) 
         ana = engine.scope("ana")
         bare = replace(await told(ana, NOTES), simhash=0, needs_embedding=False)
         many = [
-            Put(memory=replace(bare, id=f"{bare.id[:-3]}{n:03}"), event=None) for n in range(501)
+            Save(memory=replace(bare, id=f"{bare.id[:-3]}{n:03}"), event=None) for n in range(501)
         ]
         async with engine.store.transaction(ana.scope) as tx:
             await tx.apply(many)

@@ -28,7 +28,7 @@ from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.interfaces.metrics import Metrics
 from memorist.interfaces.rest.app import create_app
 from memorist.ports import Vectors
-from memorist.storage.changes import Happened
+from memorist.storage.changes import Event
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 WORDS = "The zanzibar heron stands in the river."
@@ -158,7 +158,7 @@ async def test_events_are_counted_that_happen_while_the_hour_moves(
         looking = asyncio.create_task(metrics.text())
         while not looking.done():
             async with memory.store.transaction(ana.scope) as transaction:
-                await transaction.apply([Happened(node="context", op="use", at=at)])
+                await transaction.apply([Event(node="context", op="use", at=at)])
             used += 1
         await looking
     assert (await read(memory, metrics))["memorist_events_total context use ok"] == used

@@ -18,7 +18,7 @@ from memorist import aio
 from memorist.client import Engine
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from memorist.jobs import reflect
-from memorist.results import Ask
+from memorist.results import Prompt
 from memorist.scoped import Scoped
 from memorist.storage.changes import Queue
 from memorist.types import Filter, Memory, Scope
@@ -37,10 +37,10 @@ class Scripted:
     def __init__(self, *summaries: str, error: Exception | None = None, **fields: Any) -> None:
         given = {"tags": ["trust"], "importance": 2, **fields}
         self.value = {"insights": [{"summary": summary, **given} for summary in summaries]}
-        self.error, self.asked = error, list[Ask]()
+        self.error, self.asked = error, list[Prompt]()
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
 
-    async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+    async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
         self.asked.append(ask)
         if self.error is not None:
             raise self.error

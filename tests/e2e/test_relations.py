@@ -21,7 +21,7 @@ from memorist.ingest.policies import Links
 from memorist.interfaces.cli import app
 from memorist.retrieve import profiles
 from memorist.scoped import Scoped
-from memorist.storage.changes import Put, Relation
+from memorist.storage.changes import Relation, Save
 from memorist.types import RELATED, Draft, Filter, Memory
 
 LISBON = "Ana lives in Lisbon with her cat Miso."
@@ -183,7 +183,7 @@ async def test_an_edge_takes_less_than_two_milliseconds(engine: Engine, ana: Sco
     assert engine.embedder is not None
     vectors = await engine.embedder.encode_batch([memory.text for memory in new])
     puts = [
-        Put(memory=memory, event="created", vector=v)
+        Save(memory=memory, event="created", vector=v)
         for memory, v in zip(new, vectors, strict=True)
     ]
     async with engine.store.transaction(ana.scope) as tx:
@@ -209,7 +209,7 @@ async def test_an_edge_takes_less_than_two_milliseconds_in_a_small_memory(tmp_pa
         assert small.embedder is not None
         vectors = await small.embedder.encode_batch([memory.text for memory in new])
         puts = [
-            Put(memory=memory, event="created", vector=v)
+            Save(memory=memory, event="created", vector=v)
             for memory, v in zip(new, vectors, strict=True)
         ]
         for _ in range(5):

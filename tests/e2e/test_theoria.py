@@ -22,7 +22,7 @@ from memorist.errors import EmbedderUnavailable, InvalidInput, Refused
 from memorist.ports import Vectors
 from memorist.retrieve import profiles
 from memorist.scoped import Scoped
-from memorist.storage.changes import Put
+from memorist.storage.changes import Save
 from memorist.text import simhash
 from memorist.types import Filter, Memory
 
@@ -918,7 +918,7 @@ async def test_without_vectors_entries_with_other_tags_are_preferred(
         await lab.remember(text, policy="theoria", tags=[tag])
         memory = (await lab.list(limit=1)).memories[0]
         async with engine.store.transaction(lab.scope) as tx:
-            await tx.apply([Put(memory=replace(memory, tags=(tag,)), event="updated")])
+            await tx.apply([Save(memory=replace(memory, tags=(tag,)), event="updated")])
     tuned = Theoria(engine, profile=replace(profiles.THEORIA, diversity=0.3))
     found = await texts(tuned, "heron")
     assert found.index("heron three of the lake") == 1

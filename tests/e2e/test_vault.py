@@ -19,7 +19,7 @@ from memorist.embedders.cached import Cached
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.ports import Vectors
-from memorist.storage.changes import Put
+from memorist.storage.changes import Save
 from memorist.text.tokens import count_tokens
 from memorist.types import Filter
 
@@ -96,7 +96,7 @@ async def changed(engine: Engine, id: str, **fields: object) -> None:
     scope = engine.scope(user="ana")
     memory = replace(await scope.get(id), **fields)
     async with engine.store.transaction(scope.scope) as tx:
-        await tx.apply([Put(memory=memory, event="updated")])
+        await tx.apply([Save(memory=memory, event="updated")])
 
 
 def contents(result: RecallResult) -> list[str]:

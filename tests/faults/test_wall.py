@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memorist.storage.changes import Checked, Embedded, Forget, Put, Relation, Shown
+from memorist.storage.changes import Checked, Embedded, Forget, Relation, Save, Shown
 from memorist.storage.sqlite.store import SqliteStore
 from memorist.storage.store import Relational
 from memorist.text.clock import parse
@@ -51,7 +51,7 @@ async def filled(store: Relational, scope: Scope) -> None:
     cup = memory(scope, "cup", labels=Labels(thread="t"))
     async with store.transaction(scope) as tx:
         await tx.apply(
-            [Put(memory=each, event="created") for each in (kept, gone, hidden, version, cup)]
+            [Save(memory=each, event="created") for each in (kept, gone, hidden, version, cup)]
         )
         await tx.apply([Embedded(memory_id=kept.id, model="m", vector=[1.0, 0.0])])
         await tx.apply(
@@ -68,7 +68,7 @@ async def filled(store: Relational, scope: Scope) -> None:
     async with store.transaction(scope) as tx:
         hide = replace(hidden, state="soft_deleted")
         forget = Forget(memory_id=gone.id, at=NOW, until=NOW + timedelta(hours=24))
-        await tx.apply([forget, Put(memory=hide, event="soft_deleted")])
+        await tx.apply([forget, Save(memory=hide, event="soft_deleted")])
 
 
 @pytest.mark.spec("THE-109")
@@ -77,8 +77,8 @@ async def test_versions_vectors_relations_erased_rows_and_tombstones_are_seen_fr
 ) -> None:
     await filled(store, ANA)
     async with store.transaction(BOB) as tx:
-        await tx.apply([Put(memory=memory(BOB, "theirs"), event="created")])
-        await tx.apply([Put(memory=memory(BOB, "gone"), event="created")])
+        await tx.apply([Save(memory=memory(BOB, "theirs"), event="created")])
+        await tx.apply([Save(memory=memory(BOB, "gone"), event="created")])
     async with store.transaction(BOB) as tx:
         await tx.apply([Forget(memory_id="bob-gone", at=NOW, until=NOW + timedelta(hours=24))])
     rows = [row.row for row in (await store.changed_since(ANA, 0, model="m", limit=100)).rows]

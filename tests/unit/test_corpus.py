@@ -15,7 +15,7 @@ import pytest
 from memorist.errors import StoreDamaged
 from memorist.index import Columns, Corpora, Corpus, cache
 from memorist.index.vectors import Matrix
-from memorist.storage.changes import Embedded, Forget, Put
+from memorist.storage.changes import Embedded, Forget, Save
 from memorist.storage.sqlite.store import SqliteStore
 from memorist.text import terms, tokens
 from memorist.text.ids import new_id
@@ -103,7 +103,7 @@ class Life:
             vector = self.random.choice([None, [1, 0, 0, 0]])
             await apply(
                 self.store,
-                *(Put(memory=m, event="created", vector=vector, model=MODEL) for m in made),
+                *(Save(memory=m, event="created", vector=vector, model=MODEL) for m in made),
             )
         elif kind in ("edit", "trim"):
             state = self.random.choice(["soft_deleted", "active"])
@@ -111,7 +111,7 @@ class Life:
             self.alive[some.id] = replace(
                 some, **change, labels=Labels(session=self.random.choice("xyz"))
             )
-            await apply(self.store, Put(memory=self.alive[some.id], event="updated"))
+            await apply(self.store, Save(memory=self.alive[some.id], event="updated"))
         elif kind == "embed":
             await apply(self.store, Embedded(memory_id=some.id, model=MODEL, vector=[0, 1, 0, 0]))
         else:
@@ -162,7 +162,7 @@ async def test_writes_between_two_pages_are_not_lost(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = [memory(f"tea {i}") for i in range(9)]
-    await apply(store, *(Put(memory=each, event="created") for each in made))
+    await apply(store, *(Save(memory=each, event="created") for each in made))
     monkeypatch.setattr(cache, "PAGE", 4)
 
     class Busy:
@@ -172,8 +172,8 @@ async def test_writes_between_two_pages_are_not_lost(
 
         async def changed_since(self, *args: Any, **given: Any) -> Any:
             if self.pages:
-                late = Put(memory=replace(made[8], pinned=True), event="updated")
-                early = Put(memory=replace(made[0], text="milk"), event="updated")
+                late = Save(memory=replace(made[8], pinned=True), event="updated")
+                early = Save(memory=replace(made[0], text="milk"), event="updated")
                 await apply(
                     store, early, late, Forget(memory_id=made[self.pages].id, at=NOW, until=None)
                 )
@@ -187,10 +187,10 @@ async def test_writes_between_two_pages_are_not_lost(
 
 async def test_a_snapshot_in_use_does_not_change(store: SqliteStore) -> None:
     kept, first = held(), memory("tea", speaker="Ana")
-    await apply(store, Put(memory=first, event="created"))
+    await apply(store, Save(memory=first, event="created"))
     before = await kept.current(ANA, store)
     told = seen(before), dict(before.codes["speaker"])
-    await apply(store, Put(memory=memory("milk", speaker="Bo"), event="created"))
+    await apply(store, Save(memory=memory("milk", speaker="Bo"), event="created"))
     await apply(store, Forget(memory_id=first.id, at=NOW, until=None))
     after = await kept.current(ANA, store)
     assert (seen(before), dict(before.codes["speaker"])) == told
@@ -212,16 +212,16 @@ async def test_postings_equal_a_plain_count(store: SqliteStore, seed: int) -> No
 
 
 async def test_the_length_of_a_text_is_the_number_of_its_terms(store: SqliteStore) -> None:
-    await apply(store, Put(memory=memory("tea tea blue ship"), event="created"))
+    await apply(store, Save(memory=memory("tea tea blue ship"), event="created"))
     assert (await fresh(store)).length.tolist() == [4]
 
 
 async def test_similarity_is_the_cosine_and_nothing_without_a_vector(store: SqliteStore) -> None:
     await apply(
         store,
-        Put(memory=memory("a"), event="created", vector=[1, 0, 0, 0], model=MODEL),
-        Put(memory=memory("b"), event="created", vector=[0.6, 0.8, 0, 0], model=MODEL),
-        Put(memory=memory("c"), event="created", vector=[1, 0], model="other"),
+        Save(memory=memory("a"), event="created", vector=[1, 0, 0, 0], model=MODEL),
+        Save(memory=memory("b"), event="created", vector=[0.6, 0.8, 0, 0], model=MODEL),
+        Save(memory=memory("c"), event="created", vector=[1, 0], model="other"),
     )
     now = await fresh(store)
     assert now.similarity(np.array([1, 0, 0, 0], np.float32)).tolist() == pytest.approx([1, 0.6, 0])
@@ -233,7 +233,7 @@ async def test_as_of_shows_what_held_then(store: SqliteStore) -> None:
     old = memory("lisbon", state="superseded", valid_from=NOW - 9 * DAY, valid_to=NOW - DAY)
     new = memory("porto", valid_from=NOW - DAY)
     trimmed = memory("milk", valid_from=NOW - 9 * DAY, state="archived")
-    await apply(store, *(Put(memory=each, event="created") for each in (old, new, trimmed)))
+    await apply(store, *(Save(memory=each, event="created") for each in (old, new, trimmed)))
     now = await fresh(store)
     views = {days: list(postings(now.seen_as(("active",), NOW - days * DAY), word)) != []
              for days, word in ((0, "porto"), (1, "porto"), (2, "lisbon"), (10, "lisbon"))}  # fmt: skip
@@ -247,7 +247,7 @@ async def test_the_longest_unused_scope_goes_when_there_are_too_many(store: Sqli
     scopes = [Scope(user=f"user {i}") for i in range(5)]
     for scope in scopes:
         many = [replace(memory(f"tea {i}"), scope=scope) for i in range(50)]
-        await apply(store, *(Put(memory=each, event="created") for each in many), scope=scope)
+        await apply(store, *(Save(memory=each, event="created") for each in many), scope=scope)
     size = (await fresh(store, scopes[0])).size
     kept = held(limit_bytes=3 * size + size // 2)
     for scope in (*scopes, scopes[2]):
@@ -261,7 +261,7 @@ async def test_the_bytes_held_are_counted_as_scopes_grow_and_go(store: SqliteSto
     for number in range(30):
         await apply(
             store,
-            Put(memory=memory(f"tea {number}"), event="created", vector=[1, 0, 0, 0], model=MODEL),
+            Save(memory=memory(f"tea {number}"), event="created", vector=[1, 0, 0, 0], model=MODEL),
         )
         await kept.current(ANA, store)
         assert kept._size == sum(corpus.size for corpus in kept._held.values())
@@ -270,7 +270,7 @@ async def test_the_bytes_held_are_counted_as_scopes_grow_and_go(store: SqliteSto
 
 
 async def test_one_scope_is_kept_however_large_it_is(store: SqliteStore) -> None:
-    await apply(store, Put(memory=memory("tea"), event="created"))
+    await apply(store, Save(memory=memory("tea"), event="created"))
     kept = held(limit_bytes=1)
     await kept.current(ANA, store)
     assert await kept.current(ANA, store) is kept._held[ANA]
@@ -280,23 +280,23 @@ async def test_a_corpus_of_mostly_replaced_rows_begins_anew(store: SqliteStore) 
     kept, one = held(), memory("tea")
     for number in range(4):
         many = [
-            Put(memory=replace(one, id=f"m{i}", text=f"tea {number}"), event="created")
+            Save(memory=replace(one, id=f"m{i}", text=f"tea {number}"), event="created")
             for i in range(500)
         ]
         await apply(store, *many)
         await kept.current(ANA, store)
-    await apply(store, Put(memory=memory("milk"), event="created"))
+    await apply(store, Save(memory=memory("milk"), event="created"))
     assert (await kept.current(ANA, store)).n == 501
 
 
 async def test_a_place_in_a_session_may_be_any_number(store: SqliteStore) -> None:
     made = [memory(f"tea {n}", sequence=n) for n in (-(2**40), 0, 2**31, 2**40)]
-    await apply(store, *(Put(memory=each, event="created") for each in made))
+    await apply(store, *(Save(memory=each, event="created") for each in made))
     assert (await fresh(store)).sequence.tolist() == [-1, 0, 2**31 - 1, 2**31 - 1]
 
 
 async def test_an_altered_state_is_told(store: SqliteStore) -> None:
-    await apply(store, Put(memory=memory("tea"), event="created"))
+    await apply(store, Save(memory=memory("tea"), event="created"))
     await store._writer.rows("UPDATE memories SET state = 'actiwe'")
     with pytest.raises(StoreDamaged, match="actiwe"):
         await fresh(store)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from memorist.offline.proxy import MOST_TEXTS, Texts
 from memorist.offline.standby import passes
-from memorist.storage.changes import Forget, Put
+from memorist.storage.changes import Forget, Save
 from memorist.storage.sqlite.store import SqliteStore
 from memorist.types import Filter, Labels, Memory, Scope
 
@@ -46,7 +46,7 @@ async def test_a_filter_lets_through_what_the_store_would() -> None:
     made = {each.id: each for each in (memory(number, chance) for number in range(60))}
     store = await SqliteStore.open(":memory:")
     async with store.transaction(ANA) as tx:
-        await tx.apply([Put(memory=each, event="created") for each in made.values()])
+        await tx.apply([Save(memory=each, event="created") for each in made.values()])
     for _ in range(300):
         asked = where(chance)
         found = await store.at_rows(ANA, await store.rows_where(ANA, asked))
@@ -58,7 +58,7 @@ async def test_a_filter_lets_through_what_the_store_would() -> None:
 def test_forgotten_texts_leave_with_their_versions_and_few_are_held() -> None:
     texts, one = Texts(), memory(1, random.Random(1))
     version = replace(one, id="old", state="superseded", superseded_by="m1")
-    texts.follow(ANA, [Put(memory=one, event="created"), Put(memory=version, event=None)])
+    texts.follow(ANA, [Save(memory=one, event="created"), Save(memory=version, event=None)])
     assert len(texts.of(ANA)) == 2
     texts.follow(ANA, [Forget(memory_id="m1", at=NOW, until=None)])
     assert texts.of(ANA) == []

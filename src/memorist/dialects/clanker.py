@@ -21,7 +21,7 @@ from ..manage import edit, validation
 from ..manage.journal import LORE
 from ..retrieve import profiles
 from ..scoped import Scoped
-from ..storage.changes import Happened, Put
+from ..storage.changes import Event, Save
 from ..text import normalize
 from ..types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, Recall
 
@@ -159,7 +159,7 @@ class Clanker:
     def failed(self, guild_id: str, source: str) -> None:
         """Note that a message could not be taken in; nothing of it is kept."""
         of = "voice" if source.startswith("voice") else "bot"
-        line = Happened(
+        line = Event(
             node="hotpath",
             op="create",
             at=self._engine.clock(),
@@ -306,11 +306,14 @@ class Clanker:
                 if not memory.pinned
             ]
             await tx.apply(
-                [Put(memory=each, event="updated", meta={"reason": f"keep {keep}"}) for each in old]
+                [
+                    Save(memory=each, event="updated", meta={"reason": f"keep {keep}"})
+                    for each in old
+                ]
             )
 
 
-def _kind(line: Happened) -> str:
+def _kind(line: Event) -> str:
     """What Clanker calls it; empty for what it does not log."""
     if line.status == "error" and line.category in ("bot_error", "voice_error"):
         return line.category

@@ -19,8 +19,8 @@ from typing import Any, cast
 from .. import aio
 from ..errors import BadModelAnswer, ModelUnavailable, NotFound, OverBudget
 from ..manage import chat_commands
-from ..ports import Adviser
-from ..results import Ask
+from ..ports import BudgetedModel
+from ..results import Prompt
 from ..retrieve.profiles import Profile
 from ..settings import load
 from ..types import Message, Recall
@@ -246,12 +246,12 @@ def _judged(task: Task, answer: str, tokens: int) -> Result:
 
 def _model(memory: aio.Engine) -> Answerer:
     """The language model of the settings, within its budget."""
-    adviser = cast(Adviser, memory.adviser)
+    adviser = cast(BudgetedModel, memory.adviser)
     scope = memory.scope(USER, "answers").scope
 
     async def answer(question: str, block: str, at: datetime) -> str:
         told = {"today": f"{at:%A, %Y-%m-%d}", "remembered": block, "question": question}
-        ask = Ask(
+        ask = Prompt(
             task="eval",
             system=_SYSTEM,
             user=json.dumps(told, ensure_ascii=False),

@@ -15,8 +15,8 @@ from datetime import datetime
 from typing import Any, cast
 
 from ..ingest import guard
-from ..ports import Adviser
-from ..results import Ask
+from ..ports import BudgetedModel
+from ..results import Prompt
 from ..text import conflict, normalize, saying, style_check, tokens, values
 from ..text.common_words import word_set
 from ..text.secrets import secret
@@ -65,7 +65,7 @@ SCHEMA: Mapping[str, Any] = {
 
 
 async def facts(
-    adviser: Adviser, scope: Scope, source: str, *, who: str, at: datetime, most: int = MOST
+    adviser: BudgetedModel, scope: Scope, source: str, *, who: str, at: datetime, most: int = MOST
 ) -> tuple[list[Fact], list[str]]:
     """What the model found that really stands in the source, and why the rest of it is left out.
 
@@ -79,10 +79,10 @@ async def facts(
     )
 
 
-def ask(source: str, who: str, most: int) -> Ask:
+def ask(source: str, who: str, most: int) -> Prompt:
     """The question to the model."""
     user = f"The speaker is named: {who}\nNote at most {most} facts.\nThe message:\n{source}"
-    return Ask(task="extract", system=SYSTEM, user=user, schema=SCHEMA, max_tokens=MOST_TOKENS)
+    return Prompt(task="extract", system=SYSTEM, user=user, schema=SCHEMA, max_tokens=MOST_TOKENS)
 
 
 def judged(

@@ -17,7 +17,7 @@ from ..ingest.policies import Facts, Policy
 from ..jobs.context import Care
 from ..ports import Reading, Transaction
 from ..results import Task
-from ..storage.changes import Change, Done, Happened, Queue
+from ..storage.changes import Change, Done, Event, Queue
 from ..text import authority, normalize
 from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Scope
 
@@ -124,7 +124,7 @@ async def draw(
         )
         how = f"{NAME} by {found.by}" + (f": {found.why}" if found.why else "")
         about = ids[0] if ids else None
-        noted = Happened(
+        noted = Event(
             node="worker", op="classify", at=now, status=status, memory_id=about, category=how
         )
         return [noted] if task is None else [noted, Done(task=task)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..index import Corpus
 from ..ports import Transaction, Vectors
-from ..storage.changes import Change, Happened, Put, Relation
+from ..storage.changes import Change, Event, Relation, Save
 from ..text import conflict, entities, normalize, simhash
 from ..types import CONTRADICTS, Draft, Memory, Node, Outcome, Scope
 from . import candidates as kin
@@ -35,7 +35,7 @@ class Desk:
     keyed: dict[str, Memory]
     near: kin.Near = field(default_factory=lambda: kin.Near({}))  # what each piece is compared with
     rows: dict[int, str] = field(default_factory=dict)  # the ids of the known by their row
-    puts: dict[str, Put] = field(default_factory=dict)
+    puts: dict[str, Save] = field(default_factory=dict)
     extra: list[Change] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)  # the last place taken in each session
 
@@ -134,7 +134,7 @@ class Desk:
             valid_from=self.now,
             needs_embedding=vector is None,
         )
-        self._put(Put(memory=before, event=None, vector=known, model=model))
+        self._put(Save(memory=before, event=None, vector=known, model=model))
         event = put.event if put else "updated"
         meta = {
             "fields": ["text"],
@@ -142,7 +142,9 @@ class Desk:
             **_during(piece.draft.labels.session),
         }
         self._put(
-            Put(memory=again, event=event, vector=vector, model=model, old_ref=before.id, meta=meta)
+            Save(
+                memory=again, event=event, vector=vector, model=model, old_ref=before.id, meta=meta
+            )
         )
         return again
 
@@ -194,11 +196,11 @@ class Desk:
         )
         meta = {"reason": reason, "superseded_by": new.id, **_during(new.labels.session)}
         self._put(
-            replace(put, memory=gone) if put else Put(memory=gone, event="superseded", meta=meta)
+            replace(put, memory=gone) if put else Save(memory=gone, event="superseded", meta=meta)
         )
         meta = {"reason": reason, "supersedes": old.id}
         self._put(
-            Put(memory=new, event="created", vector=vector, model=model, old_ref=old.id, meta=meta)
+            Save(memory=new, event="created", vector=vector, model=model, old_ref=old.id, meta=meta)
         )
         return new
 
@@ -220,12 +222,12 @@ class Desk:
         put = self.puts.get(memory.id)
         meta = _during(piece.draft.labels.session)
         self._put(
-            replace(put, memory=again) if put else Put(memory=again, event="merged", meta=meta)
+            replace(put, memory=again) if put else Save(memory=again, event="merged", meta=meta)
         )
         if put:  # told twice in one call: it is one change, and counts as said again all the same
             node: Node = "episodic" if again.kind == "episodic" else "hotpath"
             self.extra.append(
-                Happened(
+                Event(
                     node=node, op="merge", at=self.now, memory_id=again.id, category=again.category
                 )
             )
@@ -236,7 +238,7 @@ class Desk:
     ) -> Memory:
         """Make a new memory of a piece."""
         made = _memory(piece, weighed, self, key, embedded=vector is not None)
-        self._put(Put(memory=made, event="created", vector=vector, model=model))
+        self._put(Save(memory=made, event="created", vector=vector, model=model))
         return made
 
     def note(self, piece: Piece, result: Outcome, vector: Vectors | None) -> None:
@@ -245,7 +247,7 @@ class Desk:
         if made is not None and made.kind == "episodic":
             return
         thread = piece.draft.labels.thread or piece.draft.labels.session
-        line = Happened(
+        line = Event(
             node="hotpath",
             op="classify",
             at=self.now,
@@ -286,7 +288,7 @@ class Desk:
         self.places[session] = self.places.get(session, -1) + 1
         return self.places[session]
 
-    def _put(self, put: Put) -> None:
+    def _put(self, put: Save) -> None:
         self.puts[put.memory.id] = put
         if put.memory.key:
             self.keyed[put.memory.key] = put.memory

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Literal
 from unicodedata import category, normalize
 
-from ..storage.changes import Happened
+from ..storage.changes import Event
 from ..text import authority
 from ..text import normalize as normalise
 from ..text.secrets import secret
@@ -22,7 +22,7 @@ from ..types import Draft, Outcome, Scope
 from .policies import Policy
 
 Taking = Callable[[Sequence[Draft]], Awaitable[Sequence[Outcome]]]
-Noting = Callable[[Sequence[Happened]], None]
+Noting = Callable[[Sequence[Event]], None]
 Patterns = Mapping[str, re.Pattern[str]]
 
 LONGEST = {"content": 320, "fact": 190, "evidence": 220, "lore": 180}  # characters
@@ -149,9 +149,9 @@ async def admitted(
     ]
 
 
-def _skipped(draft: Draft, at: datetime) -> Happened:
+def _skipped(draft: Draft, at: datetime) -> Event:
     thread = draft.labels.thread or draft.labels.session
-    return Happened(node="hotpath", op="classify", at=at, status="skipped", thread=thread)
+    return Event(node="hotpath", op="classify", at=at, status="skipped", thread=thread)
 
 
 def refusal(draft: Draft, policy: Policy, user: str) -> str:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ..index import Corpus
 from ..ports import Reading, Transaction
-from ..results import Entry
-from ..storage.changes import Change, Happened, Put, Relation, Unrelated
+from ..results import HistoryEntry
+from ..storage.changes import Change, Event, Relation, Save, Unrelated
 from ..text.ids import new_id
 from ..types import KINDS, RELATED, Memory, Related, Scope
 from .policies import Links
@@ -23,7 +23,7 @@ Near = dict[str, float]  # ids with their cosine
 
 
 async def link(
-    tx: Transaction, scope: Scope, corpus: Corpus, puts: Sequence[Put], by: Links, now: datetime
+    tx: Transaction, scope: Scope, corpus: Corpus, puts: Sequence[Save], by: Links, now: datetime
 ) -> None:
     """Relate the facts that were written to what is nearest to them, in the same transaction.
 
@@ -60,7 +60,7 @@ def _told(
     meta = {"operation": operation, "links": dict(best)}
     thread = memory.labels.thread or memory.labels.session
     return [
-        Entry(
+        HistoryEntry(
             id=new_id(),
             memory_id=memory.id,
             event="LINK",
@@ -70,7 +70,7 @@ def _told(
             meta=meta,
             at=now,
         ),
-        Happened(
+        Event(
             node="hotpath",
             op="link",
             at=now,
@@ -92,7 +92,7 @@ async def related(reading: Reading, memory: Memory, *, limit: int) -> list[Relat
     return [Related(memory=each, strength=strength[each.id]) for each in memories]
 
 
-def _is_fact(put: Put) -> bool:
+def _is_fact(put: Save) -> bool:
     """A fact that is new, or says something new; a turn of a conversation has its neighbours there."""
     memory, is_new = put.memory, put.event in ("created", "updated") and put.vector is not None
     is_turn = memory.labels.session is not None and memory.speaker is not None
@@ -100,7 +100,7 @@ def _is_fact(put: Put) -> bool:
 
 
 async def _near(
-    tx: Transaction, scope: Scope, corpus: Corpus, new: Sequence[Put], by: Links
+    tx: Transaction, scope: Scope, corpus: Corpus, new: Sequence[Save], by: Links
 ) -> list[Near]:
     """What is near to each: in the store, and told in the same call."""
     found = list(_rows(corpus, new, by))
@@ -118,7 +118,7 @@ async def _near(
     return near
 
 
-def _rows(corpus: Corpus, new: Sequence[Put], by: Links) -> Iterator[list[tuple[int, float]]]:
+def _rows(corpus: Corpus, new: Sequence[Save], by: Links) -> Iterator[list[tuple[int, float]]]:
     """The rows nearest to each, with their cosine; more than are wanted, for some may be on their way out."""
     usable = corpus.alive & np.isin(corpus.kind, _LINKED_KINDS)
     for start in range(0, len(new), TOGETHER):

@@ -13,7 +13,7 @@ from ..extraction import job
 from ..index import Corpora
 from ..jobs.context import Also
 from ..ports import Embedder, Reading, Store, Vectors
-from ..storage.changes import Happened, Said
+from ..storage.changes import Event, SeenMessage
 from ..text import normalize
 from ..types import Draft, Memory, Message, Outcome, Scope, Status
 from . import decide as desks
@@ -75,7 +75,7 @@ async def remember(
             for draft, each in zip(drafts, cut, strict=True)
         ]
         if problem.startswith(FAILED):
-            desk.extra.append(Happened(node="hotpath", op="embed", at=now, status="error"))
+            desk.extra.append(Event(node="hotpath", op="embed", at=now, status="error"))
         if parts.extract and parts.policy.extract is not None:
             desk.extra += job.queued(drafts, outcomes, parts.policy, desk.puts, now)
         await tx.apply(desk.changes)
@@ -242,7 +242,7 @@ def _without(outcome: Outcome, trimmed: Sequence[str]) -> Outcome:
     )
 
 
-def _said(draft: Draft, outcome: Outcome, *, keep_text: bool) -> Said:
+def _said(draft: Draft, outcome: Outcome, *, keep_text: bool) -> SeenMessage:
     name = draft.speaker if draft.speaker != draft.labels.role else None
     message = Message(
         id=draft.message_id,
@@ -252,7 +252,7 @@ def _said(draft: Draft, outcome: Outcome, *, keep_text: bool) -> Said:
         at=draft.at,
         session=draft.labels.session,
     )
-    return Said(
+    return SeenMessage(
         id=draft.message_id or "",
         message=message,
         outcome=outcome,

@@ -10,7 +10,7 @@ from heapq import nsmallest
 from typing import Any
 
 from ..ports import Transaction
-from ..storage.changes import Change, Happened, Put, Used
+from ..storage.changes import Change, Event, Save, Used
 from ..storage.paging import matching
 from ..text import clock
 from ..types import Filter, Memory, Scope
@@ -38,11 +38,11 @@ async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> lis
         if scores[m.id] is not m.last_scores
     ]
     changes += [
-        Put(memory=_trimmed(memory, now), event="soft_deleted", meta={"reason": "capacity"})
+        Save(memory=_trimmed(memory, now), event="soft_deleted", meta={"reason": "capacity"})
         for memory in victims
     ]
     if len(victims) < over:
-        changes.append(Happened(node="hotpath", op="ttl", at=now, status="error"))
+        changes.append(Event(node="hotpath", op="ttl", at=now, status="error"))
     await tx.apply(changes)
     return [memory.id for memory in victims]
 

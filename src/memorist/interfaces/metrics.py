@@ -27,7 +27,7 @@ from prometheus_client import (
 
 from ..client import Engine
 from ..errors import MemoristError, ProviderFailed
-from ..results import Backlog, Spending, Tally
+from ..results import Backlog, EventCount, LlmUsage
 from ..telemetry.instrumentation import DUTY, Tell
 from .rest.auth import Caller, caller
 from .rest.route import Door
@@ -168,7 +168,7 @@ class Metrics:
                 self._figures.took.set(each.p95_seconds or 0)
                 self._figures.failed.set(each.failure_rate or 0)
 
-    def _show_cost(self, found: Iterable[Spending]) -> None:
+    def _show_cost(self, found: Iterable[LlmUsage]) -> None:
         self._figures.tokens.clear()
         for each in found:
             self._figures.tokens.labels(each.task, each.model, "in").inc(each.tokens_in)
@@ -186,7 +186,7 @@ class Metrics:
         self._since, self._counted = since, recent
 
 
-def _counts(found: Iterable[Tally]) -> Counts[tuple[str, ...]]:
+def _counts(found: Iterable[EventCount]) -> Counts[tuple[str, ...]]:
     made = Counts[tuple[str, ...]]()
     for each in found:
         made[each.node, each.op, each.status] += each.count

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..ingest.policies import Bands
 from ..ports import Vectors
-from ..storage.changes import Change, Checked, Put, Relation
+from ..storage.changes import Change, Checked, Relation, Save
 from ..text import conflict, joining, normalize, saying, simhash, values
 from ..types import CONTRADICTS, Memory
 
@@ -86,7 +86,7 @@ def staying(pair: Pair) -> tuple[Memory, Memory] | None:
     return (old, new) if text == old.text else (new, old)
 
 
-def kept(pair: Pair, now: datetime) -> list[Put]:
+def kept(pair: Pair, now: datetime) -> list[Save]:
     """One of the two stays, with what the other had gained; empty if a person wants both."""
     chosen = staying(pair)
     if chosen is None:
@@ -95,14 +95,14 @@ def kept(pair: Pair, now: datetime) -> list[Put]:
     again = replace(stays, **_gained(stays, goes), updated_at=now, revision=stays.revision + 1)
     gone = _gone(goes, stays.id, now)
     return [
-        Put(
+        Save(
             memory=again,
             event="merged",
             old_ref=goes.id,
             actor=WORKER,
             meta={"reason": "the same fact"},
         ),
-        Put(memory=gone, event="superseded", actor=WORKER, meta={"superseded_by": stays.id}),
+        Save(memory=gone, event="superseded", actor=WORKER, meta={"superseded_by": stays.id}),
     ]
 
 
@@ -114,7 +114,7 @@ def remade(
     new_id: Callable[[], str],
     vector: Vectors | None,
     model: str,
-) -> list[Put]:
+) -> list[Save]:
     """A new memory with a text made of both takes the place of both."""
     made = replace(
         pair.new,
@@ -139,7 +139,7 @@ def remade(
     made = replace(made, evidence_ids=_union(made.evidence_ids, (pair.old.id, pair.new.id)))
     meta = {"reason": "the same fact", "supersedes": [pair.old.id, pair.new.id]}
     return [
-        Put(
+        Save(
             memory=made,
             event="created",
             vector=vector,
@@ -149,7 +149,7 @@ def remade(
             meta=meta,
         ),
         *(
-            Put(
+            Save(
                 memory=_gone(each, made.id, now),
                 event="merged",
                 actor=WORKER,
@@ -167,7 +167,7 @@ def replaced(pair: Pair, now: datetime) -> list[Change]:
     gone = replace(_gone(pair.old, pair.new.id, now), valid_to=_since(pair.new))
     meta = {"reason": CONTRADICTS, "superseded_by": pair.new.id}
     return [
-        Put(memory=gone, event="superseded", actor=WORKER, meta=meta),
+        Save(memory=gone, event="superseded", actor=WORKER, meta=meta),
         Relation(from_id=pair.new.id, to_id=pair.old.id, type=CONTRADICTS, at=now),
     ]
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from ..index import Corpora
-from ..ports import Adviser, Embedder, Store, Transaction
+from ..ports import BudgetedModel, Embedder, Store, Transaction
 from ..storage.changes import Change
 from ..types import Draft, Outcome, Scope
 
@@ -35,6 +35,6 @@ class Care:
     store: Store
     corpora: Corpora
     embedder: Embedder | None
-    adviser: Adviser | None  # None: rules do what a language model would
+    adviser: BudgetedModel | None  # None: rules do what a language model would
     remember: Remember
     now: Callable[[], datetime]

@@ -13,7 +13,7 @@ from typing import Any
 from ..embedders import checked
 from ..errors import ProviderFailed, StoreUnavailable
 from ..ports import Embedder, Store, Vectors
-from ..storage.changes import Change, Embedded, Happened
+from ..storage.changes import Change, Embedded, Event
 from ..text import index
 from ..text.ids import new_id
 from ..types import Memory, Scope
@@ -143,8 +143,7 @@ async def _keep(
             still = [memory for memory in found if (memory.id, memory.text) in there]
             waited = [memory.id for memory in still if memory.needs_embedding]
             lines: list[Change] = [
-                Happened(node="worker", op="embed", at=now, memory_id=id)
-                for id in waited or (None,)
+                Event(node="worker", op="embed", at=now, memory_id=id) for id in waited or (None,)
             ]
             if still:  # a text that was edited in the meantime has another vector
                 await tx.apply([*(there[memory.id, memory.text] for memory in still), *lines])
@@ -153,4 +152,4 @@ async def _keep(
 async def _failed(store: Store, memories: Sequence[Memory], now: datetime) -> None:
     for scope in dict.fromkeys(memory.scope for memory in memories):
         async with store.transaction(scope) as tx:
-            await tx.apply([Happened(node="worker", op="embed", at=now, status="error")])
+            await tx.apply([Event(node="worker", op="embed", at=now, status="error")])

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from ..ports import Reading, Store
 from ..results import Proposal, Purged
-from ..storage.changes import Decided, Forget, Put
+from ..storage.changes import Decided, Forget, Save
 from ..storage.paging import matching
 from ..types import Filter, Memory, Scope
 
@@ -135,7 +135,7 @@ def _few(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     return (ids[start : start + AT_ONCE] for start in range(0, len(ids), AT_ONCE))
 
 
-def _put_away(memory: Memory, limits: Limits, now: datetime) -> Put:
+def _put_away(memory: Memory, limits: Limits, now: datetime) -> Save:
     away = replace(
         memory,
         state="soft_deleted",
@@ -143,7 +143,7 @@ def _put_away(memory: Memory, limits: Limits, now: datetime) -> Put:
         updated_at=now,
         revision=memory.revision + 1,
     )
-    return Put(
+    return Save(
         memory=away,
         event="soft_deleted",
         meta={"reason": f"not used for {limits.of(memory.category):g} days"},

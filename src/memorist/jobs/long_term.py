@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..manage import records
 from ..ports import Store
-from ..storage.changes import Change, Forget, Put, Summary
+from ..storage.changes import Change, Forget, Save, Summary
 from ..storage.paging import matching
 from ..text import authority
 from ..text.ids import new_id
@@ -134,4 +134,4 @@ def _gone(items: Sequence[Memory], now: datetime, *, erase: bool) -> list[Change
         replace(item, state="archived", updated_at=now, revision=item.revision + 1)
         for item in items
     ]
-    return [Put(memory=item, event="updated", meta=meta) for item in away]
+    return [Save(memory=item, event="updated", meta=meta) for item in away]

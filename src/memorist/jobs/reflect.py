@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..ports import Reading, Transaction
-from ..results import Ask, Task
+from ..results import Prompt, Task
 from ..storage.changes import Change, Done
 from ..text import authority, joining, style_check
 from ..types import STATES, Draft, Filter, Memory, Outcome, Scope
@@ -162,7 +162,7 @@ def _fitting(turns: Sequence[Memory]) -> tuple[Memory, ...]:
     return tuple(chosen)
 
 
-def question(notes: Notes) -> Ask:
+def question(notes: Notes) -> Prompt:
     """What the model is asked."""
     told = {
         "activities": [memory.text[:CHARACTERS] for memory in notes.activities],
@@ -170,7 +170,7 @@ def question(notes: Notes) -> Ask:
         "conversation": "\n".join(memory.text for memory in reversed(notes.turns)),
     }
     user = json.dumps(told, ensure_ascii=False)
-    return Ask(task="reflect", system=_SYSTEM, user=user, schema=_SCHEMA, max_tokens=220)
+    return Prompt(task="reflect", system=_SYSTEM, user=user, schema=_SCHEMA, max_tokens=220)
 
 
 def insights(answer: Mapping[str, Any], notes: Notes) -> list[Draft]:

@@ -18,7 +18,7 @@ from typing import cast
 from ..errors import Conflict, ProviderFailed, StoreUnavailable
 from ..ports import Store
 from ..results import Task
-from ..storage.changes import Happened
+from ..storage.changes import Event
 from ..types import Op, Scope
 from .context import Care
 
@@ -162,5 +162,5 @@ async def _put_off(task: Task, error: Exception, care: Care) -> Did:
         type(error).__name__,
     )
     async with care.store.transaction(task.scope) as tx:
-        await tx.apply([Happened(node="worker", op=cast(Op, task.name), at=now, status="error")])
+        await tx.apply([Event(node="worker", op=cast(Op, task.name), at=now, status="error")])
     return Did(failed=1)

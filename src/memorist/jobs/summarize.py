@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Literal
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
-from ..ports import Adviser, Transaction
-from ..storage.changes import Change, Happened, Put
+from ..ports import BudgetedModel, Transaction
+from ..storage.changes import Change, Event, Save
 from ..text import authority, normalize, summarize
 from ..text.ids import new_id
 from ..text.summarize import Turn
@@ -58,7 +58,7 @@ class _Changed(Exception):
 
 
 async def summarise(
-    adviser: Adviser | None,
+    adviser: BudgetedModel | None,
     scope: Scope,
     turns: Sequence[Turn],
     *,
@@ -135,9 +135,7 @@ async def _kept(
     async def also(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Change]:
         (outcome,) = outcomes
         if outcome.status != "created":
-            return [
-                Happened(node="worker", op="merge", at=now, status="skipped", category=_how(made))
-            ]
+            return [Event(node="worker", op="merge", at=now, status="skipped", category=_how(made))]
         ids.extend(outcome.ids)
         return await _behind(tx, said, made, state=state, summary=ids[0], now=now)
 
@@ -194,5 +192,5 @@ async def _behind(
     puts = [
         replace(there[m.id], state=state, updated_at=now, revision=m.revision + 1) for m in said
     ]
-    event = Happened(node="worker", op="merge", at=now, memory_id=summary, category=_how(made))
-    return [*(Put(memory=memory, event="updated", meta=meta) for memory in puts), event]
+    event = Event(node="worker", op="merge", at=now, memory_id=summary, category=_how(made))
+    return [*(Save(memory=memory, event="updated", meta=meta) for memory in puts), event]

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from ..providers import http
-from ..results import Ask
+from ..results import Prompt
 from . import schema
 from .structured import Laddered, Said, Way, count, told
 
@@ -30,7 +30,7 @@ class Anthropic(Laddered):
     call = "messages"
     rungs = ("json_schema", "tool", "text")
 
-    def _request(self, ask: Ask, way: Way) -> dict[str, Any]:
+    def _request(self, ask: Prompt, way: Way) -> dict[str, Any]:
         older = (
             {} if "temperature" in way.without else {"temperature": ask.temperature}
         )  # not every model takes it

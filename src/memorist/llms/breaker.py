@@ -8,7 +8,7 @@ from collections.abc import Callable
 from ..errors import BadModelAnswer, ModelUnavailable
 from ..ports import LanguageModel
 from ..providers.http import Circuit
-from ..results import Answer, Ask
+from ..results import ModelAnswer, Prompt
 
 
 class Breaker:
@@ -33,7 +33,7 @@ class Breaker:
             error.cost = (0, 0)
             raise error
 
-    async def answer(self, ask: Ask) -> Answer:
+    async def answer(self, ask: Prompt) -> ModelAnswer:
         """As the inner model answers. Raises ModelUnavailable at once while it is left alone."""
         self.check()
         is_trial, worked = self._circuit.begin(), None

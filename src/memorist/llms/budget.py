@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
 from ..ports import Store
-from ..results import Ask
+from ..results import Prompt
 from ..types import Scope
 from . import cost
 from .breaker import Breaker
@@ -33,7 +33,7 @@ class Metered:
         self.model, self._store, self._clock = model, store, clock
         self._user_cap, self._tenant_cap = user_cap, tenant_cap
 
-    async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
+    async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
         """A value that fits the schema. Raises ModelUnavailable, BadModelAnswer or OverBudget."""
         self.model.check()
         most_in, most_out = (cost.TRIES * tokens for tokens in cost.most(ask))

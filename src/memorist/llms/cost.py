@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 
-from ..results import Ask
+from ..results import Prompt
 from ..text.tokens import count_tokens
 
 TRIES = 2  # a question is asked once more if the answer cannot be used
 ADDED = 1_500  # tokens that a server adds of its own, and we for the shape of the answer or a second try
 
 
-def most(ask: Ask) -> tuple[int, int]:
+def most(ask: Prompt) -> tuple[int, int]:
     """What one try can cost at most, in and out: no tokenizer makes more tokens than there are bytes.
 
     >>> most(Ask(task="t", system="", user="é", schema={}, max_tokens=100))
@@ -21,7 +21,7 @@ def most(ask: Ask) -> tuple[int, int]:
     return ADDED + sum(len(text.encode("utf-8", "replace")) for text in texts), ask.max_tokens
 
 
-def likely(ask: Ask, said: str, told: tuple[int, int]) -> tuple[int, int]:
+def likely(ask: Prompt, said: str, told: tuple[int, int]) -> tuple[int, int]:
     """What a try cost: as the server told, but not less than about what the words make, nor more than can be.
 
     >>> likely(Ask(task="t", system="", user="tea " * 8, schema={}, max_tokens=9), "tea", (0, 10**12))

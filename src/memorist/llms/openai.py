@@ -6,7 +6,7 @@ import json
 from typing import Any, ClassVar
 
 from ..providers import http
-from ..results import Ask
+from ..results import Prompt
 from . import schema
 from .structured import Laddered, Said, Way, count, told
 
@@ -25,7 +25,7 @@ class OpenAI(Laddered):
         "max_completion_tokens": "max_tokens",
     }  # newer models want the longer name
 
-    def _request(self, ask: Ask, way: Way) -> dict[str, Any]:
+    def _request(self, ask: Prompt, way: Way) -> dict[str, Any]:
         is_told = way.rung in ("json_object", "text") or (
             way.rung == "json_schema" and self._own_url is not None
         )

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from ..errors import BadModelAnswer, ModelUnavailable
 from ..providers import http
-from ..results import Answer, Ask
+from ..results import ModelAnswer, Prompt
 from . import cost, schema
 
 MOST_BYTES = 1 << 20  # of an answer, with all that is around it
@@ -72,7 +72,7 @@ class Laddered(ABC):
     def name(self) -> str:
         return f"{self.library}:{self._model}"
 
-    async def answer(self, ask: Ask) -> Answer:
+    async def answer(self, ask: Prompt) -> ModelAnswer:
         """An answer that fits the schema, within the timeout for everything together.
 
         Raises ModelUnavailable, BadModelAnswer.
@@ -91,20 +91,20 @@ class Laddered(ABC):
         await self._server.close()
 
     @abstractmethod
-    def _request(self, ask: Ask, way: Way) -> dict[str, Any]:
+    def _request(self, ask: Prompt, way: Way) -> dict[str, Any]:
         """What is sent to ask in this way."""
 
     @abstractmethod
     def _read(self, data: Any) -> Said:
         """What was answered, out of the JSON that came back. Raises Failed if that is no answer at all."""
 
-    async def _answered(self, ask: Ask, spent: _Spent) -> Answer:
+    async def _answered(self, ask: Prompt, spent: _Spent) -> ModelAnswer:
         asked, wrong = ask, ""
         for _ in range(cost.TRIES):
             said = await self._said(asked, spent)
             value, wrong = _value(said, ask)
             if not wrong:
-                return Answer(
+                return ModelAnswer(
                     value=value,
                     model=self.name,
                     tokens_in=spent.tokens[0],
@@ -115,7 +115,7 @@ class Laddered(ABC):
         error.cost = spent.tokens
         raise error
 
-    async def _said(self, ask: Ask, spent: _Spent) -> Said:
+    async def _said(self, ask: Prompt, spent: _Spent) -> Said:
         """What the server says when it is asked in the best way that it understands."""
         rung, without = self._rung, self._without
         while rung < len(self.rungs):
@@ -136,7 +136,7 @@ class Laddered(ABC):
             spent,
         )
 
-    async def _asked(self, ask: Ask, way: Way) -> Said:
+    async def _asked(self, ask: Prompt, way: Way) -> Said:
         return self._read(await self._server.ask(**self._request(ask, way)))
 
     def _away(self, why: str, spent: _Spent) -> ModelUnavailable:
@@ -153,7 +153,7 @@ class _Spent:
         self.tokens = (self.tokens[0] + more[0], self.tokens[1] + more[1])
 
 
-def _value(said: Said, ask: Ask) -> tuple[Any, str]:
+def _value(said: Said, ask: Prompt) -> tuple[Any, str]:
     """The value in an answer, and what is wrong with it."""
     if said.is_cut:
         return None, "it is too long, be brief"
@@ -164,7 +164,7 @@ def _value(said: Said, ask: Ask) -> tuple[Any, str]:
     return value, schema.problem(value, ask.schema) or ""
 
 
-def told(ask: Ask) -> str:
+def told(ask: Prompt) -> str:
     """The instructions with the shape of the answer, for a server that is not sent it otherwise."""
     return f"{ask.system}{_SHAPE}{json.dumps(dict(ask.schema))}"
 

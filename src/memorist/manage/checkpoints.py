@@ -12,7 +12,7 @@ from typing import Any
 
 from .. import ports
 from ..errors import InvalidInput, NotFound
-from ..results import Saved
+from ..results import SavedCheckpoint
 from ..text import normalize
 from . import validation
 
@@ -41,7 +41,7 @@ class Checkpoints:
     ) -> None:
         self._kept, self._clock, self._most, self._admit = kept, clock, most_bytes, admit
 
-    async def save(self, thread: str, data: Mapping[str, Any]) -> Saved:
+    async def save(self, thread: str, data: Mapping[str, Any]) -> SavedCheckpoint:
         """Keep where a thread stands, in place of what was saved before; when it returns, it is on disk.
 
         `data` holds `graph_state`, `memory_context`, `conversation_history`, `agent_states` (empty if left out) and
@@ -60,7 +60,7 @@ class Checkpoints:
         data: dict[str, Any] = json.loads(text)
         return data
 
-    async def list(self, *, limit: int = 50) -> builtins.list[Saved]:
+    async def list(self, *, limit: int = 50) -> builtins.list[SavedCheckpoint]:
         """Which threads have a checkpoint, the one saved last first."""
         validation.number("limit", limit)
         return await self._kept.list(limit=limit)

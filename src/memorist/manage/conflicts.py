@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import NotFound
 from ..ports import Reading
-from ..storage.changes import Change, Put, Relation, Unrelated
+from ..storage.changes import Change, Relation, Save, Unrelated
 from ..types import CONTRADICTS, Conflict, Memory, Scope
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ async def confirmed(engine: Engine, scope: Scope, id: str, actor: str | None) ->
         both = await _open(tx, scope, id)
         new = replace(both.new, updated_at=engine.clock(), revision=both.new.revision + 1)
         meta = {"decision": "confirmed", "between": [both.new.id, both.old.id]}
-        await tx.apply([Put(memory=new, event="updated", actor=actor, meta=meta), _closed(both)])
+        await tx.apply([Save(memory=new, event="updated", actor=actor, meta=meta), _closed(both)])
     return new
 
 
@@ -59,13 +59,13 @@ async def rejected(engine: Engine, scope: Scope, id: str, actor: str | None) -> 
         )
         meta = {"decision": "rejected"}
         changes: list[Change] = [
-            Put(
+            Save(
                 memory=new,
                 event="superseded",
                 actor=actor,
                 meta={**meta, "between": [new.id, old.id]},
             ),
-            Put(memory=old, event="restored", actor=actor, meta={**meta, "supersedes": new.id}),
+            Save(memory=old, event="restored", actor=actor, meta={**meta, "supersedes": new.id}),
         ]
         await tx.apply([*changes, _closed(both)])
     return old

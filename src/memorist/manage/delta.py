@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..ports import Reading
-from ..results import Logged, Updates
+from ..results import ThreadChange, Updates
 from ..types import Memory, Query, Recall, Scope
 
 BULLETS = 3
@@ -25,7 +25,7 @@ async def told(reading: Reading, scope: Scope, thread: str, since: int, line: Li
     log = await reading.logged(scope, thread, since)
     standing = await _standing(reading, scope, [each.memory_id for each in log])
     plain = _once(log, {id: memory.id for id, memory in standing.items()})
-    shown: list[tuple[Logged, str]] = []
+    shown: list[tuple[ThreadChange, str]] = []
     for each in plain:
         text = line(each.event, standing.get(each.memory_id))
         if text is not None and len(shown) < BULLETS:
@@ -92,7 +92,7 @@ async def _standing(reading: Reading, scope: Scope, ids: Sequence[str]) -> dict[
     return {memory.id: newer.get(memory.superseded_by or "", memory) for memory in found}
 
 
-def _once(log: Sequence[Logged], ids: dict[str, str]) -> list[Logged]:
+def _once(log: Sequence[ThreadChange], ids: dict[str, str]) -> list[ThreadChange]:
     """The last of several like changes of a memory; one that is new is not told of as changed, too."""
     keys = [(ids.get(each.memory_id, each.memory_id), each.event) for each in log]
     last = {key: each.revision for key, each in zip(keys, log, strict=True)}

@@ -12,10 +12,10 @@ from ..ingest import links as relations
 from ..ingest import policies
 from ..ingest.chunk import Piece
 from ..ports import Store, Transaction, Vectors
-from ..storage.changes import Put
+from ..storage.changes import Save
 from ..text import normalize
 from ..text.ids import new_id
-from ..types import Draft, Event, Evidence, Filter, Memory, Message, Scope
+from ..types import Draft, Evidence, Filter, HistoryEvent, Memory, Message, Scope
 
 if TYPE_CHECKING:
     from ..client import Engine
@@ -25,7 +25,7 @@ async def changed(
     engine: Engine,
     scope: Scope,
     id: str,
-    event: Event,
+    event: HistoryEvent,
     fields: Mapping[str, Any],
     actor: str | None,
     session: str | None = None,
@@ -41,7 +41,7 @@ async def changed(
         told = {name: value for name, value in fields.items() if isinstance(value, (bool, str))}
         meta = {**told, **({"session": session} if session else {})}
         versions = await versions_along(tx, old, new)
-        await tx.apply([Put(memory=new, event=event, actor=actor, meta=meta), *versions])
+        await tx.apply([Save(memory=new, event=event, actor=actor, meta=meta), *versions])
     return new
 
 
@@ -53,7 +53,7 @@ async def with_free_key(tx: Transaction, memory: Memory) -> Memory:
     return memory if taken is None or taken.id == memory.id else replace(memory, key=None)
 
 
-async def versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Put]:
+async def versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Save]:
     """What a memory has replaced disappears with it, and comes back with it."""
     hidden = "soft_deleted"
     if (old.state == hidden) == (new.state == hidden):
@@ -67,7 +67,7 @@ async def versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Put]
         ids += [version.id for version in page.memories if version.id not in found]
         found |= {version.id: version for version in page.memories}
     return [
-        Put(memory=replace(each, state=now, purge_at=new.purge_at), event=None)
+        Save(memory=replace(each, state=now, purge_at=new.purge_at), event=None)
         for each in found.values()
     ]
 
@@ -113,11 +113,11 @@ async def edited(
         meta |= {"session": session} if session else {}
         links = policies.named(engine.settings.policy).links if text is not None else None
         corpus = await engine.corpora.current(scope, tx) if links is not None else None
-        put = Put(
+        put = Save(
             memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta
         )
         await tx.apply(
-            [embedded(each, made) for each in (Put(memory=before, event=None, model=model), put)]
+            [embedded(each, made) for each in (Save(memory=before, event=None, model=model), put)]
         )
         if links is not None and corpus is not None:
             await relations.link(tx, scope, corpus, [embedded(put, made)], links, now)
@@ -129,7 +129,7 @@ def _reworded(memory: Memory, text: str) -> Memory:
     return replace(memory, text=piece.text, content_hash=piece.content_hash, simhash=piece.simhash)
 
 
-def embedded(put: Put, made: Mapping[str, Vectors]) -> Put:
+def embedded(put: Save, made: Mapping[str, Vectors]) -> Save:
     """The put with the vector of its text, or marked to get one later."""
     vector = made.get(put.memory.text)
     return replace(put, memory=with_vector(put.memory, vector), vector=vector)

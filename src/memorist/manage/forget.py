@@ -13,7 +13,7 @@ from ..errors import NotFound, ProviderFailed, StoreDamaged, StoreFull
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful, Reading, Transaction
 from ..results import Forgotten
-from ..storage.changes import Bury, Change, Embedded, Forget, Put
+from ..storage.changes import AddTombstones, Change, Embedded, Forget, Save
 from ..storage.paging import matching
 from ..text import index, normalize, simhash, summarize
 from ..types import GUILD, STATES, Filter, Memory, Scope
@@ -214,10 +214,10 @@ async def _meanings(tx: Transaction, scope: Scope, ids: Sequence[str]) -> list[s
     return []
 
 
-def _flagged(plan: Plan, now: datetime) -> list[Put]:
+def _flagged(plan: Plan, now: datetime) -> list[Save]:
     """What rests on other things too, marked, and without the references that lead nowhere now."""
     return [
-        Put(
+        Save(
             memory=_without(memory, plan.gone, now),
             event=None if memory.state == "superseded" else "updated",
             meta={"reason": "a source was forgotten", "final": True},
@@ -252,7 +252,7 @@ async def _summed_up_anew(tx: Transaction, scope: Scope, plan: Plan, now: dateti
                 simhash=simhash.simhash64(text),
             )
             meta = {"reason": "summed up without a source that was forgotten", "final": True}
-            await tx.apply([Put(memory=anew, event="created", meta=meta)])
+            await tx.apply([Save(memory=anew, event="created", meta=meta)])
     return words
 
 
@@ -305,7 +305,7 @@ async def _hidden(engine: Engine, scope: Scope, ids: Sequence[str], manner: Mann
         texts = tuple(dict.fromkeys([*words, *(put.memory.text for put in puts)]))
         changes: list[Change] = [
             *puts,
-            Bury(texts=texts, until=max(until, purge_at) if until else None),
+            AddTombstones(texts=texts, until=max(until, purge_at) if until else None),
         ]
         await tx.apply(changes)
     return replace(plan, flagged=())
@@ -313,13 +313,13 @@ async def _hidden(engine: Engine, scope: Scope, ids: Sequence[str], manner: Mann
 
 async def _hide(
     tx: Transaction, old: Memory, purge_at: datetime, now: datetime, manner: Manner
-) -> list[Put]:
+) -> list[Save]:
     new = replace(
         old, state="soft_deleted", purge_at=purge_at, updated_at=now, revision=old.revision + 1
     )
     meta = {"state": new.state, "reason": manner.reason, "session": manner.session}
     told = {name: value for name, value in meta.items() if value}
-    put = Put(memory=new, event="soft_deleted", actor=manner.actor, meta=told)
+    put = Save(memory=new, event="soft_deleted", actor=manner.actor, meta=told)
     return [put, *await edit.versions_along(tx, old, new)]
 
 

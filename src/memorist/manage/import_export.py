@@ -15,9 +15,9 @@ from ..ingest.chunk import Piece
 from ..ingest.pipeline import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ports import Store, Transaction, Vectors
-from ..results import Entry
+from ..results import HistoryEntry
 from ..storage import codec
-from ..storage.changes import Put, Said, Summary
+from ..storage.changes import Save, SeenMessage, Summary
 from ..text import authority, normalize
 from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
 from . import privacy, validation
@@ -175,7 +175,7 @@ def _draft(value: Value) -> Draft:
             evidence_text=value.evidence_text,
             steps_text=value.steps_text,
         )
-    if isinstance(value, Said):
+    if isinstance(value, SeenMessage):
         message = value.message
         labels = Labels(session=message.session, role=message.role)
         return Draft(
@@ -190,7 +190,7 @@ def _draft(value: Value) -> Draft:
     return Draft(text="", labels=Labels(session=session if isinstance(session, str) else None))
 
 
-async def _drop_forgotten_words(said: Said, tx: Transaction, scope: Scope) -> Said:
+async def _drop_forgotten_words(said: SeenMessage, tx: Transaction, scope: Scope) -> SeenMessage:
     """Return a message without its text if the memories made from it have been forgotten."""
     ids = said.outcome.ids
     there = {memory.id for memory in await tx.get(scope, ids)} if ids else set()
@@ -254,7 +254,7 @@ def _memory(data: Mapping[str, Any]) -> Memory:
 _NOT_TAKEN = ("last_scores", "revision", "sequence", "needs_embedding")
 _SHARES = ("importance", "base_importance", "confidence", "metadata_confidence")
 _TEXTS = ("text", "steps_text", "evidence_text", "content")  # bounded by the setting for texts
-Value = Memory | Said | Entry | Summary
+Value = Memory | SeenMessage | HistoryEntry | Summary
 
 
 def _bound(value: Value, how: Import) -> None:
@@ -341,7 +341,7 @@ def _summary(data: Mapping[str, Any]) -> Summary:
     return made
 
 
-def _said(data: Mapping[str, Any]) -> Said:
+def _said(data: Mapping[str, Any]) -> SeenMessage:
     for name in ("id", "role", "text", "name", "session"):
         value = data.get(name)
         if not isinstance(value, str) and (value is not None or name in ("id", "role")):
@@ -351,7 +351,7 @@ def _said(data: Mapping[str, Any]) -> Said:
     message = Message(content=text or "", at=messages.moment(data.get("at")), **fields)  # type: ignore[arg-type]
     outcome = codec.load(Outcome, data.get("outcome") or {})
     digest = normalize.digest(text) if text is not None else ""
-    return Said(
+    return SeenMessage(
         id=data["id"],
         message=message,
         outcome=outcome,
@@ -360,8 +360,10 @@ def _said(data: Mapping[str, Any]) -> Said:
     )
 
 
-def _entry(data: Mapping[str, Any]) -> Entry:
-    made = codec.load(Entry, {name: value for name, value in data.items() if name != "scope"})
+def _entry(data: Mapping[str, Any]) -> HistoryEntry:
+    made = codec.load(
+        HistoryEntry, {name: value for name, value in data.items() if name != "scope"}
+    )
     try:
         UUID(made.id)
     except ValueError as error:
@@ -377,14 +379,14 @@ def _entry(data: Mapping[str, Any]) -> Entry:
     return made
 
 
-def _elsewhere(entry: Entry, scope: Scope) -> Entry:
+def _elsewhere(entry: HistoryEntry, scope: Scope) -> HistoryEntry:
     """An entry that goes into another scope than it came from: there it has a name of its own, always the same."""
     return replace(
         entry, id=str(uuid5(UUID(entry.id), "\0".join((scope.tenant, scope.user, scope.space))))
     )
 
 
-async def _take_history(entries: Sequence[Entry], scope: Scope, engine: Engine) -> None:
+async def _take_history(entries: Sequence[HistoryEntry], scope: Scope, engine: Engine) -> None:
     """Add what happened before, without the words of what was forgotten here; what is here already stays as it is."""
     words = {
         entry.id: normalize.wording(str(entry.meta.get("before", {}).get("text", "")))
@@ -397,7 +399,7 @@ async def _take_history(entries: Sequence[Entry], scope: Scope, engine: Engine) 
         )
 
 
-def _mark_imported(entry: Entry, *, keep: bool) -> Entry:
+def _mark_imported(entry: HistoryEntry, *, keep: bool) -> HistoryEntry:
     """Mark an entry as imported, and rename the keys by which `undo` would find it."""
     meta = entry.meta if keep else {}
     elsewhere = {
@@ -481,8 +483,8 @@ async def _assign_places(memories: Sequence[Memory], tx: Transaction, scope: Sco
     return placed
 
 
-def _imported(memory: Memory, vector: Vectors | None, engine: Engine) -> Put:
-    return Put(
+def _imported(memory: Memory, vector: Vectors | None, engine: Engine) -> Save:
+    return Save(
         memory=with_vector(memory, vector),
         event="created" if memory.state != "superseded" else None,
         vector=vector,

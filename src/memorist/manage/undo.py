@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import Conflict, InvalidInput, NotFound
 from ..ports import Reading, Transaction, Vectors
-from ..results import Entry, Undone
-from ..storage.changes import Change, Put, Relation, Unrelated
+from ..results import HistoryEntry, Undone
+from ..storage.changes import Change, Relation, Save, Unrelated
 from ..text import clock, fields
 from ..text.ids import new_id
-from ..types import CONTRADICTS, Event, Memory, Scope
+from ..types import CONTRADICTS, HistoryEvent, Memory, Scope
 from . import edit
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Step:
 
     now: Memory
     then: Memory
-    entries: tuple[Entry, ...]  # that are undone, newest first
+    entries: tuple[HistoryEntry, ...]  # that are undone, newest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,9 +98,9 @@ async def _planned(engine: Engine, reading: Reading, scope: Scope, what: Mapping
     return Plan(operations=tuple(operations), steps=tuple(step for step in steps if step.entries))
 
 
-def _step(memory: Memory, entries: Sequence[Entry], chosen: set[str], now: datetime) -> Step:
+def _step(memory: Memory, entries: Sequence[HistoryEntry], chosen: set[str], now: datetime) -> Step:
     """Go back through what happened to a memory, newest first. Raises Conflict where something came after."""
-    then, later, taken = memory, dict[str, Any](), list[Entry]()
+    then, later, taken = memory, dict[str, Any](), list[HistoryEntry]()
     for entry in reversed(entries):
         before = _before(entry, now)
         if entry.id in chosen:
@@ -113,7 +113,7 @@ def _step(memory: Memory, entries: Sequence[Entry], chosen: set[str], now: datet
     return Step(now=memory, then=then, entries=tuple(taken))
 
 
-def _before(entry: Entry, now: datetime) -> dict[str, Any]:
+def _before(entry: HistoryEntry, now: datetime) -> dict[str, Any]:
     """The fields that an entry changed, as they were. What it made was not there: so it disappears."""
     if entry.event == "ADD":
         return {"state": "soft_deleted", "purge_at": clock.iso(now + KEPT)}
@@ -134,7 +134,7 @@ async def _changes(
         tx, replace(step.then, updated_at=now, revision=old.revision + 1)
     )
     decision = _decision(step)
-    put = Put(
+    put = Save(
         memory=then, event=_event(old, then), actor=actor, model=model, meta={**meta, **decision}
     )
     changes: list[Change] = [*_relations(decision, now), *await edit.versions_along(tx, old, then)]
@@ -144,12 +144,12 @@ async def _changes(
     version = replace(
         old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=ends, key=None
     )
-    kept = Put(memory=version, event=None, model=model)
+    kept = Save(memory=version, event=None, model=model)
     both = [edit.embedded(each, made) for each in (kept, replace(put, old_ref=version.id))]
     return [*both, *await _never_held(tx, step), *changes]
 
 
-async def _never_held(tx: Transaction, step: Step) -> list[Put]:
+async def _never_held(tx: Transaction, step: Step) -> list[Save]:
     """The versions that stand for the time before what is undone: now the memory itself does again."""
     ids = [entry.old_ref for entry in step.entries if entry.old_ref and entry.event != "ADD"]
     found = [
@@ -157,13 +157,13 @@ async def _never_held(tx: Transaction, step: Step) -> list[Put]:
         for memory in await tx.get(step.now.scope, ids)
         if memory.superseded_by == step.now.id
     ]
-    return [Put(memory=replace(each, valid_to=each.valid_from), event=None) for each in found]
+    return [Save(memory=replace(each, valid_to=each.valid_from), event=None) for each in found]
 
 
-def _event(old: Memory, then: Memory) -> Event:
+def _event(old: Memory, then: Memory) -> HistoryEvent:
     if old.state == then.state:
         return "updated"
-    named: dict[str, Event] = {
+    named: dict[str, HistoryEvent] = {
         "active": "restored",
         "soft_deleted": "soft_deleted",
         "superseded": "superseded",
@@ -173,7 +173,7 @@ def _event(old: Memory, then: Memory) -> Event:
 
 def _is_aside(change: Change, ids: Sequence[str]) -> bool:
     """A memory that is put back itself is not also put somewhere as the version of another."""
-    return isinstance(change, Put) and change.event is None and change.memory.id in ids
+    return isinstance(change, Save) and change.event is None and change.memory.id in ids
 
 
 def _decision(step: Step) -> dict[str, Any]:

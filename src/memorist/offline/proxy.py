@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..errors import StoreFull, StoreUnavailable
 from ..ports import Delta, Store, Transaction
-from ..storage.changes import Change, Forget, Put
+from ..storage.changes import Change, Forget, Save
 from ..types import Memory, Scope
 
 MOST_TEXTS = 2000
@@ -51,7 +51,7 @@ class Texts:
     def follow(self, scope: Scope, changes: Iterable[Change]) -> None:
         """Know what was just written, and nothing of what was forgotten."""
         for change in changes:
-            if isinstance(change, Put):
+            if isinstance(change, Save):
                 self.learn([change.memory])
                 self._fresh.setdefault(scope, set()).add(change.memory.id)
             elif isinstance(change, Forget):

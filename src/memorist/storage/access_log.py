@@ -9,22 +9,22 @@ from contextlib import suppress
 from ..errors import MemoristError
 from ..ports import Store
 from ..types import Scope
-from .changes import Happened, Used
+from .changes import Event, Used
 
 AT_MOST = 256  # uses held back before they are written
 SECONDS = 1.0
 
 
-class Usage:
+class AccessLog:
     """Collects uses and writes them a moment later; `flush` writes them now. Closed by whoever made it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[Scope, list[Used | Happened]] = {}
+        self._waiting: dict[Scope, list[Used | Event]] = {}
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
-    def note(self, scope: Scope, uses: Sequence[Used | Happened]) -> None:
+    def note(self, scope: Scope, uses: Sequence[Used | Event]) -> None:
         """Remember to write these."""
         if not uses:
             return

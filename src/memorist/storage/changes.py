@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
-from ..results import Entry, Proposal, Task
-from ..types import Draft, Event, Memory, Message, Node, Op, Outcome, Scope
+from ..results import HistoryEntry, Proposal, Task
+from ..types import Draft, HistoryEvent, Memory, Message, Node, Op, Outcome, Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
+class Save:
     """Keep this memory as it now stands, new or changed."""
 
     memory: Memory
-    event: Event | None  # None: it is kept, but nothing happened to it (an earlier version)
+    event: HistoryEvent | None  # None: it is kept, but nothing happened to it (an earlier version)
     vector: Any = None  # float32, of the model the store was opened for
     model: str | None = None
     old_ref: str | None = None  # where the version before this one is kept
@@ -25,7 +25,7 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class SeenMessage:
     """A message, and what became of it: asked again, the answer is the same."""
 
     id: str
@@ -48,7 +48,7 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bury:
+class AddTombstones:
     """Leave a digest of these texts that stops automatic re-creation until `until`, or for ever."""
 
     texts: tuple[str, ...]
@@ -138,7 +138,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Happened:
+class Event:
     """One line about what a part did: enough to count it and to see when, never what was said."""
 
     node: Node
@@ -188,10 +188,10 @@ class Checked:
 
 
 Change = (
-    Put
-    | Said
+    Save
+    | SeenMessage
     | Forget
-    | Bury
+    | AddTombstones
     | Embedded
     | Used
     | Summary
@@ -200,9 +200,9 @@ Change = (
     | Setting
     | Incognito
     | Decided
-    | Happened
+    | Event
     | Shown
-    | Entry
+    | HistoryEntry
     | Queue
     | Done
     | Checked

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import StoreDamaged
-from ..results import Saved
+from ..results import SavedCheckpoint
 from ..text import clock
 from ..text.ids import new_id
 from . import rows
@@ -17,7 +17,7 @@ from .repository import Shelf
 class Checkpoints(Shelf):
     """One row for each thread, replaced when it is saved again."""
 
-    async def save(self, thread: str, data: str, at: datetime) -> Saved:
+    async def save(self, thread: str, data: str, at: datetime) -> SavedCheckpoint:
         now = clock.iso(at)
         async with self._writing() as writing:
             found = await writing.rows(
@@ -38,7 +38,7 @@ class Checkpoints(Shelf):
             raise StoreDamaged(f"The checkpoint of thread {thread!r} is no text: restore a backup")
         return found[0][0] if found else None
 
-    async def list(self, *, limit: int) -> builtins.list[Saved]:
+    async def list(self, *, limit: int) -> builtins.list[SavedCheckpoint]:
         found = await self._rows(
             "SELECT thread_id, created_at, updated_at FROM supervisor_checkpoints WHERE scope = ? "
             "ORDER BY updated_at DESC, id DESC LIMIT ?",
@@ -56,6 +56,8 @@ class Checkpoints(Shelf):
         return bool(gone)
 
 
-def _saved(row: tuple[Any, ...]) -> Saved:
+def _saved(row: tuple[Any, ...]) -> SavedCheckpoint:
     thread, created, updated = row
-    return Saved(thread=thread, created_at=rows.moment(created), updated_at=rows.moment(updated))
+    return SavedCheckpoint(
+        thread=thread, created_at=rows.moment(created), updated_at=rows.moment(updated)
+    )

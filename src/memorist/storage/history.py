@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from ..results import Entry
+from ..results import HistoryEntry
 from ..text import clock
 from ..text.ids import new_id
 from ..types import Memory, Node, Op, Scope
 from . import chain
-from .changes import Happened, Put
+from .changes import Event, Save
 from .database import Session
 
 HISTORY_OF = {
@@ -46,7 +46,7 @@ class Ledger:
         self._session, self._secret, self._scope = session, secret, scope
         self._head: list[str | None] = []  # the digest of the last entry, once it was read
 
-    async def history(self, number: int, entries: Sequence[Entry]) -> None:
+    async def history(self, number: int, entries: Sequence[HistoryEntry]) -> None:
         """Add entries to the end of the chain."""
         if not entries:
             return
@@ -64,7 +64,7 @@ class Ledger:
             "UPDATE scopes SET head = ? WHERE id = ?", (self._head[0], number), scope=number
         )
 
-    def _chained(self, entry: Entry) -> tuple[Any, ...]:
+    def _chained(self, entry: HistoryEntry) -> tuple[Any, ...]:
         meta = dumped(entry.meta)
         plain = (
             entry.id,
@@ -101,7 +101,7 @@ class Ledger:
         last = int((await self._session.rows(sql, (number, thread, many), scope=number))[0][0])
         return count(last - many + 1)
 
-    async def events(self, number: int, lines: Sequence[Happened]) -> None:
+    async def events(self, number: int, lines: Sequence[Event]) -> None:
         """Note what the parts did."""
         await self._session.many(
             "INSERT INTO events (id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts) "
@@ -131,7 +131,7 @@ def thread_of(memory: Memory) -> str | None:
     return memory.labels.thread or memory.labels.session
 
 
-def line_of(put: Put, told: Sequence[Put]) -> Line | None:
+def line_of(put: Save, told: Sequence[Save]) -> Line | None:
     """A change as its thread is told of it; None where it is not, or another one says the same."""
     memory, thread = put.memory, thread_of(put.memory)
     if thread is None or put.event in (None, "linked"):
@@ -145,7 +145,7 @@ def line_of(put: Put, told: Sequence[Put]) -> Line | None:
     return thread, memory.id, event, dumped(put.meta), clock.iso(memory.updated_at)
 
 
-def event_of(put: Put) -> Happened:
+def event_of(put: Save) -> Event:
     """A change as an event."""
     memory, op = put.memory, _OPS[str(put.event)]
     if op == "update" and "pinned" in put.meta:
@@ -155,7 +155,7 @@ def event_of(put: Put) -> Happened:
     )  # by whoever filled the scope, and not by a worker
     is_workers = put.actor == "worker" or (op == "ttl" and not is_trimmed)
     node: Node = "worker" if is_workers else node_of(memory.kind)
-    return Happened(
+    return Event(
         node=node,
         op=op,
         at=memory.updated_at,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..results import Spending
+from ..results import LlmUsage
 from ..types import Scope
 from .database import EVERY
 from .tasks import Together
@@ -70,7 +70,7 @@ class Spendings(Together):
                 scope=number,
             )
 
-    async def spending(self, scope: Scope | None, since: str) -> list[Spending]:
+    async def spending(self, scope: Scope | None, since: str) -> list[LlmUsage]:
         number = EVERY if scope is None else await self.number(scope)
         sql = "SELECT s.tenant, s.user_id, s.space, p.day, p.task, p.model, p.calls, p.tokens_in, p.tokens_out, "
         sql += f"p.reserved FROM {_TABLE} WHERE p.day >= ?{'' if scope is None else ' AND p.scope = ?'} "
@@ -79,7 +79,7 @@ class Spendings(Together):
             f"{sql}ORDER BY p.day, 1, 2, 3, p.task, p.model", values, scope=number
         )
         return [
-            Spending(
+            LlmUsage(
                 scope=Scope(tenant=row[0], user=row[1], space=row[2]),
                 day=row[3],
                 task=row[4],

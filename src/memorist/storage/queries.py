@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import InvalidInput
-from ..ports import Delta, SaidBefore
-from ..results import Logged, Page, Proposal, SpaceSettings
+from ..ports import Delta, SeenBefore
+from ..results import Page, Proposal, SpaceSettings, ThreadChange
 from ..text import clock
 from ..types import RELATED, Filter, Memory, Outcome, Scope
 from . import filters, rows
@@ -130,12 +130,12 @@ class Readings:
         found = await self._memories(scope, "key", list(keys))
         return {memory.key: memory for memory in found if memory.is_active and memory.key}
 
-    async def said(self, scope: Scope, digests: Mapping[str, str]) -> dict[str, SaidBefore]:
+    async def said(self, scope: Scope, digests: Mapping[str, str]) -> dict[str, SeenBefore]:
         found = await self._in(
             "SELECT id, digest, outcome FROM messages WHERE scope = ?", scope, "id", list(digests)
         )
         return {
-            id: SaidBefore(
+            id: SeenBefore(
                 same=kept == digest(self._secret, digests[id]), outcome=_outcome(outcome, id)
             )
             for id, kept, outcome in found
@@ -178,11 +178,11 @@ class Readings:
         found = await self._rows(scope, sql, (session,))
         return int(found[0][0]) if found else -1
 
-    async def logged(self, scope: Scope, thread: str, since: int) -> list[Logged]:
+    async def logged(self, scope: Scope, thread: str, since: int) -> list[ThreadChange]:
         sql = "SELECT rev, memory_id, event, ts FROM change_log WHERE scope = ? AND thread_id = ? AND rev > ?"
         found = await self._rows(scope, f"{sql} ORDER BY rev", (thread, since))
         return [
-            Logged(revision=rev, memory_id=id, event=event, at=rows.moment(ts))
+            ThreadChange(revision=rev, memory_id=id, event=event, at=rows.moment(ts))
             for rev, id, event, ts in found
         ]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import InvalidInput, StoreDamaged
 from ..ports import IndexRow
-from ..results import Entry, Proposal
+from ..results import HistoryEntry, Proposal
 from ..text import clock, simhash
 from ..types import Labels, Memory, Scope
 
@@ -171,10 +171,10 @@ def _micros(text: str | None) -> int | None:
         raise StoreDamaged(_ALTERED) from error
 
 
-def entry(row: Sequence[Any]) -> Entry:
+def entry(row: Sequence[Any]) -> HistoryEntry:
     """A row of the history."""
     id, memory_id, event, old, new, actor, meta, at = row
-    return Entry(
+    return HistoryEntry(
         id=id,
         memory_id=memory_id,
         event=event,

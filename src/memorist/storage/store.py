@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput, MemoristError, StoreDamaged
-from ..results import Entry, Tally
+from ..results import EventCount, HistoryEntry
 from ..text import clock, index, normalize, terms
 from ..types import NODES, Message, Scope
 from . import chain, rows
-from .changes import Happened, Summary
+from .changes import Event, Summary
 from .checkpoints import Checkpoints
 from .database import EVERY, Session
 from .keys import Keys
@@ -103,7 +103,7 @@ class Relational(Work, Spendings, Keys, ABC):
 
     async def history(
         self, scope: Scope, memory_id: str | None = None, *, limit: int = 100
-    ) -> list[Entry]:
+    ) -> list[HistoryEntry]:
         sql = "SELECT id, memory_id, event, old_ref, new_ref, actor, meta, ts FROM history WHERE scope = ?"
         one = " AND memory_id = ?" if memory_id is not None else ""
         values = [*([memory_id] if memory_id is not None else []), limit]
@@ -112,7 +112,7 @@ class Relational(Work, Spendings, Keys, ABC):
             for row in await self._rows(scope, f"{sql}{one} ORDER BY row DESC LIMIT ?", values)
         ]
 
-    async def history_since(self, scope: Scope, name: str, value: str) -> list[Entry]:
+    async def history_since(self, scope: Scope, name: str, value: str) -> list[HistoryEntry]:
         one = f"meta ->> '{name}' = ?"
         found = await self._rows(
             scope,
@@ -124,7 +124,7 @@ class Relational(Work, Spendings, Keys, ABC):
 
     async def events(
         self, scope: Scope, *, node: str | None, op: str | None, limit: int
-    ) -> list[Happened]:
+    ) -> list[Event]:
         sql = "SELECT node, op, status, thread_id, memory_id, category, sim, ts FROM events "
         sql += "WHERE scope = ? AND user_id = ?"
         given = {
@@ -135,7 +135,7 @@ class Relational(Work, Spendings, Keys, ABC):
         )
         found = await self._rows(scope, sql, (scope.user, *given.values(), limit))
         return [
-            Happened(
+            Event(
                 node=n,
                 op=o,
                 status=s,
@@ -150,7 +150,7 @@ class Relational(Work, Spendings, Keys, ABC):
 
     async def tallies(
         self, scope: Scope | None, since: datetime, until: datetime | None = None
-    ) -> list[Tally]:
+    ) -> list[EventCount]:
         day, times = (
             self._session.dialect.day.format("ts"),
             [clock.iso(each) for each in (since, until) if each],
@@ -166,7 +166,7 @@ class Relational(Work, Spendings, Keys, ABC):
                 scope, sql.format("scope = ? AND user_id = ?"), (scope.user, *times)
             )
         return [
-            Tally(day=d, node=node, op=op, status=status, count=n)
+            EventCount(day=d, node=node, op=op, status=status, count=n)
             for d, node, op, status, n in found
         ]
 

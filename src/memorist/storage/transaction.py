@@ -12,25 +12,25 @@ from typing import Any
 import numpy as np
 
 from ..errors import Conflict, InvalidInput, StoreDamaged
-from ..results import Entry
+from ..results import HistoryEntry
 from ..text import clock, fields, index, normalize, simhash
 from ..text.ids import new_id
 from ..types import Memory, Node, Outcome, Scope
 from . import history, rows
 from .changes import (
-    Bury,
+    AddTombstones,
     Change,
     Checked,
     Decided,
     Done,
     Embedded,
+    Event,
     Forget,
-    Happened,
     Incognito,
-    Put,
     Queue,
     Relation,
-    Said,
+    Save,
+    SeenMessage,
     Setting,
     Shown,
     Summary,
@@ -103,16 +103,16 @@ class Writings(Readings):
             raise
 
     async def _apply(self, changes: Sequence[Change]) -> None:
-        puts = [change for change in changes if isinstance(change, Put)]
+        puts = [change for change in changes if isinstance(change, Save)]
         undo = await self._undo(puts)
-        if brought := [change for change in changes if isinstance(change, Entry)]:
+        if brought := [change for change in changes if isinstance(change, HistoryEntry)]:
             await self._brought(brought)
         await self._put(puts)
         await self._log(puts, undo)
-        if happened := [change for change in changes if isinstance(change, Happened)]:
+        if happened := [change for change in changes if isinstance(change, Event)]:
             await self._happened(happened)
         await self._embedded([change for change in changes if isinstance(change, Embedded)])
-        await self._said([change for change in changes if isinstance(change, Said)])
+        await self._said([change for change in changes if isinstance(change, SeenMessage)])
         await self._used([change for change in changes if isinstance(change, Used)])
         await self._related([change for change in changes if isinstance(change, Relation)])
         await self._unrelated([change for change in changes if isinstance(change, Unrelated)])
@@ -123,7 +123,7 @@ class Writings(Readings):
                 await self._forget(change)
             elif isinstance(change, Done):
                 await self._done(change)
-            elif isinstance(change, Bury):
+            elif isinstance(change, AddTombstones):
                 await self._bury(change.texts, await self.place(), change.until)
             elif isinstance(change, Shown):
                 await self._shown(change)
@@ -183,7 +183,7 @@ class Writings(Readings):
             self._changed = (await self._session.rows(sql, (number,), scope=number))[0][0]
         return number, self._changed
 
-    async def _put(self, puts: Sequence[Put]) -> None:
+    async def _put(self, puts: Sequence[Save]) -> None:
         if not puts:
             return
         if any(put.memory.scope != self._scope for put in puts):
@@ -223,7 +223,7 @@ class Writings(Readings):
         if values:
             await self._session.many(sql, values, scope=await self.number(self._scope))
 
-    async def _undo(self, puts: Sequence[Put]) -> dict[str, dict[str, Any]]:
+    async def _undo(self, puts: Sequence[Save]) -> dict[str, dict[str, Any]]:
         """What the history keeps beside each change so that it can be undone: operation, session, the fields before."""
         changed = [put.memory.id for put in puts if put.event not in (None, "created")]
         old = (
@@ -240,7 +240,7 @@ class Writings(Readings):
                 kept["before"] = fields.difference(old[put.memory.id], put.memory)
         return out
 
-    async def _log(self, puts: Sequence[Put], undo: Mapping[str, Mapping[str, Any]]) -> None:
+    async def _log(self, puts: Sequence[Save], undo: Mapping[str, Mapping[str, Any]]) -> None:
         told = [put for put in puts if put.event is not None]
         if not told:
             return
@@ -266,7 +266,7 @@ class Writings(Readings):
     async def _history(self, entries: Sequence[tuple[Any, ...]]) -> None:
         number, _ = await self._begin()
         made = [
-            Entry(
+            HistoryEntry(
                 id=new_id(),
                 memory_id=memory_id,
                 event=history.HISTORY_OF[event],
@@ -280,7 +280,7 @@ class Writings(Readings):
         ]
         await self._ledger.history(number, made)
 
-    async def _brought(self, entries: Sequence[Entry]) -> None:
+    async def _brought(self, entries: Sequence[HistoryEntry]) -> None:
         """Entries from elsewhere; those that are here already stay as they are."""
         number, _ = await self._begin()
         there = await self._in(
@@ -290,7 +290,7 @@ class Writings(Readings):
             number, [entry for entry in entries if (entry.id,) not in set(there)]
         )
 
-    async def _happened(self, lines: Sequence[Happened]) -> None:
+    async def _happened(self, lines: Sequence[Event]) -> None:
         number = await self.number(self._scope)
         if number >= 0:  # nobody asks what happened where nothing was ever remembered
             await self._ledger.events(number, lines)
@@ -327,7 +327,7 @@ class Writings(Readings):
             sql, [(rows.values(m)[len(rows.HASHED)], changed, number, m.id) for m in done]
         )
 
-    async def _said(self, messages: Sequence[Said]) -> None:
+    async def _said(self, messages: Sequence[SeenMessage]) -> None:
         if not messages:
             return
         number, _ = await self._begin()
@@ -484,7 +484,7 @@ class Writings(Readings):
             )
         node: Node = "worker" if change.purged else history.node_of(kind)
         await self._ledger.events(
-            number, [Happened(node=node, op="delete", at=change.at, thread=thread, memory_id=id)]
+            number, [Event(node=node, op="delete", at=change.at, thread=thread, memory_id=id)]
         )
 
     async def _unsupported(self, gone: Sequence[str], words: Collection[str], number: int) -> None:
@@ -540,9 +540,7 @@ class Writings(Readings):
         meta = {change.name: change.value}
         await self._history([("settings", "updated", None, None, change.actor, meta, change.at)])
         if change.name == "memory_enabled":
-            turned = Happened(
-                node="hotpath", op="enable" if change.value else "disable", at=change.at
-            )
+            turned = Event(node="hotpath", op="enable" if change.value else "disable", at=change.at)
             await self._ledger.events(number, [turned])
 
     async def _incognito(self, change: Incognito) -> None:
@@ -563,7 +561,7 @@ class Writings(Readings):
         )
         if change.is_on:
             day = change.at.replace(hour=0, minute=0, second=0, microsecond=0)
-            await self._ledger.events(number, [Happened(node="hotpath", op="incognito", at=day)])
+            await self._ledger.events(number, [Event(node="hotpath", op="incognito", at=day)])
 
     async def _decided(self, change: Decided) -> None:
         """Write a proposal as it stands; one that is denied, withdrawn or lapsed goes with its words."""
@@ -615,7 +613,7 @@ def _mended(memory: Memory, *, has_vector: bool) -> Memory:
     )
 
 
-def _is_wanted(put: Put) -> bool:
+def _is_wanted(put: Save) -> bool:
     """Somebody wants this text kept, even if it was forgotten before."""
     return put.memory.manually_saved or put.memory.pinned or put.event == "restored"
 

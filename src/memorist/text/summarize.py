@@ -15,7 +15,7 @@ from itertools import groupby, islice
 from math import log, sqrt
 from typing import Any
 
-from ..results import Ask
+from ..results import Prompt
 from . import tokens, values
 from .common_words import COMMON, word_set
 from .entities import entities
@@ -202,12 +202,12 @@ def _worth(sentence: _Sentence, counts: Counter[str], covered: set[str]) -> floa
     return (central + 2 * sentence.facts * share) / sqrt(20 + sentence.size)
 
 
-def ask(turns: Sequence[Turn], *, longest: int = LONGEST) -> Ask:
+def ask(turns: Sequence[Turn], *, longest: int = LONGEST) -> Prompt:
     """The question to a language model for the same."""
     told = "\n".join(f"{turn.lead}{one_line(turn.text)}" for turn in turns)
     if len(told) > MOST_ASKED:
         told = extract(turns, longest=MOST_ASKED)
-    return Ask(
+    return Prompt(
         task="summarise",
         system=(
             "Sum up a conversation for somebody who will never read it: two or three sentences with the facts that"

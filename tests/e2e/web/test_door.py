@@ -24,7 +24,7 @@ from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.web import routes
 from memorist.interfaces.web.sessions import LASTS, Sessions
 from memorist.interfaces.web.text import span
-from memorist.storage.changes import Put
+from memorist.storage.changes import Save
 from memorist.text.ids import new_id
 from memorist.types import Memory
 
@@ -532,7 +532,7 @@ async def test_the_first_view_of_a_hundred_thousand_memories_is_there_at_once(
             for n in range(start, start + 1000)
         ]
         async with engine.store.transaction(mine.scope) as tx:
-            await tx.apply([Put(memory=each, event=None) for each in made])
+            await tx.apply([Save(memory=each, event=None) for each in made])
     async with browser(engine, local=ANA) as client:
         begun = process_time()
         shown = await client.get("/")

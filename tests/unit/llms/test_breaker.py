@@ -8,9 +8,9 @@ import pytest
 
 from memorist.errors import BadModelAnswer, ModelUnavailable
 from memorist.llms.breaker import Breaker
-from memorist.results import Answer, Ask
+from memorist.results import ModelAnswer, Prompt
 
-ASK = Ask(task="t", system="s", user="u", schema={}, max_tokens=9)
+ASK = Prompt(task="t", system="s", user="u", schema={}, max_tokens=9)
 
 
 class Fickle:
@@ -22,13 +22,13 @@ class Fickle:
         self.calls = 0
         self.next: Exception | asyncio.Event | None = None
 
-    async def answer(self, ask: Ask) -> Answer:
+    async def answer(self, ask: Prompt) -> ModelAnswer:
         self.calls += 1
         if isinstance(self.next, asyncio.Event):
             await self.next.wait()
         elif self.next is not None:
             raise self.next
-        return Answer(value={}, model=self.name, tokens_in=1, tokens_out=1)
+        return ModelAnswer(value={}, model=self.name, tokens_in=1, tokens_out=1)
 
     async def close(self) -> None: ...
 

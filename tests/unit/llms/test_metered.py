@@ -17,7 +17,7 @@ from memorist import aio
 from memorist.client import Engine
 from memorist.errors import MemoristError, Misconfigured, OverBudget
 from memorist.llms import cost
-from memorist.results import Ask
+from memorist.results import Prompt
 from memorist.settings import load
 from memorist.types import Scope
 
@@ -27,7 +27,7 @@ SCHEMA = {
     "required": ["n"],
     "additionalProperties": False,
 }
-ASK = Ask(
+ASK = Prompt(
     task="extract", system="Count.", user="One, two, three: " * 20, schema=SCHEMA, max_tokens=50
 )
 ANA, BEN, EVA = (
@@ -51,7 +51,7 @@ async def opened(place: str | Path, server: Server, **settings: Any) -> AsyncIte
         yield engine
 
 
-async def ask(engine: Engine, scope: Scope = ANA, question: Ask = ASK) -> str:
+async def ask(engine: Engine, scope: Scope = ANA, question: Prompt = ASK) -> str:
     """What became of a question."""
     assert engine.adviser is not None
     try:
@@ -205,7 +205,7 @@ async def test_a_hanging_model_is_left_alone_and_then_costs_neither_time_nor_wri
 
 
 def test_the_ledger_holds_no_words(tmp_path: Path, llm_server: Server) -> None:
-    secret = Ask(
+    secret = Prompt(
         task="extract", system="hush-system", user="hush-user", schema=SCHEMA, max_tokens=50
     )
 

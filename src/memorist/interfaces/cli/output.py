@@ -17,7 +17,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...results import Entry
+from ...results import HistoryEntry
 from ...storage import codec
 from ...types import Evidence, Hit, Memory, Reason, Recall, Receipt
 
@@ -277,7 +277,7 @@ def reason(found: Reason) -> None:
         show(made_of(found))
 
 
-def history(entries: Iterable[Entry]) -> None:
+def history(entries: Iterable[HistoryEntry]) -> None:
     for entry in entries:
         more = " ".join(
             f"{name}={_value(value)}" for name, value in entry.meta.items() if name != "before"

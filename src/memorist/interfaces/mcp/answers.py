@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from ...retrieve import render
 
 if TYPE_CHECKING:
-    from ...results import Entry
+    from ...results import HistoryEntry
     from ...types import Conflict, Evidence, Memory, Receipt
 
 DATA = (
@@ -123,7 +123,7 @@ def remembered(receipt: Receipt) -> Remembered:
     )
 
 
-def past(entries: Iterable[Entry], found: Evidence | None) -> Past:
+def past(entries: Iterable[HistoryEntry], found: Evidence | None) -> Past:
     """What happened to a memory, and what it rests on if it is still there."""
     return Past(
         memory=item(found.memory) if found else None,

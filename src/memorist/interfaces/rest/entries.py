@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from ...errors import Conflict as Changed
 from ...errors import NotFound
-from ...results import Entry, Forgotten, Updates
+from ...results import Forgotten, HistoryEntry, Updates
 from ...scoped import Scoped
 from ...types import Conflict, Evidence, Filter, Memory, Reason, Receipt, Related
 from . import bodies
@@ -256,13 +256,15 @@ async def related(
 @routes.get("/entries/{id}/history")
 async def entry_history(
     request: Request, id: Id, caller: Reader, asked: Annotated[Some, Query()]
-) -> list[Entry]:
+) -> list[HistoryEntry]:
     """What happened to a memory, newest first. It outlives the memory."""
     return await scoped(request, caller, asked).history(id, limit=asked.limit)
 
 
 @routes.get("/history")
-async def history(request: Request, caller: Reader, asked: Annotated[Some, Query()]) -> list[Entry]:
+async def history(
+    request: Request, caller: Reader, asked: Annotated[Some, Query()]
+) -> list[HistoryEntry]:
     """What happened in a space, newest first."""
     return await scoped(request, caller, asked).history(limit=asked.limit)
 

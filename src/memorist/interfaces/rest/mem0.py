@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...errors import InvalidInput, NotFound
-from ...results import Entry, Page
+from ...results import HistoryEntry, Page
 from ...scoped import Scoped
 from ...types import STATES, Filter, Labels, Memory, Scope
 from .auth import Caller
@@ -309,7 +309,7 @@ async def history(request: Request, id: Id, caller: Reader) -> list[dict[str, An
     return events[::-1]
 
 
-def _event(entry: Entry, id: str, old: str | None, new: str | None) -> dict[str, Any]:
+def _event(entry: HistoryEntry, id: str, old: str | None, new: str | None) -> dict[str, Any]:
     return {
         "id": entry.id,
         "memory_id": id,

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from ...manage.consent import FIELDS
-from ...results import Backlog, Proposal, Saved, Spending
+from ...results import Backlog, LlmUsage, Proposal, SavedCheckpoint
 from ...scoped import Scoped
 from ...types import Receipt
 from . import bodies
@@ -113,7 +113,7 @@ async def withdraw(field: Field, mine: Writes) -> Withdrawn:
 @routes.get("/checkpoints")
 async def checkpoints(
     request: Request, caller: Reader, asked: Annotated[Some, Query()]
-) -> list[Saved]:
+) -> list[SavedCheckpoint]:
     """Which threads have a checkpoint, the one saved last first."""
     return await scoped(request, caller, asked).checkpoints.list(limit=asked.limit)
 
@@ -125,7 +125,7 @@ async def load_checkpoint(thread: Name, mine: Reads) -> dict[str, Any]:
 
 
 @routes.put("/checkpoints/{thread}")
-async def save_checkpoint(thread: Name, mine: Writes, data: bodies.Checkpoint) -> Saved:
+async def save_checkpoint(thread: Name, mine: Writes, data: bodies.Checkpoint) -> SavedCheckpoint:
     """Keep where a thread stands, in place of what was saved before."""
     return await mine.checkpoints.save(thread, data.model_dump())
 
@@ -178,7 +178,7 @@ async def stats(mine: Reads) -> dict[str, Any]:
 @routes.get("/costs")
 async def costs(
     request: Request, caller: Reader, asked: Annotated[Lately, Query()]
-) -> list[Spending]:
+) -> list[LlmUsage]:
     """What the language model cost in a space, by day, task and model."""
     return await scoped(request, caller, asked).spending(days=asked.days)
 

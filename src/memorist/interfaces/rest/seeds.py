@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import NotAllowed
-from ...results import Entry
+from ...results import HistoryEntry
 from ...types import GUILD
 from .answers import Found, Markdown, Refreshed
 from .auth import Caller, May
@@ -54,7 +54,7 @@ Operator = Annotated[Caller, Depends(_of_everybody)]
 @routes.get("/memory/{id}/history")
 async def memory_history(
     request: Request, id: Id, caller: Reader, asked: Annotated[Some, Query()]
-) -> list[Entry]:
+) -> list[HistoryEntry]:
     """What happened to a memory, newest first."""
     return await scoped(request, caller, asked).history(id, limit=asked.limit)
 

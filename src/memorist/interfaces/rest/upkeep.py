@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request
 
 from ...extraction.job import Extracted
 from ...jobs.summarize import SummedUp
-from ...results import Purged, Tally
+from ...results import EventCount, Purged
 from ...types import Recall
 from . import bodies
 from .bodies import Id, Word, scoped
@@ -48,7 +48,7 @@ async def events(
 @routes.get("/tallies")
 async def tallies(
     request: Request, caller: Reader, asked: Annotated[Lately, Query()]
-) -> list[Tally]:
+) -> list[EventCount]:
     """How often the parts did what, day by day."""
     return await scoped(request, caller, asked).tallies(days=asked.days)
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from ...errors import InvalidInput
 from ...manage.keys import RIGHTS
-from ...results import Page, Spending, Tally
+from ...results import EventCount, LlmUsage, Page
 from ...retrieve import profiles
 from ...types import KINDS, STATES, Filter, Labels, Memory
 from ..cli.output import plain
@@ -275,7 +275,9 @@ def _latency(of: Mapping[str, float]) -> tuple[int, float, str]:
 
 
 def _counted(
-    tallies: Sequence[Tally], days: Sequence[str], lines: Mapping[str, tuple[tuple[str, str], ...]]
+    tallies: Sequence[EventCount],
+    days: Sequence[str],
+    lines: Mapping[str, tuple[tuple[str, str], ...]],
 ) -> dict[str, list[int]]:
     counts = Counter[tuple[str, str]]()
     for each in tallies:
@@ -285,7 +287,7 @@ def _counted(
     return {name: [counts[name, day] for day in days] for name in lines}
 
 
-def _spent(costs: Sequence[Spending], days: Sequence[str]) -> dict[str, list[int]]:
+def _spent(costs: Sequence[LlmUsage], days: Sequence[str]) -> dict[str, list[int]]:
     sums = Counter[tuple[str, str]]()
     for each in costs:
         sums["read", each.day] += each.tokens_in
