@@ -198,7 +198,12 @@ def find_all(pattern: re.Pattern[str]) -> Callable[[str], int]:
 
 
 KNOWN = (
-    *("checkpoints._LARGE", "extract._IMAGE", "score._CODE_SHAPE", "score._TECHNICAL_ENDING"),
+    *(
+        "checkpoints._LARGE",
+        "facts._IMAGE",
+        "importance._CODE_SHAPE",
+        "importance._TECHNICAL_ENDING",
+    ),
     *("journal._LINK", "entities._POSSESSIVE", "entities._HUMPS"),
 )
 
