@@ -199,7 +199,7 @@ async def test_the_context_stays_within_its_budget(
             f"Fact number {n} about the person.", category="profile", policy="milton"
         )
     for budget in (5, 50, 200):
-        assert engine.count_tokens(await boss.context("person", budget=budget)) <= budget
+        assert engine.ctx.count_tokens(await boss.context("person", budget=budget)) <= budget
 
 
 async def test_where_memory_is_off_an_agent_is_told_nothing(
