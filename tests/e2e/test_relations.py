@@ -47,7 +47,7 @@ async def told(scope: ScopedClient, *texts: str, **fields: object) -> list[str]:
 
 
 async def edges(scope: ScopedClient) -> list[Relation]:
-    return await scope._engine.store.relations(scope.scope, RELATED, limit=10_000)
+    return await scope.ctx.store.relations(scope.scope, RELATED, limit=10_000)
 
 
 async def texts(scope: ScopedClient, id: str) -> list[str]:

@@ -40,7 +40,7 @@ def boss(ana: ScopedClient) -> Supervisor:
 
 
 async def last_accessed(ana: ScopedClient) -> list[Memory]:
-    await ana._engine.usage.flush()
+    await ana.ctx.access_log.flush()
     return [memory for memory in await ana.list() if memory.last_accessed is not None]
 
 
@@ -49,9 +49,9 @@ async def last_accessed(ana: ScopedClient) -> list[Memory]:
 
 @pytest.mark.spec("IMP-57", "IMP-58", "IMP-60")
 async def test_the_call_of_the_specification_is_answered(
-    ana: ScopedClient, boss: Supervisor
+    engine: Client, boss: Supervisor
 ) -> None:
-    scope = ana._engine.scope(user="ana", agent="a", run="r", actor="x", role="assistant")
+    scope = engine.scope(user="ana", agent="a", run="r", actor="x", role="assistant")
     await scope.remember("The deployment plan context.", category="tasks")
     request: dict[str, Any] = {
         "agent": "planner",
