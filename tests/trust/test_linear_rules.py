@@ -16,7 +16,7 @@ import pytest
 import memorist
 from memorist.extraction import facts
 from memorist.ingest import classify_rules, guard, importance, policies
-from memorist.ingest.split import pieces
+from memorist.ingest.chunk import chunks as pieces
 from memorist.manage import chat_commands
 from memorist.retrieve import question, render
 from memorist.text import (

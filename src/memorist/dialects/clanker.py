@@ -15,7 +15,7 @@ from ..client import Engine
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ..extraction import job
 from ..ingest import guard
-from ..ingest.chunk import Piece
+from ..ingest.chunk import Chunk
 from ..jobs import embed
 from ..manage import edit, validation
 from ..manage.journal import LORE
@@ -259,7 +259,7 @@ class Clanker:
 
     async def _archived(self, guild: Scoped, draft: Draft) -> Memory | None:
         """The same fact, archived a while ago."""
-        same = Piece(draft, draft.text).content_hash
+        same = Chunk(draft, draft.text).content_hash
         where = Filter(
             content_hash=same,
             subjects=(draft.labels.subject or "",),

@@ -1,4 +1,4 @@
-"""A piece: as much of a draft as becomes one memory, with everything that is known before it meets the store."""
+"""A chunk: as much of a draft as becomes one memory, with everything that is known before it meets the store."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..types import Draft
 from . import importance, split
 from .policies import Policy
 
-WINDOW = 200  # tokens by our count that surely fit into the 256 word pieces of the packaged model
+WINDOW = 200  # tokens by our count that surely fit into the 256 word chunks of the packaged model
 
 
 @dataclass(frozen=True)
-class Piece:
+class Chunk:
     """A text about to be remembered."""
 
     draft: Draft
@@ -61,9 +61,9 @@ class Piece:
         return importance.salience(self.text, detect=lambda _: self.entities)
 
 
-def pieces(
+def chunks(
     draft: Draft, policy: Policy, count: Callable[[str], int] = tokens.count_tokens
-) -> list[Piece]:
+) -> list[Chunk]:
     """Clean a draft and cut it where the policy says, or where the model could not read it at once."""
     text = normalize.clean(draft.text)
     if policy.longest is not None:
@@ -72,5 +72,5 @@ def pieces(
         return []
     minimum, maximum = policy.chunk or (0, WINDOW)
     if count(text) <= maximum:
-        return [Piece(draft, text)]
-    return [Piece(draft, part) for part in split.by_meaning(text, count, minimum, maximum)]
+        return [Chunk(draft, text)]
+    return [Chunk(draft, part) for part in split.by_meaning(text, count, minimum, maximum)]

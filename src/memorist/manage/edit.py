@@ -10,7 +10,7 @@ from ..embedders import checked
 from ..errors import Conflict, InvalidInput, NotFound, ProviderFailed
 from ..ingest import links as relations
 from ..ingest import policies
-from ..ingest.chunk import Piece
+from ..ingest.chunk import Chunk
 from ..ports import Store, Transaction, Vectors
 from ..storage.changes import Put
 from ..text import normalize
@@ -125,8 +125,8 @@ async def edited(
 
 
 def _reworded(memory: Memory, text: str) -> Memory:
-    piece = Piece(Draft(text=text), _cleaned(text))
-    return replace(memory, text=piece.text, content_hash=piece.content_hash, simhash=piece.simhash)
+    chunk = Chunk(Draft(text=text), _cleaned(text))
+    return replace(memory, text=chunk.text, content_hash=chunk.content_hash, simhash=chunk.simhash)
 
 
 def embedded(put: Put, made: Mapping[str, Vectors]) -> Put:
