@@ -30,7 +30,7 @@ from .scoped import Scoped
 from .storage.access_log import Usage
 from .telemetry.instrumentation import Watcher
 from .text import tokens
-from .text.ids import new_id
+from .text.clock import new_id
 from .types import Draft, Labels, Outcome, Receipt, Scope
 
 if TYPE_CHECKING:

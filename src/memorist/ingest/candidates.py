@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from ..index import Corpus
 from ..ports import Vectors
-from ..text import conflict, tokens
+from ..text import tokens
+from ..text.statements import parse
 from ..types import Memory
 from .chunk import Chunk
 from .policies import Bands, Policy
@@ -83,12 +84,12 @@ def _rivals(
     corpus: Corpus, text: str, cosines: NDArray[np.float32], usable: NDArray[np.bool_]
 ) -> set[int]:
     """Where the same is spoken of, however far the vectors are: another city is another place in their space, too."""
-    read = conflict.statement(text)
+    read = parse(text).clause
     if read is None:
         return set()
     verb = read.verb.removesuffix("s")
-    groups = [tokens.analyse(word) for word in read.subject.split()]
-    groups.append([stem for word in _SAID_AS.get(verb, (verb,)) for stem in tokens.analyse(word)])
+    groups = [tokens.analyze(word) for word in read.subject.split()]
+    groups.append([stem for word in _SAID_AS.get(verb, (verb,)) for stem in tokens.analyze(word)])
     left: NDArray[np.bool_] | None = None
     for stems in filter(None, groups):
         here = np.zeros(corpus.n, np.bool_)

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..text import entities, normalize, saying, simhash, tokens
+from ..text import entities, normalize, tokens
 from ..text.entities import Entity
+from ..text.statements import Statement, parse
 from ..types import Draft
 from . import importance, split
 from .policies import Policy
@@ -29,12 +30,12 @@ class Chunk:
 
     @cached_property
     def simhash(self) -> int:
-        return simhash.simhash64(self.text)
+        return normalize.simhash64(self.text)
 
     @cached_property
-    def said(self) -> saying.Said:
+    def statement(self) -> Statement:
         """What it says, as texts are compared."""
-        return saying.said(self.text)
+        return parse(self.text)
 
     @cached_property
     def entities(self) -> list[Entity]:

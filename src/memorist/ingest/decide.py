@@ -11,7 +11,8 @@ from typing import Any
 from ..index import Corpus
 from ..ports import Transaction, Vectors
 from ..storage.changes import Change, Happened, Put, Relation
-from ..text import conflict, entities, normalize, simhash
+from ..text import contradictions, entities, normalize
+from ..text.statements import Statement, parse
 from ..types import CONTRADICTS, Draft, Memory, Node, Outcome, Scope
 from . import candidates as kin
 from . import duplicates
@@ -69,24 +70,25 @@ class WriteSession:
         """The memory whose place this chunk takes, because it gives another value to the same attribute."""
         if not self.policy.conflicts or kin.is_turn(chunk):
             return None
-        new = conflict.statement(chunk.text)
-        if new is None:
+        if chunk.statement.clause is None:
             return None
         for _, memory in self._kin(chunk, vector):
-            if duplicates.of_one(chunk, memory) and self._takes_its_place(chunk, new, memory):
+            if duplicates.of_one(chunk, memory) and self._takes_its_place(
+                chunk, chunk.statement, memory
+            ):
                 return memory
         return None
 
-    def _takes_its_place(self, chunk: Chunk, new: conflict.Statement, memory: Memory) -> bool:
+    def _takes_its_place(self, chunk: Chunk, new: Statement, memory: Memory) -> bool:
         """What is told late about an earlier time does not, and "tomorrow" is another day on another day."""
         since, held = (
             chunk.draft.at or chunk.draft.told_at or self.now,
             memory.valid_from or memory.created_at,
         )
-        old = conflict.statement(memory.text)
-        if old is None or since < held or not conflict.opposed(new, old):
+        old = parse(memory.text)
+        if since < held or not contradictions.contradicts(new, old):
             return False
-        return since.date() == held.date() or not conflict.is_relative(
+        return since.date() == held.date() or not contradictions.is_relative(
             f"{chunk.text} {memory.text}"
         )
 
@@ -440,5 +442,5 @@ def _cosine(a: Vectors, b: Vectors | None) -> float:
 
 
 def _near(corpus: Corpus, chunk: Chunk) -> Sequence[int]:
-    found = simhash.near(corpus.simhash, chunk.simhash)
+    found = normalize.find_near(corpus.simhash, chunk.simhash)
     return [int(position) for position in found[corpus.alive[found]]] if len(found) else []

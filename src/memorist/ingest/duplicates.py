@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
-from ..text import dates, saying, simhash
+from ..text import compare, dates, normalize
+from ..text.statements import parse
 from ..types import Memory
 from . import importance
 from .chunk import Chunk
@@ -20,7 +21,7 @@ class Duplicate(NamedTuple):
     """A memory that holds what a chunk says, and whether the chunk says more than that, or less."""
 
     memory: Memory
-    verdict: saying.Verdict
+    verdict: compare.Verdict
 
 
 def of_one(chunk: Chunk, memory: Memory) -> bool:
@@ -57,10 +58,10 @@ def exact(chunk: Chunk, known: Iterable[Memory]) -> Duplicate | None:
     return next((Duplicate(memory, "same") for memory in known if comparable(chunk, memory)), None)
 
 
-def near(chunk: Chunk, known: Iterable[Memory], limit: int = simhash.NEAR) -> Duplicate | None:
+def near(chunk: Chunk, known: Iterable[Memory], limit: int = normalize.NEAR) -> Duplicate | None:
     """The nearest memory whose fingerprint differs in few bits, and which says the same but for a few words."""
     close = [
-        (simhash.distance(chunk.simhash, memory.simhash), memory.id, memory) for memory in known
+        (normalize.distance(chunk.simhash, memory.simhash), memory.id, memory) for memory in known
     ]
     ranked = sorted((item for item in close if item[0] <= limit), key=lambda item: item[:2])
     return next(_twins(chunk, (memory for _, _, memory in ranked)), None)
@@ -82,8 +83,8 @@ def _twins(chunk: Chunk, memories: Iterable[Memory]) -> Iterator[Duplicate]:
     for memory in memories:
         if comparable(chunk, memory):
             is_same = chunk.content_hash == memory.content_hash
-            verdict: saying.Verdict = (
-                "same" if is_same else saying.judged(chunk.said, saying.said(memory.text))
+            verdict: compare.Verdict = (
+                "same" if is_same else compare.verdict(chunk.statement, parse(memory.text))
             )
             if verdict != "other":
                 yield Duplicate(memory, verdict)

@@ -14,7 +14,8 @@ from typing import Any
 from ..ingest.policies import Bands
 from ..ports import Vectors
 from ..storage.changes import Change, Checked, Put, Relation
-from ..text import conflict, joining, normalize, saying, simhash, values
+from ..text import compare, contradictions, normalize
+from ..text.statements import parse
 from ..types import CONTRADICTS, Memory
 
 WORKER = "worker"  # who did it, in the history
@@ -49,7 +50,7 @@ def paired(a: Memory, b: Memory, cosine: float) -> Pair | None:
     if _said_by(a) != _said_by(b) or (a.kind == "insight") != (b.kind == "insight"):
         return None
     if _since(a).date() != _since(b).date() and any(
-        values.values(each.text).days for each in (a, b)
+        contradictions.is_relative(each.text) for each in (a, b)
     ):
         return None
     old, new = sorted((a, b), key=lambda memory: (_since(memory), memory.id))
@@ -58,18 +59,18 @@ def paired(a: Memory, b: Memory, cosine: float) -> Pair | None:
 
 def is_same(pair: Pair, bands: Bands) -> bool:
     """Whether rules find that both say the same; where they are very near, in other words or with a little less."""
-    old, new = pair.old.text, pair.new.text
+    old, new = parse(pair.old.text), parse(pair.new.text)
     if pair.old.content_hash == pair.new.content_hash:
         return True
-    verdict = saying.compare(new, old)
+    verdict = compare.verdict(new, old)
     if verdict == "same" or (verdict != "other" and pair.cosine >= bands.auto_update):
         return True
-    return pair.cosine >= bands.reworded and joining.alike(old, new)
+    return pair.cosine >= bands.reworded and compare.is_reworded(old, new)
 
 
 def is_update(pair: Pair) -> bool:
     """Whether the newer one gives another value to what the older one is about."""
-    return conflict.contradicts(pair.new.text, pair.old.text)
+    return contradictions.contradicts(parse(pair.new.text), parse(pair.old.text))
 
 
 def staying(pair: Pair) -> tuple[Memory, Memory] | None:
@@ -82,7 +83,9 @@ def staying(pair: Pair) -> tuple[Memory, Memory] | None:
         return (old, new) if old.on_purpose else (new, old)
     if old.on_purpose:
         return None
-    text = joining.containing(new.text, old.text) or max(old.text, new.text, key=len)
+    text = compare.pick_containing(parse(new.text), parse(old.text)) or max(
+        old.text, new.text, key=len
+    )
     return (old, new) if text == old.text else (new, old)
 
 
@@ -124,7 +127,7 @@ def remade(
         created_at=now,
         updated_at=now,
         content_hash=normalize.content_hash(text),
-        simhash=simhash.simhash64(text),
+        simhash=normalize.simhash64(text),
         summary=None,
         evidence_text=None,
         source_message_id=None,

@@ -12,7 +12,7 @@ from ..ports import Store
 from ..storage.changes import Change, Forget, Put, Summary
 from ..storage.paging import matching
 from ..text import authority
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import ITEM_TYPES, Filter, Memory, Scope
 
 PROJECT = "project:"  # begins the tag that names the project of an item

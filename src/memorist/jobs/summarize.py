@@ -16,7 +16,7 @@ from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..ports import Adviser, Transaction
 from ..storage.changes import Change, Happened, Put
 from ..text import authority, normalize, summarize
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..text.summarize import Turn
 from ..types import Draft, Labels, Memory, Outcome, Scope, State
 from .context import Care
@@ -71,7 +71,7 @@ async def summarise(
             text = str(
                 (await adviser.answer(scope, summarize.ask(turns, longest=longest)))["summary"]
             )
-            why = summarize.fault(text, turns, longest=longest)
+            why = summarize.find_fault(text, turns, longest=longest)
             if not why:
                 return Made(text=normalize.one_line(text), by="model")
         except (ModelUnavailable, BadModelAnswer, OverBudget) as error:

@@ -14,7 +14,7 @@ from ..ingest.chunk import Chunk
 from ..ports import Store, Transaction, Vectors
 from ..storage.changes import Put
 from ..text import normalize
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import Draft, Event, Evidence, Filter, Memory, Message, Scope
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from ..ports import Forgetful, Reading, Transaction
 from ..results import Forgotten
 from ..storage.changes import Bury, Change, Embedded, Forget, Put
 from ..storage.paging import matching
-from ..text import index, normalize, simhash, summarize
+from ..text import derived, normalize, summarize
 from ..types import GUILD, STATES, Filter, Memory, Scope
 from . import edit
 
@@ -207,7 +207,7 @@ async def _meanings(tx: Transaction, scope: Scope, ids: Sequence[str]) -> list[s
     """What was embedded of memories where that is more than their words."""
     with suppress(StoreDamaged):  # a row that was altered on disk goes all the same
         return (
-            [index.meaning_of(memory) for memory in await tx.get(scope, ids)]
+            [derived.meaning_of(memory) for memory in await tx.get(scope, ids)]
             if scope.user == GUILD
             else []
         )
@@ -249,7 +249,7 @@ async def _summed_up_anew(tx: Transaction, scope: Scope, plan: Plan, now: dateti
                 category=None,
                 needs_embedding=True,
                 content_hash=normalize.content_hash(text),
-                simhash=simhash.simhash64(text),
+                simhash=normalize.simhash64(text),
             )
             meta = {"reason": "summed up without a source that was forgotten", "final": True}
             await tx.apply([Put(memory=anew, event="created", meta=meta)])

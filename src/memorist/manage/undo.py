@@ -11,8 +11,8 @@ from ..errors import Conflict, InvalidInput, NotFound
 from ..ports import Reading, Transaction, Vectors
 from ..results import Entry, Undone
 from ..storage.changes import Change, Put, Relation, Unrelated
-from ..text import clock, fields
-from ..text.ids import new_id
+from ..text import clock, derived
+from ..text.clock import new_id
 from ..types import CONTRADICTS, Event, Memory, Scope
 from . import edit
 
@@ -104,10 +104,12 @@ def _step(memory: Memory, entries: Sequence[Entry], chosen: set[str], now: datet
     for entry in reversed(entries):
         before = _before(entry, now)
         if entry.id in chosen:
-            if any(name in later and later[name] != fields.field(then, name) for name in before):
+            if any(
+                name in later and later[name] != derived.field_value(then, name) for name in before
+            ):
                 why = "was changed again since, or this is undone already: undo the later change first"
                 raise Conflict(f"Memory {memory.id!r} {why}")
-            then = fields.with_fields(then, before)
+            then = derived.with_fields(then, before)
             taken.append(entry)
         later |= before
     return Step(now=memory, then=then, entries=tuple(taken))

@@ -16,8 +16,8 @@ from ..ingest.decide import WriteSession
 from ..ports import Delta, IndexRow, Vectors
 from ..results import Page
 from ..storage.changes import Pending, Relation
-from ..text import clock, index
-from ..text.ids import new_id
+from ..text import clock, derived
+from ..text.clock import new_id
 from ..types import Draft, Filter, Labels, Memory, Scope
 from .proxy import Guarded
 
@@ -199,8 +199,8 @@ def index_row(memory: Memory, language: str) -> IndexRow:
         confidence=memory.confidence,
         pinned=memory.pinned,
         simhash=memory.simhash,
-        flags=index.flags_of(memory),
-        terms=index.terms_of(memory, language),
+        flags=derived.flags_of(memory),
+        terms=derived.terms_of(memory, language),
         vector=None,
     )
 
