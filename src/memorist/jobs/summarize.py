@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Literal
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
+from ..ingest import transitions
 from ..ports import Adviser, Transaction
 from ..storage.changes import Change, Happened, Put
 from ..text import authority, normalize, summarize
@@ -191,8 +192,6 @@ async def _behind(
         raise _Changed
     meta = {"state": state, "reason": "summed up", "summary": summary, "by": made.by}
     meta |= {"why": made.why} if made.why else {}
-    puts = [
-        replace(there[m.id], state=state, updated_at=now, revision=m.revision + 1) for m in said
-    ]
+    puts = [transitions.revise(there[m.id], now, state=state) for m in said]
     event = Happened(node="worker", op="merge", at=now, memory_id=summary, category=_how(made))
     return [*(Put(memory=memory, event="updated", meta=meta) for memory in puts), event]

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ..errors import NotFound, ProviderFailed, StoreDamaged, StoreFull
+from ..ingest import transitions
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful, Reading, Transaction
 from ..results import Forgotten
@@ -271,14 +272,13 @@ async def _embedded(engine: Engine, scope: Scope, plan: Plan) -> None:
 
 
 def _without(memory: Memory, gone: set[str], now: datetime) -> Memory:
-    return replace(
+    return transitions.revise(
         memory,
+        now,
         evidence_ids=tuple(id for id in memory.evidence_ids if id not in gone),
         source_ids=tuple(id for id in memory.source_ids if id not in gone),
         evidence_text=None,  # it may quote what is gone
         tags=tuple(dict.fromkeys((*memory.tags, SOURCE_FORGOTTEN))),
-        updated_at=now,
-        revision=memory.revision + 1,
     )
 
 
@@ -314,9 +314,7 @@ async def _hidden(engine: Engine, scope: Scope, ids: Sequence[str], manner: Mann
 async def _hide(
     tx: Transaction, old: Memory, purge_at: datetime, now: datetime, manner: Manner
 ) -> list[Put]:
-    new = replace(
-        old, state="soft_deleted", purge_at=purge_at, updated_at=now, revision=old.revision + 1
-    )
+    new = transitions.hide(old, now, purge_at=purge_at)
     meta = {"state": new.state, "reason": manner.reason, "session": manner.session}
     told = {name: value for name, value in meta.items() if value}
     put = Put(memory=new, event="soft_deleted", actor=manner.actor, meta=told)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from ..errors import Conflict, InvalidInput, NotFound
+from ..ingest import transitions
 from ..ports import Reading, Transaction, Vectors
 from ..results import Entry, Undone
 from ..storage.changes import Change, Put, Relation, Unrelated
@@ -133,7 +134,7 @@ async def _changes(
     """The memory as it was, under a new revision; a text that goes is kept as an earlier version."""
     now, model, old = engine.clock(), engine.corpora.model, step.now
     then = await edit.with_free_key(
-        tx, replace(step.then, updated_at=now, revision=old.revision + 1)
+        tx, transitions.revise(replace(step.then, revision=old.revision), now)
     )
     decision = _decision(step)
     put = Put(
