@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ..context import Context
 from ..embedders import checked
 from ..errors import ProviderFailed
 from ..extraction import job
@@ -15,8 +16,9 @@ from ..jobs.context import Also
 from ..ports import Embedder, Reading, Store, Vectors
 from ..storage.changes import Happened, Said
 from ..text import normalize
+from ..text.clock import new_id
 from ..types import Draft, Memory, Message, Outcome, Scope, Status
-from . import decide, importance, links, trim
+from . import decide, importance, links, policies, trim
 from .chunk import Chunk, chunks
 from .classify import Classification, classify
 from .decide import WriteSession
@@ -40,6 +42,19 @@ class Ingest:
     new_id: Callable[[], str]
     extract: bool = (
         False  # note the turns that facts are to be drawn from, where the policy has that
+    )
+
+
+def parts_of(ctx: Context, policy: str | None = None) -> Ingest:
+    """Return what remembering needs, under a policy or that of the settings."""
+    settings = ctx.settings
+    return Ingest(
+        store=ctx.store,
+        corpora=ctx.index,
+        embedder=ctx.embedder,
+        policy=policies.named(policy or settings.policy, settings.capacity),
+        new_id=new_id,
+        extract=settings.extract != "off",
     )
 
 
