@@ -12,7 +12,6 @@ from uuid import UUID, uuid5
 from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import guard, messages, policies
-from ..ingest.chunk import Piece
 from ..ingest.pipeline import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ports import Store, Transaction, Vectors
@@ -241,11 +240,10 @@ def _memory(data: Mapping[str, Any]) -> Memory:
     made = replace(
         made, text=normalize.storable(made.text), tags=tuple(map(normalize.storable, made.tags))
     )
-    piece = Piece(Draft(text=made.text), made.text)
     return replace(
         made,
-        content_hash=piece.content_hash,
-        simhash=piece.simhash,
+        content_hash=normalize.content_hash(made.text),
+        simhash=normalize.simhash64(made.text),
         superseded_by=None if made.is_active else made.superseded_by,
         purge_at=None if made.is_active else made.purge_at,
     )
@@ -448,7 +446,6 @@ def _lower_authority(memory: Memory, scope: Scope, how: Import) -> Memory:
     low = guard.lowered(draft, how.policy, scope.user)
     if low == draft and authority.is_own(memory.labels.role, memory.speaker, scope.user):
         return memory
-    piece = Piece(low, low.text)
     return replace(
         memory,
         text=low.text,
@@ -459,8 +456,8 @@ def _lower_authority(memory: Memory, scope: Scope, how: Import) -> Memory:
         fact_type=low.fact_type,
         procedural_form=None,
         key=None,
-        content_hash=piece.content_hash,
-        simhash=piece.simhash,
+        content_hash=normalize.content_hash(low.text),
+        simhash=normalize.simhash64(low.text),
     )
 
 
