@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from .scoped import Scoped
 
 FORMAT = 1
-_NOTES = ("memorist", "damaged", "proposal")  # to be read: they tell of the others, or what the person agreed to here
+_HEADS = ("memorist", "recollect")  # the first record of an export; version 0.1 called it "recollect"
+_NOTES = (*_HEADS, "damaged", "proposal")  # about the other records, or what the person agreed to here: not stored
 BATCH = 256
 _MOST_NAME, _MOST_LABEL, _MOST_SUMMARY = 200, 1_000, 2_000  # characters
 _MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
@@ -95,7 +96,7 @@ def _check(record: Mapping[str, Any], how: Import) -> None:
     kind, data = record.get("record_type"), record.get("data")
     if kind not in (*_NOTES, *_READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
-    if kind == "memorist" and data.get("format") != FORMAT:
+    if kind in _HEADS and data.get("format") != FORMAT:
         raise InvalidInput(f"the export has format {data.get('format')!r}, this version reads {FORMAT}")
     if kind in _READERS:
         _bound(_READERS[kind](data), how)

@@ -60,7 +60,8 @@ async def read(path: Path, store: Relational, progress: Callable[[int, int], Non
     """
     records = await asyncio.to_thread(_records, path)
     head = next(records, {})
-    if (head.get("memorist"), head.get("format")) != ("archive", FORMAT) or not _KEY.fullmatch(str(head.get("key"))):
+    kind = head.get("memorist", head.get("recollect"))  # version 0.1 wrote "recollect"
+    if (kind, head.get("format")) != ("archive", FORMAT) or not _KEY.fullmatch(str(head.get("key"))):
         raise InvalidInput(f"{str(path)!r} is no archive of a memory; `memorist import` takes in an export")
     await _begin(store, str(head["key"]))
     done, sums = 0, None

@@ -18,6 +18,7 @@ from .connection import answered, completed, connect, shown, translated
 from .wire import Connection
 
 SCHEMA = "memorist"
+_OLD_SCHEMA = "recollect"  # of version 0.1; step 10 renames it
 ROLE = "memorist_app"  # may read and write rows, and is not above row-level security as superusers are
 PARTITIONED = "/* by scope */"
 _LOCK = 0x5EC0_11EC  # whoever holds it migrates
@@ -26,6 +27,12 @@ _TABLES = (
     "SELECT c.relname, c.relispartition, c.relrowsecurity AND c.relforcerowsecurity, EXISTS "
     "(SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'scope' AND NOT a.attisdropped) "
     f"FROM pg_class c WHERE c.relnamespace = '{SCHEMA}'::regnamespace AND c.relkind IN ('r', 'p') ORDER BY 1"
+)
+_IS_OLD = (
+    "SELECT count(*) FILTER (WHERE nspname = $1) = 0 AND count(*) FILTER (WHERE nspname = $2) = 3 "
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "
+    "(nspname = $1 AND relname = 'migrations') "
+    "OR (nspname = $2 AND relname IN ('migrations', 'memories', 'meta'))"
 )
 _POLICIES = {
     "one_scope": "scope = (SELECT nullif(current_setting('memorist.scope', true), '')::bigint)",
@@ -63,7 +70,8 @@ async def migrate(url: str, steps: Sequence[Migration] | None = None, *, partiti
 
 async def _is_done(connection: Connection, steps: Sequence[Migration], place: str) -> bool:
     await _fit(connection, place)
-    if migrations.missing(await _done(connection), steps, place):
+    done = await _done(connection, await _find_schema(connection))
+    if migrations.missing(done, steps, place):
         return False
     return not await is_above(connection) or await _may_work(connection)
 
@@ -71,17 +79,19 @@ async def _is_done(connection: Connection, steps: Sequence[Migration], place: st
 async def _migrated(
     connection: Connection, steps: Sequence[Migration], place: str, partitions: int | None
 ) -> list[int]:
-    done = await _done(connection)
-    if done and partitions is not None and partitions != await _partitions(connection):
+    schema = await _find_schema(connection)
+    done = await _done(connection, schema)
+    count = await _partitions(connection, schema) if done else partitions or 0
+    if partitions is not None and partitions != count:
         raise InvalidInput(
             f"{place} is in use, and its partitions stay as they are: migrate a new database with --partitions, "
             "and `memorist copy` into it"
         )
     missing = migrations.missing(done, steps, place)
     if missing:
-        await _install(connection, place)
+        await _install(connection, schema, place)
     for step in missing:
-        await _run(connection, step, partitions or 0)
+        await _run(connection, step, count)
     await _guard(connection)
     return [step.number for step in missing]
 
@@ -94,7 +104,16 @@ async def _fit(connection: Connection, place: str) -> None:
         raise Misconfigured(f"{place} cannot keep every text: create a database with ENCODING 'UTF8'")
 
 
-async def _install(connection: Connection, place: str) -> None:
+async def _find_schema(connection: Connection) -> str:
+    """Return the schema that holds our tables: that of version 0.1 until step 10 has renamed it.
+
+    A schema of the old name that lacks one of the tables belongs to another program.
+    """
+    is_old = (await wire.rows(connection, _IS_OLD, SCHEMA, _OLD_SCHEMA))[0][0]
+    return _OLD_SCHEMA if is_old else SCHEMA
+
+
+async def _install(connection: Connection, schema: str, place: str) -> None:
     try:
         async with connection.transaction():
             await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -102,22 +121,23 @@ async def _install(connection: Connection, place: str) -> None:
         raise Misconfigured(
             f"{place} has no pgvector: install it on the server, and run CREATE EXTENSION vector as an administrator"
         ) from error
-    await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-    await connection.execute("SELECT set_config('search_path', %s, true)", (await search_path(connection),))
+    await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    path = await search_path(connection, schema)
+    await connection.execute("SELECT set_config('search_path', %s, true)", (path,))
 
 
-async def search_path(connection: Connection) -> str:
+async def search_path(connection: Connection, schema: str = SCHEMA) -> str:
     """Our tables first, then wherever somebody put pgvector."""
     found = await wire.rows(
         connection, "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
     )
-    return f"{SCHEMA}, {found[0][0] if found else 'public'}"
+    return f"{schema}, {found[0][0] if found else 'public'}"
 
 
-async def _done(connection: Connection) -> dict[int, str]:
-    if not (await wire.rows(connection, f"SELECT to_regclass('{SCHEMA}.migrations') IS NOT NULL"))[0][0]:
+async def _done(connection: Connection, schema: str) -> dict[int, str]:
+    if not (await wire.rows(connection, f"SELECT to_regclass('{schema}.migrations') IS NOT NULL"))[0][0]:
         return {}
-    return dict(await wire.rows(connection, f"SELECT number, checksum FROM {SCHEMA}.migrations ORDER BY number"))
+    return dict(await wire.rows(connection, f"SELECT number, checksum FROM {schema}.migrations ORDER BY number"))
 
 
 async def _run(connection: Connection, step: Migration, partitions: int) -> None:
@@ -125,8 +145,6 @@ async def _run(connection: Connection, step: Migration, partitions: int) -> None
         await connection.execute(
             "CREATE TABLE migrations (number integer PRIMARY KEY, name text, checksum text NOT NULL)"
         )
-    else:
-        partitions = await _partitions(connection)
     for statement in step.statements:
         await _made(connection, statement, partitions)
     await connection.execute("INSERT INTO migrations VALUES (%s, %s, %s)", (step.number, step.name, step.checksum))
@@ -151,8 +169,8 @@ async def _remembered(connection: Connection, key: str, value: str) -> None:
     await connection.execute("INSERT INTO meta VALUES (%s, %s)", (key, value))
 
 
-async def _partitions(connection: Connection) -> int:
-    return int((await wire.rows(connection, f"SELECT value FROM {SCHEMA}.meta WHERE key = 'partitions'"))[0][0])
+async def _partitions(connection: Connection, schema: str) -> int:
+    return int((await wire.rows(connection, f"SELECT value FROM {schema}.meta WHERE key = 'partitions'"))[0][0])
 
 
 async def _guard(connection: Connection) -> None:

@@ -31,7 +31,8 @@ def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] |
     connection.execute("BEGIN IMMEDIATE")
     try:
         missing = migrations.missing(_done(connection), steps, path)
-        if missing and missing[0].number > 1 and Path(path).exists():
+        is_changed = any(step.statements for step in missing)
+        if is_changed and missing[0].number > 1 and Path(path).exists():
             _backup(path, missing[0].number - 1)
         for step in missing:
             _run(connection, step)

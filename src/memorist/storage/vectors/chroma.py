@@ -7,13 +7,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from ...model import Scope
 from ...ports import IndexEntry, Vectors
-from . import LARGEST_ROW, WAIT, answered, batches, collection_name, loaded, marks, scope_mark, without_secrets
+from . import (
+    LARGEST_ROW,
+    WAIT,
+    answered,
+    batches,
+    collection_name,
+    loaded,
+    marks,
+    old_name,
+    scope_mark,
+    without_secrets,
+)
 
 SHAPE = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "max_neighbors": 32}}
 
@@ -84,6 +96,7 @@ class Chroma:
         async with self._opening:
             if self._client is None:
                 self._client = _Server(self._place) if self._is_server else await self._call(_folder, path=self._place)
+                await self._delete_old()
             if self._collection is None:
                 self._collection = await self._call(
                     self._client.get_or_create_collection,
@@ -92,6 +105,13 @@ class Chroma:
                     embedding_function=None,
                 )
             return self._collection
+
+    async def _delete_old(self) -> None:
+        """Delete the collection of version 0.1: nobody would erase from it what is forgotten from now on."""
+        from chromadb.errors import NotFoundError
+
+        with suppress(NotFoundError):
+            await self._call(self._client.delete_collection, name=old_name(self._title))
 
     async def _call(self, function: Callable[..., Any], **given: Any) -> Any:
         return await function(**given) if self._is_server else await asyncio.to_thread(function, **given)

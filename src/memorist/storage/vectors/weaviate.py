@@ -16,7 +16,18 @@ from uuid import UUID
 from ...errors import IndexUnavailable
 from ...model import Scope
 from ...ports import IndexEntry, Vectors
-from . import LARGEST_ROW, WAIT, answered, batches, collection_name, loaded, marks, scope_mark, without_secrets
+from . import (
+    LARGEST_ROW,
+    WAIT,
+    answered,
+    batches,
+    collection_name,
+    loaded,
+    marks,
+    old_name,
+    scope_mark,
+    without_secrets,
+)
 
 VECTOR = "memory"  # the name of the vector; unnamed ones are read differently by different servers
 TEXTS = ("scope", "tenant", "user_id", "space", "session_id", "memory_type")
@@ -92,6 +103,7 @@ class Weaviate:
                 client = _client(self._url, self._key, self._wait)
                 try:
                     await client.connect()
+                    await _delete_old(client, self._title)
                     await _make_if_missing(client, self._title)
                 except BaseException:
                     await client.close()
@@ -136,6 +148,13 @@ async def _make_if_missing(client: Any, title: str) -> None:
     except Exception:
         if not await client.collections.exists(title):
             raise
+
+
+async def _delete_old(client: Any, title: str) -> None:
+    """Delete the collection of version 0.1: nobody would erase from it what is forgotten from now on."""
+    old = old_name(title)
+    if await client.collections.exists(old):
+        await client.collections.delete(old)
 
 
 def _object(scope: Scope, entry: IndexEntry) -> Any:
