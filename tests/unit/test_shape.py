@@ -27,7 +27,7 @@ LAYERS = [
     {"ports", "text", "codec", "ids", "runtime", "remote", "watching"},
     {"changes"},
     {"records"},
-    {"model", "errors"},
+    {"model", "errors", "upgrade"},
 ]
 PROVIDERS = {"storage", "embedders", "rerankers", "llms", "ops"}
 BELOW_PROVIDERS = {

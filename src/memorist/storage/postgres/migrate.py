@@ -70,8 +70,9 @@ async def migrate(url: str, steps: Sequence[Migration] | None = None, *, partiti
 
 async def _is_done(connection: Connection, steps: Sequence[Migration], place: str) -> bool:
     await _fit(connection, place)
-    done = await _done(connection, await _find_schema(connection))
-    if migrations.missing(done, steps, place):
+    if await _find_schema(connection) != SCHEMA:
+        return False  # and not read: another process may be renaming it
+    if migrations.missing(await _done(connection, SCHEMA), steps, place):
         return False
     return not await is_above(connection) or await _may_work(connection)
 
