@@ -12,7 +12,6 @@ import errno
 import hashlib
 import logging
 import os
-import sqlite3
 import tomllib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -21,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import apsw
 from platformdirs import user_config_path, user_data_path, user_state_path
 
 log = logging.getLogger("memorist")
@@ -62,6 +62,7 @@ def move_config(config: Path, known: Collection[str]) -> Path:
     return config
 
 
+@cache  # one attempt per process: later the database is open
 def move_data(*, db: Path | None, state_dir: Path | None, spool_dir: Path) -> dict[str, Any]:
     """Move database, spool and caches of version 0.1 to these paths, unless something is there already.
 
@@ -122,11 +123,13 @@ def _is_database(path: Path) -> bool:
     if not os.path.exists(path):
         return False
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True)) as connection:
-            rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    except sqlite3.Error as error:
-        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB  # busy or damaged: opening it will tell
-    tables = {name for (name,) in rows}
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+            rows = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    except apsw.NotADBError:
+        return False
+    except apsw.Error:
+        return True  # busy or damaged: opening it will tell
+    tables = {row[0] for row in rows}
     return not tables or tables >= _TABLES
 
 

@@ -58,9 +58,15 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("MEMORIST_FAILSAFE_DIR")
     for name in ("MEMORIST_DB", "MEMORIST_STATE_DIR", "MEMORIST_CONFIG", "MEMORIST_EMBEDDER"):
         monkeypatch.delenv(name, raising=False)
-    upgrade._warn.cache_clear()
+    start_again()
     made.fill()
     return made
+
+
+def start_again() -> None:
+    """Forget what this process has already tried to move, as a new one would."""
+    upgrade._warn.cache_clear()
+    upgrade.move_data.cache_clear()
 
 
 def notices(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -89,6 +95,7 @@ async def test_the_default_paths_are_moved_once_with_a_notice(home: Home, caplog
     assert [line for line in said if f"moved {home.state / 'recollect'} to {home.state / 'memorist'}" in line]
     assert len(said) == 3
     caplog.clear()
+    start_again()
     before = home.files()
     await assert_moved(home)
     assert notices(caplog) == []
@@ -188,6 +195,8 @@ async def test_where_nothing_can_be_moved_the_old_paths_are_used(
     said = notices(caplog)
     assert said
     assert all("Read-only file system" in line and "old path is used" in line for line in said)
+    assert load() == settings  # not moved while this process may have it open
+    start_again()
     await assert_moved(home)
 
 
@@ -217,20 +226,34 @@ async def test_files_of_another_program_called_recollect_are_left_alone(home: Ho
     assert Path(memory.settings.db) == home.db
 
 
-def test_the_command_line_moves_the_default_paths(tmp_path: Path) -> None:
+async def test_what_is_only_in_the_log_of_a_killed_process_is_moved_too(home: Home, tmp_path: Path) -> None:
+    async with aio.open(home.old_db, state_dir=tmp_path, embedder="hashing") as memory:
+        await memory.scope("ana").remember("I sail on Sundays.")
+        for end in ("", "-wal"):
+            shutil.copy(f"{home.old_db}{end}", f"{tmp_path}/killed.db{end}")
+    for end in ("", "-wal"):
+        shutil.copy(f"{tmp_path}/killed.db{end}", f"{home.old_db}{end}")
+    async with aio.open() as memory:
+        assert Path(memory.settings.db) == home.db
+        assert "I sail on Sundays." in {each.text for each in (await memory.scope("ana").list()).memories}
+
+
+def test_processes_that_start_at_once_move_the_default_paths_together(tmp_path: Path) -> None:
     made = Home(tmp_path, is_one_folder=False)
-    made.data, made.state, made.config = (tmp_path / name for name in ("share", "state", "config"))
     unpack("memory.db", made.old_db)
     drop = ("MEMORIST_FAILSAFE_DIR", "MEMORIST_DB", "MEMORIST_STATE_DIR")
     environment = {name: value for name, value in os.environ.items() if name not in drop}
     for name, folder in (("DATA", made.data), ("STATE", made.state), ("CONFIG", made.config)):
         environment[f"XDG_{name}_HOME"] = str(folder)
+    environment["MEMORIST_EMBEDDER"] = "hashing"
     words = [sys.executable, "-m", "memorist", "--user", "ana", "list"]
-    done = subprocess.run(words, capture_output=True, text=True, env=environment | {"MEMORIST_EMBEDDER": "hashing"})
-    assert done.returncode == 0, done.stderr
-    assert "My bike is red." in done.stdout
-    assert f"moved {made.old_db} to {made.db}" in done.stderr
-    assert "Traceback" not in done.stderr
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    running = [subprocess.Popen(words, env=environment, **pipes) for _ in range(3)]
+    ended = [process.communicate() for process in running]
+    assert [process.returncode for process in running] == [0] * 3, ended
+    assert all("My bike is red." in out for out, _ in ended)
+    assert sum(f"moved {made.old_db} to {made.db}" in err for _, err in ended) == 1
+    assert not [err for _, err in ended if "Traceback" in err]
 
 
 def test_the_folder_of_a_spool_has_one_name(tmp_path: Path) -> None:
