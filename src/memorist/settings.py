@@ -171,6 +171,7 @@ def load(**given: Any) -> Settings:
     """
     none = ("index", "journal_dir")
     chosen = {name: value for name, value in given.items() if value is not None or name in none}
+    upgrade.warn_of_old_variables(Settings.model_fields)
     try:
         made = Settings(**chosen)
         kept = upgrade.move_data(

@@ -62,6 +62,14 @@ def move_config(config: Path, known: Collection[str]) -> Path:
     return config
 
 
+def warn_of_old_variables(known: Collection[str]) -> None:
+    """Warn of environment variables of version 0.1, which are not read any more."""
+    for setting in known:
+        old, new = f"RECOLLECT_{setting.upper()}", f"MEMORIST_{setting.upper()}"
+        if old in os.environ and new not in os.environ:
+            _warn(f"The environment variable {old} is not read any more: rename it to {new}")
+
+
 @cache  # one attempt per process: later the database is open
 def move_data(*, db: Path | None, state_dir: Path | None, spool_dir: Path) -> dict[str, Any]:
     """Move database, spool and caches of version 0.1 to these paths, unless something is there already.

@@ -102,6 +102,22 @@ async def test_the_default_paths_are_moved_once_with_a_notice(home: Home, caplog
     assert home.files() == before
 
 
+def test_a_variable_with_the_old_name_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "memorist")
+    start_again()
+    monkeypatch.setenv("RECOLLECT_PROFILE", "milton.recent")
+    monkeypatch.setenv("RECOLLECT_SPACE", "old")
+    monkeypatch.setenv("MEMORIST_SPACE", "new")
+    monkeypatch.setenv("RECOLLECT_HOME", "/of/another/program")
+    settings = load(db=str(tmp_path / "m.db"), state_dir=tmp_path)
+    assert (settings.profile, settings.space) == ("default", "new")
+    (line,) = notices(caplog)
+    assert "RECOLLECT_PROFILE" in line
+    assert "MEMORIST_PROFILE" in line
+
+
 class Killed(BaseException):
     """The process ended here."""
 
