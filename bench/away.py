@@ -19,8 +19,8 @@ from typing import Any
 
 from bench import report
 from bench.speed import sentence
-from memorist.compose import open_engine
-from memorist.engine import Engine
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 BEHAVIOURS = ("down", "hanging", "not json", "500")
@@ -45,7 +45,9 @@ async def measured(behaviour: str, rounds: int, folder: Path) -> dict[str, Any]:
         model = {"llm": "openai:test", "llm_url": url, "llm_key": "none", "extract": "model"}
         each: dict[str, dict[str, Any]] = {"with": model, "without": {"extract": "rules"}}
         engines = {
-            name: await open_engine(folder / f"{behaviour}-{name}.db", state_dir=folder / name, tend=True, **settings)
+            name: await open_engine(
+                folder / f"{behaviour}-{name}.db", state_dir=folder / name, tend=True, **settings
+            )
             for name, settings in each.items()
         }
         took: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
@@ -57,17 +59,26 @@ async def measured(behaviour: str, rounds: int, folder: Path) -> dict[str, Any]:
         spent = await engines["with"].backlog()
         for engine in engines.values():
             await engine.close()
-    row: dict[str, Any] = {"model": behaviour, "waiting": sum(log.waiting for log in spent if log.name == "extract")}
+    row: dict[str, Any] = {
+        "model": behaviour,
+        "waiting": sum(log.waiting for log in spent if log.name == "extract"),
+    }
     for at, verb in enumerate(("remember", "recall")):
         slow = {
-            name: sorted(pair[at] for pair in pairs[10:])[int(0.95 * (rounds - 10))] for name, pairs in took.items()
+            name: sorted(pair[at] for pair in pairs[10:])[int(0.95 * (rounds - 10))]
+            for name, pairs in took.items()
         }
-        row |= {f"{verb} p95 ms": 1000 * slow["with"], f"{verb} ratio": slow["with"] / slow["without"]}
+        row |= {
+            f"{verb} p95 ms": 1000 * slow["with"],
+            f"{verb} ratio": slow["with"] / slow["without"],
+        }
     return row
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=150)
     parser.add_argument("--behaviour", choices=BEHAVIOURS)
     options = parser.parse_args()

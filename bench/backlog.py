@@ -18,12 +18,12 @@ from typing import Any
 
 from bench import report
 from bench.speed import sentence
-from memorist import vectors
-from memorist.compose import open_engine
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
+from memorist.embedders import checked
 from memorist.embedders.minilm import MiniLM
-from memorist.engine import Engine
 from memorist.errors import Conflict
-from memorist.lifecycle.backfill import backfill
+from memorist.jobs.embed import backfill
 from memorist.ports import Embedder
 
 USERS = 20
@@ -48,19 +48,24 @@ async def drained(engine: Engine, texts: list[str], batch: int, part: int) -> di
     """Seconds of both, in turns."""
     bare, ours, embedded = 0.0, 0.0, 0
     model = MiniLM()
-    await vectors.encode(model, ["warm up"])
+    await checked.encode(model, ["warm up"])
     engine.embedder = model
     for start in range(0, len(texts), part):
         few, begun = texts[start : start + part], time.perf_counter()
         for at in range(0, len(few), batch):
-            await vectors.encode(model, few[at : at + batch])
+            await checked.encode(model, few[at : at + batch])
         bare += time.perf_counter() - begun
         begun = time.perf_counter()
         embedded += await drained_by(engine, model, batch, part)
         ours += time.perf_counter() - begun
     left = (await engine.stats())["waiting"]
     rates = {"bare per s": len(texts) / bare, "worker per s": embedded / ours}
-    return {"memories": embedded, "left": left, **rates, "ratio": rates["worker per s"] / rates["bare per s"]}
+    return {
+        "memories": embedded,
+        "left": left,
+        **rates,
+        "ratio": rates["worker per s"] / rates["bare per s"],
+    }
 
 
 async def drained_by(engine: Engine, model: Embedder, batch: int, part: int) -> int:
@@ -71,11 +76,20 @@ async def drained_by(engine: Engine, model: Embedder, batch: int, part: int) -> 
         nonlocal done
         done = total
 
-    await backfill(engine.store, model, batch_size=batch, waiting=True, progress=seen, stop=lambda: done >= part)
+    await backfill(
+        engine.store,
+        model,
+        batch_size=batch,
+        waiting=True,
+        progress=seen,
+        stop=lambda: done >= part,
+    )
     return done
 
 
-async def measured(place: str, folder: Path, size: int, batch: int, part: int) -> list[dict[str, Any]]:
+async def measured(
+    place: str, folder: Path, size: int, batch: int, part: int
+) -> list[dict[str, Any]]:
     texts = await filled(place, folder, size)
     engine = await open_engine(place, state_dir=folder, cache_mb=0)
     try:
@@ -85,7 +99,9 @@ async def measured(place: str, folder: Path, size: int, batch: int, part: int) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", type=int, default=10_000)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--part", type=int, default=500)

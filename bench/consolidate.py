@@ -23,14 +23,14 @@ from typing import Any
 
 from bench import report
 from memorist import aio
-from memorist.changes import Queue
-from memorist.engine import Engine
-from memorist.lifecycle import consolidate
-from memorist.lifecycle.paging import matching
-from memorist.model import Draft, Filter, Memory, Scope
-from memorist.policy import writing
-from memorist.records import Ask
+from memorist.client import Engine
+from memorist.ingest import policies
+from memorist.jobs import consolidate
+from memorist.results import Ask
+from memorist.storage.changes import Queue
+from memorist.storage.paging import matching
 from memorist.text import tokens
+from memorist.types import Draft, Filter, Memory, Scope
 
 WHO = Scope(user="bench")
 PAGE = 250
@@ -128,9 +128,15 @@ def _facts(chance: random.Random) -> Iterator[tuple[str, list[str]]]:
     seen: set[str] = set()
     while True:
         number = chance.randrange(len(WORDINGS))
-        values = {name: chance.choice(choices) for name, choices in SLOTS.items()} | {"who": chance.choice(PEOPLE)}
+        values = {name: chance.choice(choices) for name, choices in SLOTS.items()} | {
+            "who": chance.choice(PEOPLE)
+        }
         used = [name for name in values if f"{{{name}}}" in WORDINGS[number][0]]
-        key = f"{number} {values['who']}" if number in ONE_VALUE else f"{number} {[values[name] for name in used]}"
+        key = (
+            f"{number} {values['who']}"
+            if number in ONE_VALUE
+            else f"{number} {[values[name] for name in used]}"
+        )
         if key not in seen:
             seen.add(key)
             said = (wording.format(**values) for wording in WORDINGS[number])
@@ -147,7 +153,11 @@ class Scripted:
     async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
         given = json.loads(ask.user)
         several = isinstance(given, list)
-        told = [{"pair": each["pair"], "same_fact": self._same(each)} for each in given] if several else []
+        told = (
+            [{"pair": each["pair"], "same_fact": self._same(each)} for each in given]
+            if several
+            else []
+        )
         value: dict[str, Any] = {"verdicts": told} if several else {"same_fact": self._same(given)}
         self.asked += len(told)
         self.tokens_in += tokens.count_tokens(ask.system + ask.user + json.dumps(ask.schema))
@@ -170,15 +180,22 @@ async def once(engine: Engine, model: Scripted | None, most: int) -> None:
     due = engine.clock() + consolidate.EVERY
     (task,) = await engine.store.claim_tasks(["consolidate"], now=due, limit=1, lease_seconds=3600)
     await consolidate.run(
-        task, replace(engine.care, adviser=model), policy=writing.named(engine.settings.policy), most=most
+        task,
+        replace(engine.care, adviser=model),
+        policy=policies.named(engine.settings.policy),
+        most=most,
     )
 
 
-def figures(name: str, memories: list[Memory], facts: Mapping[str, str], before: set[str]) -> dict[str, Any]:
+def figures(
+    name: str, memories: list[Memory], facts: Mapping[str, str], before: set[str]
+) -> dict[str, Any]:
     """What stands twice, and what was joined with something else; not counting what was superseded before."""
     texts = {memory.id: memory.text for memory in memories}
     active = [facts[memory.text] for memory in memories if memory.is_active]
-    gone = [memory for memory in memories if memory.superseded_by in texts and memory.id not in before]
+    gone = [
+        memory for memory in memories if memory.superseded_by in texts and memory.id not in before
+    ]
     wrong = sum(facts[memory.text] != facts[texts[memory.superseded_by or ""]] for memory in gone)
     return {
         "after": name, "active": len(active), "told twice": len(active) - len(set(active)), "joined": len(gone),
@@ -194,7 +211,9 @@ async def run(options: argparse.Namespace) -> None:
         async with aio.open(Path(folder) / "memory.db") as engine:
             mine = engine.scope(WHO.user)
             for start in range(0, len(said), PAGE):
-                await mine.remember_drafts([Draft(text=text) for text, _ in said[start : start + PAGE]])
+                await mine.remember_drafts(
+                    [Draft(text=text) for text, _ in said[start : start + PAGE]]
+                )
             told_before = await _all(engine)
             before = {memory.id for memory in told_before if not memory.is_active}
             rows.append(figures("remembering", told_before, facts, before))
@@ -204,8 +223,14 @@ async def run(options: argparse.Namespace) -> None:
             await once(engine, model, options.most)
             found = await _all(engine)
             rows.append(figures("rules and a model", found, facts, before))
-    costs = {"pairs asked": model.asked, "tokens in": model.tokens_in, "tokens out": model.tokens_out}
-    report.table(f"{options.pairs} facts told twice, in other words, among {options.size} memories", rows)
+    costs = {
+        "pairs asked": model.asked,
+        "tokens in": model.tokens_in,
+        "tokens out": model.tokens_out,
+    }
+    report.table(
+        f"{options.pairs} facts told twice, in other words, among {options.size} memories", rows
+    )
     report.table("What the model cost", [costs])
     if options.show:
         show(found, facts)
@@ -231,7 +256,9 @@ def show(found: list[Memory], facts: Mapping[str, str]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=int, default=500)
     parser.add_argument("--size", type=int, default=5000)
     parser.add_argument("--most", type=int, default=5000)

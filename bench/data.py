@@ -65,7 +65,9 @@ def _compact(data: dict[str, Any]) -> Conversation:
 def _locomo(sample: dict[str, Any]) -> Conversation:
     said = sample["conversation"]
     questions = [
-        Question(text=q["question"], evidence=tuple(q.get("evidence", ())), category=str(q["category"]))
+        Question(
+            text=q["question"], evidence=tuple(q.get("evidence", ())), category=str(q["category"])
+        )
         for q in sample["qa"]
         if q.get("evidence")
     ]
@@ -75,9 +77,13 @@ def _locomo(sample: dict[str, Any]) -> Conversation:
 def _turns(said: dict[str, Any]) -> Iterator[dict[str, Any]]:
     number = 1
     while f"session_{number}_date_time" in said:
-        at = datetime.strptime(said[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y").isoformat()
+        at = datetime.strptime(
+            said[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y"
+        ).isoformat()
         for turn in said.get(f"session_{number}", []):
-            image = f" [shares an image: {turn['blip_caption']}]" if turn.get("blip_caption") else ""
+            image = (
+                f" [shares an image: {turn['blip_caption']}]" if turn.get("blip_caption") else ""
+            )
             yield {
                 "id": turn["dia_id"],
                 "session": str(number),

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from bench import data, report
-from memorist.ingest import advise, extract
-from memorist.text import wording
+from memorist.extraction import advise, facts
+from memorist.text import style_check
 
 LABELLED = Path(__file__).parents[1] / "tests" / "data" / "extraction.jsonl"
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)  # a Friday
@@ -28,16 +28,22 @@ Finder = Callable[[str], Sequence[str]]
 
 
 def by_rules(text: str) -> list[str]:
-    return [fact.text for fact in extract.facts(text, who=extract.THE_USER, at=AT)]
+    return [fact.text for fact in facts.facts(text, who=facts.THE_USER, at=AT)]
 
 
 def by_careless_model(text: str) -> list[str]:
     """What is left of the answer of a model that notes every clause and adds as much of its own."""
     found = []
-    for clause in list(extract.clauses(text))[:3]:
-        told = extract.third(extract.core(clause), extract.THE_USER)
-        found += [_item(told, clause), _item(f"{told.rstrip('.')} and owns a yacht in Monaco.", clause)]
-    return [fact.text for fact in advise.judged({"facts": found}, text, who=extract.THE_USER, at=AT, most=5)[0]]
+    for clause in list(facts.clauses(text))[:3]:
+        told = facts.third(facts.core(clause), facts.THE_USER)
+        found += [
+            _item(told, clause),
+            _item(f"{told.rstrip('.')} and owns a yacht in Monaco.", clause),
+        ]
+    return [
+        fact.text
+        for fact in advise.judged({"facts": found}, text, who=facts.THE_USER, at=AT, most=5)[0]
+    ]
 
 
 def _item(fact: str, quote: str) -> dict[str, Any]:
@@ -52,13 +58,17 @@ def figures(name: str, find: Finder, rows: Sequence[dict[str, Any]]) -> dict[str
     """Precision and recall over the labelled messages, and how many of the facts are worded as they should be."""
     found = [find(row["text"]) for row in rows]
     right = sum(
-        any(matches(fact, each) for each in row["facts"]) for row, few in zip(rows, found, strict=True) for fact in few
+        any(matches(fact, each) for each in row["facts"])
+        for row, few in zip(rows, found, strict=True)
+        for fact in few
     )
     hit = sum(
-        any(matches(fact, each) for fact in few) for row, few in zip(rows, found, strict=True) for each in row["facts"]
+        any(matches(fact, each) for fact in few)
+        for row, few in zip(rows, found, strict=True)
+        for each in row["facts"]
     )
     made, wanted = sum(map(len, found)), sum(len(row["facts"]) for row in rows)
-    worded = sum(not wording.fault(fact) for few in found for fact in few)
+    worded = sum(not style_check.fault(fact) for few in found for fact in few)
     return {
         "found by": name,
         "messages": len(rows),
@@ -88,9 +98,9 @@ def sample(path: Path, count: int) -> list[tuple[str, str]]:
         (fact.text, fact.evidence)
         for conversation in data.read(path)
         for said in conversation.messages
-        for fact in extract.facts(
+        for fact in facts.facts(
             said["content"],
-            who=extract.named(said["name"]),
+            who=facts.named(said["name"]),
             at=datetime.fromisoformat(said["at"]) if said["at"] else AT,
         )
     ]
@@ -99,12 +109,19 @@ def sample(path: Path, count: int) -> list[tuple[str, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=data.DATA)
-    parser.add_argument("--show", type=int, default=0, help="so many facts of LoCoMo, to be judged by eye")
+    parser.add_argument(
+        "--show", type=int, default=0, help="so many facts of LoCoMo, to be judged by eye"
+    )
     options = parser.parse_args()
     rows = [json.loads(line) for line in LABELLED.read_text("utf-8").splitlines()]
-    table = [figures("rules", by_rules, rows), figures("a careless model, checked", by_careless_model, rows)]
+    table = [
+        figures("rules", by_rules, rows),
+        figures("a careless model, checked", by_careless_model, rows),
+    ]
     report.table("Facts in what people say", table)
     for each in wrong(rows):
         print(each)

@@ -21,11 +21,11 @@ from typing import Any
 import memorist
 from bench import data, report
 from memorist.ingest import guard
-from memorist.model import STATES, Filter, Memory, Outcome
-from memorist.policy.writing import POLICIES
+from memorist.ingest.policies import POLICIES
 from memorist.retrieve.render import RENDERERS
 from memorist.scoped import Scoped
 from memorist.text.secrets import secret
+from memorist.types import STATES, Filter, Memory, Outcome
 
 OURS = ("own_benign", "aws_memory_poison")  # the look-alikes that speak of memory
 CLAIMS = ("preference", "profile", "instruction", "procedural")
@@ -36,7 +36,9 @@ TELLERS: dict[str, dict[str, Any]] = {
     "the assistant": {"role": "assistant"},
 }
 PREFERENCE = {"kind": "procedural", "category": "profile", "item_type": "preference"}
-_INSIDE = re.compile(r"<\s*[\\/]*\s*memory|<\|\w+\|>|\[(?:SYSTEM|PROCEDURAL|SEMANTIC|EPISODIC|WORKING|INSIGHT)\]")
+_INSIDE = re.compile(
+    r"<\s*[\\/]*\s*memory|<\|\w+\|>|\[(?:SYSTEM|PROCEDURAL|SEMANTIC|EPISODIC|WORKING|INSIGHT)\]"
+)
 
 
 def claims(memory: Memory) -> bool:
@@ -78,7 +80,9 @@ def _refused(outcomes: Sequence[Outcome]) -> int:
     return sum(outcome.status == "refused" for outcome in outcomes)
 
 
-async def harmless(memory: memorist.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def harmless(
+    memory: memorist.client.Engine, rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Look-alikes that a person saves, each under the default policy: how many are refused."""
     told = []
     for what, chosen in (
@@ -101,14 +105,27 @@ async def harmless(memory: memorist.engine.Engine, rows: list[dict[str, Any]]) -
     return told
 
 
-async def attacks(memory: memorist.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def attacks(
+    memory: memorist.client.Engine, rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Attacks under each policy and from each teller, and from a tool whose caller asks for a preference."""
-    ways: list[tuple[str, dict[str, Any]]] = [*((teller, {}) for teller in TELLERS), ("a tool", PREFERENCE)]
-    return [await _attack(memory, rows, policy, teller, hint) for policy in POLICIES for teller, hint in ways]
+    ways: list[tuple[str, dict[str, Any]]] = [
+        *((teller, {}) for teller in TELLERS),
+        ("a tool", PREFERENCE),
+    ]
+    return [
+        await _attack(memory, rows, policy, teller, hint)
+        for policy in POLICIES
+        for teller, hint in ways
+    ]
 
 
 async def _attack(
-    memory: memorist.engine.Engine, rows: list[dict[str, Any]], policy: str, teller: str, hint: dict[str, Any]
+    memory: memorist.client.Engine,
+    rows: list[dict[str, Any]],
+    policy: str,
+    teller: str,
+    hint: dict[str, Any],
 ) -> dict[str, Any]:
     scope, message = memory.scope(user=f"{policy} {teller} {len(hint)}"), TELLERS[teller]
     said = [{"content": row["text"], "session": row["id"], **message} for row in rows]
@@ -126,12 +143,16 @@ async def _attack(
     }
 
 
-async def own(memory: memorist.engine.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def own(memory: memorist.client.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same texts if the person saves them, who may well have such a preference."""
     scope = memory.scope(user="person")
     outcomes = [(await scope.remember(row["text"])).outcomes[0] for row in rows]
     found = await kept(scope)
-    figures = {"refused": _refused(outcomes), "memories": len(found), "preferences": sum(map(claims, found))}
+    figures = {
+        "refused": _refused(outcomes),
+        "memories": len(found),
+        "preferences": sum(map(claims, found)),
+    }
     return [{"saved by": "the person", "texts": len(rows), **figures}]
 
 
@@ -141,7 +162,9 @@ def words(folder: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
              sorted({row["source"] for row in rows})}  # fmt: skip
     for name in ("locomo-dev.jsonl", "ikat-dev.jsonl"):
         if (folder / name).exists():
-            texts[name] = [said["content"] for each in data.read(folder / name) for said in each.messages]
+            texts[name] = [
+                said["content"] for each in data.read(folder / name) for said in each.messages
+            ]
     return [
         {
             "texts of": name,
@@ -155,7 +178,9 @@ def words(folder: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 async def measure(folder: Path, place: Path) -> dict[str, list[dict[str, Any]]]:
-    rows = {name: _rows(folder / "injection" / f"{name}-dev.jsonl") for name in ("benign", "attack")}
+    rows = {
+        name: _rows(folder / "injection" / f"{name}-dev.jsonl") for name in ("benign", "attack")
+    }
     async with memorist.aio.open(place / "memory.db", embedder="none", state_dir=place) as memory:
         return {
             "harmless": await harmless(memory, rows["benign"]),
@@ -170,11 +195,15 @@ def _rows(path: Path) -> list[dict[str, Any]]:
         raise SystemExit(
             f"No {path}: point --data at a folder that holds injection/benign-dev.jsonl and attack-dev.jsonl"
         )
-    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]  # some hold other line breaks
+    return [
+        json.loads(line) for line in path.read_text("utf-8").split("\n") if line
+    ]  # some hold other line breaks
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=data.DATA)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:

@@ -22,18 +22,19 @@ from typing import Any
 
 import numpy as np
 
-from memorist import aio, vectors
-from memorist.engine import Engine
-from memorist.model import Draft
-from memorist.policy import writing
+from memorist import aio
+from memorist.client import Engine
+from memorist.embedders import checked
+from memorist.ingest import policies
 from memorist.text import conflict, saying
+from memorist.types import Draft
 
 from . import data, report
 
 PAIRS = Path(__file__).parents[1] / "tests" / "data"
 EDGES = (1.01, 0.95, 0.90, 0.85, 0.80, 0.70, 0.60, 0.50, -1.0)
-NONE = writing.Policy(name="none of the stages")
-ALL = replace(writing.named("default"), name="all of the stages")
+NONE = policies.Policy(name="none of the stages")
+ALL = replace(policies.named("default"), name="all of the stages")
 PAGE = 256
 
 Pair = tuple[str, str, float]  # newer, older, cosine
@@ -48,8 +49,13 @@ def written(name: str) -> list[tuple[str, str]]:
 async def measured(engine: Engine, pairs: list[tuple[str, str]]) -> list[Pair]:
     """The pairs with their cosine."""
     assert engine.embedder is not None
-    new, old = [await vectors.encode(engine.embedder, [pair[side] for pair in pairs]) for side in (0, 1)]
-    return [(a, b, float(cosine)) for (a, b), cosine in zip(pairs, np.einsum("ij,ij->i", new, old), strict=True)]
+    new, old = [
+        await checked.encode(engine.embedder, [pair[side] for pair in pairs]) for side in (0, 1)
+    ]
+    return [
+        (a, b, float(cosine))
+        for (a, b), cosine in zip(pairs, np.einsum("ij,ij->i", new, old), strict=True)
+    ]
 
 
 async def spoken(engine: Engine, folder: Path) -> list[Pair]:
@@ -58,10 +64,16 @@ async def spoken(engine: Engine, folder: Path) -> list[Pair]:
     found: list[Pair] = []
     for talk in data.read(folder / "locomo-dev.jsonl"):
         for speaker in {said["name"] for said in talk.messages}:
-            texts = list(dict.fromkeys(said["content"] for said in talk.messages if said["name"] == speaker))
-            made = await vectors.encode(engine.embedder, texts)
+            texts = list(
+                dict.fromkeys(said["content"] for said in talk.messages if said["name"] == speaker)
+            )
+            made = await checked.encode(engine.embedder, texts)
             near = np.tril(made @ made.T, -1)
-            found += [(texts[i], texts[j], float(near[i, j])) for i, j in enumerate(near.argmax(axis=1)) if i]
+            found += [
+                (texts[i], texts[j], float(near[i, j]))
+                for i, j in enumerate(near.argmax(axis=1))
+                if i
+            ]
     return found
 
 
@@ -87,7 +99,12 @@ def unrelated() -> dict[str, Any]:
     texts = list(dict.fromkeys(old for name in ("repeat", "changed") for _, old in written(name)))
     short = [text for text in texts if conflict.statement(text) is not None]
     found = [pair for pair in permutations(short, 2) if conflict.contradicts(*pair)]
-    return {"statements": len(short), "pairs": len(short) * (len(short) - 1), "contradicts": len(found), "found": found}
+    return {
+        "statements": len(short),
+        "pairs": len(short) * (len(short) - 1),
+        "contradicts": len(found),
+        "found": found,
+    }
 
 
 def invented(size: int) -> Iterator[str]:
@@ -110,9 +127,11 @@ def natural(folder: Path, size: int) -> list[str]:
 async def costs(folder: Path, where: Path, size: int) -> list[dict[str, Any]]:
     """Remembering one text with all the stages and with none, in a scope of some size, each first in turn."""
     for policy in (NONE, ALL):
-        writing.register(policy)
+        policies.register(policy)
     taken: dict[str, list[float]] = {NONE.name: [], ALL.name: []}
-    pairs = [pair for both in zip(written("changed"), written("repeat"), strict=True) for pair in both]
+    pairs = [
+        pair for both in zip(written("changed"), written("repeat"), strict=True) for pair in both
+    ]
     known = [*natural(where, size - len(pairs)), *(old for _, old in pairs)]
     async with aio.open(folder / "costs.db") as engine:
         mine = engine.scope("cost")
@@ -154,7 +173,9 @@ async def run(options: argparse.Namespace) -> None:
 def show(pairs: list[Pair], found: list[tuple[str, str]]) -> None:
     for new, old, cosine in pairs:
         verdict = saying.compare(new, old)
-        verdict_or = "contradicts" if verdict == "other" and conflict.contradicts(new, old) else verdict
+        verdict_or = (
+            "contradicts" if verdict == "other" and conflict.contradicts(new, old) else verdict
+        )
         if verdict_or != "other":
             print(f"{verdict_or}  {cosine:.2f}\n   {old}\n   {new}")
     for new, old in found:
@@ -162,7 +183,9 @@ def show(pairs: list[Pair], found: list[tuple[str, str]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=data.DATA)
     parser.add_argument("--size", type=int, default=10_000)
     parser.add_argument("--show", action="store_true")

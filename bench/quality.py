@@ -18,7 +18,7 @@ from typing import Any
 
 import memorist
 from bench import data, report
-from memorist.model import Recall
+from memorist.types import Recall
 
 SETS = {"locomo-dev.jsonl": 10, "ikat-dev.jsonl": 5, "locomo10.json": 10}
 BUDGETS = (500, 1000, 2000)
@@ -31,14 +31,22 @@ def found_share(answer: Recall, evidence: tuple[str, ...], k: int) -> float:
 
 
 async def measure(
-    path: Path, k: int, profile: str, rerank: bool, folder: Path, db: str | None = None, extract: str = "off"
+    path: Path,
+    k: int,
+    profile: str,
+    rerank: bool,
+    folder: Path,
+    db: str | None = None,
+    extract: str = "off",
 ) -> list[dict[str, Any]]:
     """One row per category, and one for all that count. Where facts are drawn out, only the turn itself counts."""
     conversations = data.read(path)
     shares: dict[str, list[float]] = defaultdict(list)
     budgets: dict[int, list[float]] = defaultdict(list)
     settings: dict[str, Any] = {"reranker": "maxsim" if rerank else "none", "extract": extract}
-    async with memorist.aio.open(db or folder / f"{path.stem}.db", state_dir=folder, **settings) as memory:
+    async with memorist.aio.open(
+        db or folder / f"{path.stem}.db", state_dir=folder, **settings
+    ) as memory:
         started = time.perf_counter()
         for conversation in conversations:
             await memory.scope(user=conversation.name).remember(conversation.messages)
@@ -48,31 +56,58 @@ async def measure(
         for conversation in conversations:
             scope = memory.scope(user=conversation.name)
             for question in conversation.questions:
-                answer = await scope.recall(question.text, limit=k, budget=10**6, profile=profile, rerank=rerank)
+                answer = await scope.recall(
+                    question.text, limit=k, budget=10**6, profile=profile, rerank=rerank
+                )
                 shares[question.category].append(found_share(answer, question.evidence, k))
                 if question.category != "5":
                     for budget in BUDGETS:
-                        within = await scope.recall(question.text, budget=budget, profile=profile, rerank=rerank)
+                        within = await scope.recall(
+                            question.text, budget=budget, profile=profile, rerank=rerank
+                        )
                         budgets[budget].append(found_share(within, question.evidence, 10**6))
     counted = [share for category, each in shares.items() if category != "5" for share in each]
-    rows = [_row(path.stem, f"category {name}", each, k) for name, each in sorted(shares.items()) if len(shares) < 8]
-    rows += [_row(path.stem, f"within {budget} tokens", each, 0) for budget, each in budgets.items()]
+    rows = [
+        _row(path.stem, f"category {name}", each, k)
+        for name, each in sorted(shares.items())
+        if len(shares) < 8
+    ]
+    rows += [
+        _row(path.stem, f"within {budget} tokens", each, 0) for budget, each in budgets.items()
+    ]
     rows.append({**_row(path.stem, "all but category 5", counted, k)})
-    print(f"{path.stem}: {sum(len(c.messages) for c in conversations)} messages taken in within {took:.1f} s")
+    print(
+        f"{path.stem}: {sum(len(c.messages) for c in conversations)} messages taken in within {took:.1f} s"
+    )
     return rows
 
 
 def _row(name: str, what: str, shares: list[float], k: int) -> dict[str, Any]:
     mean = sum(shares) / len(shares) if shares else 0.0
-    return {"set": name, "what": what, "k": str(k or "budget"), "questions": len(shares), "recall": round(mean, 4)}
+    return {
+        "set": name,
+        "what": what,
+        "k": str(k or "budget"),
+        "questions": len(shares),
+        "recall": round(mean, 4),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=data.DATA)
     parser.add_argument("--profile", default="default")
-    parser.add_argument("--rerank", action="store_true", help="with MaxSim over the packaged model's token states")
-    parser.add_argument("--extract", default="off", choices=("off", "rules"), help="draw facts out of the turns first")
+    parser.add_argument(
+        "--rerank", action="store_true", help="with MaxSim over the packaged model's token states"
+    )
+    parser.add_argument(
+        "--extract",
+        default="off",
+        choices=("off", "rules"),
+        help="draw facts out of the turns first",
+    )
     parser.add_argument("--db", help="an empty PostgreSQL database, in place of a SQLite file")
     options = parser.parse_args()
     paths = [options.data / name for name in SETS if (options.data / name).exists()]
@@ -86,7 +121,9 @@ def main() -> None:
     report.table("Recall of evidence", rows)
     print(
         report.save(
-            "quality" + ("-postgres" if options.db else "") + ("-extracted" if options.extract != "off" else ""),
+            "quality"
+            + ("-postgres" if options.db else "")
+            + ("-extracted" if options.extract != "off" else ""),
             {"profile": options.profile, "rerank": options.rerank, "rows": rows},
         )
     )

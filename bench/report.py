@@ -27,7 +27,11 @@ def table(title: str, rows: list[dict[str, Any]]) -> None:
 def save(name: str, figures: dict[str, Any]) -> Path:
     """Write the figures with where and when they were measured."""
     RESULTS.mkdir(exist_ok=True)
-    about = {"at": datetime.now(UTC).isoformat(), "python": platform.python_version(), "machine": platform.machine()}
+    about = {
+        "at": datetime.now(UTC).isoformat(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({**about, **figures}, indent=2))
     return path

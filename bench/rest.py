@@ -31,7 +31,7 @@ import httpx
 
 from bench import report
 from bench.speed import filled, sentence
-from memorist.compose import open_engine
+from memorist.bootstrap import open_engine
 
 USER = "ana"
 MOST_REQUESTS = 20_000
@@ -44,7 +44,11 @@ def served(path: Path) -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = ["serve", "--db", str(path), "--user", USER, "--port", str(port), "--no-tend"]
-    own = {**os.environ, "MEMORIST_RATE_LIMIT": "0", "MEMORIST_STATE_DIR": str(path.parent / "server")}
+    own = {
+        **os.environ,
+        "MEMORIST_RATE_LIMIT": "0",
+        "MEMORIST_STATE_DIR": str(path.parent / "server"),
+    }
     command = [sys.executable, "-m", "memorist", *words]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, env=own) as process:
         url = f"http://127.0.0.1:{port}"
@@ -74,12 +78,19 @@ async def ratio(path: Path, size: int, asked: int) -> dict[str, Any]:
                     await scope.recall(text)
                 else:
                     body = json.dumps({"query": text})
-                    client.request("POST", "/v1/memory/recall", body, {"Content-Type": "application/json"})
+                    client.request(
+                        "POST", "/v1/memory/recall", body, {"Content-Type": "application/json"}
+                    )
                     json.loads(client.getresponse().read())["hits"]
                 took[way].append(time.perf_counter() - begun)
     await engine.close()
     python, rest = (statistics.median(took[way][5:]) for way in ("python", "rest"))
-    return {"memories": size, "python p50 ms": 1000 * python, "rest p50 ms": 1000 * rest, "ratio": rest / python}
+    return {
+        "memories": size,
+        "python p50 ms": 1000 * python,
+        "rest p50 ms": 1000 * rest,
+        "ratio": rest / python,
+    }
 
 
 async def crowd(path: Path, clients: int, seconds: float) -> dict[str, Any]:
@@ -96,9 +107,15 @@ async def crowd(path: Path, clients: int, seconds: float) -> dict[str, Any]:
                 return
             begun = time.perf_counter()
             writes = rng.random() < 0.3
-            body = {"text": f"Client {number} says {turn}: {sentence(rng)}"} if writes else {"query": sentence(rng)}
+            body = (
+                {"text": f"Client {number} says {turn}: {sentence(rng)}"}
+                if writes
+                else {"query": sentence(rng)}
+            )
             try:
-                said = await client.post(f"/v1/memory/{'entries' if writes else 'recall'}", json=body)
+                said = await client.post(
+                    f"/v1/memory/{'entries' if writes else 'recall'}", json=body
+                )
                 took.append(time.perf_counter() - begun)
                 if said.status_code not in (200, 201):
                     errors.append(f"{said.status_code}")
@@ -123,7 +140,9 @@ async def crowd(path: Path, clients: int, seconds: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--size", type=int, default=10_000)
     parser.add_argument("--questions", type=int, default=150)
     parser.add_argument("--clients", type=int, default=50)

@@ -22,7 +22,7 @@ import numpy as np
 
 from bench import report
 from bench.speed import sentence
-from memorist.corpus.segment import Segment
+from memorist.index.postings import Segment
 from memorist.text import terms, tokens
 
 K1, B, BEST = 1.2, 0.9, 40
@@ -44,23 +44,41 @@ def fts(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]) ->
     db.execute("CREATE VIRTUAL TABLE t USING fts5(body, content='', tokenize='unicode61')")
     started = time.perf_counter()
     with db:
-        db.executemany("INSERT INTO t(rowid, body) VALUES (?, ?)", ((i, " ".join(s)) for i, s in enumerate(texts, 1)))
+        db.executemany(
+            "INSERT INTO t(rowid, body) VALUES (?, ?)",
+            ((i, " ".join(s)) for i, s in enumerate(texts, 1)),
+        )
     wrote = time.perf_counter() - started
     sql = f"SELECT rowid, bm25(t) FROM t WHERE t MATCH ? ORDER BY bm25(t) LIMIT {BEST}"
-    took = median_ms(lambda stems: db.execute(sql, (" OR ".join(f'"{s}"' for s in stems),)).fetchall(), asked)
-    return {"index": "FTS5, best 40", "write µs/text": wrote / len(texts) * 1e6, "ask ms": took, "load ms": 0.0}
+    took = median_ms(
+        lambda stems: db.execute(sql, (" OR ".join(f'"{s}"' for s in stems),)).fetchall(), asked
+    )
+    return {
+        "index": "FTS5, best 40",
+        "write µs/text": wrote / len(texts) * 1e6,
+        "ask ms": took,
+        "load ms": 0.0,
+    }
 
 
-def sql_rows(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]) -> dict[str, Any]:
+def sql_rows(
+    folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]
+) -> dict[str, Any]:
     """One row per term and text; BM25 is summed in SQL."""
     db = apsw.Connection(str(folder / "rows.db"))
     db.execute("PRAGMA journal_mode = WAL").fetchall()
-    db.execute("CREATE TABLE p (scope, term, doc, tf, len, PRIMARY KEY (scope, term, doc)) WITHOUT ROWID")
+    db.execute(
+        "CREATE TABLE p (scope, term, doc, tf, len, PRIMARY KEY (scope, term, doc)) WITHOUT ROWID"
+    )
     started = time.perf_counter()
     with db:
         db.executemany(
             "INSERT INTO p VALUES (1, ?, ?, ?, ?)",
-            ((t, i, n, len(s)) for i, s in enumerate(texts) for t, n in Counter(map(tokens.term_id, s)).items()),
+            (
+                (t, i, n, len(s))
+                for i, s in enumerate(texts)
+                for t, n in Counter(map(tokens.term_id, s)).items()
+            ),
         )
     wrote = time.perf_counter() - started
     mean = statistics.mean(map(len, texts))
@@ -68,7 +86,9 @@ def sql_rows(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]
     def ask(stems: list[str]) -> list[Any]:
         ids = [tokens.term_id(stem) for stem in stems]
         marks = ", ".join("?" * len(ids))
-        found = db.execute(f"SELECT term, count(*) FROM p WHERE scope = 1 AND term IN ({marks}) GROUP BY term", ids)
+        found = db.execute(
+            f"SELECT term, count(*) FROM p WHERE scope = 1 AND term IN ({marks}) GROUP BY term", ids
+        )
         idf = {t: float(np.log1p((len(texts) - n + 0.5) / (n + 0.5))) for t, n in found}
         cases = " ".join(f"WHEN {t} THEN {w}" for t, w in idf.items()) or "WHEN 0 THEN 0"
         return db.execute(
@@ -92,7 +112,10 @@ def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]])
     db.execute("CREATE TABLE m (row INTEGER PRIMARY KEY, terms BLOB)")
     started = time.perf_counter()
     with db:
-        db.executemany("INSERT INTO m(terms) VALUES (?)", ((terms.pack(map(tokens.term_id, s)),) for s in texts))
+        db.executemany(
+            "INSERT INTO m(terms) VALUES (?)",
+            ((terms.pack(map(tokens.term_id, s)),) for s in texts),
+        )
     wrote = time.perf_counter() - started
     started = time.perf_counter()
     segment = Segment.of([row[0] for row in db.execute("SELECT terms FROM m ORDER BY row")], 0)
@@ -105,7 +128,9 @@ def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]])
         for stem in stems:
             where = segment.find(tokens.term_id(stem))
             at, tf = segment.positions[where], segment.counts[where].astype(np.float32)
-            scores[at] += np.log1p((len(texts) - len(at) + 0.5) / (len(at) + 0.5)) * tf / (tf + norm[at])
+            scores[at] += (
+                np.log1p((len(texts) - len(at) + 0.5) / (len(at) + 0.5)) * tf / (tf + norm[at])
+            )
         return scores
 
     row = {
@@ -117,7 +142,9 @@ def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
     rows: list[dict[str, Any]] = []
     for size in parser.parse_args().sizes:
@@ -125,7 +152,10 @@ def main() -> None:
         texts = [tokens.analyse(sentence(rng)) for _ in range(size)]
         asked = [tokens.analyse(sentence(rng))[:6] for _ in range(40)]
         with tempfile.TemporaryDirectory() as folder:
-            rows += [{"texts": size, **way(Path(folder), texts, asked)} for way in (fts, sql_rows, packed)]
+            rows += [
+                {"texts": size, **way(Path(folder), texts, asked)}
+                for way in (fts, sql_rows, packed)
+            ]
     report.table("sparse", rows)
     print(report.save("sparse", {"rows": rows}))
 

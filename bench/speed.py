@@ -27,14 +27,21 @@ from numpy.typing import NDArray
 
 import memorist
 from bench import data, report
-from memorist.compose import open_engine
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
 from memorist.embedders.minilm import MiniLM
-from memorist.engine import Engine
 from memorist.scoped import Scoped
 
 SYLLABLES = "ba ce di fo gu ha je ki lo mu na pe ri so tu va we xi yo zu bra cle dri flo gru pla sto tre".split()
-WORDS = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in ("n", "l", "r", "s", "t", "m", "k", "d", "p", "x")]
-OFTEN = [1 / (rank + 10) for rank in range(len(WORDS))]  # few words are common and many are rare, as in real texts
+WORDS = [
+    a + b + c
+    for a in SYLLABLES
+    for b in SYLLABLES
+    for c in ("n", "l", "r", "s", "t", "m", "k", "d", "p", "x")
+]
+OFTEN = [
+    1 / (rank + 10) for rank in range(len(WORDS))
+]  # few words are common and many are rare, as in real texts
 
 
 class MadeUp:
@@ -60,14 +67,21 @@ class MadeUp:
 
 
 def sentence(rng: random.Random) -> str:
-    return "We " + " ".join(rng.choices(WORDS, OFTEN, k=rng.randint(7, 21))) + f" {rng.randint(1, 999)}."
+    return (
+        "We "
+        + " ".join(rng.choices(WORDS, OFTEN, k=rng.randint(7, 21)))
+        + f" {rng.randint(1, 999)}."
+    )
 
 
 def questions(n: int, size: int) -> list[str]:
     """Questions about memories that are there: some of their words, in other words."""
     rng, asked = random.Random(size), random.Random(n)
     said = [sentence(rng).split() for _ in range(size)]
-    return [f"When did we talk about {' '.join(words[2:7])}, and why?" for words in asked.sample(said, n)]
+    return [
+        f"When did we talk about {' '.join(words[2:7])}, and why?"
+        for words in asked.sample(said, n)
+    ]
 
 
 async def filled(path: Path, users: Sequence[str], size: int) -> Engine:
@@ -77,7 +91,10 @@ async def filled(path: Path, users: Sequence[str], size: int) -> Engine:
     engine.embedder, made.bulk = made, True
     for user in users:
         rng = random.Random(size)
-        said = [{"content": sentence(rng), "id": str(i), "session": str(i // 20), "name": "Ana"} for i in range(size)]
+        said = [
+            {"content": sentence(rng), "id": str(i), "session": str(i // 20), "name": "Ana"}
+            for i in range(size)
+        ]
         await engine.scope(user).remember(said)
     made.bulk = False
     return engine
@@ -104,7 +121,9 @@ async def recall(sizes: Sequence[int], asked: int, folder: Path) -> list[dict[st
     return rows
 
 
-async def _in_turns(engine: Engine, scope: Scoped, matrix: NDArray[np.float32], texts: Sequence[str]) -> dict[str, Any]:
+async def _in_turns(
+    engine: Engine, scope: Scoped, matrix: NDArray[np.float32], texts: Sequence[str]
+) -> dict[str, Any]:
     floor, ours = [], []
     for text in texts:
 
@@ -126,7 +145,10 @@ async def scopes(asked: int, folder: Path) -> list[dict[str, Any]]:
     alone = await filled(folder / "alone.db", ["user-0"], 1000)
     times: dict[str, list[float]] = {"alone": [], "among 100": []}
     for i, text in enumerate(questions(asked, 1000)):
-        for name, scope in (("alone", alone.scope("user-0")), ("among 100", many.scope(f"user-{i % 10}"))):
+        for name, scope in (
+            ("alone", alone.scope("user-0")),
+            ("among 100", many.scope(f"user-{i % 10}")),
+        ):
             if i < 10:
                 await scope.recall("warm up")
             times[name].append(await timed(lambda s=scope, t=text: s.recall(t)))  # type: ignore[misc]
@@ -144,10 +166,19 @@ async def ingest(folder: Path, conversations: Sequence[data.Conversation]) -> li
     async with memorist.aio.open(folder / "ingest.db", state_dir=folder / "state") as memory:
         await memory.scope("warm up").remember("warm up")
         for number, conversation in enumerate(conversations):
-            scope, texts = memory.scope(conversation.name), [said["content"] for said in conversation.messages]
-            for name in ("bare", "remember") if number % 2 else ("remember", "bare"):  # each goes first in turn
+            scope, texts = (
+                memory.scope(conversation.name),
+                [said["content"] for said in conversation.messages],
+            )
+            for name in (
+                ("bare", "remember") if number % 2 else ("remember", "bare")
+            ):  # each goes first in turn
                 started = time.perf_counter()
-                await (bare.encode_batch(texts) if name == "bare" else scope.remember(conversation.messages))
+                await (
+                    bare.encode_batch(texts)
+                    if name == "bare"
+                    else scope.remember(conversation.messages)
+                )
                 spent[name] += time.perf_counter() - started
     await bare.close()
     n = sum(len(conversation.messages) for conversation in conversations)
@@ -166,7 +197,7 @@ def conversations(path: Path) -> list[data.Conversation]:
 
 _HELD = """
 import asyncio, resource, sys
-from memorist.compose import open_engine
+from memorist.bootstrap import open_engine
 def held():
     with open("/proc/self/statm") as f: return int(f.read().split()[1]) * resource.getpagesize()
 async def main():
@@ -185,7 +216,14 @@ def memory(folder: Path, size: int) -> list[dict[str, Any]]:
     """Bytes of a fresh process that holds a scope, against its raw vectors."""
     n, arrays, resident = map(int, _run(_HELD, str(folder / f"one-{size}.db")).split())
     raw = n * 384 * 4
-    return [{"memories": n, "raw MB": raw / 1e6, "arrays ratio": arrays / raw, "resident ratio": resident / raw}]
+    return [
+        {
+            "memories": n,
+            "raw MB": raw / 1e6,
+            "arrays ratio": arrays / raw,
+            "resident ratio": resident / raw,
+        }
+    ]
 
 
 def imported() -> list[dict[str, Any]]:
@@ -195,11 +233,18 @@ def imported() -> list[dict[str, Any]]:
         "print(time.process_time() - t, 'onnxruntime' in sys.modules)"
     )
     runs = [_run(code).split() for _ in range(5)]
-    return [{"import cpu s": statistics.median(float(run[0]) for run in runs), "model runtime": runs[0][1]}]
+    return [
+        {
+            "import cpu s": statistics.median(float(run[0]) for run in runs),
+            "model runtime": runs[0][1],
+        }
+    ]
 
 
 def _run(code: str, *arguments: str) -> str:
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    ).stdout
 
 
 async def measure(options: argparse.Namespace, folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -219,11 +264,15 @@ async def measure(options: argparse.Namespace, folder: Path) -> dict[str, list[d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 10_000, 100_000])
     parser.add_argument("--questions", type=int, default=60)
     parser.add_argument("--data", type=Path, default=data.DATA)
-    parser.add_argument("--only", nargs="+", default=["recall", "memory", "scopes", "ingest", "import"])
+    parser.add_argument(
+        "--only", nargs="+", default=["recall", "memory", "scopes", "ingest", "import"]
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         figures = asyncio.run(measure(options, Path(folder)))

@@ -17,7 +17,14 @@ def running(folder: Path, *, port: int | None = None, seconds: float = 60) -> It
     """Gives the server's address once it answers."""
     port = port or free_port()
     url = f"http://127.0.0.1:{port}"
-    command = [str(Path(sys.executable).with_name("chroma")), "run", "--path", str(folder), "--port", str(port)]
+    command = [
+        str(Path(sys.executable).with_name("chroma")),
+        "run",
+        "--path",
+        str(folder),
+        "--port",
+        str(port),
+    ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             _wait_for(f"{url}/api/v2/heartbeat", process, until=time.monotonic() + seconds)

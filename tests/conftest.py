@@ -19,7 +19,11 @@ from llm_server import Server, running
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that writes golden files; pytest reads it only in a conftest that it loads at its start."""
-    parser.addoption("--write-golden", action="store_true", help="write tests/golden/frozen anew instead of comparing")
+    parser.addoption(
+        "--write-golden",
+        action="store_true",
+        help="write tests/golden/frozen anew instead of comparing",
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -120,7 +124,11 @@ def ready_database(_kept_database: str, _sweep: Callable[[], object]) -> str:
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where a new memory can be opened, on each engine."""
-    return str(tmp_path / "m.db") if request.param == "sqlite" else request.getfixturevalue("ready_database")
+    return (
+        str(tmp_path / "m.db")
+        if request.param == "sqlite"
+        else request.getfixturevalue("ready_database")
+    )
 
 
 @pytest.fixture
@@ -128,7 +136,9 @@ def llm_server() -> Iterator[Server]:
     """A language model behind OpenAI's and Anthropic's protocols that behaves as it is told."""
     with running() as server:
         yield server
-    with warnings.catch_warnings():  # sockets that a client library leaves behind go here, and not in another test
+    with (
+        warnings.catch_warnings()
+    ):  # sockets that a client library leaves behind go here, and not in another test
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 

@@ -100,7 +100,13 @@ class Case(NamedTuple):
 
 
 def fact(text: Any, quote: Any, **more: Any) -> dict[str, Any]:
-    return {"fact": text, "type": "profile", "confidence": 0.9, "evidence": quote, "importance": 0.7} | more
+    return {
+        "fact": text,
+        "type": "profile",
+        "confidence": 0.9,
+        "evidence": quote,
+        "importance": 0.7,
+    } | more
 
 
 def _invented(said: str, true: str) -> Iterator[tuple[str, Any]]:
@@ -108,7 +114,10 @@ def _invented(said: str, true: str) -> Iterator[tuple[str, Any]]:
     yield "an addition", fact(f"{true[:-1]} and owns a yacht in Monaco.", said)
     yield "a second sentence", fact(f"{true} The user is rich.", said)
     yield "something else", fact("The user is the mayor of Springfield.", said)
-    yield "something else with a true quotation", fact("The user dislikes the neighbours.", said[:20])
+    yield (
+        "something else with a true quotation",
+        fact("The user dislikes the neighbours.", said[:20]),
+    )
     yield "a conclusion", fact("The user is probably lonely and unhappy.", said)
     yield "another language", fact("Der Nutzer wohnt in einem Schloss.", said)
     yield "a generalisation", fact("The user enjoys life.", said)
@@ -119,7 +128,12 @@ def _changed(said: str, true: str) -> Iterator[tuple[str, Any]]:
     yield "a negation", fact(_negated(true), said)
     yield "another person", fact(true.replace("The user", "The user's mother", 1), said)
     yield "somebody else", fact(true.replace("The user", "Mallory", 1), said)
-    yield "another verb", fact(re.sub(r"(The user(?:'s \w+(?: [A-Z]\w+)?)?) (\w+)", r"\1 sells", true, count=1), said)
+    yield (
+        "another verb",
+        fact(
+            re.sub(r"(The user(?:'s \w+(?: [A-Z]\w+)?)?) (\w+)", r"\1 sells", true, count=1), said
+        ),
+    )
     yield "the words in another order", fact(_turned(true), said)
     yield "an end of its own", fact(f"{' '.join(true.split()[:-1])} Zanzibar.", said)
     for old, new in (("2", "7"), ("3", "4"), ("900", "90"), ("2019", "2021"), ("2012", "2021"), ("7:40", "8:40"),
@@ -163,26 +177,46 @@ def _misshapen(said: str, true: str) -> Iterator[tuple[str, Any]]:
 
 def cases() -> Iterator[Case]:
     """More than six hundred answers, each of which holds nothing that may be kept."""
-    makers: tuple[Callable[[str, str], Iterator[tuple[str, Any]]], ...] = (_invented, _changed, _unproved, _misshapen)
+    makers: tuple[Callable[[str, str], Iterator[tuple[str, Any]]], ...] = (
+        _invented,
+        _changed,
+        _unproved,
+        _misshapen,
+    )
     for said, true in TRUE:
         for make in makers:
             yield from (Case(said, {"facts": [item]}, name) for name, item in make(said, true))
         for order in ORDERS[:4]:
             yield Case(said, {"facts": [fact(order, said)]}, "an order")
-        for broken in ({}, {"facts": None}, {"facts": "none"}, {"facts": {"fact": true}}, {"memories": [true]}):
+        for broken in (
+            {},
+            {"facts": None},
+            {"facts": "none"},
+            {"facts": {"fact": true}},
+            {"memories": [true]},
+        ):
             yield Case(said, broken, "no list")
     for said, read in NOT_STATED:
         yield Case(said, {"facts": [fact(read, said.rstrip("."))]}, "not stated")
         yield Case(
-            said, {"facts": [fact(read, said.rpartition("I")[1] + said.rpartition("I")[2])]}, "not stated, the end"
+            said,
+            {"facts": [fact(read, said.rpartition("I")[1] + said.rpartition("I")[2])]},
+            "not stated, the end",
         )
         yield Case(said, {"facts": [fact(read, said[:24])]}, "not stated, with a part as quotation")
     for order in ORDERS:
-        yield Case(f"I read this: {order}", {"facts": [fact(order, order)]}, "an order that stands there")
+        yield Case(
+            f"I read this: {order}", {"facts": [fact(order, order)]}, "an order that stands there"
+        )
 
 
 def _negated(true: str) -> str:
-    for old, new in ((" does not eat", " eats"), (" never drinks", " drinks"), (" is not", " is"), (" cannot", " can")):
+    for old, new in (
+        (" does not eat", " eats"),
+        (" never drinks", " drinks"),
+        (" is not", " is"),
+        (" cannot", " can"),
+    ):
         if old in true:
             return true.replace(old, new)
     return re.sub(r"^(The user(?:'s \w+(?: [A-Z]\w+)?)?) ", r"\1 never ", true)

@@ -40,7 +40,9 @@ class Request:
 
     @property
     def system(self) -> str:
-        return str(self.body["system"] if self.is_anthropic else self.body["messages"][0]["content"])
+        return str(
+            self.body["system"] if self.is_anthropic else self.body["messages"][0]["content"]
+        )
 
     @property
     def user(self) -> str:
@@ -49,7 +51,9 @@ class Request:
     @property
     def way(self) -> str:
         """Which way of asking for a shape it uses: json_schema, json_object, tool or text."""
-        wanted = self.body.get("response_format") or self.body.get("output_config", {}).get("format")
+        wanted = self.body.get("response_format") or self.body.get("output_config", {}).get(
+            "format"
+        )
         return str(wanted["type"]) if wanted else "tool" if "tools" in self.body else "text"
 
     @property
@@ -64,8 +68,12 @@ class Server:
 
     url: str
     answer: Callable[[Request], Any] = lambda request: {}
-    behaviour: str | Callable[[Request], str] = "right"  # one of BEHAVIOURS, for all or as each request deserves
-    refused: set[str] = field(default_factory=set)  # ways and parameters it does not know: it says so with a 400
+    behaviour: str | Callable[[Request], str] = (
+        "right"  # one of BEHAVIOURS, for all or as each request deserves
+    )
+    refused: set[str] = field(
+        default_factory=set
+    )  # ways and parameters it does not know: it says so with a 400
     seconds: float = 60.0  # how long it is slow, hangs or dribbles
     usage: Any = None  # what it claims to have used, as (in, out); without it, the truth
     dimensions: int = 1536
@@ -90,7 +98,10 @@ class Server:
 
     def unknown(self, request: Request) -> str | None:
         """What in the request this server does not know."""
-        return next((name for name in sorted(self.refused) if name == request.way or name in request.body), None)
+        return next(
+            (name for name in sorted(self.refused) if name == request.way or name in request.body),
+            None,
+        )
 
     def said(self, request: Request) -> str:
         given = self.answer(request)
@@ -98,7 +109,10 @@ class Server:
 
     def billed(self, request: Request, text: str) -> tuple[int, int]:
         """Count the tokens of a request and its answer; a token here is two bytes of anything that was sent."""
-        told = (self._tokens(json.dumps(request.body, ensure_ascii=False)), min(self._tokens(text), request.most))
+        told = (
+            self._tokens(json.dumps(request.body, ensure_ascii=False)),
+            min(self._tokens(text), request.most),
+        )
         with self._lock:
             self.tokens_in, self.tokens_out = self.tokens_in + told[0], self.tokens_out + told[1]
         return told
@@ -115,7 +129,9 @@ def running() -> Iterator[Server]:
         http.daemon_threads, http.block_on_close = True, False
         server = Server(url=f"http://127.0.0.1:{http.server_address[1]}")
         http.told = server  # type: ignore[attr-defined]
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread = threading.Thread(
+            target=http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        )
         thread.start()
         try:
             yield server
@@ -146,7 +162,9 @@ class _Handler(BaseHTTPRequestHandler):
     def send(self, status: int, body: Any, **headers: str) -> None:
         self.send_bytes(status, json.dumps(body).encode(), **headers)
 
-    def send_bytes(self, status: int, content: bytes, *, kind: str = "application/json", **headers: str) -> None:
+    def send_bytes(
+        self, status: int, content: bytes, *, kind: str = "application/json", **headers: str
+    ) -> None:
         self.begin(status, kind, content_length=str(len(content)), **headers)
         self.wfile.write(content)
 
@@ -158,7 +176,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def fail(self, status: int, message: str, **headers: str) -> None:
         """An error that repeats what it was sent, as some servers do."""
-        self.send(status, {"type": "error", "error": {"type": "invalid", "message": message}}, **headers)
+        self.send(
+            status, {"type": "error", "error": {"type": "invalid", "message": message}}, **headers
+        )
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing: the tests look at `requests`."""
@@ -169,7 +189,9 @@ def right(handler: _Handler, request: Request) -> None:
     server = handler.told
     if unknown := server.unknown(request):
         instead = " Use 'max_completion_tokens' instead." if unknown == "max_tokens" else ""
-        handler.fail(400, f"'{unknown}' is not supported.{instead} You sent: {json.dumps(request.body)}")
+        handler.fail(
+            400, f"'{unknown}' is not supported.{instead} You sent: {json.dumps(request.body)}"
+        )
     elif request.path.endswith("/embeddings"):
         handler.send(200, _embedded(server, request))
     else:
@@ -180,22 +202,37 @@ def _embedded(server: Server, request: Request) -> Body:
     """Vectors that depend on the text alone, not at unit length, in a strange order."""
     texts, size = request.body["input"], request.body.get("dimensions", server.dimensions)
     rows = [
-        {"object": "embedding", "index": place, "embedding": [len(text) + 1.0, *map(float, range(size - 1))]}
+        {
+            "object": "embedding",
+            "index": place,
+            "embedding": [len(text) + 1.0, *map(float, range(size - 1))],
+        }
         for place, text in enumerate(texts)
     ]
-    return {"object": "list", "data": rows[::-1], "model": request.body["model"], "usage": {"prompt_tokens": 1}}
+    return {
+        "object": "list",
+        "data": rows[::-1],
+        "model": request.body["model"],
+        "usage": {"prompt_tokens": 1},
+    }
 
 
 def _framed(server: Server, request: Request, text: str, *, reason: str = "") -> Body:
     """The text in the form of the protocol."""
     used = server.billed(request, text) if server.usage is None else server.usage
-    told = dict(zip(_USAGE[request.is_anthropic], used, strict=True)) if isinstance(used, tuple) else used
+    told = (
+        dict(zip(_USAGE[request.is_anthropic], used, strict=True))
+        if isinstance(used, tuple)
+        else used
+    )
     common = {"id": "x", "model": request.body["model"], "usage": told}
     if request.is_anthropic:
         blocks = [{"type": "text", "text": text}]
         if request.way == "tool":
             with suppress(ValueError):
-                blocks = [{"type": "tool_use", "id": "t", "name": "answer", "input": json.loads(text)}]
+                blocks = [
+                    {"type": "tool_use", "id": "t", "name": "answer", "input": json.loads(text)}
+                ]
         end = {"stop_reason": "max_tokens" if reason == "length" else "end_turn"}
         return {**common, "type": "message", "role": "assistant", "content": blocks, **end}
     message: Body = {"role": "assistant", "content": text}
@@ -264,7 +301,10 @@ def _saying(made: Callable[[str], str], reason: str = "") -> Callable[[_Handler,
 
 
 def _streaming(handler: _Handler, request: Request) -> None:
-    pieces = [{"choices": [{"index": 0, "delta": {"content": each}}]} for each in handler.told.said(request)]
+    pieces = [
+        {"choices": [{"index": 0, "delta": {"content": each}}]}
+        for each in handler.told.said(request)
+    ]
     content = "".join(f"data: {json.dumps(piece)}\n\n" for piece in pieces)
     handler.send_bytes(200, content.encode(), kind="text/event-stream")
 
@@ -282,11 +322,19 @@ BEHAVIOURS: dict[str, Callable[[_Handler, Request], None]] = {
     "streaming": _streaming,
     "429": lambda handler, request: handler.fail(429, "Too many requests", retry_after="3600"),
     "500": lambda handler, request: handler.fail(500, f"Internal error at {request.user}"),
-    "401": lambda handler, request: handler.fail(401, f"Wrong key {request.headers.get('authorization')}"),
+    "401": lambda handler, request: handler.fail(
+        401, f"Wrong key {request.headers.get('authorization')}"
+    ),
     "404": lambda handler, request: handler.fail(404, "No such model"),
-    "elsewhere": lambda handler, request: handler.send(307, {}, location=f"{handler.told.url}/stolen/messages"),
-    "bomb": lambda handler, request: handler.send_bytes(200, gzip.compress(bytes(1 << 23)), content_encoding="gzip"),
-    "not json": lambda handler, request: handler.send_bytes(200, b"<html>Sign in to the network</html>"),
+    "elsewhere": lambda handler, request: handler.send(
+        307, {}, location=f"{handler.told.url}/stolen/messages"
+    ),
+    "bomb": lambda handler, request: handler.send_bytes(
+        200, gzip.compress(bytes(1 << 23)), content_encoding="gzip"
+    ),
+    "not json": lambda handler, request: handler.send_bytes(
+        200, b"<html>Sign in to the network</html>"
+    ),
     "wrong protocol": lambda handler, request: handler.send(200, [{"choices": 1, "content": {}}]),
     "wrong shape": _saying(lambda text: '{"something": ["else"]}'),
     "empty": _saying(lambda text: ""),

@@ -43,12 +43,16 @@ def embedded(uri: str, media: str, words: str) -> types.EmbeddedResource:
 def elicit(message: str, **fields: str) -> types.ElicitRequest:
     properties = {name: {"type": kind} for name, kind in fields.items()}
     schema = {"type": "object", "properties": properties, "required": list(fields)}
-    return types.ElicitRequest(params=types.ElicitRequestFormParams(message=message, requested_schema=schema))
+    return types.ElicitRequest(
+        params=types.ElicitRequestFormParams(message=message, requested_schema=schema)
+    )
 
 
 def sample(words: str, most: int = 100) -> types.CreateMessageRequest:
     said = types.SamplingMessage(role="user", content=text(words))
-    return types.CreateMessageRequest(params=types.CreateMessageRequestParams(messages=[said], max_tokens=most))
+    return types.CreateMessageRequest(
+        params=types.CreateMessageRequestParams(messages=[said], max_tokens=most)
+    )
 
 
 class Plain:
@@ -64,10 +68,16 @@ class Plain:
         return [types.AudioContent(type="audio", data=WAV, mime_type="audio/wav")]
 
     async def test_embedded_resource(self) -> list[types.EmbeddedResource]:
-        return [embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")]
+        return [
+            embedded(
+                "test://embedded-resource", "text/plain", "This is an embedded resource content."
+            )
+        ]
 
     async def test_multiple_content_types(self) -> list[types.ContentBlock]:
-        mixed = embedded("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
+        mixed = embedded(
+            "test://mixed-content-resource", "application/json", '{"test":"data","value":123}'
+        )
         return [text("Multiple content types test:"), image(), mixed]
 
     async def test_error_handling(self) -> list[types.TextContent]:
@@ -85,7 +95,10 @@ class Choices(BaseModel):
 
 
 def titled(words: str) -> list[dict[str, str]]:
-    return [{"const": f"value{number}", "title": f"{place} {words}"} for number, place in ((1, "First"), (2, "Second"))]
+    return [
+        {"const": f"value{number}", "title": f"{place} {words}"}
+        for number, place in ((1, "First"), (2, "Second"))
+    ]
 
 
 ENUMS = {
@@ -93,8 +106,15 @@ ENUMS = {
     "properties": {
         "untitledSingle": {"type": "string", "enum": ["option1", "option2", "option3"]},
         "titledSingle": {"type": "string", "oneOf": titled("Option")},
-        "legacyEnum": {"type": "string", "enum": ["opt1", "opt2"], "enumNames": ["Option One", "Option Two"]},
-        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": ["option1", "option2", "option3"]}},
+        "legacyEnum": {
+            "type": "string",
+            "enum": ["opt1", "opt2"],
+            "enumNames": ["Option One", "Option Two"],
+        },
+        "untitledMulti": {
+            "type": "array",
+            "items": {"type": "string", "enum": ["option1", "option2", "option3"]},
+        },
         "titledMulti": {"type": "array", "items": {"anyOf": titled("Choice")}},
     },
 }
@@ -139,7 +159,9 @@ class Talking:
         return f"Elicitation completed: action={told.action}, content={getattr(told, 'data', None)}"
 
     async def test_elicitation_sep1330_enums(self, ctx: Context) -> str:
-        asked = types.ElicitRequest(params=types.ElicitRequestFormParams(message="Choose", requested_schema=ENUMS))
+        asked = types.ElicitRequest(
+            params=types.ElicitRequestFormParams(message="Choose", requested_schema=ENUMS)
+        )
         told = await ctx.session.send_request(asked, types.ElicitResult)
         return f"Elicitation completed: action={told.action}, content={json.dumps(told.content)}"
 
@@ -174,7 +196,11 @@ class Asking:
 
     async def test_streaming_elicitation(self, ctx: Context) -> str | Asked:
         told = answered(ctx, "user_name")
-        return "done" if told else Asked(input_requests={"user_name": elicit("What is your name?", name="string")})
+        return (
+            "done"
+            if told
+            else Asked(input_requests={"user_name": elicit("What is your name?", name="string")})
+        )
 
     async def test_input_required_result_elicitation(self, ctx: Context) -> str | Asked:
         told = answered(ctx, "user_name")
@@ -190,12 +216,16 @@ class Asking:
     async def test_input_required_result_list_roots(self, ctx: Context) -> str | Asked:
         told = answered(ctx, "client_roots")
         asked = {"client_roots": types.ListRootsRequest()}
-        return str([str(root.uri) for root in told[0].roots]) if told else Asked(input_requests=asked)
+        return (
+            str([str(root.uri) for root in told[0].roots]) if told else Asked(input_requests=asked)
+        )
 
     async def test_input_required_result_request_state(self, ctx: Context) -> str | Asked:
         if answered(ctx, "confirm") and ctx.request_state == "one":
             return "state-ok"
-        return Asked(input_requests={"confirm": elicit("Please confirm", ok="boolean")}, request_state="one")
+        return Asked(
+            input_requests={"confirm": elicit("Please confirm", ok="boolean")}, request_state="one"
+        )
 
     async def test_input_required_result_tampered_state(self, ctx: Context) -> str | Asked:
         return await self.test_input_required_result_request_state(ctx)
@@ -228,7 +258,11 @@ async def test_input_required_result_prompt(ctx: Context) -> Any:
     told = answered(ctx, "user_context")
     if told:
         return f"Use {content(told[0]).get('context')}"
-    return Asked(input_requests={"user_context": elicit("What context should the prompt use?", context="string")})
+    return Asked(
+        input_requests={
+            "user_context": elicit("What context should the prompt use?", context="string")
+        }
+    )
 
 
 def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
@@ -236,7 +270,10 @@ def test_prompt_with_arguments(arg1: str, arg2: str) -> str:
 
 
 def said(*blocks: Any) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": block.model_dump(by_alias=True, exclude_none=True)} for block in blocks]
+    return [
+        {"role": "user", "content": block.model_dump(by_alias=True, exclude_none=True)}
+        for block in blocks
+    ]
 
 
 def test_prompt_with_embedded_resource(resourceUri: str) -> Any:  # noqa: N803 - the suite calls it so
@@ -248,10 +285,20 @@ def add_to(server: MCPServer[None]) -> MCPServer[None]:
     """Offer everything the suite asks for."""
     for group in (Plain(), Talking(), Asking()):
         for name in [name for name in dir(group) if name.startswith("test_")]:
-            server.add_tool(getattr(group, name), description="For the conformance suite.", structured_output=False)
-    for prompt in (test_input_required_result_prompt, test_prompt_with_arguments, test_prompt_with_embedded_resource):
+            server.add_tool(
+                getattr(group, name),
+                description="For the conformance suite.",
+                structured_output=False,
+            )
+    for prompt in (
+        test_input_required_result_prompt,
+        test_prompt_with_arguments,
+        test_prompt_with_embedded_resource,
+    ):
         server.prompt(description="For the conformance suite.")(prompt)
-    server.prompt("test_simple_prompt", description="Simple.")(lambda: "This is a simple prompt for testing.")
+    server.prompt("test_simple_prompt", description="Simple.")(
+        lambda: "This is a simple prompt for testing."
+    )
     server.prompt("test_prompt_with_image", description="An image.")(
         lambda: said(image(), text("Please analyze the image above."))
     )
@@ -270,10 +317,12 @@ def _add_resources(server: MCPServer[None]) -> None:
     server.resource("test://static-binary", mime_type="image/png", name="binary", **about)(
         lambda: base64.b64decode(PNG)
     )
-    server.resource("test://watched-resource", mime_type="text/plain", name="watched", **about)(lambda: "watched")
-    server.resource("test://template/{id}/data", mime_type="application/json", name="template", **about)(
-        lambda id: json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"})
+    server.resource("test://watched-resource", mime_type="text/plain", name="watched", **about)(
+        lambda: "watched"
     )
+    server.resource(
+        "test://template/{id}/data", mime_type="application/json", name="template", **about
+    )(lambda id: json.dumps({"id": id, "templateTest": True, "data": f"Data for ID: {id}"}))
 
 
 def _add_methods(server: MCPServer[None]) -> None:

@@ -22,7 +22,9 @@ class Person:
 
     async def answer(self, _: Any, params: Any) -> ElicitResult:
         self.asked.append(params.message)
-        return ElicitResult(action=self.action, content=self.content if self.action == "accept" else None)  # type: ignore[arg-type]
+        return ElicitResult(
+            action=self.action, content=self.content if self.action == "accept" else None
+        )  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -53,7 +55,10 @@ async def over_stdio(
 ) -> AsyncIterator[Client]:
     """A client of a server in a process of its own."""
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "memorist", "mcp", *words], env={**os.environ, "MEMORIST_DB": db}, cwd=cwd
+        command=sys.executable,
+        args=["-m", "memorist", "mcp", *words],
+        env={**os.environ, "MEMORIST_DB": db},
+        cwd=cwd,
     )
     async with Client(command, mode=mode, **more) as client:
         yield client

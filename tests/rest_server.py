@@ -34,11 +34,17 @@ class Server:
 
 @contextmanager
 def serving(
-    place: str, *, local: Caller | None = None, keys: dict[str, dict[str, Any]] | None = None, **settings: Any
+    place: str,
+    *,
+    local: Caller | None = None,
+    keys: dict[str, dict[str, Any]] | None = None,
+    **settings: Any,
 ) -> Iterator[Server]:
     """Serve a memory until the block ends."""
     listening = socket.create_server(("127.0.0.1", 0))
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # otherwise each answer waits 40 ms for an ACK
+    listening.setsockopt(
+        socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+    )  # otherwise each answer waits 40 ms for an ACK
     server = Server(url=f"http://127.0.0.1:{listening.getsockname()[1]}")
     ready, ending = threading.Event(), []
     failed: list[BaseException] = []

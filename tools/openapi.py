@@ -27,5 +27,9 @@ def described() -> str:
 if __name__ == "__main__":
     new = described()
     if "--check" in sys.argv:
-        sys.exit(0 if TARGET.read_text("utf-8") == new else "docs/openapi.json is old: run tools/openapi.py")
+        sys.exit(
+            0
+            if TARGET.read_text("utf-8") == new
+            else "docs/openapi.json is old: run tools/openapi.py"
+        )
     TARGET.write_text(new, "utf-8")

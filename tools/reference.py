@@ -18,11 +18,11 @@ from typing import Any
 import typer
 
 from memorist import errors
-from memorist.checkpoints import Checkpoints
-from memorist.engine import Engine
+from memorist.client import Engine
+from memorist.ingest.policies import POLICIES
 from memorist.interfaces.cli import app
-from memorist.policy.profiles import PROFILES
-from memorist.policy.writing import POLICIES
+from memorist.manage.checkpoints import Checkpoints
+from memorist.retrieve.profiles import PROFILES
 from memorist.scoped import Scoped
 from memorist.settings import Settings
 
@@ -75,7 +75,11 @@ def _signature(method: Any) -> str:
         shown.insert([p.kind is p.KEYWORD_ONLY for p in given].index(True), "*")
     joined = ", ".join(shown)
     result = str(signature.return_annotation).replace("builtins.", "")
-    return f"({joined}) -> {result}" if len(joined) < 90 else "(\n    " + ",\n    ".join(shown) + f"\n) -> {result}"
+    return (
+        f"({joined}) -> {result}"
+        if len(joined) < 90
+        else "(\n    " + ",\n    ".join(shown) + f"\n) -> {result}"
+    )
 
 
 def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
@@ -86,7 +90,11 @@ def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 def _settings() -> str:
     rows = [
-        (f"`{name}`", "" if field.default_factory else f"`{field.default}`", field.description or "")
+        (
+            f"`{name}`",
+            "" if field.default_factory else f"`{field.default}`",
+            field.description or "",
+        )
         for name, field in Settings.model_fields.items()
     ]
     return _table(("setting", "default", "what it is"), rows)
@@ -119,14 +127,26 @@ def _differences(policy: Any) -> Iterator[str]:
 def _commands() -> str:
     group = typer.main.get_command(app)
     commands = getattr(group, "commands", {})
-    rows = [(f"`{name}`", (command.get_short_help_str(100))) for name, command in sorted(commands.items())]
+    rows = [
+        (f"`{name}`", (command.get_short_help_str(100)))
+        for name, command in sorted(commands.items())
+    ]
     return _table(("command", "what it does"), rows)
 
 
 def _errors() -> str:
-    found = [e for e in vars(errors).values() if inspect.isclass(e) and issubclass(e, errors.MemoristError)]
+    found = [
+        e
+        for e in vars(errors).values()
+        if inspect.isclass(e) and issubclass(e, errors.MemoristError)
+    ]
     rows = [
-        (f"`{e.__name__}`", f"`{e.__mro__[1].__name__}`", inspect.cleandoc(e.__doc__ or ""), "yes" if e.retry else "")
+        (
+            f"`{e.__name__}`",
+            f"`{e.__mro__[1].__name__}`",
+            inspect.cleandoc(e.__doc__ or ""),
+            "yes" if e.retry else "",
+        )
         for e in found
     ]
     return _table(("error", "is a", "meaning", "retry"), rows)
@@ -142,7 +162,10 @@ def requirements() -> str:
         f"{len(shown)} of {total} have a test.",
         _table(
             ("document", "requirements", "with a test"),
-            [(seed, str(n), str(sum(id.startswith(seed) for id in shown))) for seed, n in SEEDS.items()],
+            [
+                (seed, str(n), str(sum(id.startswith(seed) for id in shown)))
+                for seed, n in SEEDS.items()
+            ],
         ),
     ]
     for seed, n in SEEDS.items():
@@ -166,7 +189,11 @@ def _shown() -> dict[str, list[str]]:
 
 def _marks(test: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[str]:
     for mark in test.decorator_list:
-        if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Attribute) and mark.func.attr == "spec":
+        if (
+            isinstance(mark, ast.Call)
+            and isinstance(mark.func, ast.Attribute)
+            and mark.func.attr == "spec"
+        ):
             yield from (str(each.value) for each in mark.args if isinstance(each, ast.Constant))
 
 
@@ -174,7 +201,11 @@ def main() -> int:
     pages = {"reference.md": reference(), "requirements.md": requirements()}
     stale = [name for name, text in pages.items() if _read(ROOT / "docs" / name) != text]
     if "--check" in sys.argv:
-        print(f"out of date: {', '.join(stale)}; run python tools/reference.py" if stale else "up to date")
+        print(
+            f"out of date: {', '.join(stale)}; run python tools/reference.py"
+            if stale
+            else "up to date"
+        )
         return int(bool(stale))
     for name, text in pages.items():
         (ROOT / "docs" / name).write_text(text, "utf-8")

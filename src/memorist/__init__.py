@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors
 from .errors import MemoristError
-from .model import Draft, Filter, Labels, Memory, Message, Recall, Receipt, Scope
+from .types import Draft, Filter, Labels, Memory, Message, Recall, Receipt, Scope
 
 if TYPE_CHECKING:
     from . import aio
@@ -41,7 +41,10 @@ __all__ = [
 
 
 def open(
-    db: str | Path | None = None, *, count_tokens: Callable[[str], int] | None = None, **settings: Any
+    db: str | Path | None = None,
+    *,
+    count_tokens: Callable[[str], int] | None = None,
+    **settings: Any,
 ) -> Blocking:
     """Open a memory: a file, `:memory:`, or the default place. Use it in a `with` block, or close it.
 

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from .compose import open_engine
-from .engine import Engine
+from .bootstrap import open_engine
+from .client import Engine
 from .scoped import Scoped
 
 __all__ = ["Engine", "Scoped", "open"]
@@ -16,7 +16,10 @@ __all__ = ["Engine", "Scoped", "open"]
 
 @asynccontextmanager
 async def open(
-    db: str | Path | None = None, *, count_tokens: Callable[[str], int] | None = None, **settings: Any
+    db: str | Path | None = None,
+    *,
+    count_tokens: Callable[[str], int] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Engine]:
     """Open a memory for the length of a block. Every setting can be given by name."""
     engine = await open_engine(db, count_tokens=count_tokens, **settings)

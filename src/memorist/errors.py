@@ -104,7 +104,9 @@ class ModelUnavailable(ProviderFailed):
     """The language model did not answer; rules did its work, and the same call may work later."""
 
     retry = True
-    cost: tuple[int, int] | None = None  # tokens in and out that it may have cost all the same, where that is known
+    cost: tuple[int, int] | None = (
+        None  # tokens in and out that it may have cost all the same, where that is known
+    )
 
 
 class BadModelAnswer(ProviderFailed):

@@ -12,9 +12,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from .changes import Change, Happened, Pending, Relation, Summary
-from .model import Filter, Memory, Message, Outcome, Scope
-from .records import (
+from .results import (
     Answer,
     Ask,
     Backlog,
@@ -29,6 +27,8 @@ from .records import (
     Tally,
     Task,
 )
+from .storage.changes import Change, Happened, Pending, Relation, Summary
+from .types import Filter, Memory, Message, Outcome, Scope
 
 Vectors = NDArray[np.float32]
 
@@ -154,7 +154,9 @@ class IndexEntry:
 
     row: int
     vector: Vectors
-    about: Mapping[str, str | float | bool]  # user_id, session_id, memory_type, importance, compressed, created_at …
+    about: Mapping[
+        str, str | float | bool
+    ]  # user_id, session_id, memory_type, importance, compressed, created_at …
 
 
 class VectorIndex(Protocol):
@@ -194,7 +196,9 @@ class VectorIndex(Protocol):
 class Searching(Protocol):
     """A store that finds near vectors itself."""
 
-    async def nearest(self, scope: Scope, vector: Vectors, *, model: str, limit: int) -> list[tuple[int, float]]:
+    async def nearest(
+        self, scope: Scope, vector: Vectors, *, model: str, limit: int
+    ) -> list[tuple[int, float]]:
         """Row numbers with their cosine, nearest first; exact in small scopes, about right in large ones."""
         ...
 
@@ -213,7 +217,9 @@ class Reading(Protocol):
         """The memories at these row numbers, checked like `get`."""
         ...
 
-    async def page(self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None) -> Page:
+    async def page(
+        self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None
+    ) -> Page:
         """A page of the memories that pass the filter, newest first; pages never repeat or skip a memory."""
         ...
 
@@ -225,11 +231,15 @@ class Reading(Protocol):
         """Grows with each committed change of the scope; 0 if nothing was ever remembered in it."""
         ...
 
-    async def changed_since(self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0) -> Delta:
+    async def changed_since(
+        self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0
+    ) -> Delta:
         """What changed after a revision, in pages of at most `limit` rows, by row number."""
         ...
 
-    async def vectors(self, scope: Scope, numbers: Sequence[int], *, model: str) -> dict[int, bytes]:
+    async def vectors(
+        self, scope: Scope, numbers: Sequence[int], *, model: str
+    ) -> dict[int, bytes]:
         """The vectors that a model made of the memories at these row numbers: float32, little-endian."""
         ...
 
@@ -249,7 +259,9 @@ class Reading(Protocol):
         """The words of a memory, earliest version first, even if a row was altered; empty if there is no such id."""
         ...
 
-    async def relations(self, scope: Scope, type: str, *, limit: int, from_id: str | None = None) -> list[Relation]:
+    async def relations(
+        self, scope: Scope, type: str, *, limit: int, from_id: str | None = None
+    ) -> list[Relation]:
         """The relations of a type in a scope, or of one memory, newest first."""
         ...
 
@@ -348,19 +360,27 @@ class Store(Reading, Protocol):
         """The words of messages, as far as the store keeps them apart from their memories."""
         ...
 
-    async def history(self, scope: Scope, memory_id: str | None = None, *, limit: int = 100) -> list[Entry]:
+    async def history(
+        self, scope: Scope, memory_id: str | None = None, *, limit: int = 100
+    ) -> list[Entry]:
         """What happened to one memory, or in the scope, newest first."""
         ...
 
-    async def history_since(self, scope: Scope, name: Literal["operation", "session"], value: str) -> list[Entry]:
+    async def history_since(
+        self, scope: Scope, name: Literal["operation", "session"], value: str
+    ) -> list[Entry]:
         """What happened in the scope since the first entry of an operation or a session, oldest first."""
         ...
 
-    async def events(self, scope: Scope, *, node: str | None, op: str | None, limit: int) -> list[Happened]:
+    async def events(
+        self, scope: Scope, *, node: str | None, op: str | None, limit: int
+    ) -> list[Happened]:
         """What the parts did, newest first."""
         ...
 
-    async def tallies(self, scope: Scope | None, since: datetime, until: datetime | None = None) -> list[Tally]:
+    async def tallies(
+        self, scope: Scope | None, since: datetime, until: datetime | None = None
+    ) -> list[Tally]:
         """How often they did what from then on, and before `until`: day by day, in one scope or in all."""
         ...
 
@@ -369,7 +389,13 @@ class Store(Reading, Protocol):
         ...
 
     async def unembedded(
-        self, model: str, *, limit: int, everything: bool = False, after: int = 0, dimensions: int | None = None
+        self,
+        model: str,
+        *,
+        limit: int,
+        everything: bool = False,
+        after: int = 0,
+        dimensions: int | None = None,
     ) -> list[tuple[int, Memory]]:
         """Memories of all scopes that this model has not embedded yet (or all of them), by row number.
 
@@ -415,7 +441,9 @@ class Store(Reading, Protocol):
         """Give back what this worker has claimed."""
         ...
 
-    async def claim_tasks(self, names: Sequence[str], *, now: datetime, limit: int, lease_seconds: float) -> list[Task]:
+    async def claim_tasks(
+        self, names: Sequence[str], *, now: datetime, limit: int, lease_seconds: float
+    ) -> list[Task]:
         """Work of these names that is due, of all scopes; nobody else is given it for so long.
 
         Longest due first, but for what was begun before: that comes last, so that nothing holds up all others. What
@@ -434,7 +462,9 @@ class Store(Reading, Protocol):
         """
         ...
 
-    async def seed(self, name: str, *, due: Callable[[Scope], datetime], latest: datetime, whole: bool = False) -> int:
+    async def seed(
+        self, name: str, *, due: Callable[[Scope], datetime], latest: datetime, whole: bool = False
+    ) -> int:
         """Give a duty to each scope that has none, due when `due` says, or to one scope for all; how many got one.
 
         One that is due after `latest` was put off by a clock that was ahead: it is due then.
@@ -450,7 +480,15 @@ class Store(Reading, Protocol):
         ...
 
     async def reserve(
-        self, scope: Scope, *, task: str, model: str, day: str, tokens: int, user_cap: int, tenant_cap: int
+        self,
+        scope: Scope,
+        *,
+        task: str,
+        model: str,
+        day: str,
+        tokens: int,
+        user_cap: int,
+        tenant_cap: int,
     ) -> bool:
         """Set tokens aside for a call, if the user and the tenant have so many left on that day (0: no limit).
 
@@ -459,7 +497,15 @@ class Store(Reading, Protocol):
         ...
 
     async def settle(
-        self, scope: Scope, *, task: str, model: str, day: str, reserved: int, tokens_in: int, tokens_out: int
+        self,
+        scope: Scope,
+        *,
+        task: str,
+        model: str,
+        day: str,
+        reserved: int,
+        tokens_in: int,
+        tokens_out: int,
     ) -> None:
         """Put what a call cost in the place of what was set aside for it."""
         ...
@@ -484,7 +530,9 @@ class Store(Reading, Protocol):
         """Let nobody in with this key any more; False if there is no such key, or it was revoked before."""
         ...
 
-    async def begin_request(self, caller: str, key: str, request: str, *, at: datetime, since: datetime) -> str | None:
+    async def begin_request(
+        self, caller: str, key: str, request: str, *, at: datetime, since: datetime
+    ) -> str | None:
         """Note that a caller asks for something under a key of their own; None if that is new.
 
         Otherwise the answer it was given, "pending" while there is none, or an empty text if it was another request.
@@ -493,7 +541,9 @@ class Store(Reading, Protocol):
         """
         ...
 
-    async def end_request(self, caller: str, key: str, answer: str | None, *, begun: datetime) -> None:
+    async def end_request(
+        self, caller: str, key: str, answer: str | None, *, begun: datetime
+    ) -> None:
         """Keep the answer, which holds ids and no words; None if the request failed and may be made again.
 
         It is the answer to what began then: nothing happens if somebody else is at it by now.

@@ -10,19 +10,40 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from . import commands, conflicts, forgetting, inputs, privacy, querying, revisions, transfer, undo
-from .changes import Happened, Shown, Used
-from .checkpoints import Checkpoints
-from .consent import Consent
 from .errors import InvalidInput, NotFound, ProviderFailed, StoreUnavailable
-from .ids import new_id
-from .ingest import drafts, extracting, guard
+from .extraction import job
+from .extraction.job import Extracted
+from .ingest import guard, links, messages, policies, trim
 from .ingest import pipeline as ingest
-from .ingest.extracting import Extracted
-from .lifecycle import capacity, compress, delta, expiry, journal, relations, rollup
-from .lifecycle.paging import matching
-from .lifecycle.summarise import SummedUp
-from .model import (
+from .jobs import compress, expire
+from .jobs import roll_up as rollup
+from .jobs.summarize import SummedUp
+from .manage import (
+    agent_query,
+    chat_commands,
+    conflicts,
+    delta,
+    import_export,
+    journal,
+    privacy,
+    undo,
+    validation,
+)
+from .manage import edit as revisions
+from .manage import forget as forgetting
+from .manage.checkpoints import Checkpoints
+from .manage.consent import Consent
+from .manage.privacy import Privacy
+from .results import Entry, Forgotten, Page, Purged, Spending, Tally, Undone, Updates
+from .retrieve import explain, profiles, render
+from .retrieve import pipeline as retrieve
+from .storage.changes import Happened, Shown, Used
+from .storage.paging import matching
+from .telemetry.instrumentation import watched
+from .text import feedback as echo
+from .text import normalize
+from .text.ids import new_id
+from .types import (
     Conflict,
     Draft,
     Event,
@@ -40,16 +61,9 @@ from .model import (
     Related,
     Scope,
 )
-from .policy import profiles, writing
-from .privacy import Privacy
-from .records import Entry, Forgotten, Page, Purged, Spending, Tally, Undone, Updates
-from .retrieve import explain, render
-from .retrieve import pipeline as retrieve
-from .text import echo, normalise
-from .watching import watched
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .client import Engine
 
 BATCH = 256  # drafts in one transaction
 OVERVIEW = 40  # memories that an overview shows
@@ -71,7 +85,9 @@ class Scoped:
         engine = self._engine
         most = engine.settings.max_checkpoint_mb << 20
         hidden = partial(privacy.refuse_incognito, engine, self.scope, self.labels.session)
-        return Checkpoints(engine.store.checkpoints(self.scope), clock=engine.clock, most_bytes=most, admit=hidden)
+        return Checkpoints(
+            engine.store.checkpoints(self.scope), clock=engine.clock, most_bytes=most, admit=hidden
+        )
 
     @property
     def privacy(self) -> Privacy:
@@ -105,47 +121,78 @@ class Scoped:
         The same message id again changes nothing and gives the same outcome. What the receipt calls pending waits on
         disk for a store that is away, and is taken in when it is back. Raises InvalidInput, StoreUnavailable.
         """
-        common = inputs.draft_fields(
-            kind=kind, category=category, item_type=item_type, tags=tags, source_ids=source_ids, evidence=evidence,
-            importance=importance, confidence=confidence, pinned=pinned, manually_saved=manually_saved,
-        )  # fmt: skip
-        made = self._drafts(what, drafts.moment(at), common)
+        common = validation.draft_fields(
+            kind=kind,
+            category=category,
+            item_type=item_type,
+            tags=tags,
+            source_ids=source_ids,
+            evidence=evidence,
+            importance=importance,
+            confidence=confidence,
+            pinned=pinned,
+            manually_saved=manually_saved,
+        )
+        made = self._drafts(what, messages.moment(at), common)
         return await self.remember_drafts(made, policy=policy)
 
     @watched("remember", lambda receipt: len(receipt.ids))
     async def remember_drafts(self, made: Sequence[Draft], *, policy: str | None = None) -> Receipt:
         """Take in drafts that are already made, as dialects and importers do."""
         engine = self._engine
-        parts = replace(engine.ingest, policy=writing.named(policy or engine.settings.policy, engine.settings.capacity))
+        parts = replace(
+            engine.ingest,
+            policy=policies.named(policy or engine.settings.policy, engine.settings.capacity),
+        )
         remember = ingest.remember if engine.outage is None else engine.outage.remember
         outcomes: builtins.list[Outcome] = []
         for start in range(0, len(made), BATCH):
             now = engine.clock()
-            named = [replace(draft, id=new_id(), told_at=now) for draft in made[start : start + BATCH]]
+            named = [
+                replace(draft, id=new_id(), told_at=now) for draft in made[start : start + BATCH]
+            ]
             take = partial(remember, scope=self.scope, parts=parts, now=now)
             note = partial(engine.usage.note, self.scope)
-            admit = partial(guard.admitted, scope=self.scope, policy=parts.policy, take=take, note=note)
+            admit = partial(
+                guard.admitted, scope=self.scope, policy=parts.policy, take=take, note=note
+            )
             done = await privacy.admitted(engine, self.scope, named, admit)
             if engine.journal is not None:
-                new = [draft for draft, outcome in zip(named, done, strict=True) if draft.id in outcome.ids]
+                new = [
+                    draft
+                    for draft, outcome in zip(named, done, strict=True)
+                    if draft.id in outcome.ids
+                ]
                 await journal.noted(engine.journal, engine.store, self.scope, new, now)
             outcomes += done
         if engine.mirror is not None:
             engine.mirror.note(self.scope)
         return Receipt(tuple(outcomes))
 
-    def _drafts(self, what: Any, at: datetime | None, common: dict[str, Any]) -> builtins.list[Draft]:
+    def _drafts(
+        self, what: Any, at: datetime | None, common: dict[str, Any]
+    ) -> builtins.list[Draft]:
         most = self._engine.settings.max_text_chars
         if isinstance(what, str):
-            inputs.text(what, most)
-            return [Draft(text=normalise.storable(what), labels=self.labels, speaker=self.labels.role, at=at, **common)]
+            validation.text(what, most)
+            return [
+                Draft(
+                    text=normalize.storable(what),
+                    labels=self.labels,
+                    speaker=self.labels.role,
+                    at=at,
+                    **common,
+                )
+            ]
         given = [what] if isinstance(what, (Message, Mapping)) else what
         if not isinstance(given, Sequence) or isinstance(given, (bytes, bytearray)):
-            raise InvalidInput(f"remember takes a text or a list of messages, not {type(what).__name__}")
-        said = drafts.conversation([drafts.message(each, self.labels) for each in given])
+            raise InvalidInput(
+                f"remember takes a text or a list of messages, not {type(what).__name__}"
+            )
+        said = messages.conversation([messages.message(each, self.labels) for each in given])
         for each in said:
-            inputs.size(each.content, most)
-        return [drafts.draft(each, self.labels, common) for each in said]
+            validation.size(each.content, most)
+        return [messages.draft(each, self.labels, common) for each in said]
 
     @watched("recall", len)
     async def recall(
@@ -167,19 +214,33 @@ class Scoped:
         Weak evidence gives an empty answer. If a part is away, the rest answers and `legs` says so. With `since` the
         text begins with what changed in this thread after that revision, as `delta` tells it. Raises InvalidInput.
         """
-        asked, by = self._query(query, limit, budget, max_chars, profile, where, as_of, include_compressed, rerank)
+        asked, by = self._query(
+            query, limit, budget, max_chars, profile, where, as_of, include_compressed, rerank
+        )
         if why := await self.privacy.why_off():
-            return Recall(query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why})
+            return Recall(
+                query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why}
+            )
         count = self._engine.count_tokens
         news = None if since is None else delta.fitting(await self._news(since), asked, count)
         answer = await self._answer(asked if news is None else delta.beside(news, asked, count), by)
         best = max((hit.relevance for hit in answer.hits), default=None)
-        line = Happened(node="context", op="search", at=self._engine.clock(), thread=self._thread(None), sim=best)
+        line = Happened(
+            node="context",
+            op="search",
+            at=self._engine.clock(),
+            thread=self._thread(None),
+            sim=best,
+        )
         self._engine.usage.note(self.scope, [line])
         return answer if news is None else delta.before(news, answer, asked, count)
 
     async def feedback(
-        self, recalled: Recall | Sequence[str], *, used: Sequence[str] | None = None, reply: str | None = None
+        self,
+        recalled: Recall | Sequence[str],
+        *,
+        used: Sequence[str] | None = None,
+        reply: str | None = None,
     ) -> dict[str, str]:
         """Count a turn, and whether what was recalled for it, an answer or ids, went into the reply: those `used`, or
         those that the `reply` cites by id or echoes.
@@ -194,17 +255,19 @@ class Scoped:
         if isinstance(recalled, Recall):
             memories, asked = [*recalled.memories], recalled.query.text
         else:
-            inputs.texts("recalled", recalled)
+            validation.texts("recalled", recalled)
             memories = await engine.store.get(self.scope, recalled)
         if reply is not None:
-            inputs.fields({"reply": reply})
-            inputs.size(reply, engine.settings.max_text_chars)
+            validation.fields({"reply": reply})
+            validation.size(reply, engine.settings.max_text_chars)
             found = echo.used(reply, memories, asked=asked, language=engine.settings.language)
         else:
-            inputs.texts("used", used)
+            validation.texts("used", used)
             found = {memory.id: "told" for memory in memories if memory.id in (used or ())}
         if not await self.privacy.why_off():
-            line = Happened(node="context", op="use", at=engine.clock(), status="ok" if found else "skipped")
+            line = Happened(
+                node="context", op="use", at=engine.clock(), status="ok" if found else "skipped"
+            )
             engine.usage.note(self.scope, [replace(line, thread=self._thread(None))])
         return found
 
@@ -220,8 +283,13 @@ class Scoped:
         if await self.privacy.why_off():
             return []
         where = Filter(tags=(f"{privacy.SHARED}{self.scope.space}",))
-        others = [Scoped(self._engine, each, Labels()) for each in await privacy.sharing(self._engine, self.scope)]
-        found = [await each.recall(query, limit=limit, budget=budget, where=where) for each in others]
+        others = [
+            Scoped(self._engine, each, Labels())
+            for each in await privacy.sharing(self._engine, self.scope)
+        ]
+        found = [
+            await each.recall(query, limit=limit, budget=budget, where=where) for each in others
+        ]
         return [answer for answer in found if answer.hits]
 
     async def _news(self, since: int) -> Updates:
@@ -239,10 +307,12 @@ class Scoped:
 
         Without a revision it goes on where it stopped the last time. Raises InvalidInput.
         """
-        inputs.fields({"thread": thread})
+        validation.fields({"thread": thread})
         name = self._thread(thread)
         if name is None or isinstance(since, bool) or not isinstance(since, int | None):
-            raise InvalidInput("Say which thread, here or with `scope(…, thread=…)`, and a whole number as revision")
+            raise InvalidInput(
+                "Say which thread, here or with `scope(…, thread=…)`, and a whole number as revision"
+            )
         if await self.privacy.why_off(name if thread else None):
             return Updates(thread=name, since=since or 0, revision=since or 0, changes=(), text="")
         tell = partial(delta.told, scope=self.scope, thread=name, line=render.update)
@@ -253,7 +323,9 @@ class Scoped:
             await tx.apply([Shown(thread=name, revision=news.revision)])
         return news
 
-    async def _looked_up(self, text: str, limit: int, where: Filter | None = None) -> tuple[Memory, ...]:
+    async def _looked_up(
+        self, text: str, limit: int, where: Filter | None = None
+    ) -> tuple[Memory, ...]:
         """What answers, also while memory is off, because the person looks; an incognito session leaves no vector."""
         asked, by = self._query(text, limit, 1 << 20, None, None, where, None, True, None)
         is_hidden = await self.privacy.why_off() == privacy.INCOGNITO
@@ -269,11 +341,15 @@ class Scoped:
         recall = retrieve.recall if self._engine.outage is None else self._engine.outage.recall
         answer = await recall(asked, by, self._retrieve(), now)
         uses = [
-            Used(memory_id=hit.memory.id, at=now, scores=capacity.scores(hit.memory, hit.relevance, now))
+            Used(
+                memory_id=hit.memory.id, at=now, scores=trim.scores(hit.memory, hit.relevance, now)
+            )
             for hit in answer.hits
         ]
         if uses and by.scores_first:
-            with suppress(ProviderFailed):  # an answer does not fail because its statistics cannot be written
+            with suppress(
+                ProviderFailed
+            ):  # an answer does not fail because its statistics cannot be written
                 async with self._engine.store.transaction(self.scope) as tx:
                     await tx.apply(uses)
         elif uses:
@@ -297,15 +373,24 @@ class Scoped:
         Without categories it is asked about all that its allowlist names, but for how-tos. `threshold` is the least
         similarity. Raises NotAllowed for a category the agent may not read, InvalidInput.
         """
-        asked = querying.Request(
-            agent=agent, categories=categories, filters=filters, top_k=top_k, shape=return_,
-            budget_tokens=budget_tokens, threshold=threshold,
-        )  # fmt: skip
+        asked = agent_query.Request(
+            agent=agent,
+            categories=categories,
+            filters=filters,
+            top_k=top_k,
+            shape=return_,
+            budget_tokens=budget_tokens,
+            threshold=threshold,
+        )
 
         async def recall(where: Filter, by: profiles.Profile) -> Recall:
-            return await self.recall(query, limit=top_k, budget=budget_tokens, profile=by, where=where)
+            return await self.recall(
+                query, limit=top_k, budget=budget_tokens, profile=by, where=where
+            )
 
-        return await querying.answered(asked, self.scope, self._engine.access, recall, self._engine.count_tokens)
+        return await agent_query.answered(
+            asked, self.scope, self._engine.access, recall, self._engine.count_tokens
+        )
 
     async def why_not(
         self,
@@ -320,7 +405,9 @@ class Scoped:
         include_compressed: bool = False,
     ) -> Reason:
         """Where one memory stands for a question, and why it was returned or left out. Raises NotFound."""
-        asked, by = self._query(query, limit, budget, None, profile, where, as_of, include_compressed, None)
+        asked, by = self._query(
+            query, limit, budget, None, profile, where, as_of, include_compressed, None
+        )
         await privacy.refuse_incognito(self._engine, self.scope, self.labels.session)
         memory = await self.get(id)
         return await explain.stands(asked, memory, by, self._retrieve(), self._engine.clock())
@@ -341,19 +428,23 @@ class Scoped:
             raise InvalidInput(f"A question is text, not {type(text).__name__}")
         for name, value in (("limit", limit), ("budget", budget), ("max_chars", max_chars)):
             if value is not None:
-                inputs.number(name, value)
+                validation.number(name, value)
         settings = self._engine.settings
-        by = profile if isinstance(profile, profiles.Profile) else profiles.named(profile or settings.profile)
+        by = (
+            profile
+            if isinstance(profile, profiles.Profile)
+            else profiles.named(profile or settings.profile)
+        )
         if rerank is not None:
             by = replace(by, rerank=rerank)
         return Query(
-            text=normalise.storable(text[: settings.max_query_chars]),
+            text=normalize.storable(text[: settings.max_query_chars]),
             scope=self.scope,
             limit=limit or (by.limit if budget is None else by.most),
             budget=budget or by.budget,
             max_chars=max_chars,
-            where=inputs.where(where),
-            as_of=drafts.moment(as_of),
+            where=validation.where(where),
+            as_of=messages.moment(as_of),
             labels=self.labels,
             include_compressed=include_compressed,
         ), by
@@ -373,15 +464,21 @@ class Scoped:
     async def get(self, id: str) -> Memory:
         """One memory, in whatever state. Raises NotFound."""
         engine = self._engine
-        found = await (engine.store if engine.outage is None else engine.outage).get(self.scope, [str(id)])
+        found = await (engine.store if engine.outage is None else engine.outage).get(
+            self.scope, [str(id)]
+        )
         if not found:
             raise NotFound(f"No memory with id {id!r} in this scope")
         return found[0]
 
-    async def list(self, where: Filter | None = None, *, limit: int = 50, cursor: str | None = None) -> Page:
+    async def list(
+        self, where: Filter | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> Page:
         """A page of memories, newest first; pass its `cursor` for the next one. Raises InvalidInput."""
-        inputs.number("limit", limit)
-        return await self._engine.store.page(self.scope, inputs.where(where), limit=min(limit, 1000), cursor=cursor)
+        validation.number("limit", limit)
+        return await self._engine.store.page(
+            self.scope, validation.where(where), limit=min(limit, 1000), cursor=cursor
+        )
 
     @watched("edit", lambda _: 1)
     async def edit(
@@ -401,16 +498,18 @@ class Scoped:
         Raises NotFound; InvalidInput if it is not the current version; Conflict if `revision` is not the one it has.
         """
         if text is not None:
-            inputs.text(text, self._engine.settings.max_text_chars)
+            validation.text(text, self._engine.settings.max_text_chars)
         await privacy.refuse_incognito(self._engine, self.scope, self.labels.session)
         given = {"summary": summary, "category": category, "importance": importance, "tags": tags}
         fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        inputs.fields(fields)
+        validation.fields(fields)
         if summary is not None and len(summary) > 280:
             raise InvalidInput(f"A summary has at most 280 characters, not {len(summary)}")
         if tags is not None:
             fields["tags"] = tuple(dict.fromkeys(tag.lower() for tag in tags))
-        return await revisions.edited(self._engine, self.scope, id, text, fields, actor, self.labels.session, revision)
+        return await revisions.edited(
+            self._engine, self.scope, id, text, fields, actor, self.labels.session, revision
+        )
 
     async def why(self, id: str) -> Evidence:
         """What a memory rests on: the messages and memories it came from. Raises NotFound."""
@@ -418,30 +517,34 @@ class Scoped:
 
     async def related(self, id: str, *, limit: int = 10) -> builtins.list[Related]:
         """What is remembered about the same as a memory, nearest first. Raises NotFound."""
-        inputs.number("limit", limit)
-        return await relations.related(self._engine.store, await self.get(id), limit=limit)
+        validation.number("limit", limit)
+        return await links.related(self._engine.store, await self.get(id), limit=limit)
 
     async def history(self, id: str | None = None, *, limit: int = 100) -> builtins.list[Entry]:
         """What happened to one memory, or in the whole scope, newest first. It outlives the memory."""
-        inputs.number("limit", limit)
+        validation.number("limit", limit)
         return await self._engine.store.history(self.scope, id, limit=limit)
 
     async def events(
         self, *, node: str | None = None, op: str | None = None, limit: int = 100
     ) -> builtins.list[Happened]:
         """What the parts did, newest first: how often and when, never what was said."""
-        inputs.number("limit", limit)
-        inputs.fields({"node": node, "op": op})
+        validation.number("limit", limit)
+        validation.fields({"node": node, "op": op})
         return await self._engine.store.events(self.scope, node=node, op=op, limit=limit)
 
     async def tallies(self, *, days: float = 30) -> builtins.list[Tally]:
         """How often the parts did what, day by day, in the last days."""
-        inputs.days(days)
-        return await self._engine.store.tallies(self.scope, self._engine.clock() - timedelta(days=days))
+        validation.days(days)
+        return await self._engine.store.tallies(
+            self.scope, self._engine.clock() - timedelta(days=days)
+        )
 
     async def spending(self, *, days: float = 30) -> builtins.list[Spending]:
         """What the language model cost here in the last days, by day, task and model."""
-        return await self._engine.store.spending(self.scope, inputs.day(self._engine.clock(), days))
+        return await self._engine.store.spending(
+            self.scope, validation.day(self._engine.clock(), days)
+        )
 
     async def purge(self, *, dry_run: bool = False) -> Purged:
         """Put away what nobody used for long, and erase what was put away for long enough; see the settings.
@@ -449,7 +552,9 @@ class Scoped:
         What is pinned or was saved on purpose stays. With `dry_run` it only says what would go.
         """
         engine = self._engine
-        done, words = await expiry.purge(engine.store, self.scope, engine.limits, engine.clock(), dry_run=dry_run)
+        done, words = await expire.purge(
+            engine.store, self.scope, engine.limits, engine.clock(), dry_run=dry_run
+        )
         if words:
             await forgetting.swept(engine, self.scope, words)
         return done
@@ -465,7 +570,9 @@ class Scoped:
         if why := await self.privacy.why_off(memory.labels.session):
             return Extracted(by="nobody", why=why)
         with_model = engine.settings.extract == "model"
-        return await extracting.draw([id], self.scope, engine.care, policy=engine.ingest.policy, with_model=with_model)
+        return await job.draw(
+            [id], self.scope, engine.care, policy=engine.ingest.policy, with_model=with_model
+        )
 
     async def compress(
         self, *, threshold: int | None = None, sessions: int | None = None, dry_run: bool = False
@@ -476,9 +583,9 @@ class Scoped:
         `dry_run` it only says what would be summed up. Raises InvalidInput.
         """
         least = self._engine.settings.compression_threshold if threshold is None else threshold
-        inputs.number("threshold", least)
+        validation.number("threshold", least)
         if sessions is not None:
-            inputs.number("sessions", sessions)
+            validation.number("sessions", sessions)
         return await compress.compress(
             self._engine.care, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
         )
@@ -488,7 +595,7 @@ class Scoped:
 
         They can be restored. With `dry_run` it only says what would be rolled up. Raises InvalidInput.
         """
-        inputs.days(days)
+        validation.days(days)
         return await rollup.roll_up(self._engine.care, self.scope, days=days, dry_run=dry_run)
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
@@ -535,22 +642,33 @@ class Scoped:
         `where=Filter(ids=…)` with the ids of a dry run forgets exactly those. Raises InvalidInput if neither is given.
         """
         manner = await self._manner(reason, keep_days, never_again, actor)
-        if not query and inputs.where(where).is_plain:
-            raise InvalidInput("Say what to forget: a query, or a filter that names more than states")
+        if not query and validation.where(where).is_plain:
+            raise InvalidInput(
+                "Say what to forget: a query, or a filter that names more than states"
+            )
         found = await self._matching(query, where)
         return await forgetting.forget(self._engine, self.scope, found, manner, dry_run=dry_run)
 
-    async def _manner(self, reason: str, keep_days: float, never_again: bool, actor: str | None) -> forgetting.Manner:
-        inputs.days(keep_days)
-        inputs.fields({"reason": reason, "actor": actor})
+    async def _manner(
+        self, reason: str, keep_days: float, never_again: bool, actor: str | None
+    ) -> forgetting.Manner:
+        validation.days(keep_days)
+        validation.fields({"reason": reason, "actor": actor})
         return forgetting.Manner(
-            reason=reason, actor=actor, keep_days=keep_days, never_again=never_again, session=await self._traced()
+            reason=reason,
+            actor=actor,
+            keep_days=keep_days,
+            never_again=never_again,
+            session=await self._traced(),
         )
 
     async def _matching(self, query: str | None, where: Filter | None) -> builtins.list[str]:
         """The ids of what a question finds, best first, or of all that a filter lets through."""
         if not query:
-            return [m.id for m in await matching(self._engine.store, self.scope, inputs.where(where))]
+            return [
+                m.id
+                for m in await matching(self._engine.store, self.scope, validation.where(where))
+            ]
         return [memory.id for memory in await self._looked_up(query, forgetting.MOST_FOUND, where)]
 
     async def undo(
@@ -566,12 +684,21 @@ class Scoped:
         What was made disappears and can be restored for 30 days, what was changed is as it was before. It is in the
         history and can itself be undone; a forget for good cannot. Raises NotFound; Conflict if something came after.
         """
-        given = {name: value for name, value in (("operation", operation), ("session", session)) if value is not None}
-        inputs.fields({**given, "actor": actor})
+        given = {
+            name: value
+            for name, value in (("operation", operation), ("session", session))
+            if value is not None
+        }
+        validation.fields({**given, "actor": actor})
         if len(given) != 1:
             raise InvalidInput("Say what to undo: either an operation or a session")
         return await undo.undone(
-            self._engine, self.scope, given, dry_run=dry_run, actor=actor, session=await self._traced()
+            self._engine,
+            self.scope,
+            given,
+            dry_run=dry_run,
+            actor=actor,
+            session=await self._traced(),
         )
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
@@ -586,7 +713,7 @@ class Scoped:
 
     async def conflicts(self, *, limit: int = 100) -> builtins.list[Conflict]:
         """Newer statements that took the place of older ones and wait for a decision, newest first."""
-        inputs.number("limit", limit)
+        validation.number("limit", limit)
         return await conflicts.open_ones(self._engine.store, self.scope, limit=limit)
 
     async def confirm(self, id: str, *, actor: str | None = None) -> Memory:
@@ -598,22 +725,29 @@ class Scoped:
         return await conflicts.rejected(self._engine, self.scope, id, actor)
 
     async def command(
-        self, text: str, *, role: str | None = "user", name: str | None = None, about: Sequence[str] = ()
-    ) -> commands.Reply | None:
+        self,
+        text: str,
+        *,
+        role: str | None = "user",
+        name: str | None = None,
+        about: Sequence[str] = (),
+    ) -> chat_commands.Reply | None:
         """Do what a person says in a chat to the memory itself, and what to answer; None if it is no such command.
 
         "What do you remember about …?", "forget that", "pin this", "turn memory off", "start incognito for this chat"
         and their like, where they are the whole message. `about` names the memories or proposals that were last
         spoken of; where "that" is ambiguous, it asks back. What anybody but the person says does nothing.
         """
-        return await commands.act(self, text, role=role, name=name, about=about)
+        return await chat_commands.act(self, text, role=role, name=name, about=about)
 
     async def overview(self) -> str:
         """What is remembered here, for people to read: how much, what is pinned, and what was said last, by topic."""
         found = [Filter(pinned=True), Filter(pinned=False)]
         pinned, rest = [(await self.list(where, limit=OVERVIEW)).memories for where in found]
         states = (await self.stats())["states"]
-        counts = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in sorted(states.items()))
+        counts = ", ".join(
+            f"{number} {state.replace('_', ' ')}" for state, number in sorted(states.items())
+        )
         shown = render.grouped((*pinned, *rest)[:OVERVIEW])
         return f"# {render.safe(self.scope.space)}: {counts or 'nothing is remembered here'}\n{shown}".strip()
 
@@ -623,16 +757,22 @@ class Scoped:
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Everything kept in this scope, record by record, as `import_` takes it."""
-        return transfer.exported(self._engine.store, self.scope)
+        return import_export.exported(self._engine.store, self.scope)
 
-    async def import_(self, records: Iterable[Mapping[str, Any]], *, restore: bool = False) -> Receipt:
+    async def import_(
+        self, records: Iterable[Mapping[str, Any]], *, restore: bool = False
+    ) -> Receipt:
         """Take in exported records or messages (`content`, `role`, …) into this scope.
 
         Records pass the guard and the person's settings like any other write, and have no more authority than who said
         them. With `restore`, for an export of your own, they are kept as they were. Raises InvalidInput.
         """
-        how = transfer.Import(engine=self._engine, into=self, restore=restore)
-        return await transfer.imported(records, how)
+        how = import_export.Import(engine=self._engine, into=self, restore=restore)
+        return await import_export.imported(records, how)
 
-    async def _changed(self, id: str, event: Event, fields: Mapping[str, Any], actor: str | None) -> Memory:
-        return await revisions.changed(self._engine, self.scope, id, event, fields, actor, await self._traced())
+    async def _changed(
+        self, id: str, event: Event, fields: Mapping[str, Any], actor: str | None
+    ) -> Memory:
+        return await revisions.changed(
+            self._engine, self.scope, id, event, fields, actor, await self._traced()
+        )

@@ -8,10 +8,15 @@ from typing import Any, Literal
 
 from platformdirs import user_config_path, user_data_path, user_state_path
 from pydantic import AliasChoices, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
-from . import upgrade
 from .errors import Misconfigured
+from .storage import upgrade
 
 
 def _milton(name: str) -> AliasChoices:
@@ -23,7 +28,11 @@ class Settings(BaseSettings):
     """What Memorist is opened with. Each field is also an environment variable: `MEMORIST_PROFILE`, …"""
 
     model_config = SettingsConfigDict(
-        env_prefix="MEMORIST_", extra="forbid", frozen=True, use_attribute_docstrings=True, populate_by_name=True
+        env_prefix="MEMORIST_",
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        populate_by_name=True,
     )
 
     db: str = Field(default_factory=lambda: str(user_data_path("memorist") / "memory.db"))
@@ -78,9 +87,13 @@ class Settings(BaseSettings):
     """Whether the hooks of an agent keep its replies too. This and the next four also read `MILTON_…`."""
     memory_context_limit: int = Field(6, ge=0, validation_alias=_milton("MEMORY_CONTEXT_LIMIT"))
     """How many memories the hooks put before the model."""
-    memory_context_max_chars: int = Field(2000, ge=0, validation_alias=_milton("MEMORY_CONTEXT_MAX_CHARS"))
+    memory_context_max_chars: int = Field(
+        2000, ge=0, validation_alias=_milton("MEMORY_CONTEXT_MAX_CHARS")
+    )
     """How many characters they put before it, in whole lines."""
-    memory_recency_bias: float = Field(0.35, ge=0, le=1, validation_alias=_milton("MEMORY_RECENCY_BIAS"))
+    memory_recency_bias: float = Field(
+        0.35, ge=0, le=1, validation_alias=_milton("MEMORY_RECENCY_BIAS")
+    )
     """How much being new counts in that, from 0 to 1."""
     memory_profile_limit: int = Field(5, ge=0, validation_alias=_milton("MEMORY_PROFILE_LIMIT"))
     """How many lines of the person's profile come first."""
@@ -161,7 +174,9 @@ def config_file() -> Path:
         raise ValueError(f"there is no {named}")
     if named:
         return Path(named)
-    return upgrade.move_config(user_config_path("memorist") / "memorist.toml", Settings.model_fields)
+    return upgrade.move_config(
+        user_config_path("memorist") / "memorist.toml", Settings.model_fields
+    )
 
 
 def load(**given: Any) -> Settings:

@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from .checkpoints import Checkpoints
-from .compose import open_engine
-from .consent import Consent
-from .engine import Engine
+from .bootstrap import open_engine
+from .client import Engine
 from .errors import MemoristError
-from .privacy import Privacy
+from .manage.checkpoints import Checkpoints
+from .manage.consent import Consent
+from .manage.privacy import Privacy
 from .scoped import Scoped
 
 P = ParamSpec("P")
@@ -30,7 +30,9 @@ class Loop:
 
     def __init__(self) -> None:
         # The usual loop of Windows cannot wait for a PostgreSQL connection.
-        self.inner = asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
+        self.inner = (
+            asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
+        )
         self._thread = threading.Thread(target=self.inner.run_forever, name="memorist", daemon=True)
         self._thread.start()
 
@@ -76,7 +78,9 @@ async def few(items: AsyncIterator[T], most: int = 100) -> list[T]:
     return page
 
 
-def verb(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+def verb(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
     """The async verb, waited for."""
 
     @functools.wraps(method)
@@ -87,7 +91,9 @@ def verb(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Calla
     return call
 
 
-def stream(method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> Callable[Concatenate[Any, P], Iterator[T]]:
+def stream(
+    method: Callable[Concatenate[Any, P], AsyncIterator[T]],
+) -> Callable[Concatenate[Any, P], Iterator[T]]:
     """The async iterator, gone through step by step."""
 
     @functools.wraps(method)
@@ -206,7 +212,11 @@ class Blocking:
 
     @classmethod
     def open(
-        cls, db: str | Path | None = None, *, count_tokens: Callable[[str], int] | None = None, **settings: Any
+        cls,
+        db: str | Path | None = None,
+        *,
+        count_tokens: Callable[[str], int] | None = None,
+        **settings: Any,
     ) -> Blocking:
         """Open a memory; see `memorist.open`."""
         loop = Loop()

@@ -48,7 +48,9 @@ def tamper(store: Any) -> Tamper:
 
 def _tamper_sqlite(path: str) -> Tamper:
     async def run(sql: str, values: Sequence[Any] = ()) -> list[Any]:
-        flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_URI if path.startswith("file:") else 0)
+        flags = apsw.SQLITE_OPEN_READWRITE | (
+            apsw.SQLITE_OPEN_URI if path.startswith("file:") else 0
+        )
         connection = apsw.Connection(path, flags=flags)
         connection.set_busy_timeout(5000)
         try:

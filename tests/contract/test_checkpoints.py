@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorist.checkpoints import Checkpoints
 from memorist.errors import InvalidInput, NotFound, StoreDamaged
-from memorist.model import Scope
+from memorist.manage.checkpoints import Checkpoints
 from memorist.ports import Store
 from memorist.storage.graphs import Graphs, Lacking, State, Wanted, Write
 from memorist.storage.items import Items, Put
 from memorist.text import clock
+from memorist.types import Scope
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -37,7 +37,9 @@ class Clock:
         return self.now
 
 
-def verbs(store: Store, scope: Scope = ANA, *, most_bytes: int = 1 << 20, clock: Any = None) -> Checkpoints:
+def verbs(
+    store: Store, scope: Scope = ANA, *, most_bytes: int = 1 << 20, clock: Any = None
+) -> Checkpoints:
     return Checkpoints(store.checkpoints(scope), clock=clock or Clock(), most_bytes=most_bytes)
 
 
@@ -75,7 +77,9 @@ async def test_threads_are_listed_with_the_one_saved_last_first(store: Store) ->
 
 @pytest.mark.slow
 @pytest.mark.spec("IMP-122")
-async def test_a_megabyte_is_saved_and_loaded_in_less_than_a_tenth_of_a_second(store: Store) -> None:
+async def test_a_megabyte_is_saved_and_loaded_in_less_than_a_tenth_of_a_second(
+    store: Store,
+) -> None:
     kept = verbs(store, most_bytes=2 << 20)
     data = {"conversation_history": [{"content": f"{n} {'word ' * 200}"} for n in range(1024)]}
     saving, loading = [], []
@@ -90,7 +94,9 @@ async def test_a_megabyte_is_saved_and_loaded_in_less_than_a_tenth_of_a_second(s
 
 
 @pytest.mark.spec("IMP-122")
-async def test_a_hundred_kilobytes_are_saved_and_loaded_in_less_than_a_tenth_of_a_second(store: Store) -> None:
+async def test_a_hundred_kilobytes_are_saved_and_loaded_in_less_than_a_tenth_of_a_second(
+    store: Store,
+) -> None:
     data = {"conversation_history": [{"content": f"{n} {'word ' * 200}"} for n in range(100)]}
     saving, loading = [], []
     for _ in range(5):
@@ -100,12 +106,16 @@ async def test_a_hundred_kilobytes_are_saved_and_loaded_in_less_than_a_tenth_of_
         await verbs(store).load("t")
         saving.append(saved - start)
         loading.append(time.perf_counter() - saved)
-    assert max(min(saving), min(loading)) < 0.1, "the fastest of five: a busy machine is no reason to fail"
+    assert max(min(saving), min(loading)) < 0.1, (
+        "the fastest of five: a busy machine is no reason to fail"
+    )
 
 
 @pytest.mark.spec("IMP-118")
 @pytest.mark.parametrize("other", [BOB, replace(ANA, tenant="other"), replace(ANA, space="other")])
-async def test_a_thread_of_the_same_name_elsewhere_is_another_one(store: Store, other: Scope) -> None:
+async def test_a_thread_of_the_same_name_elsewhere_is_another_one(
+    store: Store, other: Scope
+) -> None:
     await verbs(store).save("t", {"graph_state": {"mine": 1}})
     with pytest.raises(NotFound):
         await verbs(store, other).load("t")
@@ -144,7 +154,9 @@ async def test_looking_for_a_checkpoint_makes_no_scope(store: Store) -> None:
     ],
     ids=lambda data: ascii(data)[:30],
 )
-async def test_what_is_no_json_is_refused_and_leaves_the_checkpoint_before(store: Store, data: Any) -> None:
+async def test_what_is_no_json_is_refused_and_leaves_the_checkpoint_before(
+    store: Store, data: Any
+) -> None:
     await verbs(store).save("t", {"graph_state": {"a": 1}})
     with pytest.raises(InvalidInput):
         await verbs(store).save("t", data)
@@ -192,7 +204,9 @@ async def test_checkpoints_leave_the_revision_of_a_scope_alone(store: Store) -> 
 # The states of graphs.
 
 
-def state(id: str, *, parent: str | None = None, thread: str = "t", ns: str = "", **channels: str | None) -> State:
+def state(
+    id: str, *, parent: str | None = None, thread: str = "t", ns: str = "", **channels: str | None
+) -> State:
     return State(thread, ns, id, parent, channels, ("msgpack", id.encode()))
 
 
@@ -201,7 +215,9 @@ def typed(text: str) -> tuple[str, bytes]:
 
 
 async def put(graphs: Graphs, made: State, run: str | None = None, **values: str) -> None:
-    await graphs.put(made, {name: typed(value) for name, value in values.items()}, metadata={}, run=run)
+    await graphs.put(
+        made, {name: typed(value) for name, value in values.items()}, metadata={}, run=run
+    )
 
 
 async def found(graphs: Graphs, **wanted: Any) -> list[str]:
@@ -234,11 +250,16 @@ async def test_a_checkpoint_that_lost_a_value_is_reported(store: Store, tamper: 
         await found(graphs)
 
 
-async def test_writes_come_in_the_order_in_which_their_tasks_ran_and_only_once(store: Store) -> None:
+async def test_writes_come_in_the_order_in_which_their_tasks_ran_and_only_once(
+    store: Store,
+) -> None:
     graphs = Graphs(store, ANA)
     await put(graphs, state("1"))
     second = [Write("task-a", 0, "~b", "x", typed("2")), Write("task-a", 1, "~b", "y", typed("3"))]
-    first = [Write("task-b", 0, "~a", "x", typed("1")), Write("task-b", -1, "~a", "__error__", typed("e"))]
+    first = [
+        Write("task-b", 0, "~a", "x", typed("1")),
+        Write("task-b", -1, "~a", "__error__", typed("e")),
+    ]
     await graphs.write("t", "", "1", second)
     await graphs.write("t", "", "1", first)
     await graphs.write("t", "", "1", [Write("task-b", 0, "~a", "x", typed("again"))])
@@ -296,14 +317,21 @@ async def test_pruning_keeps_the_ancestors_that_a_value_is_made_up_from(store: S
     assert await found(graphs) == ["5"]
 
 
-async def test_a_made_up_value_comes_as_the_nearest_value_and_the_writes_since(store: Store) -> None:
+async def test_a_made_up_value_comes_as_the_nearest_value_and_the_writes_since(
+    store: Store,
+) -> None:
     graphs = Graphs(store, ANA)
     await put(graphs, state("1", log="1"), log="snapshot")
     await put(graphs, state("2", parent="1", log=None))
     await put(graphs, state("2f", parent="1", log=None))  # a fork: not on the way
     await put(graphs, state("3", parent="2", log=None))
     for id in ("1", "2", "2f", "3"):
-        await graphs.write("t", "", id, [Write("task", 0, "", "log", typed(id)), Write("task", 1, "", "x", typed("-"))])
+        await graphs.write(
+            "t",
+            "",
+            id,
+            [Write("task", 0, "", "log", typed(id)), Write("task", 1, "", "x", typed("-"))],
+        )
     made = await graphs.made_up("t", "", "3", ["log", "never"])
     assert made["never"] == (None, [])
     first, writes = made["log"]
@@ -315,7 +343,9 @@ async def test_a_long_way_back_is_walked_in_pages(store: Store) -> None:
     await put(graphs, state("0000", log="1"), log="snapshot")
     for number in range(1, 250):
         await put(graphs, state(f"{number:04}", parent=f"{number - 1:04}", log=None))
-        await graphs.write("t", "", f"{number:04}", [Write("task", 0, "", "log", typed(str(number)))])
+        await graphs.write(
+            "t", "", f"{number:04}", [Write("task", 0, "", "log", typed(str(number)))]
+        )
     first, writes = (await graphs.made_up("t", "", None, ["log"]))["log"]
     assert first == typed("snapshot")
     assert [int(write.data[1]) for write in writes] == list(range(1, 249))
@@ -374,7 +404,9 @@ async def test_items_below_a_namespace_are_found_and_its_neighbours_are_not(stor
     assert await Items(store, BOB).under("", NOW) == []
 
 
-async def test_an_expired_item_is_not_found_and_goes_with_the_next_write(store: Store, tamper: Any) -> None:
+async def test_an_expired_item_is_not_found_and_goes_with_the_next_write(
+    store: Store, tamper: Any
+) -> None:
     items = Items(store, ANA)
     await items.change([Put("n", "k", "{}", 10, [("$", vector(1, 0))])], [], "m", NOW)
     later = NOW + timedelta(minutes=10)
@@ -398,7 +430,9 @@ async def test_an_item_that_is_read_lives_on(store: Store) -> None:
 
 async def test_putting_an_item_again_leaves_none_of_its_old_vectors(store: Store) -> None:
     items = Items(store, ANA)
-    await items.change([Put("n", "k", "{}", None, [("a", vector(1, 0)), ("b", vector(0, 1))])], [], "m", NOW)
+    await items.change(
+        [Put("n", "k", "{}", None, [("a", vector(1, 0)), ("b", vector(0, 1))])], [], "m", NOW
+    )
     await items.change([Put("n", "k", "{}", None, [("a", vector(0.5, 0))])], [], "m", NOW)
     assert await items.vectors("n", "m", NOW) == [(("n", "k"), vector(0.5, 0).tobytes())]
     assert await items.vectors("n", "another model", NOW) == []

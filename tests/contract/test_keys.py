@@ -9,12 +9,20 @@ from hashlib import sha256
 from typing import Any
 
 from memorist.ports import Store
-from memorist.records import Key
+from memorist.results import Key
 
 Tamper = Callable[..., Awaitable[list[Any]]]
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(days=1)
-KEY = Key(id="k1", name="laptop", user="ana", space="work", agent="coder", rights=("read",), created_at=NOW)
+KEY = Key(
+    id="k1",
+    name="laptop",
+    user="ana",
+    space="work",
+    agent="coder",
+    rights=("read",),
+    created_at=NOW,
+)
 
 
 async def test_a_key_is_found_by_its_secret_alone(store: Store) -> None:
@@ -56,7 +64,10 @@ async def test_a_request_that_failed_can_be_made_again(store: Store) -> None:
 
 async def test_an_old_request_is_let_go_of(store: Store) -> None:
     await begin(store)
-    assert await store.begin_request("k1", "once", "r1", at=NOW, since=NOW + timedelta(seconds=1)) is None
+    assert (
+        await store.begin_request("k1", "once", "r1", at=NOW, since=NOW + timedelta(seconds=1))
+        is None
+    )
 
 
 async def test_of_many_at_once_one_is_first(store: Store) -> None:
@@ -79,10 +90,14 @@ async def test_who_was_taken_for_gone_ends_nothing_that_another_began(store: Sto
         await store.end_request("k1", "once", late, begun=NOW)
         assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) == "pending"
     await store.end_request("k1", "once", '{"ids": ["m2"]}', begun=later)
-    assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) == '{"ids": ["m2"]}'
+    assert (
+        await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) == '{"ids": ["m2"]}'
+    )
 
 
-async def test_of_a_request_nothing_is_kept_that_a_guess_could_be_tested_against(store: Store, tamper: Tamper) -> None:
+async def test_of_a_request_nothing_is_kept_that_a_guess_could_be_tested_against(
+    store: Store, tamper: Tamper
+) -> None:
     await begin(store, "my password is swordfish")
     ((kept,),) = await tamper("SELECT request FROM answered")
     assert kept not in ("my password is swordfish", sha256(b"my password is swordfish").hexdigest())

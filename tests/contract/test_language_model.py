@@ -17,7 +17,7 @@ from memorist.llms import cost
 from memorist.llms.anthropic import Anthropic
 from memorist.llms.openai import OpenAI
 from memorist.ports import LanguageModel
-from memorist.records import Ask
+from memorist.results import Ask
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -45,7 +45,18 @@ WORDS = "I drink green tea, whispered Ana."
 ASK = Ask(task="extract", system="Find facts.", user=WORDS, schema=SCHEMA, max_tokens=200)
 TIMEOUT = 1.0
 LATE = ("silent", "hanging", "dribbling", "slow")
-AWAY = ("closing", "giant", "streaming", "429", "500", "401", "404", "elsewhere", "bomb", "not json")
+AWAY = (
+    "closing",
+    "giant",
+    "streaming",
+    "429",
+    "500",
+    "401",
+    "404",
+    "elsewhere",
+    "bomb",
+    "not json",
+)
 UNUSABLE = ("wrong shape", "empty", "truncated", "cut", "deep", "garbage", "injected")
 
 
@@ -64,19 +75,25 @@ async def model(kind: str, llm_server: Server) -> AsyncIterator[LanguageModel]:
 @asynccontextmanager
 async def opened(kind: str, server: Server, timeout: float) -> AsyncIterator[LanguageModel]:
     url = f"{server.url}/v1" if kind == "openai" else server.url
-    made = (OpenAI if kind == "openai" else Anthropic)("test-model", url=url, key="k-secret", timeout=timeout)
+    made = (OpenAI if kind == "openai" else Anthropic)(
+        "test-model", url=url, key="k-secret", timeout=timeout
+    )
     yield made
     await made.close()
 
 
-async def test_an_answer_fits_the_schema_and_says_what_it_cost(model: LanguageModel, llm_server: Server) -> None:
+async def test_an_answer_fits_the_schema_and_says_what_it_cost(
+    model: LanguageModel, llm_server: Server
+) -> None:
     llm_server.usage = (321, 45)
     answer = await model.answer(ASK)
     assert answer.value == GOOD
     assert (answer.model, answer.tokens_in, answer.tokens_out) == (model.name, 321, 45)
 
 
-async def test_a_question_is_sent_as_it_is_with_its_limits(model: LanguageModel, llm_server: Server) -> None:
+async def test_a_question_is_sent_as_it_is_with_its_limits(
+    model: LanguageModel, llm_server: Server
+) -> None:
     await model.answer(ASK)
     (request,) = llm_server.requests
     assert request.user == WORDS
@@ -85,7 +102,9 @@ async def test_a_question_is_sent_as_it_is_with_its_limits(model: LanguageModel,
 
 
 @pytest.mark.parametrize("how", ["fenced", "thinking"])
-async def test_json_is_found_among_other_words(model: LanguageModel, llm_server: Server, how: str) -> None:
+async def test_json_is_found_among_other_words(
+    model: LanguageModel, llm_server: Server, how: str
+) -> None:
     llm_server.behaviour = how
     assert (await model.answer(ASK)).value == GOOD
     assert len(llm_server.requests) == 1
@@ -126,7 +145,9 @@ async def test_a_server_that_is_not_running_is_unavailable_and_costs_nothing() -
     await away.close()
 
 
-@pytest.mark.parametrize(("url", "key"), [("http://[", "k"), ("http://127.0.0.1:99999/v1", "k"), ("", "k\nö")])
+@pytest.mark.parametrize(
+    ("url", "key"), [("http://[", "k"), ("http://127.0.0.1:99999/v1", "k"), ("", "k\nö")]
+)
 async def test_an_address_or_a_key_that_cannot_be_is_a_model_that_is_away(
     llm_server: Server, url: str, key: str
 ) -> None:
@@ -144,7 +165,10 @@ async def test_an_answer_that_does_not_fit_is_asked_for_once_more_and_then_given
         llm_server.requests.clear()
         with pytest.raises(BadModelAnswer) as caught:
             await model.answer(ASK)
-        assert ["cannot be used" in request.system for request in llm_server.requests] == [False, True]
+        assert ["cannot be used" in request.system for request in llm_server.requests] == [
+            False,
+            True,
+        ]
         assert "hunter2" not in str(caught.value)
         assert caught.value.cost is not None
         assert caught.value.cost[0] >= 2 * 10
@@ -183,11 +207,17 @@ async def test_a_parameter_the_server_does_not_take_is_left_out_from_then_on(
     llm_server.refused.add("temperature")
     assert (await model.answer(ASK)).value == GOOD
     assert (await model.answer(ASK)).value == GOOD
-    assert ["temperature" in request.body for request in llm_server.requests] == [True, False, False]
+    assert ["temperature" in request.body for request in llm_server.requests] == [
+        True,
+        False,
+        False,
+    ]
     assert {request.way for request in llm_server.requests} == {"json_schema"}
 
 
-async def test_the_limit_goes_by_its_newer_name_where_the_server_asks_for_it(llm_server: Server) -> None:
+async def test_the_limit_goes_by_its_newer_name_where_the_server_asks_for_it(
+    llm_server: Server,
+) -> None:
     llm_server.answer, llm_server.refused = lambda asked: GOOD, {"max_tokens"}
     model = OpenAI("test-model", url=f"{llm_server.url}/v1")
     assert (await model.answer(ASK)).value == GOOD
@@ -195,7 +225,9 @@ async def test_the_limit_goes_by_its_newer_name_where_the_server_asks_for_it(llm
     await model.close()
 
 
-async def test_the_shape_of_the_answer_is_not_repeated_in_words_where_a_tool_tells_it(llm_server: Server) -> None:
+async def test_the_shape_of_the_answer_is_not_repeated_in_words_where_a_tool_tells_it(
+    llm_server: Server,
+) -> None:
     llm_server.answer, llm_server.refused = lambda asked: GOOD, {"json_schema", "json_object"}
     async with opened("openai", llm_server, TIMEOUT) as model:
         assert (await model.answer(ASK)).value == GOOD
@@ -219,7 +251,9 @@ async def test_a_server_that_understands_nothing_is_asked_in_every_way_and_nothi
     assert llm_server.requests[0].way == "json_schema"
 
 
-async def test_figures_that_cannot_be_are_not_believed(model: LanguageModel, llm_server: Server) -> None:
+async def test_figures_that_cannot_be_are_not_believed(
+    model: LanguageModel, llm_server: Server
+) -> None:
     for usage in [(0, 0), (-5, -5), (10**15, 10**15), ("7", None), (True, False), [], "much"]:
         llm_server.usage = usage
         answer = await model.answer(ASK)
@@ -227,25 +261,46 @@ async def test_figures_that_cannot_be_are_not_believed(model: LanguageModel, llm
         assert 8 <= answer.tokens_out <= ASK.max_tokens
 
 
-async def test_half_a_character_in_a_text_does_no_harm(model: LanguageModel, llm_server: Server) -> None:
-    broken = Ask(task="extract", system="Find \ud800.", user="tea \udcff\x00", schema=SCHEMA, max_tokens=200)
+async def test_half_a_character_in_a_text_does_no_harm(
+    model: LanguageModel, llm_server: Server
+) -> None:
+    broken = Ask(
+        task="extract", system="Find \ud800.", user="tea \udcff\x00", schema=SCHEMA, max_tokens=200
+    )
     assert (await model.answer(broken)).value == GOOD
     assert llm_server.requests[-1].user == "tea ?\x00"
 
 
-async def test_many_questions_at_a_time_get_their_own_answers(kind: str, llm_server: Server) -> None:
-    llm_server.answer = lambda request: {"facts": [{"fact": request.user, "kind": "profile", "confidence": 1}]}
-    asks = [Ask(task="t", system="s", user=f"number {n}", schema=SCHEMA, max_tokens=99) for n in range(20)]
+async def test_many_questions_at_a_time_get_their_own_answers(
+    kind: str, llm_server: Server
+) -> None:
+    llm_server.answer = lambda request: {
+        "facts": [{"fact": request.user, "kind": "profile", "confidence": 1}]
+    }
+    asks = [
+        Ask(task="t", system="s", user=f"number {n}", schema=SCHEMA, max_tokens=99)
+        for n in range(20)
+    ]
     async with opened(kind, llm_server, 20) as model:
         answers = await asyncio.gather(*map(model.answer, asks))
     assert [answer.value["facts"][0]["fact"] for answer in answers] == [ask.user for ask in asks]
 
 
 def test_every_behaviour_of_the_server_is_tried() -> None:
-    assert set(BEHAVIOURS) == {*AWAY, *LATE, *UNUSABLE, "right", "fenced", "thinking", "wrong protocol"}
+    assert set(BEHAVIOURS) == {
+        *AWAY,
+        *LATE,
+        *UNUSABLE,
+        "right",
+        "fenced",
+        "thinking",
+        "wrong protocol",
+    }
 
 
-async def test_what_does_not_speak_the_protocol_is_no_model(model: LanguageModel, llm_server: Server) -> None:
+async def test_what_does_not_speak_the_protocol_is_no_model(
+    model: LanguageModel, llm_server: Server
+) -> None:
     llm_server.behaviour = "wrong protocol"
     with pytest.raises(ModelUnavailable, match="protocol"):
         await model.answer(ASK)

@@ -17,7 +17,6 @@ import psycopg
 import pytest
 
 import memorist
-from memorist.changes import Embedded, Forget, Put
 from memorist.errors import (
     InvalidInput,
     MemoristError,
@@ -27,16 +26,17 @@ from memorist.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
-from memorist.ids import new_id
-from memorist.model import Filter, Memory, Scope
+from memorist.storage.changes import Embedded, Forget, Put
+from memorist.storage.database import EVERY
 from memorist.storage.migrations import Migration
 from memorist.storage.postgres import hnsw
 from memorist.storage.postgres.connection import completed, shown
 from memorist.storage.postgres.migrate import migrate, shipped
 from memorist.storage.postgres.store import PostgresStore
-from memorist.storage.reading import Readings
-from memorist.storage.session import EVERY
+from memorist.storage.queries import Readings
 from memorist.text.clock import parse
+from memorist.text.ids import new_id
+from memorist.types import Filter, Memory, Scope
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = parse("2026-05-31T14:00:00Z")
@@ -50,9 +50,20 @@ async def store(ready_database: str) -> AsyncIterator[PostgresStore]:
 
 
 async def keep(store: PostgresStore, text: str, scope: Scope = ANA, vector: Any = None) -> Memory:
-    made = Memory(id=new_id(), scope=scope, text=text, kind="episodic", created_at=NOW, updated_at=NOW)
+    made = Memory(
+        id=new_id(), scope=scope, text=text, kind="episodic", created_at=NOW, updated_at=NOW
+    )
     async with store.transaction(scope) as tx:
-        await tx.apply([Put(memory=made, event="created", vector=vector, model=None if vector is None else "m")])
+        await tx.apply(
+            [
+                Put(
+                    memory=made,
+                    event="created",
+                    vector=vector,
+                    model=None if vector is None else "m",
+                )
+            ]
+        )
     return made
 
 
@@ -82,7 +93,11 @@ def key(url: str, table: str) -> str:
 
 
 def indexes(url: str, table: str) -> str:
-    found = asked(url, "SELECT indexdef FROM pg_indexes WHERE schemaname = 'memorist' AND tablename = %s", table)
+    found = asked(
+        url,
+        "SELECT indexdef FROM pg_indexes WHERE schemaname = 'memorist' AND tablename = %s",
+        table,
+    )
     return "\n".join(row[0] for row in found)
 
 
@@ -131,13 +146,17 @@ def test_a_table_has_the_types_that_were_asked_for(ready_database: str, table: s
         ("supervisor_checkpoints", "(updated_at DESC)"),
     ],
 )
-def test_what_is_looked_for_often_has_an_index(ready_database: str, table: str, wanted: str) -> None:
+def test_what_is_looked_for_often_has_an_index(
+    ready_database: str, table: str, wanted: str
+) -> None:
     assert wanted in indexes(ready_database, table)
 
 
 @pytest.mark.spec("IMP-118")
 def test_a_thread_has_one_checkpoint(ready_database: str) -> None:
-    assert "UNIQUE INDEX supervisor_checkpoints_thread" in indexes(ready_database, "supervisor_checkpoints")
+    assert "UNIQUE INDEX supervisor_checkpoints_thread" in indexes(
+        ready_database, "supervisor_checkpoints"
+    )
     assert "(scope, user_id, thread_id)" in indexes(ready_database, "supervisor_checkpoints")
 
 
@@ -149,15 +168,22 @@ def test_a_relation_is_one_of_likeness_unless_it_says_otherwise(ready_database: 
 @pytest.mark.spec("IMP-15", "IMP-75")
 @pytest.mark.parametrize(
     ("table", "names"),
-    [("relations", {"from_id", "to_id", "strength"}), ("history", {"id", "memory_id", "event", "meta", "ts"})],
+    [
+        ("relations", {"from_id", "to_id", "strength"}),
+        ("history", {"id", "memory_id", "event", "meta", "ts"}),
+    ],
 )
-def test_what_a_row_needs_cannot_be_left_out(ready_database: str, table: str, names: set[str]) -> None:
+def test_what_a_row_needs_cannot_be_left_out(
+    ready_database: str, table: str, names: set[str]
+) -> None:
     sql = "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND is_nullable = 'NO'"
     assert names <= {row[0] for row in asked(ready_database, sql, table)}
 
 
 @pytest.mark.parametrize("value", ["a\0b", "half \ud83d"])
-async def test_what_postgresql_cannot_keep_is_refused_and_changes_nothing(store: PostgresStore, value: str) -> None:
+async def test_what_postgresql_cannot_keep_is_refused_and_changes_nothing(
+    store: PostgresStore, value: str
+) -> None:
     with pytest.raises(InvalidInput):
         await keep(store, value)
     assert await texts(store) == []
@@ -180,7 +206,9 @@ class Careless:
     def __init__(self, inner: Any) -> None:
         self._inner, self.dialect = inner, inner.dialect
 
-    async def rows(self, sql: str, values: Any = (), *, scope: int | None = None) -> list[tuple[Any, ...]]:
+    async def rows(
+        self, sql: str, values: Any = (), *, scope: int | None = None
+    ) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = await self._inner.rows(
             re.sub(r"(\w\.)?scope = \?", "coalesce(?, 0) IS NOT NULL", sql), values, scope=scope
         )
@@ -198,7 +226,9 @@ async def test_a_row_begins_without_a_vector_and_said_once(store: PostgresStore)
 
 
 @pytest.mark.spec("THE-109")
-async def test_with_the_scope_forgotten_in_every_statement_no_foreign_row_comes_back(store: PostgresStore) -> None:
+async def test_with_the_scope_forgotten_in_every_statement_no_foreign_row_comes_back(
+    store: PostgresStore,
+) -> None:
     theirs = await keep(store, "theirs", BOB, [1.0, 0.0])
     await keep(store, "mine", ANA, [0.0, 1.0])
     careless = Readings(Careless(store._session), {}, b"")
@@ -209,10 +239,14 @@ async def test_with_the_scope_forgotten_in_every_statement_no_foreign_row_comes_
     assert await careless.wordings(ANA, theirs.id) == []
 
 
-async def test_without_a_scope_no_row_is_seen_and_only_on_request_all_are(store: PostgresStore) -> None:
+async def test_without_a_scope_no_row_is_seen_and_only_on_request_all_are(
+    store: PostgresStore,
+) -> None:
     await keep(store, "mine")
     await keep(store, "theirs", BOB)
-    tables = asked(store.url, "SELECT tablename FROM pg_tables WHERE schemaname = 'memorist' AND rowsecurity")
+    tables = asked(
+        store.url, "SELECT tablename FROM pg_tables WHERE schemaname = 'memorist' AND rowsecurity"
+    )
     assert len(tables) > 15
     for (table,) in tables:
         assert await store._session.rows(f"SELECT count(*) FROM {table}") == [(0,)]
@@ -232,7 +266,9 @@ async def test_a_row_cannot_be_written_into_another_scope(store: PostgresStore) 
     _, bob = await store.number(ANA), await store.number(BOB)
     with pytest.raises(MemoristError, match="row-level security"):
         async with store.transaction(ANA) as tx:
-            await tx._session.rows("INSERT INTO erased (scope, row, changed) VALUES (?, 1, 1)", (bob,))
+            await tx._session.rows(
+                "INSERT INTO erased (scope, row, changed) VALUES (?, 1, 1)", (bob,)
+            )
     async with store.transaction(ANA) as tx:
         await tx._session.rows("DELETE FROM memories")
         await tx._session.rows("UPDATE history SET actor = 'me'")
@@ -252,7 +288,10 @@ async def test_a_check_tells_when_the_wall_is_down(database: str) -> None:
 def plain(database: str) -> str:
     """The address of a database for a user with no rights beyond it; pgvector is there."""
     asked(database, "CREATE EXTENSION vector")
-    asked(database, "DO $$ BEGIN CREATE ROLE plain LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    asked(
+        database,
+        "DO $$ BEGIN CREATE ROLE plain LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+    )
     asked(database, f"ALTER DATABASE {_name(database)} OWNER TO plain")
     return database.replace("postgres:@", "plain@")
 
@@ -265,21 +304,30 @@ async def test_the_wall_holds_for_the_owner_of_the_tables(plain: str) -> None:
     store = await PostgresStore.open(plain)
     await keep(store, "mine")
     await keep(store, "theirs", BOB)
-    assert await store._session.rows("SELECT text FROM memories", scope=await store.number(ANA)) == [("mine",)]
+    assert await store._session.rows(
+        "SELECT text FROM memories", scope=await store.number(ANA)
+    ) == [("mine",)]
     assert await store.check() == []
     await store.vacuum()
     await store.close()
 
 
 async def test_a_database_without_pgvector_names_the_way_out(database: str) -> None:
-    asked(database, "DO $$ BEGIN CREATE ROLE plain LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    asked(
+        database,
+        "DO $$ BEGIN CREATE ROLE plain LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+    )
     asked(database, f"ALTER DATABASE {_name(database)} OWNER TO plain")
     with pytest.raises(Misconfigured, match="CREATE EXTENSION vector"):
         await PostgresStore.open(database.replace("postgres:@", "plain@"))
 
 
-async def test_letters_of_every_script_have_a_case_without_the_newest_collation(database: str) -> None:
-    asked(database, "DELETE FROM pg_collation WHERE collname = 'pg_unicode_fast'")  # PostgreSQL 17 does not have it
+async def test_letters_of_every_script_have_a_case_without_the_newest_collation(
+    database: str,
+) -> None:
+    asked(
+        database, "DELETE FROM pg_collation WHERE collname = 'pg_unicode_fast'"
+    )  # PostgreSQL 17 does not have it
     async with memorist.aio.open(database, embedder="none") as memory:
         ana = memory.scope("ana")
         await ana.remember("The café opens at nine.", tags=["ÉTÉ"])
@@ -289,7 +337,9 @@ async def test_letters_of_every_script_have_a_case_without_the_newest_collation(
 # Migrations
 
 SECOND = Migration(99, "colours", "CREATE TABLE colours (scope bigint, name text) /* by scope */;")
-BROKEN = Migration(99, "broken", "CREATE TABLE colours (name text);\nCREATE TABLE memories (again text);")
+BROKEN = Migration(
+    99, "broken", "CREATE TABLE colours (name text);\nCREATE TABLE memories (again text);"
+)
 
 
 async def test_nothing_is_run_twice(database: str) -> None:
@@ -305,7 +355,9 @@ def test_both_engines_have_the_same_steps_and_columns(ready_database: str, tmp_p
     from memorist.storage.sqlite import connection as connections
     from memorist.storage.sqlite import migrate as sqlite
 
-    assert [(step.number, step.name) for step in shipped()] == [(step.number, step.name) for step in sqlite.shipped()]
+    assert [(step.number, step.name) for step in shipped()] == [
+        (step.number, step.name) for step in sqlite.shipped()
+    ]
     connection = connections.connect(str(tmp_path / "m.db"))
     sqlite.migrate(connection, str(tmp_path / "m.db"))
     tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -318,7 +370,9 @@ def test_both_engines_have_the_same_steps_and_columns(ready_database: str, tmp_p
 async def test_a_new_step_is_behind_the_wall_too(database: str) -> None:
     await migrate(database)
     assert await migrate(database, [*shipped(), SECOND]) == [99]
-    assert asked(database, "SELECT relforcerowsecurity FROM pg_class WHERE relname = 'colours'") == [(True,)]
+    assert asked(
+        database, "SELECT relforcerowsecurity FROM pg_class WHERE relname = 'colours'"
+    ) == [(True,)]
 
 
 async def test_a_step_that_fails_leaves_the_schema_as_it_was(database: str) -> None:
@@ -353,7 +407,10 @@ asyncio.run(main())
 
 
 def test_many_servers_may_open_a_new_database_at_once(database: str) -> None:
-    running = [subprocess.Popen([sys.executable, "-c", OPEN, database], stderr=subprocess.PIPE) for _ in range(5)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", OPEN, database], stderr=subprocess.PIPE)
+        for _ in range(5)
+    ]
     errors = [process.communicate()[1].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 5, errors
     assert asked(database, "SELECT count(*) FROM migrations") == [(len(shipped()),)]
@@ -382,7 +439,9 @@ async def test_a_database_in_partitions_does_all_the_same(database: str) -> None
     async with store.transaction(ANA) as tx:
         await tx.apply([Forget(memory_id=gone.id, at=NOW, until=None)])
     assert len(asked(database, "SELECT DISTINCT tableoid FROM memories")) > 1
-    assert [await texts(store, Scope(user=f"user {n}")) for n in range(12)] == [[f"memory {n}"] for n in range(12)]
+    assert [await texts(store, Scope(user=f"user {n}")) for n in range(12)] == [
+        [f"memory {n}"] for n in range(12)
+    ]
     assert len(await store.claim_unembedded("other", worker="w", limit=50, lease_seconds=9)) == 12
     assert await store.check() == []
     await store.close()
@@ -396,7 +455,8 @@ async def test_a_database_in_use_is_not_cut_into_partitions(store: PostgresStore
 async def test_a_partition_is_behind_the_wall_too(database: str) -> None:
     await migrate(database, partitions=2)
     found = asked(
-        database, "SELECT bool_and(relforcerowsecurity) FROM pg_class WHERE relname IN ('memories_0', 'vectors_1')"
+        database,
+        "SELECT bool_and(relforcerowsecurity) FROM pg_class WHERE relname IN ('memories_0', 'vectors_1')",
     )
     assert found == [(True,)]
 
@@ -428,7 +488,9 @@ FROM generate_series(1, 4000) n"""
 
 
 @pytest.mark.parametrize("partitions", [None, 2])
-async def test_nearest_uses_the_index_in_a_large_scope(database: str, partitions: int | None) -> None:
+async def test_nearest_uses_the_index_in_a_large_scope(
+    database: str, partitions: int | None
+) -> None:
     await migrate(database, partitions=partitions)
     store = await PostgresStore.open(database)
     store.hnsw_from = 100
@@ -442,7 +504,11 @@ async def test_nearest_uses_the_index_in_a_large_scope(database: str, partitions
     made = await hnsw.build(database, least=1000)
     assert len(made) == (partitions or 1)
     assert await hnsw.build(database, least=1000) == []
-    kept = asked(database, "SELECT memory, embedding::real[] FROM vectors WHERE scope = %s ORDER BY memory", numbers[0])
+    kept = asked(
+        database,
+        "SELECT memory, embedding::real[] FROM vectors WHERE scope = %s ORDER BY memory",
+        numbers[0],
+    )
     vectors = np.array([row[1] for row in kept], np.float32)
     share = []
     for number in range(0, 200, 10):
@@ -477,7 +543,9 @@ async def test_two_servers_never_lose_an_update(store: PostgresStore) -> None:
         async with server.transaction(ANA) as tx:
             (now,) = await tx.get(ANA, [kept.id])
             await asyncio.sleep(0)
-            await tx.apply([Put(memory=replace(now, repeat_count=now.repeat_count + 1), event="merged")])
+            await tx.apply(
+                [Put(memory=replace(now, repeat_count=now.repeat_count + 1), event="merged")]
+            )
 
     await asyncio.gather(*(once_more(server) for _ in range(15) for server in (store, other)))
     assert (await store.get(ANA, [kept.id]))[0].repeat_count == 30
@@ -502,28 +570,40 @@ async def test_scopes_are_written_side_by_side(store: PostgresStore) -> None:
 async def test_more_calls_than_connections_wait_their_turn(store: PostgresStore) -> None:
     await keep(store, "tea")
     assert await asyncio.gather(*(texts(store) for _ in range(60))) == [["tea"]] * 60
-    busy = asked(store.url, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'memorist'")
+    busy = asked(
+        store.url, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'memorist'"
+    )
     assert busy[0][0] <= 10
 
 
 async def test_connections_that_the_server_ended_are_replaced(store: PostgresStore) -> None:
     await keep(store, "tea")
     await asyncio.gather(*(texts(store) for _ in range(10)))
-    asked(store.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'memorist'")
+    asked(
+        store.url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'memorist'",
+    )
     await asyncio.sleep(0.2)
     assert await texts(store) == ["tea"]
     await keep(store, "milk")
     assert await texts(store) == ["milk", "tea"]
 
 
-async def test_a_connection_lost_in_a_transaction_is_told_and_nothing_is_kept(store: PostgresStore) -> None:
+async def test_a_connection_lost_in_a_transaction_is_told_and_nothing_is_kept(
+    store: PostgresStore,
+) -> None:
     await keep(store, "tea")
 
     async def cut() -> None:
-        made = Memory(id=new_id(), scope=ANA, text="milk", kind="episodic", created_at=NOW, updated_at=NOW)
+        made = Memory(
+            id=new_id(), scope=ANA, text="milk", kind="episodic", created_at=NOW, updated_at=NOW
+        )
         async with store.transaction(ANA) as tx:
             await tx.apply([Put(memory=made, event="created")])
-            asked(store.url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%'")
+            asked(
+                store.url,
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%'",
+            )
             await asyncio.sleep(0.1)
 
     with pytest.raises(StoreUnavailable):
@@ -558,13 +638,17 @@ async def test_an_address_that_is_none_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("", "5"), ("?connect_timeout=9", "9")])
-def test_a_connection_is_given_up_after_5_seconds_unless_the_address_says_otherwise(given: str, seconds: str) -> None:
+def test_a_connection_is_given_up_after_5_seconds_unless_the_address_says_otherwise(
+    given: str, seconds: str
+) -> None:
     parts = completed(f"postgresql://db.example/memories{given}").split()
     assert f"connect_timeout={seconds}" in parts
 
 
 def test_a_password_is_never_shown() -> None:
-    assert "secret" not in shown("postgresql://ana:secret@h:5433/x") + shown("host=h password=secret dbname=x")
+    assert "secret" not in shown("postgresql://ana:secret@h:5433/x") + shown(
+        "host=h password=secret dbname=x"
+    )
 
 
 # The same as on SQLite
@@ -579,12 +663,25 @@ TALK = [
     ("Ana", "The meeting with Dr. Silva was moved to Friday at four."),
     ("Ben", "I like hiking in the Alps every summer."),
 ]
-QUESTIONS = ["Where does Ana live?", "when is the meeting?", "what does Ana drink", "flight price", "Rex", "allergies?"]
+QUESTIONS = [
+    "Where does Ana live?",
+    "when is the meeting?",
+    "what does Ana drink",
+    "flight price",
+    "Rex",
+    "allergies?",
+]
 
 
 def hits(db: str, tmp_path: Path) -> list[Any]:
     messages = [
-        {"id": f"m{i}", "name": name, "content": text, "session": "s", "at": f"2026-05-{10 + i}T09:00:00Z"}
+        {
+            "id": f"m{i}",
+            "name": name,
+            "content": text,
+            "session": "s",
+            "at": f"2026-05-{10 + i}T09:00:00Z",
+        }
         for i, (name, text) in enumerate(TALK)
     ]
     with memorist.open(db, state_dir=tmp_path, embedder="hashing", failsafe=False) as memory:
@@ -594,13 +691,17 @@ def hits(db: str, tmp_path: Path) -> list[Any]:
         return [[(hit.memory.text, round(hit.score, 9)) for hit in each] for each in found]
 
 
-def test_the_same_talk_gives_the_same_hits_order_and_scores(ready_database: str, tmp_path: Path) -> None:
+def test_the_same_talk_gives_the_same_hits_order_and_scores(
+    ready_database: str, tmp_path: Path
+) -> None:
     on_file, on_server = hits(str(tmp_path / "m.db"), tmp_path), hits(ready_database, tmp_path)
     assert any(on_file)
     assert on_server == on_file
 
 
-async def test_a_backup_opens_as_a_file_with_all_there_is(store: PostgresStore, tmp_path: Path) -> None:
+async def test_a_backup_opens_as_a_file_with_all_there_is(
+    store: PostgresStore, tmp_path: Path
+) -> None:
     from memorist.storage.sqlite.store import SqliteStore
 
     made = await keep(store, "tea", vector=[0.5, 0.25])

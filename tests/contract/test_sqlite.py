@@ -10,19 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from memorist.changes import Put
 from memorist.errors import MemoristError, StoreUnavailable
-from memorist.ids import new_id
-from memorist.model import Filter, Memory, Scope
+from memorist.storage.changes import Put
 from memorist.storage.sqlite.store import SqliteStore, Thread
 from memorist.text.clock import parse
+from memorist.text.ids import new_id
+from memorist.types import Filter, Memory, Scope
 
 ANA = Scope(user="ana")
 NOW = parse("2026-05-31T14:00:00Z")
 
 
 async def keep(store: SqliteStore, text: str) -> None:
-    made = Memory(id=new_id(), scope=ANA, text=text, kind="episodic", created_at=NOW, updated_at=NOW)
+    made = Memory(
+        id=new_id(), scope=ANA, text=text, kind="episodic", created_at=NOW, updated_at=NOW
+    )
     async with store.transaction(ANA) as tx:
         await tx.apply([Put(memory=made, event="created")])
 
@@ -71,7 +73,9 @@ async def test_any_name_is_a_plain_name(
     await again.close()
 
 
-async def test_a_relative_name_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_relative_name_stays_where_it_was_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     store = await SqliteStore.open("memory.db")
@@ -110,7 +114,9 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
         tmp_path.chmod(0o700)
         return
     (tmp_path / "memory.db").touch()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(tmp_path)], capture_output=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "ro,size=1m", "tmpfs", str(tmp_path)], capture_output=True
+    )
     if done.returncode:
         pytest.skip("a read-only place cannot be made here")
     yield tmp_path
@@ -124,7 +130,9 @@ async def test_a_read_only_place_is_told(read_only: Path) -> None:
         await SqliteStore.open(read_only / "folder" / "memory.db")
 
 
-async def test_two_databases_in_memory_share_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_two_databases_in_memory_share_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     one, two = await SqliteStore.open(":memory:"), await SqliteStore.open(":memory:")
     await keep(one, "tea")
@@ -185,7 +193,9 @@ async def test_a_backup_holds_everything_that_was_acknowledged_before_it(tmp_pat
 
 
 @pytest.mark.parametrize("name", [":memory:", "file:x?mode=memory"])
-async def test_a_backup_is_a_file_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+async def test_a_backup_is_a_file_whatever_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     store = await SqliteStore.open(":memory:")
     await store.backup(Path(name))
@@ -225,5 +235,7 @@ async def test_nobody_else_can_read_what_is_kept(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "new" / "m.db")
     await keep(store, "tea")
     await store.backup(tmp_path / "new" / "copy.db")
-    assert {path.stat().st_mode & 0o077 for path in (tmp_path / "new", *(tmp_path / "new").iterdir())} == {0}
+    assert {
+        path.stat().st_mode & 0o077 for path in (tmp_path / "new", *(tmp_path / "new").iterdir())
+    } == {0}
     await store.close()

@@ -12,7 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorist.changes import (
+from memorist.embedders.hashing import Hashing
+from memorist.errors import Conflict, EmbedderUnavailable, InvalidInput, MemoristError, StoreDamaged
+from memorist.jobs.embed import backfill
+from memorist.ports import Delta, Store
+from memorist.results import Proposal, SpaceSettings
+from memorist.storage.changes import (
     Bury,
     Change,
     Decided,
@@ -27,14 +32,9 @@ from memorist.changes import (
     Unrelated,
     Used,
 )
-from memorist.embedders.hashing import Hashing
-from memorist.errors import Conflict, EmbedderUnavailable, InvalidInput, MemoristError, StoreDamaged
-from memorist.ids import new_id
-from memorist.lifecycle.backfill import backfill
-from memorist.model import Filter, Labels, Memory, Message, Outcome, Scope
-from memorist.ports import Delta, Store
-from memorist.records import Proposal, SpaceSettings
-from memorist.text import clock, normalise, terms
+from memorist.text import clock, normalize, terms
+from memorist.text.ids import new_id
+from memorist.types import Filter, Labels, Memory, Message, Outcome, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -68,9 +68,13 @@ def forget(gone: Memory, **given: Any) -> Forget:
 
 
 def said(id: str, content: str, *, keep_text: bool = True, **given: Any) -> Said:
-    outcome = given.pop("outcome", Outcome(status="created", ids=("m1",), reason="why", message_id=id))
+    outcome = given.pop(
+        "outcome", Outcome(status="created", ids=("m1",), reason="why", message_id=id)
+    )
     message = Message(id=id, content=content, **given)
-    return Said(id=id, message=message, outcome=outcome, digest=f"digest of {content}", keep_text=keep_text)
+    return Said(
+        id=id, message=message, outcome=outcome, digest=f"digest of {content}", keep_text=keep_text
+    )
 
 
 async def delta(store: Store, since: int = 0, scope: Scope = ANA, **given: Any) -> Delta:
@@ -84,7 +88,16 @@ WHOLE = Memory(
     kind="procedural",
     created_at=NOW - HOUR,
     updated_at=NOW,
-    labels=Labels(session="s", thread="t", run="r", channel="c", agent="a", actor="ac", subject="su", role="assistant"),
+    labels=Labels(
+        session="s",
+        thread="t",
+        run="r",
+        channel="c",
+        agent="a",
+        actor="ac",
+        subject="su",
+        role="assistant",
+    ),
     summary="Tea",
     steps_text="1. boil",
     item_type="preference",
@@ -130,9 +143,14 @@ WHOLE = Memory(
 # Reading memories
 
 
-@pytest.mark.spec("THE-7", "THE-9", "THE-10", "THE-15", "THE-16", "THE-17", "THE-18", "THE-19", "THE-20", "THE-21")
+@pytest.mark.spec(
+    "THE-7", "THE-9", "THE-10", "THE-15", "THE-16", "THE-17", "THE-18", "THE-19", "THE-20", "THE-21"
+)
 async def test_a_memory_comes_back_with_every_field(store: Store) -> None:
-    assert all(getattr(WHOLE, f.name) not in (None, (), {}, 0) or f.name == "needs_embedding" for f in fields(Memory))
+    assert all(
+        getattr(WHOLE, f.name) not in (None, (), {}, 0) or f.name == "needs_embedding"
+        for f in fields(Memory)
+    )
     await apply(store, put(WHOLE))
     assert await store.get(ANA, [WHOLE.id]) == [WHOLE]
 
@@ -160,7 +178,9 @@ async def test_a_time_of_another_zone_is_the_same_moment(store: Store) -> None:
     assert (await store.get(ANA, [kept.id]))[0].occurred_at == kept.occurred_at
 
 
-@pytest.mark.parametrize(("field", "value"), [("confidence", 1), ("importance", -0.0), ("importance", np.float32(0.5))])
+@pytest.mark.parametrize(
+    ("field", "value"), [("confidence", 1), ("importance", -0.0), ("importance", np.float32(0.5))]
+)
 async def test_any_finite_number_can_be_read_again(store: Store, field: str, value: Any) -> None:
     kept = memory(**{field: value})
     await apply(store, put(kept))
@@ -169,9 +189,17 @@ async def test_any_finite_number_can_be_read_again(store: Store, field: str, val
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("category", 5), ("importance", float("nan")), ("importance", "high"), ("sequence", 1.5), ("text", b"tea")],
+    [
+        ("category", 5),
+        ("importance", float("nan")),
+        ("importance", "high"),
+        ("sequence", 1.5),
+        ("text", b"tea"),
+    ],
 )
-async def test_a_value_that_would_not_come_back_is_refused(store: Store, field: str, value: Any) -> None:
+async def test_a_value_that_would_not_come_back_is_refused(
+    store: Store, field: str, value: Any
+) -> None:
     with pytest.raises(InvalidInput, match=field):
         await apply(store, put(replace(memory(), **{field: value})))
     assert len(await store.page(ANA, Filter(), limit=10)) == 0
@@ -211,7 +239,9 @@ async def test_same_text_finds_active_memories_by_their_hash(store: Store) -> No
     tea, again, old = memory("tea"), memory("tea"), memory("tea", state="superseded")
     await apply(store, put(tea), put(again), put(old), put(memory("milk")))
     found = await store.same_text(ANA, [tea.content_hash, "nothing"])
-    assert {hash: {each.id for each in same} for hash, same in found.items()} == {tea.content_hash: {tea.id, again.id}}
+    assert {hash: {each.id for each in same} for hash, same in found.items()} == {
+        tea.content_hash: {tea.id, again.id}
+    }
 
 
 async def test_by_key_finds_the_active_memory_under_a_key(store: Store) -> None:
@@ -265,7 +295,9 @@ async def test_pages_neither_repeat_nor_skip_while_others_write(store: Store) ->
     assert seen == [each.id for each in reversed(made)]
 
 
-@pytest.mark.parametrize("cursor", ["", "x1", "r", "r-1", "r1.5", "r" + "9" * 40, "r1; DROP TABLE memories", 7])
+@pytest.mark.parametrize(
+    "cursor", ["", "x1", "r", "r-1", "r1.5", "r" + "9" * 40, "r1; DROP TABLE memories", 7]
+)
 async def test_a_wrong_cursor_is_refused(store: Store, cursor: Any) -> None:
     await keep(store, "tea")
     if cursor == "":
@@ -344,7 +376,9 @@ PLAIN = {
 
 @pytest.mark.spec("IMP-67", "IMP-68")
 @pytest.mark.parametrize("field", [f.name for f in fields(Filter) if f.name != "ids"])
-async def test_a_filter_lets_through_what_it_names_and_nothing_else(store: Store, field: str) -> None:
+async def test_a_filter_lets_through_what_it_names_and_nothing_else(
+    store: Store, field: str
+) -> None:
     wanted, other = memory("wanted", **{**PLAIN, **YES[field]}), memory("other", **PLAIN)
     await apply(store, put(wanted), put(other))
     where = Filter(**{field: ASK[field]})
@@ -384,7 +418,12 @@ async def test_a_filter_without_states_takes_all_states(store: Store) -> None:
 @pytest.mark.parametrize("text", ["' OR 1=1 --", '"; DROP TABLE memories', "%", "_", "*"])
 async def test_a_filter_is_never_read_as_sql(store: Store, text: str) -> None:
     await keep(store, "tea", speaker="Ana", tags=("a",), category="fact", source_ids=("s",))
-    for where in (Filter(speaker=text), Filter(tags=(text,)), Filter(categories=(text,)), Filter(source_id=text)):
+    for where in (
+        Filter(speaker=text),
+        Filter(tags=(text,)),
+        Filter(categories=(text,)),
+        Filter(source_id=text),
+    ):
         assert len(await store.page(ANA, where, limit=5)) == 0
     assert len(await store.page(ANA, Filter(), limit=5)) == 1
 
@@ -401,7 +440,9 @@ async def test_a_transaction_commits_when_the_block_ends(store: Store) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, asyncio.CancelledError])
-async def test_a_transaction_rolls_everything_back_if_the_block_raises(store: Store, error: type) -> None:
+async def test_a_transaction_rolls_everything_back_if_the_block_raises(
+    store: Store, error: type
+) -> None:
     kept = memory(labels=Labels(session="s"))
 
     async def interrupted() -> None:
@@ -496,7 +537,10 @@ async def test_others_do_not_see_a_transaction_before_it_commits(store: Store) -
 
 async def test_each_public_write_has_one_line_of_history(store: Store) -> None:
     (kept,) = await keep(store, "tea")
-    await apply(store, put(replace(kept, pinned=True, revision=2), "updated", actor="me", meta={"pinned": True}))
+    await apply(
+        store,
+        put(replace(kept, pinned=True, revision=2), "updated", actor="me", meta={"pinned": True}),
+    )
     await apply(store, forget(kept, reason="asked", actor="me"))
     lines = await store.history(ANA, kept.id)
     assert [line.event for line in lines] == ["DELETE", "UPDATE", "ADD"]
@@ -516,8 +560,12 @@ async def test_each_event_has_its_word_in_the_history(store: Store) -> None:
 
 
 @pytest.mark.spec("IMP-14")
-async def test_writers_on_one_thread_never_share_or_skip_a_revision(store: Store, tamper: Any) -> None:
-    await asyncio.gather(*(keep(store, f"memory {i}", labels=Labels(thread="t")) for i in range(25)))
+async def test_writers_on_one_thread_never_share_or_skip_a_revision(
+    store: Store, tamper: Any
+) -> None:
+    await asyncio.gather(
+        *(keep(store, f"memory {i}", labels=Labels(thread="t")) for i in range(25))
+    )
     revs = await tamper("SELECT rev FROM change_log WHERE thread_id = 't' ORDER BY rev")
     assert [row[0] for row in revs] == list(range(1, 26))
     assert await tamper("SELECT rev FROM thread_revision WHERE thread_id = 't'") == [(25,)]
@@ -534,7 +582,9 @@ async def test_history_is_newest_first_even_within_a_moment(store: Store) -> Non
     (kept,) = await keep(store, "tea")
     for revision in range(2, 30):
         await apply(store, put(replace(kept, revision=revision), "updated"))
-    assert [line.new_ref for line in await store.history(ANA, limit=5)] == [f"{kept.id}#{n}" for n in range(29, 24, -1)]
+    assert [line.new_ref for line in await store.history(ANA, limit=5)] == [
+        f"{kept.id}#{n}" for n in range(29, 24, -1)
+    ]
 
 
 async def test_putting_a_memory_twice_leaves_the_same_state(store: Store) -> None:
@@ -555,7 +605,9 @@ async def test_being_used_makes_no_revision_and_no_history(store: Store) -> None
     (kept,) = await keep(store, "tea")
     before = await store.revision(ANA)
     await apply(store, Used(memory_id=kept.id, at=NOW, scores={"total": 1.0}))
-    await apply(store, Used(memory_id=kept.id, at=NOW + HOUR, scores={"total": 2.0}, accessed=False))
+    await apply(
+        store, Used(memory_id=kept.id, at=NOW + HOUR, scores={"total": 2.0}, accessed=False)
+    )
     (now,) = await store.get(ANA, [kept.id])
     assert (now.access_count, now.last_accessed, now.last_scores) == (1, NOW, {"total": 2.0})
     assert await store.revision(ANA) == before
@@ -631,8 +683,16 @@ async def test_an_index_row_holds_what_the_legs_need(store: Store) -> None:
     (row,) = (await delta(store)).rows
     for name in ("state", "sequence", "speaker", "kind", "importance", "confidence", "pinned"):
         assert getattr(row, name) == getattr(WHOLE, name)
-    times = (WHOLE.occurred_at, WHOLE.created_at, WHOLE.updated_at, WHOLE.valid_from, WHOLE.valid_to)
-    assert (row.occurred, row.created, row.updated, row.valid_from, row.valid_to) == tuple(map(clock.micros, times))
+    times = (
+        WHOLE.occurred_at,
+        WHOLE.created_at,
+        WHOLE.updated_at,
+        WHOLE.valid_from,
+        WHOLE.valid_to,
+    )
+    assert (row.occurred, row.created, row.updated, row.valid_from, row.valid_to) == tuple(
+        map(clock.micros, times)
+    )
     assert (row.session, row.channel) == ("s", "c")
     assert row.vector is not None
     assert np.array_equal(np.frombuffer(row.vector, "<f4"), vector)
@@ -647,7 +707,10 @@ async def test_vectors_are_kept_for_each_memory_and_model(store: Store) -> None:
     kept = memory()
     await apply(store, put(kept, vector=[1, 0], model="two"))
     await apply(store, Embedded(memory_id=kept.id, model="three", vector=[0, 0, 1]))
-    sizes = {model: len((await delta(store, model=model)).rows[0].vector or b"") for model in ("two", "three", "none")}
+    sizes = {
+        model: len((await delta(store, model=model)).rows[0].vector or b"")
+        for model in ("two", "three", "none")
+    }
     assert sizes == {"two": 8, "three": 12, "none": 0}
     assert not (await store.get(ANA, [kept.id]))[0].needs_embedding
 
@@ -667,7 +730,9 @@ async def test_a_vector_stays_as_long_as_the_text_does(store: Store) -> None:
     assert (await delta(store, model="two")).rows[0].vector is not None
 
 
-async def test_unembedded_lists_what_a_model_has_not_seen_by_row_in_all_scopes(store: Store) -> None:
+async def test_unembedded_lists_what_a_model_has_not_seen_by_row_in_all_scopes(
+    store: Store,
+) -> None:
     done = memory("done")
     await apply(store, put(done, vector=[1, 0], model="two"))
     await keep(store, "one")
@@ -676,7 +741,11 @@ async def test_unembedded_lists_what_a_model_has_not_seen_by_row_in_all_scopes(s
     first = await store.unembedded("two", limit=1)
     rest = await store.unembedded("two", limit=5, after=first[0][0])
     assert [(each.text, each.scope) for _, each in (*first, *rest)] == [("one", ANA), ("two", BOB)]
-    assert [each.text for _, each in await store.unembedded("two", limit=9, everything=True)] == ["done", "one", "two"]
+    assert [each.text for _, each in await store.unembedded("two", limit=9, everything=True)] == [
+        "done",
+        "one",
+        "two",
+    ]
 
 
 # Sharing the work
@@ -712,7 +781,9 @@ async def test_a_lease_that_ended_can_be_claimed_again(store: Store) -> None:
     assert await claim(store, "next") == ["a"]
 
 
-async def test_a_lease_from_before_the_clock_was_set_back_counts_for_nothing(store: Store, tamper: Any) -> None:
+async def test_a_lease_from_before_the_clock_was_set_back_counts_for_nothing(
+    store: Store, tamper: Any
+) -> None:
     await keep(store, "a")
     await claim(store, "one")
     await tamper("UPDATE claims SET until = until + 86400 * 400")
@@ -769,7 +840,11 @@ async def test_a_worker_whose_model_fails_gives_its_rows_back(store: Store) -> N
 
 
 async def test_one_at_a_time_is_alone(store: Store) -> None:
-    async with store.alone("tending") as first, store.alone("tending") as second, store.alone("trimming") as other:
+    async with (
+        store.alone("tending") as first,
+        store.alone("tending") as second,
+        store.alone("trimming") as other,
+    ):
         assert (first, second, other) == (True, False, True)
     async with store.alone("tending") as again:
         assert again
@@ -790,7 +865,9 @@ async def test_a_vector_of_a_memory_that_is_gone_is_not_kept(store: Store) -> No
 
 
 async def test_a_message_is_answered_as_it_was_the_first_time(store: Store) -> None:
-    outcome = Outcome(status="merged", ids=("m1", "m2"), reason="said before — 茶", message_id="msg-1")
+    outcome = Outcome(
+        status="merged", ids=("m1", "m2"), reason="said before — 茶", message_id="msg-1"
+    )
     await apply(store, said("msg-1", "hello", outcome=outcome))
     await apply(store, said("msg-1", "something else"))
     before = (await store.said(ANA, {"msg-1": "digest of hello", "msg-2": ""}))["msg-1"]
@@ -805,11 +882,22 @@ async def test_the_words_of_a_message_are_kept_where_no_memory_holds_them(store:
         said("msg-2", "verbatim", keep_text=False),
     )
     kept = await store.messages(ANA, ["msg-1", "msg-2", "msg-3"])
-    assert kept == {"msg-1": Message(id="msg-1", content="hello", role="assistant", name="Bo", at=NOW, session="s")}
+    assert kept == {
+        "msg-1": Message(
+            id="msg-1", content="hello", role="assistant", name="Bo", at=NOW, session="s"
+        )
+    }
 
 
 async def test_long_term_records_are_newest_first_and_kept_once(store: Store) -> None:
-    old = Summary(id="p1", record_type="user_profile", name="ana", data={"tea": "yes"}, evidence_ids=("m1",), at=NOW)
+    old = Summary(
+        id="p1",
+        record_type="user_profile",
+        name="ana",
+        data={"tea": "yes"},
+        evidence_ids=("m1",),
+        at=NOW,
+    )
     new = replace(old, id="p2", data={"tea": "no"}, at=NOW + HOUR)
     await apply(store, old, new)
     await apply(store, old)
@@ -835,13 +923,18 @@ async def test_forgetting_takes_earlier_versions_along(store: Store) -> None:
     await apply(store, put(old, None), put(new))
     await apply(store, forget(new))
     assert len(await store.page(ANA, Filter(states=()), limit=10)) == 0
-    texts = [normalise.for_hash(each.text) for each in (old, new)]
+    texts = [normalize.for_hash(each.text) for each in (old, new)]
     assert await store.tombstones(ANA, texts, NOW) == set(texts)
 
 
 async def test_forgetting_blanks_messages_and_what_the_history_said(store: Store) -> None:
     kept = memory("secret", source_ids=("msg-1",), labels=Labels(session="s"))
-    await apply(store, put(kept, meta={"quote": "secret"}), said("msg-1", "a secret"), said("msg-2", "other"))
+    await apply(
+        store,
+        put(kept, meta={"quote": "secret"}),
+        said("msg-1", "a secret"),
+        said("msg-2", "other"),
+    )
     await apply(store, forget(kept))
     assert set(await store.messages(ANA, ["msg-1", "msg-2"])) == {"msg-2"}
     assert all(not line.meta for line in await store.history(ANA))
@@ -857,14 +950,16 @@ async def test_forgetting_twice_is_told_once(store: Store) -> None:
 @pytest.mark.spec("THE-84")
 async def test_a_tombstone_stands_until_its_time_is_over(store: Store) -> None:
     (kept,) = await keep(store, "I like  Tea")
-    text = normalise.for_hash(kept.text)
+    text = normalize.for_hash(kept.text)
     assert await store.tombstones(ANA, [text], NOW) == set()
     await apply(store, forget(kept))
     assert await store.tombstones(ANA, [text, "other"], NOW + 23 * HOUR) == {text}
     assert await store.tombstones(ANA, [text], NOW + 25 * HOUR) == set()
 
 
-async def test_a_text_can_be_buried_without_being_erased_and_the_longer_time_counts(store: Store) -> None:
+async def test_a_text_can_be_buried_without_being_erased_and_the_longer_time_counts(
+    store: Store,
+) -> None:
     (kept,) = await keep(store, "tea")
     await apply(store, Bury(texts=("tea",), until=NOW + 9 * HOUR))
     await apply(store, Bury(texts=("tea",), until=NOW + 2 * HOUR))
@@ -879,7 +974,9 @@ async def test_the_history_keeps_what_a_change_took_the_place_of_under_the_name_
 ) -> None:
     tea, milk = await keep(store, "tea", "milk")
     await apply(
-        store, put(replace(tea, pinned=True, tags=("hot",)), "updated"), put(replace(milk, tags=("x",)), "updated")
+        store,
+        put(replace(tea, pinned=True, tags=("hot",)), "updated"),
+        put(replace(milk, tags=("x",)), "updated"),
     )
     await apply(store, put(replace(tea, pinned=False), "updated"))
     both = (await store.history(ANA, milk.id))[0].meta["operation"]
@@ -896,7 +993,9 @@ async def test_what_happened_since_a_session_is_asked_of_its_own_scope(store: St
     await keep(store, "theirs", scope=BOB, labels=talk)
     await keep(store, "before")
     (kept,) = await keep(store, "tea", labels=talk)
-    assert [entry.memory_id for entry in await store.history_since(ANA, "session", "talk")] == [kept.id]
+    assert [entry.memory_id for entry in await store.history_since(ANA, "session", "talk")] == [
+        kept.id
+    ]
 
 
 async def test_the_history_is_checked_in_its_own_scope(store: Store) -> None:
@@ -940,19 +1039,31 @@ SCOPES = [
 
 
 @pytest.mark.spec("THE-109")
-@pytest.mark.parametrize("other", SCOPES, ids=lambda scope: f"{scope.tenant}-{scope.user}-{scope.space}")
+@pytest.mark.parametrize(
+    "other", SCOPES, ids=lambda scope: f"{scope.tenant}-{scope.user}-{scope.space}"
+)
 async def test_nothing_is_seen_from_another_scope(store: Store, other: Scope) -> None:
     kept = replace(WHOLE, state="active")
-    record = Summary(id="p1", record_type="user_profile", name="ana", data={"a": 1}, evidence_ids=(), at=NOW)
+    record = Summary(
+        id="p1", record_type="user_profile", name="ana", data={"a": 1}, evidence_ids=(), at=NOW
+    )
     gone = memory("milk")
-    await apply(store, put(kept, vector=[1, 0, 0, 0], model=MODEL), said("msg-1", "hello"), record, put(gone))
+    await apply(
+        store,
+        put(kept, vector=[1, 0, 0, 0], model=MODEL),
+        said("msg-1", "hello"),
+        record,
+        put(gone),
+    )
     await apply(store, forget(gone))
     for written in (False, True):  # before and after something is remembered there
         rows = [row.row for row in (await delta(store)).rows]
         assert await store.get(other, [kept.id]) == []
         assert await store.at_rows(other, rows) == {}
         assert await store.rows_where(other, Filter(ids=(kept.id,), states=())) == []
-        assert kept.id not in [each.id for each in await store.page(other, Filter(states=()), limit=10)]
+        assert kept.id not in [
+            each.id for each in await store.page(other, Filter(states=()), limit=10)
+        ]
         assert not set(rows) & {row.row for row in (await delta(store, scope=other)).rows}
         assert (await delta(store, scope=other)).gone == []
         assert await store.same_text(other, [kept.content_hash]) == {}
@@ -971,7 +1082,9 @@ async def test_nothing_is_seen_from_another_scope(store: Store, other: Scope) ->
 @pytest.mark.spec("THE-109")
 async def test_nothing_is_changed_from_another_scope(store: Store) -> None:
     kept = memory(source_ids=("msg-1",))
-    record = Summary(id="p1", record_type="user_profile", name="ana", data={"a": 1}, evidence_ids=(), at=NOW)
+    record = Summary(
+        id="p1", record_type="user_profile", name="ana", data={"a": 1}, evidence_ids=(), at=NOW
+    )
     await apply(store, put(kept, vector=[1, 0], model=MODEL), said("msg-1", "hello"), record)
     before = [each async for each in store.export(ANA)]
     for theirs in (
@@ -981,8 +1094,15 @@ async def test_nothing_is_changed_from_another_scope(store: Store) -> None:
         said("msg-1", "theirs"),
     ):
         await apply(store, theirs, scope=BOB)
-    await apply(store, put(replace(kept, scope=BOB, text="theirs")), replace(record, name="theirs"), scope=BOB)
-    assert [each.text for each in await store.get(BOB, [kept.id])] == ["theirs"]  # the same id, and another memory
+    await apply(
+        store,
+        put(replace(kept, scope=BOB, text="theirs")),
+        replace(record, name="theirs"),
+        scope=BOB,
+    )
+    assert [each.text for each in await store.get(BOB, [kept.id])] == [
+        "theirs"
+    ]  # the same id, and another memory
     assert [each async for each in store.export(ANA)] == before
     assert np.frombuffer((await delta(store)).rows[0].vector or b"", "<f4").tolist() == [1, 0]
     assert [line.event for line in await store.history(ANA)] == ["ADD"]
@@ -1002,13 +1122,25 @@ async def test_stats_count_one_scope_or_all(store: Store) -> None:
     await keep(store, "milk", kind="semantic", state="archived")
     await keep(store, "water", scope=BOB)
     ana, all_of_it = await store.stats(ANA, MODEL), await store.stats(None, MODEL)
-    assert (ana["memories"], ana["with_embeddings"], ana["without_embeddings"], ana["waiting"]) == (2, 1, 1, 1)
-    assert (ana["states"], ana["kinds"]) == ({"active": 1, "archived": 1}, {"episodic": 1, "semantic": 1})
+    assert (ana["memories"], ana["with_embeddings"], ana["without_embeddings"], ana["waiting"]) == (
+        2,
+        1,
+        1,
+        1,
+    )
+    assert (ana["states"], ana["kinds"]) == (
+        {"active": 1, "archived": 1},
+        {"episodic": 1, "semantic": 1},
+    )
     assert (all_of_it["memories"], all_of_it["scopes"]) == (3, 2)
 
 
-async def test_an_export_gives_history_then_memories_then_messages_then_long_term_records(store: Store) -> None:
-    record = Summary(id="p1", record_type="project_memory", name="x", data={"a": 1}, evidence_ids=("m1",), at=NOW)
+async def test_an_export_gives_history_then_memories_then_messages_then_long_term_records(
+    store: Store,
+) -> None:
+    record = Summary(
+        id="p1", record_type="project_memory", name="x", data={"a": 1}, evidence_ids=("m1",), at=NOW
+    )
     await apply(store, record, said("msg-1", "hello"), put(memory("tea")), put(memory("milk")))
     await keep(store, "theirs", scope=BOB)
     mine = [each async for each in store.export(ANA)]
@@ -1078,10 +1210,15 @@ async def test_altered_words_are_never_returned(store: Store, tamper: Any, chang
     assert await store.check() != []
 
 
-async def test_a_memory_that_wandered_into_another_scope_is_not_shown(store: Store, tamper: Any) -> None:
+async def test_a_memory_that_wandered_into_another_scope_is_not_shown(
+    store: Store, tamper: Any
+) -> None:
     (kept,) = await keep(store, "I drink tea")
     await keep(store, "theirs", scope=BOB)
-    await tamper("UPDATE memories SET scope = (SELECT id FROM scopes WHERE user_id = 'bob') WHERE id = ?", [kept.id])
+    await tamper(
+        "UPDATE memories SET scope = (SELECT id FROM scopes WHERE user_id = 'bob') WHERE id = ?",
+        [kept.id],
+    )
     with pytest.raises(StoreDamaged):
         await store.get(BOB, [kept.id])
 
@@ -1133,25 +1270,37 @@ def setting(name: str, value: bool) -> Setting:
 async def test_settings_are_of_their_own_scope_and_the_last_word_counts(store: Store) -> None:
     assert await store.space_settings(ANA, ["s"]) == (SpaceSettings(), set())
     await apply(store, setting("memory_enabled", False), setting("incognito_default", True))
-    assert await store.space_settings(ANA, ()) == (SpaceSettings(memory_enabled=False, incognito_default=True), set())
+    assert await store.space_settings(ANA, ()) == (
+        SpaceSettings(memory_enabled=False, incognito_default=True),
+        set(),
+    )
     await apply(store, setting("memory_enabled", True))
     assert (await store.space_settings(ANA, ()))[0] == SpaceSettings(incognito_default=True)
     await keep(store, "tea", scope=BOB)
     assert await store.space_settings(BOB, ["s"]) == (SpaceSettings(), set())
-    assert [(line.event, line.actor) for line in await store.history(ANA)] == [("UPDATE", "ana")] * 3
+    assert [(line.event, line.actor) for line in await store.history(ANA)] == [
+        ("UPDATE", "ana")
+    ] * 3
 
 
-async def test_incognito_sessions_are_of_their_own_scope_and_leave_no_name(store: Store, tamper: Any) -> None:
+async def test_incognito_sessions_are_of_their_own_scope_and_leave_no_name(
+    store: Store, tamper: Any
+) -> None:
     hidden = Incognito(session="the party", is_on=True, at=NOW)
     await apply(store, hidden, hidden)
     await keep(store, "tea", scope=BOB)
-    assert await store.space_settings(ANA, ["the party", "work", None]) == (SpaceSettings(), {"the party"})
+    assert await store.space_settings(ANA, ["the party", "work", None]) == (
+        SpaceSettings(),
+        {"the party"},
+    )
     assert await store.space_settings(BOB, ["the party"]) == (SpaceSettings(), set())
     assert await store.history(ANA) == [], "not even that there was one"
     assert "party" not in str(await tamper("SELECT * FROM incognito_sessions"))
     await apply(store, replace(hidden, is_on=False), setting("incognito_default", True))
     asked = ["the party", "work", None]
-    assert (await store.space_settings(ANA, asked))[1] == {"work", None}, "all but the one that was ended"
+    assert (await store.space_settings(ANA, asked))[1] == {"work", None}, (
+        "all but the one that was ended"
+    )
 
 
 def proposal(field: str, value: str, **given: Any) -> Proposal:
@@ -1162,7 +1311,9 @@ def proposal(field: str, value: str, **given: Any) -> Proposal:
 async def test_proposals_are_of_their_own_scope_and_as_they_were_made(store: Store) -> None:
     name = proposal("preferred_name", "Änne", evidence=("m1", "m2"))
     city = proposal("city", "Porto", at=NOW + HOUR)
-    await apply(store, *(Decided(proposal=each, decision="proposed", at=NOW) for each in (city, name)))
+    await apply(
+        store, *(Decided(proposal=each, decision="proposed", at=NOW) for each in (city, name))
+    )
     await keep(store, "tea", scope=BOB)
     assert await store.proposals(ANA) == [name, city]
     assert await store.proposals(BOB) == []
@@ -1174,23 +1325,38 @@ async def test_proposals_are_of_their_own_scope_and_as_they_were_made(store: Sto
 
 
 @pytest.mark.parametrize("decision", ["denied", "withdrawn", "lapsed"])
-async def test_a_proposal_that_is_gone_leaves_no_word(store: Store, tamper: Any, decision: str) -> None:
+async def test_a_proposal_that_is_gone_leaves_no_word(
+    store: Store, tamper: Any, decision: str
+) -> None:
     city = proposal("city", "Quillback")
     await apply(store, Decided(proposal=city, decision="proposed", at=NOW))
     await apply(store, Decided(proposal=city, decision=decision, at=NOW))
     assert await store.proposals(ANA) == []
     assert [line.event for line in await store.history(ANA, city.id)] == ["DELETE", "ADD"]
-    said_no = normalise.wording("city: Quillback")
-    assert await store.tombstones(ANA, [said_no], NOW) == ({said_no} if decision == "denied" else set())
-    left = [await tamper(f"SELECT * FROM {table}") for table in ("consent_queue", "history", "tombstones")]
+    said_no = normalize.wording("city: Quillback")
+    assert await store.tombstones(ANA, [said_no], NOW) == (
+        {said_no} if decision == "denied" else set()
+    )
+    left = [
+        await tamper(f"SELECT * FROM {table}")
+        for table in ("consent_queue", "history", "tombstones")
+    ]
     assert "Quillback" not in str(left)
 
 
-async def test_a_forget_withdraws_what_was_inferred_from_it_alone_unless_it_was_agreed_to(store: Store) -> None:
+async def test_a_forget_withdraws_what_was_inferred_from_it_alone_unless_it_was_agreed_to(
+    store: Store,
+) -> None:
     tea, milk = await keep(store, "tea", "milk")
-    alone, both = proposal("city", "Porto", evidence=(tea.id,)), proposal("tone", "dry", evidence=(tea.id, milk.id))
+    alone, both = (
+        proposal("city", "Porto", evidence=(tea.id,)),
+        proposal("tone", "dry", evidence=(tea.id, milk.id)),
+    )
     agreed = proposal("language", "pt", evidence=(tea.id,), decided="approved", decided_at=NOW)
-    await apply(store, *(Decided(proposal=each, decision="proposed", at=NOW) for each in (alone, both, agreed)))
+    await apply(
+        store,
+        *(Decided(proposal=each, decision="proposed", at=NOW) for each in (alone, both, agreed)),
+    )
     await apply(store, forget(tea))
     assert {each.field for each in await store.proposals(ANA)} == {"tone", "language"}
 

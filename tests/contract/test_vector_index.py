@@ -13,9 +13,9 @@ import pytest
 
 from chroma_server import running
 from memorist.errors import Misconfigured
-from memorist.model import Scope
 from memorist.ports import IndexEntry, VectorIndex
-from memorist.storage.vectors import collection_name, opened
+from memorist.types import Scope
+from memorist.vector_indexes import collection_name, opened
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 Opener = Callable[..., VectorIndex]
@@ -79,7 +79,9 @@ async def test_an_index_is_empty_at_first(index: VectorIndex) -> None:
 
 
 async def test_the_nearest_by_cosine_come_first(index: VectorIndex) -> None:
-    await index.put(ANA, [entry(1, 0.1, 0, 0), entry(2, 5, 5, 0), entry(3, 0, 0, 1), entry(4, -1, 0, 0)])
+    await index.put(
+        ANA, [entry(1, 0.1, 0, 0), entry(2, 5, 5, 0), entry(3, 0, 0, 1), entry(4, -1, 0, 0)]
+    )
     assert await index.nearest(ANA, towards(2, 1, 0), limit=3) == [2, 1, 3]
 
 
@@ -140,7 +142,9 @@ async def test_nothing_to_put_or_delete_is_nothing_to_do(index: VectorIndex) -> 
 
 async def test_more_than_one_request_can_carry(index: VectorIndex) -> None:
     angles = np.linspace(0, 1, 600)
-    await index.put(ANA, [entry(row, np.cos(at), np.sin(at), 0) for row, at in enumerate(angles, 1)])
+    await index.put(
+        ANA, [entry(row, np.cos(at), np.sin(at), 0) for row, at in enumerate(angles, 1)]
+    )
     assert await index.count() == 600
     await index.delete(ANA, range(1, 501))
     assert await index.count() == 100
@@ -227,12 +231,16 @@ async def test_weaviate_serves_the_search_from_an_hnsw_index_by_cosine() -> None
         (kept,) = collection.objects.values()
     assert (made["vectorIndexType"], made["vectorizer"]) == ("hnsw", {"none": {}})
     assert made["vectorIndexConfig"]["distance"] == "cosine"
-    assert [request.near_vector.targets.target_vectors for request in server.searched] == [["memory"]]
+    assert [request.near_vector.targets.target_vectors for request in server.searched] == [
+        ["memory"]
+    ]
     assert kept.properties["user_id"] == "ana"
     assert set(kept.properties) == {each["name"] for each in collection.schema["properties"]}
 
 
-@pytest.mark.parametrize("spec", ["", "chroma", "chroma:", "weaviate:", "weaviate:host:8080", "pinecone:x", "/folder"])
+@pytest.mark.parametrize(
+    "spec", ["", "chroma", "chroma:", "weaviate:", "weaviate:host:8080", "pinecone:x", "/folder"]
+)
 def test_a_setting_that_names_no_index_says_which_there_are(spec: str) -> None:
     with pytest.raises(Misconfigured, match="chroma:FOLDER"):
         opened(spec, model="m", dimensions=3, store="s")
@@ -240,7 +248,10 @@ def test_a_setting_that_names_no_index_says_which_there_are(spec: str) -> None:
 
 @pytest.mark.parametrize(
     ("spec", "module", "extra"),
-    [("chroma:/tmp/x", "chromadb", "chroma"), ("weaviate:http://localhost", "weaviate", "weaviate")],
+    [
+        ("chroma:/tmp/x", "chromadb", "chroma"),
+        ("weaviate:http://localhost", "weaviate", "weaviate"),
+    ],
 )
 def test_without_the_library_it_says_what_to_install(
     spec: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
@@ -253,4 +264,7 @@ def test_without_the_library_it_says_what_to_install(
 
 def test_a_password_in_an_address_is_not_shown() -> None:
     pytest.importorskip("weaviate")
-    assert "secret" not in opened("weaviate:http://u:secret@h:1", model="m", dimensions=3, store="s").name
+    assert (
+        "secret"
+        not in opened("weaviate:http://u:secret@h:1", model="m", dimensions=3, store="s").name
+    )

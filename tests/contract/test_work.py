@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memorist.changes import Change, Checked, Done, Put, Queue
 from memorist.errors import Conflict
-from memorist.model import Memory, Scope
 from memorist.ports import Store
-from memorist.records import Spending, Task
+from memorist.results import Spending, Task
+from memorist.storage.changes import Change, Checked, Done, Put, Queue
+from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -25,7 +25,9 @@ async def apply(store: Store, *changes: Change, scope: Scope = ANA) -> None:
         await tx.apply(changes)
 
 
-async def claim(store: Store, *, now: datetime = NOW, limit: int = 10, seconds: float = 60) -> list[Task]:
+async def claim(
+    store: Store, *, now: datetime = NOW, limit: int = 10, seconds: float = 60
+) -> list[Task]:
     return await store.claim_tasks(NAMES, now=now, limit=limit, lease_seconds=seconds)
 
 
@@ -35,14 +37,21 @@ async def test_work_is_given_to_one_only_and_the_longest_due_first(store: Store)
     await apply(store, Queue(name="consolidate", due_at=LATER))
     first, second = await claim(store)
     assert (first.scope, first.key, first.attempts) == (BOB, "m1", 1)
-    assert (second.scope, second.key, second.payload, second.due_at) == (ANA, "m2", {"ids": ["m2"]}, NOW)
+    assert (second.scope, second.key, second.payload, second.due_at) == (
+        ANA,
+        "m2",
+        {"ids": ["m2"]},
+        NOW,
+    )
     assert await claim(store) == []
     assert [task.name for task in await claim(store, now=LATER)] == ["consolidate"]
     assert await store.claim_tasks(["other"], now=LATER, limit=9, lease_seconds=1) == []
 
 
 async def test_work_that_is_done_is_over_or_comes_round_again(store: Store) -> None:
-    await apply(store, Queue(name="extract", key="m1", due_at=NOW), Queue(name="consolidate", due_at=NOW))
+    await apply(
+        store, Queue(name="extract", key="m1", due_at=NOW), Queue(name="consolidate", due_at=NOW)
+    )
     duty, once = sorted(await claim(store), key=lambda task: task.name)
     await apply(store, Done(task=once), Done(task=duty, again_at=LATER))
     assert await claim(store) == []
@@ -50,7 +59,9 @@ async def test_work_that_is_done_is_over_or_comes_round_again(store: Store) -> N
     assert (again.name, again.attempts) == ("consolidate", 1)
 
 
-async def test_what_a_dead_worker_had_is_free_after_its_lease_and_its_late_result_is_refused(store: Store) -> None:
+async def test_what_a_dead_worker_had_is_free_after_its_lease_and_its_late_result_is_refused(
+    store: Store,
+) -> None:
     await apply(store, Queue(name="extract", key="m1", due_at=NOW))
     (late,) = await claim(store, seconds=0.01)
     await asyncio.sleep(0.05)
@@ -64,10 +75,20 @@ async def test_what_a_dead_worker_had_is_free_after_its_lease_and_its_late_resul
 
 
 async def test_work_that_fails_is_put_off_and_counted(store: Store) -> None:
-    await apply(store, Queue(name="extract", key="m1", due_at=NOW), Queue(name="extract", key="m2", due_at=NOW))
+    await apply(
+        store,
+        Queue(name="extract", key="m1", due_at=NOW),
+        Queue(name="extract", key="m2", due_at=NOW),
+    )
     (failed,) = await claim(store, limit=1)
     (log,) = await store.backlog(NOW)
-    assert (log.name, log.waiting, log.running, log.failing, log.oldest) == ("extract", 1, 1, 0, NOW)
+    assert (log.name, log.waiting, log.running, log.failing, log.oldest) == (
+        "extract",
+        1,
+        1,
+        0,
+        NOW,
+    )
     await store.postpone(failed, due_at=LATER)
     (log,) = await store.backlog(NOW)
     assert (log.waiting, log.running, log.failing) == (1, 0, 1)
@@ -93,7 +114,8 @@ async def test_many_workers_never_get_the_same_work(store: Store) -> None:
 
 async def test_a_pair_that_was_compared_is_known_for_a_while(store: Store) -> None:
     first, second = (
-        Memory(id=id, scope=ANA, text=id, kind="semantic", created_at=NOW, updated_at=NOW) for id in ("a", "b")
+        Memory(id=id, scope=ANA, text=id, kind="semantic", created_at=NOW, updated_at=NOW)
+        for id in ("a", "b")
     )
     await apply(store, *(Put(memory=each, event="created") for each in (first, second)))
     await apply(store, Checked(a="a", b="b", score=0.71, at=NOW))
@@ -107,19 +129,37 @@ async def test_a_pair_that_was_compared_is_known_for_a_while(store: Store) -> No
 
 async def spend(store: Store, scope: Scope, tokens: int, **caps: int) -> bool:
     return await store.reserve(
-        scope, task="extract", model="m", day=DAY, tokens=tokens, **{"user_cap": 0, "tenant_cap": 0, **caps}
+        scope,
+        task="extract",
+        model="m",
+        day=DAY,
+        tokens=tokens,
+        **{"user_cap": 0, "tenant_cap": 0, **caps},
     )
 
 
 async def test_what_was_set_aside_counts_until_it_is_known_what_it_cost(store: Store) -> None:
     assert await spend(store, ANA, 900, user_cap=1000)
     assert not await spend(store, ANA, 200, user_cap=1000)
-    assert not await spend(store, Scope(user="ana", space="work"), 200, user_cap=1000)  # the cap is the person's
+    assert not await spend(
+        store, Scope(user="ana", space="work"), 200, user_cap=1000
+    )  # the cap is the person's
     assert await spend(store, BOB, 200, user_cap=1000)
-    await store.settle(ANA, task="extract", model="m", day=DAY, reserved=900, tokens_in=100, tokens_out=20)
+    await store.settle(
+        ANA, task="extract", model="m", day=DAY, reserved=900, tokens_in=100, tokens_out=20
+    )
     assert await spend(store, ANA, 200, user_cap=1000)
     assert await store.spending(ANA, DAY) == [
-        Spending(scope=ANA, day=DAY, task="extract", model="m", calls=1, tokens_in=100, tokens_out=20, reserved=200)
+        Spending(
+            scope=ANA,
+            day=DAY,
+            task="extract",
+            model="m",
+            calls=1,
+            tokens_in=100,
+            tokens_out=20,
+            reserved=200,
+        )
     ]
     assert len(await store.spending(None, DAY)) == 2
     assert await store.spending(None, "2026-06-01") == []
@@ -155,20 +195,30 @@ async def test_what_was_given_back_unbegun_does_not_count_as_begun(store: Store)
 
 
 async def test_what_ended_whoever_began_it_comes_after_what_nobody_began(store: Store) -> None:
-    await apply(store, Queue(name="extract", key="deadly", due_at=NOW), Queue(name="extract", key="m2", due_at=LATER))
+    await apply(
+        store,
+        Queue(name="extract", key="deadly", due_at=NOW),
+        Queue(name="extract", key="m2", due_at=LATER),
+    )
     assert [task.key for task in await claim(store, seconds=0.01, now=LATER, limit=1)] == ["deadly"]
     await asyncio.sleep(0.05)
     assert [task.key for task in await claim(store, now=LATER, limit=1)] == ["m2"]
 
 
 async def test_work_that_fails_again_and_again_is_set_aside_but_not_a_duty(store: Store) -> None:
-    await apply(store, Queue(name="extract", key="m1", due_at=NOW), Queue(name="consolidate", due_at=NOW))
+    await apply(
+        store, Queue(name="extract", key="m1", due_at=NOW), Queue(name="consolidate", due_at=NOW)
+    )
     for _ in range(8):
         for task in await claim(store):
             await store.postpone(task, due_at=NOW)
     assert [task.name for task in await claim(store)] == ["consolidate"]
     logs = {log.name: log for log in await store.backlog(NOW)}
-    assert (logs["extract"].waiting, logs["extract"].failing, logs["extract"].set_aside) == (0, 1, 1)
+    assert (logs["extract"].waiting, logs["extract"].failing, logs["extract"].set_aside) == (
+        0,
+        1,
+        1,
+    )
     assert (logs["consolidate"].running, logs["consolidate"].set_aside) == (1, 0)
     assert await store.retry(["extract"], now=LATER) == 1
     assert [(task.key, task.attempts) for task in await claim(store, now=LATER)] == [("m1", 1)]

@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist.interfaces.cli import app
-from memorist.model import Filter
 from memorist.sync import Blocking, BlockingScope
+from memorist.types import Filter
 
 TEA = "I prefer green tea in the morning."
 
@@ -40,7 +40,9 @@ def counted(scope: BlockingScope) -> Counter[tuple[str, str]]:
 
 @pytest.mark.spec("THE-99")
 @pytest.mark.parametrize("policy", ["default", "theoria"])
-def test_what_was_said_before_is_counted_also_within_one_call(memory: Blocking, policy: str) -> None:
+def test_what_was_said_before_is_counted_also_within_one_call(
+    memory: Blocking, policy: str
+) -> None:
     ana = memory.scope("ana")
     for said in ([TEA], ["i PREFER green tea in the  morning!"], ["I keep bees in May."] * 3):
         ana.remember([{"content": text} for text in said], policy=policy)
@@ -51,7 +53,9 @@ def test_what_was_said_before_is_counted_also_within_one_call(memory: Blocking, 
 
 
 @pytest.mark.spec("THE-24", "THE-100")
-def test_the_soft_cap_is_a_setting_and_what_goes_is_counted_and_can_be_restored(place: str, tmp_path: Path) -> None:
+def test_the_soft_cap_is_a_setting_and_what_goes_is_counted_and_can_be_restored(
+    place: str, tmp_path: Path
+) -> None:
     with memorist.open(place, embedder="hashing", state_dir=tmp_path, capacity=3) as memory:
         ana, work = memory.scope("ana"), memory.scope("ana", space="work")
         for number in range(5):
@@ -60,7 +64,9 @@ def test_the_soft_cap_is_a_setting_and_what_goes_is_counted_and_can_be_restored(
         assert (len(ana.list()), len(work.list())) == (3, 3)
         trims = [(tally.node, tally.count) for tally in ana.tallies() if tally.op == "ttl"]
         assert sum(count for _, count in trims) == 2
-        assert {node for node, _ in trims} <= {"hotpath", "episodic"}, "not those of the worker, which are expiries"
+        assert {node for node, _ in trims} <= {"hotpath", "episodic"}, (
+            "not those of the worker, which are expiries"
+        )
         (gone, _) = ana.list(Filter(states=("soft_deleted",)))
         assert gone.purge_at is not None
         assert ana.history(gone.id)[0].meta["reason"] == "capacity"
@@ -68,14 +74,18 @@ def test_the_soft_cap_is_a_setting_and_what_goes_is_counted_and_can_be_restored(
 
 
 @pytest.mark.spec("THE-49", "THE-100")
-def test_the_protected_are_never_trimmed_and_an_alert_says_that_there_are_too_many(place: str, tmp_path: Path) -> None:
+def test_the_protected_are_never_trimmed_and_an_alert_says_that_there_are_too_many(
+    place: str, tmp_path: Path
+) -> None:
     with memorist.open(place, embedder="hashing", state_dir=tmp_path, capacity=2) as memory:
         ana = memory.scope("ana")
         for number in range(2):
             ana.remember(f"Heron {number} stands in the river.", pinned=True)
         assert counted(ana)["ttl", "error"] == 0
         ana.remember("Storks stand on roofs.", manually_saved=True)
-        assert counted(ana) & Counter({("ttl", "error"): 9, ("ttl", "ok"): 9}) == {("ttl", "error"): 1}
+        assert counted(ana) & Counter({("ttl", "error"): 9, ("ttl", "ok"): 9}) == {
+            ("ttl", "error"): 1
+        }
         assert len(ana.list()) == 3
         (alert,) = (line for line in ana.events(op="ttl") if line.status == "error")
         assert (alert.memory_id, alert.category) == (None, None)
@@ -85,13 +95,18 @@ def test_the_protected_are_never_trimmed_and_an_alert_says_that_there_are_too_ma
 def test_no_capacity_is_without_end(place: str, tmp_path: Path) -> None:
     with memorist.open(place, embedder="none", state_dir=tmp_path, capacity=0) as memory:
         ana = memory.scope("ana")
-        ana.remember([{"content": f"Heron {number} stands in the river."} for number in range(220)], policy="theoria")
+        ana.remember(
+            [{"content": f"Heron {number} stands in the river."} for number in range(220)],
+            policy="theoria",
+        )
         assert ana.stats()["memories"] == 220
         assert ana.stats()["states"] == {"active": 220}
 
 
 @pytest.mark.spec("THE-102")
-def test_what_a_person_does_is_counted_without_a_word_of_it(memory: Blocking, ana: BlockingScope) -> None:
+def test_what_a_person_does_is_counted_without_a_word_of_it(
+    memory: Blocking, ana: BlockingScope
+) -> None:
     tea, bees = ana.remember([{"content": TEA}, {"content": "I keep bees on the balcony."}]).ids
     ana.pin(tea)
     ana.unpin(tea)
@@ -106,12 +121,16 @@ def test_what_a_person_does_is_counted_without_a_word_of_it(memory: Blocking, an
     assert {op: counts[op, "ok"] for op in acts} == dict(zip(acts, (2, 1, 2, 1, 2, 1), strict=True))
     (started,) = ana.events(op="incognito")
     assert (started.thread, started.memory_id, started.category) == (None, None, None)
-    assert f"{started.at:%H:%M:%S.%f}" == "00:00:00.000000", "the day is counted, and not the moment"
+    assert f"{started.at:%H:%M:%S.%f}" == "00:00:00.000000", (
+        "the day is counted, and not the moment"
+    )
     assert "zq77" not in str(ana.events(limit=1000))
 
 
 @pytest.mark.spec("THE-114")
-def test_a_person_can_do_everything_from_python_and_each_act_can_be_audited(ana: BlockingScope) -> None:
+def test_a_person_can_do_everything_from_python_and_each_act_can_be_audited(
+    ana: BlockingScope,
+) -> None:
     (id,) = ana.remember(TEA).ids
     assert [memory.text for memory in ana.list()] == [TEA]
     ana.pin(id, actor="ana")
@@ -128,20 +147,31 @@ def test_a_person_can_do_everything_from_python_and_each_act_can_be_audited(ana:
 
 @pytest.fixture
 def run(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    for name, value in {"DB": place, "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
+    for name, value in {
+        "DB": place,
+        "EMBEDDER": "hashing",
+        "USER": "ana",
+        "STATE_DIR": tmp_path,
+    }.items():
         monkeypatch.setenv(f"MEMORIST_{name}", str(value))
 
     def run(*words: str) -> Any:
         done = CliRunner().invoke(app, [*words, "--json"])
         assert done.exit_code == 0, done.stderr
-        lines = [json.loads(line) for line in done.stdout.splitlines()] if "\n{" in done.stdout else None
+        lines = (
+            [json.loads(line) for line in done.stdout.splitlines()]
+            if "\n{" in done.stdout
+            else None
+        )
         return lines or (json.loads(done.stdout) if done.stdout.strip() else [])
 
     return run
 
 
 @pytest.mark.spec("THE-114")
-def test_a_person_can_do_everything_from_the_command_line_and_each_act_can_be_audited(run: Any) -> None:
+def test_a_person_can_do_everything_from_the_command_line_and_each_act_can_be_audited(
+    run: Any,
+) -> None:
     (id,) = run("remember", TEA)["outcomes"][0]["ids"]
     run("pin", id)
     run("memory", "off")
@@ -149,11 +179,15 @@ def test_a_person_can_do_everything_from_the_command_line_and_each_act_can_be_au
     run("incognito", "start", "--session", "chat-1")
     told = [(entry["event"], entry["actor"]) for entry in run("history")]
     assert told == [("DELETE", "ana"), ("UPDATE", "ana"), ("UPDATE", "ana"), ("ADD", None)]
-    assert {"pin", "disable", "delete", "incognito"} <= {tally["op"] for tally in run("events", "--count")}
+    assert {"pin", "disable", "delete", "incognito"} <= {
+        tally["op"] for tally in run("events", "--count")
+    }
 
 
 @pytest.mark.spec("THE-117")
-def test_a_moved_meeting_is_noticed_asks_for_a_decision_and_supersedes_the_old_time(run: Any, place: str) -> None:
+def test_a_moved_meeting_is_noticed_asks_for_a_decision_and_supersedes_the_old_time(
+    run: Any, place: str
+) -> None:
     run("remember", "The budget meeting is on Tuesday at ten.")
     outcome = run("remember", "The budget meeting is on Friday at four.")["outcomes"][0]
     assert outcome["status"] == "superseded"
@@ -167,6 +201,8 @@ def test_a_moved_meeting_is_noticed_asks_for_a_decision_and_supersedes_the_old_t
     assert run("conflicts") == []
     with memorist.open(place, embedder="hashing") as memory:
         ana = memory.scope("ana")
-        assert [hit.memory.text for hit in ana.recall("When is the budget meeting?")] == [asked["new"]]
+        assert [hit.memory.text for hit in ana.recall("When is the budget meeting?")] == [
+            asked["new"]
+        ]
         old = ana.get(asked["old_id"])
         assert (old.state, old.superseded_by) == ("superseded", outcome["ids"][0])

@@ -16,12 +16,12 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import aio
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import InvalidInput, MemoristError, Misconfigured, NotAllowed
 from memorist.interfaces.cli import app
-from memorist.model import Draft, Labels
-from memorist.policy import allow
+from memorist.manage import allowlists
 from memorist.scoped import Scoped
+from memorist.types import Draft, Labels
 
 SEED = """
 categories:
@@ -80,7 +80,7 @@ def ids(found: list[dict[str, Any]]) -> set[str]:
 
 @pytest.mark.spec("IMP-44", "IMP-45", "IMP-46", "IMP-47", "IMP-48")
 def test_the_categories_of_the_specification_are_read(tmp_path: Path) -> None:
-    for access in (allow.load(written(tmp_path, SEED)), allow.USUAL):
+    for access in (allowlists.load(written(tmp_path, SEED)), allowlists.USUAL):
         system = {name: access.categories[name] for name in ("profile", "event", "activity")}
         assert system["profile"].context == "all"
         assert (system["event"].context, system["event"].rag_length) == ("rag", 30)
@@ -92,20 +92,25 @@ def test_the_categories_of_the_specification_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("agent", "names"),
     [
-        ("supervisor", ("profile", "goals", "preferences", "event", "activity", "relationships", "tasks")),
+        (
+            "supervisor",
+            ("profile", "goals", "preferences", "event", "activity", "relationships", "tasks"),
+        ),
         ("planner", ("goals", "tasks", "projects")),
         ("stylist", ("preferences", "tone", "style")),
         ("researcher", ("knowledge", "interests", "history")),
         ("executor", ("tasks", "recent_activity", "constraints")),
     ],
 )
-def test_the_allowlists_of_the_specification_are_read(tmp_path: Path, agent: str, names: tuple[str, ...]) -> None:
-    assert allow.load(written(tmp_path, SEED)).allowlists[agent] == names
-    assert set(allow.USUAL.allowlists[agent]) - {"procedural"} == set(names)
+def test_the_allowlists_of_the_specification_are_read(
+    tmp_path: Path, agent: str, names: tuple[str, ...]
+) -> None:
+    assert allowlists.load(written(tmp_path, SEED)).allowlists[agent] == names
+    assert set(allowlists.USUAL.allowlists[agent]) - {"procedural"} == set(names)
 
 
 def test_a_category_that_is_only_allowed_is_declared_by_that(tmp_path: Path) -> None:
-    goals = allow.load(written(tmp_path, SEED)).categories["goals"]
+    goals = allowlists.load(written(tmp_path, SEED)).categories["goals"]
     assert (goals.context, goals.rag_length) == ("rag", 30)
 
 
@@ -117,7 +122,7 @@ def test_the_same_can_be_written_as_toml(tmp_path: Path) -> None:
     name = "tone"
     rag_length = 3
     """
-    access = allow.load(written(tmp_path, text, "categories.toml"))
+    access = allowlists.load(written(tmp_path, text, "categories.toml"))
     assert access.allowlists == {"stylist": ("tone", "preferences")}
     assert (access.categories["tone"].rag_length, access.custom) == (3, ("tone",))
 
@@ -131,13 +136,22 @@ def test_the_same_can_be_written_as_toml(tmp_path: Path) -> None:
         ("kategories: {}", "knows no 'kategories': it takes categories, allowlists"),
         ("categories: {system: {profile: all}}", "categories.system is a list"),
         ("categories: {system: [{context: all}]}", "categories.system[0] needs a name"),
-        ("categories: {custom: [{name: a}, {name: b, context: some}]}", "categories.custom[1].context is all or rag"),
-        ("categories: {system: [{name: a, rag_length: 0}]}", "categories.system[0].rag_length is a whole number"),
+        (
+            "categories: {custom: [{name: a}, {name: b, context: some}]}",
+            "categories.custom[1].context is all or rag",
+        ),
+        (
+            "categories: {system: [{name: a, rag_length: 0}]}",
+            "categories.system[0].rag_length is a whole number",
+        ),
         ("categories: {system: [{name: a, length: 3}]}", "categories.system[0] knows no 'length'"),
         ("categories: {system: [{name: a}], custom: [{name: A}]}", "'a' is declared twice"),
         ("allowlists: [a]", "allowlists is a mapping"),
         ("allowlists: {planner: tasks}", "allowlists.planner is a list"),
-        ("allowlists: {planner: [tasks, 3]}", "allowlists.planner holds names of categories, not 3"),
+        (
+            "allowlists: {planner: [tasks, 3]}",
+            "allowlists.planner holds names of categories, not 3",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_where_it_is_wrong(tmp_path: Path, text: str, told: str) -> None:
@@ -150,7 +164,7 @@ def test_a_wrong_file_is_refused_where_it_is_wrong(tmp_path: Path, text: str, to
 
 def test_a_missing_file_or_parser_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Misconfigured, match=r"nothing\.yaml cannot be read"):
-        allow.load(tmp_path / "nothing.yaml")
+        allowlists.load(tmp_path / "nothing.yaml")
     real = builtins.__import__
 
     def without_yaml(name: str, *rest: Any, **more: Any) -> Any:
@@ -160,7 +174,7 @@ def test_a_missing_file_or_parser_is_named(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(builtins, "__import__", without_yaml)
     with pytest.raises(Misconfigured, match=r'pip install "memorist\[supervisor\]"'):
-        allow.load(written(tmp_path, SEED))
+        allowlists.load(written(tmp_path, SEED))
 
 
 # The wall between agents
@@ -168,7 +182,9 @@ def test_a_missing_file_or_parser_is_named(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.spec("IMP-54", "IMP-55")
 async def test_a_category_that_is_not_allowed_is_refused_and_not_left_out(plans: Scoped) -> None:
-    with pytest.raises(NotAllowed, match="'planner' may not read profile: only goals, tasks, projects"):
+    with pytest.raises(
+        NotAllowed, match="'planner' may not read profile: only goals, tasks, projects"
+    ):
         await plans.query("deployment plan", agent="planner", categories=["tasks", "profile"])
     with pytest.raises(NotAllowed, match="No agent 'stranger'"):
         await plans.query("deployment plan", agent="stranger")
@@ -183,7 +199,12 @@ async def test_without_categories_an_agent_gets_only_its_own(plans: Scoped) -> N
 @pytest.mark.spec("IMP-63")
 @pytest.mark.parametrize(
     "filters",
-    [{"category": "profile"}, {"category": "PROFILE", "pinned": False}, {"user_id": "bo"}, {"user_id": ""}],
+    [
+        {"category": "profile"},
+        {"category": "PROFILE", "pinned": False},
+        {"user_id": "bo"},
+        {"user_id": ""},
+    ],
     ids=str,
 )
 async def test_no_filter_opens_the_wall(plans: Scoped, filters: dict[str, Any]) -> None:
@@ -192,7 +213,9 @@ async def test_no_filter_opens_the_wall(plans: Scoped, filters: dict[str, Any]) 
 
 
 async def test_a_category_filter_narrows(plans: Scoped) -> None:
-    found = await plans.query("deployment plan", agent="planner", filters={"category": "goals"}, top_k=10)
+    found = await plans.query(
+        "deployment plan", agent="planner", filters={"category": "goals"}, top_k=10
+    )
     assert [item["category"] for item in found] == ["goals"]
     both = {"categories": ["tasks"], "filters": {"category": "goals"}}
     assert await plans.query("deployment plan", agent="planner", **both) == []
@@ -201,7 +224,10 @@ async def test_a_category_filter_narrows(plans: Scoped) -> None:
 async def test_a_category_goes_by_all_its_names(ana: Scoped) -> None:
     await ana.remember("Ana prefers a warm tone.", category="preference")
     (found,) = await ana.query("which tone?", agent="stylist", categories=["Preferences"])
-    assert (found["category"], found["text"]) == ("preferences", "[preferences] Ana prefers a warm tone.")
+    assert (found["category"], found["text"]) == (
+        "preferences",
+        "[preferences] Ana prefers a warm tone.",
+    )
 
 
 # Filters, in the store
@@ -220,14 +246,20 @@ async def test_a_category_goes_by_all_its_names(ana: Scoped) -> None:
         {"category": "tasks"},
         {"importance_min": 5},
         {"updated_after": "2026-02-01"},
-        dict.fromkeys(["agent_id", "run_id", "actor_id", "role", "pinned", "category", "updated_before"])
+        dict.fromkeys(
+            ["agent_id", "run_id", "actor_id", "role", "pinned", "category", "updated_before"]
+        )
         | {"importance_min": 5, "importance_max": None, "updated_after": None, "user_id": None},
     ],
     ids=str,
 )
-async def test_each_filter_lets_through_what_it_names(engine: Engine, ana: Scoped, filters: dict[str, Any]) -> None:
+async def test_each_filter_lets_through_what_it_names(
+    engine: Engine, ana: Scoped, filters: dict[str, Any]
+) -> None:
     marked = Labels(agent="a1", run="r1", actor="x1", role="user")
-    wanted = Draft(text="Deploy the blue plan.", category="tasks", labels=marked, importance=0.9, pinned=True)
+    wanted = Draft(
+        text="Deploy the blue plan.", category="tasks", labels=marked, importance=0.9, pinned=True
+    )
     engine.clock = lambda: datetime(2026, 1, 1, tzinfo=UTC)
     await ana.remember_drafts(
         [Draft(text="Deploy the red plan.", category="goals", importance=0.1)], policy="supervisor"
@@ -243,23 +275,35 @@ async def test_each_filter_lets_through_what_it_names(engine: Engine, ana: Scope
 @pytest.mark.parametrize(
     "filters", [{"pinned": False}, {"importance_max": 1}, {"updated_before": "2026-02-01"}], ids=str
 )
-async def test_each_filter_keeps_out_what_it_excludes(engine: Engine, ana: Scoped, filters: dict[str, Any]) -> None:
+async def test_each_filter_keeps_out_what_it_excludes(
+    engine: Engine, ana: Scoped, filters: dict[str, Any]
+) -> None:
     engine.clock = lambda: datetime(2026, 1, 1, tzinfo=UTC)
-    (old,) = (await ana.remember("Deploy the red plan.", category="goals", importance=0.1, policy="milton")).ids
+    (old,) = (
+        await ana.remember(
+            "Deploy the red plan.", category="goals", importance=0.1, policy="milton"
+        )
+    ).ids
     engine.clock = lambda: NOW
-    await ana.remember("Deploy the blue plan.", category="tasks", importance=0.9, pinned=True, policy="milton")
+    await ana.remember(
+        "Deploy the blue plan.", category="tasks", importance=0.9, pinned=True, policy="milton"
+    )
     assert ids(await ana.query("deploy the plan", agent="planner", filters=filters)) == {old}
 
 
 @pytest.mark.spec("IMP-59", "IMP-60")
 async def test_levels_bound_the_importance_from_both_sides(ana: Scoped) -> None:
     levels = {level / 5: f"Deploy plan number {level}." for level in range(1, 6)}
-    drafts = [Draft(text=text, category="tasks", importance=value) for value, text in levels.items()]
+    drafts = [
+        Draft(text=text, category="tasks", importance=value) for value, text in levels.items()
+    ]
     await ana.remember_drafts(drafts, policy="milton")
     for least, most in ((1, 5), (3, 5), (1, 2), (3, 3), (2, 4)):
         filters = {"importance_min": least, "importance_max": most}
         found = await ana.query("deploy plan", agent="planner", filters=filters, top_k=9)
-        assert {item["text"] for item in found} == {f"[tasks] {levels[n / 5]}" for n in range(least, most + 1)}
+        assert {item["text"] for item in found} == {
+            f"[tasks] {levels[n / 5]}" for n in range(least, most + 1)
+        }
 
 
 @pytest.mark.parametrize(
@@ -290,29 +334,52 @@ async def test_a_wrong_question_is_told_what_is_wrong(ana: Scoped, wrong: dict[s
 async def test_bullets_have_three_fields(plans: Scoped) -> None:
     (found,) = await plans.query("deployment plan", agent="planner", categories=["tasks"])
     assert set(found) == {"id", "category", "text"}
-    assert (found["category"], found["text"]) == ("tasks", "[tasks] The deployment plan as one of the tasks.")
+    assert (found["category"], found["text"]) == (
+        "tasks",
+        "[tasks] The deployment plan as one of the tasks.",
+    )
 
 
 @pytest.mark.spec("IMP-62")
 async def test_full_answers_carry_summary_and_metadata(plans: Scoped) -> None:
-    (found,) = await plans.query("deployment plan", agent="planner", categories=["tasks"], return_="full")
+    (found,) = await plans.query(
+        "deployment plan", agent="planner", categories=["tasks"], return_="full"
+    )
     assert found["summary"] == found["text"] == "The deployment plan as one of the tasks."
-    assert found.keys() >= {"id", "category", "kind", "tags", "importance", "confidence", "pinned", "updated_at"}
+    assert found.keys() >= {
+        "id",
+        "category",
+        "kind",
+        "tags",
+        "importance",
+        "confidence",
+        "pinned",
+        "updated_at",
+    }
     json.dumps(found)
 
 
 @pytest.mark.spec("IMP-62")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_a_full_answer_has_the_summary_that_was_written(ana: Scoped) -> None:
-    (id,) = (await ana.remember("The deployment plan in all its detail.", category="tasks", kind="semantic")).ids
+    (id,) = (
+        await ana.remember(
+            "The deployment plan in all its detail.", category="tasks", kind="semantic"
+        )
+    ).ids
     await ana.edit(id, summary="The plan.", importance=0.6)
     (found,) = await ana.query("deployment plan", agent="planner", return_="full")
-    assert (found["summary"], found["text"]) == ("The plan.", "The deployment plan in all its detail.")
+    assert (found["summary"], found["text"]) == (
+        "The plan.",
+        "The deployment plan in all its detail.",
+    )
     assert (found["importance"], found["pinned"], found["kind"]) == (3, False, "semantic")
 
 
 @pytest.mark.spec("IMP-64")
-async def test_what_is_less_similar_than_the_threshold_is_dropped(engine: Engine, ana: Scoped) -> None:
+async def test_what_is_less_similar_than_the_threshold_is_dropped(
+    engine: Engine, ana: Scoped
+) -> None:
     texts = ["deploy the blue plan tonight", "buy bread and the blue paint"]
     for text in texts:
         await ana.remember(text, category="tasks")
@@ -330,12 +397,16 @@ async def test_what_is_less_similar_than_the_threshold_is_dropped(engine: Engine
     raises=AssertionError,
     reason="issue 16, §5, IMP: a threshold without vectors is silent, nothing says why the answer is empty (IMP-64)",
 )
-async def test_a_threshold_without_vectors_is_an_error_and_not_an_empty_answer(tmp_path: Path) -> None:
+async def test_a_threshold_without_vectors_is_an_error_and_not_an_empty_answer(
+    tmp_path: Path,
+) -> None:
     refused = ""
     async with aio.open(tmp_path / "plain.db", state_dir=tmp_path, embedder="none") as plain:
         await plain.scope(user="ana").remember("deploy the blue plan", category="tasks")
         try:
-            await plain.scope(user="ana").query("deploy the blue plan", agent="planner", threshold=0.65)
+            await plain.scope(user="ana").query(
+                "deploy the blue plan", agent="planner", threshold=0.65
+            )
         except MemoristError as error:
             refused = str(error)
     assert "threshold" in refused
@@ -344,11 +415,19 @@ async def test_a_threshold_without_vectors_is_an_error_and_not_an_empty_answer(t
 @pytest.mark.spec("IMP-65")
 @pytest.mark.parametrize("shape", ["bullets", "full"])
 @pytest.mark.parametrize("budget", [1, 60, 200, 700])
-async def test_the_answer_stays_within_its_budget(engine: Engine, ana: Scoped, shape: str, budget: int) -> None:
+async def test_the_answer_stays_within_its_budget(
+    engine: Engine, ana: Scoped, shape: str, budget: int
+) -> None:
     for n in range(12):
-        await ana.remember(f"Deploy plan {n} " + "and then rest a little " * n, category="tasks", policy="milton")
-    found = await ana.query("deploy plan", agent="planner", top_k=12, return_=shape, budget_tokens=budget)
-    assert sum(engine.count_tokens(json.dumps(item, ensure_ascii=False)) for item in found) <= budget
+        await ana.remember(
+            f"Deploy plan {n} " + "and then rest a little " * n, category="tasks", policy="milton"
+        )
+    found = await ana.query(
+        "deploy plan", agent="planner", top_k=12, return_=shape, budget_tokens=budget
+    )
+    assert (
+        sum(engine.count_tokens(json.dumps(item, ensure_ascii=False)) for item in found) <= budget
+    )
     assert bool(found) == (budget >= (200 if shape == "full" else 60))
 
 
@@ -368,13 +447,17 @@ async def test_a_category_gives_no_more_than_its_length(tmp_path: Path) -> None:
         found = await ana.query("deploy number", agent="planner", top_k=15, budget_tokens=2000)
     assert [item["category"] for item in found].count("tasks") == 2
     assert [item["category"] for item in found].count("goals") == 5
-    assert [item["category"] for item in found].count("projects") == 5, "all of it, whatever the length says"
+    assert [item["category"] for item in found].count("projects") == 5, (
+        "all of it, whatever the length says"
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.spec("IMP-66", "IMP-92")
 async def test_bullets_come_within_150_milliseconds(ana: Scoped) -> None:
-    drafts = [Draft(text=f"Deploy plan {n} for room {n * 7}.", category="tasks") for n in range(2000)]
+    drafts = [
+        Draft(text=f"Deploy plan {n} for room {n * 7}.", category="tasks") for n in range(2000)
+    ]
     await ana.remember_drafts(drafts, policy="milton")
     await ana.query("warm up", agent="planner")
     spent = []
@@ -389,16 +472,22 @@ async def test_bullets_come_within_150_milliseconds(ana: Scoped) -> None:
 async def test_bullets_of_a_small_memory_come_within_150_milliseconds(tmp_path: Path) -> None:
     async with aio.open(tmp_path / "small.db", state_dir=tmp_path, embedder="hashing") as small:
         ana, spent = small.scope(user="ana"), []
-        drafts = [Draft(text=f"Deploy plan {n} for room {n * 7}.", category="tasks") for n in range(100)]
+        drafts = [
+            Draft(text=f"Deploy plan {n} for room {n * 7}.", category="tasks") for n in range(100)
+        ]
         await ana.remember_drafts(drafts, policy="milton")
         for n in range(6):
             start = time.perf_counter()
-            assert len(await ana.query(f"deploy plan {n}", agent="planner", categories=["tasks"])) == 3
+            assert (
+                len(await ana.query(f"deploy plan {n}", agent="planner", categories=["tasks"])) == 3
+            )
             spent.append(time.perf_counter() - start)
     assert min(spent) < 0.150, spent
 
 
-def test_the_blocking_door_and_the_command_line_ask_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_blocking_door_and_the_command_line_ask_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
     monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
     place = str(tmp_path / "memory.db")

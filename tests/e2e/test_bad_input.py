@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 import memorist
-from memorist.errors import InvalidInput, MemoristError, Misconfigured, NotFound, StoreDamaged, StoreUnavailable
+from memorist.errors import (
+    InvalidInput,
+    MemoristError,
+    Misconfigured,
+    NotFound,
+    StoreDamaged,
+    StoreUnavailable,
+)
 from memorist.sync import Blocking, BlockingScope
 
 
@@ -48,7 +55,10 @@ def test_a_blank_message_is_skipped_and_the_others_are_kept(ana: BlockingScope) 
 
 
 def test_ten_megabytes_of_text_are_refused_with_the_way_out(ana: BlockingScope) -> None:
-    for what in ("tea " * 2_500_000, [{"content": "I live in Lisbon."}, {"content": "x" * 10_000_000}]):
+    for what in (
+        "tea " * 2_500_000,
+        [{"content": "I live in Lisbon."}, {"content": "x" * 10_000_000}],
+    ):
         with pytest.raises(InvalidInput, match="max_text_chars"):
             ana.remember(what)
     assert texts(ana) == []
@@ -61,7 +71,9 @@ def test_a_long_text_that_is_allowed_is_kept_whole(ana: BlockingScope) -> None:
     assert "Fact 3999 says 31668081." in ana.get(receipt.ids[-1]).text
 
 
-@pytest.mark.parametrize("text", ["\u0301" * 100_000, "e" + "\u0301" * 100_000, "\u0315\u0300" * 50_000, "\u200d" * 9])
+@pytest.mark.parametrize(
+    "text", ["\u0301" * 100_000, "e" + "\u0301" * 100_000, "\u0315\u0300" * 50_000, "\u200d" * 9]
+)
 def test_a_text_of_nothing_but_marks_takes_no_time(ana: BlockingScope, text: str) -> None:
     start = time.monotonic()
     ana.remember(text)
@@ -116,7 +128,9 @@ def polyglot() -> Iterator[BlockingScope]:
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_each_script_is_found_again_by_one_of_its_words(polyglot: BlockingScope, script: str) -> None:
+def test_each_script_is_found_again_by_one_of_its_words(
+    polyglot: BlockingScope, script: str
+) -> None:
     text, word = SCRIPTS[script]
     assert [hit.memory.text for hit in polyglot.recall(word).hits][:1] == [text]
 
@@ -186,10 +200,16 @@ def test_a_time_without_a_zone_is_taken_as_utc(ana: BlockingScope) -> None:
     ana.recall("dentist", as_of=datetime(2026, 1, 1))
 
 
-@pytest.mark.parametrize("at", [datetime(9999, 12, 31, 23, 59, 59, 999999), datetime(1, 1, 1), datetime(1969, 12, 31)])
+@pytest.mark.parametrize(
+    "at", [datetime(9999, 12, 31, 23, 59, 59, 999999), datetime(1, 1, 1), datetime(1969, 12, 31)]
+)
 @pytest.mark.parametrize("hours", [-12, 0, 14])
-def test_the_ends_of_the_calendar_are_times_like_any_other(ana: BlockingScope, at: datetime, hours: int) -> None:
-    (id,) = ana.remember("The comet returns.", at=at.replace(tzinfo=timezone(timedelta(hours=hours)))).ids
+def test_the_ends_of_the_calendar_are_times_like_any_other(
+    ana: BlockingScope, at: datetime, hours: int
+) -> None:
+    (id,) = ana.remember(
+        "The comet returns.", at=at.replace(tzinfo=timezone(timedelta(hours=hours)))
+    ).ids
     for profile in ("default", "milton.deterministic", "theoria.triscore", "clanker.hybrid"):
         assert [hit.memory.id for hit in ana.recall("comet returns", profile=profile).hits] == [id]
     assert [each.id for each in ana.list()] == [id]
@@ -225,7 +245,9 @@ def test_a_label_is_text(memory: Blocking, label: Any) -> None:
 
 
 @pytest.mark.spec("THE-109")
-def test_the_id_of_another_user_is_not_found_and_nothing_changes(memory: Blocking, ana: BlockingScope) -> None:
+def test_the_id_of_another_user_is_not_found_and_nothing_changes(
+    memory: Blocking, ana: BlockingScope
+) -> None:
     bob = memory.scope("bob")
     (id,) = bob.remember([{"id": "m1", "content": "Bob keeps bees in the garden."}]).ids
     before = bob.get(id), bob.history(), list(bob.export())
@@ -250,7 +272,9 @@ def test_an_id_that_is_nowhere_is_not_found(ana: BlockingScope, id: Any) -> None
 # Wrong types
 
 
-@pytest.mark.parametrize("what", [None, 5, 1.5, b"tea", object(), [1, 2], [None], ["tea"], {"tea"}, iter("a")])
+@pytest.mark.parametrize(
+    "what", [None, 5, 1.5, b"tea", object(), [1, 2], [None], ["tea"], {"tea"}, iter("a")]
+)
 def test_remember_takes_a_text_or_messages(ana: BlockingScope, what: Any) -> None:
     with pytest.raises(InvalidInput, match="message"):
         ana.remember(what)
@@ -284,7 +308,9 @@ def test_a_field_of_a_wrong_kind_is_named(ana: BlockingScope, given: dict[str, A
     assert texts(ana) == []
 
 
-@pytest.mark.parametrize("given", [{"importance": 5}, {"importance": "high"}, {"category": 5}, {"summary": "x" * 281}])
+@pytest.mark.parametrize(
+    "given", [{"importance": 5}, {"importance": "high"}, {"category": 5}, {"summary": "x" * 281}]
+)
 def test_an_edit_of_a_wrong_kind_changes_nothing(ana: BlockingScope, given: dict[str, Any]) -> None:
     (id,) = ana.remember("I live in Lisbon.").ids
     before = ana.get(id)
@@ -314,7 +340,9 @@ def test_an_argument_of_a_wrong_kind_is_told(ana: BlockingScope, call: str) -> N
 
 
 @pytest.mark.parametrize("whole", [{"importance": 1}, {"confidence": 1}, {"importance": 0}])
-def test_a_whole_number_between_0_and_1_is_a_number(ana: BlockingScope, whole: dict[str, Any]) -> None:
+def test_a_whole_number_between_0_and_1_is_a_number(
+    ana: BlockingScope, whole: dict[str, Any]
+) -> None:
     (id,) = ana.remember("I live in Lisbon.", **whole).ids
     assert ana.get(id).text == "I live in Lisbon."
 
@@ -325,7 +353,9 @@ def test_a_whole_number_between_0_and_1_is_a_number(ana: BlockingScope, whole: d
      [{"record_type": "poem", "data": {}}], [{"record_type": "memorist", "data": {"format": 99}}],
      [{"record_type": "message", "data": {}}], [{"record_type": "user_profile", "data": {"id": 5}}]],
 )  # fmt: skip
-def test_records_that_cannot_be_read_are_refused(memory: Blocking, ana: BlockingScope, records: Any) -> None:
+def test_records_that_cannot_be_read_are_refused(
+    memory: Blocking, ana: BlockingScope, records: Any
+) -> None:
     for door in (memory, ana):
         with pytest.raises(InvalidInput):
             door.import_(records)
@@ -336,13 +366,17 @@ def test_records_that_cannot_be_read_are_refused(memory: Blocking, ana: Blocking
 
 
 def test_a_message_given_twice_in_one_call_is_kept_once(ana: BlockingScope) -> None:
-    receipt = ana.remember([{"id": "m1", "content": "Apples are red."}, {"id": "m1", "content": "Apples are red."}])
+    receipt = ana.remember(
+        [{"id": "m1", "content": "Apples are red."}, {"id": "m1", "content": "Apples are red."}]
+    )
     assert len(receipt.ids) == 1
     assert [outcome.ids for outcome in receipt.outcomes] == [receipt.ids] * 2
     assert ana.get(receipt.ids[0]).repeat_count == 0
 
 
-def test_the_same_message_again_changes_nothing_and_gives_the_same_outcome(ana: BlockingScope) -> None:
+def test_the_same_message_again_changes_nothing_and_gives_the_same_outcome(
+    ana: BlockingScope,
+) -> None:
     said = [{"id": "m1", "content": "Apples are red.", "role": "user"}]
     first = ana.remember(said)
     before = list(ana.export())
@@ -359,7 +393,9 @@ def test_the_same_id_with_another_text_is_conflicting(ana: BlockingScope) -> Non
 
 
 def test_one_id_with_two_texts_in_one_call_is_conflicting(ana: BlockingScope) -> None:
-    receipt = ana.remember([{"id": "m1", "content": "Pears are green."}, {"id": "m1", "content": "Plums are blue."}])
+    receipt = ana.remember(
+        [{"id": "m1", "content": "Pears are green."}, {"id": "m1", "content": "Plums are blue."}]
+    )
     assert [outcome.status for outcome in receipt.outcomes] == ["created", "conflicting"]
 
 
@@ -394,7 +430,9 @@ def test_a_name_that_is_no_file_is_told(db: str) -> None:
         memorist.open(db, embedder="hashing")
 
 
-@pytest.mark.parametrize("setting", [{"embedder": "nope"}, {"colour": "blue"}, {"cache_mb": -1}, {"corpus_mb": "x"}])
+@pytest.mark.parametrize(
+    "setting", [{"embedder": "nope"}, {"colour": "blue"}, {"cache_mb": -1}, {"corpus_mb": "x"}]
+)
 def test_a_wrong_setting_is_named(setting: dict[str, Any]) -> None:
     with pytest.raises(Misconfigured, match=next(iter(setting))):
         memorist.open(":memory:", **setting)

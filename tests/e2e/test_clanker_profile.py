@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from memorist import aio
+from memorist.client import Engine
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
-from memorist.model import Draft, Hit, Labels
 from memorist.ports import Vectors
 from memorist.scoped import Scoped
+from memorist.types import Draft, Hit, Labels
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ALL = {"semantic", "lexical", "confidence", "recency", "channel"}
@@ -55,7 +55,9 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.spec("CLK-12")
-async def test_a_fact_has_one_vector_for_each_model(engine: Engine, guild: Scoped, tmp_path: Path) -> None:
+async def test_a_fact_has_one_vector_for_each_model(
+    engine: Engine, guild: Scoped, tmp_path: Path
+) -> None:
     await fact(guild, "Ana likes green tea.")
     await engine.index()
     await engine.index(force=True)
@@ -83,7 +85,9 @@ class Uneven(Hashing):
     """An embedder whose vectors are as long as their texts."""
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
-        return await super().encode_batch(texts) * np.array([[len(text)] for text in texts], np.float32)
+        return await super().encode_batch(texts) * np.array(
+            [[len(text)] for text in texts], np.float32
+        )
 
 
 @pytest.mark.spec("CLK-14", "CLK-64")
@@ -97,7 +101,9 @@ async def test_similarity_is_one_less_the_cosine_distance(
     found = await hit(guild, "who likes tea?")
     ((blob,),) = rows(tmp_path, "SELECT embedding FROM vectors")
     (asked,) = await engine.embedder.encode_batch(["who likes tea?"])
-    assert found.parts["semantic"] == pytest.approx(0.50 * (1 - cosine_distance(asked.tobytes(), blob)), abs=1e-6)
+    assert found.parts["semantic"] == pytest.approx(
+        0.50 * (1 - cosine_distance(asked.tobytes(), blob)), abs=1e-6
+    )
 
 
 def cosine_distance(a: bytes, b: bytes) -> float:
@@ -120,7 +126,9 @@ def cosine_distance(a: bytes, b: bytes) -> float:
     reason="the issue on trust, the seeds, CLK: sqlite-vec is at least the oracle in a test that runs (today optional)",
 )
 def test_sqlite_vec_is_installed_with_the_tests_that_compare_with_it() -> None:
-    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))[
+        "project"
+    ]
     assert any(each.startswith("sqlite-vec") for each in project["optional-dependencies"]["test"])
 
 
@@ -149,8 +157,12 @@ async def test_a_fact_is_worth_half_after_45_days(engine: Engine, guild: Scoped)
 
 
 @pytest.mark.spec("CLK-67")
-@pytest.mark.parametrize(("channel", "expected"), [("general", 0.05), (None, 0.0125), ("random", 0.0)])
-async def test_the_channel_of_a_fact_counts_a_little(guild: Scoped, channel: str | None, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("channel", "expected"), [("general", 0.05), (None, 0.0125), ("random", 0.0)]
+)
+async def test_the_channel_of_a_fact_counts_a_little(
+    guild: Scoped, channel: str | None, expected: float
+) -> None:
     await fact(guild, "Ana likes green tea.", channel=channel)
     assert (await hit(guild, "green tea")).parts.get("channel", 0.0) == pytest.approx(expected)
 
@@ -162,7 +174,9 @@ async def test_with_vectors_five_parts_make_the_score(engine: Engine, guild: Sco
     engine.clock = lambda: NOW + timedelta(days=45)
     found = await hit(guild, "green tea")
     assert set(found.parts) == ALL
-    assert found.score == pytest.approx(0.50 * 1 + 0.28 * 1 + 0.10 * 0.7 + 0.07 * 0.5 + 0.05 * 1, abs=1e-6)
+    assert found.score == pytest.approx(
+        0.50 * 1 + 0.28 * 1 + 0.10 * 0.7 + 0.07 * 0.5 + 0.05 * 1, abs=1e-6
+    )
 
 
 @pytest.mark.spec("CLK-69")
@@ -178,7 +192,9 @@ async def test_without_vectors_four_parts_make_the_score(engine: Engine, guild: 
 
 
 @pytest.mark.spec("CLK-70")
-async def test_with_vectors_meaning_or_words_let_a_fact_through(engine: Engine, guild: Scoped) -> None:
+async def test_with_vectors_meaning_or_words_let_a_fact_through(
+    engine: Engine, guild: Scoped
+) -> None:
     await fact(guild, "Ana likes green tea.")
     await fact(guild, "The tram stops at noon.")
     await engine.index()
@@ -196,11 +212,15 @@ async def test_without_vectors_a_quarter_of_the_words_is_enough(guild: Scoped) -
 
 
 @pytest.mark.spec("CLK-72")
-async def test_where_every_fact_fails_the_strict_gate_nothing_is_returned(engine: Engine, guild: Scoped) -> None:
+async def test_where_every_fact_fails_the_strict_gate_nothing_is_returned(
+    engine: Engine, guild: Scoped
+) -> None:
     await fact(guild, "Ana likes green tea.")
     assert (await guild.recall("quarterly revenue", profile="clanker.strict")).hits == ()
     assert (await guild.recall("quarterly revenue", profile="clanker.strict")).text == ""
-    assert len((await guild.recall("quarterly revenue", profile="clanker.hybrid")).hits) == 1  # lenient
+    assert (
+        len((await guild.recall("quarterly revenue", profile="clanker.hybrid")).hits) == 1
+    )  # lenient
 
 
 async def test_equal_scores_are_ordered_by_the_newer_fact(engine: Engine, guild: Scoped) -> None:

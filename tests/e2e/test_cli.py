@@ -58,7 +58,10 @@ def process(*words: str, **more: Any) -> subprocess.CompletedProcess[str]:
 
 
 def lines(path: Path, *records: Any) -> Path:
-    path.write_text("".join(f"{r if isinstance(r, str) else json.dumps(r)}\n" for r in records), encoding="utf-8")
+    path.write_text(
+        "".join(f"{r if isinstance(r, str) else json.dumps(r)}\n" for r in records),
+        encoding="utf-8",
+    )
     return path
 
 
@@ -75,9 +78,31 @@ def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert done.stderr.strip() == "[]"
-    for name in ("demo", "remember", "recall", "list", "show", "why", "why-not", "forget", "pin", "unpin", "edit"):
+    for name in (
+        "demo",
+        "remember",
+        "recall",
+        "list",
+        "show",
+        "why",
+        "why-not",
+        "forget",
+        "pin",
+        "unpin",
+        "edit",
+    ):
         assert f" {name} " in done.stdout
-    for name in ("restore", "history", "export", "import", "index", "stats", "doctor", "backup", "vacuum"):
+    for name in (
+        "restore",
+        "history",
+        "export",
+        "import",
+        "index",
+        "stats",
+        "doctor",
+        "backup",
+        "vacuum",
+    ):
         assert f" {name} " in done.stdout
 
 
@@ -97,12 +122,17 @@ def test_the_demo_answers_its_questions_and_leaves_nothing_behind(place: Path) -
 def test_the_demo_finds_what_each_question_is_about() -> None:
     done = process("demo", "--json")
     best = [question["answers"][0]["text"] for question in json.loads(done.stdout)["questions"]]
-    for text, word in zip(best, ("Trieste", "Hazelnuts", "13 March", "Quince", "accordions"), strict=True):
+    for text, word in zip(
+        best, ("Trieste", "Hazelnuts", "13 March", "Quince", "accordions"), strict=True
+    ):
         assert word in text
 
 
 def test_a_closed_pipe_ends_quietly(run: Run, place: Path) -> None:
-    run("import", lines(place / "chat.jsonl", *({"content": f"thing {n} " + "x" * 900} for n in range(200))))
+    run(
+        "import",
+        lines(place / "chat.jsonl", *({"content": f"thing {n} " + "x" * 900} for n in range(200))),
+    )
     command = [sys.executable, "-m", "memorist", "export"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         assert running.stdout is not None
@@ -115,8 +145,12 @@ def test_a_closed_pipe_ends_quietly(run: Run, place: Path) -> None:
 
 def test_ctrl_c_ends_with_130_and_no_traceback(place: Path) -> None:
     command = [sys.executable, "-m", "memorist", "import", "-"]  # waits for a file that never ends
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a job in the background would not hear it
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heard) as running:
+    heard = partial(
+        signal.signal, signal.SIGINT, signal.SIG_DFL
+    )  # a job in the background would not hear it
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heard
+    ) as running:
         wait_for(place / "memory.db")
         running.send_signal(signal.SIGINT)
         assert running.stderr is not None
@@ -146,7 +180,9 @@ def test_any_text_can_be_printed_where_only_ascii_can() -> None:
         assert done.stdout.isascii()
 
 
-def test_an_unexpected_failure_shows_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_failure_shows_no_traceback(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError("a bug")
 
@@ -178,7 +214,9 @@ def test_json_is_taken_before_and_after_the_command(run: Run, tea: str) -> None:
     assert json.loads(after.stdout) == json.loads(before.stdout)
 
 
-@pytest.mark.parametrize("words", [["recall", "tea"], ["stats"], ["stats", "--all"], ["doctor"], ["index", "--stats"]])
+@pytest.mark.parametrize(
+    "words", [["recall", "tea"], ["stats"], ["stats", "--all"], ["doctor"], ["index", "--stats"]]
+)
 def test_json_is_one_document(run: Run, tea: str, words: list[str]) -> None:
     answer = run(*words, "--json")
     assert answer.exit_code == 0
@@ -189,7 +227,10 @@ def test_lists_are_one_memory_a_line(run: Run) -> None:
     for text in ("one apple", "two bananas", "three cherries"):
         run("remember", text)
     answer = run("list", "--json", "--limit", 2)
-    assert [json.loads(line)["text"] for line in answer.stdout.splitlines()] == ["three cherries", "two bananas"]
+    assert [json.loads(line)["text"] for line in answer.stdout.splitlines()] == [
+        "three cherries",
+        "two bananas",
+    ]
     assert "--cursor" in answer.stderr
 
 
@@ -240,7 +281,9 @@ def test_an_edit_of_nothing_is_wrong_use(run: Run, tea: str) -> None:
     assert run("edit", tea).exit_code == 2
 
 
-def test_what_is_hidden_can_be_restored_and_what_is_forgotten_is_refused(run: Run, tea: str) -> None:
+def test_what_is_hidden_can_be_restored_and_what_is_forgotten_is_refused(
+    run: Run, tea: str
+) -> None:
     assert run("forget", tea, "--keep-days", 3).exit_code == 0
     assert run("list").stdout == ""
     assert "green tea" in run("restore", tea).stdout
@@ -251,7 +294,12 @@ def test_what_is_hidden_can_be_restored_and_what_is_forgotten_is_refused(run: Ru
 
 
 def test_why_and_why_not(run: Run, place: Path) -> None:
-    run("import", lines(place / "chat.jsonl", {"content": "My cat is Pilot.", "name": "Jo", "at": "2026-05-01"}))
+    run(
+        "import",
+        lines(
+            place / "chat.jsonl", {"content": "My cat is Pilot.", "name": "Jo", "at": "2026-05-01"}
+        ),
+    )
     found = json.loads(run("list", "--json").stdout)
     assert "by Jo: My cat is Pilot." in run("why", found["id"]).stdout
     assert "returned" in run("why-not", "cat", found["id"]).stdout.lower()
@@ -261,16 +309,27 @@ def test_why_and_why_not(run: Run, place: Path) -> None:
 
 
 def test_an_import_twice_changes_nothing(run: Run, place: Path) -> None:
-    chat = lines(place / "chat.jsonl", {"content": "I like tea."}, "", {"content": "ok"}, {"content": "ok"})
-    assert "3 new memories" in run("import", chat).stdout  # "ok" may answer another question each time
+    chat = lines(
+        place / "chat.jsonl", {"content": "I like tea."}, "", {"content": "ok"}, {"content": "ok"}
+    )
+    assert (
+        "3 new memories" in run("import", chat).stdout
+    )  # "ok" may answer another question each time
     before = run("list", "--json").stdout
     assert "0 new memories" in run("import", chat).stdout
     assert run("list", "--json").stdout == before
 
 
-@pytest.mark.parametrize("bad", ["nope", "[1]", '{"content": 3}', '{"content": "x", "colour": "red"}', '{"data": 1}'])
-def test_a_bad_line_is_named_and_what_stood_before_it_is_kept(run: Run, place: Path, bad: str) -> None:
-    answer = run("import", lines(place / "chat.jsonl", {"content": "I like tea."}, bad, {"content": "I like cake."}))
+@pytest.mark.parametrize(
+    "bad", ["nope", "[1]", '{"content": 3}', '{"content": "x", "colour": "red"}', '{"data": 1}']
+)
+def test_a_bad_line_is_named_and_what_stood_before_it_is_kept(
+    run: Run, place: Path, bad: str
+) -> None:
+    answer = run(
+        "import",
+        lines(place / "chat.jsonl", {"content": "I like tea."}, bad, {"content": "I like cake."}),
+    )
     assert answer.exit_code == 2
     assert "Line 2" in answer.stderr
     listed = run("list").stdout
@@ -281,7 +340,10 @@ def test_a_bad_line_is_named_and_what_stood_before_it_is_kept(run: Run, place: P
 def test_an_export_comes_back_as_it_was(run: Run, place: Path, tea: str) -> None:
     assert "records in out.jsonl" in run("export", "out.jsonl").stdout
     assert run("--db", "other.db", "import", "out.jsonl").exit_code == 0
-    assert json.loads(run("--db", "other.db", "show", tea, "--json").stdout)["text"] == "I drink green tea."
+    assert (
+        json.loads(run("--db", "other.db", "show", tea, "--json").stdout)["text"]
+        == "I drink green tea."
+    )
     assert "0 new memories" in run("--db", "other.db", "import", "out.jsonl").stdout
 
 
@@ -314,7 +376,8 @@ def test_a_backup_is_a_memory(run: Run, tea: str) -> None:
 def unembedded(run: Run, place: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Five memories without a vector."""
     chat = lines(
-        place / "chat.jsonl", *({"content": f"The {word} is mine."} for word in ("cup", "hat", "car", "dog", "pen"))
+        place / "chat.jsonl",
+        *({"content": f"The {word} is mine."} for word in ("cup", "hat", "car", "dog", "pen")),
     )
     with monkeypatch.context() as without:
         without.setenv("MEMORIST_EMBEDDER", "none")
@@ -369,7 +432,9 @@ def test_the_indexer_works_as_a_script(unembedded: Run) -> None:
     dry = subprocess.run([*script, "--dry-run"], capture_output=True, text=True, timeout=60)
     assert "5 would be embedded" in dry.stdout
     assert counts(unembedded) == (0, 5)
-    done = subprocess.run([*script, "--batch-size", "2"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [*script, "--batch-size", "2"], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0
     assert counts(unembedded) == (5, 0)
 
@@ -405,7 +470,9 @@ def test_an_unknown_id_is_not_found_and_json_errors_are_json(run: Run) -> None:
         (["export", "no/such/folder/out.jsonl"], 5),
     ],
 )
-def test_what_cannot_be_done_is_said_with_its_exit_code(run: Run, tea: str, words: list[str], code: int) -> None:
+def test_what_cannot_be_done_is_said_with_its_exit_code(
+    run: Run, tea: str, words: list[str], code: int
+) -> None:
     answer = run(*words)
     assert answer.exit_code == code, answer.output
     assert answer.stderr
@@ -476,11 +543,15 @@ def test_the_doctor_says_what_is_degraded_and_how_to_mend_it(unembedded: Run) ->
 def test_the_doctor_finds_a_damaged_file(run: Run, place: Path) -> None:
     (place / "memory.db").write_bytes(b"garbage" * 1000)
     answer = run("doctor", "--json")
-    found = {finding["about"]: finding["state"] for finding in json.loads(answer.stdout)["findings"]}
+    found = {
+        finding["about"]: finding["state"] for finding in json.loads(answer.stdout)["findings"]
+    }
     assert (answer.exit_code, found["file"], found["sqlite"]) == (1, "bad", "good")
 
 
-def test_the_doctor_looks_at_wrong_settings_and_unread_variables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_looks_at_wrong_settings_and_unread_variables(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MEMORIST_PROFLE", "default")
     assert "MEMORIST_PROFLE" in run("doctor").stdout
     monkeypatch.setenv("MEMORIST_CACHE_MB", "many")

@@ -28,12 +28,18 @@ def db(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    return {**os.environ, "MEMORIST_STATE_DIR": str(tmp_path / "state"), "MEMORIST_EMBEDDER": "hashing"}
+    return {
+        **os.environ,
+        "MEMORIST_STATE_DIR": str(tmp_path / "state"),
+        "MEMORIST_EMBEDDER": "hashing",
+    }
 
 
 def started(environment: dict[str, str], *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "memorist", *words]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def run(environment: dict[str, str], *words: str) -> tuple[int, Any, str]:
@@ -55,9 +61,13 @@ def waiting(db: str) -> int:
 
 
 @pytest.mark.spec("THE-115")
-def test_those_who_tend_share_the_work_and_end_when_nothing_is_left(db: str, environment: dict[str, str]) -> None:
+def test_those_who_tend_share_the_work_and_end_when_nothing_is_left(
+    db: str, environment: dict[str, str]
+) -> None:
     told(db, (f"Fact number {n} is about tea." for n in range(30)))
-    running = [started(environment, "tend", "--batch-size", "4", "--json", "--db", db) for _ in range(3)]
+    running = [
+        started(environment, "tend", "--batch-size", "4", "--json", "--db", db) for _ in range(3)
+    ]
     outs = [process.communicate(timeout=60) for process in running]
     assert [process.returncode for process in running] == [0] * 3, outs
     assert sum(json.loads(out).get("embed", {}).get("changed", 0) for out, _ in outs) == 30
@@ -65,7 +75,9 @@ def test_those_who_tend_share_the_work_and_end_when_nothing_is_left(db: str, env
 
 
 @pytest.mark.spec("THE-115")
-def test_a_worker_embeds_what_others_tell_and_ends_at_sigterm(db: str, environment: dict[str, str]) -> None:
+def test_a_worker_embeds_what_others_tell_and_ends_at_sigterm(
+    db: str, environment: dict[str, str]
+) -> None:
     told(db, iter(["The first."]))
     worker = started(environment, "worker", "--json", "--db", db)
     try:
@@ -86,10 +98,15 @@ def _until(happened: Any, seconds: float = 30) -> None:
         time.sleep(0.1)
 
 
-def test_migrate_makes_a_database_and_then_finds_it_done(database: str, environment: dict[str, str]) -> None:
+def test_migrate_makes_a_database_and_then_finds_it_done(
+    database: str, environment: dict[str, str]
+) -> None:
     code, made, err = run(environment, "migrate", "--db", database, "--partitions", "2")
     assert (code, made["steps"][:1], made["indexes"]) == (0, [1], []), err
-    assert run(environment, "migrate", "--db", database, "--hnsw")[:2] == (0, {"steps": [], "indexes": []})
+    assert run(environment, "migrate", "--db", database, "--hnsw")[:2] == (
+        0,
+        {"steps": [], "indexes": []},
+    )
     code, _, err = run(environment, "migrate", "--db", database, "--partitions", "8")
     assert code == USAGE
     assert "memorist copy" in err
@@ -108,6 +125,8 @@ def test_a_doctor_looks_at_a_server_too(ready_database: str, environment: dict[s
 
 
 def test_a_server_that_is_away_has_its_own_exit_code(environment: dict[str, str]) -> None:
-    code, _, err = run(environment, "recall", "tea", "--db", "postgresql://ana:secret@127.0.0.1:1/x")
+    code, _, err = run(
+        environment, "recall", "tea", "--db", "postgresql://ana:secret@127.0.0.1:1/x"
+    )
     assert code == 5
     assert "secret" not in err

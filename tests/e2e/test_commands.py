@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from memorist import aio
-from memorist.commands import heard
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import InvalidInput, NotFound
 from memorist.interfaces.cli import app
+from memorist.manage.chat_commands import heard
 from memorist.scoped import Scoped
 
 TEA, CAT = "I drink green tea in the morning.", "My cat is called Bo."
@@ -42,7 +42,12 @@ COMMANDS = {
     ],
     "pin": ["pin this", "Pin that, please!", "Could you pin the first one?"],
     "unpin": ["unpin this"],
-    "memory off": ["turn memory off", "Please turn off your memory.", "Disable memory", "Could you switch memory off?"],
+    "memory off": [
+        "turn memory off",
+        "Please turn off your memory.",
+        "Disable memory",
+        "Could you switch memory off?",
+    ],
     "memory on": ["turn memory on", "turn memory back on, please", "Enable the memory!"],
     "incognito on": [
         "start incognito for this chat",
@@ -51,7 +56,11 @@ COMMANDS = {
         "turn incognito on",
         "turn memory off for this chat",
     ],
-    "incognito off": ["stop incognito", "End incognito for this chat, please.", "turn off incognito mode"],
+    "incognito off": [
+        "stop incognito",
+        "End incognito for this chat, please.",
+        "turn off incognito mode",
+    ],
 }
 TALK = [
     "forget it",
@@ -94,7 +103,11 @@ TALK = [
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
-    where = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
+    where = (
+        tmp_path / "memory.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("ready_database")
+    )
     async with aio.open(where, embedder="hashing", state_dir=tmp_path) as opened:
         yield opened
 
@@ -104,7 +117,9 @@ def ana(engine: Engine) -> Scoped:
     return engine.scope("ana", session="chat-1")
 
 
-@pytest.mark.parametrize(("command", "text"), [(c, text) for c, texts in COMMANDS.items() for text in texts])
+@pytest.mark.parametrize(
+    ("command", "text"), [(c, text) for c, texts in COMMANDS.items() for text in texts]
+)
 def test_a_command_is_understood_in_plain_english(command: str, text: str) -> None:
     understood = heard(text)
     assert understood is not None
@@ -118,7 +133,12 @@ def test_talk_is_no_command(text: str) -> None:
 
 @pytest.mark.spec("THE-88")
 async def test_what_is_remembered_about_something_is_shown(engine: Engine, ana: Scoped) -> None:
-    await ana.remember([{"content": TEA}, {"content": "Ana likes tea, the shop says.", "role": "tool", "name": "shop"}])
+    await ana.remember(
+        [
+            {"content": TEA},
+            {"content": "Ana likes tea, the shop says.", "role": "tool", "name": "shop"},
+        ]
+    )
     await engine.scope("bo").remember("I drink green tea with Ana.")
     reply = await ana.command("What do you remember about green tea?")
     assert reply is not None
@@ -155,7 +175,9 @@ async def test_forget_that_forgets_what_was_last_spoken_of(ana: Scoped) -> None:
 
 
 @pytest.mark.spec("THE-89")
-async def test_where_that_is_ambiguous_it_asks_back_and_changes_nothing(engine: Engine, ana: Scoped) -> None:
+async def test_where_that_is_ambiguous_it_asks_back_and_changes_nothing(
+    engine: Engine, ana: Scoped
+) -> None:
     ids = {(await ana.remember(text)).ids[0] for text in (TEA, CAT)}
     for about in ((), tuple(ids)):
         reply = await ana.command("forget that", about=about)
@@ -175,7 +197,9 @@ async def test_where_that_is_ambiguous_it_asks_back_and_changes_nothing(engine: 
 
 
 @pytest.mark.spec("THE-89")
-async def test_the_only_memory_of_a_chat_or_the_last_thing_said_is_not_ambiguous(engine: Engine, ana: Scoped) -> None:
+async def test_the_only_memory_of_a_chat_or_the_last_thing_said_is_not_ambiguous(
+    engine: Engine, ana: Scoped
+) -> None:
     await engine.scope("ana", session="chat-2").remember(TEA)
     await ana.remember(CAT)
     reply = await ana.command("forget that")
@@ -184,7 +208,11 @@ async def test_the_only_memory_of_a_chat_or_the_last_thing_said_is_not_ambiguous
     await ana.remember([{"content": "I grow tomatoes."}, {"content": "I play the oboe."}])
     await ana.remember([{"content": "The oboe suits you.", "role": "assistant"}])
     await ana.command("forget what I just said")
-    assert {memory.text for memory in await ana.list()} == {TEA, "I grow tomatoes.", "The oboe suits you."}
+    assert {memory.text for memory in await ana.list()} == {
+        TEA,
+        "I grow tomatoes.",
+        "The oboe suits you.",
+    }
 
 
 @pytest.mark.spec("THE-89")
@@ -213,7 +241,9 @@ async def test_pin_this_pins_what_was_last_spoken_of(ana: Scoped) -> None:
 
 
 @pytest.mark.spec("THE-91")
-async def test_turn_memory_off_turns_it_off_in_the_space_and_on_again(engine: Engine, ana: Scoped) -> None:
+async def test_turn_memory_off_turns_it_off_in_the_space_and_on_again(
+    engine: Engine, ana: Scoped
+) -> None:
     await ana.remember(TEA)
     await ana.command("turn memory off")
     assert (await engine.scope("ana", session="other").remember(CAT)).count("refused") == 1
@@ -240,7 +270,9 @@ async def test_start_incognito_makes_this_chat_leave_no_trace(engine: Engine, an
     assert not lost.done
 
 
-@pytest.mark.parametrize("who", [{"role": "assistant"}, {"role": "tool"}, {"role": "user", "name": "Mallory"}])
+@pytest.mark.parametrize(
+    "who", [{"role": "assistant"}, {"role": "tool"}, {"role": "user", "name": "Mallory"}]
+)
 async def test_what_others_say_does_nothing(ana: Scoped, who: dict[str, str]) -> None:
     (tea,) = (await ana.remember(TEA)).ids
     for texts in COMMANDS.values():
@@ -253,7 +285,15 @@ async def test_what_others_say_does_nothing(ana: Scoped, who: dict[str, str]) ->
 @pytest.mark.spec("THE-89")
 @pytest.mark.parametrize(
     ("words", "place"),
-    [("the first one", 0), ("1", 0), ("number 2", 1), ("the third", 2), ("3", 2), ("the fourth memory", 3), ("4", 3)],
+    [
+        ("the first one", 0),
+        ("1", 0),
+        ("number 2", 1),
+        ("the third", 2),
+        ("3", 2),
+        ("the fourth memory", 3),
+        ("4", 3),
+    ],
 )
 def test_a_memory_can_be_named_by_its_place(words: str, place: int) -> None:
     said = heard(f"Forget {words}, please.")
@@ -297,7 +337,12 @@ async def test_a_command_that_is_no_text_is_an_error(ana: Scoped) -> None:
 
 
 def test_the_command_line_listens_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"DB": tmp_path / "m.db", "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
+    for name, value in {
+        "DB": tmp_path / "m.db",
+        "EMBEDDER": "hashing",
+        "USER": "ana",
+        "STATE_DIR": tmp_path,
+    }.items():
         monkeypatch.setenv(f"MEMORIST_{name}", str(value))
 
     def run(*words: str) -> Any:

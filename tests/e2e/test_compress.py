@@ -20,19 +20,32 @@ import memorist
 from clocks import Clock
 from llm_server import Request, Server
 from memorist import aio
-from memorist.changes import Queue
+from memorist.client import Engine
 from memorist.dialects.vault import MemoryType, Vault
-from memorist.engine import Engine
 from memorist.errors import Conflict, InvalidInput
 from memorist.interfaces.cli import app
-from memorist.lifecycle import compress, rollup
-from memorist.lifecycle.summarise import SummedUp
-from memorist.model import Filter, Labels, Memory, Scope
-from memorist.records import Task
+from memorist.jobs import compress, roll_up
+from memorist.jobs.summarize import SummedUp
+from memorist.results import Task
 from memorist.scoped import Scoped
+from memorist.storage.changes import Queue
+from memorist.types import Filter, Labels, Memory, Scope
 
 START = datetime(2026, 1, 1, 9, tzinfo=UTC)
-TOPICS = ("Lisbon", "Porto", "Faro", "Braga", "Evora", "Sintra", "Tomar", "Lagos", "Beja", "Viseu", "Aveiro", "Leiria")
+TOPICS = (
+    "Lisbon",
+    "Porto",
+    "Faro",
+    "Braga",
+    "Evora",
+    "Sintra",
+    "Tomar",
+    "Lagos",
+    "Beja",
+    "Viseu",
+    "Aveiro",
+    "Leiria",
+)
 
 
 @asynccontextmanager
@@ -51,7 +64,10 @@ def turns(number: int) -> list[dict[str, Any]]:
         ("assistant", f"The flat in {town} costs {700 + number} euros a month."),
         ("user", "Thanks!"),
     ]
-    return [{"id": f"{number}-{n}", "role": role, "content": text, "at": at} for n, (role, text) in enumerate(said)]
+    return [
+        {"id": f"{number}-{n}", "role": role, "content": text, "at": at}
+        for n, (role, text) in enumerate(said)
+    ]
 
 
 async def talked(engine: Engine, sessions: int, user: str = "ana") -> Scoped:
@@ -63,7 +79,9 @@ async def talked(engine: Engine, sessions: int, user: str = "ana") -> Scoped:
 
 
 async def everything(scope: Scoped, *states: str, **more: Any) -> list[Memory]:
-    return list((await scope.list(Filter(states=states or ("active",), **more), limit=1000)).memories)
+    return list(
+        (await scope.list(Filter(states=states or ("active",), **more), limit=1000)).memories
+    )
 
 
 @pytest.mark.spec("MLS-56", "MLS-58")
@@ -89,13 +107,19 @@ async def test_a_summary_stands_for_its_session_and_names_what_it_rests_on(place
         assert not summary.needs_embedding
         for word in ("Lisbon", "1 May", "Olga", "700 euros", "The assistant: The flat"):
             assert word in summary.text
-        assert summary.text.index("Olga") < summary.text.index("700"), "in the order in which it was said"
+        assert summary.text.index("Olga") < summary.text.index("700"), (
+            "in the order in which it was said"
+        )
         assert "Thanks" not in summary.text
         sources = await engine.store.get(ana.scope, summary.evidence_ids)
         assert [source.text for source in sources] == [turn["content"] for turn in turns(0)]
         assert {source.state for source in sources} == {"compressed"}
-        assert summary.importance == pytest.approx(np.mean([source.importance for source in sources]))
-        assert [each.id for each in (await ana.why(summary.id)).memories] == [source.id for source in sources]
+        assert summary.importance == pytest.approx(
+            np.mean([source.importance for source in sources])
+        )
+        assert [each.id for each in (await ana.why(summary.id)).memories] == [
+            source.id for source in sources
+        ]
 
 
 @pytest.mark.spec("MLS-63", "MLS-64", "MLS-65", "THE-108")
@@ -106,11 +130,15 @@ async def test_a_question_finds_the_summary_and_what_was_said_if_asked_to(place:
         found = await ana.recall("How much does the flat in Lisbon cost?")
         assert found.memories[0].id in done.summaries
         assert not {memory.id for memory in found.memories}.intersection(done.memories)
-        all_found = await ana.recall("How much does the flat in Lisbon cost?", include_compressed=True)
+        all_found = await ana.recall(
+            "How much does the flat in Lisbon cost?", include_compressed=True
+        )
         assert {memory.id for memory in all_found.memories}.intersection(done.memories)
         engine.clock.now += timedelta(days=400)  # type: ignore[attr-defined]
         await ana.purge()
-        assert len(await engine.store.get(ana.scope, done.memories)) == 8, "they are the audit trail"
+        assert len(await engine.store.get(ana.scope, done.memories)) == 8, (
+            "they are the audit trail"
+        )
 
 
 async def test_it_can_be_told_what_would_be_summed_up(place: str) -> None:
@@ -118,7 +146,12 @@ async def test_it_can_be_told_what_would_be_summed_up(place: str) -> None:
         ana = await talked(engine, 3)
         before = await ana.history()
         would = await ana.compress(threshold=1, sessions=2, dry_run=True)
-        assert (would.groups, len(would.memories), would.summaries, would.dry_run) == (2, 8, (), True)
+        assert (would.groups, len(would.memories), would.summaries, would.dry_run) == (
+            2,
+            8,
+            (),
+            True,
+        )
         assert await ana.history() == before
         with pytest.raises(InvalidInput, match="threshold"):
             await ana.compress(threshold=0)
@@ -129,7 +162,9 @@ async def test_what_is_pinned_or_saved_on_purpose_stays_as_it_is(place: str) -> 
         ana = await talked(engine, 2)
         first = (await ana.list(Filter(labels=Labels(session="s0")), limit=9)).memories
         await ana.pin(first[0].id)
-        await engine.scope("ana", session="s0").remember("The code of the door is 4711.", manually_saved=True)
+        await engine.scope("ana", session="s0").remember(
+            "The code of the door is 4711.", manually_saved=True
+        )
         done = await ana.compress(threshold=1)
         assert first[0].id not in done.memories
         left = await everything(ana, labels=Labels(session="s0"))
@@ -142,7 +177,9 @@ async def test_compressing_can_be_undone_whole(place: str) -> None:
         done = await ana.compress(threshold=1)
         (entry,) = await ana.history(done.summaries[0])
         await ana.undo(entry.meta["operation"])
-        assert {memory.state for memory in await engine.store.get(ana.scope, done.memories)} == {"active"}
+        assert {memory.state for memory in await engine.store.get(ana.scope, done.memories)} == {
+            "active"
+        }
         assert (await ana.get(done.summaries[0])).state == "soft_deleted"
 
 
@@ -168,7 +205,11 @@ async def test_what_a_person_does_meanwhile_wins(place: str, act: str, llm_serve
         moved = next(m for m in await everything(ana) if "Lisbon on" in m.text)
         running = asyncio.create_task(ana.compress(threshold=2))
         assert await asyncio.to_thread(asked.wait, 20)
-        await (ana.edit(moved.id, "I will stay in Rome.") if act == "edit" else getattr(ana, act)(moved.id))
+        await (
+            ana.edit(moved.id, "I will stay in Rome.")
+            if act == "edit"
+            else getattr(ana, act)(moved.id)
+        )
         go.set()
         done = await running
         assert (done.left, done.groups) == (1, 1), "the next session is summed up instead"
@@ -193,7 +234,10 @@ async def test_a_language_model_is_given_the_conversation_and_its_answer_is_kept
         ana = engine.scope("ana")
         done = await ana.compress(threshold=1)
         (asked,) = llm_server.requests
-        assert "Conversation:\n" + "\n".join(f"The {t['role']}: {t['content']}" for t in turns(0)) in asked.user
+        assert (
+            "Conversation:\n" + "\n".join(f"The {t['role']}: {t['content']}" for t in turns(0))
+            in asked.user
+        )
         for words in (
             "two or three sentences with the facts that matter, what was decided and what it was about",
             "Be specific: keep names, numbers, dates and technical details exactly as they stand",
@@ -212,14 +256,22 @@ async def test_a_language_model_is_given_the_conversation_and_its_answer_is_kept
     raises=AssertionError,
     reason="issue 15, §6, and issue 16, §5, IMP: no prompt that is sent carries the episodic guard (IMP-82)",
 )
-async def test_the_request_for_an_episode_carries_the_episodic_guard(tmp_path: Path, llm_server: Server) -> None:
+async def test_the_request_for_an_episode_carries_the_episodic_guard(
+    tmp_path: Path, llm_server: Server
+) -> None:
     place = str(tmp_path / "m.db")
     llm_server.answer = lambda request: {"summary": GOOD}
     async with opened(place, policy="supervisor", **advised(llm_server)) as engine:
         ana = await talked(engine, 2)
         await ana.compress(threshold=1)
     (request,) = llm_server.requests
-    rules = ("past tense", "one or two sentences", "what was discussed, decided or done", "lasting facts", "280")
+    rules = (
+        "past tense",
+        "one or two sentences",
+        "what was discussed, decided or done",
+        "lasting facts",
+        "280",
+    )
     assert [rule for rule in rules if rule not in request.system] == []
 
 
@@ -238,7 +290,9 @@ BROKEN = ("500", "not json", "wrong shape", "empty", "truncated", "injected", "g
 
 
 @pytest.mark.parametrize("answer", [*HOSTILE, *BROKEN], ids=lambda each: repr(each)[:30])
-async def test_what_a_model_says_that_nobody_said_is_not_kept(tmp_path: Path, answer: str, llm_server: Server) -> None:
+async def test_what_a_model_says_that_nobody_said_is_not_kept(
+    tmp_path: Path, answer: str, llm_server: Server
+) -> None:
     async with opened(str(tmp_path / "m.db")) as engine:
         await talked(engine, 2)
     llm_server.behaviour = answer if answer in BROKEN else "right"
@@ -262,7 +316,11 @@ async def _summed_up_by_rules(engine: Engine) -> str:
     done = await ana.compress(threshold=1)
     (summary,) = await engine.store.get(ana.scope, done.summaries)
     assert "1 May with my sister Olga" in summary.text
-    (event,) = [each for each in await ana.events(node="worker") if each.op == "merge" and each.status == "ok"]
+    (event,) = [
+        each
+        for each in await ana.events(node="worker")
+        if each.op == "merge" and each.status == "ok"
+    ]
     why = str((await ana.history(done.memories[0], limit=1))[0].meta["why"])
     assert event.category == f"summary by rules: {why}"
     return why
@@ -271,13 +329,22 @@ async def _summed_up_by_rules(engine: Engine) -> str:
 async def test_words_of_others_gain_no_authority_by_being_summed_up(place: str) -> None:
     async with opened(place) as engine:
         for number in range(2):
-            said = [{"role": "user", "name": "Mallory", "content": f"I prefer that Ana pays {number + 3} dollars."}]
+            said = [
+                {
+                    "role": "user",
+                    "name": "Mallory",
+                    "content": f"I prefer that Ana pays {number + 3} dollars.",
+                }
+            ]
             await engine.scope("ana", session=f"s{number}").remember(said)
         done = await engine.scope("ana").compress(threshold=1)
         (summary,) = await engine.store.get(engine.scope("ana").scope, done.summaries)
         assert summary.text == "Mallory: I prefer that Ana pays 3 dollars."
         assert summary.kind == "semantic"
-        assert "summary: Mallory: I prefer" in (await engine.scope("ana").recall("What does Ana pay?")).text
+        assert (
+            "summary: Mallory: I prefer"
+            in (await engine.scope("ana").recall("What does Ana pay?")).text
+        )
 
 
 # Forgetting
@@ -289,7 +356,9 @@ async def test_a_summary_is_made_anew_without_what_was_forgotten(place: str) -> 
         done = await ana.compress(threshold=1)
         (before,) = await engine.store.get(ana.scope, done.summaries)
         assert "Olga" in before.text
-        gone = next(m for m in await engine.store.get(ana.scope, before.evidence_ids) if "Olga" in m.text)
+        gone = next(
+            m for m in await engine.store.get(ana.scope, before.evidence_ids) if "Olga" in m.text
+        )
         told = await ana.forget(gone.id)
         assert told.flagged == (before.id,)
         after = await ana.get(before.id)
@@ -303,7 +372,9 @@ async def test_a_summary_is_made_anew_without_what_was_forgotten(place: str) -> 
 
 
 @pytest.mark.parametrize("manner", [{}, {"keep_days": 3}], ids=["for good", "for a while"])
-async def test_a_summary_goes_with_the_last_of_its_sources(place: str, manner: dict[str, Any]) -> None:
+async def test_a_summary_goes_with_the_last_of_its_sources(
+    place: str, manner: dict[str, Any]
+) -> None:
     async with opened(place) as engine:
         ana = await talked(engine, 2)
         done = await ana.compress(threshold=1)
@@ -330,7 +401,10 @@ async def test_a_summary_does_not_say_what_was_forgotten_for_a_while(place: str)
 
 async def gardens(engine: Engine) -> Scoped:
     ana = engine.scope("ana")
-    said = [f"The garden in bed {n} needs water every {n + 2} days in the dry summer weeks." for n in range(4)]
+    said = [
+        f"The garden in bed {n} needs water every {n + 2} days in the dry summer weeks."
+        for n in range(4)
+    ]
     for text in [*said, "Bo owns a red motorcycle from 1974.", "Kim sings in a choir on Tuesdays."]:
         await ana.remember(text, policy="theoria")
     await engine.index()
@@ -361,8 +435,12 @@ async def test_a_worker_rolls_topics_up_each_week_where_the_setting_asks_for_it(
         ana = await gardens(engine)
         engine.clock = lambda: clock() + timedelta(days=29)
         assert (await engine.tend(only=["rollup"]))["rollup"].changed == 0
-        engine.clock = lambda: clock() + timedelta(days=29 + 11)  # its next turn comes within a week and a half
-        assert (await engine.tend(only=["rollup"]))["rollup"].changed == 5, "four memories and their summary"
+        engine.clock = lambda: (
+            clock() + timedelta(days=29 + 11)
+        )  # its next turn comes within a week and a half
+        assert (await engine.tend(only=["rollup"]))["rollup"].changed == 5, (
+            "four memories and their summary"
+        )
         (summary,) = await everything(ana, compression_source=True)
         assert len((await ana.why(summary.id)).memories) == 4
     async with opened(place) as engine:
@@ -380,15 +458,20 @@ async def claimed(engine: Engine, scope: Scope, name: str) -> Task:
     return task
 
 
-@pytest.mark.parametrize("duty", [compress, rollup], ids=["compress", "rollup"])
+@pytest.mark.parametrize("duty", [compress, roll_up], ids=["compress", "rollup"])
 async def test_a_duty_ends_and_comes_round_again(place: str, duty: Any) -> None:
     async with opened(place) as engine:
         ana = await talked(engine, 11)
         task = await claimed(engine, ana.scope, "duty")
         await duty.run(task, engine.care)
-        assert await engine.store.claim_tasks(["duty"], now=engine.clock(), limit=1, lease_seconds=60) == []
+        assert (
+            await engine.store.claim_tasks(["duty"], now=engine.clock(), limit=1, lease_seconds=60)
+            == []
+        )
         later = engine.clock() + 2 * duty.EVERY
-        assert len(await engine.store.claim_tasks(["duty"], now=later, limit=1, lease_seconds=60)) == 1
+        assert (
+            len(await engine.store.claim_tasks(["duty"], now=later, limit=1, lease_seconds=60)) == 1
+        )
         assert len(await everything(ana, compression_source=True)) == (5 if duty is compress else 0)
         with pytest.raises(Conflict):
             await duty.run(task, engine.care)
@@ -438,7 +521,11 @@ def test_the_command_line_compresses_and_rolls_up(place: str) -> None:
 async def test_the_vault_compresses_in_its_own_words(place: str) -> None:
     async with opened(place) as engine:
         vault = Vault(engine)
-        said = ("Olga counted 20 bridges in Lisbon.", "PostgreSQL migration 7 failed.", "Kim bought 3 violins in Rome.")
+        said = (
+            "Olga counted 20 bridges in Lisbon.",
+            "PostgreSQL migration 7 failed.",
+            "Kim bought 3 violins in Rome.",
+        )
         for number, text in enumerate(said):
             await vault.ingest(text, "ana", f"s{number}", MemoryType.EPISODIC)
         assert await vault.compress("ana", compression_threshold=3) == []
@@ -457,11 +544,15 @@ async def counted(vault: Vault, sessions: range) -> None:
 
 
 @pytest.mark.spec("MLS-56", "MLS-58")
-async def test_by_default_five_of_more_than_ten_episodic_sessions_are_compressed(tmp_path: Path) -> None:
+async def test_by_default_five_of_more_than_ten_episodic_sessions_are_compressed(
+    tmp_path: Path,
+) -> None:
     async with opened(str(tmp_path / "m.db")) as engine:
         vault = Vault(engine)
         await counted(vault, range(10))
-        assert await vault.ingest("Kim repairs 3 violins for SAP.", "ana", "facts", MemoryType.SEMANTIC)
+        assert await vault.ingest(
+            "Kim repairs 3 violins for SAP.", "ana", "facts", MemoryType.SEMANTIC
+        )
         assert await vault.compress("ana") == [], "ten sessions, and one without an episode"
         await counted(vault, range(10, 11))
         summaries = await vault.compress("ana")
@@ -492,22 +583,29 @@ async def test_what_the_dialect_took_in_is_compressed_by_itself(tmp_path: Path) 
 
 
 @pytest.mark.spec("MLS-57")
-async def test_the_session_that_began_first_is_the_oldest_whichever_was_stored_first(tmp_path: Path) -> None:
+async def test_the_session_that_began_first_is_the_oldest_whichever_was_stored_first(
+    tmp_path: Path,
+) -> None:
     async with opened(str(tmp_path / "m.db")) as engine:
         vault = Vault(engine)
         for day, n in ((5, 0), (3, 1), (4, 2), (6, 1)):
             engine.clock = Clock(START + timedelta(days=day))
-            await vault.ingest(f"Olga saw {n + day} bridges in {TOPICS[day]}.", "ana", f"s{n}", MemoryType.EPISODIC)
+            await vault.ingest(
+                f"Olga saw {n + day} bridges in {TOPICS[day]}.", "ana", f"s{n}", MemoryType.EPISODIC
+            )
         summaries = await vault.compress("ana", compression_threshold=2, sessions_to_compress=2)
         assert [chunk.session_id for chunk in summaries] == ["s1", "s2"]
-        assert ["Braga" in chunk.content and "Tomar" in chunk.content for chunk in summaries] == [True, False]
+        assert ["Braga" in chunk.content and "Tomar" in chunk.content for chunk in summaries] == [
+            True,
+            False,
+        ]
 
 
 def test_clusters_take_the_nearest_first_and_nothing_twice() -> None:
     angles = np.linspace(0, np.pi, 40)
-    found = rollup.topics(np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
+    found = roll_up.topics(np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
     every = [place for topic in found for place in topic]
     assert len(every) == len(set(every))
-    assert all(rollup.FEWEST <= len(topic) <= rollup.MOST for topic in found)
+    assert all(roll_up.FEWEST <= len(topic) <= roll_up.MOST for topic in found)
     assert all(a < b for topic in found for a, b in pairwise(topic))
-    assert rollup.topics(np.zeros((0, 2), np.float32)) == []
+    assert roll_up.topics(np.zeros((0, 2), np.float32)) == []

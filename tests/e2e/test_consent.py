@@ -17,19 +17,35 @@ from typer.testing import CliRunner
 import memorist
 from clocks import Clock
 from memorist import aio
-from memorist.consent import SENSITIVE
-from memorist.engine import Engine
-from memorist.errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused, StoreDamaged
+from memorist.client import Engine
+from memorist.errors import (
+    ConsentMissing,
+    InvalidInput,
+    NotAllowed,
+    NotFound,
+    Refused,
+    StoreDamaged,
+)
 from memorist.interfaces.cli import app
-from memorist.records import Proposal
+from memorist.manage.consent import SENSITIVE
+from memorist.results import Proposal
 from memorist.scoped import Scoped
 
-VALUES = {"preferred_name": "Ana", "pronouns": "she/her", "city": "Ypsilonburg", "language": "Portuguese"}
+VALUES = {
+    "preferred_name": "Ana",
+    "pronouns": "she/her",
+    "city": "Ypsilonburg",
+    "language": "Portuguese",
+}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
-    where = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
+    where = (
+        tmp_path / "memory.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("ready_database")
+    )
     async with aio.open(where, embedder="hashing", state_dir=tmp_path) as opened:
         opened.clock = Clock(datetime(2026, 3, 1, 12, tzinfo=UTC))
         yield opened
@@ -55,14 +71,18 @@ def later(engine: Engine, **step: float) -> None:
 
 async def decisions(scope: Scoped, field: str) -> list[tuple[str, str | None]]:
     """What was decided of a field, oldest first, and by whom."""
-    entries = [entry for entry in await scope.history(limit=10_000) if entry.meta.get("field") == field]
+    entries = [
+        entry for entry in await scope.history(limit=10_000) if entry.meta.get("field") == field
+    ]
     return [(entry.meta["decision"], entry.actor) for entry in reversed(entries)]
 
 
 @pytest.mark.spec("IMP-85")
 @pytest.mark.parametrize("field", ["preferred_name", "pronouns", "city", "language"])
 async def test_a_sensitive_field_changes_only_with_consent(ana: Scoped, field: str) -> None:
-    for evidence in await said(ana, "I am at home here.", "Where I live they know me.", "All my friends call me that."):
+    for evidence in await said(
+        ana, "I am at home here.", "Where I live they know me.", "All my friends call me that."
+    ):
         made = await ana.consent.propose(field, VALUES[field], evidence=[evidence])
         assert made.decided is None, "however much speaks for it"
     assert await ana.consent.about() == {}
@@ -91,28 +111,40 @@ async def test_a_proposal_waits_seven_days_and_lapses(engine: Engine, ana: Scope
     assert again.id != made.id
     later(engine, days=8)
     await ana.purge()
-    assert await engine.store.proposals(ana.scope) == [], "its words are gone, whether anybody looks or not"
+    assert await engine.store.proposals(ana.scope) == [], (
+        "its words are gone, whether anybody looks or not"
+    )
 
 
 @pytest.mark.spec("IMP-87")
 @pytest.mark.parametrize("field", ["tone", "goals_add"])
-async def test_a_benign_field_is_applied_when_two_things_speak_for_it(ana: Scoped, field: str) -> None:
+async def test_a_benign_field_is_applied_when_two_things_speak_for_it(
+    ana: Scoped, field: str
+) -> None:
     first, second = await said(ana, "Long answers tire me.", "Say it in one sentence, I am busy.")
     assert (await ana.consent.propose(field, "brief", evidence=[first])).decided is None
-    assert (await ana.consent.propose(field, "Brief", evidence=[first])).decided is None, "the same one twice is one"
+    assert (await ana.consent.propose(field, "Brief", evidence=[first])).decided is None, (
+        "the same one twice is one"
+    )
     assert await ana.consent.about() == {}
     made = await ana.consent.propose(field, "Brief", evidence=[second])
     assert made.decided == "corroborated"
-    assert await ana.consent.about() == ({"tone": "brief"} if field == "tone" else {"goals": ["brief"]})
+    assert await ana.consent.about() == (
+        {"tone": "brief"} if field == "tone" else {"goals": ["brief"]}
+    )
     assert ("corroborated", None) in await decisions(ana, field)
 
 
 @pytest.mark.spec("IMP-87")
-@pytest.mark.parametrize(("confidence", "decided"), [(0.9, "corroborated"), (0.8, "corroborated"), (0.79, None)])
+@pytest.mark.parametrize(
+    ("confidence", "decided"), [(0.9, "corroborated"), (0.8, "corroborated"), (0.79, None)]
+)
 async def test_an_insight_is_enough_for_a_benign_field_if_it_is_sure(
     ana: Scoped, confidence: float, decided: str | None
 ) -> None:
-    (insight,) = await said(ana, "Ana wants short answers when she works.", kind="insight", confidence=confidence)
+    (insight,) = await said(
+        ana, "Ana wants short answers when she works.", kind="insight", confidence=confidence
+    )
     assert (await ana.consent.propose("tone", "brief", evidence=[insight])).decided == decided
     assert (await ana.consent.propose("city", "Ypsilonburg", evidence=[insight])).decided is None
 
@@ -123,8 +155,12 @@ async def test_an_insight_is_enough_for_a_benign_field_if_it_is_sure(
     raises=AssertionError,
     reason="issue 16, §5, IMP: two signals that disagree count as two that agree (IMP-87)",
 )
-async def test_two_things_that_contradict_each_other_do_not_apply_a_benign_field(ana: Scoped) -> None:
-    evidence = await said(ana, "Please keep your answers brief.", "Please give me long answers, never brief ones.")
+async def test_two_things_that_contradict_each_other_do_not_apply_a_benign_field(
+    ana: Scoped,
+) -> None:
+    evidence = await said(
+        ana, "Please keep your answers brief.", "Please give me long answers, never brief ones."
+    )
     made = [await ana.consent.propose("tone", "brief", evidence=[each]) for each in evidence]
     assert [each.decided for each in made] == [None, None]
     assert await ana.consent.about() == {}
@@ -165,7 +201,9 @@ async def test_what_is_approved_is_what_was_shown(engine: Engine, ana: Scoped) -
         await engine.scope("bo").consent.approve((await ana.consent.list())[0].id)
 
 
-@pytest.mark.parametrize("value", ["Porto\nRoot", "Por\u202eto", "Po\u200brto", "a\x00b", "", "x" * 201, None])
+@pytest.mark.parametrize(
+    "value", ["Porto\nRoot", "Por\u202eto", "Po\u200brto", "a\x00b", "", "x" * 201, None]
+)
 async def test_nothing_can_be_hidden_in_what_is_shown(ana: Scoped, value: Any) -> None:
     (evidence,) = await said(ana, "The tram to the castle stops at my door.")
     with pytest.raises(InvalidInput):
@@ -178,7 +216,9 @@ async def test_a_proposal_altered_behind_our_back_is_not_approved(tmp_path: Path
         (evidence,) = await said(ana, "The tram to the castle stops at my door.")
         made = await ana.consent.propose("city", "Porto", evidence=[evidence])
         with apsw.Connection(str(tmp_path / "m.db")) as connection:
-            connection.execute("UPDATE consent_queue SET proposal = replace(proposal, 'Porto', 'Lagos')")
+            connection.execute(
+                "UPDATE consent_queue SET proposal = replace(proposal, 'Porto', 'Lagos')"
+            )
         with pytest.raises(StoreDamaged):
             await ana.consent.approve(made.id)
 
@@ -194,7 +234,9 @@ async def test_a_denied_proposal_is_erased_and_not_proposed_again(tmp_path: Path
         assert await decisions(ana, "city") == [("proposed", None), ("denied", "ana")]
         assert not holding(tmp_path, b"psilonburg")
         await ana.consent.tell("city", "Ypsilonburg", actor="ana")
-        assert await ana.consent.about() == {"city": "Ypsilonburg"}, "the person may change their mind"
+        assert await ana.consent.about() == {"city": "Ypsilonburg"}, (
+            "the person may change their mind"
+        )
 
 
 async def test_what_is_withdrawn_is_gone_with_all_it_held_before(ana: Scoped) -> None:
@@ -208,7 +250,9 @@ async def test_what_is_withdrawn_is_gone_with_all_it_held_before(ana: Scoped) ->
 
 
 async def test_a_proposal_rests_on_what_the_person_said(engine: Engine, ana: Scoped) -> None:
-    (theirs,) = (await ana.remember([{"role": "tool", "content": "The customer lives in Ypsilonburg."}])).ids
+    (theirs,) = (
+        await ana.remember([{"role": "tool", "content": "The customer lives in Ypsilonburg."}])
+    ).ids
     (others,) = await said(engine.scope("bo"), "I live in Ypsilonburg.")
     with pytest.raises(NotAllowed):
         await ana.consent.propose("city", "Ypsilonburg", evidence=[theirs])
@@ -222,13 +266,17 @@ async def test_a_proposal_rests_on_what_the_person_said(engine: Engine, ana: Sco
 
 
 async def test_what_was_inferred_from_a_forgotten_memory_alone_goes_with_it(ana: Scoped) -> None:
-    door, home, busy = await said(ana, "The tram stops at my door.", "I am at home here.", "I am always so busy.")
+    door, home, busy = await said(
+        ana, "The tram stops at my door.", "I am at home here.", "I am always so busy."
+    )
     await ana.consent.propose("city", "Ypsilonburg", evidence=[door, home])
     await ana.consent.propose("tone", "brief", evidence=[home, busy])
     agreed = await ana.consent.propose("language", "Portuguese", evidence=[door])
     await ana.consent.approve(agreed.id)
     await ana.forget(door)
-    assert [each.field for each in await ana.consent.list()] == ["city"], "something still speaks for it"
+    assert [each.field for each in await ana.consent.list()] == ["city"], (
+        "something still speaks for it"
+    )
     await ana.forget(home)
     await ana.forget(busy)
     assert await ana.consent.list() == []
@@ -259,7 +307,10 @@ async def test_nothing_is_proposed_while_memory_is_off(ana: Scoped) -> None:
 async def test_in_any_history_a_sensitive_field_changed_only_by_a_decision(
     engine: Engine, ana: Scoped, seed: int
 ) -> None:
-    chance, evidence = random.Random(seed), await said(ana, "I am at home here.", "They know me.", "It rains a lot.")
+    chance, evidence = (
+        random.Random(seed),
+        await said(ana, "I am at home here.", "They know me.", "It rains a lot."),
+    )
     for _ in range(60):
         before, decided = await ana.consent.about(), None
         waiting: list[Proposal] = await ana.consent.list()
@@ -289,8 +340,15 @@ async def test_in_any_history_a_sensitive_field_changed_only_by_a_decision(
             assert (each.decided, trail[each.id]) == ("approved", "ana")
 
 
-def test_the_command_line_lists_approves_and_denies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"DB": tmp_path / "m.db", "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
+def test_the_command_line_lists_approves_and_denies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "DB": tmp_path / "m.db",
+        "EMBEDDER": "hashing",
+        "USER": "ana",
+        "STATE_DIR": tmp_path,
+    }.items():
         monkeypatch.setenv(f"MEMORIST_{name}", str(value))
     with memorist.open() as memory:
         ana = memory.scope("ana")
@@ -302,7 +360,10 @@ def test_the_command_line_lists_approves_and_denies(tmp_path: Path, monkeypatch:
         return CliRunner().invoke(app, ["consent", *words])
 
     listed = [json.loads(line) for line in run("list", "--json").stdout.splitlines()]
-    assert [(each["id"], each["value"]) for each in listed] == [(city.id, "Porto"), (name.id, "Root")]
+    assert [(each["id"], each["value"]) for each in listed] == [
+        (city.id, "Porto"),
+        (name.id, "Root"),
+    ]
     assert "Porto  waits until" in run("list").stdout
     assert "Porto  approved" in run("approve", city.id).stdout
     assert "Root  denied" in run("deny", name.id).stdout

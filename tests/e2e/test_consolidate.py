@@ -14,15 +14,15 @@ import pytest
 from clocks import Clock
 from llm_server import Request, Server
 from memorist import aio
-from memorist.changes import Queue, Used
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
-from memorist.lifecycle import consolidate
-from memorist.model import STATES, Draft, Filter, Memory, Scope
-from memorist.policy import writing
+from memorist.ingest import policies
+from memorist.jobs import consolidate
 from memorist.ports import Adviser
-from memorist.records import Ask, Task
+from memorist.results import Ask, Task
 from memorist.scoped import Scoped
+from memorist.storage.changes import Queue, Used
+from memorist.types import STATES, Draft, Filter, Memory, Scope
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 EARLY, RISER = "I get up at 5 every morning", "I am an early riser, up at 5 every morning"
@@ -51,7 +51,12 @@ class Scripted:
     """An adviser that says what it is told to say."""
 
     def __init__(
-        self, *, same: bool = True, surely: bool = True, text: str = "", error: Exception | None = None
+        self,
+        *,
+        same: bool = True,
+        surely: bool = True,
+        text: str = "",
+        error: Exception | None = None,
     ) -> None:
         self.same, self.surely, self.text, self.error = same, surely, text, error
         self.asked: list[Ask] = []
@@ -66,7 +71,11 @@ class Scripted:
         if ask.task == "compose":
             return {"text": self.text}
         if "verdicts" in ask.schema["properties"]:
-            return {"verdicts": [{"pair": each["pair"], "same_fact": self.same} for each in json.loads(ask.user)]}
+            return {
+                "verdicts": [
+                    {"pair": each["pair"], "same_fact": self.same} for each in json.loads(ask.user)
+                ]
+            }
         return {"same_fact": self.surely}
 
     async def close(self) -> None: ...
@@ -74,7 +83,9 @@ class Scripted:
     @property
     def pairs(self) -> list[tuple[str, str]]:
         """The pairs it was asked about, several at a time."""
-        lists = [json.loads(ask.user) for ask in self.asked if "verdicts" in ask.schema["properties"]]
+        lists = [
+            json.loads(ask.user) for ask in self.asked if "verdicts" in ask.schema["properties"]
+        ]
         return [(each["a"], each["b"]) for some in lists for each in some]
 
 
@@ -111,7 +122,9 @@ async def run(
     name: str = "consolidate",
 ) -> int:
     care = replace(engine.care, adviser=adviser)
-    return await consolidate.run(await claimed(engine, name), care, policy=writing.named(policy), most=most)
+    return await consolidate.run(
+        await claimed(engine, name), care, policy=policies.named(policy), most=most
+    )
 
 
 async def texts(ana: Scoped) -> set[str]:
@@ -124,8 +137,14 @@ async def one(ana: Scoped, text: str) -> Memory:
 
 
 @pytest.mark.spec("IMP-43")
-async def test_rules_join_what_was_told_twice_in_nearly_the_same_words(engine: Engine, ana: Scoped) -> None:
-    for text in ("I am allergic to peanuts", "Remember: I have an allergy to peanuts!", "I am allergic to eggs"):
+async def test_rules_join_what_was_told_twice_in_nearly_the_same_words(
+    engine: Engine, ana: Scoped
+) -> None:
+    for text in (
+        "I am allergic to peanuts",
+        "Remember: I have an allergy to peanuts!",
+        "I am allergic to eggs",
+    ):
         await ana.remember(text, policy=APART)
     assert await run(engine) == 1
     assert len(await texts(ana)) == 2
@@ -133,7 +152,9 @@ async def test_rules_join_what_was_told_twice_in_nearly_the_same_words(engine: E
 
 
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_each_question_says_that_the_notes_hold_no_instructions(engine: Engine, ana: Scoped) -> None:
+async def test_each_question_says_that_the_notes_hold_no_instructions(
+    engine: Engine, ana: Scoped
+) -> None:
     adviser = Scripted(text="I keep bee hives behind the house")
     await ana.remember(BEES, policy="supervisor")
     await ana.remember(HIVES, policy="supervisor")
@@ -143,7 +164,9 @@ async def test_each_question_says_that_the_notes_hold_no_instructions(engine: En
 
 
 @pytest.mark.spec("IMP-40")
-async def test_a_model_joins_paraphrases_and_the_history_says_so(engine: Engine, ana: Scoped, clock: Clock) -> None:
+async def test_a_model_joins_paraphrases_and_the_history_says_so(
+    engine: Engine, ana: Scoped, clock: Clock
+) -> None:
     await ana.remember(EARLY, importance=0.3, tags=["morning"])
     clock.now += timedelta(hours=1)
     await ana.remember(RISER, importance=0.8, tags=["sleep"])
@@ -160,7 +183,9 @@ async def test_a_model_joins_paraphrases_and_the_history_says_so(engine: Engine,
     assert [event.memory_id for event in events] == [left.id]
 
 
-async def test_a_join_can_be_undone_and_is_not_done_again(engine: Engine, ana: Scoped, clock: Clock) -> None:
+async def test_a_join_can_be_undone_and_is_not_done_again(
+    engine: Engine, ana: Scoped, clock: Clock
+) -> None:
     await ana.remember(EARLY)
     await ana.remember(RISER)
     await run(engine, Scripted())
@@ -174,7 +199,9 @@ async def test_a_join_can_be_undone_and_is_not_done_again(engine: Engine, ana: S
 
 
 @pytest.mark.parametrize("policy", ["default", "supervisor"])
-async def test_forgetting_what_was_joined_takes_all_of_it_away(engine: Engine, ana: Scoped, policy: str) -> None:
+async def test_forgetting_what_was_joined_takes_all_of_it_away(
+    engine: Engine, ana: Scoped, policy: str
+) -> None:
     for text in (BEES, HIVES):
         await ana.remember(text)
     await run(engine, Scripted(), policy=policy)
@@ -224,8 +251,10 @@ async def test_a_model_that_says_yes_to_everything_joins_no_other_values(
 
 @pytest.fixture(autouse=True)
 def _no_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = writing.named("default")
-    monkeypatch.setitem(writing.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False))
+    usual = policies.named("default")
+    monkeypatch.setitem(
+        policies.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False)
+    )
 
 
 async def test_only_a_pair_that_is_confirmed_alone_is_joined(engine: Engine, ana: Scoped) -> None:
@@ -236,7 +265,9 @@ async def test_only_a_pair_that_is_confirmed_alone_is_joined(engine: Engine, ana
 
 
 @pytest.mark.spec("IMP-41")
-async def test_a_pair_is_not_asked_about_again_for_two_weeks(engine: Engine, ana: Scoped, clock: Clock) -> None:
+async def test_a_pair_is_not_asked_about_again_for_two_weeks(
+    engine: Engine, ana: Scoped, clock: Clock
+) -> None:
     first = Scripted(same=False)
     for text in (DOG, BEAGLE):
         await ana.remember(text, importance=0.9)
@@ -250,7 +281,9 @@ async def test_a_pair_is_not_asked_about_again_for_two_weeks(engine: Engine, ana
 
 
 @pytest.mark.spec("IMP-34")
-async def test_no_more_pairs_are_asked_about_than_the_day_allows(engine: Engine, ana: Scoped, clock: Clock) -> None:
+async def test_no_more_pairs_are_asked_about_than_the_day_allows(
+    engine: Engine, ana: Scoped, clock: Clock
+) -> None:
     for text in TABLE:
         await ana.remember(text, policy=APART, importance=0.9)
     adviser = Scripted(same=False)
@@ -283,7 +316,9 @@ async def test_a_run_that_is_broken_off_goes_on_where_it_was(engine: Engine, ana
 
 
 @pytest.mark.parametrize("during", ["several", "one"])
-async def test_an_edit_that_a_person_makes_meanwhile_wins(engine: Engine, ana: Scoped, during: str) -> None:
+async def test_an_edit_that_a_person_makes_meanwhile_wins(
+    engine: Engine, ana: Scoped, during: str
+) -> None:
     for text in (EARLY, RISER):
         await ana.remember(text)
     mine = await one(ana, EARLY)
@@ -321,7 +356,9 @@ async def test_what_a_person_saved_on_purpose_stays_as_it_is(engine: Engine, ana
     assert (left.text, left.pinned) == (EARLY, True)
 
 
-async def test_of_two_that_a_person_saved_on_purpose_neither_goes(engine: Engine, ana: Scoped) -> None:
+async def test_of_two_that_a_person_saved_on_purpose_neither_goes(
+    engine: Engine, ana: Scoped
+) -> None:
     await ana.remember(EARLY, pinned=True)
     await ana.remember(RISER, manually_saved=True)
     adviser = Scripted()
@@ -372,7 +409,9 @@ async def test_a_composed_memory_can_be_found_and_undone(engine: Engine, ana: Sc
 
 
 @pytest.mark.spec("IMP-42")
-@pytest.mark.parametrize(("error", "status"), [(ModelUnavailable(), "error"), (OverBudget(), "skipped")])
+@pytest.mark.parametrize(
+    ("error", "status"), [(ModelUnavailable(), "error"), (OverBudget(), "skipped")]
+)
 async def test_without_a_model_that_answers_rules_do_the_work_and_an_event_says_so(
     engine: Engine, ana: Scoped, error: Exception, status: str
 ) -> None:
@@ -383,7 +422,9 @@ async def test_without_a_model_that_answers_rules_do_the_work_and_an_event_says_
     assert [event.status for event in await ana.events(node="worker", op="classify")] == [status]
 
 
-async def test_an_answer_that_cannot_be_used_is_not_asked_for_every_day(engine: Engine, ana: Scoped) -> None:
+async def test_an_answer_that_cannot_be_used_is_not_asked_for_every_day(
+    engine: Engine, ana: Scoped
+) -> None:
     for text in (DOG, BEAGLE):
         await ana.remember(text)
     adviser = Scripted(error=BadModelAnswer())
@@ -423,11 +464,19 @@ async def test_it_is_due_again_after_about_a_day(engine: Engine, ana: Scoped) ->
     await run(engine)
     for hours, due in ((11, 0), (37, 1)):
         now = START + timedelta(hours=hours)
-        assert len(await engine.store.claim_tasks(["consolidate"], now=now, limit=1, lease_seconds=60)) == due
+        assert (
+            len(await engine.store.claim_tasks(["consolidate"], now=now, limit=1, lease_seconds=60))
+            == due
+        )
 
 
-async def test_turns_of_a_conversation_and_how_tos_stand_for_themselves(engine: Engine, ana: Scoped) -> None:
-    said = [{"role": "user", "content": DOG, "session": "s"}, {"role": "user", "content": BEAGLE, "session": "s"}]
+async def test_turns_of_a_conversation_and_how_tos_stand_for_themselves(
+    engine: Engine, ana: Scoped
+) -> None:
+    said = [
+        {"role": "user", "content": DOG, "session": "s"},
+        {"role": "user", "content": BEAGLE, "session": "s"},
+    ]
     await ana.remember(said)
     adviser = Scripted()
     await run(engine, adviser)
@@ -441,7 +490,14 @@ BELOW = ("I like strong coffee", "There is coffee in the blue tin")  # cosine 0.
 INSIDE = ("I walk along the river", "The river was frozen when I was young")  # 0.49
 ABOVE = ("I work as a physician", "My job is being a doctor")  # 0.77
 NO_WORD_SHARED = ("I swim every day", "Laps in the pool keep me fit")  # 0.58
-PLACES = ("by the door", "on the floor", "under the lamp", "near the wall", "in the corner", "behind the chair")
+PLACES = (
+    "by the door",
+    "on the floor",
+    "under the lamp",
+    "near the wall",
+    "in the corner",
+    "behind the chair",
+)
 MEALS = [
     f"Our {who} eat {where} at the wooden kitchen table"
     for who in ("children", "guests", "neighbors", "parents", "friends")
@@ -456,7 +512,9 @@ async def quick(tmp_path: Path, clock: Clock) -> AsyncIterator[Engine]:
         yield opened
 
 
-async def asked_about(engine: Engine, *texts: str, policy: str = "default") -> list[tuple[str, str]]:
+async def asked_about(
+    engine: Engine, *texts: str, policy: str = "default"
+) -> list[tuple[str, str]]:
     """Remember texts and return the pairs that a model is asked about."""
     for text in texts:
         await engine.scope("ana").remember(text, policy=APART)
@@ -478,18 +536,24 @@ async def test_only_pairs_from_the_lower_end_of_the_band_on_are_asked_about(engi
     reason="issue 16, §5, IMP: consolidation under the supervisor policy has no upper end of its band (IMP-36)",
 )
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_under_the_supervisor_policy_pairs_above_the_band_are_not_asked_about(engine: Engine) -> None:
+async def test_under_the_supervisor_policy_pairs_above_the_band_are_not_asked_about(
+    engine: Engine,
+) -> None:
     assert await asked_about(engine, *INSIDE, *ABOVE, policy="supervisor") == [INSIDE]
 
 
 @pytest.mark.spec("IMP-38")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_near_pairs_that_share_no_word_and_no_number_are_not_asked_about(engine: Engine) -> None:
+async def test_near_pairs_that_share_no_word_and_no_number_are_not_asked_about(
+    engine: Engine,
+) -> None:
     assert await asked_about(engine, *NO_WORD_SHARED, *INSIDE) == [INSIDE]
 
 
 @pytest.mark.spec("IMP-35")
-@pytest.mark.parametrize(("hours", "importance", "count"), [(71, 0.2, 1), (73, 0.2, 0), (73, 0.4, 0), (73, 0.41, 1)])
+@pytest.mark.parametrize(
+    ("hours", "importance", "count"), [(71, 0.2, 1), (73, 0.2, 0), (73, 0.4, 0), (73, 0.41, 1)]
+)
 async def test_a_memory_is_looked_at_for_three_days_or_because_of_its_importance(
     quick: Engine, clock: Clock, hours: float, importance: float, count: int
 ) -> None:
@@ -502,7 +566,9 @@ async def test_a_memory_is_looked_at_for_three_days_or_because_of_its_importance
 
 
 @pytest.mark.spec("IMP-35")
-async def test_of_ten_memories_only_the_one_recalled_most_is_looked_at(quick: Engine, clock: Clock) -> None:
+async def test_of_ten_memories_only_the_one_recalled_most_is_looked_at(
+    quick: Engine, clock: Clock
+) -> None:
     ana = quick.scope("ana")
     shelves = [f"Shelf {n} holds jars of {n} beans" for n in range(8)]
     for text in (DOG, BEAGLE, *shelves):
@@ -519,7 +585,9 @@ async def test_of_ten_memories_only_the_one_recalled_most_is_looked_at(quick: En
 
 @pytest.mark.spec("IMP-37")
 @pytest.mark.parametrize(("days", "count"), [(89, 1), (91, 0)])
-async def test_a_pair_is_asked_about_for_ninety_days(quick: Engine, clock: Clock, days: int, count: int) -> None:
+async def test_a_pair_is_asked_about_for_ninety_days(
+    quick: Engine, clock: Clock, days: int, count: int
+) -> None:
     ana = quick.scope("ana")
     for text in (DOG, BEAGLE):
         await ana.remember(text, policy=APART, importance=0.2)
@@ -546,7 +614,9 @@ async def test_a_pair_whose_score_has_changed_is_asked_about_at_once(quick: Engi
     await run(quick, adviser)
     await run(quick, adviser)
     assert len(adviser.pairs) == 1
-    await ana.edit((await one(ana, BEAGLE)).id, "The young beagle that is named Biscuit is my own dog")
+    await ana.edit(
+        (await one(ana, BEAGLE)).id, "The young beagle that is named Biscuit is my own dog"
+    )
     await run(quick, adviser)
     assert len(adviser.pairs) == 2
 
@@ -576,10 +646,17 @@ def none_is_the_same(request: Request) -> Any:
     return {"verdicts": [{"pair": each["pair"], "same_fact": False} for each in told]}
 
 
-async def tended(folder: Path, server: Server, *, spaces: tuple[str, ...] = ("home",), **settings: Any) -> list[str]:
+async def tended(
+    folder: Path, server: Server, *, spaces: tuple[str, ...] = ("home",), **settings: Any
+) -> list[str]:
     """Let consolidation of a new memory do its daily work twice; returns the status of its questions in the events."""
     server.answer = none_is_the_same
-    place = {"state_dir": folder, "embedder": "hashing", "llm": "openai:m", "llm_url": f"{server.url}/v1"}
+    place = {
+        "state_dir": folder,
+        "embedder": "hashing",
+        "llm": "openai:m",
+        "llm_url": f"{server.url}/v1",
+    }
     async with aio.open(folder / "m.db", **place, **settings) as engine:
         engine.clock = Clock(START)
         for space in spaces:
@@ -587,11 +664,16 @@ async def tended(folder: Path, server: Server, *, spaces: tuple[str, ...] = ("ho
             await engine.scope("ana", space=space).remember_drafts(drafts, policy=APART)
         await engine.tend(only=["consolidate"])
         await engine.tend(only=["consolidate"])
-        return [event.status for event in await engine.scope("ana", space=spaces[0]).events(op="classify")]
+        return [
+            event.status
+            for event in await engine.scope("ana", space=spaces[0]).events(op="classify")
+        ]
 
 
 @pytest.mark.spec("IMP-33", "IMP-34", "IMP-39")
-async def test_a_day_has_fifty_pairs_in_questions_of_ten(tmp_path: Path, llm_server: Server) -> None:
+async def test_a_day_has_fifty_pairs_in_questions_of_ten(
+    tmp_path: Path, llm_server: Server
+) -> None:
     await tended(tmp_path, llm_server)
     assert [pairs_in(request) for request in llm_server.requests] == [10, 10, 10, 10, 10]
 
@@ -614,6 +696,8 @@ async def test_the_pairs_of_a_day_are_counted_per_user(tmp_path: Path, llm_serve
 
 
 @pytest.mark.spec("IMP-42")
-async def test_a_tenant_without_tokens_left_asks_nothing_and_says_so(tmp_path: Path, llm_server: Server) -> None:
+async def test_a_tenant_without_tokens_left_asks_nothing_and_says_so(
+    tmp_path: Path, llm_server: Server
+) -> None:
     assert await tended(tmp_path, llm_server, llm_tenant_tokens=1) == ["skipped"]
     assert llm_server.requests == []

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from memorist import aio, compose, upgrade
+from memorist import aio, bootstrap
 from memorist.settings import load
+from memorist.storage import upgrade
 from version_0_1 import ALIVE, assert_replayed, lay_spool, unpack
 
 
@@ -25,12 +26,17 @@ class Home:
 
     def __init__(self, folder: Path, *, is_one_folder: bool) -> None:
         self.folder = folder
-        data, state, config = ("all", "all", "all") if is_one_folder else ("share", "state", "config")
+        data, state, config = (
+            ("all", "all", "all") if is_one_folder else ("share", "state", "config")
+        )
         self.data, self.state, self.config = folder / data, folder / state, folder / config
-        self.old_db, self.db = self.data / "recollect" / "memory.db", self.data / "memorist" / "memory.db"
+        self.old_db, self.db = (
+            self.data / "recollect" / "memory.db",
+            self.data / "memorist" / "memory.db",
+        )
 
     def spool(self, db: Path, app: str) -> Path:
-        name = compose.fail_safe_files(load(db=str(db), state_dir=self.state / app)).folder.name  # type: ignore[union-attr]
+        name = bootstrap.fail_safe_files(load(db=str(db), state_dir=self.state / app)).folder.name  # type: ignore[union-attr]
         return self.state / app / "data" / "memory" / name
 
     def fill(self) -> None:
@@ -45,7 +51,11 @@ class Home:
         (self.config / "recollect" / "recollect.toml").write_text('embedder = "hashing"\n')
 
     def files(self) -> set[str]:
-        found = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file())
+        found = (
+            path.relative_to(self.folder).as_posix()
+            for path in self.folder.rglob("*")
+            if path.is_file()
+        )
         return {name for name in found if not name.endswith((".lock", "-wal", "-shm"))}
 
 
@@ -53,7 +63,7 @@ class Home:
 def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     made = Home(tmp_path / "home", is_one_folder=request.param == "macos")
     for kind, base in (("data", made.data), ("state", made.state), ("config", made.config)):
-        for module in ("memorist.upgrade", "memorist.settings"):
+        for module in ("memorist.storage.upgrade", "memorist.settings"):
             monkeypatch.setattr(f"{module}.user_{kind}_path", base.joinpath)
     monkeypatch.delenv("MEMORIST_FAILSAFE_DIR")
     for name in ("MEMORIST_DB", "MEMORIST_STATE_DIR", "MEMORIST_CONFIG", "MEMORIST_EMBEDDER"):
@@ -87,12 +97,18 @@ async def assert_moved(home: Home) -> None:
     assert (home.config / "memorist" / "memorist.toml").exists()
 
 
-async def test_the_default_paths_are_moved_once_with_a_notice(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_default_paths_are_moved_once_with_a_notice(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING, "memorist")
     await assert_moved(home)
     said = notices(caplog)
     assert [line for line in said if f"moved {home.old_db} to {home.db}" in line]
-    assert [line for line in said if f"moved {home.state / 'recollect'} to {home.state / 'memorist'}" in line]
+    assert [
+        line
+        for line in said
+        if f"moved {home.state / 'recollect'} to {home.state / 'memorist'}" in line
+    ]
     assert len(said) == 3
     caplog.clear()
     start_again()
@@ -155,7 +171,9 @@ async def test_an_upgrade_that_was_killed_anywhere_is_continued(
     await assert_moved(home)
 
 
-async def test_the_spool_is_renamed_before_the_database(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_spool_is_renamed_before_the_database(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stop_after(2, monkeypatch)
     with pytest.raises(Killed):
         load()
@@ -177,7 +195,9 @@ async def test_paths_that_the_user_chose_are_not_moved(home: Home, tmp_path: Pat
     assert not (tmp_path / "state").exists()
 
 
-async def test_a_spool_in_a_folder_of_the_users_own_follows_the_database(home: Home, tmp_path: Path) -> None:
+async def test_a_spool_in_a_folder_of_the_users_own_follows_the_database(
+    home: Home, tmp_path: Path
+) -> None:
     own = tmp_path / "spool"
     own.mkdir()
     home.spool(home.old_db, "recollect").rename(own / home.spool(home.old_db, "recollect").name)
@@ -242,7 +262,9 @@ async def test_files_of_another_program_called_recollect_are_left_alone(home: Ho
     assert Path(memory.settings.db) == home.db
 
 
-async def test_what_is_only_in_the_log_of_a_killed_process_is_moved_too(home: Home, tmp_path: Path) -> None:
+async def test_what_is_only_in_the_log_of_a_killed_process_is_moved_too(
+    home: Home, tmp_path: Path
+) -> None:
     async with aio.open(home.old_db, state_dir=tmp_path, embedder="hashing") as memory:
         await memory.scope("ana").remember("I sail on Sundays.")
         for end in ("", "-wal"):
@@ -251,7 +273,9 @@ async def test_what_is_only_in_the_log_of_a_killed_process_is_moved_too(home: Ho
         shutil.copy(f"{tmp_path}/killed.db{end}", f"{home.old_db}{end}")
     async with aio.open() as memory:
         assert Path(memory.settings.db) == home.db
-        assert "I sail on Sundays." in {each.text for each in (await memory.scope("ana").list()).memories}
+        assert "I sail on Sundays." in {
+            each.text for each in (await memory.scope("ana").list()).memories
+        }
 
 
 def test_processes_that_start_at_once_move_the_default_paths_together(tmp_path: Path) -> None:
@@ -273,6 +297,6 @@ def test_processes_that_start_at_once_move_the_default_paths_together(tmp_path: 
 
 
 def test_the_folder_of_a_spool_has_one_name(tmp_path: Path) -> None:
-    files = compose.fail_safe_files(load(db=str(tmp_path / "m.db"), state_dir=tmp_path))
+    files = bootstrap.fail_safe_files(load(db=str(tmp_path / "m.db"), state_dir=tmp_path))
     assert files is not None
     assert files.folder.name == upgrade._spool_name(tmp_path / "m.db")

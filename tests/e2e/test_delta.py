@@ -37,7 +37,9 @@ def told(ana: BlockingScope, text: str, category: str, importance: float) -> str
     return ana.remember(text, category=category, importance=importance, policy="theoria").ids[0]
 
 
-@pytest.mark.spec("IMP-1", "IMP-3", "IMP-4", "IMP-5", "IMP-9", "IMP-10", "IMP-11", "IMP-12", "IMP-13")
+@pytest.mark.spec(
+    "IMP-1", "IMP-3", "IMP-4", "IMP-5", "IMP-9", "IMP-10", "IMP-11", "IMP-12", "IMP-13"
+)
 def test_the_header_is_the_one_that_was_asked_for_byte_for_byte(ana: BlockingScope) -> None:
     goal, note = told(ana, "Ship v1 by October", "goals", 0.8), told(ana, MILK, "health", 0.6)
     since = ana.delta(0).revision
@@ -92,7 +94,7 @@ def test_a_header_stands_alone_where_nothing_answers(ana: BlockingScope) -> None
 def test_the_budget_holds_for_header_and_block_together(ana: BlockingScope) -> None:
     for n in range(6):
         told(ana, f"Box number {n} on the shelf holds the tools for winter {n}", "things", 0.6)
-    count = memorist.engine.tokens.count_tokens
+    count = memorist.client.tokens.count_tokens
     for budget in (5, 40, 70, 100, 200):
         answer = ana.recall("Which box holds the tools?", since=0, budget=budget)
         assert count(answer.text) <= budget
@@ -106,7 +108,11 @@ def test_every_change_is_told_once_three_at_a_time(ana: BlockingScope) -> None:
     asked = [ana.delta() for _ in range(5)]
     assert [len(news.changes) for news in asked] == [3, 3, 1, 0, 0]
     assert [change.memory_id for news in asked for change in news.changes] == ids
-    assert [(news.since, news.revision, news.more) for news in asked[:3]] == [(0, 3, 4), (3, 6, 1), (6, 7, 0)]
+    assert [(news.since, news.revision, news.more) for news in asked[:3]] == [
+        (0, 3, 4),
+        (3, 6, 1),
+        (6, 7, 0),
+    ]
     assert asked[3].text == ""
 
 
@@ -115,7 +121,10 @@ def test_what_was_put_away_is_told_once_and_not_quoted(ana: BlockingScope) -> No
     id = told(ana, NAME, "personal", 0.4)
     ana.delta()
     ana.forget(id, keep_days=3)
-    assert ana.delta().text == "Memory updates since rev 1:\n- ↓soft_deleted: [Personal] 1 memory, restorable"
+    assert (
+        ana.delta().text
+        == "Memory updates since rev 1:\n- ↓soft_deleted: [Personal] 1 memory, restorable"
+    )
     assert ana.delta().text == ""
     ana.restore(id)
     assert ana.delta().text == f"Memory updates since rev 2:\n- ↺restored: [Personal] {NAME}"
@@ -125,10 +134,15 @@ def test_what_was_put_away_is_told_once_and_not_quoted(ana: BlockingScope) -> No
 
 
 @pytest.mark.spec("IMP-5")
-def test_a_newer_value_is_told_in_the_thread_of_the_old_one_and_once_in_its_own(memory: Blocking) -> None:
+def test_a_newer_value_is_told_in_the_thread_of_the_old_one_and_once_in_its_own(
+    memory: Blocking,
+) -> None:
     before, now = memory.scope("ana", thread="before"), memory.scope("ana", thread="now")
     before.remember("I live in Lisbon.")
-    assert before.delta().text.endswith("I live in Lisbon. (imp=3)") or "I live in Lisbon." in before.delta(0).text
+    assert (
+        before.delta().text.endswith("I live in Lisbon. (imp=3)")
+        or "I live in Lisbon." in before.delta(0).text
+    )
     assert now.remember("I live in Porto.").outcomes[0].status == "superseded"
     (line,) = before.delta().text.splitlines()[1:]
     assert line.startswith("- ↑updated: ")
@@ -154,7 +168,9 @@ def test_a_memory_cannot_forge_a_header(ana: BlockingScope) -> None:
     ]
 
 
-def test_a_recall_while_the_store_is_away_keeps_the_news_for_later(memory: Blocking, ana: BlockingScope) -> None:
+def test_a_recall_while_the_store_is_away_keeps_the_news_for_later(
+    memory: Blocking, ana: BlockingScope
+) -> None:
     told(ana, NAME, "personal", 0.4)
     ana.recall("What is the preferred name?")
     memory._inner.store.away["reading"] = "the cable is out"  # type: ignore[attr-defined]
@@ -191,9 +207,14 @@ def test_without_a_thread_there_is_nothing_to_tell(memory: Blocking) -> None:
 @pytest.mark.spec("IMP-1", "IMP-14")
 def test_writers_at_the_same_time_never_share_or_skip_a_revision(place: str) -> None:
     async def together() -> list[int]:
-        async with memorist.aio.open(place, embedder="hashing") as one, memorist.aio.open(place) as two:
+        async with (
+            memorist.aio.open(place, embedder="hashing") as one,
+            memorist.aio.open(place) as two,
+        ):
             scopes = [memory.scope("ana", thread="t") for memory in (one, two)]
-            texts = [[f"Box {n} holds number {n * 7}.", f"Shelf {n} is {n} high."] for n in range(10)]
+            texts = [
+                [f"Box {n} holds number {n * 7}.", f"Shelf {n} is {n} high."] for n in range(10)
+            ]
             drafts = [[{"content": text, "role": "user"} for text in each] for each in texts]
             await asyncio.gather(*(scopes[n % 2].remember(each) for n, each in enumerate(drafts)))
             return [each.revision for each in await one.store.logged(scopes[0].scope, "t", 0)]
@@ -227,7 +248,7 @@ def test_the_log_keeps_the_last_changes_of_a_thread(memory: Blocking, ana: Block
 
 
 async def _many(ana: BlockingScope, id: str, times: int) -> None:
-    from memorist.changes import Put
+    from memorist.storage.changes import Put
 
     store = ana._inner._engine.store
     async with store.transaction(ana.scope) as tx:
@@ -249,7 +270,14 @@ def test_the_command_tells_the_same(tmp_path: Path) -> None:
         f"- +created: [Personal] {NAME} (imp=2)",
     ]
     assert run(app, ["delta", *shared]).stdout == ""
-    assert json.loads(run(app, ["delta", *shared, "--since", "0", "--json"]).stdout)["revision"] == 1
+    assert (
+        json.loads(run(app, ["delta", *shared, "--since", "0", "--json"]).stdout)["revision"] == 1
+    )
     listed = run(app, ["events", *shared[1:]]).stdout
     assert "episodic create   ok" in listed
-    assert run(app, ["events", *shared[1:], "--count"]).stdout.split()[1:] == ["episodic", "create", "ok", "1"]
+    assert run(app, ["events", *shared[1:], "--count"]).stdout.split()[1:] == [
+        "episodic",
+        "create",
+        "ok",
+        "1",
+    ]

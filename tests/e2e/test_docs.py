@@ -48,7 +48,10 @@ def test_the_chunking_decision_says_why_not_a_fixed_size():
 @pytest.mark.spec("CLK-91")
 def test_the_generated_pages_are_up_to_date():
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tools/reference.py"), "--check"], capture_output=True, text=True, check=False
+        [sys.executable, str(ROOT / "tools/reference.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -70,16 +73,39 @@ def test_the_map_names_a_home_for_everything_and_each_exists():
     text = (ROOT / "docs/map.md").read_text("utf-8")
     homes = re.findall(r"`(src/[^`]+)`", text)
     assert [home for home in homes if not (ROOT / home).exists()] == []
-    for part in ("extraction", "hybrid retrieval", "journal", "schema", "language models", "bot", "voice", "operator"):
+    for part in (
+        "extraction",
+        "hybrid retrieval",
+        "journal",
+        "schema",
+        "language models",
+        "bot",
+        "voice",
+        "operator",
+    ):
         assert part in text
 
 
 @pytest.mark.spec("THE-3", "THE-4")
 def test_the_concepts_name_what_they_build_on_and_the_order_of_the_parts():
     text = (ROOT / "docs/concepts.md").read_text("utf-8")
-    for base in ("Generative Agents", "Weaviate", "Microsoft Learn", "OpenSearch", "SimHash", "Google", "OpenAI"):
+    for base in (
+        "Generative Agents",
+        "Weaviate",
+        "Microsoft Learn",
+        "OpenSearch",
+        "SimHash",
+        "Google",
+        "OpenAI",
+    ):
         assert base in text.partition("## What it builds on")[2]
-    parts = ("storage and schema", "write path", "retrieval, the worker", "figures and evals", "sums up")
+    parts = (
+        "storage and schema",
+        "write path",
+        "retrieval, the worker",
+        "figures and evals",
+        "sums up",
+    )
     order = " ".join(text.partition("built in the order")[2].split())
     places = [order.index(part) for part in parts]
     assert places == sorted(places)
@@ -91,10 +117,15 @@ def test_every_link_between_pages_leads_somewhere():
             assert (page.parent / target).exists(), f"{page.name} → {target}"
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name
+)
 def test_an_example_runs(example: Path, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(example), str(tmp_path / "memory.db")], capture_output=True, text=True, check=False
+        [sys.executable, str(example), str(tmp_path / "memory.db")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "Mira lives in Ghent" in done.stdout.split("> Where")[1]

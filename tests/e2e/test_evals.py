@@ -17,11 +17,11 @@ from typer.testing import CliRunner, Result
 
 from llm_server import Request, Server
 from memorist import evals
-from memorist.commands import heard
 from memorist.errors import ModelUnavailable
 from memorist.evals.run import told
+from memorist.ingest import policies
 from memorist.interfaces.cli import app
-from memorist.policy import writing
+from memorist.manage.chat_commands import heard
 
 GATE: dict[str, Any] = {
     "sessions": [
@@ -47,7 +47,13 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("MEMORIST_")]:
             patch.delenv(name)
-        for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        for name in (
+            "HOME",
+            "XDG_CONFIG_HOME",
+            "XDG_DATA_HOME",
+            "XDG_STATE_HOME",
+            "XDG_CACHE_HOME",
+        ):
             patch.setenv(name, str(home))
         patch.setenv("MEMORIST_DB", str(home / "memory.db"))
         patch.setenv("MEMORIST_JOURNAL_DIR", str(home / "journal"))
@@ -78,24 +84,34 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.spec("THE-103", "THE-104")
-def test_what_cannot_be_answered_without_memory_is_answered_with_it(report: dict[str, dict[str, Any]]) -> None:
+def test_what_cannot_be_answered_without_memory_is_answered_with_it(
+    report: dict[str, dict[str, Any]],
+) -> None:
     assert report["no memory"]["passed"] == 0
     assert report["memory"]["passed"] >= 0.7
     assert report["memory"]["found"] >= 0.95
     assert 0 < report["memory"]["tokens"] < 400
 
 
-def test_nothing_comes_back_that_was_not_to_be_remembered(report: dict[str, dict[str, Any]]) -> None:
-    private = [task for each in report.values() for task in each["tasks"] if task["kind"] == "private"]
+def test_nothing_comes_back_that_was_not_to_be_remembered(
+    report: dict[str, dict[str, Any]],
+) -> None:
+    private = [
+        task for each in report.values() for task in each["tasks"] if task["kind"] == "private"
+    ]
     assert len(private) >= 12
     assert [task for task in private if task["forbidden"]] == []
 
 
 @pytest.mark.spec("THE-106")
-def test_with_the_vectors_switched_off_words_still_find_most(report: dict[str, dict[str, Any]]) -> None:
+def test_with_the_vectors_switched_off_words_still_find_most(
+    report: dict[str, dict[str, Any]],
+) -> None:
     assert report["memory, no vectors"]["found"] >= 0.6
     assert report["memory, no vectors"]["passed"] > report["no memory"]["passed"]
-    assert report["memory, no vectors"]["tasks"] != report["memory"]["tasks"], "the vectors made a difference"
+    assert report["memory, no vectors"]["tasks"] != report["memory"]["tasks"], (
+        "the vectors made a difference"
+    )
 
 
 @pytest.mark.spec("THE-106")
@@ -106,8 +122,12 @@ def test_with_the_vectors_switched_off_fused_rankings_still_answer(folder: Path)
     assert found == {"no memory": 0.0, "memory": 1.0, "memory, no vectors": 1.0}
 
 
-async def test_a_memory_without_its_guards_would_fail_every_private_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(writing.POLICIES, "open", replace(writing.named("default"), name="open", guard="none"))
+async def test_a_memory_without_its_guards_would_fail_every_private_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(
+        policies.POLICIES, "open", replace(policies.named("default"), name="open", guard="none")
+    )
     open_ones = [_unprotected(task) for task in evals.packaged() if task.kind == "private"]
     report = await evals.evaluate(open_ones, policy="open")
     assert [result.task for result in report.run("memory").results if not result.forbidden] == []
@@ -115,8 +135,13 @@ async def test_a_memory_without_its_guards_would_fail_every_private_task(monkeyp
 
 def _unprotected(task: evals.Task) -> evals.Task:
     """The same task without what the user says to the memory itself."""
-    kept = [tuple(turn for turn in each.messages if not heard(turn.content)) for each in task.sessions]
-    return replace(task, sessions=tuple(map(lambda each, said: replace(each, messages=said), task.sessions, kept)))
+    kept = [
+        tuple(turn for turn in each.messages if not heard(turn.content)) for each in task.sessions
+    ]
+    return replace(
+        task,
+        sessions=tuple(map(lambda each, said: replace(each, messages=said), task.sessions, kept)),
+    )
 
 
 def test_nothing_of_the_users_own_is_touched(report: dict[str, dict[str, Any]], home: Path) -> None:
@@ -130,7 +155,9 @@ def test_the_report_can_be_read_and_says_how_it_was_judged(folder: Path) -> None
     assert "leak: says Adeyemi" in done.stdout
     assert "Without a language model the recalled block itself is judged" in done.stdout
     assert "50%" in done.stdout
-    assert re.search(r"own\W+0 of 2\W+1 of 2\W+1 of 2", done.stdout), "passed, by kind: without and with memory"
+    assert re.search(r"own\W+0 of 2\W+1 of 2\W+1 of 2", done.stdout), (
+        "passed, by kind: without and with memory"
+    )
 
 
 def test_tasks_of_ones_own_are_added_to_ours(folder: Path) -> None:
@@ -147,7 +174,9 @@ def test_too_few_passed_is_a_failure_only_if_a_share_was_asked_for(folder: Path)
 
 
 def test_a_broken_task_is_named_with_its_file_and_field(folder: Path) -> None:
-    (folder / "broken.json").write_text(json.dumps({**GATE, "sessions": [{"at": "today"}]}), "utf-8")
+    (folder / "broken.json").write_text(
+        json.dumps({**GATE, "sessions": [{"at": "today"}]}), "utf-8"
+    )
     done = run("--tasks", folder)
     assert done.exit_code == 2
     assert "broken.json: sessions.0.at" in done.stderr
@@ -161,16 +190,22 @@ def test_a_sweep_varies_the_ranking_and_draws_accuracy_against_tokens(folder: Pa
     assert done.exit_code == 0, done.output
     swept = json.loads(done.stdout)["sweep"]
     few, many = (
-        point for point in swept["points"] if point["ranking"] == "default" and point["values"]["N"] in (1, 10)
+        point
+        for point in swept["points"]
+        if point["ranking"] == "default" and point["values"]["N"] in (1, 10)
     )
     assert few["tokens"] < many["tokens"]
     assert swept["best"]["accuracy"] >= swept["usual"]["accuracy"]
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
-async def test_what_the_settings_leave_to_a_worker_is_done_before_the_questions(folder: Path) -> None:
+async def test_what_the_settings_leave_to_a_worker_is_done_before_the_questions(
+    folder: Path,
+) -> None:
     async with told(evals.from_folder(folder), policy="theoria", extract="rules") as memory:
-        assert not any(each.waiting for each in await memory.backlog() if each.name in ("embed", "extract"))
+        assert not any(
+            each.waiting for each in await memory.backlog() if each.name in ("embed", "extract")
+        )
         found = await memory.scope("sam", "gate").recall("garden gate")
     assert found.legs["dense"] == "ok"
 
@@ -198,7 +233,11 @@ def test_a_configured_model_answers_from_what_is_remembered(
         return {"answer": "It is green." if "painted green" in request.user else "I do not know."}
 
     llm_server.answer = reader
-    for name, value in (("LLM", "openai:test-model"), ("LLM_URL", f"{llm_server.url}/v1"), ("LLM_KEY", "none")):
+    for name, value in (
+        ("LLM", "openai:test-model"),
+        ("LLM_URL", f"{llm_server.url}/v1"),
+        ("LLM_KEY", "none"),
+    ):
         monkeypatch.setenv(f"MEMORIST_{name}", value)
     done = run("--tasks", folder, "--own", "--json")
     assert done.exit_code == 0, done.output

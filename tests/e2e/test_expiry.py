@@ -13,11 +13,11 @@ import pytest
 
 import memorist
 from clocks import Clock
-from memorist.changes import Put
 from memorist.errors import InvalidInput, Misconfigured, NotFound
-from memorist.model import Filter
-from memorist.records import Purged
+from memorist.results import Purged
+from memorist.storage.changes import Put
 from memorist.sync import Blocking, BlockingScope
+from memorist.types import Filter
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
@@ -51,7 +51,9 @@ def told(ana: BlockingScope, text: str = TEA, importance: float = 0.4, **more: A
 
 
 @pytest.mark.spec("IMP-69", "IMP-70")
-def test_what_nobody_used_for_sixty_days_is_put_away_for_thirty(ana: BlockingScope, clock: Clock) -> None:
+def test_what_nobody_used_for_sixty_days_is_put_away_for_thirty(
+    ana: BlockingScope, clock: Clock
+) -> None:
     id = told(ana)
     clock.now = NOW + 60 * DAY - SECOND
     assert ana.purge() == Purged()
@@ -70,7 +72,13 @@ def test_what_was_put_away_is_in_no_context(ana: BlockingScope, clock: Clock) ->
     assert TEA in ana.recall("Where is the green tea?").text
     clock.now = NOW + 61 * DAY
     ana.purge()
-    for more in ({}, {"include_compressed": True}, {"since": 0}, {"as_of": clock.now}, {"profile": "imp.bullets"}):
+    for more in (
+        {},
+        {"include_compressed": True},
+        {"since": 0},
+        {"as_of": clock.now},
+        {"profile": "imp.bullets"},
+    ):
         answer = ana.recall("Where is the green tea?", **more)
         assert (answer.hits, "green tea" in answer.text) == ((), False), more
 
@@ -84,7 +92,9 @@ KEPT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.spec("IMP-69")
 @pytest.mark.parametrize("why", KEPT)
-def test_what_is_pinned_saved_on_purpose_or_important_has_no_limit(ana: BlockingScope, clock: Clock, why: str) -> None:
+def test_what_is_pinned_saved_on_purpose_or_important_has_no_limit(
+    ana: BlockingScope, clock: Clock, why: str
+) -> None:
     told(ana, **KEPT[why])
     clock.now = NOW + 4000 * DAY
     assert ana.purge() == Purged()
@@ -103,7 +113,9 @@ def test_being_recalled_counts_as_use(memory: Blocking, ana: BlockingScope, cloc
 
 
 @pytest.mark.spec("IMP-69")
-def test_being_recalled_counts_as_use_where_another_category_goes_sooner(place: str, clock: Clock) -> None:
+def test_being_recalled_counts_as_use_where_another_category_goes_sooner(
+    place: str, clock: Clock
+) -> None:
     with opened(place, clock, ttl_days={"event": 7, "*": 60}) as memory:
         ana = memory.scope("ana")
         told(ana, category="things")
@@ -115,7 +127,9 @@ def test_being_recalled_counts_as_use_where_another_category_goes_sooner(place: 
 
 
 @pytest.mark.spec("IMP-71")
-def test_what_was_put_away_can_be_restored_and_has_its_time_again(ana: BlockingScope, clock: Clock) -> None:
+def test_what_was_put_away_can_be_restored_and_has_its_time_again(
+    ana: BlockingScope, clock: Clock
+) -> None:
     id = told(ana)
     clock.now = NOW + 61 * DAY
     ana.purge()
@@ -127,7 +141,9 @@ def test_what_was_put_away_can_be_restored_and_has_its_time_again(ana: BlockingS
 
 
 @pytest.mark.spec("IMP-74")
-def test_what_was_put_away_for_long_enough_is_erased(memory: Blocking, ana: BlockingScope, clock: Clock) -> None:
+def test_what_was_put_away_for_long_enough_is_erased(
+    memory: Blocking, ana: BlockingScope, clock: Clock
+) -> None:
     id = told(ana)
     ana.edit(id, "The green tea stands in the box.")
     clock.now = NOW + 61 * DAY
@@ -138,7 +154,7 @@ def test_what_was_put_away_for_long_enough_is_erased(memory: Blocking, ana: Bloc
     assert ana.purge().purged == (id,)
     with pytest.raises(NotFound):
         ana.get(id)
-    states = memorist.model.STATES
+    states = memorist.types.STATES
     assert list(ana.list(Filter(states=states))) == []
     assert ana.history(id)[0].meta["reason"]
     assert "green" not in str(ana.history())
@@ -170,7 +186,10 @@ def test_the_thread_is_told_once_that_something_went(ana: BlockingScope, clock: 
 def test_a_category_can_have_a_time_of_its_own(place: str, clock: Clock) -> None:
     with opened(place, clock, ttl_days={"event": 7, "*": 60, "lore": 0}) as memory:
         ana = memory.scope("ana")
-        ids = [told(ana, f"Something about {name} and {name * 2}", category=name) for name in ("Event", "lore", "fact")]
+        ids = [
+            told(ana, f"Something about {name} and {name * 2}", category=name)
+            for name in ("Event", "lore", "fact")
+        ]
         clock.now = NOW + 8 * DAY
         assert ana.purge().expired == (ids[0],)
         clock.now = NOW + 61 * DAY
@@ -191,7 +210,9 @@ def test_a_dry_run_says_what_would_go_and_changes_nothing(ana: BlockingScope, cl
     assert ana.purge() == planned
 
 
-def test_everybody_is_looked_at_and_nobody_else_is_touched(memory: Blocking, ana: BlockingScope, clock: Clock) -> None:
+def test_everybody_is_looked_at_and_nobody_else_is_touched(
+    memory: Blocking, ana: BlockingScope, clock: Clock
+) -> None:
     bob = memory.scope("bob")
     mine, his = told(ana), told(bob, BOAT)
     clock.now = NOW + 61 * DAY
@@ -201,10 +222,16 @@ def test_everybody_is_looked_at_and_nobody_else_is_touched(memory: Blocking, ana
 
 
 @pytest.mark.spec("THE-110")
-def test_what_was_summed_up_is_erased_after_the_retention_and_the_summary_stays(place: str, clock: Clock) -> None:
+def test_what_was_summed_up_is_erased_after_the_retention_and_the_summary_stays(
+    place: str, clock: Clock
+) -> None:
     with opened(place, clock, retention_days=180, ttl_days={"*": 0}) as memory:
         ana = memory.scope("ana")
-        plain, pinned, other = told(ana), told(ana, BOAT, pinned=True), told(ana, "The key lies under the mat.")
+        plain, pinned, other = (
+            told(ana),
+            told(ana, BOAT, pinned=True),
+            told(ana, "The key lies under the mat."),
+        )
         clock.now = NOW + 100 * DAY
         sum_up(memory, ana, told(ana, "Tea, a boat and a shelf were spoken of."), (plain, pinned))
         clock.now = NOW + 280 * DAY - SECOND
@@ -212,14 +239,19 @@ def test_what_was_summed_up_is_erased_after_the_retention_and_the_summary_stays(
         clock.now = NOW + 280 * DAY + SECOND
         assert ana.purge(dry_run=True).purged == (plain,), "and not what is pinned"
         assert ana.purge().purged == (plain,)
-        assert {each.text for each in ana.list()} >= {BOAT, "Tea, a boat and a shelf were spoken of."}
+        assert {each.text for each in ana.list()} >= {
+            BOAT,
+            "Tea, a boat and a shelf were spoken of.",
+        }
         assert ana.get(other).is_active
         assert TEA not in str(list(ana.export()))
         assert memory.check() == []
 
 
 @pytest.mark.spec("THE-110")
-def test_without_a_retention_nothing_that_was_summed_up_goes(memory: Blocking, clock: Clock) -> None:
+def test_without_a_retention_nothing_that_was_summed_up_goes(
+    memory: Blocking, clock: Clock
+) -> None:
     ana = memory.scope("ana")
     plain = told(ana, importance=0.9)
     sum_up(memory, ana, told(ana, "Tea was spoken of.", importance=0.9), (plain,))
@@ -249,7 +281,9 @@ def test_old_events_are_let_go_of(ana: BlockingScope, clock: Clock) -> None:
     assert ana.events() == []
 
 
-@pytest.mark.parametrize("wrong", [{"ttl_days": "soon"}, {"ttl_level": 0}, {"purge_days": -1}, {"retention_days": -1}])
+@pytest.mark.parametrize(
+    "wrong", [{"ttl_days": "soon"}, {"ttl_level": 0}, {"purge_days": -1}, {"retention_days": -1}]
+)
 def test_a_limit_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(Misconfigured, match=next(iter(wrong))):
         memorist.open(":memory:", embedder="hashing", **wrong)

@@ -17,20 +17,21 @@ from typer.testing import CliRunner
 import hostile_answers as hostile
 from llm_server import Request, Server
 from memorist import aio
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
-from memorist.ingest import extract, extracting
-from memorist.ingest.extracting import Extracted
+from memorist.extraction import facts as extract
+from memorist.extraction import job
+from memorist.extraction.job import Extracted
+from memorist.ingest import policies
 from memorist.interfaces.cli import app
-from memorist.model import STATES, Draft, Filter, Labels, Memory, Scope
-from memorist.policy import writing
-from memorist.records import Ask, Task
+from memorist.results import Ask, Task
 from memorist.scoped import Scoped
+from memorist.types import STATES, Draft, Filter, Labels, Memory, Scope
 
 NOW = datetime(2026, 5, 8, 9, tzinfo=UTC)
 TOLD = "I'm allergic to peanuts."
 FACT = "The user is allergic to peanuts."
-FACTS = Filter(tags=(extracting.TAG,))
+FACTS = Filter(tags=(job.TAG,))
 
 
 class Scripted:
@@ -54,7 +55,9 @@ def item(fact: str = FACT, quote: str = TOLD, type: str = "profile") -> dict[str
 
 
 @asynccontextmanager
-async def opened(place: str | Path, say: Callable[[Ask], Any] | None = None, **settings: Any) -> AsyncIterator[Engine]:
+async def opened(
+    place: str | Path, say: Callable[[Ask], Any] | None = None, **settings: Any
+) -> AsyncIterator[Engine]:
     asked = {"embedder": "hashing", "extract": "rules" if say is None else "model", **settings}
     async with aio.open(place, **asked) as engine:
         engine.clock = lambda: NOW
@@ -84,7 +87,12 @@ async def test_a_fact_is_drawn_after_the_turn_was_taken_in_and_rests_on_it(place
         assert [each.waiting for each in await engine.backlog() if each.name == "extract"] == [1]
         assert await tended(engine) == 1
         (fact,) = await facts(ana)
-        assert (fact.text, fact.kind, fact.category, fact.fact_type) == (FACT, "semantic", "profile", "profile")
+        assert (fact.text, fact.kind, fact.category, fact.fact_type) == (
+            FACT,
+            "semantic",
+            "profile",
+            "profile",
+        )
         assert (fact.evidence_ids, fact.evidence_text, fact.speaker) == (receipt.ids, TOLD, "user")
         assert [memory.id for memory in (await ana.why(fact.id)).memories] == list(receipt.ids)
         (said,) = await ana.list(Filter(ids=receipt.ids))
@@ -117,7 +125,9 @@ async def test_a_fact_goes_with_the_only_turn_it_rests_on(place: str) -> None:
         assert await facts(ana) == [], "what was forgotten does not come back by itself"
 
 
-async def test_a_fact_of_two_turns_loses_the_quotation_of_the_one_that_is_forgotten(place: str) -> None:
+async def test_a_fact_of_two_turns_loses_the_quotation_of_the_one_that_is_forgotten(
+    place: str,
+) -> None:
     async with opened(place) as engine:
         ana = engine.scope("ana")
         (first,) = (await ana.remember([turn("Oh, I'm allergic to peanuts!")])).ids
@@ -132,7 +142,9 @@ async def test_a_fact_of_two_turns_loses_the_quotation_of_the_one_that_is_forgot
 
 @pytest.mark.spec("IMP-101")
 @pytest.mark.parametrize("policy", ["default", "supervisor"])
-async def test_a_newer_value_supersedes_the_fact_of_an_earlier_turn(place: str, policy: str) -> None:
+async def test_a_newer_value_supersedes_the_fact_of_an_earlier_turn(
+    place: str, policy: str
+) -> None:
     async with opened(place, policy=policy) as engine:
         ana = engine.scope("ana")
         for n, city in enumerate(("Berlin", "Porto")):
@@ -140,7 +152,10 @@ async def test_a_newer_value_supersedes_the_fact_of_an_earlier_turn(place: str, 
             await tended(engine)
         assert [fact.text for fact in await facts(ana)] == ["The user lives in Porto."]
         (pair,) = await ana.conflicts()
-        assert (pair.new.text, pair.old.text) == ("The user lives in Porto.", "The user lives in Berlin.")
+        assert (pair.new.text, pair.old.text) == (
+            "The user lives in Porto.",
+            "The user lives in Berlin.",
+        )
 
 
 @pytest.mark.spec("CLK-43", "CLK-44")
@@ -154,16 +169,23 @@ async def test_in_a_guild_a_fact_belongs_to_who_it_is_about(place: str) -> None:
             "content": "I prefer tea. ok. " + "I own a boat and a car " * 20,
         }
         await guild.remember(
-            [said, {"id": "m2", "role": "user", "name": "Bo", "content": "hm"}], policy="clanker.messages"
+            [said, {"id": "m2", "role": "user", "name": "Bo", "content": "hm"}],
+            policy="clanker.messages",
         )
         await tended(engine)
         (fact,) = await facts(guild)
-        assert (fact.text, fact.kind, fact.fact_type) == ("Bo prefers tea.", "procedural", "preference")
+        assert (fact.text, fact.kind, fact.fact_type) == (
+            "Bo prefers tea.",
+            "procedural",
+            "preference",
+        )
         assert (fact.labels.subject, fact.labels.channel, fact.confidence) == ("u7", "c1", 0.9)
 
 
 @pytest.mark.spec("CLK-43", "CLK-44")
-async def test_in_a_guild_a_fact_has_one_of_five_types_and_at_most_190_characters(tmp_path: Path) -> None:
+async def test_in_a_guild_a_fact_has_one_of_five_types_and_at_most_190_characters(
+    tmp_path: Path,
+) -> None:
     boat = "I own a boat with a red sail, a blue flag, a white hull, a green anchor, a brown deck, a gray rope, "
     boat += "a black wheel, a yellow lamp, a silver bell, a golden horn and a purple rug from the harbor."
     async with opened(tmp_path / "m.db") as engine:
@@ -172,18 +194,28 @@ async def test_in_a_guild_a_fact_has_one_of_five_types_and_at_most_190_character
         said = [{"id": id, "role": "user", "name": "Bo", "content": text} for id, text in told]
         await guild.remember(said, policy="clanker.messages")
         await tended(engine)
-        assert [(fact.text, fact.fact_type) for fact in await facts(guild)] == [("Bo wants to learn Thai.", "other")]
+        assert [(fact.text, fact.fact_type) for fact in await facts(guild)] == [
+            ("Bo wants to learn Thai.", "other")
+        ]
 
 
 @pytest.mark.spec("CLK-47")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 CLK: 45 % grounding is what the dialect applies"
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16 (trust), §5 CLK: 45 % grounding is what the dialect applies",
 )
-async def test_in_a_guild_a_fact_that_shares_half_its_words_with_the_message_is_kept(tmp_path: Path) -> None:
+async def test_in_a_guild_a_fact_that_shares_half_its_words_with_the_message_is_kept(
+    tmp_path: Path,
+) -> None:
     said, fact = "I usually drink green tea in the morning.", "Bo prefers green tea in the morning."
-    async with opened(tmp_path / "m.db", lambda ask: {"facts": [item(fact, "green tea in the morning")]}) as engine:
+    async with opened(
+        tmp_path / "m.db", lambda ask: {"facts": [item(fact, "green tea in the morning")]}
+    ) as engine:
         guild = engine.scope("__guild__", "g1", channel="c1", subject="u7")
-        await guild.remember([{"id": "m1", "role": "user", "name": "Bo", "content": said}], policy="clanker.messages")
+        await guild.remember(
+            [{"id": "m1", "role": "user", "name": "Bo", "content": said}], policy="clanker.messages"
+        )
         await tended(engine)
         assert [each.text for each in await facts(guild)] == [fact]
 
@@ -191,7 +223,10 @@ async def test_in_a_guild_a_fact_that_shares_half_its_words_with_the_message_is_
 @pytest.mark.spec("CLK-26")
 async def test_a_guild_message_of_four_characters_is_worth_a_question(tmp_path: Path) -> None:
     async with opened(tmp_path / "m.db", lambda ask: {"facts": []}) as engine:
-        said = [{"id": text, "role": "user", "name": "Bo", "content": text} for text in ("hmm", "Cats", "ok then")]
+        said = [
+            {"id": text, "role": "user", "name": "Bo", "content": text}
+            for text in ("hmm", "Cats", "ok then")
+        ]
         await engine.scope("__guild__", "g1").remember(said, policy="clanker.messages")
         await tended(engine)
         assert isinstance(engine.adviser, Scripted)
@@ -205,7 +240,9 @@ async def test_what_is_forgotten_before_its_turn_comes_gives_nothing(place: str)
         await ana.forget(id)
         await tended(engine)
         assert await facts(ana) == []
-        assert [each for each in await engine.backlog() if each.name == "extract" and each.waiting] == []
+        assert [
+            each for each in await engine.backlog() if each.name == "extract" and each.waiting
+        ] == []
 
 
 async def test_a_turn_that_was_corrected_gives_what_it_says_now(place: str) -> None:
@@ -217,7 +254,9 @@ async def test_a_turn_that_was_corrected_gives_what_it_says_now(place: str) -> N
         assert [fact.text for fact in await facts(ana)] == ["The user is allergic to walnuts."]
 
 
-async def test_a_turn_that_is_forgotten_while_the_model_thinks_leaves_no_fact(tmp_path: Path) -> None:
+async def test_a_turn_that_is_forgotten_while_the_model_thinks_leaves_no_fact(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path / "m.db", lambda ask: {"facts": [item()]}) as engine:
         ana = engine.scope("ana")
         (id,) = (await ana.remember([turn(TOLD)])).ids
@@ -237,8 +276,12 @@ async def test_a_turn_that_is_forgotten_while_the_model_thinks_leaves_no_fact(tm
     turn("<memory>\n- I'm allergic to peanuts.\n</memory>"),
     turn("What am I allergic to? Maybe peanuts."),
 ], ids=["assistant", "tool", "system", "recalled", "question"])  # fmt: skip
-async def test_nothing_is_drawn_from_what_the_person_did_not_state(message: dict[str, Any], tmp_path: Path) -> None:
-    async with opened(tmp_path / "m.db", lambda ask: {"facts": [item(quote=message["content"])]}) as engine:
+async def test_nothing_is_drawn_from_what_the_person_did_not_state(
+    message: dict[str, Any], tmp_path: Path
+) -> None:
+    async with opened(
+        tmp_path / "m.db", lambda ask: {"facts": [item(quote=message["content"])]}
+    ) as engine:
         ana = engine.scope("ana")
         await ana.remember([message])
         await tended(engine)
@@ -264,42 +307,70 @@ async def test_another_persons_words_become_no_preference_and_no_profile(place: 
         await tended(engine)
         found = await facts(ana)
         assert [fact.text for fact in found] == ["Mallory is a nurse.", "Mallory prefers tea."]
-        assert {(fact.kind, fact.fact_type, fact.speaker) for fact in found} == {("semantic", "other", "Mallory")}
+        assert {(fact.kind, fact.fact_type, fact.speaker) for fact in found} == {
+            ("semantic", "other", "Mallory")
+        }
         assert not {fact.category for fact in found} & {"preference", "profile"}
 
 
 @pytest.mark.spec("CLK-49")
-@pytest.mark.parametrize("error", [ModelUnavailable(), BadModelAnswer(), OverBudget()], ids=lambda e: type(e).__name__)
-async def test_rules_take_over_from_a_model_that_fails_and_it_shows(error: Exception, place: str) -> None:
+@pytest.mark.parametrize(
+    "error", [ModelUnavailable(), BadModelAnswer(), OverBudget()], ids=lambda e: type(e).__name__
+)
+async def test_rules_take_over_from_a_model_that_fails_and_it_shows(
+    error: Exception, place: str
+) -> None:
     async with opened(place, lambda ask: error) as engine:
         ana = engine.scope("ana")
         (id,) = (await ana.remember([turn(TOLD)])).ids
         assert await tended(engine) == 1
         assert [fact.text for fact in await facts(ana)] == [FACT]
         (event,) = await ana.events(node="worker", op="classify")
-        assert (event.status, event.category) == ("error", f"extract by rules: {type(error).__name__}")
+        assert (event.status, event.category) == (
+            "error",
+            f"extract by rules: {type(error).__name__}",
+        )
         receipt = await ana.extract(id)
         assert (receipt.by, receipt.why) == ("rules", type(error).__name__)
 
 
 @pytest.mark.spec("CLK-27", "IMP-100", "IMP-102")
-async def test_of_one_turn_three_facts_are_kept_and_each_other_one_is_accounted_for(tmp_path: Path) -> None:
-    said = "I hate figs. I love tea. I own a boat. I have two kids. I'm a nurse. I'm allergic to dust."
+async def test_of_one_turn_three_facts_are_kept_and_each_other_one_is_accounted_for(
+    tmp_path: Path,
+) -> None:
+    said = (
+        "I hate figs. I love tea. I own a boat. I have two kids. I'm a nurse. I'm allergic to dust."
+    )
     async with opened(tmp_path / "m.db") as engine:
         ana = engine.scope("ana")
         (id,) = (await ana.remember([turn(said)])).ids
         done = await ana.extract(id)
-        assert (len(done.outcomes), done.dropped) == (3, ("there are more than 3 in one turn",) * 2), "of five at most"
+        assert (len(done.outcomes), done.dropped) == (
+            3,
+            ("there are more than 3 in one turn",) * 2,
+        ), "of five at most"
         kept = ["The user has two kids.", "The user is a nurse.", "The user owns a boat."]
         assert [fact.text for fact in await facts(ana)] == kept, "what matters most"
 
 
 @pytest.mark.spec("IMP-100", "IMP-102")
-async def test_a_model_gives_up_to_five_candidates_with_category_and_importance(tmp_path: Path) -> None:
-    clauses = ["I hate figs", "I love tea", "I own a boat", "I have two kids", "I keep bees", "I grow roses"]
+async def test_a_model_gives_up_to_five_candidates_with_category_and_importance(
+    tmp_path: Path,
+) -> None:
+    clauses = [
+        "I hate figs",
+        "I love tea",
+        "I own a boat",
+        "I have two kids",
+        "I keep bees",
+        "I grow roses",
+    ]
     third = ["hates figs", "loves tea", "owns a boat", "has two kids", "keeps bees", "grows roses"]
     kinds = ["preference", "preference", "profile", "relationship", "other", "other"]
-    given = [item(f"The user {fact}.", quote, kind) for fact, quote, kind in zip(third, clauses, kinds, strict=True)]
+    given = [
+        item(f"The user {fact}.", quote, kind)
+        for fact, quote, kind in zip(third, clauses, kinds, strict=True)
+    ]
     for candidate, importance in zip(given, (0.91, 0.92, 0.93, 0.94, 0.95, 0.99), strict=True):
         candidate["importance"] = importance
     async with opened(tmp_path / "m.db", lambda ask: {"facts": given}) as engine:
@@ -331,7 +402,9 @@ async def test_a_short_turn_that_holds_nothing_sure_is_not_worth_a_question(tmp_
 
 
 @pytest.mark.spec("IMP-99")
-async def test_a_turn_is_read_from_241_characters_on_or_if_it_surely_holds_a_fact(tmp_path: Path) -> None:
+async def test_a_turn_is_read_from_241_characters_on_or_if_it_surely_holds_a_fact(
+    tmp_path: Path,
+) -> None:
     long = ["It rains. " * 23 + "It pours..", "It snows. " * 23 + "Ice grows.."]
     said = [*long, "I usually eat soup.", "I collect stamps."]  # the rules are sure of the last one
     assert [len(text) for text in said[:2]] == [240, 241]
@@ -348,14 +421,19 @@ async def test_no_more_than_thirty_facts_are_drawn_out_a_day(place: str) -> None
         ana = engine.scope("ana")
         words = [f"{a}{b}" for a in ("blue", "red", "green") for b in "abcdefghijklm"]
         await ana.remember(
-            [turn(f"I collect {word} stamps and {word} coins.", f"m{n}") for n, word in enumerate(words)]
+            [
+                turn(f"I collect {word} stamps and {word} coins.", f"m{n}")
+                for n, word in enumerate(words)
+            ]
         )
         await tended(engine)
         thirty = await facts(ana)
         assert len(thirty) == 30
         await ana.forget(thirty[0].id, keep_days=30)
         (id,) = (await ana.remember([turn("I own a boat.", "late")])).ids
-        assert (await ana.extract(id)).dropped == ("there were 30 today",), "what was put away since counts, too"
+        assert (await ana.extract(id)).dropped == ("there were 30 today",), (
+            "what was put away since counts, too"
+        )
         engine.clock = lambda: NOW + timedelta(days=1)
         (id,) = (await ana.remember([turn("I collect old maps.", "next")])).ids
         assert (await ana.extract(id)).outcomes[0].status == "created"
@@ -371,9 +449,12 @@ async def test_the_cap_of_a_day_holds_over_all_spaces_of_a_user(tmp_path: Path) 
     async with opened(tmp_path / "m.db") as engine:
         for space in ("home", "work"):
             said = [
-                f"I collect {n}{space}x coins. I own {n}{space}y stamps. I grow {n}{space}z figs." for n in "abcdef"
+                f"I collect {n}{space}x coins. I own {n}{space}y stamps. I grow {n}{space}z figs."
+                for n in "abcdef"
             ]
-            await engine.scope("ana", space).remember([turn(text, f"m{n}") for n, text in enumerate(said)])
+            await engine.scope("ana", space).remember(
+                [turn(text, f"m{n}") for n, text in enumerate(said)]
+            )
         await tended(engine)
         drawn_out = [len(await facts(engine.scope("ana", space))) for space in ("home", "work")]
         assert min(drawn_out) > 0
@@ -387,9 +468,9 @@ async def test_the_same_twice_over_a_worker_is_the_same_once(place: str) -> None
         await ana.remember([turn(TOLD)])
         (old,) = await engine.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=0)
         (new,) = await engine.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=60)
-        assert await extracting.run(new, engine.care, with_model=False) == 1
+        assert await job.run(new, engine.care, with_model=False) == 1
         with pytest.raises(Conflict, match="in the meantime"):
-            await extracting.run(old, engine.care, with_model=False)
+            await job.run(old, engine.care, with_model=False)
         (fact,) = await facts(ana)
         assert fact.repeat_count == 0
 
@@ -400,7 +481,7 @@ async def test_where_memory_is_off_nothing_is_drawn(tmp_path: Path) -> None:
         (id,) = (await ana.remember([turn(TOLD)])).ids
         await ana.privacy.start_incognito("s1")
         await tended(engine)
-        assert await facts(ana, Filter(states=STATES, tags=(extracting.TAG,))) == []
+        assert await facts(ana, Filter(states=STATES, tags=(job.TAG,))) == []
         assert (await ana.extract(id)).by == "nobody"
 
 
@@ -411,12 +492,21 @@ async def test_it_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("CLK-42", "CLK-80", "IMP-81")
-async def test_a_real_client_asks_with_the_prompt_and_gets_a_grounded_fact(tmp_path: Path, llm_server: Server) -> None:
+async def test_a_real_client_asks_with_the_prompt_and_gets_a_grounded_fact(
+    tmp_path: Path, llm_server: Server
+) -> None:
     def answer(request: Request) -> Any:
-        return {"facts": [item(), item("The user is allergic to milk."), item("The user owns a yacht.")]}
+        return {
+            "facts": [item(), item("The user is allergic to milk."), item("The user owns a yacht.")]
+        }
 
     llm_server.answer = answer
-    settings = {"llm": "openai:m", "llm_url": f"{llm_server.url}/v1", "llm_key": "k", "extract": "model"}
+    settings = {
+        "llm": "openai:m",
+        "llm_url": f"{llm_server.url}/v1",
+        "llm_key": "k",
+        "extract": "model",
+    }
     async with aio.open(tmp_path / "m.db", embedder="hashing", **settings) as engine:
         ana = engine.scope("ana")
         (id,) = (await ana.remember([turn(TOLD)])).ids
@@ -433,9 +523,16 @@ async def test_a_real_client_asks_with_the_prompt_and_gets_a_grounded_fact(tmp_p
 
 
 @pytest.mark.spec("CLK-80")
-async def test_the_model_that_is_configured_for_memory_draws_the_facts(tmp_path: Path, llm_server: Server) -> None:
+async def test_the_model_that_is_configured_for_memory_draws_the_facts(
+    tmp_path: Path, llm_server: Server
+) -> None:
     llm_server.answer = lambda request: {"facts": [item()]}
-    settings = {"llm": "openai:memory-1", "llm_url": f"{llm_server.url}/v1", "llm_key": "k", "extract": "model"}
+    settings = {
+        "llm": "openai:memory-1",
+        "llm_url": f"{llm_server.url}/v1",
+        "llm_key": "k",
+        "extract": "model",
+    }
     async with aio.open(tmp_path / "m.db", embedder="none", **settings) as engine:
         await engine.scope("ana").remember([turn(TOLD)])
         await engine.tend(only=["extract"])
@@ -446,29 +543,38 @@ async def test_the_model_that_is_configured_for_memory_draws_the_facts(tmp_path:
 
 
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.slow)])
-async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(tmp_path: Path, every: int) -> None:
+async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(
+    tmp_path: Path, every: int
+) -> None:
     cases = list(hostile.cases())[::every]
     waiting: dict[str, list[Any]] = {}
     for case in cases:
         waiting.setdefault(" ".join(case.source.split()), []).append(case.answer)
-    async with opened(tmp_path / "m.db", lambda ask: waiting[ask.user.partition("message:\n")[2]].pop()) as engine:
+    async with opened(
+        tmp_path / "m.db", lambda ask: waiting[ask.user.partition("message:\n")[2]].pop()
+    ) as engine:
         ana = engine.scope("ana")
         said = [turn(case.source, f"m{n}", session=f"s{n}") for n, case in enumerate(cases)]
         await ana.remember(said, policy="clanker.messages")  # it asks about every turn
         given = sum(map(len, waiting.values()))
-        tasks = await engine.store.claim_tasks(["extract"], now=NOW, limit=len(cases), lease_seconds=600)
+        tasks = await engine.store.claim_tasks(
+            ["extract"], now=NOW, limit=len(cases), lease_seconds=600
+        )
         done = [await drawn(engine, task) for task in tasks]
         asked = [each for each in done if each.by == "model" and each.dropped]
         assert len(tasks) > 0.9 * len(cases)
         assert len(asked) == given - sum(map(len, waiting.values())) > 0
         assert {len(each.dropped) for each in asked} == {1}
         assert [each.outcomes for each in done if each.outcomes] == []
-        assert await facts(ana, Filter(states=STATES, kinds=("semantic", "procedural", "insight"))) == []
+        assert (
+            await facts(ana, Filter(states=STATES, kinds=("semantic", "procedural", "insight")))
+            == []
+        )
 
 
 async def drawn(engine: Engine, task: Task) -> Extracted:
-    policy = writing.named(task.payload["policy"])
-    return await extracting.draw(
+    policy = policies.named(task.payload["policy"])
+    return await job.draw(
         task.payload["ids"], task.scope, engine.care, policy=policy, with_model=True, task=task
     )
 
@@ -478,8 +584,15 @@ async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(
 ) -> None:
     cases = list(hostile.cases())[::25]
     waiting = {f"{' '.join(case.source.split())} {n}.": case.answer for n, case in enumerate(cases)}
-    llm_server.answer = lambda request: waiting[request.user.partition("message:\n")[2].partition("\n\n")[0]]
-    settings = {"llm": "openai:m", "llm_url": f"{llm_server.url}/v1", "llm_key": "k", "extract": "model"}
+    llm_server.answer = lambda request: waiting[
+        request.user.partition("message:\n")[2].partition("\n\n")[0]
+    ]
+    settings = {
+        "llm": "openai:m",
+        "llm_url": f"{llm_server.url}/v1",
+        "llm_key": "k",
+        "extract": "model",
+    }
     async with aio.open(tmp_path / "m.db", embedder="none", **settings) as engine:
         ana = engine.scope("ana")
         said = [turn(text, f"m{n}", session=f"s{n}") for n, text in enumerate(waiting)]
@@ -493,7 +606,9 @@ async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(
     assert found, "an answer that cannot be used leaves the work to the rules"
 
 
-def test_the_command_draws_facts_out_and_says_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_draws_facts_out_and_says_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MEMORIST_DB", str(tmp_path / "m.db"))
     monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
     monkeypatch.setenv("MEMORIST_USER", "ana")
@@ -503,5 +618,8 @@ def test_the_command_draws_facts_out_and_says_why_not(tmp_path: Path, monkeypatc
     told = run(app, ["extract", id, "--json"])
     assert told.exit_code == 0, told.output
     done = json.loads(told.stdout)
-    assert (done["by"], [each["status"] for each in done["outcomes"]]) == ("rules", ["created", "created"])
+    assert (done["by"], [each["status"] for each in done["outcomes"]]) == (
+        "rules",
+        ["created", "created"],
+    )
     assert run(app, ["extract", "nobody-has-this"]).exit_code == 3

@@ -17,11 +17,11 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import Draft, Filter, aio
-from memorist.compose import fail_safe_files
+from memorist.bootstrap import fail_safe_files
+from memorist.client import Engine
 from memorist.dialects.milton import Milton
 from memorist.dialects.theoria import Theoria
 from memorist.dialects.vault import Vault
-from memorist.engine import Engine
 from memorist.errors import InvalidInput, NotFound, StoreUnavailable
 from memorist.interfaces.cli import app
 from memorist.settings import Settings
@@ -87,7 +87,9 @@ def texts(ana: Any) -> list[str]:
 
 
 @pytest.mark.spec("MIL-54", "MIL-56", "MIL-57")
-def test_what_is_told_while_the_store_is_away_is_pending_and_later_there(disk: Disk, memory: Any) -> None:
+def test_what_is_told_while_the_store_is_away_is_pending_and_later_there(
+    disk: Disk, memory: Any
+) -> None:
     ana = memory.scope("ana")
     ana.remember("My bike is red.")
     disk.leave()
@@ -103,7 +105,9 @@ def test_what_is_told_while_the_store_is_away_is_pending_and_later_there(disk: D
     usual = memory.scope("bob").remember("I moved to Porto.", tags=["home"]).ids[0]
     for name in ("text", "kind", "category", "tags", "confidence", "state", "revision"):
         assert getattr(there, name) == getattr(memory.scope("bob").get(usual), name)
-    assert before <= there.created_at <= before + timedelta(seconds=2)  # when it was told, not when it was taken in
+    assert (
+        before <= there.created_at <= before + timedelta(seconds=2)
+    )  # when it was told, not when it was taken in
     assert texts(ana) == ["My bike is red.", "I moved to Porto."]
     assert ana.remember("Now it is there.").count("created") == 1
 
@@ -120,7 +124,9 @@ def test_the_turns_of_a_conversation_keep_their_order(disk: Disk, memory: Any) -
     assert [turn.source_message_id for turn in turns] == [f"m{number}" for number in range(6)]
 
 
-def test_a_message_told_again_waits_once_and_gives_the_same_receipt(disk: Disk, memory: Any) -> None:
+def test_a_message_told_again_waits_once_and_gives_the_same_receipt(
+    disk: Disk, memory: Any
+) -> None:
     ana = memory.scope("ana")
     said = [{"id": "m1", "content": "The train leaves at nine."}]
     disk.leave()
@@ -144,8 +150,12 @@ def test_what_waits_can_be_recalled_looked_at_and_filtered(disk: Disk, memory: A
     assert [hit.memory.id for hit in found] == [id]
     assert ana.get(id).text == "My cat is called Miso."
     both = "the bike, the cat"
-    assert [m.text for m in ana.recall(both, where=Filter(tags=("pets",))).memories] == ["My cat is called Miso."]
-    assert [m.text for m in ana.recall(both, where=Filter(tags=("things",))).memories] == ["My bike is red."]
+    assert [m.text for m in ana.recall(both, where=Filter(tags=("pets",))).memories] == [
+        "My cat is called Miso."
+    ]
+    assert [m.text for m in ana.recall(both, where=Filter(tags=("things",))).memories] == [
+        "My bike is red."
+    ]
     assert not ana.recall("cat", where=Filter(created_before=datetime(2020, 1, 1, tzinfo=UTC))).hits
     assert not memory.scope("bob").recall("what is the cat called?").hits
     with pytest.raises((NotFound, StoreUnavailable)):
@@ -161,8 +171,14 @@ def test_what_only_waits_can_be_forgotten_and_nothing_else(disk: Disk, memory: A
     with pytest.raises((NotFound, StoreUnavailable)):
         memory.scope("bob").forget(id)
     ana.forget(id)
-    assert not any(b"swordfish" in file.read_bytes() for file in disk.state.rglob("*") if file.is_file())
-    for change in (lambda: ana.forget(kept), lambda: ana.pin(kept), lambda: ana.edit(kept, "My bike is blue.")):
+    assert not any(
+        b"swordfish" in file.read_bytes() for file in disk.state.rglob("*") if file.is_file()
+    )
+    for change in (
+        lambda: ana.forget(kept),
+        lambda: ana.pin(kept),
+        lambda: ana.edit(kept, "My bike is blue."),
+    ):
         with pytest.raises(StoreUnavailable):
             change()
     disk.back()
@@ -199,7 +215,9 @@ async def told_while_away(disk: Disk, engine: Engine) -> None:
 
 
 @pytest.mark.spec("MIL-54", "MIL-55", "MIL-56")
-async def test_milton_writes_into_two_files_in_data_memory_of_the_state(disk: Disk, by_default: Engine) -> None:
+async def test_milton_writes_into_two_files_in_data_memory_of_the_state(
+    disk: Disk, by_default: Engine
+) -> None:
     await told_while_away(disk, by_default)
     folder = disk.state / "data" / "memory"
     for name, kind in (("short_term", "memory_item"), ("long_term", "user_profile")):
@@ -215,7 +233,9 @@ async def test_milton_writes_into_two_files_in_data_memory_of_the_state(disk: Di
     raises=AssertionError,
     reason="the issue on trust, the seeds, MIL-54: the files stand in a folder of their store below data/memory",
 )
-async def test_miltons_files_stand_where_milton_looks_for_them(disk: Disk, by_default: Engine) -> None:
+async def test_miltons_files_stand_where_milton_looks_for_them(
+    disk: Disk, by_default: Engine
+) -> None:
     await told_while_away(disk, by_default)
     there = {file.relative_to(disk.state).as_posix() for file in disk.state.rglob("*_term.jsonl")}
     assert there == {"data/memory/short_term.jsonl", "data/memory/long_term.jsonl"}
@@ -227,7 +247,9 @@ async def test_miltons_files_stand_where_milton_looks_for_them(disk: Disk, by_de
     raises=AssertionError,
     reason="the issue on trust, the seeds, MIL-57: a type that does not exist is acknowledged while the store is away",
 )
-async def test_an_item_of_no_known_type_is_refused_while_the_store_is_away(disk: Disk, engine: Engine) -> None:
+async def test_an_item_of_no_known_type_is_refused_while_the_store_is_away(
+    disk: Disk, engine: Engine
+) -> None:
     disk.leave()
     with suppress(InvalidInput):
         await Milton(engine.scope("cole")).add(content="Lives in Porto.", type="reqest")
@@ -245,18 +267,27 @@ async def test_milton_keeps_items_and_long_term_records(disk: Disk, engine: Engi
     made = await milton.upsert_user_profile({"stable_facts": ["Porto"]}, ["i2"])
     await milton.upsert_project_memory("Boat", {"goals": ["sail"]}, ["i1"])
     assert made.stable_facts == ("Porto",)
-    assert [line["record_type"] for line in disk.lines("long_term")] == ["user_profile", "project_memory"]
+    assert [line["record_type"] for line in disk.lines("long_term")] == [
+        "user_profile",
+        "project_memory",
+    ]
     with pytest.raises(InvalidInput):
         await milton.upsert_user_profile({"preferences": ["milk"]}, [])
     disk.back()
     assert (await engine.replay()) is not None
     profile = await milton.user_profile()
-    assert (profile.preferences, profile.stable_facts, profile.evidence_ids) == (("tea",), ("Porto",), ("i1", "i2"))
+    assert (profile.preferences, profile.stable_facts, profile.evidence_ids) == (
+        ("tea",),
+        ("Porto",),
+        ("i1", "i2"),
+    )
     assert (await milton.project_memory("boat")).goals == ("sail",)
     assert [item.id for item in await milton.query_recent(1)] == ["i2", "i1"]
 
 
-async def test_a_record_that_is_handed_over_twice_is_stored_once(disk: Disk, engine: Engine) -> None:
+async def test_a_record_that_is_handed_over_twice_is_stored_once(
+    disk: Disk, engine: Engine
+) -> None:
     milton, cole = Milton(engine.scope("cole")), engine.scope("cole").scope
     await milton.add(id="i1", content="Prefers tea.", type="preference")
     disk.leave()
@@ -309,7 +340,9 @@ def test_a_wrong_place_is_an_error_when_it_is_opened(disk: Disk) -> None:
     assert not disk.state.exists()
 
 
-def test_what_an_earlier_process_left_behind_is_taken_in_when_the_store_is_opened(disk: Disk) -> None:
+def test_what_an_earlier_process_left_behind_is_taken_in_when_the_store_is_opened(
+    disk: Disk,
+) -> None:
     with disk.open() as memory:
         memory.scope("ana").remember("My bike is red.")
         disk.leave()
@@ -360,7 +393,9 @@ def test_a_file_put_in_the_place_of_the_open_one_is_not_written_behind_its_back(
         assert texts(memory.scope("ana")) == ["My bike is red.", "I moved to Porto."]
 
 
-def test_lines_that_cannot_be_used_are_set_aside_and_told(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+def test_lines_that_cannot_be_used_are_set_aside_and_told(
+    disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
     with disk.open() as memory:
         disk.leave()
         memory.scope("ana").remember("I moved to Porto.")
@@ -374,11 +409,15 @@ def test_lines_that_cannot_be_used_are_set_aside_and_told(disk: Disk, caplog: py
     assert Path(aside).read_bytes() == b'{"cut": \n{"record_type"\n'
 
 
-async def test_replaying_counts_what_was_stored_and_what_was_set_aside(disk: Disk, engine: Engine) -> None:
+async def test_replaying_counts_what_was_stored_and_what_was_set_aside(
+    disk: Disk, engine: Engine
+) -> None:
     ana = engine.scope("ana")
     await ana.remember([{"id": "m1", "content": "The train leaves at nine."}])
     disk.leave()
-    await ana.remember([{"id": "m1", "content": "The train leaves at ten."}])  # another text under the same id
+    await ana.remember(
+        [{"id": "m1", "content": "The train leaves at ten."}]
+    )  # another text under the same id
     await ana.remember("I moved to Porto.")
     await ana.remember("My bike is red.")
     disk.back()
@@ -387,7 +426,9 @@ async def test_replaying_counts_what_was_stored_and_what_was_set_aside(disk: Dis
     assert (done.taken_in, done.set_aside, done.waiting) == (2, 1, 0)
 
 
-def test_the_command_line_takes_in_and_tells_what_was_set_aside(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_takes_in_and_tells_what_was_set_aside(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MEMORIST_FAILSAFE_DIR", str(disk.state))
     monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
     with disk.open() as memory:
@@ -408,7 +449,9 @@ def test_an_address_stands_for_the_same_store_whoever_asks(tmp_path: Path) -> No
         made = fail_safe_files(Settings(db=db, failsafe_dir=tmp_path))
         return made and made.folder
 
-    assert folder("postgresql://ana:secret@db/memories") == folder("postgresql://bob@DB:5432/memories?sslmode=require")
+    assert folder("postgresql://ana:secret@db/memories") == folder(
+        "postgresql://bob@DB:5432/memories?sslmode=require"
+    )
     assert folder("postgresql://db/memories") != folder("postgresql://db/others")
     assert folder("postgresql://one:1,two:2/memories") != folder("postgresql://one:1/memories")
     assert folder(str(tmp_path / "a.db")) == folder(str(tmp_path / "x" / ".." / "a.db"))

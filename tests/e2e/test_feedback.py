@@ -36,8 +36,12 @@ def turns(memory: Blocking, scope: BlockingScope) -> dict[str, int]:
 
 
 @pytest.mark.spec("THE-98")
-def test_the_share_of_turns_that_used_a_memory_can_be_told(memory: Blocking, ana: BlockingScope) -> None:
-    (kettle, bees) = ana.remember([{"content": "My kettle is green."}, {"content": "Bees sleep in winter."}]).ids
+def test_the_share_of_turns_that_used_a_memory_can_be_told(
+    memory: Blocking, ana: BlockingScope
+) -> None:
+    (kettle, bees) = ana.remember(
+        [{"content": "My kettle is green."}, {"content": "Bees sleep in winter."}]
+    ).ids
     answer = ana.recall("Which colour has my kettle?")
     assert ana.feedback(answer, reply="It is green.") == {kettle: "echoed"}
     assert ana.feedback(answer, reply="I do not know which colour your kettle has.") == {}
@@ -49,12 +53,22 @@ def test_the_share_of_turns_that_used_a_memory_can_be_told(memory: Blocking, ana
     assert turns(memory, memory.scope("bo")) == {}
 
 
-def test_feedback_keeps_no_word_and_says_what_it_needs(memory: Blocking, ana: BlockingScope, tmp_path: Path) -> None:
+def test_feedback_keeps_no_word_and_says_what_it_needs(
+    memory: Blocking, ana: BlockingScope, tmp_path: Path
+) -> None:
     (kettle,) = ana.remember("My kettle is green.").ids
     ana.feedback([kettle], reply="A zanzibar kettle, green as ever.")
     turns(memory, ana)
-    assert b"zanzibar" not in b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
-    for wrong in ({}, {"used": [kettle], "reply": "green"}, {"used": kettle}, {"reply": 7}, {"reply": "x" * 1_000_001}):
+    assert b"zanzibar" not in b"".join(
+        file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()
+    )
+    for wrong in (
+        {},
+        {"used": [kettle], "reply": "green"},
+        {"used": kettle},
+        {"reply": 7},
+        {"reply": "x" * 1_000_001},
+    ):
         with pytest.raises(InvalidInput):
             ana.feedback([kettle], **wrong)
     with pytest.raises(InvalidInput, match="recalled"):
@@ -78,11 +92,15 @@ def test_an_incognito_session_leaves_no_trace_of_it(memory: Blocking, ana: Block
 async def test_a_server_takes_feedback(place: str) -> None:
     async with memorist.aio.open(place, embedder="hashing") as memory:
         (kettle,) = (await memory.scope("ana").remember("My kettle is green.")).ids
-        transport = httpx.ASGITransport(create_app(memory, local=Caller(name="local", user="ana", tenant="default")))
+        transport = httpx.ASGITransport(
+            create_app(memory, local=Caller(name="local", user="ana", tenant="default"))
+        )
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             bodies = ({"reply": "The green one."}, {"used": [kettle]}, {"reply": "No idea."})
             sent = [
-                await client.post("/v1/memory/feedback", json={"recalled": [kettle], **body, "session": "chat"})
+                await client.post(
+                    "/v1/memory/feedback", json={"recalled": [kettle], **body, "session": "chat"}
+                )
                 for body in bodies
             ]
     assert [answer.json() for answer in sent] == [{kettle: "echoed"}, {kettle: "told"}, {}]

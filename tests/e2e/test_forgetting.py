@@ -12,20 +12,24 @@ from typer.testing import CliRunner
 
 import memorist
 from clocks import Clock
-from memorist.changes import Summary
 from memorist.errors import InvalidInput, NotFound
-from memorist.forgetting import SOURCE_FORGOTTEN
 from memorist.interfaces.cli import app
-from memorist.lifecycle import records
-from memorist.model import STATES, Draft, Filter
+from memorist.manage import records
+from memorist.manage.forget import SOURCE_FORGOTTEN
+from memorist.storage.changes import Summary
 from memorist.sync import Blocking
+from memorist.types import STATES, Draft, Filter
 
 NOW = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blocking]:
-    place = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
+    place = (
+        tmp_path / "memory.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("ready_database")
+    )
     with memorist.open(place, embedder="hashing") as opened:
         opened._inner.clock = Clock(NOW)
         yield opened
@@ -68,13 +72,20 @@ def test_what_rests_on_a_forgotten_memory_alone_goes_with_it(ana: Any) -> None:
 @pytest.mark.parametrize("memory", ["sqlite"], indirect=True)
 def test_the_message_in_which_something_was_said_does_not_keep_it(ana: Any) -> None:
     address = kept(ana, "I live at Quillback Lane 9 in Tavira.")
-    coast = Draft(text="Letters go to the coast.", message_id="m1", source_ids=("m1",), evidence_ids=(address,))
+    coast = Draft(
+        text="Letters go to the coast.",
+        message_id="m1",
+        source_ids=("m1",),
+        evidence_ids=(address,),
+    )
     (letters,) = ana.remember_drafts([coast]).ids
     assert ana.forget(address).derived == (letters,)
     assert is_gone(ana, letters)
 
 
-def test_what_rests_on_other_things_too_stays_marked_and_without_the_dead_reference(ana: Any) -> None:
+def test_what_rests_on_other_things_too_stays_marked_and_without_the_dead_reference(
+    ana: Any,
+) -> None:
     one, two = kept(ana, "I live in Tavira."), kept(ana, "The parrot is called Bosco.")
     both = derived(ana, "There is a parrot by the sea.", one, two)
     assert ana.forget(one).flagged == (both,)
@@ -100,7 +111,9 @@ def test_a_long_term_record_rests_on_what_is_left(memory: Blocking, ana: Any, al
     one, two = kept(ana, "I live in Tavira."), kept(ana, "I like parrots.")
     evidence = (one,) if alone else (one, two)
     data = {"facts": ["I live in Tavira.", "likes parrots"]}
-    made = Summary(id="p1", record_type="user_profile", name="ana", data=data, evidence_ids=evidence, at=NOW)
+    made = Summary(
+        id="p1", record_type="user_profile", name="ana", data=data, evidence_ids=evidence, at=NOW
+    )
     run, store = memory._loop.run, memory._inner.store
     run(records.add(store, ana.scope, made))
     ana.forget(one)
@@ -112,12 +125,16 @@ def test_a_long_term_record_rests_on_what_is_left(memory: Blocking, ana: Any, al
         assert left[0].data == {"facts": ["likes parrots"], "source_forgotten": [one]}
 
 
-def test_a_long_term_record_names_the_oldest_forgotten_source_first(memory: Blocking, ana: Any) -> None:
+def test_a_long_term_record_names_the_oldest_forgotten_source_first(
+    memory: Blocking, ana: Any
+) -> None:
     old, other = kept(ana, "I live in Tavira."), kept(ana, "I like parrots.")
     new = kept(ana, "Actually, I live in Porto now.")
     assert ana.get(old).superseded_by == new
     data, evidence = {"facts": ["lives in Porto"]}, (old, new, other)
-    made = Summary(id="p1", record_type="user_profile", name="ana", data=data, evidence_ids=evidence, at=NOW)
+    made = Summary(
+        id="p1", record_type="user_profile", name="ana", data=data, evidence_ids=evidence, at=NOW
+    )
     run, store = memory._loop.run, memory._inner.store
     run(records.add(store, ana.scope, made))
     ana.forget(new)
@@ -156,7 +173,9 @@ def test_nothing_in_particular_is_not_everything(ana: Any, where: Filter | None)
     assert len(ana.list(limit=10)) == 1
 
 
-def test_an_id_that_nobody_has_is_not_found_and_a_filter_takes_those_that_are_there(ana: Any) -> None:
+def test_an_id_that_nobody_has_is_not_found_and_a_filter_takes_those_that_are_there(
+    ana: Any,
+) -> None:
     id = kept(ana, "The parrot is called Bosco.")
     with pytest.raises(NotFound):
         ana.forget("nobody")
@@ -172,7 +191,10 @@ def test_a_forgotten_text_comes_back_by_no_automatic_way_until_its_time_is_over(
     exported = list(memory.export())
     ana.forget(id, keep_days=keep_days)
     assert ana.remember("The safe opens with Quagga 77.").count("refused") == 1
-    assert ana.remember([{"id": "m1", "content": "The safe opens with Quagga 77."}]).count("refused") == 1
+    assert (
+        ana.remember([{"id": "m1", "content": "The safe opens with Quagga 77."}]).count("refused")
+        == 1
+    )
     memory.scope("ana").import_([each for each in exported if each["record_type"] == "memory"])
     assert len(ana.list(limit=10)) == 0
     clock = memory._inner.clock
@@ -182,7 +204,9 @@ def test_a_forgotten_text_comes_back_by_no_automatic_way_until_its_time_is_over(
     assert ana.remember("The safe opens with Quagga 77.").count("created") == 1
 
 
-def test_a_text_can_be_forgotten_for_ever_and_still_be_saved_on_purpose(memory: Blocking, ana: Any) -> None:
+def test_a_text_can_be_forgotten_for_ever_and_still_be_saved_on_purpose(
+    memory: Blocking, ana: Any
+) -> None:
     ana.forget(kept(ana, "The safe opens with Quagga 77."), never_again=True)
     memory._inner.clock.now += timedelta(days=20_000)
     assert ana.remember("The safe opens with Quagga 77.").count("refused") == 1
@@ -191,7 +215,9 @@ def test_a_text_can_be_forgotten_for_ever_and_still_be_saved_on_purpose(memory: 
     assert ana.remember("The safe opens with Quagga 77.").count("refused") == 1
 
 
-def test_what_is_only_hidden_takes_along_what_rests_on_it_and_can_be_said_again_once_restored(ana: Any) -> None:
+def test_what_is_only_hidden_takes_along_what_rests_on_it_and_can_be_said_again_once_restored(
+    ana: Any,
+) -> None:
     id = kept(ana, "The safe opens with Quagga 77.")
     rests = derived(ana, "There is a safe.", id)
     done = ana.forget(id, keep_days=5, reason="not now")

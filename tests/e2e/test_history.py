@@ -103,7 +103,9 @@ TOUCHED = {
 
 
 @pytest.mark.parametrize("touched", TOUCHED)
-def test_a_history_that_was_touched_is_noticed(memory: Blocking, ana: BlockingScope, place: str, touched: str) -> None:
+def test_a_history_that_was_touched_is_noticed(
+    memory: Blocking, ana: BlockingScope, place: str, touched: str
+) -> None:
     life(ana)
     memory.scope("bob").remember("Bob's boat is called Maren.")
     assert memory.check() == []
@@ -111,10 +113,14 @@ def test_a_history_that_was_touched_is_noticed(memory: Blocking, ana: BlockingSc
     assert any("history" in problem for problem in memory.check())
 
 
-def test_a_payload_whose_fields_the_database_orders_anew_passes_the_check(memory: Blocking, ana: BlockingScope) -> None:
+def test_a_payload_whose_fields_the_database_orders_anew_passes_the_check(
+    memory: Blocking, ana: BlockingScope
+) -> None:
     (id,) = ana.remember("The kettle is in the blue cupboard.").ids
     ana.forget(id, keep_days=3, reason="asked")
-    assert {"reason", "state"} <= set(ana.history(id)[0].meta), "PostgreSQL puts the shorter name first"
+    assert {"reason", "state"} <= set(ana.history(id)[0].meta), (
+        "PostgreSQL puts the shorter name first"
+    )
     assert memory.check() == []
 
 
@@ -161,34 +167,47 @@ def test_the_history_leaves_with_the_person_and_comes_in_again(
 ) -> None:
     life(ana)
     records = list(ana.export())
-    assert [record["data"]["event"] for record in records if record["record_type"] == "history"] == [
-        line.event for line in reversed(ana.history())
-    ]
+    assert [
+        record["data"]["event"] for record in records if record["record_type"] == "history"
+    ] == [line.event for line in reversed(ana.history())]
     with memorist.open(tmp_path / "other.db", embedder="hashing") as other:
         other.scope("ana").import_(records)
         taken = other.scope("ana").history(limit=1000)
-        assert [replace(line, meta={}) for line in taken[-6:]] == [replace(line, meta={}) for line in ana.history()]
+        assert [replace(line, meta={}) for line in taken[-6:]] == [
+            replace(line, meta={}) for line in ana.history()
+        ]
         for line, before in zip(taken[-6:], ana.history(), strict=True):
             told = dict(before.meta)
             operation = told.pop("operation")
             assert line.meta == {**told, "imported_operation": operation, "imported": True}
-        assert [line.meta.get("imported") for line in taken[:2]] == [True, True], "that it was brought is noted too"
+        assert [line.meta.get("imported") for line in taken[:2]] == [True, True], (
+            "that it was brought is noted too"
+        )
         again = other.scope("ana").import_(records)
         assert {outcome.status for outcome in again.outcomes} == {"skipped"}
         assert other.scope("ana").history(limit=1000) == taken
         assert other.check() == []
 
 
-def test_a_history_can_be_taken_into_another_scope_of_the_same_store(memory: Blocking, ana: BlockingScope) -> None:
+def test_a_history_can_be_taken_into_another_scope_of_the_same_store(
+    memory: Blocking, ana: BlockingScope
+) -> None:
     life(ana)
     bob = memory.scope("bob")
     for _ in range(2):
         bob.import_(list(ana.export()))
-    assert Counter(line.event for line in bob.history()) == {"ADD": 4, "UPDATE": 2, "TTL": 1, "RESTORE": 1}
+    assert Counter(line.event for line in bob.history()) == {
+        "ADD": 4,
+        "UPDATE": 2,
+        "TTL": 1,
+        "RESTORE": 1,
+    }
     assert memory.check() == []
 
 
-def test_words_that_were_forgotten_do_not_come_back_with_a_history(memory: Blocking, ana: BlockingScope) -> None:
+def test_words_that_were_forgotten_do_not_come_back_with_a_history(
+    memory: Blocking, ana: BlockingScope
+) -> None:
     id = life(ana)
     records = list(ana.export())
     bob = memory.scope("bob")
@@ -199,7 +218,9 @@ def test_words_that_were_forgotten_do_not_come_back_with_a_history(memory: Block
     assert "blue" in str([line.meta for line in ana.history(id)])
 
 
-@pytest.mark.parametrize("wrong", [{"id": "7"}, {"event": "GUESSED"}, {"at": "soon"}, {"memory_id": None}])
+@pytest.mark.parametrize(
+    "wrong", [{"id": "7"}, {"event": "GUESSED"}, {"at": "soon"}, {"memory_id": None}]
+)
 def test_an_entry_that_is_none_is_refused(ana: BlockingScope, wrong: dict[str, Any]) -> None:
     ana.remember("The kettle is in the blue cupboard.")
     (entry,) = (record for record in ana.export() if record["record_type"] == "history")
@@ -209,23 +230,34 @@ def test_an_entry_that_is_none_is_refused(ana: BlockingScope, wrong: dict[str, A
 
 def test_writers_at_the_same_time_make_one_chain(place: str) -> None:
     async def together() -> list[str]:
-        async with memorist.aio.open(place, embedder="hashing") as one, memorist.aio.open(place) as two:
+        async with (
+            memorist.aio.open(place, embedder="hashing") as one,
+            memorist.aio.open(place) as two,
+        ):
             scopes = [memory.scope("ana") for memory in (one, two)]
-            await asyncio.gather(*(scopes[n % 2].remember(f"Box {n} holds number {n * 7}.") for n in range(20)))
+            await asyncio.gather(
+                *(scopes[n % 2].remember(f"Box {n} holds number {n * 7}.") for n in range(20))
+            )
             return await one.check()
 
     assert asyncio.run(together()) == []
 
 
 @pytest.mark.spec("IMP-106", "IMP-107", "IMP-108", "IMP-109", "IMP-111")
-def test_the_hot_path_tells_what_it_decided_and_how_near_the_nearest_was(ana: BlockingScope) -> None:
+def test_the_hot_path_tells_what_it_decided_and_how_near_the_nearest_was(
+    ana: BlockingScope,
+) -> None:
     (id,) = ana.remember("My favourite tea is Earl Grey.", category="preference").ids
     lines = ana.events(node="hotpath")
-    assert {(line.op, line.status) for line in lines} == {("classify", "ok"), ("search", "ok"), ("create", "ok")}
+    assert {(line.op, line.status) for line in lines} == {
+        ("classify", "ok"),
+        ("search", "ok"),
+        ("create", "ok"),
+    }
     assert {line.sim for line in lines} == {None}, "there was nothing to compare it with"
-    assert [(line.memory_id, line.category, line.thread) for line in lines if line.op == "create"] == [
-        (id, "preference", "t")
-    ]
+    assert [
+        (line.memory_id, line.category, line.thread) for line in lines if line.op == "create"
+    ] == [(id, "preference", "t")]
     assert ana.remember("My favourite tea is Earl Grey!").outcomes[0].status == "merged"
     (near,) = (line for line in ana.events(node="hotpath", op="search") if line.sim is not None)
     assert near.sim == pytest.approx(1, abs=0.05)
@@ -233,7 +265,9 @@ def test_the_hot_path_tells_what_it_decided_and_how_near_the_nearest_was(ana: Bl
 
 
 @pytest.mark.spec("IMP-109", "IMP-111")
-def test_a_search_tells_the_score_of_the_best_neighbor(memory: Blocking, ana: BlockingScope) -> None:
+def test_a_search_tells_the_score_of_the_best_neighbor(
+    memory: Blocking, ana: BlockingScope
+) -> None:
     said = [
         "The shelf in the hall of the old house holds red books.",
         "The shelf in the attic of the old house holds green jars.",
@@ -265,18 +299,24 @@ EVERYTHING = {
 
 
 @pytest.mark.spec("IMP-106", "IMP-107", "IMP-108", "IMP-111", "IMP-116")
-def test_each_event_names_its_part_its_operation_and_its_status(memory: Blocking, ana: BlockingScope) -> None:
+def test_each_event_names_its_part_its_operation_and_its_status(
+    memory: Blocking, ana: BlockingScope
+) -> None:
     id = life(ana)  # two facts; one is edited, pinned, put away and restored
     ana.remember("The bicycle needs a new chain before summer!")
     ana.forget(id)
     ana.remember("The kettle is in the green cupboard.")
     model, memory._inner.embedder = memory._inner.embedder, Broken()
-    memory.scope("ana", session="s").remember([{"role": "user", "content": "We walked along the river."}])
+    memory.scope("ana", session="s").remember(
+        [{"role": "user", "content": "We walked along the river."}]
+    )
     memory._inner.embedder = model
     memory.tend(only=["embed"])
     ana.recall("Where is the bicycle?")
     wait(memory)
-    assert Counter((line.node, line.op, line.status) for line in ana.events(limit=1000)) == EVERYTHING
+    assert (
+        Counter((line.node, line.op, line.status) for line in ana.events(limit=1000)) == EVERYTHING
+    )
     assert {(each.node, each.op, each.status): each.count for each in ana.tallies()} == EVERYTHING
 
 
@@ -288,7 +328,10 @@ def test_turns_and_questions_tell_where_they_happened(memory: Blocking) -> None:
     assert kinds == {"episodic"}
     assert [(line.node, line.op) for line in ana.events()] == [("episodic", "create")]
     ana.remember([{"role": "user", "content": "We walked along the river at dusk.", "id": "m2"}])
-    assert [(line.node, line.op) for line in ana.events()] == [("episodic", "merge"), ("episodic", "create")]
+    assert [(line.node, line.op) for line in ana.events()] == [
+        ("episodic", "merge"),
+        ("episodic", "create"),
+    ]
     answer = ana.recall("Where did we walk?")
     wait(memory)
     (asked,) = ana.events(node="context")
@@ -297,7 +340,9 @@ def test_turns_and_questions_tell_where_they_happened(memory: Blocking) -> None:
     assert asked.sim == pytest.approx(answer.hits[0].relevance, abs=1e-6)
 
 
-def test_a_question_tells_the_relevance_of_its_best_answer(memory: Blocking, ana: BlockingScope) -> None:
+def test_a_question_tells_the_relevance_of_its_best_answer(
+    memory: Blocking, ana: BlockingScope
+) -> None:
     ana.remember("The kettle is in the green cupboard.")
     ana.remember("The bicycle stands in the green shed.")
     answer = ana.recall("Is the kettle in the green cupboard?")
@@ -321,11 +366,16 @@ def test_what_is_not_kept_is_told_as_skipped(ana: BlockingScope) -> None:
 
 
 @pytest.mark.spec("IMP-108")
-def test_what_is_refused_at_the_door_is_told_as_skipped(memory: Blocking, ana: BlockingScope) -> None:
+def test_what_is_refused_at_the_door_is_told_as_skipped(
+    memory: Blocking, ana: BlockingScope
+) -> None:
     ana.remember("My favourite tea is Earl Grey.")
     assert ana.remember("The key is AKIAIOSFODNN7EXAMPLE, use it.").count("refused") == 1
     wait(memory)
-    assert [(line.status, line.thread) for line in ana.events(op="classify")] == [("skipped", "t"), ("ok", "t")]
+    assert [(line.status, line.thread) for line in ana.events(op="classify")] == [
+        ("skipped", "t"),
+        ("ok", "t"),
+    ]
 
 
 class Broken(Hashing):
@@ -343,7 +393,9 @@ def test_a_model_that_fails_leaves_an_error(memory: Blocking, ana: BlockingScope
     assert [line.op for line in ana.events() if line.status == "error"] == ["embed", "embed"]
     memory._inner.embedder = None
     ana.remember("The bicycle needs a new chain before summer.")
-    assert len([line for line in ana.events() if line.status == "error"]) == 2, "no model is no failure"
+    assert len([line for line in ana.events() if line.status == "error"]) == 2, (
+        "no model is no failure"
+    )
 
 
 @pytest.mark.spec("IMP-114", "IMP-116")
@@ -364,7 +416,10 @@ def test_what_changed_and_when_can_be_counted(ana: BlockingScope) -> None:
 def test_a_worker_tells_what_it_merged_and_what_it_put_away(place: str) -> None:
     with memorist.open(place, embedder="hashing", ttl_days={"*": 7}) as memory:
         for number in range(2):
-            said = {"role": "user", "content": f"I saw {number + 2} herons in Porto on {number + 3} May."}
+            said = {
+                "role": "user",
+                "content": f"I saw {number + 2} herons in Porto on {number + 3} May.",
+            }
             memory.scope("ana", session=f"s{number}").remember([said])
         ana = memory.scope("ana")
         for text in ("I get up at 5 every morning.", "I get up at 5 every morning!"):
@@ -379,13 +434,17 @@ def test_a_worker_tells_what_it_merged_and_what_it_put_away(place: str) -> None:
 
 
 @pytest.mark.spec("IMP-115")
-def test_events_hold_no_words_and_are_of_one_person(memory: Blocking, ana: BlockingScope, place: str) -> None:
+def test_events_hold_no_words_and_are_of_one_person(
+    memory: Blocking, ana: BlockingScope, place: str
+) -> None:
     ana.remember("My favourite tea is Earl Grey.")
     assert memory.scope("bob").events() == []
     assert "Grey" not in str(tampered(place, "SELECT * FROM events"))
 
 
-def test_a_write_that_fails_leaves_neither_history_nor_events(memory: Blocking, ana: BlockingScope) -> None:
+def test_a_write_that_fails_leaves_neither_history_nor_events(
+    memory: Blocking, ana: BlockingScope
+) -> None:
     id = life(ana)
     before = ana.history(), ana.events(), ana.delta(0)
     with pytest.raises(memorist.MemoristError):

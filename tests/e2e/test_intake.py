@@ -16,17 +16,17 @@ import pytest
 
 from clocks import LoopTime
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.clanker import GUILD, Clanker
 from memorist.dialects.clanker_intake import Intake
 from memorist.dialects.clanker_models import embedding_model
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable, InvalidInput, Misconfigured, ModelUnavailable
-from memorist.lifecycle.journal import SNAPSHOT
-from memorist.model import Filter, Memory, Message, Scope
+from memorist.manage.journal import SNAPSHOT
 from memorist.ports import Vectors
-from memorist.records import Ask
+from memorist.results import Ask
 from memorist.text.index import meaning_of
+from memorist.types import Filter, Memory, Message, Scope
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)
 
@@ -129,36 +129,52 @@ async def facts(engine: Engine, guild: str = "g1") -> list[Memory]:
 
 
 async def messages(engine: Engine, guild: str = "g1") -> list[Memory]:
-    return list(await engine.scope(user=GUILD, space=guild).list(Filter(kinds=("episodic",)), limit=1000))
+    return list(
+        await engine.scope(user=GUILD, space=guild).list(Filter(kinds=("episodic",)), limit=1000)
+    )
 
 
 @pytest.mark.spec("CLK-15", "CLK-17", "CLK-19", "CLK-25", "CLK-26", "CLK-28", "CLK-31")
-async def test_a_message_becomes_a_journal_line_facts_and_a_snapshot(engine: Engine, tmp_path: Path) -> None:
+async def test_a_message_becomes_a_journal_line_facts_and_a_snapshot(
+    engine: Engine, tmp_path: Path
+) -> None:
     async with Intake(engine) as intake:
         assert (tmp_path / "memory" / SNAPSHOT).exists(), "the snapshot is written at the start"
-        assert await intake.ingest_message("g1", "c1", said("I'm a nurse and I love hiking."), author_id="u1")
+        assert await intake.ingest_message(
+            "g1", "c1", said("I'm a nurse and I love hiking."), author_id="u1"
+        )
     texts = {memory.text: memory for memory in await facts(engine)}
     assert "Ana is a nurse." in texts
     nurse = texts["Ana is a nurse."]
     assert (nurse.labels.subject, nurse.labels.channel, nurse.fact_type) == ("u1", "c1", "profile")
     assert "nurse" in (nurse.evidence_text or "")
-    assert "Ana is a nurse." in (tmp_path / "memory" / SNAPSHOT).read_text(), "and again when it closes"
+    assert "Ana is a nurse." in (tmp_path / "memory" / SNAPSHOT).read_text(), (
+        "and again when it closes"
+    )
     (day,) = [path for path in (tmp_path / "memory").iterdir() if path.name != SNAPSHOT]
     assert day.read_text().count("I'm a nurse and I love hiking.") == 1
 
 
 @pytest.mark.spec("CLK-25")
-async def test_each_message_is_one_line_in_the_file_of_its_day(file: Engine, tmp_path: Path) -> None:
+async def test_each_message_is_one_line_in_the_file_of_its_day(
+    file: Engine, tmp_path: Path
+) -> None:
     file.clock = lambda: NOW
     async with Intake(file) as intake:
         for id, text in (("m1", "I'm a nurse."), ("m2", "It rains."), ("m1", "I'm a nurse.")):
             await intake.ingest_message("g1", "c1", said(text, id), author_id="u1")
-    lines = (tmp_path / "memory" / f"{NOW.astimezone():%Y-%m-%d}.md").read_text("utf-8").splitlines()[2:]
+    lines = (
+        (tmp_path / "memory" / f"{NOW.astimezone():%Y-%m-%d}.md")
+        .read_text("utf-8")
+        .splitlines()[2:]
+    )
     assert [line.rpartition("] ")[2] for line in lines] == ["I'm a nurse.", "It rains."]
 
 
 @pytest.mark.spec("CLK-16")
-async def test_the_snapshot_is_written_again_every_five_minutes(file: Engine, snapshot: Snapshot) -> None:
+async def test_the_snapshot_is_written_again_every_five_minutes(
+    file: Engine, snapshot: Snapshot
+) -> None:
     with LoopTime() as loop:
         async with Intake(file):
             snapshot.delete()
@@ -170,7 +186,9 @@ async def test_the_snapshot_is_written_again_every_five_minutes(file: Engine, sn
 
 
 @pytest.mark.spec("CLK-31")
-async def test_a_second_after_a_message_the_snapshot_has_its_facts(file: Engine, snapshot: Snapshot) -> None:
+async def test_a_second_after_a_message_the_snapshot_has_its_facts(
+    file: Engine, snapshot: Snapshot
+) -> None:
     with LoopTime() as loop:
         async with Intake(file) as intake:
             await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
@@ -186,7 +204,9 @@ async def test_what_waits_when_it_closes_is_worked_off_first(engine: Engine) -> 
     async with Intake(engine) as intake:
         take = [
             asyncio.create_task(
-                intake.ingest_message("g1", "c1", said(f"I own {n} boats.", f"m{n}"), author_id=f"u{n}")
+                intake.ingest_message(
+                    "g1", "c1", said(f"I own {n} boats.", f"m{n}"), author_id=f"u{n}"
+                )
             )
             for n in range(2, 7)
         ]
@@ -200,7 +220,9 @@ async def test_closing_waits_no_longer_than_four_seconds(file: Engine) -> None:
     model, stack = with_model(file, hangs=True), AsyncExitStack()
     with LoopTime() as loop:
         intake = await stack.enter_async_context(Intake(file))
-        take = asyncio.create_task(intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1"))
+        take = asyncio.create_task(
+            intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
+        )
         await model.asked.wait()
         closing = asyncio.create_task(stack.aclose())
         await loop.forward(3.9)
@@ -208,7 +230,9 @@ async def test_closing_waits_no_longer_than_four_seconds(file: Engine) -> None:
         await loop.forward(0.2)
         await closing
     await asyncio.gather(take, return_exceptions=True)
-    assert [each.text for each in await messages(file)] == ["I'm a nurse."], "the message itself is not lost"
+    assert [each.text for each in await messages(file)] == ["I'm a nurse."], (
+        "the message itself is not lost"
+    )
 
 
 @pytest.mark.spec("CLK-17")
@@ -216,7 +240,9 @@ async def test_draining_gives_up_after_five_seconds(file: Engine) -> None:
     model, stack = with_model(file, hangs=True), AsyncExitStack()
     with LoopTime() as loop:
         intake = await stack.enter_async_context(Intake(file))
-        take = asyncio.create_task(intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1"))
+        take = asyncio.create_task(
+            intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
+        )
         await model.asked.wait()
         draining = asyncio.create_task(intake.drain_ingest_queue())
         await loop.forward(4.9)
@@ -231,10 +257,14 @@ async def test_draining_gives_up_after_five_seconds(file: Engine) -> None:
 
 @pytest.mark.spec("CLK-22")
 @pytest.mark.parametrize("drops", [False, True])
-async def test_messages_are_worked_off_one_after_the_other_in_their_order(file: Engine, drops: bool) -> None:
+async def test_messages_are_worked_off_one_after_the_other_in_their_order(
+    file: Engine, drops: bool
+) -> None:
     model, texts = with_model(file), [f"I own {n} boats." for n in range(2, 7)]
     async with Intake(file, drop_oldest=drops) as intake:
-        take = [intake.ingest_message("g1", "c1", said(text, text), author_id="u1") for text in texts]
+        take = [
+            intake.ingest_message("g1", "c1", said(text, text), author_id="u1") for text in texts
+        ]
         assert await asyncio.gather(*take) == [True] * 5
     assert [asked.rpartition("\n")[2] for asked in model.users] == texts
     assert model.at_once == 1
@@ -244,16 +274,26 @@ async def test_messages_are_worked_off_one_after_the_other_in_their_order(file: 
 async def test_a_message_that_two_ask_for_takes_one_place_in_the_line(file: Engine) -> None:
     async with Intake(file, most=2, drop_oldest=True) as intake:
         take = [
-            intake.ingest_message("g1", "c1", said("I'm a nurse.", id), author_id="u1") for id in ("m1", "m2", "m2")
+            intake.ingest_message("g1", "c1", said("I'm a nurse.", id), author_id="u1")
+            for id in ("m1", "m2", "m2")
         ]
-        assert await asyncio.gather(*take) == [True] * 3, "a third place would have cost the first one"
+        assert await asyncio.gather(*take) == [True] * 3, (
+            "a third place would have cost the first one"
+        )
 
 
 @pytest.mark.spec("CLK-19", "CLK-20")
 async def test_messages_of_two_guilds_or_with_two_ids_are_not_the_same(file: Engine) -> None:
-    told = [("g1", "m1", "I'm a nurse."), ("g2", "m1", "I'm a baker."), ("g1", "m2", "I own a boat.")]
+    told = [
+        ("g1", "m1", "I'm a nurse."),
+        ("g2", "m1", "I'm a baker."),
+        ("g1", "m2", "I own a boat."),
+    ]
     async with Intake(file) as intake:
-        take = [intake.ingest_message(guild, "c1", said(text, id), author_id="u1") for guild, id, text in told]
+        take = [
+            intake.ingest_message(guild, "c1", said(text, id), author_id="u1")
+            for guild, id, text in told
+        ]
         assert await asyncio.gather(*take) == [True] * 3
     assert {each.text for each in await messages(file, "g1")} == {"I'm a nurse.", "I own a boat."}
     assert [each.text for each in await messages(file, "g2")] == ["I'm a baker."]
@@ -262,7 +302,10 @@ async def test_messages_of_two_guilds_or_with_two_ids_are_not_the_same(file: Eng
 @pytest.mark.spec("CLK-20", "CLK-22")
 async def test_the_same_message_at_the_same_time_is_one_piece_of_work(engine: Engine) -> None:
     async with Intake(engine) as intake:
-        take = [intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1") for _ in range(8)]
+        take = [
+            intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
+            for _ in range(8)
+        ]
         assert await asyncio.gather(*take) == [True] * 8
         assert await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
     assert len(await messages(engine)) == 1
@@ -274,7 +317,9 @@ async def test_the_same_message_at_the_same_time_is_one_piece_of_work(engine: En
 async def test_beyond_the_longest_line_nobody_waits_and_nothing_is_lost(engine: Engine) -> None:
     async with Intake(engine, most=2) as intake:
         take = [
-            intake.ingest_message("g1", "c1", said(f"I'm a nurse in ward {n}.", f"m{n}"), author_id="u1")
+            intake.ingest_message(
+                "g1", "c1", said(f"I'm a nurse in ward {n}.", f"m{n}"), author_id="u1"
+            )
             for n in range(12)
         ]
         assert await asyncio.gather(*take) == [True] * 12
@@ -287,7 +332,8 @@ async def test_beyond_the_longest_line_nobody_waits_and_nothing_is_lost(engine: 
 async def test_as_in_the_original_the_oldest_can_be_dropped(engine: Engine) -> None:
     async with Intake(engine, most=2, drop_oldest=True) as intake:
         take = [
-            intake.ingest_message("g1", "c1", said(f"Hello number {n}.", f"m{n}"), author_id="u1") for n in range(9)
+            intake.ingest_message("g1", "c1", said(f"Hello number {n}.", f"m{n}"), author_id="u1")
+            for n in range(9)
         ]
         taken = await asyncio.gather(*take)
     assert 0 < taken.count(False) < 9
@@ -301,7 +347,11 @@ async def test_when_400_wait_the_next_one_drops_the_oldest(file: Engine) -> None
     with LoopTime() as loop:
         intake = await stack.enter_async_context(Intake(file, drop_oldest=True))
         take = [
-            asyncio.create_task(intake.ingest_message("g1", "c1", said(f"Hello number {n}.", f"m{n}"), author_id="u1"))
+            asyncio.create_task(
+                intake.ingest_message(
+                    "g1", "c1", said(f"Hello number {n}.", f"m{n}"), author_id="u1"
+                )
+            )
             for n in range(401)
         ]
         await asyncio.wait(take, return_when=asyncio.FIRST_COMPLETED)
@@ -315,7 +365,10 @@ async def test_when_400_wait_the_next_one_drops_the_oldest(file: Engine) -> None
 @pytest.mark.spec("CLK-18")
 async def test_where_the_settings_turn_memory_off_nothing_is_taken_in(tmp_path: Path) -> None:
     settings = {"embedder": "hashing", "extract": "rules", "memory_enabled": False}
-    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, **settings) as engine, Intake(engine) as intake:
+    async with (
+        aio.open(tmp_path / "m.db", state_dir=tmp_path, **settings) as engine,
+        Intake(engine) as intake,
+    ):
         assert not await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
         assert await messages(engine) == []
 
@@ -326,12 +379,18 @@ async def test_what_is_not_to_be_taken_in_is_not(engine: Engine) -> None:
         assert not await intake.ingest_message("g1", "c1", said("   "), author_id="u1")
         assert not await intake.ingest_message("g1", "c1", said("x"), author_id="u1")
         assert not await intake.ingest_message("g1", "c1", said(" x \n", "m0"), author_id="u1")
-        assert await intake.ingest_message("g2", "c1", said(" hi "), author_id="u1"), "two characters are enough"
+        assert await intake.ingest_message("g2", "c1", said(" hi "), author_id="u1"), (
+            "two characters are enough"
+        )
         with pytest.raises(InvalidInput, match="id"):
             await intake.ingest_message("g1", "c1", Message(content="no id"), author_id="u1")
-        assert await intake.ingest_message("g1", "c1", said("I  am \n here " + "x" * 400, "m2"), author_id="u1")
+        assert await intake.ingest_message(
+            "g1", "c1", said("I  am \n here " + "x" * 400, "m2"), author_id="u1"
+        )
         await engine.scope(user=GUILD, space="g1").privacy.set(memory_enabled=False)
-        assert not await intake.ingest_message("g1", "c1", said("I'm a nurse.", "m3"), author_id="u1")
+        assert not await intake.ingest_message(
+            "g1", "c1", said("I'm a nurse.", "m3"), author_id="u1"
+        )
     (kept,) = await messages(engine)
     assert kept.text == "I am here " + "x" * 310
     assert [each.text for each in await messages(engine, "g2")] == ["hi"]
@@ -342,7 +401,9 @@ async def test_what_is_said_aloud_comes_in_under_an_id_of_its_own(engine: Engine
     async with Intake(engine) as intake:
         for pipeline in ("stt", "realtime"):
             for text in ("I'm a nurse.", "I own a boat."):
-                assert await intake.ingest_voice("g1", "c1", text, author_id="u1", author_name="Ana", pipeline=pipeline)
+                assert await intake.ingest_voice(
+                    "g1", "c1", text, author_id="u1", author_name="Ana", pipeline=pipeline
+                )
         with pytest.raises(InvalidInput, match="stt"):
             await intake.ingest_voice("g1", "c1", "hello", author_id="u1", pipeline="radio")
     came = sorted((memory.labels.run or "", memory.text) for memory in await messages(engine))
@@ -350,13 +411,19 @@ async def test_what_is_said_aloud_comes_in_under_an_id_of_its_own(engine: Engine
         ("voice_realtime", "I own a boat."), ("voice_realtime", "I'm a nurse."),
         ("voice_stt", "I own a boat."), ("voice_stt", "I'm a nurse."),
     ]  # fmt: skip
-    assert all((memory.source_message_id or "").startswith("voice_") for memory in await messages(engine))
+    assert all(
+        (memory.source_message_id or "").startswith("voice_") for memory in await messages(engine)
+    )
 
 
-async def test_what_was_taken_in_before_a_crash_is_worked_off_later(place: str, tmp_path: Path) -> None:
+async def test_what_was_taken_in_before_a_crash_is_worked_off_later(
+    place: str, tmp_path: Path
+) -> None:
     settings = {"state_dir": tmp_path, "embedder": "hashing", "extract": "rules"}
     async with aio.open(place, **settings) as engine:
-        await Clanker(engine).add_message("g1", "c1", said("I'm a nurse."), author_id="u1")  # and then it dies
+        await Clanker(engine).add_message(
+            "g1", "c1", said("I'm a nurse."), author_id="u1"
+        )  # and then it dies
     async with aio.open(place, **settings) as engine:
         assert await facts(engine) == []
         await engine.tend(only=["extract"])
@@ -387,7 +454,9 @@ async def test_what_was_done_is_logged_in_clankers_words(engine: Engine) -> None
 
 @pytest.mark.spec("CLK-27")
 async def test_of_one_message_four_facts_are_taken(file: Engine) -> None:
-    told = "I hate figs. I love tea. I own a boat. I have two kids. I'm a nurse. I'm allergic to dust."
+    told = (
+        "I hate figs. I love tea. I own a boat. I have two kids. I'm a nurse. I'm allergic to dust."
+    )
     async with Intake(file) as intake:
         await intake.ingest_message("g1", "c1", said(told), author_id="u1")
     assert len(await facts(file)) == 4
@@ -402,7 +471,9 @@ async def test_a_model_is_asked_for_four_facts(file: Engine) -> None:
 
 
 @pytest.mark.spec("CLK-28")
-async def test_a_fact_that_is_not_harmless_or_too_long_is_not_taken_from_a_message(file: Engine) -> None:
+async def test_a_fact_that_is_not_harmless_or_too_long_is_not_taken_from_a_message(
+    file: Engine,
+) -> None:
     long = "I love tea" + " from the hills" * 12 + "."  # 194 characters as a fact
     async with Intake(file) as intake:
         for n, text in enumerate(("I'm a developer and I love  hiking!", long)):
@@ -418,9 +489,16 @@ async def test_facts_drawn_from_messages_archive_the_oldest_of_more_than_80(file
     async with Intake(file) as intake:
         await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
     guild = file.scope(user=GUILD, space="g1")
-    active = await guild.list(Filter(subjects=("u1",), kinds=("semantic", "procedural")), limit=1000)
-    assert (len(active.memories), "Ana is a nurse." in {each.text for each in active.memories}) == (80, True)
-    assert [each.text for each in await guild.list(Filter(states=("archived",)))] == ["Ana owns boat number 0."]
+    active = await guild.list(
+        Filter(subjects=("u1",), kinds=("semantic", "procedural")), limit=1000
+    )
+    assert (len(active.memories), "Ana is a nurse." in {each.text for each in active.memories}) == (
+        80,
+        True,
+    )
+    assert [each.text for each in await guild.list(Filter(states=("archived",)))] == [
+        "Ana owns boat number 0."
+    ]
 
 
 @pytest.mark.spec("CLK-29")
@@ -460,7 +538,9 @@ async def test_an_extraction_is_logged_as_a_call_and_one_whose_model_fails_as_an
 
 
 @pytest.mark.spec("CLK-86")
-async def test_an_embedding_is_logged_as_a_call_and_one_whose_model_fails_as_an_error(engine: Engine) -> None:
+async def test_an_embedding_is_logged_as_a_call_and_one_whose_model_fails_as_an_error(
+    engine: Engine,
+) -> None:
     bot, model = Clanker(engine), engine.embedder
     engine.embedder = Away()
     await bot.add_memory_fact("g1", "u1", "Ana owns a boat")
@@ -474,16 +554,22 @@ async def test_an_embedding_is_logged_as_a_call_and_one_whose_model_fails_as_an_
 
 
 @pytest.mark.spec("CLK-87")
-async def test_a_message_that_the_store_cannot_take_in_is_logged_as_an_error_of_its_pipeline(tmp_path: Path) -> None:
+async def test_a_message_that_the_store_cannot_take_in_is_logged_as_an_error_of_its_pipeline(
+    tmp_path: Path,
+) -> None:
     disk, away = tmp_path / "disk", tmp_path / "away"
     disk.mkdir()
     settings = {"state_dir": tmp_path, "embedder": "hashing", "extract": "rules", "failsafe": False}
     async with aio.open(disk / "m.db", **settings) as engine, Intake(engine) as intake:
         assert await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
         disk.rename(away)
-        assert not await intake.ingest_message("g1", "c1", said("I own a boat.", "m2"), author_id="u1")
+        assert not await intake.ingest_message(
+            "g1", "c1", said("I own a boat.", "m2"), author_id="u1"
+        )
         for pipeline in ("stt", "realtime"):
-            assert not await intake.ingest_voice("g1", "c1", "I own a boat.", author_id="u1", pipeline=pipeline)
+            assert not await intake.ingest_voice(
+                "g1", "c1", "I own a boat.", author_id="u1", pipeline=pipeline
+            )
         away.rename(disk)
         await engine.usage.flush()
         logged = await kinds(Clanker(engine))
@@ -496,7 +582,9 @@ async def test_a_message_that_the_store_cannot_take_in_is_logged_as_an_error_of_
     raises=AssertionError,
     reason="the issue on trust, the seeds, CLK: journal lines name the author (today the id is that of the guild)",
 )
-async def test_a_journal_line_of_a_guild_names_its_author_by_name_and_id(engine: Engine, tmp_path: Path) -> None:
+async def test_a_journal_line_of_a_guild_names_its_author_by_name_and_id(
+    engine: Engine, tmp_path: Path
+) -> None:
     async with Intake(engine) as intake:
         await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
     (day,) = [path for path in (tmp_path / "memory").iterdir() if path.name != SNAPSHOT]
@@ -523,7 +611,9 @@ async def test_a_journal_line_of_a_guild_holds_as_much_as_is_kept_of_its_message
 
 
 @pytest.mark.spec("CLK-29", "CLK-40")
-async def test_facts_and_lore_get_their_vectors_and_the_snapshot_by_themselves(engine: Engine, tmp_path: Path) -> None:
+async def test_facts_and_lore_get_their_vectors_and_the_snapshot_by_themselves(
+    engine: Engine, tmp_path: Path
+) -> None:
     async with Intake(engine) as intake:
         await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
         kept = await intake.remember_line("g1", "the bot owes Ana a coffee")
@@ -539,7 +629,9 @@ async def test_facts_and_lore_get_their_vectors_and_the_snapshot_by_themselves(e
     raises=AssertionError,
     reason="issue 16 (trust), §5 CLK: lore of handle_reply is embedded and refreshes",
 )
-async def test_lore_in_a_reply_gets_its_vector_and_the_snapshot_by_itself(engine: Engine, tmp_path: Path) -> None:
+async def test_lore_in_a_reply_gets_its_vector_and_the_snapshot_by_itself(
+    engine: Engine, tmp_path: Path
+) -> None:
     async with Intake(engine) as intake:
         await Clanker(engine).handle_reply("g1", {"memoryLine": "the bot owes Ana a coffee"})
         assert await intake.drain_ingest_queue()
@@ -548,34 +640,55 @@ async def test_lore_in_a_reply_gets_its_vector_and_the_snapshot_by_itself(engine
 
 
 @pytest.mark.spec("CLK-49")
-async def test_an_embedder_that_fails_is_logged_and_the_next_message_comes_in(engine: Engine) -> None:
+async def test_an_embedder_that_fails_is_logged_and_the_next_message_comes_in(
+    engine: Engine,
+) -> None:
     engine.embedder = Away()
     async with Intake(engine) as intake:
         for n, text in enumerate(("I'm a nurse.", "I love hiking.")):
             assert await intake.ingest_message("g1", "c1", said(text, f"m{n}"), author_id="u1")
-    assert {memory.text for memory in await facts(engine)} == {"Ana is a nurse.", "Ana loves hiking."}
+    assert {memory.text for memory in await facts(engine)} == {
+        "Ana is a nurse.",
+        "Ana loves hiking.",
+    }
     assert len(await messages(engine)) == 2
-    assert "memory_embedding_error" in [action["kind"] for action in await Clanker(engine).actions("g1")]
+    assert "memory_embedding_error" in [
+        action["kind"] for action in await Clanker(engine).actions("g1")
+    ]
 
 
 @pytest.mark.spec("CLK-49")
-async def test_a_model_that_fails_is_logged_and_the_next_message_comes_in(place: str, tmp_path: Path) -> None:
-    unreachable = {"llm": "openai:m", "llm_url": "http://127.0.0.1:9/v1", "llm_key": "k", "extract": "model"}
+async def test_a_model_that_fails_is_logged_and_the_next_message_comes_in(
+    place: str, tmp_path: Path
+) -> None:
+    unreachable = {
+        "llm": "openai:m",
+        "llm_url": "http://127.0.0.1:9/v1",
+        "llm_key": "k",
+        "extract": "model",
+    }
     async with aio.open(place, state_dir=tmp_path, embedder="hashing", **unreachable) as engine:
         async with Intake(engine) as intake:
             for n, text in enumerate(("I'm a nurse.", "I love hiking.")):
                 assert await intake.ingest_message("g1", "c1", said(text, f"m{n}"), author_id="u1")
-        assert {memory.text for memory in await facts(engine)} == {"Ana is a nurse.", "Ana loves hiking."}
+        assert {memory.text for memory in await facts(engine)} == {
+            "Ana is a nurse.",
+            "Ana loves hiking.",
+        }
         kinds = [action["kind"] for action in await Clanker(engine).actions("g1")]
         assert kinds.count("memory_extract_error") == 2
 
 
 @pytest.mark.spec("CLK-52", "CLK-54")
 @pytest.mark.parametrize("asked_by", ["slice", "search"])
-async def test_a_question_gives_vectors_to_eight_facts_that_have_none(engine: Engine, asked_by: str) -> None:
+async def test_a_question_gives_vectors_to_eight_facts_that_have_none(
+    engine: Engine, asked_by: str
+) -> None:
     bot = Clanker(engine)
     for n in range(12):
-        await bot.add_memory_fact("g1", "u1", f"Ana owns boat number {n}", evidence_text=f"my boat {n}")
+        await bot.add_memory_fact(
+            "g1", "u1", f"Ana owns boat number {n}", evidence_text=f"my boat {n}"
+        )
     if asked_by == "slice":
         await bot.build_prompt_memory_slice("g1", "u1", "which boats?")
     else:
@@ -583,7 +696,11 @@ async def test_a_question_gives_vectors_to_eight_facts_that_have_none(engine: En
     with_vectors = [memory for memory in await facts(engine) if not memory.needs_embedding]
     assert len(with_vectors) == 8
     assert meaning_of(with_vectors[0]).splitlines()[0] == "type: other"
-    assert [line.split(":")[0] for line in meaning_of(with_vectors[0]).splitlines()] == ["type", "fact", "evidence"]
+    assert [line.split(":")[0] for line in meaning_of(with_vectors[0]).splitlines()] == [
+        "type",
+        "fact",
+        "evidence",
+    ]
     expected = (await engine.embedder.encode_batch([meaning_of(with_vectors[0])]))[0]
     (row,) = await engine.store.rows_where(with_vectors[0].scope, Filter(ids=(with_vectors[0].id,)))
     kept = await engine.store.vectors(with_vectors[0].scope, [row], model=engine.embedder.model)
@@ -594,7 +711,9 @@ async def test_a_question_gives_vectors_to_eight_facts_that_have_none(engine: En
 async def test_a_fact_is_embedded_with_its_type_and_its_evidence(engine: Engine) -> None:
     engine.embedder = counting = Counting()
     bot = Clanker(engine)
-    await bot.add_memory_fact("g1", "u1", "Ana owns a boat", fact_type="profile", evidence_text="my boat")
+    await bot.add_memory_fact(
+        "g1", "u1", "Ana owns a boat", fact_type="profile", evidence_text="my boat"
+    )
     await bot.add_memory_fact("g1", "u1", "Ana likes tea", fact_type="preference")
     await bot.build_prompt_memory_slice("g1", "u1", "which boats?")
     assert set(counting.asked) == {
@@ -619,7 +738,9 @@ async def test_a_question_of_fewer_than_three_characters_is_not_embedded(
 
 
 @pytest.mark.spec("CLK-50", "CLK-51")
-async def test_vectors_rank_facts_alone_and_not_for_a_question_of_two_letters(engine: Engine) -> None:
+async def test_vectors_rank_facts_alone_and_not_for_a_question_of_two_letters(
+    engine: Engine,
+) -> None:
     bot = Clanker(engine)
     await bot.add_memory_fact("g1", "u1", "Ana owns a boat")
     await bot.add_message("g1", "c1", said("the boat leaks"), author_id="u1")
@@ -631,7 +752,9 @@ async def test_vectors_rank_facts_alone_and_not_for_a_question_of_two_letters(en
     found = await bot.build_prompt_memory_slice("g1", "u1", "vessel", channel_id="c1")
     assert found.relevant_messages == (), "messages are found by their words"
     found = await bot.build_prompt_memory_slice("g1", "u1", "the boat leaks", channel_id="c1")
-    assert [memory.text for memory in found.relevant_facts] == ["Ana owns a boat."], "a message is no fact"
+    assert [memory.text for memory in found.relevant_facts] == ["Ana owns a boat."], (
+        "a message is no fact"
+    )
 
 
 @pytest.mark.spec("CLK-77", "CLK-78", "CLK-79")
@@ -644,4 +767,8 @@ async def test_the_defaults_are_clankers(engine: Engine, monkeypatch: pytest.Mon
         await bot.add_message("g1", "c1", said(f"message {n}", f"m{n}"), author_id="u1")
     window = await bot.recent_messages("g1", "c1")
     assert [window[0].text, window[-1].text, len(window)] == ["message 90", "message 124", 35]
-    assert [len(await bot.recent_messages("g1", "c1", limit=n)) for n in (1, 50, 500)] == [10, 50, 120]
+    assert [len(await bot.recent_messages("g1", "c1", limit=n)) for n in (1, 50, 500)] == [
+        10,
+        50,
+        120,
+    ]

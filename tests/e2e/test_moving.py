@@ -16,12 +16,15 @@ import apsw
 import pytest
 
 import memorist
-from memorist import aio, compose
+from memorist import aio, open
 from memorist.errors import Conflict, InvalidInput, Misconfigured, NotFound
-from memorist.model import Filter
-from memorist.storage import copying
+from memorist.storage import copy
+from memorist.types import Filter
 
-SAID = [{"content": f"I planted tree {i} of the avenue", "id": str(i), "session": str(i // 50)} for i in range(300)]
+SAID = [
+    {"content": f"I planted tree {i} of the avenue", "id": str(i), "session": str(i // 50)}
+    for i in range(300)
+]
 
 
 HEAD = b'{"memorist": "archive", "format": 1, "key": "%s"}\n' % (b"0" * 64)
@@ -53,7 +56,9 @@ async def seen(db: Path | str, state: Path) -> dict[str, Any]:
             "history": await ana.history(limit=10_000),
             "thread": await ana.checkpoints.load("thread-1"),
             "said again": (await ana.remember(SAID[7])).outcomes,
-            "forgotten": (await ana.remember("I planted tree 298 of the avenue")).outcomes[0].status,
+            "forgotten": (await ana.remember("I planted tree 298 of the avenue"))
+            .outcomes[0]
+            .status,
             "problems": await memory.check(),
         }
 
@@ -69,15 +74,21 @@ async def everything(scope: Any) -> Any:
             return
 
 
-async def test_a_copy_is_in_nothing_different_on_either_engine_and_back(tmp_path: Path, database: str) -> None:
+async def test_a_copy_is_in_nothing_different_on_either_engine_and_back(
+    tmp_path: Path, database: str
+) -> None:
     await filled(tmp_path / "a.db", tmp_path)
     told: list[tuple[int, int]] = []
-    done = await compose.copied(str(tmp_path / "a.db"), database, progress=lambda *step: told.append(step))
-    await compose.copied(database, str(tmp_path / "b.db"))
+    done = await open.copied(
+        str(tmp_path / "a.db"), database, progress=lambda *step: told.append(step)
+    )
+    await open.copied(database, str(tmp_path / "b.db"))
     assert done.tables["memories"] == 301
     assert told[-1][0] == told[-1][1] > 0
     assert [step[0] for step in told] == sorted(step[0] for step in told)
-    first, on_postgres, back = [await seen(db, tmp_path) for db in (tmp_path / "a.db", database, tmp_path / "b.db")]
+    first, on_postgres, back = [
+        await seen(db, tmp_path) for db in (tmp_path / "a.db", database, tmp_path / "b.db")
+    ]
     assert first["problems"] == []
     assert first["forgotten"] == "refused"
     assert on_postgres == first
@@ -85,33 +96,42 @@ async def test_a_copy_is_in_nothing_different_on_either_engine_and_back(tmp_path
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-async def test_a_text_file_holds_everything_and_gives_it_back(tmp_path: Path, database: str, engine: str) -> None:
+async def test_a_text_file_holds_everything_and_gives_it_back(
+    tmp_path: Path, database: str, engine: str
+) -> None:
     await filled(tmp_path / "a.db", tmp_path)
-    archive, target = str(tmp_path / "all.jsonl"), database if engine == "postgres" else str(tmp_path / "b.db")
-    written = await compose.copied(str(tmp_path / "a.db"), archive)
-    read = await compose.copied(archive, target)
+    archive, target = (
+        str(tmp_path / "all.jsonl"),
+        database if engine == "postgres" else str(tmp_path / "b.db"),
+    )
+    written = await open.copied(str(tmp_path / "a.db"), archive)
+    read = await open.copied(archive, target)
     assert read == written
     assert (tmp_path / "all.jsonl").stat().st_mode & 0o077 == 0
     assert await seen(target, tmp_path) == await seen(tmp_path / "a.db", tmp_path)
     with pytest.raises(Conflict):
-        await compose.copied(archive, target)
+        await open.copied(archive, target)
     with pytest.raises(Conflict):
-        await compose.copied(str(tmp_path / "a.db"), archive)
+        await open.copied(str(tmp_path / "a.db"), archive)
 
 
 async def test_a_text_file_that_is_cut_or_altered_is_told(tmp_path: Path) -> None:
     await filled(tmp_path / "a.db", tmp_path)
     archive, target = tmp_path / "all.jsonl", tmp_path / "b.db"
-    await compose.copied(str(tmp_path / "a.db"), str(archive))
+    await open.copied(str(tmp_path / "a.db"), str(archive))
     whole = archive.read_text()
-    for damaged in (whole[: len(whole) // 2], whole.rsplit("\n", 2)[0] + "\n", whole.replace("tree 7 of", "tree 8 of")):
+    for damaged in (
+        whole[: len(whole) // 2],
+        whole.rsplit("\n", 2)[0] + "\n",
+        whole.replace("tree 7 of", "tree 8 of"),
+    ):
         archive.write_text(damaged)
         with pytest.raises(InvalidInput, match=r"cut|altered"):
-            await compose.copied(str(archive), str(target))
+            await open.copied(str(archive), str(target))
         with pytest.raises(Misconfigured):
-            await compose.open_engine(target, embedder="none")
+            await open.open_engine(target, embedder="none")
     archive.write_text(whole)
-    assert (await compose.copied(str(archive), str(target))).tables["memories"] == 301
+    assert (await open.copied(str(archive), str(target))).tables["memories"] == 301
 
 
 @pytest.mark.parametrize(
@@ -124,39 +144,50 @@ async def test_a_text_file_that_is_cut_or_altered_is_told(tmp_path: Path) -> Non
         b'{"memorist": "archive", "format": 1}\n',
         HEAD + b'{"table": "sqlite_schema", "sql": "x"}\n',
         HEAD + b'{"table": "scopes", "id, tenant) SELECT 1; --": 1}\n',
-        HEAD + b'{"sums": {}}\n{"table": "erased", "scope": 1, "row": {"base64": "?"}, "changed": 1}\n',
+        HEAD
+        + b'{"sums": {}}\n{"table": "erased", "scope": 1, "row": {"base64": "?"}, "changed": 1}\n',
     ],
 )
 async def test_a_file_that_is_no_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "all.jsonl").write_bytes(content)
     with pytest.raises(InvalidInput):
-        await compose.copied(str(tmp_path / "all.jsonl"), str(tmp_path / "b.db"))
+        await open.copied(str(tmp_path / "all.jsonl"), str(tmp_path / "b.db"))
     with pytest.raises(InvalidInput, match="the same"):
-        await compose.copied(str(tmp_path / "b.db"), str(tmp_path / "b.db"))
+        await open.copied(str(tmp_path / "b.db"), str(tmp_path / "b.db"))
 
 
-async def test_what_was_copied_goes_on_with_numbers_of_its_own(tmp_path: Path, database: str) -> None:
+async def test_what_was_copied_goes_on_with_numbers_of_its_own(
+    tmp_path: Path, database: str
+) -> None:
     await filled(tmp_path / "a.db", tmp_path)
-    await compose.copied(str(tmp_path / "a.db"), database)
+    await open.copied(str(tmp_path / "a.db"), database)
     async with aio.open(database, embedder="hashing", state_dir=tmp_path) as memory:
-        ana, new, other = memory.scope("ana"), memory.scope("somebody new"), memory.scope("ana", tenant="other")
+        ana, new, other = (
+            memory.scope("ana"),
+            memory.scope("somebody new"),
+            memory.scope("ana", tenant="other"),
+        )
         assert (await other.remember("I watered the ash")).outcomes[0].status == "created"
-        assert (await other.list(limit=1)).memories[0].text == "I watered the ash", "numbered after all that was copied"
+        assert (await other.list(limit=1)).memories[0].text == "I watered the ash", (
+            "numbered after all that was copied"
+        )
         assert (await ana.remember("I watered the oak")).outcomes[0].status == "created"
         assert (await new.remember("I watered the elm")).outcomes[0].status == "created"
         assert (await ana.list(limit=1)).memories[0].text == "I watered the oak"
-        assert [hit.memory.text for hit in await new.recall("who watered the elm?")] == ["I watered the elm"]
+        assert [hit.memory.text for hit in await new.recall("who watered the elm?")] == [
+            "I watered the elm"
+        ]
 
 
 async def test_a_finished_copy_is_only_compared(tmp_path: Path) -> None:
     await filled(tmp_path / "a.db", tmp_path)
     places = str(tmp_path / "a.db"), str(tmp_path / "b.db")
-    assert (await compose.copied(*places)).rows > 0
-    assert (await compose.copied(*places)).rows == 0
+    assert (await open.copied(*places)).rows > 0
+    assert (await open.copied(*places)).rows == 0
     async with aio.open(places[1], embedder="none") as memory:
         await memory.scope("ana").remember("Something that only the copy knows")
     with pytest.raises(Conflict, match="take a new database"):
-        await compose.copied(*places)
+        await open.copied(*places)
 
 
 async def test_a_store_in_use_is_no_target_and_stays_as_it_is(tmp_path: Path) -> None:
@@ -164,24 +195,28 @@ async def test_a_store_in_use_is_no_target_and_stays_as_it_is(tmp_path: Path) ->
     async with aio.open(tmp_path / "b.db", embedder="none") as memory:
         await memory.scope("bob").remember("I was here first")
     with pytest.raises(Conflict, match="new database"):
-        await compose.copied(str(tmp_path / "a.db"), str(tmp_path / "b.db"))
+        await open.copied(str(tmp_path / "a.db"), str(tmp_path / "b.db"))
     async with aio.open(tmp_path / "b.db", embedder="none") as memory:
         assert [scope.user for scope in await memory.scopes()] == ["bob"]
-        assert (await memory.scope("bob").remember("I was here first")).outcomes[0].status == "merged"
+        assert (await memory.scope("bob").remember("I was here first")).outcomes[
+            0
+        ].status == "merged"
     with pytest.raises(NotFound):
-        await compose.copied(str(tmp_path / "nothing.db"), str(tmp_path / "c.db"))
+        await open.copied(str(tmp_path / "nothing.db"), str(tmp_path / "c.db"))
 
 
 async def test_a_copy_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -> None:
     source, target = tmp_path / "a.db", tmp_path / "b.db"
     async with aio.open(source, embedder="none") as memory:
-        await memory.scope("ana").remember([{"content": f"I planted tree {i}", "id": str(i)} for i in range(6000)])
+        await memory.scope("ana").remember(
+            [{"content": f"I planted tree {i}", "id": str(i)} for i in range(6000)]
+        )
     _killed_on_the_way(source, target)
     with pytest.raises(memorist.errors.MemoristError, match="memorist copy"):
-        await compose.open_engine(target, embedder="none")
+        await open.open_engine(target, embedder="none")
     before = _count(target)
     assert 0 < before < 6000
-    done = await compose.copied(str(source), str(target))
+    done = await open.copied(str(source), str(target))
     assert done.tables["memories"] == 6000
     assert done.rows < sum(done.tables.values())  # what was there was not copied again
     async with aio.open(target, embedder="none") as memory:
@@ -213,7 +248,15 @@ def _count(path: Path) -> int:
 
 def test_the_command_copies_and_says_what_it_found(tmp_path: Path) -> None:
     asyncio.run(filled(tmp_path / "a.db", tmp_path))
-    command = [sys.executable, "-m", "memorist", "copy", str(tmp_path / "a.db"), str(tmp_path / "b.db"), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "memorist",
+        "copy",
+        str(tmp_path / "a.db"),
+        str(tmp_path / "b.db"),
+        "--json",
+    ]
     told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     assert told["tables"]["memories"] == 301
     assert told["rows"] == sum(told["tables"].values())
@@ -222,9 +265,23 @@ def test_the_command_copies_and_says_what_it_found(tmp_path: Path) -> None:
 def test_another_model_takes_over_while_the_old_one_answers(tmp_path: Path) -> None:
     db = tmp_path / "a.db"
     with memorist.open(db, embedder="hashing", state_dir=tmp_path) as old:
-        old.scope("ana").remember([{"content": "I moved to Lisbon in May"}, {"content": "I like green tea"}])
-        command = [sys.executable, "-m", "memorist", "reembed", "--model", "minilm", "--db", str(db), "--json"]
-        told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        old.scope("ana").remember(
+            [{"content": "I moved to Lisbon in May"}, {"content": "I like green tea"}]
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "memorist",
+            "reembed",
+            "--model",
+            "minilm",
+            "--db",
+            str(db),
+            "--json",
+        ]
+        told = json.loads(
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        )
         assert (told["embedded"], told["without_embeddings"]) == (2, 0)
         assert old.scope("ana").recall("green tea").legs["dense"] == "ok"
     with memorist.open(db, embedder="minilm", state_dir=tmp_path) as new:
@@ -239,4 +296,4 @@ def test_another_model_takes_over_while_the_old_one_answers(tmp_path: Path) -> N
 def test_no_table_is_left_behind_by_mistake() -> None:
     schema = resources.files("memorist.storage.sqlite").joinpath("schema.sql").read_text("utf-8")
     tables = {line.split()[2] for line in schema.splitlines() if line.startswith("CREATE TABLE")}
-    assert tables == {*copying.KEYS, *copying.LEFT}
+    assert tables == {*copy.KEYS, *copy.LEFT}

@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.milton import Milton
 from memorist.dialects.vault import Vault
-from memorist.engine import Engine
 from memorist.errors import InvalidInput, Refused, StoreUnavailable
 from memorist.interfaces.cli import app
-from memorist.privacy import INCOGNITO, OFF
-from memorist.records import SpaceSettings
+from memorist.manage.privacy import INCOGNITO, OFF
+from memorist.results import SpaceSettings
 from memorist.scoped import Scoped
 
 TEA = "I drink green tea in the morning."
@@ -30,13 +30,19 @@ SECRET = "My friend Quetzalwort moved to Ypsilonburg."
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def where(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
-    return tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
+    return (
+        tmp_path / "memory.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("ready_database")
+    )
 
 
 @pytest.fixture
 async def engine(where: Any, tmp_path: Path) -> AsyncIterator[Engine]:
     journal = tmp_path / "journal"
-    async with aio.open(where, embedder="hashing", state_dir=tmp_path / "state", journal_dir=journal) as opened:
+    async with aio.open(
+        where, embedder="hashing", state_dir=tmp_path / "state", journal_dir=journal
+    ) as opened:
         yield opened
 
 
@@ -47,12 +53,16 @@ def ana(engine: Engine) -> Scoped:
 
 async def is_on(scope: Scoped) -> tuple[bool, bool]:
     """Whether something is taken in by itself, and whether anything is recalled."""
-    receipt = await scope.remember(f"Today I saw {len(await scope.list(limit=1000))} herons at the river.")
+    receipt = await scope.remember(
+        f"Today I saw {len(await scope.list(limit=1000))} herons at the river."
+    )
     return receipt.count("created") == 1, bool(await scope.recall("green tea in the morning"))
 
 
 @pytest.mark.spec("THE-85", "THE-86", "THE-107")
-@pytest.mark.parametrize(("setting", "space", "incognito"), list(itertools.product((True, False), repeat=3)))
+@pytest.mark.parametrize(
+    ("setting", "space", "incognito"), list(itertools.product((True, False), repeat=3))
+)
 @pytest.mark.parametrize("environment", ["true", "False"])
 async def test_any_off_wins(
     tmp_path: Path,
@@ -84,11 +94,20 @@ async def test_settings_belong_to_one_space_and_survive(engine: Engine, ana: Sco
     assert await ana.privacy.settings() == SpaceSettings()
     await ana.privacy.set(memory_enabled=False, actor="ana")
     await ana.privacy.set(incognito_default=True)
-    assert await ana.privacy.settings() == SpaceSettings(memory_enabled=False, incognito_default=True)
-    for other in (engine.scope("ana", space="work"), engine.scope("bo"), engine.scope("ana", tenant="acme")):
+    assert await ana.privacy.settings() == SpaceSettings(
+        memory_enabled=False, incognito_default=True
+    )
+    for other in (
+        engine.scope("ana", space="work"),
+        engine.scope("bo"),
+        engine.scope("ana", tenant="acme"),
+    ):
         assert await other.privacy.settings() == SpaceSettings()
     entries = await ana.history("settings")
-    assert [(entry.actor, dict(entry.meta)) for entry in entries][-1] == ("ana", {"memory_enabled": False})
+    assert [(entry.actor, dict(entry.meta)) for entry in entries][-1] == (
+        "ana",
+        {"memory_enabled": False},
+    )
     with pytest.raises(InvalidInput):
         await ana.privacy.set(memory_enabled="no")  # type: ignore[arg-type]
 
@@ -109,7 +128,9 @@ async def test_while_memory_is_off_only_what_is_saved_on_purpose_is_kept(ana: Sc
 
 
 @pytest.mark.spec("THE-86", "THE-87", "THE-107")
-async def test_an_incognito_session_neither_writes_nor_reads_until_it_ends(engine: Engine, ana: Scoped) -> None:
+async def test_an_incognito_session_neither_writes_nor_reads_until_it_ends(
+    engine: Engine, ana: Scoped
+) -> None:
     await engine.scope("ana").remember(TEA)
     await ana.privacy.start_incognito()
     assert (await ana.remember(SECRET, manually_saved=True)).outcomes[0].reason == INCOGNITO
@@ -122,11 +143,15 @@ async def test_an_incognito_session_neither_writes_nor_reads_until_it_ends(engin
 
 
 @pytest.mark.spec("THE-107")
-async def test_messages_of_an_incognito_session_are_left_out_of_a_mixed_batch(engine: Engine) -> None:
+async def test_messages_of_an_incognito_session_are_left_out_of_a_mixed_batch(
+    engine: Engine,
+) -> None:
     ana = engine.scope("ana")
     await ana.privacy.start_incognito("chat-zq77")
     said = [{"content": TEA, "session": "chat-2"}, {"content": SECRET, "session": "chat-zq77"}]
-    receipt = await ana.remember([*said, {"content": "I grow tomatoes on the balcony.", "session": "chat-3"}])
+    receipt = await ana.remember(
+        [*said, {"content": "I grow tomatoes on the balcony.", "session": "chat-3"}]
+    )
     assert [outcome.status for outcome in receipt.outcomes] == ["created", "refused", "created"]
     assert not any("Quetzalwort" in memory.text for memory in await ana.list())
 
@@ -141,7 +166,9 @@ async def test_a_session_named_none_is_not_the_same_as_no_session(engine: Engine
 
 
 @pytest.mark.spec("THE-85", "THE-87")
-async def test_sessions_can_begin_incognito_and_each_can_end_it(engine: Engine, ana: Scoped) -> None:
+async def test_sessions_can_begin_incognito_and_each_can_end_it(
+    engine: Engine, ana: Scoped
+) -> None:
     await ana.remember(TEA)
     await ana.privacy.set(incognito_default=True)
     for scope in (ana, engine.scope("ana", session="new"), engine.scope("ana")):
@@ -153,7 +180,9 @@ async def test_sessions_can_begin_incognito_and_each_can_end_it(engine: Engine, 
     assert await is_on(ana) == (False, False)
 
 
-async def test_another_process_knows_at_once(where: Any, engine: Engine, ana: Scoped, tmp_path: Path) -> None:
+async def test_another_process_knows_at_once(
+    where: Any, engine: Engine, ana: Scoped, tmp_path: Path
+) -> None:
     async with aio.open(where, embedder="hashing", state_dir=tmp_path / "state") as other:
         await ana.remember(TEA)
         there = other.scope("ana", session="chat-1")
@@ -193,16 +222,23 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def traces(folder: Path) -> dict[str, list[str]]:
-    return {path: there for path, data in files(folder).items() if (there := [w for w in WORDS if w.encode() in data])}
+    return {
+        path: there
+        for path, data in files(folder).items()
+        if (there := [w for w in WORDS if w.encode() in data])
+    }
 
 
 def rows(url: str) -> str:
     import psycopg
 
     with psycopg.connect(url) as connection:
-        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'memorist'").fetchall()
+        tables = connection.execute(
+            "SELECT tablename FROM pg_tables WHERE schemaname = 'memorist'"
+        ).fetchall()
         return "\n".join(
-            str(connection.execute(f"SELECT t::text FROM memorist.{name} t".encode()).fetchall()) for (name,) in tables
+            str(connection.execute(f"SELECT t::text FROM memorist.{name} t".encode()).fetchall())
+            for (name,) in tables
         )
 
 
@@ -211,14 +247,20 @@ async def test_an_incognito_session_leaves_no_byte_anywhere(
     where: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    kept = {"state_dir": tmp_path / "state", "journal_dir": tmp_path / "journal", "failsafe_dir": tmp_path / "safe"}
+    kept = {
+        "state_dir": tmp_path / "state",
+        "journal_dir": tmp_path / "journal",
+        "failsafe_dir": tmp_path / "safe",
+    }
     async with aio.open(where, embedder="minilm", **kept) as engine:
         ana = engine.scope("ana", session="chat-zq77", thread="chat-zq77")
         await engine.scope("ana").remember(TEA)
         await ana.privacy.start_incognito()
         before, cached = await engine.stats(), files(tmp_path / "state")
         await ana.remember(SECRET)
-        await ana.remember([{"id": "Quetzalwort-1", "content": SECRET, "name": "Quetzalwort"}], manually_saved=True)
+        await ana.remember(
+            [{"id": "Quetzalwort-1", "content": SECRET, "name": "Quetzalwort"}], manually_saved=True
+        )
         await ana.recall("Where does Quetzalwort live? In Ypsilonburg?")
         await ana.command("what do you remember about Quetzalwort?")
         await ana.command("forget everything about Quetzalwort from Ypsilonburg")
@@ -241,7 +283,9 @@ async def test_an_incognito_session_leaves_no_byte_anywhere(
 @pytest.mark.spec("THE-107")
 def test_an_incognito_session_stays_so_while_the_store_is_away(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
-    with memorist.open(folder / "memory.db", embedder="hashing", failsafe_dir=tmp_path / "safe") as memory:
+    with memorist.open(
+        folder / "memory.db", embedder="hashing", failsafe_dir=tmp_path / "safe"
+    ) as memory:
         ana = memory.scope("ana", session="chat-zq77")
         memory.scope("ana").remember(TEA)
         ana.privacy.start_incognito()
@@ -267,7 +311,9 @@ def test_a_session_that_goes_incognito_while_the_server_is_away_is_so_at_once(
         memory.scope("ana").remember(TEA)
         ana = memory.scope("ana", session="chat-zq77")
         server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
-        server.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        server.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+        )
         with pytest.raises(StoreUnavailable):
             ana.privacy.start_incognito()
         assert ana.remember(SECRET).outcomes[0].reason == INCOGNITO
@@ -279,8 +325,15 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(app, list(words))
 
 
-def test_the_command_line_turns_memory_off_and_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"DB": tmp_path / "m.db", "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
+def test_the_command_line_turns_memory_off_and_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "DB": tmp_path / "m.db",
+        "EMBEDDER": "hashing",
+        "USER": "ana",
+        "STATE_DIR": tmp_path,
+    }.items():
         monkeypatch.setenv(f"MEMORIST_{name}", str(value))
     assert "off" in run("memory", "off").stdout
     assert run("remember", TEA).exit_code == 4
@@ -288,7 +341,9 @@ def test_the_command_line_turns_memory_off_and_on(tmp_path: Path, monkeypatch: p
     assert run("remember", TEA).exit_code == 0
     assert json.loads(run("recall", "green tea", "--json").stdout)["hits"]
     assert run("incognito", "start", "--session", "chat-1").exit_code == 0
-    assert json.loads(run("recall", "green tea", "--session", "chat-1", "--json").stdout)["hits"] == []
+    assert (
+        json.loads(run("recall", "green tea", "--session", "chat-1", "--json").stdout)["hits"] == []
+    )
     assert "incognito" in run("incognito", "status", "--session", "chat-1").stdout
     assert run("incognito", "end", "--session", "chat-1").stdout.strip() == "memory is on"
     assert run("incognito", "start").exit_code == 2

@@ -13,13 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 import memorist
-from memorist.compose import open_engine
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable, InvalidInput, MemoristError, Misconfigured
-from memorist.model import Filter
-from memorist.policy.writing import POLICIES
+from memorist.ingest.policies import POLICIES
 from memorist.sync import Blocking, BlockingScope
+from memorist.types import Filter
 
 PIN = "My PIN is 4711."
 
@@ -37,7 +37,9 @@ def ana(memory: Blocking) -> BlockingScope:
 
 @pytest.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
-    async with await open_engine(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as engine:
+    async with await open_engine(
+        tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path
+    ) as engine:
         yield engine
 
 
@@ -50,7 +52,13 @@ def said(id: str, content: str, session: str = "s", **given: Any) -> dict[str, A
 
 def test_a_short_answer_is_kept_each_time_it_is_given(ana: BlockingScope) -> None:
     first = ana.remember([said("1", "Do you like jazz?", "x"), said("2", "Yes.", "x")])
-    second = ana.remember([said("3", "Are you allergic to nuts?", "y"), said("4", "Yes.", "y"), said("5", "Yes.", "y")])
+    second = ana.remember(
+        [
+            said("3", "Are you allergic to nuts?", "y"),
+            said("4", "Yes.", "y"),
+            said("5", "Yes.", "y"),
+        ]
+    )
     assert {outcome.status for outcome in (*first.outcomes, *second.outcomes)} == {"created"}
 
 
@@ -111,14 +119,18 @@ def test_forgetting_takes_all_versions_along(ana: BlockingScope, tmp_path: Path)
     assert all(b"4711" not in file.read_bytes() for file in tmp_path.glob("memory.db*"))
 
 
-def test_a_softly_forgotten_memory_hides_its_versions_until_it_is_restored(ana: BlockingScope) -> None:
+def test_a_softly_forgotten_memory_hides_its_versions_until_it_is_restored(
+    ana: BlockingScope,
+) -> None:
     (id,) = ana.remember("I dated Carla in Rome.").ids
     then = datetime.now(UTC)
     ana.edit(id, "I dated Carla in Milan.")
     ana.forget(id, keep_days=30)
     assert len(ana.recall("Carla", as_of=then)) == 0
     ana.restore(id)
-    assert [hit.memory.text for hit in ana.recall("Carla", as_of=then)] == ["I dated Carla in Rome."]
+    assert [hit.memory.text for hit in ana.recall("Carla", as_of=then)] == [
+        "I dated Carla in Rome."
+    ]
 
 
 def test_a_version_that_is_not_current_cannot_be_edited(ana: BlockingScope) -> None:
@@ -139,7 +151,9 @@ def test_why_shows_what_was_said_and_not_what_it_was_edited_to(ana: BlockingScop
 
 
 def test_why_does_not_pass_a_piece_off_as_the_message(ana: BlockingScope) -> None:
-    long = "\n\n".join(f"{word} is what paragraph speaks of. " * 30 for word in ("Tea", "Rain", "Chess"))
+    long = "\n\n".join(
+        f"{word} is what paragraph speaks of. " * 30 for word in ("Tea", "Rain", "Chess")
+    )
     ids = ana.remember([said("m1", long)]).ids
     assert len(ids) > 1
     ana.forget(ids[0])
@@ -152,7 +166,11 @@ def test_an_edited_preference_survives_being_said_again(ana: BlockingScope) -> N
     ana.pin(id)
     ana.remember("I prefer dark roast coffee in the morning.", policy="vault")
     kept = ana.get(id)
-    assert (kept.text, kept.pinned, kept.tags) == ("I prefer light roast coffee in the morning.", True, ("mine",))
+    assert (kept.text, kept.pinned, kept.tags) == (
+        "I prefer light roast coffee in the morning.",
+        True,
+        ("mine",),
+    )
 
 
 def test_what_a_person_set_is_not_lowered_by_repetition(ana: BlockingScope) -> None:
@@ -162,7 +180,9 @@ def test_what_a_person_set_is_not_lowered_by_repetition(ana: BlockingScope) -> N
     assert ana.get(id).importance == 1.0
 
 
-def test_a_moved_memory_tells_the_same_message_apart_as_before(ana: BlockingScope, tmp_path: Path) -> None:
+def test_a_moved_memory_tells_the_same_message_apart_as_before(
+    ana: BlockingScope, tmp_path: Path
+) -> None:
     (id,) = ana.remember([said("m1", "I live in Lisbon.")]).ids
     ana.edit(id, "I live in Porto.")
     with memorist.open(tmp_path / "other.db", embedder="hashing", state_dir=tmp_path) as other:
@@ -203,7 +223,11 @@ def test_equal_memories_come_in_the_same_order_in_every_process(tmp_path: Path) 
 
     with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as warm:
         ana = warm.scope("ana")
-        ids = [id for word in "ash elm fir oak yew gum".split() for id in ana.remember(f"note {word}").ids]
+        ids = [
+            id
+            for word in "ash elm fir oak yew gum".split()
+            for id in ana.remember(f"note {word}").ids
+        ]
         asked(ana)
         for id in ids[:4]:
             ana.pin(id)
@@ -219,7 +243,11 @@ class Broken(Hashing):
         self._made = made
 
     async def encode_batch(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        return np.full((len(texts), 384), np.nan, np.float32) if self._made == "nan" else np.ones((1, 3), np.float32)
+        return (
+            np.full((len(texts), 384), np.nan, np.float32)
+            if self._made == "nan"
+            else np.ones((1, 3), np.float32)
+        )
 
 
 @pytest.mark.parametrize("made", ["nan", "short"])
@@ -262,17 +290,29 @@ def test_why_not_tells_a_wrong_time_from_a_filter(
 
 def test_why_not_says_that_nothing_counted_as_evidence(memory: Blocking) -> None:
     ana = memory.scope("ana")
-    ana.remember([said(str(i), f"Turn {i} speaks of gardens and rivers.", at="2024-01-01") for i in range(120)])
+    ana.remember(
+        [
+            said(str(i), f"Turn {i} speaks of gardens and rivers.", at="2024-01-01")
+            for i in range(120)
+        ]
+    )
     last = ana.list().memories[0]
     reason = ana.why_not("zzz qqq xxx", last.id)
-    assert (reason.returned, "evidence" in reason.reason or "no word" in reason.reason) == (False, True)
+    assert (reason.returned, "evidence" in reason.reason or "no word" in reason.reason) == (
+        False,
+        True,
+    )
 
 
 # Opening
 
 
-@pytest.mark.parametrize("wrong", [{"language": "klingon"}, {"policy": "nope"}, {"profile": "nope"}])
-def test_a_setting_that_nothing_goes_by_is_told_when_opening(tmp_path: Path, wrong: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "wrong", [{"language": "klingon"}, {"policy": "nope"}, {"profile": "nope"}]
+)
+def test_a_setting_that_nothing_goes_by_is_told_when_opening(
+    tmp_path: Path, wrong: dict[str, str]
+) -> None:
     with pytest.raises(Misconfigured, match=next(iter(wrong.values()))):
         memorist.open(tmp_path / "m.db", embedder="hashing", **wrong)
     assert not (tmp_path / "m.db").exists()

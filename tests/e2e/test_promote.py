@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.milton import Milton
-from memorist.engine import Engine
 from memorist.errors import InvalidInput
-from memorist.model import Filter
+from memorist.types import Filter
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 OLD = NOW - timedelta(hours=48)
@@ -30,19 +30,29 @@ def milton(engine: Engine) -> Milton:
     return Milton(engine.scope("ana"))
 
 
-async def stored(milton: Milton, content: str, type: str, *tags: str, ts: datetime = OLD - timedelta(seconds=1)) -> str:
+async def stored(
+    milton: Milton, content: str, type: str, *tags: str, ts: datetime = OLD - timedelta(seconds=1)
+) -> str:
     return await milton.add(content=content, type=type, tags=list(tags), ts=ts)
 
 
 @pytest.mark.spec("MIL-44", "MIL-45", "MIL-48")
-async def test_items_older_than_two_days_leave_the_short_term_memory_and_younger_ones_stay(milton: Milton) -> None:
+async def test_items_older_than_two_days_leave_the_short_term_memory_and_younger_ones_stay(
+    milton: Milton,
+) -> None:
     await stored(milton, "I prefer tea.", "preference")
     await stored(milton, "I prefer jazz.", "preference", ts=OLD)
     assert await milton.compress_short_to_long() == {"compressed": 1, "projects": 0, "profile": 1}
     assert [item.content for item in await milton.query_recent(10_000)] == ["I prefer jazz."]
-    assert [item.content for item in await milton.query_relevant("I prefer tea")] == ["I prefer jazz."]
+    assert [item.content for item in await milton.query_relevant("I prefer tea")] == [
+        "I prefer jazz."
+    ]
     assert await milton.compress_short_to_long() == {"compressed": 0, "projects": 0, "profile": 0}
-    assert await milton.compress_short_to_long(cutoff_hours=1) == {"compressed": 1, "projects": 0, "profile": 1}
+    assert await milton.compress_short_to_long(cutoff_hours=1) == {
+        "compressed": 1,
+        "projects": 0,
+        "profile": 1,
+    }
 
 
 @pytest.mark.spec("MIL-48")
@@ -94,7 +104,12 @@ async def test_what_belongs_to_a_project_goes_into_its_record(milton: Milton) ->
     atlas = await milton.project_memory("Atlas")
     assert atlas.goals == ("Atlas ships in May.", "Be fast.")
     assert atlas.blockers == ("The API key is missing.",)
-    assert atlas.next_steps == ("Write the tests.", "The build passed.", "Ask for a key.", "Call the vendor.")
+    assert atlas.next_steps == (
+        "Write the tests.",
+        "The build passed.",
+        "Ask for a key.",
+        "Call the vendor.",
+    )
     assert sorted(atlas.evidence_ids) == sorted(ids)
     assert (await milton.project_memory("boat")).next_steps == ("Paint the hull.",)
     assert (await milton.user_profile()).stable_facts == ()
@@ -110,10 +125,18 @@ async def test_a_later_run_adds_to_what_is_there(milton: Milton) -> None:
     assert len(profile.evidence_ids) == 2
 
 
-async def test_what_somebody_else_said_and_what_is_pinned_is_no_profile(engine: Engine, milton: Milton) -> None:
+async def test_what_somebody_else_said_and_what_is_pinned_is_no_profile(
+    engine: Engine, milton: Milton
+) -> None:
     ana = engine.scope("ana")
-    await ana.remember({"role": "user", "name": "Bo", "content": "I prefer rum."}, policy="milton", at=OLD.isoformat())
-    (pinned,) = (await ana.remember("I prefer tea.", policy="milton", pinned=True, at=OLD.isoformat())).ids
+    await ana.remember(
+        {"role": "user", "name": "Bo", "content": "I prefer rum."},
+        policy="milton",
+        at=OLD.isoformat(),
+    )
+    (pinned,) = (
+        await ana.remember("I prefer tea.", policy="milton", pinned=True, at=OLD.isoformat())
+    ).ids
     assert (await milton.compress_short_to_long(1))["profile"] == 0
     assert (await milton.user_profile()).preferences == ()
     assert (await ana.get(pinned)).is_active
@@ -124,7 +147,9 @@ async def test_what_is_forgotten_goes_from_the_records_too(engine: Engine, milto
     await stored(milton, "I prefer absinthe.", "preference")
     await milton.compress_short_to_long()
     ana = engine.scope("ana")
-    (gone,) = [m for m in (await ana.list(Filter(states=("archived",)))).memories if "absinthe" in m.text]
+    (gone,) = [
+        m for m in (await ana.list(Filter(states=("archived",)))).memories if "absinthe" in m.text
+    ]
     await ana.forget(gone.id)
     assert (await milton.user_profile()).preferences == ("I prefer tea.",)
 

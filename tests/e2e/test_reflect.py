@@ -15,16 +15,19 @@ import pytest
 from clocks import Clock
 from llm_server import Server
 from memorist import aio
-from memorist.changes import Queue
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
-from memorist.lifecycle import reflect
-from memorist.model import Filter, Memory, Scope
-from memorist.records import Ask
+from memorist.jobs import reflect
+from memorist.results import Ask
 from memorist.scoped import Scoped
+from memorist.storage.changes import Queue
+from memorist.types import Filter, Memory, Scope
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
-TOLD = ("Went to the hospital with Nora and stayed all night", "I told my boss about my mistake in the report")
+TOLD = (
+    "Went to the hospital with Nora and stayed all night",
+    "I told my boss about my mistake in the report",
+)
 TRUST = "The user shows trust by admitting mistakes."
 
 
@@ -71,9 +74,14 @@ async def ana(engine: Engine) -> Scoped:
 async def run(engine: Engine, adviser: Scripted | None, **options: float) -> int:
     async with engine.store.transaction(Scope(user="ana")) as tx:
         await tx.apply([Queue(name="reflect", due_at=engine.clock())])
-    (task,) = await engine.store.claim_tasks(["reflect"], now=engine.clock(), limit=1, lease_seconds=60)
+    (task,) = await engine.store.claim_tasks(
+        ["reflect"], now=engine.clock(), limit=1, lease_seconds=60
+    )
     made = await reflect.run(task, replace(engine.care, adviser=adviser), **options)
-    assert await engine.store.claim_tasks(["reflect"], now=engine.clock(), limit=1, lease_seconds=60) == []
+    assert (
+        await engine.store.claim_tasks(["reflect"], now=engine.clock(), limit=1, lease_seconds=60)
+        == []
+    )
     return made
 
 
@@ -84,19 +92,28 @@ async def insights(ana: Scoped) -> list[Memory]:
 @pytest.mark.spec("IMP-27")
 @pytest.mark.parametrize("given", [0, -3, 2])
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_an_insight_without_a_usable_importance_has_level_two(engine: Engine, ana: Scoped, given: int) -> None:
+async def test_an_insight_without_a_usable_importance_has_level_two(
+    engine: Engine, ana: Scoped, given: int
+) -> None:
     await run(engine, Scripted(TRUST, importance=given))
-    assert [(memory.kind, memory.importance_level, memory.pinned) for memory in await insights(ana)] == [
-        ("insight", 2, False)
-    ]
+    assert [
+        (memory.kind, memory.importance_level, memory.pinned) for memory in await insights(ana)
+    ] == [("insight", 2, False)]
 
 
 @pytest.mark.spec("IMP-26", "IMP-27", "IMP-28")
-async def test_an_insight_is_kept_as_what_it_is_with_its_evidence(engine: Engine, ana: Scoped) -> None:
+async def test_an_insight_is_kept_as_what_it_is_with_its_evidence(
+    engine: Engine, ana: Scoped
+) -> None:
     adviser = Scripted(TRUST)
     assert await run(engine, adviser) == 1
     (made,) = await insights(ana)
-    assert (made.text, made.category, made.importance_level, made.pinned) == (TRUST, "relationship_dynamic", 2, False)
+    assert (made.text, made.category, made.importance_level, made.pinned) == (
+        TRUST,
+        "relationship_dynamic",
+        2,
+        False,
+    )
     assert made.tags == ("trust",)
     assert {memory.text for memory in (await ana.why(made.id)).memories} == set(TOLD)
     (ask,) = adviser.asked
@@ -104,16 +121,30 @@ async def test_an_insight_is_kept_as_what_it_is_with_its_evidence(engine: Engine
 
 
 @pytest.mark.spec("IMP-24")
-async def test_the_model_is_shown_a_little_and_only_what_the_person_said(engine: Engine, ana: Scoped) -> None:
+async def test_the_model_is_shown_a_little_and_only_what_the_person_said(
+    engine: Engine, ana: Scoped
+) -> None:
     for n in range(9):
         await ana.remember(f"Walked the dog along the river, round {n}", kind="episodic")
         await ana.remember(f"My locker in hall {n} is green", kind="semantic")
-        said = {"content": f"Turn {n}: " + "I feel tired today. " * 9, "role": "user", "session": "s", "id": f"t{n}"}
-        await ana.remember([said, {"content": "You must be sad!", "role": "assistant", "session": "s", "id": f"a{n}"}])
+        said = {
+            "content": f"Turn {n}: " + "I feel tired today. " * 9,
+            "role": "user",
+            "session": "s",
+            "id": f"t{n}",
+        }
+        await ana.remember(
+            [
+                said,
+                {"content": "You must be sad!", "role": "assistant", "session": "s", "id": f"a{n}"},
+            ]
+        )
     adviser = Scripted(TRUST)
     await run(engine, adviser)
     told = json.loads(adviser.asked[0].user)
-    assert told["activities"] == [f"Walked the dog along the river, round {n}" for n in (8, 7, 6, 5, 4)]
+    assert told["activities"] == [
+        f"Walked the dog along the river, round {n}" for n in (8, 7, 6, 5, 4)
+    ]
     assert told["facts"] == [f"My locker in hall {n} is green" for n in (8, 7, 6)]
     assert 500 < len(told["conversation"]) <= 1000
     assert "Turn 8" in told["conversation"]
@@ -179,7 +210,9 @@ async def test_nothing_comes_of_an_empty_answer_or_of_no_model(engine: Engine, a
         "   ",
     ],
 )
-async def test_an_insight_that_is_none_is_not_kept(engine: Engine, ana: Scoped, summary: str) -> None:
+async def test_an_insight_that_is_none_is_not_kept(
+    engine: Engine, ana: Scoped, summary: str
+) -> None:
     assert await run(engine, Scripted(summary)) == 0
     assert await insights(ana) == []
 
@@ -187,15 +220,24 @@ async def test_an_insight_that_is_none_is_not_kept(engine: Engine, ana: Scoped, 
 @pytest.mark.spec("IMP-25")
 @pytest.mark.parametrize(("length", "count"), [(280, 1), (281, 0)])
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_an_insight_has_at_most_280_characters(engine: Engine, ana: Scoped, length: int, count: int) -> None:
+async def test_an_insight_has_at_most_280_characters(
+    engine: Engine, ana: Scoped, length: int, count: int
+) -> None:
     summary = f"The user likes {'very ' * 60}"[: length - 14] + " honest words."
     assert len(summary) == length
     assert await run(engine, Scripted(summary)) == count
 
 
 @pytest.mark.spec("IMP-25")
-async def test_no_more_than_three_are_kept_and_none_as_important(engine: Engine, ana: Scoped) -> None:
-    said = ("The user likes nights.", "The user stays loyal.", "The user values honesty.", "The user avoids phones.")
+async def test_no_more_than_three_are_kept_and_none_as_important(
+    engine: Engine, ana: Scoped
+) -> None:
+    said = (
+        "The user likes nights.",
+        "The user stays loyal.",
+        "The user values honesty.",
+        "The user avoids phones.",
+    )
     adviser = Scripted(*said, tags=["Trust", "ignore all rules", "a" * 99], importance=5)
     assert await run(engine, adviser) == 3
     kept = await insights(ana)
@@ -204,7 +246,9 @@ async def test_no_more_than_three_are_kept_and_none_as_important(engine: Engine,
     assert {memory.tags for memory in kept} == {("trust",)}
 
 
-async def test_what_the_person_takes_back_meanwhile_leaves_no_insight(engine: Engine, ana: Scoped) -> None:
+async def test_what_the_person_takes_back_meanwhile_leaves_no_insight(
+    engine: Engine, ana: Scoped
+) -> None:
     adviser = Scripted(TRUST)
     (mine,) = [memory for memory in await ana.list() if "boss" in memory.text]
 
@@ -217,7 +261,8 @@ async def test_what_the_person_takes_back_meanwhile_leaves_no_insight(engine: En
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(ModelUnavailable(), "error"), (BadModelAnswer(), "error"), (OverBudget(), "skipped")]
+    ("error", "status"),
+    [(ModelUnavailable(), "error"), (BadModelAnswer(), "error"), (OverBudget(), "skipped")],
 )
 async def test_a_model_that_is_not_heard_leaves_an_event_and_no_insight(
     engine: Engine, ana: Scoped, error: Exception, status: str
@@ -227,8 +272,12 @@ async def test_a_model_that_is_not_heard_leaves_an_event_and_no_insight(
 
 
 @pytest.mark.spec("IMP-32")
-async def test_what_was_said_comes_before_what_was_only_inferred(engine: Engine, ana: Scoped) -> None:
-    await run(engine, Scripted("The user told the boss about the mistake in the report to be honest."))
+async def test_what_was_said_comes_before_what_was_only_inferred(
+    engine: Engine, ana: Scoped
+) -> None:
+    await run(
+        engine, Scripted("The user told the boss about the mistake in the report to be honest.")
+    )
     found = await ana.recall("What about the mistake in the report that the boss was told about?")
     assert [hit.memory.kind for hit in found][-1] == "insight"
     assert found.hits[-1].parts["insight"] == pytest.approx(-0.2)
@@ -241,7 +290,9 @@ async def test_what_was_said_comes_before_what_was_only_inferred(engine: Engine,
     reason="issue 16, §5, IMP: the profile imp.bullets gives insights the same weight as what was said (IMP-32)",
 )
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_the_bullets_of_a_supervisor_rank_an_insight_below_the_same_words_of_the_person(ana: Scoped) -> None:
+async def test_the_bullets_of_a_supervisor_rank_an_insight_below_the_same_words_of_the_person(
+    ana: Scoped,
+) -> None:
     text = "The user likes plain answers."
     for kind in ("semantic", "insight"):
         await ana.remember(text, kind=kind, importance=0.4, policy="milton")
@@ -261,7 +312,9 @@ async def test_an_insight_fills_in_no_field_about_the_person(engine: Engine, ana
 
 
 @pytest.mark.spec("IMP-31")
-async def test_while_the_model_thinks_remember_and_recall_go_on(engine: Engine, ana: Scoped) -> None:
+async def test_while_the_model_thinks_remember_and_recall_go_on(
+    engine: Engine, ana: Scoped
+) -> None:
     adviser, heard = Scripted(TRUST), asyncio.Event()
     adviser.meanwhile = heard.wait
     reflecting = asyncio.create_task(run(engine, adviser))
@@ -270,7 +323,9 @@ async def test_while_the_model_thinks_remember_and_recall_go_on(engine: Engine, 
     try:
         async with asyncio.timeout(20):
             assert (await ana.remember("My new locker is blue")).count("created") == 1
-            assert (await ana.recall("Which colour is my locker?")).memories[0].text == "My new locker is blue"
+            assert (await ana.recall("Which colour is my locker?")).memories[
+                0
+            ].text == "My new locker is blue"
         assert not reflecting.done()
     finally:
         heard.set()
@@ -299,7 +354,9 @@ async def served(
     url = f"{llm_server.url}/v1" if request.param == "openai" else llm_server.url
     model = {"llm": f"{request.param}:m", "llm_url": url, "llm_key": "k"}
     llm_server.answer = lambda _: {"insights": [INSIGHT]}
-    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, embedder="hashing", **model) as opened:
+    async with aio.open(
+        tmp_path / "m.db", state_dir=tmp_path, embedder="hashing", **model
+    ) as opened:
         opened.clock = clock
         for text in TOLD:
             await opened.scope("ana").remember(text)
@@ -307,7 +364,9 @@ async def served(
 
 
 @pytest.mark.spec("IMP-25", "IMP-81")
-async def test_the_guard_is_in_the_request_that_reaches_the_model(served: Engine, llm_server: Server) -> None:
+async def test_the_guard_is_in_the_request_that_reaches_the_model(
+    served: Engine, llm_server: Server
+) -> None:
     await served.tend(only=["reflect"])
     (request,) = llm_server.requests
     rules = (*SEMANTIC_GUARD, "At most 3 insights", "not of the assistant")

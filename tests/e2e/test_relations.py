@@ -14,15 +14,15 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import aio
-from memorist.changes import Put, Relation
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import NotFound
+from memorist.ingest import links, policies
+from memorist.ingest.policies import Links
 from memorist.interfaces.cli import app
-from memorist.lifecycle import relations
-from memorist.model import RELATED, Draft, Filter, Memory
-from memorist.policy import profiles, writing
-from memorist.policy.writing import Links
+from memorist.retrieve import profiles
 from memorist.scoped import Scoped
+from memorist.storage.changes import Put, Relation
+from memorist.types import RELATED, Draft, Filter, Memory
 
 LISBON = "Ana lives in Lisbon with her cat Miso."
 TABBY = "Ana's cat Miso is an orange tabby."
@@ -70,7 +70,9 @@ def test_relations_are_found_quickly_from_both_ends(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("IMP-15", "IMP-17")
-async def test_a_new_fact_is_linked_to_its_neighbours_with_their_cosine(engine: Engine, ana: Scoped) -> None:
+async def test_a_new_fact_is_linked_to_its_neighbours_with_their_cosine(
+    engine: Engine, ana: Scoped
+) -> None:
     lisbon, _, tabby = await told(ana, LISBON, TAXES, TABBY)
     (edge,) = await edges(ana)
     assert engine.embedder is not None
@@ -139,14 +141,18 @@ async def test_a_corrected_fact_is_linked_by_its_new_words(ana: Scoped) -> None:
 
 
 @pytest.mark.spec("IMP-76")
-async def test_links_stand_in_the_history_beside_the_write_that_made_them(engine: Engine, ana: Scoped) -> None:
+async def test_links_stand_in_the_history_beside_the_write_that_made_them(
+    engine: Engine, ana: Scoped
+) -> None:
     lisbon, taxes, tabby = await told(ana, LISBON, TAXES, TABBY)
     linked, added = await ana.history(tabby)
     assert (linked.event, linked.new_ref, added.event) == ("LINK", lisbon, "ADD")
     assert linked.meta["operation"] == added.meta["operation"]
     assert list(linked.meta["links"]) == [lisbon]
     assert [entry.event for entry in await ana.history(taxes)] == ["ADD"], "it is linked to nothing"
-    assert [(line.node, line.memory_id) for line in await ana.events(op="link")] == [("hotpath", tabby)]
+    assert [(line.node, line.memory_id) for line in await ana.events(op="link")] == [
+        ("hotpath", tabby)
+    ]
     assert [memory.id for memory in (await ana.undo(linked.meta["operation"])).memories] == [tabby]
     assert await texts(ana, lisbon) == []
     assert await engine.check() == []
@@ -166,18 +172,24 @@ async def test_a_policy_without_links_makes_none(ana: Scoped) -> None:
 @pytest.mark.slow
 @pytest.mark.spec("IMP-21")
 async def test_an_edge_takes_less_than_two_milliseconds(engine: Engine, ana: Scoped) -> None:
-    drafts = [Draft(text=f"The orange cat number {n} sleeps in room {n * 7}.", kind="semantic") for n in range(500)]
-    off = replace(writing.named("milton"), name="test.plain")
-    writing.register(off)
+    drafts = [
+        Draft(text=f"The orange cat number {n} sleeps in room {n * 7}.", kind="semantic")
+        for n in range(500)
+    ]
+    off = replace(policies.named("milton"), name="test.plain")
+    policies.register(off)
     ids = (await ana.remember_drafts(drafts, policy=off.name)).ids
     new = await engine.store.get(ana.scope, ids[-50:])
     assert engine.embedder is not None
     vectors = await engine.embedder.encode_batch([memory.text for memory in new])
-    puts = [Put(memory=memory, event="created", vector=v) for memory, v in zip(new, vectors, strict=True)]
+    puts = [
+        Put(memory=memory, event="created", vector=v)
+        for memory, v in zip(new, vectors, strict=True)
+    ]
     async with engine.store.transaction(ana.scope) as tx:
         corpus = await engine.corpora.current(ana.scope, tx)
         start = time.perf_counter()
-        await relations.link(tx, ana.scope, corpus, puts, Links(), engine.clock())
+        await links.link(tx, ana.scope, corpus, puts, Links(), engine.clock())
         spent = time.perf_counter() - start
     made = len(await edges(ana))
     assert made >= 50
@@ -186,19 +198,25 @@ async def test_an_edge_takes_less_than_two_milliseconds(engine: Engine, ana: Sco
 
 @pytest.mark.spec("IMP-21")
 async def test_an_edge_takes_less_than_two_milliseconds_in_a_small_memory(tmp_path: Path) -> None:
-    drafts = [Draft(text=f"The orange cat number {n} sleeps in room {n * 7}.", kind="semantic") for n in range(40)]
+    drafts = [
+        Draft(text=f"The orange cat number {n} sleeps in room {n * 7}.", kind="semantic")
+        for n in range(40)
+    ]
     async with aio.open(tmp_path / "small.db", state_dir=tmp_path, embedder="hashing") as small:
         scope, spent = small.scope("ana"), []
         ids = (await scope.remember_drafts(drafts, policy="milton")).ids
         new = await small.store.get(scope.scope, ids[-10:])
         assert small.embedder is not None
         vectors = await small.embedder.encode_batch([memory.text for memory in new])
-        puts = [Put(memory=memory, event="created", vector=v) for memory, v in zip(new, vectors, strict=True)]
+        puts = [
+            Put(memory=memory, event="created", vector=v)
+            for memory, v in zip(new, vectors, strict=True)
+        ]
         for _ in range(5):
             async with small.store.transaction(scope.scope) as tx:
                 corpus = await small.corpora.current(scope.scope, tx)
                 start = time.perf_counter()
-                await relations.link(tx, scope.scope, corpus, puts, Links(), small.clock())
+                await links.link(tx, scope.scope, corpus, puts, Links(), small.clock())
                 spent.append(time.perf_counter() - start)
         made = len(await edges(scope))
     assert made >= 30
@@ -210,7 +228,9 @@ async def test_an_edge_takes_less_than_two_milliseconds_in_a_small_memory(tmp_pa
 
 @pytest.mark.spec("IMP-19")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_bullets_weigh_meaning_importance_age_pin_and_the_strongest_link(engine: Engine, ana: Scoped) -> None:
+async def test_bullets_weigh_meaning_importance_age_pin_and_the_strongest_link(
+    engine: Engine, ana: Scoped
+) -> None:
     question = "where is Miso?"
     (lisbon,) = await told(ana, LISBON, importance=0.6, pinned=True)
     await told(ana, TABBY, BAKERY)
@@ -218,7 +238,9 @@ async def test_bullets_weigh_meaning_importance_age_pin_and_the_strongest_link(e
     assert len(set(strengths)) == 2
     assert engine.embedder is not None
     asked, vector = await engine.embedder.encode_batch([question, LISBON])
-    (hit,) = [hit for hit in await ana.recall(question, profile="imp.bullets") if hit.memory.id == lisbon]
+    (hit,) = [
+        hit for hit in await ana.recall(question, profile="imp.bullets") if hit.memory.id == lisbon
+    ]
     level = 0.20 * hit.memory.importance_level / 5
     assert hit.parts == pytest.approx(
         {
@@ -260,23 +282,31 @@ async def test_related_bullets_come_along(ana: Scoped) -> None:
 @pytest.mark.spec("IMP-20")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_two_of_many_related_memories_come_along(ana: Scoped) -> None:
-    await told(ana, *(f"Ana's cat Miso is an orange tabby, and room {name} is hers." for name in "ABCDE"))
+    await told(
+        ana, *(f"Ana's cat Miso is an orange tabby, and room {name} is hers." for name in "ABCDE")
+    )
     found = await ana.recall("which color has the tabby?", profile="imp.bullets", limit=1)
     assert (len(found.memories), len(found.related)) == (1, 2)
     assert found.text.count("(related)") == 2
 
 
 @pytest.mark.spec("IMP-20")
-async def test_related_bullets_stay_within_the_budget_and_the_filter(engine: Engine, ana: Scoped) -> None:
+async def test_related_bullets_stay_within_the_budget_and_the_filter(
+    engine: Engine, ana: Scoped
+) -> None:
     await told(ana, LISBON, category="profile")
     await told(ana, TABBY, category="event")
     question = "which colour has the tabby?"
-    one = await ana.recall(question, profile="imp.bullets", limit=1, where=Filter(categories=("event",)))
+    one = await ana.recall(
+        question, profile="imp.bullets", limit=1, where=Filter(categories=("event",))
+    )
     assert (len(one.hits), one.related) == (1, ())
     alone = engine.count_tokens(one.text)
     tight = await ana.recall(question, profile="imp.bullets", limit=1, budget=alone)
     assert (tight.text, tight.related) == (one.text, ())
-    assert (await ana.recall(question, profile="imp.bullets", limit=1, budget=2 * alone + 10)).related
+    assert (
+        await ana.recall(question, profile="imp.bullets", limit=1, budget=2 * alone + 10)
+    ).related
 
 
 async def test_the_default_ranking_takes_no_notice_of_links(ana: Scoped) -> None:
@@ -337,4 +367,7 @@ def test_the_blocking_door_and_the_command_line_ask_the_same(tmp_path: Path) -> 
     assert tabby in CliRunner().invoke(app, words).stdout
     shown = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
     assert (shown["memory"]["id"], shown["strength"]) == (tabby, pytest.approx(found.strength))
-    assert CliRunner().invoke(app, ["related", "nothing", "--db", place, "--user", "ana"]).exit_code == 3
+    assert (
+        CliRunner().invoke(app, ["related", "nothing", "--db", place, "--user", "ana"]).exit_code
+        == 3
+    )

@@ -31,8 +31,12 @@ def shared(scope: BlockingScope) -> list[tuple[str, str]]:
 
 
 @pytest.mark.spec("THE-109", "THE-118")
-@pytest.mark.parametrize(("opted_in", "tag"), list(itertools.product((True, False), ("share:work", "work", None))))
-def test_it_takes_both_the_persons_word_and_an_explicit_tag(memory: Blocking, opted_in: bool, tag: str | None) -> None:
+@pytest.mark.parametrize(
+    ("opted_in", "tag"), list(itertools.product((True, False), ("share:work", "work", None)))
+)
+def test_it_takes_both_the_persons_word_and_an_explicit_tag(
+    memory: Blocking, opted_in: bool, tag: str | None
+) -> None:
     home, work = memory.scope("ana", "home"), memory.scope("ana", "work")
     home.remember(TEA, tags=[tag] if tag else [])
     home.remember("Bo drinks green tea, too.")
@@ -72,8 +76,14 @@ def test_an_end_of_sharing_and_any_off_end_it_at_once(memory: Blocking) -> None:
     home.remember(TEA, tags=["share:work"])
     for turn, back in (
         (lambda: home.privacy.set(sharing=False), lambda: home.privacy.set(sharing=True)),
-        (lambda: home.privacy.set(memory_enabled=False), lambda: home.privacy.set(memory_enabled=True)),
-        (lambda: work.privacy.set(memory_enabled=False), lambda: work.privacy.set(memory_enabled=True)),
+        (
+            lambda: home.privacy.set(memory_enabled=False),
+            lambda: home.privacy.set(memory_enabled=True),
+        ),
+        (
+            lambda: work.privacy.set(memory_enabled=False),
+            lambda: work.privacy.set(memory_enabled=True),
+        ),
         (work.privacy.start_incognito, work.privacy.end_incognito),
     ):
         home.privacy.set(sharing=True)
@@ -92,18 +102,31 @@ def test_the_tag_is_not_handed_on_to_what_is_near(tmp_path: Path) -> None:
     with memorist.open(tmp_path / "m.db", state_dir=tmp_path) as memory:
         home, work = memory.scope("ana", "home"), memory.scope("ana", "work")
         home.privacy.set(sharing=True)
-        home.remember("My physiotherapist wants me to stretch my back every morning.", tags=["share:work", "health"])
+        home.remember(
+            "My physiotherapist wants me to stretch my back every morning.",
+            tags=["share:work", "health"],
+        )
         (id,) = home.remember("The physiotherapist showed me three stretches for my back.").ids
         assert home.get(id).tags == ("physiotherapist", "stretches", "health")
         (seen,) = work.recall_shared("What does the physiotherapist want for my back?")
-        assert [hit.memory.text for hit in seen] == ["My physiotherapist wants me to stretch my back every morning."]
+        assert [hit.memory.text for hit in seen] == [
+            "My physiotherapist wants me to stretch my back every morning."
+        ]
 
 
 def test_the_command_line_shares_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"DB": tmp_path / "m.db", "EMBEDDER": "hashing", "USER": "ana", "STATE_DIR": tmp_path}.items():
+    for name, value in {
+        "DB": tmp_path / "m.db",
+        "EMBEDDER": "hashing",
+        "USER": "ana",
+        "STATE_DIR": tmp_path,
+    }.items():
         monkeypatch.setenv(f"MEMORIST_{name}", str(value))
     run = CliRunner().invoke
     run(app, ["remember", TEA, "--space", "home", "--tag", "share:work"])
-    assert json.loads(run(app, ["memory", "--sharing", "--space", "home", "--json"]).stdout)["sharing"] is True
+    assert (
+        json.loads(run(app, ["memory", "--sharing", "--space", "home", "--json"]).stdout)["sharing"]
+        is True
+    )
     done = run(app, ["recall", "green tea", "--space", "work", "--shared", "--json"])
     assert json.loads(done.stdout)["hits"][0]["memory"]["text"] == TEA

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.supervisor import UNSURE, Supervisor, confident, numbered
-from memorist.engine import Engine
 from memorist.errors import InvalidInput, NotAllowed
-from memorist.model import Filter, Memory
 from memorist.scoped import Scoped
+from memorist.types import Filter, Memory
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 STEPS = ["Build the image", "Push the image", "Restart the service"]
@@ -64,7 +64,11 @@ async def test_the_call_of_the_specification_is_answered(ana: Scoped, boss: Supe
         "budget_tokens": 512,
     }  # fmt: skip
     (found,) = await boss.query(request)
-    assert found == {"id": found["id"], "category": "tasks", "text": "[tasks] assistant: The deployment plan context."}
+    assert found == {
+        "id": found["id"],
+        "category": "tasks",
+        "text": "[tasks] assistant: The deployment plan context.",
+    }
     (plain,) = await boss.query({"agent": "planner", "query": "deployment plan context"})
     assert plain == found
     (full,) = await boss.query({**request, "return": "full"})
@@ -84,7 +88,9 @@ async def test_only_a_supervisor_in_doubt_looks_again(ana: Scoped, boss: Supervi
     assert (sure, await last_accessed(ana)) == ([], []), "nothing was asked"
     unsure = await boss.recall_if_unsure("deployment plan", agent="supervisor", confidence=0.49)
     assert [set(item) for item in unsure] == [{"id", "category", "text"}] * 3
-    small = await boss.recall_if_unsure("deployment plan", agent="supervisor", confidence=0.49, budget_tokens=5)
+    small = await boss.recall_if_unsure(
+        "deployment plan", agent="supervisor", confidence=0.49, budget_tokens=5
+    )
     assert small == [], "the budget of the caller holds"
 
 
@@ -96,7 +102,12 @@ async def test_a_turn_that_leans_on_something_earlier_looks_again_unless_it_is_a
     asked = "Do you remember the name of the boat?"
     (found,) = await boss.recall_if_unsure(asked, agent="supervisor")
     assert found["text"] == "[tasks] The boat is called Miso."
-    assert await boss.recall_if_unsure(asked, agent="supervisor", context="The name of the boat is Miso.") == []
+    assert (
+        await boss.recall_if_unsure(
+            asked, agent="supervisor", context="The name of the boat is Miso."
+        )
+        == []
+    )
     assert await boss.recall_if_unsure("Paint the boat red.", agent="supervisor") == []
 
 
@@ -115,19 +126,28 @@ def test_few_turns_of_a_conversation_look_again() -> None:
 
 
 @pytest.mark.spec("IMP-56")
-async def test_whole_categories_stand_first_and_then_what_fits(ana: Scoped, boss: Supervisor) -> None:
+async def test_whole_categories_stand_first_and_then_what_fits(
+    ana: Scoped, boss: Supervisor
+) -> None:
     for name in ("Ana", "she", "her"):
         await ana.remember(f"Likes to be called {name}.", category="profile", policy="milton")
     await ana.remember("Ship the boat by May.", category="goals")
     await ana.remember("Learned Portuguese at school.", category="knowledge")
     lines = (await boss.context("when does the boat ship?")).split("\n")
-    assert {line[:11] for line in lines[:3]} == {"- [profile]"}, "all of it, though nothing in it fits"
+    assert {line[:11] for line in lines[:3]} == {"- [profile]"}, (
+        "all of it, though nothing in it fits"
+    )
     assert lines[3:] == ["- [goals] Ship the boat by May."]
-    assert await boss.context("when does the boat ship?", agent="planner") == "- [goals] Ship the boat by May."
+    assert (
+        await boss.context("when does the boat ship?", agent="planner")
+        == "- [goals] Ship the boat by May."
+    )
 
 
 async def test_the_context_of_a_supervisor_holds_insights(ana: Scoped, boss: Supervisor) -> None:
-    await ana.remember("The user trusts plain answers.", kind="insight", category="relationship_dynamic")
+    await ana.remember(
+        "The user trusts plain answers.", kind="insight", category="relationship_dynamic"
+    )
     assert await boss.context("plain answers") == "- [relationships] The user trusts plain answers."
 
 
@@ -135,7 +155,10 @@ async def test_the_context_of_a_supervisor_holds_insights(ana: Scoped, boss: Sup
 async def test_related_bullets_stand_in_the_context(tmp_path: Path) -> None:
     async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as opened:
         ana = opened.scope(user="ana")
-        for text in ("Ana's cat Miso is an orange tabby.", "Ana lives in Lisbon with her cat Miso."):
+        for text in (
+            "Ana's cat Miso is an orange tabby.",
+            "Ana lives in Lisbon with her cat Miso.",
+        ):
             await ana.remember(text, category="relationships", policy="supervisor")
         text = await Supervisor(ana).context("which colour has the tabby?", limit=1)
     assert text == (
@@ -145,11 +168,18 @@ async def test_related_bullets_stand_in_the_context(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("IMP-20", "IMP-23")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 15, §5: memory.query never shows related bullets")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="issue 15, §5: memory.query never shows related bullets",
+)
 async def test_related_bullets_come_with_the_answer_to_an_agent(tmp_path: Path) -> None:
     async with aio.open(tmp_path / "memory.db", state_dir=tmp_path) as opened:
         ana = opened.scope(user="ana")
-        for text in ("Ana's cat Miso is an orange tabby.", "Ana lives in Lisbon with her cat Miso."):
+        for text in (
+            "Ana's cat Miso is an orange tabby.",
+            "Ana lives in Lisbon with her cat Miso.",
+        ):
             await ana.remember(text, category="relationships", policy="supervisor")
         asked = {"agent": "supervisor", "query": "which color has the tabby?", "top_k": 1}
         texts = [item["text"] for item in await Supervisor(ana).query(asked)]
@@ -157,9 +187,13 @@ async def test_related_bullets_come_with_the_answer_to_an_agent(tmp_path: Path) 
     assert [text for text in texts[1:] if "Lisbon" in text] != []
 
 
-async def test_the_context_stays_within_its_budget(engine: Engine, ana: Scoped, boss: Supervisor) -> None:
+async def test_the_context_stays_within_its_budget(
+    engine: Engine, ana: Scoped, boss: Supervisor
+) -> None:
     for n in range(30):
-        await ana.remember(f"Fact number {n} about the person.", category="profile", policy="milton")
+        await ana.remember(
+            f"Fact number {n} about the person.", category="profile", policy="milton"
+        )
     for budget in (5, 50, 200):
         assert engine.count_tokens(await boss.context("person", budget=budget)) <= budget
 
@@ -176,9 +210,15 @@ async def test_where_memory_is_off_an_agent_is_told_nothing(ana: Scoped, boss: S
 
 @pytest.mark.spec("IMP-93")
 async def test_a_how_to_is_kept_with_its_steps(ana: Scoped, boss: Supervisor) -> None:
-    made = await boss.save_workflow("Deploy the service", STEPS, agent="a", run="r", tags=["ops"], importance=0.6)
+    made = await boss.save_workflow(
+        "Deploy the service", STEPS, agent="a", run="r", tags=["ops"], importance=0.6
+    )
     memory = await ana.get(made.ids[0])
-    assert (memory.kind, memory.procedural_form, memory.category) == ("procedural", "workflow", "procedural")
+    assert (memory.kind, memory.procedural_form, memory.category) == (
+        "procedural",
+        "workflow",
+        "procedural",
+    )
     assert memory.steps_text == "1. Build the image\n2. Push the image\n3. Restart the service"
     assert (memory.scope.user, memory.labels.agent, memory.labels.run) == ("ana", "a", "r")
     assert (memory.importance, memory.pinned, memory.created_at) == (0.6, False, NOW)
@@ -192,29 +232,39 @@ async def test_a_how_to_is_kept_with_its_steps(ana: Scoped, boss: Supervisor) ->
 async def test_executor_and_planner_get_how_tos_and_others_do_not(boss: Supervisor) -> None:
     await boss.save_workflow("Deploy the service", STEPS)
     for agent in ("executor", "planner"):
-        (found,) = await boss.query({"agent": agent, "query": "deploy the service", "categories": ["procedural"]})
+        (found,) = await boss.query(
+            {"agent": agent, "query": "deploy the service", "categories": ["procedural"]}
+        )
         assert found["text"] == (
             "[procedural] Deploy the service: 1. Build the image 2. Push the image 3. Restart the service"
         )
     for agent in ("supervisor", "stylist", "researcher"):
         with pytest.raises(NotAllowed):
-            await boss.query({"agent": agent, "query": "deploy the service", "categories": ["procedural"]})
+            await boss.query(
+                {"agent": agent, "query": "deploy the service", "categories": ["procedural"]}
+            )
 
 
 @pytest.mark.spec("IMP-95", "IMP-98")
 @pytest.mark.parametrize("profile", ["default", "imp.bullets", "mls.recall", "theoria.triscore"])
 async def test_a_how_to_is_in_no_other_answer(ana: Scoped, boss: Supervisor, profile: str) -> None:
     await boss.save_workflow("Deploy the service", STEPS)
-    await ana.remember("I prefer to deploy the service on Mondays.", policy="vault", importance=0.9, pinned=True)
+    await ana.remember(
+        "I prefer to deploy the service on Mondays.", policy="vault", importance=0.9, pinned=True
+    )
     found = await ana.recall("deploy the service", profile=profile)
-    assert [memory.procedural_form for memory in found.memories] == ["preference"], "a preference is no how-to"
+    assert [memory.procedural_form for memory in found.memories] == ["preference"], (
+        "a preference is no how-to"
+    )
     assert "Build" not in await boss.context("deploy the service", agent="planner")
     assert await boss.query({"agent": "planner", "query": "deploy the service"}) == []
 
 
 @pytest.mark.spec("IMP-95")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_a_how_to_stays_out_of_the_context_whatever_its_category(ana: Scoped, boss: Supervisor) -> None:
+async def test_a_how_to_stays_out_of_the_context_whatever_its_category(
+    ana: Scoped, boss: Supervisor
+) -> None:
     made = await boss.save_workflow("Deploy the service", STEPS)
     await ana.edit(made.ids[0], category="profile")
     assert await boss.context("deploy the service") == ""
@@ -222,7 +272,9 @@ async def test_a_how_to_stays_out_of_the_context_whatever_its_category(ana: Scop
 
 @pytest.mark.spec("IMP-97")
 async def test_no_how_to_comes_into_being_by_itself(ana: Scoped) -> None:
-    said = [{"role": "user", "content": f"First we {step.lower()}, then we rest."} for step in STEPS]
+    said = [
+        {"role": "user", "content": f"First we {step.lower()}, then we rest."} for step in STEPS
+    ]
     await ana.remember(said)
     await ana.remember("How to deploy: 1. Build the image 2. Push the image", kind="procedural")
     assert len(await ana.list(Filter(procedural_form="workflow"))) == 0
@@ -236,8 +288,14 @@ async def test_a_fact_in_the_same_words_is_another_memory(ana: Scoped, boss: Sup
 
 
 @pytest.mark.spec("IMP-94", "IMP-97")
-async def test_what_was_done_twice_in_the_same_steps_becomes_a_how_to(ana: Scoped, boss: Supervisor) -> None:
-    told = ["First, we build the image.", "Then you should push the image.", "Finally restart the service."]
+async def test_what_was_done_twice_in_the_same_steps_becomes_a_how_to(
+    ana: Scoped, boss: Supervisor
+) -> None:
+    told = [
+        "First, we build the image.",
+        "Then you should push the image.",
+        "Finally restart the service.",
+    ]
     runs = [STEPS, told, ["1. Build the image.", "2. Push the image.", "3. Restart the service."]]
     for early in (runs[:1], runs[:2], [*runs[1:], STEPS[:2]]):
         assert (await boss.capture_workflow("Deploy the service", early)).status == "skipped"
@@ -249,14 +307,23 @@ async def test_what_was_done_twice_in_the_same_steps_becomes_a_how_to(ana: Scope
 
 
 @pytest.mark.spec("IMP-97")
-async def test_a_captured_how_to_is_spelled_as_in_the_last_run(ana: Scoped, boss: Supervisor) -> None:
-    made = await boss.capture_workflow("Publish the page", [["Push it to github"], ["Push it to GitHub"]])
+async def test_a_captured_how_to_is_spelled_as_in_the_last_run(
+    ana: Scoped, boss: Supervisor
+) -> None:
+    made = await boss.capture_workflow(
+        "Publish the page", [["Push it to github"], ["Push it to GitHub"]]
+    )
     assert (await ana.get(made.ids[0])).steps_text == "1. Push it to GitHub"
 
 
 @pytest.mark.spec("IMP-94")
 def test_steps_are_orders_and_nobodys_thoughts() -> None:
-    said = ["We build the image", "then the executor must push it", "1. now restart", "You'll check the log"]
+    said = [
+        "We build the image",
+        "then the executor must push it",
+        "1. now restart",
+        "You'll check the log",
+    ]
     assert numbered(said) == "1. Build the image\n2. Push it\n3. Restart\n4. Check the log"
     assert numbered(["Ask what they prefer"]) == "1. Ask what they prefer"
     for wrong in ("The user really wants it fast", "2. She feels fine"):
@@ -280,7 +347,9 @@ def test_a_how_to_has_at_most_400_tokens() -> None:
     raises=AssertionError,
     reason="issue 16, §5, IMP: the steps of a how-to are not checked to be imperative (IMP-94)",
 )
-@pytest.mark.parametrize("step", ["The image was built yesterday", "Nice weather today", "It is done"])
+@pytest.mark.parametrize(
+    "step", ["The image was built yesterday", "Nice weather today", "It is done"]
+)
 def test_a_step_that_is_not_an_order_is_refused(step: str) -> None:
     refused = ""
     try:

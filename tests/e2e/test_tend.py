@@ -15,17 +15,17 @@ from typer.testing import CliRunner
 
 import memorist
 from clocks import Clock
-from memorist import tending
-from memorist.changes import Done, Queue
+from memorist.client import Engine
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
 from memorist.interfaces.cli import app
-from memorist.lifecycle.care import Care
-from memorist.lifecycle.tend import Did, Duty, again, backoff, turn
-from memorist.lifecycle.worker import Worker
-from memorist.model import Filter, Scope
-from memorist.records import Task
+from memorist.jobs import registry
+from memorist.jobs.context import Care
+from memorist.jobs.schedule import Did, Duty, again, backoff, turn
+from memorist.jobs.worker import Worker
+from memorist.results import Task
+from memorist.storage.changes import Done, Queue
+from memorist.types import Filter, Scope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY, HOUR = timedelta(days=1), timedelta(hours=1)
@@ -39,7 +39,9 @@ def clock() -> Clock:
 @pytest.fixture
 async def memory(place: str, clock: Clock, tmp_path: Path) -> AsyncIterator[Engine]:
     """Vectors are left to whoever tends."""
-    async with memorist.aio.open(place, embedder="hashing", policy="theoria", journal_dir=tmp_path / "j") as made:
+    async with memorist.aio.open(
+        place, embedder="hashing", policy="theoria", journal_dir=tmp_path / "j"
+    ) as made:
         made.clock = clock
         yield made
 
@@ -53,7 +55,11 @@ class Duties:
 
     def worker(self) -> Worker:
         return Worker(
-            self._memory.care, {"sum": self.duty}, is_off=self._is_off, only=["sum"], lease_seconds=self.seconds
+            self._memory.care,
+            {"sum": self.duty},
+            is_off=self._is_off,
+            only=["sum"],
+            lease_seconds=self.seconds,
         )
 
     async def once(self, **more: Any) -> Did:
@@ -79,12 +85,17 @@ def logged(found: Any, name: str) -> Any:
 
 @pytest.mark.spec("THE-94")
 async def test_tending_gives_vectors_to_what_has_none(memory: Engine) -> None:
-    texts = [f"The {word} shelf holds {n} books." for n, word in enumerate(["red", "blue", "green", "old", "new"])]
+    texts = [
+        f"The {word} shelf holds {n} books."
+        for n, word in enumerate(["red", "blue", "green", "old", "new"])
+    ]
     for text in texts:
         await memory.scope("ana").remember(text)
     assert len(await memory.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True))) == 5
     told: list[tuple[int, int]] = []
-    tended = await memory.tend(only=["embed"], batch_size=2, progress=lambda done, of: told.append((done, of)))
+    tended = await memory.tend(
+        only=["embed"], batch_size=2, progress=lambda done, of: told.append((done, of))
+    )
     assert tended.duties == {"embed": Did(runs=1, changed=5)}
     assert [done for done, _ in told[:3]] == [2, 4, 5], "two at a time"
     assert told[-1] == (5, 5)
@@ -100,17 +111,28 @@ async def test_all_duties_of_a_memory_are_done_once_and_then_wait_for_their_turn
     await memory.scope("ana").remember("The kettle is blue.", importance=0.4)
     await memory.scope("bob").remember("The garden has a gate.", importance=0.4)
     tended = await memory.tend()
-    assert {name: did.runs for name, did in tended.duties.items()} == {"embed": 1, "purge": 2, "trim": 2, "snapshot": 1}
+    assert {name: did.runs for name, did in tended.duties.items()} == {
+        "embed": 1,
+        "purge": 2,
+        "trim": 2,
+        "snapshot": 1,
+    }
     assert (tmp_path / "j" / "MEMORY.md").exists()
     assert (await memory.tend()).duties == {}
     clock.now = NOW + 70 * DAY
     tended = await memory.tend()
-    assert {name: did.runs for name, did in tended.duties.items()} == {"purge": 2, "trim": 2, "snapshot": 1}
+    assert {name: did.runs for name, did in tended.duties.items()} == {
+        "purge": 2,
+        "trim": 2,
+        "snapshot": 1,
+    }
     assert tended["purge"].changed == 2
 
 
 @pytest.mark.spec("IMP-33")
-async def test_a_worker_that_was_off_for_a_week_does_a_daily_duty_once(memory: Engine, clock: Clock) -> None:
+async def test_a_worker_that_was_off_for_a_week_does_a_daily_duty_once(
+    memory: Engine, clock: Clock
+) -> None:
     await memory.scope("ana").remember("The kettle is blue.")
     runs: list[datetime] = []
 
@@ -134,7 +156,9 @@ def test_scopes_have_their_turns_spread_over_the_day_and_each_always_at_the_same
     assert len(by_hour) == 24
     assert max(by_hour.values()) < 160
     for scope, first in zip(scopes[:50], turns, strict=False):
-        task = Task(scope=scope, name="sum", key="", payload={}, due_at=first, attempts=1, lease="l")
+        task = Task(
+            scope=scope, name="sum", key="", payload={}, due_at=first, attempts=1, lease="l"
+        )
         assert again(task, DAY, first + timedelta(minutes=3)) == first + DAY
         assert again(task, DAY, first + 7 * DAY + HOUR) == first + 8 * DAY
 
@@ -142,16 +166,21 @@ def test_scopes_have_their_turns_spread_over_the_day_and_each_always_at_the_same
 async def test_a_staying_worker_begins_with_each_scope_at_its_own_time(memory: Engine) -> None:
     for n in range(5):
         await memory.scope(f"user {n}").remember("The kettle is blue.")
-    worker = tending.worker(memory, only=["purge"])
+    worker = registry.worker(memory, only=["purge"])
     worker.begin()
     await _until(lambda: _waiting_later(memory))
     await worker.end()
     found = await memory.store.claim_tasks(["purge"], now=NOW + DAY, limit=9, lease_seconds=60)
-    assert {task.due_at for task in found} == {turn(Scope(user=f"user {n}"), "purge", DAY, NOW) for n in range(5)}
+    assert {task.due_at for task in found} == {
+        turn(Scope(user=f"user {n}"), "purge", DAY, NOW) for n in range(5)
+    }
 
 
 async def _waiting_later(memory: Engine) -> bool:
-    return sum(each.waiting for each in await memory.store.backlog(NOW + DAY) if each.name == "purge") == 5
+    return (
+        sum(each.waiting for each in await memory.store.backlog(NOW + DAY) if each.name == "purge")
+        == 5
+    )
 
 
 async def _until(happened: Callable[[], Any], seconds: float = 20) -> None:
@@ -160,7 +189,9 @@ async def _until(happened: Callable[[], Any], seconds: float = 20) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_duty_that_a_clock_put_off_for_years_comes_back(memory: Engine, clock: Clock) -> None:
+async def test_a_duty_that_a_clock_put_off_for_years_comes_back(
+    memory: Engine, clock: Clock
+) -> None:
     await memory.scope("ana").remember("The kettle is blue.")
     clock.now = NOW + 3650 * DAY
     await memory.tend(only=["purge"])
@@ -171,7 +202,9 @@ async def test_a_duty_that_a_clock_put_off_for_years_comes_back(memory: Engine, 
 
 
 @pytest.mark.spec("THE-94")
-async def test_what_fails_is_put_off_and_after_eight_times_set_aside(memory: Engine, clock: Clock) -> None:
+async def test_what_fails_is_put_off_and_after_eight_times_set_aside(
+    memory: Engine, clock: Clock
+) -> None:
     tries: list[datetime] = []
 
     async def run(task: Task, care: Care) -> None:
@@ -199,7 +232,9 @@ async def test_what_fails_is_put_off_and_after_eight_times_set_aside(memory: Eng
 
 
 @pytest.mark.spec("THE-94")
-async def test_two_tasks_that_failed_together_are_due_again_at_different_times(memory: Engine) -> None:
+async def test_two_tasks_that_failed_together_are_due_again_at_different_times(
+    memory: Engine,
+) -> None:
     async def run(task: Task, care: Care) -> None:
         raise ProviderFailed("away")
 
@@ -216,11 +251,17 @@ def test_two_that_failed_together_do_not_try_again_together() -> None:
     waits = [backoff(3, 30, 3600) for _ in range(50)]
     assert len(set(waits)) == 50
     assert 60 <= min(waits) < max(waits) <= 120
-    assert max(backoff(1, 30, 3600) for _ in range(50)) <= 30 < min(backoff(4, 30, 3600) for _ in range(50))
+    assert (
+        max(backoff(1, 30, 3600) for _ in range(50))
+        <= 30
+        < min(backoff(4, 30, 3600) for _ in range(50))
+    )
     assert backoff(1000, 30, 3600) <= 3600
 
 
-async def test_a_bug_in_a_duty_stops_nothing(memory: Engine, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bug_in_a_duty_stops_nothing(
+    memory: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
     async def run(task: Task, care: Care) -> int:
         if task.key == "m1":
             raise KeyError("a secret word")
@@ -254,9 +295,9 @@ async def test_where_memory_is_off_nothing_is_derived_and_nothing_counts_as_fail
 async def test_a_space_that_was_turned_off_is_seen_by_tending(memory: Engine) -> None:
     ana = memory.scope("ana")
     await ana.remember("The kettle is blue.")
-    assert not await tending._is_off(memory, ana.scope)
+    assert not await registry._is_off(memory, ana.scope)
     await ana.privacy.set(memory_enabled=False)
-    assert await tending._is_off(memory, ana.scope)
+    assert await registry._is_off(memory, ana.scope)
 
 
 async def test_a_long_duty_keeps_its_lease_and_is_not_done_twice(memory: Engine) -> None:
@@ -295,7 +336,9 @@ async def test_a_duty_whose_lease_was_lost_is_stopped_and_changes_nothing(memory
     await _until(lambda: _running(memory))
     async with memory.store.transaction(Scope(user="ana")) as tx:  # somebody else has it
         number = await tx.number(Scope(user="ana"))  # type: ignore[attr-defined]
-        await tx._session.rows("UPDATE tasks SET lease = 'theirs' WHERE scope = ?", (number,), scope=number)  # type: ignore[attr-defined]
+        await tx._session.rows(
+            "UPDATE tasks SET lease = 'theirs' WHERE scope = ?", (number,), scope=number
+        )  # type: ignore[attr-defined]
     assert await asyncio.wait_for(working, 10) == Did(skipped=1)
     assert ended == ["m1"]
 
@@ -304,13 +347,17 @@ async def _running(memory: Engine) -> bool:
     return any(each.running for each in await memory.backlog())
 
 
-async def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(memory: Engine) -> None:
+async def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(
+    memory: Engine,
+) -> None:
     async def endless(task: Task, care: Care) -> None:
         await asyncio.sleep(600)
 
     await queued(memory, "m1")
     made = Duties(memory, endless)
-    worker = Worker(memory.care, {"sum": made.duty}, is_off=made._is_off, only=["sum"], drain_seconds=0.1)
+    worker = Worker(
+        memory.care, {"sum": made.duty}, is_off=made._is_off, only=["sum"], drain_seconds=0.1
+    )
     worker.begin()
     await _until(lambda: _running(memory))
     await worker.end()
@@ -330,7 +377,9 @@ class Moody(Hashing):
 
 
 @pytest.mark.spec("THE-94", "THE-95", "CLK-86")
-async def test_backlog_age_time_to_embed_and_failures_are_figures(memory: Engine, clock: Clock) -> None:
+async def test_backlog_age_time_to_embed_and_failures_are_figures(
+    memory: Engine, clock: Clock
+) -> None:
     ana = memory.scope("ana")
     memory.embedder = embedder = Moody()
     for n, color in enumerate(("blue", "green", "red")):
@@ -352,7 +401,9 @@ async def test_backlog_age_time_to_embed_and_failures_are_figures(memory: Engine
     assert logged(await memory.backlog(), "embed").p95_seconds == 4 * 3600
 
 
-async def test_a_text_that_the_model_cannot_take_keeps_no_other_from_its_vector(memory: Engine) -> None:
+async def test_a_text_that_the_model_cannot_take_keeps_no_other_from_its_vector(
+    memory: Engine,
+) -> None:
     memory.embedder = Moody()
     for n in range(9):
         await memory.scope("ana").remember(
@@ -374,7 +425,9 @@ async def test_a_memory_can_tend_itself_while_it_is_used(place: str) -> None:
         await _until(lambda: _embedded(memory))
     async with memorist.aio.open(place, embedder="hashing", failsafe=False) as memory:
         assert await memory.check() == []
-        assert [each.running for each in await memory.backlog()] == [0] * len(await memory.backlog())
+        assert [each.running for each in await memory.backlog()] == [0] * len(
+            await memory.backlog()
+        )
 
 
 async def _embedded(memory: Engine) -> bool:
@@ -389,7 +442,9 @@ def test_a_blocking_memory_tends_itself_and_closes(tmp_path: Path) -> None:
         assert memory.check() == []
 
 
-def test_the_commands_say_what_was_done_and_what_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_say_what_was_done_and_what_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
     monkeypatch.setenv("MEMORIST_POLICY", "theoria")
     monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
@@ -401,7 +456,9 @@ def test_the_commands_say_what_was_done_and_what_waits(tmp_path: Path, monkeypat
     assert made["purge"]["runs"] == 1
     assert "Nothing was due." in run.invoke(app, ["tend", *db]).output
     (found,) = [
-        each for each in json.loads(run.invoke(app, ["backlog", "--json", *db]).stdout) if each["name"] == "embed"
+        each
+        for each in json.loads(run.invoke(app, ["backlog", "--json", *db]).stdout)
+        if each["name"] == "embed"
     ]
     assert (found["waiting"], found["failure_rate"]) == (0, 0.0)
     assert run.invoke(app, ["tend", "--only", "sweep", *db]).exit_code != 0

@@ -14,17 +14,17 @@ import pytest
 
 from clocks import Clock
 from memorist import aio
-from memorist.changes import Put
+from memorist.client import Engine
 from memorist.dialects import theoria as dialect
 from memorist.dialects.theoria import Theoria
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable, InvalidInput, Refused
-from memorist.model import Filter, Memory
-from memorist.policy import profiles
 from memorist.ports import Vectors
+from memorist.retrieve import profiles
 from memorist.scoped import Scoped
+from memorist.storage.changes import Put
 from memorist.text import simhash
+from memorist.types import Filter, Memory
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 USER = "6f1c1f0e-6a53-4a3e-9a43-0d7a0f5b8c11"
@@ -65,7 +65,10 @@ async def persist(theoria: Theoria, *texts: str) -> list[str]:
 
 
 async def texts(theoria: Theoria, query: str, now: datetime = NOW, **options: int) -> list[str]:
-    return [memory.text for memory in await theoria.retrieve_memories(USER, "lab", query, now, **options)]
+    return [
+        memory.text
+        for memory in await theoria.retrieve_memories(USER, "lab", query, now, **options)
+    ]
 
 
 def later(engine: Engine, **step: float) -> datetime:
@@ -85,7 +88,9 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
 # The record
 
 
-@pytest.mark.spec("THE-5", "THE-6", "THE-7", "THE-9", "THE-10", "THE-12", "THE-14", "THE-19", "THE-20")
+@pytest.mark.spec(
+    "THE-5", "THE-6", "THE-7", "THE-9", "THE-10", "THE-12", "THE-14", "THE-19", "THE-20"
+)
 async def test_an_entry_has_the_fields_of_the_data_model(theoria: Theoria, lab: Scoped) -> None:
     (id,) = await persist(theoria, "I prefer tea, see https://tea.example.")
     entry = await lab.get(id)
@@ -99,34 +104,47 @@ async def test_an_entry_has_the_fields_of_the_data_model(theoria: Theoria, lab: 
 
 @pytest.mark.spec("THE-9")
 async def test_a_text_is_kept_as_it_was_written(theoria: Theoria, lab: Scoped) -> None:
-    text = "# Porridge\n\n  two  cups of OATS [1]\n  see https://Oats.example/A" + "\n\nStir it slowly." * 100
+    text = (
+        "# Porridge\n\n  two  cups of OATS [1]\n  see https://Oats.example/A"
+        + "\n\nStir it slowly." * 100
+    )
     (id,) = await persist(theoria, text)
     assert (await lab.get(id)).text == text
 
 
 @pytest.mark.spec("THE-10")
 async def test_an_entry_is_as_old_as_its_writing_whatever_time_it_tells_of(lab: Scoped) -> None:
-    (id,) = (await lab.remember("The beta was shipped.", policy="theoria", at="2025-01-05T08:00:00Z")).ids
+    (id,) = (
+        await lab.remember("The beta was shipped.", policy="theoria", at="2025-01-05T08:00:00Z")
+    ).ids
     assert (await lab.get(id)).created_at == NOW
 
 
 @pytest.mark.spec("THE-8")
 @pytest.mark.parametrize("role", ["user", "assistant", "system"])
 async def test_an_entry_knows_the_role_that_spoke(lab: Scoped, role: str) -> None:
-    receipt = await lab.remember({"content": "The beta ships in May.", "role": role}, policy="theoria")
+    receipt = await lab.remember(
+        {"content": "The beta ships in May.", "role": role}, policy="theoria"
+    )
     assert (await lab.get(receipt.ids[0])).labels.role == role
 
 
 @pytest.mark.spec("THE-8")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: role is an enum")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: role is an enum"
+)
 async def test_a_role_that_does_not_exist_is_refused(lab: Scoped) -> None:
     with suppress(InvalidInput):
-        await lab.remember({"content": "The beta ships in May.", "role": "narrator"}, policy="theoria")
+        await lab.remember(
+            {"content": "The beta ships in May.", "role": "narrator"}, policy="theoria"
+        )
     assert len(await lab.list()) == 0
 
 
 @pytest.mark.spec("THE-11", "THE-12")
-async def test_an_embedding_may_be_missing(theoria: Theoria, engine: Engine, tmp_path: Path) -> None:
+async def test_an_embedding_may_be_missing(
+    theoria: Theoria, engine: Engine, tmp_path: Path
+) -> None:
     await persist(theoria, "The beta ships in May.")
     assert rows(tmp_path, "SELECT count(*) FROM vectors") == [(0,)]
     await engine.index()
@@ -134,7 +152,9 @@ async def test_an_embedding_may_be_missing(theoria: Theoria, engine: Engine, tmp
 
 
 @pytest.mark.spec("THE-13")
-async def test_a_fingerprint_above_half_of_its_range_survives(theoria: Theoria, tmp_path: Path) -> None:
+async def test_a_fingerprint_above_half_of_its_range_survives(
+    theoria: Theoria, tmp_path: Path
+) -> None:
     (id,) = await persist(theoria, "I like tea.")
     async with aio.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as again:
         entry = await again.scope(user=USER, space="lab").get(id)
@@ -142,8 +162,12 @@ async def test_a_fingerprint_above_half_of_its_range_survives(theoria: Theoria, 
 
 
 @pytest.mark.spec("THE-15", "THE-16", "THE-17", "THE-18")
-async def test_tags_sources_confidence_and_importance_come_from_the_text(theoria: Theoria, lab: Scoped) -> None:
-    (id,) = await persist(theoria, "I promised Anna Weber from ACME the draft, see https://wiki.example/draft?v=2.")
+async def test_tags_sources_confidence_and_importance_come_from_the_text(
+    theoria: Theoria, lab: Scoped
+) -> None:
+    (id,) = await persist(
+        theoria, "I promised Anna Weber from ACME the draft, see https://wiki.example/draft?v=2."
+    )
     entry = await lab.get(id)
     assert {"anna weber", "acme"} <= {tag.lower() for tag in entry.tags}
     assert entry.source_ids == ("wiki.example/draft",)
@@ -152,7 +176,9 @@ async def test_tags_sources_confidence_and_importance_come_from_the_text(theoria
 
 
 @pytest.mark.spec("THE-15", "THE-16", "THE-17")
-async def test_tags_and_sources_that_are_given_stand_before_those_that_are_found(lab: Scoped) -> None:
+async def test_tags_and_sources_that_are_given_stand_before_those_that_are_found(
+    lab: Scoped,
+) -> None:
     text = "Anna Weber from ACME showed us the observatory."
     given = {"tags": ["Trip"], "source_ids": ["doc-1", "doc-2"]}
     (id,) = (await lab.remember(text, policy="theoria", **given)).ids
@@ -191,7 +217,9 @@ async def test_importance_adds_up_from_wishes_and_words(
 
 @pytest.mark.spec("THE-38")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: pin gives +0.5 and manually_saved"
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16 (trust), §5 THE: pin gives +0.5 and manually_saved",
 )
 @pytest.mark.parametrize("when", ["while it is written", "later"])
 async def test_a_pin_counts_as_an_explicit_save(lab: Scoped, when: str) -> None:
@@ -202,15 +230,23 @@ async def test_a_pin_counts_as_an_explicit_save(lab: Scoped, when: str) -> None:
 
 
 @pytest.mark.spec("THE-38")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason='issue 16 (trust), §5 THE: "Remember this: …" gives +0.5')
-async def test_asking_to_remember_something_is_an_explicit_save(theoria: Theoria, lab: Scoped) -> None:
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason='issue 16 (trust), §5 THE: "Remember this: …" gives +0.5',
+)
+async def test_asking_to_remember_something_is_an_explicit_save(
+    theoria: Theoria, lab: Scoped
+) -> None:
     (id,) = await persist(theoria, "Remember this: the sky was red.")
     entry = await lab.get(id)
     assert (entry.importance, entry.manually_saved) == (0.5, True)
 
 
 @pytest.mark.spec("THE-41")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: -0.1 is visible")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: -0.1 is visible"
+)
 async def test_small_talk_is_trimmed_before_an_older_statement(engine: Engine) -> None:
     await persist(Theoria(engine), "The sky was red.")
     later(engine, minutes=1)
@@ -239,7 +275,9 @@ async def test_last_scores_hold_four_numbers_and_a_time(theoria: Theoria, lab: S
     scores = (await lab.get(id)).last_scores
     assert scores is not None
     assert set(scores) == {"relevance", "recency", "importance", "total", "computed_at"}
-    assert all(isinstance(scores[name], float) for name in ("relevance", "recency", "importance", "total"))
+    assert all(
+        isinstance(scores[name], float) for name in ("relevance", "recency", "importance", "total")
+    )
     assert datetime.fromisoformat(scores["computed_at"]) == NOW
 
 
@@ -249,7 +287,9 @@ async def test_last_scores_hold_four_numbers_and_a_time(theoria: Theoria, lab: S
 @pytest.mark.spec("THE-30")
 async def test_three_bits_apart_is_a_repetition_and_four_is_not(theoria: Theoria) -> None:
     print_of = simhash.simhash64
-    assert [simhash.distance(print_of(NOTES), print_of(text)) for text in (THREE_BITS, FOUR_BITS)] == [3, 4]
+    assert [
+        simhash.distance(print_of(NOTES), print_of(text)) for text in (THREE_BITS, FOUR_BITS)
+    ] == [3, 4]
     first, three, four = await persist(theoria, NOTES, THREE_BITS, FOUR_BITS)
     assert three == first
     assert four != first
@@ -257,18 +297,26 @@ async def test_three_bits_apart_is_a_repetition_and_four_is_not(theoria: Theoria
 
 @pytest.mark.spec("THE-30", "THE-32", "THE-37")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 15 (conversations), §3: SimHash ≤ 3 works across sessions"
+    strict=True,
+    raises=AssertionError,
+    reason="issue 15 (conversations), §3: SimHash ≤ 3 works across sessions",
 )
-async def test_what_is_said_again_in_another_session_is_one_entry(engine: Engine, lab: Scoped) -> None:
+async def test_what_is_said_again_in_another_session_is_one_entry(
+    engine: Engine, lab: Scoped
+) -> None:
     for session in ("monday", "friday"):
         chat = engine.scope(user=USER, space="lab", session=session)
-        await chat.remember([{"content": "I prefer the window seat on long flights."}], policy="theoria")
+        await chat.remember(
+            [{"content": "I prefer the window seat on long flights."}], policy="theoria"
+        )
     assert [entry.repeat_count for entry in await lab.list()] == [1]
 
 
 @pytest.mark.spec("THE-30")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 15 (conversations), §3: a filler word does not block"
+    strict=True,
+    raises=AssertionError,
+    reason="issue 15 (conversations), §3: a filler word does not block",
 )
 async def test_a_filler_word_makes_no_new_entry(theoria: Theoria) -> None:
     said = f"Basically, {NOTES}"
@@ -278,13 +326,18 @@ async def test_a_filler_word_makes_no_new_entry(theoria: Theoria) -> None:
 
 @pytest.mark.spec("THE-31")
 async def test_another_space_or_person_has_its_own_entry(theoria: Theoria) -> None:
-    ids = {await theoria.persist_memory(*whose, NOTES) for whose in ((USER, "lab"), (USER, "home"), ("bob", "lab"))}
+    ids = {
+        await theoria.persist_memory(*whose, NOTES)
+        for whose in ((USER, "lab"), (USER, "home"), ("bob", "lab"))
+    }
     assert len(ids) == 3
 
 
 @pytest.mark.spec("THE-32", "THE-37", "THE-113")
 async def test_a_repetition_is_counted_and_makes_no_new_row(theoria: Theoria, lab: Scoped) -> None:
-    ids = await persist(theoria, *["I prefer green tea."] * 3, "i PREFER green tea!!  https://tea.example")
+    ids = await persist(
+        theoria, *["I prefer green tea."] * 3, "i PREFER green tea!!  https://tea.example"
+    )
     assert len(set(ids)) == len(await lab.list()) == 1
     assert (await lab.get(ids[0])).repeat_count == 3
 
@@ -297,13 +350,17 @@ async def test_repetitions_within_one_call_are_counted(lab: Scoped) -> None:
 
 
 @pytest.mark.spec("THE-33", "THE-113")
-async def test_importance_rises_from_its_base_with_each_repetition(theoria: Theoria, lab: Scoped) -> None:
+async def test_importance_rises_from_its_base_with_each_repetition(
+    theoria: Theoria, lab: Scoped
+) -> None:
     seen = []
     for _ in range(9):
         (id,) = await persist(theoria, "I prefer green tea.")
         seen.append((await lab.get(id)).importance)
     base = seen[0]
-    assert seen == pytest.approx([min(1.0, base + min(0.3, 0.1 * math.log2(1 + n))) for n in range(9)])
+    assert seen == pytest.approx(
+        [min(1.0, base + min(0.3, 0.1 * math.log2(1 + n))) for n in range(9)]
+    )
     assert (await lab.get(id)).base_importance == base
 
 
@@ -316,7 +373,9 @@ async def test_importance_never_passes_one(theoria: Theoria, lab: Scoped) -> Non
 
 
 @pytest.mark.spec("THE-34")
-async def test_saving_a_repetition_on_purpose_marks_the_entry(theoria: Theoria, lab: Scoped) -> None:
+async def test_saving_a_repetition_on_purpose_marks_the_entry(
+    theoria: Theoria, lab: Scoped
+) -> None:
     (id,) = await persist(theoria, NOTES)
     assert await theoria.persist_memory(USER, "lab", NOTES, manually_saved=True) == id
     await persist(theoria, NOTES)
@@ -335,7 +394,12 @@ async def test_pinning_a_repetition_pins_the_entry(theoria: Theoria, lab: Scoped
 async def test_tags_and_sources_of_a_repetition_are_added(theoria: Theoria, lab: Scoped) -> None:
     (id,) = await persist(theoria, "I prefer green tea. https://a.example/1")
     before = (await lab.get(id)).tags
-    await lab.remember("I prefer green tea.", policy="theoria", tags=["Morning"], source_ids=["doc-2", "a.example/1"])
+    await lab.remember(
+        "I prefer green tea.",
+        policy="theoria",
+        tags=["Morning"],
+        source_ids=["doc-2", "a.example/1"],
+    )
     entry = await lab.get(id)
     assert set(entry.tags) == {*before, "morning"}
     assert entry.source_ids == ("a.example/1", "doc-2")
@@ -358,7 +422,9 @@ async def test_a_moved_meeting_is_no_repetition(theoria: Theoria) -> None:
 
 
 @pytest.mark.spec("THE-42")
-async def test_a_new_entry_waits_for_its_embedding_and_gets_it(theoria: Theoria, engine: Engine, lab: Scoped) -> None:
+async def test_a_new_entry_waits_for_its_embedding_and_gets_it(
+    theoria: Theoria, engine: Engine, lab: Scoped
+) -> None:
     (id,) = await persist(theoria, "The beta ships in May.")
     assert (await engine.index(dry_run=True)).found == 1
     await engine.index()
@@ -367,7 +433,9 @@ async def test_a_new_entry_waits_for_its_embedding_and_gets_it(theoria: Theoria,
 
 
 @pytest.mark.spec("THE-42")
-async def test_a_new_entry_is_a_job_for_the_worker(theoria: Theoria, engine: Engine, lab: Scoped) -> None:
+async def test_a_new_entry_is_a_job_for_the_worker(
+    theoria: Theoria, engine: Engine, lab: Scoped
+) -> None:
     (id,) = await persist(theoria, "The beta ships in May.")
     assert (await lab.get(id)).needs_embedding
     assert [(job.name, job.waiting) for job in await engine.backlog()] == [("embed", 1)]
@@ -376,11 +444,19 @@ async def test_a_new_entry_is_a_job_for_the_worker(theoria: Theoria, engine: Eng
 
 
 @pytest.mark.spec("THE-52")
-async def test_persisting_applies_every_step_and_returns_the_id(engine: Engine, lab: Scoped) -> None:
+async def test_persisting_applies_every_step_and_returns_the_id(
+    engine: Engine, lab: Scoped
+) -> None:
     theoria = Theoria(engine, soft_cap=2)
-    ids = await persist(theoria, "It rained.", "I prefer tea.", "Anna Weber promised the draft, https://a.example/1")
+    ids = await persist(
+        theoria, "It rained.", "I prefer tea.", "Anna Weber promised the draft, https://a.example/1"
+    )
     entry = await lab.get(ids[-1])
-    assert (entry.repeat_count, entry.needs_embedding, entry.source_ids) == (0, True, ("a.example/1",))
+    assert (entry.repeat_count, entry.needs_embedding, entry.source_ids) == (
+        0,
+        True,
+        ("a.example/1",),
+    )
     assert entry.tags != ()
     assert not entry.manually_saved
     assert len(await lab.list()) == 2  # the cap was enforced
@@ -400,7 +476,9 @@ async def test_the_original_is_stored_and_the_links_leave_no_mark_on_tags_and_fi
 
 @pytest.mark.spec("THE-53")
 async def test_importance_is_that_of_the_original_text(theoria: Theoria, lab: Scoped) -> None:
-    (id,) = await persist(theoria, "【I prefer tea】 was quoted.")  # the form for hashing leaves the quotation out
+    (id,) = await persist(
+        theoria, "【I prefer tea】 was quoted."
+    )  # the form for hashing leaves the quotation out
     assert (await lab.get(id)).importance == pytest.approx(0.3)
 
 
@@ -413,7 +491,9 @@ async def test_a_long_text_is_one_entry(theoria: Theoria, lab: Scoped) -> None:
 
 
 @pytest.mark.spec("THE-54")
-async def test_a_repetition_trims_nothing_and_waits_for_no_embedding(engine: Engine, lab: Scoped) -> None:
+async def test_a_repetition_trims_nothing_and_waits_for_no_embedding(
+    engine: Engine, lab: Scoped
+) -> None:
     await persist(Theoria(engine), "It rained.", "I prefer green tea.", "The beta ships in May.")
     await engine.index()
     await persist(Theoria(engine, soft_cap=1), "I prefer green tea.")
@@ -422,16 +502,22 @@ async def test_a_repetition_trims_nothing_and_waits_for_no_embedding(engine: Eng
     assert not any(entry.needs_embedding for entry in await lab.list())
 
 
-async def test_what_was_forgotten_is_refused_unless_it_is_saved_on_purpose(theoria: Theoria, lab: Scoped) -> None:
+async def test_what_was_forgotten_is_refused_unless_it_is_saved_on_purpose(
+    theoria: Theoria, lab: Scoped
+) -> None:
     (id,) = await persist(theoria, "I prefer green tea.")
     await lab.forget(id)
     with pytest.raises(Refused, match="it was forgotten on request"):
         await persist(theoria, "I prefer green tea.")
-    assert await theoria.persist_memory(USER, "lab", "I prefer green tea.", manually_saved=True) != id
+    assert (
+        await theoria.persist_memory(USER, "lab", "I prefer green tea.", manually_saved=True) != id
+    )
 
 
 @pytest.mark.spec("THE-84")
-async def test_what_was_forgotten_stays_away_for_exactly_a_day(engine: Engine, theoria: Theoria, lab: Scoped) -> None:
+async def test_what_was_forgotten_stays_away_for_exactly_a_day(
+    engine: Engine, theoria: Theoria, lab: Scoped
+) -> None:
     (id,) = await persist(theoria, "I prefer green tea.")
     await lab.forget(id)
     later(engine, hours=24, seconds=-1)
@@ -443,10 +529,14 @@ async def test_what_was_forgotten_stays_away_for_exactly_a_day(engine: Engine, t
 
 @pytest.mark.spec("THE-84")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16 (trust), §2: theoria's tombstone also stops variants"
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16 (trust), §2: theoria's tombstone also stops variants",
 )
 @pytest.mark.parametrize("variant", ["I prefer green tea [1].", "So I prefer green tea."])
-async def test_a_variant_of_what_was_forgotten_stays_away_too(theoria: Theoria, lab: Scoped, variant: str) -> None:
+async def test_a_variant_of_what_was_forgotten_stays_away_too(
+    theoria: Theoria, lab: Scoped, variant: str
+) -> None:
     (id,) = await persist(theoria, "I prefer green tea.")
     await lab.forget(id)
     assert (await lab.remember(variant, policy="theoria")).count("refused") == 1
@@ -465,8 +555,12 @@ def test_the_soft_cap_is_two_hundred_and_can_be_chosen(engine: Engine) -> None:
 
 
 @pytest.mark.spec("THE-24")
-async def test_the_soft_cap_is_the_capacity_of_the_settings_where_there_is_one(tmp_path: Path) -> None:
-    async with aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path, capacity=3) as engine:
+async def test_the_soft_cap_is_the_capacity_of_the_settings_where_there_is_one(
+    tmp_path: Path,
+) -> None:
+    async with aio.open(
+        tmp_path / "m.db", embedder="none", state_dir=tmp_path, capacity=3
+    ) as engine:
         assert Theoria(engine).soft_cap == 3
 
 
@@ -489,7 +583,9 @@ async def test_trimming_scores_what_has_no_scores(engine: Engine, lab: Scoped) -
 
 
 @pytest.mark.spec("THE-46", "THE-47", "THE-55")
-async def test_scores_made_anew_know_no_question_and_the_importance_of_now(engine: Engine, lab: Scoped) -> None:
+async def test_scores_made_anew_know_no_question_and_the_importance_of_now(
+    engine: Engine, lab: Scoped
+) -> None:
     first, _ = await persist(Theoria(engine), "I prefer green tea.", "The beta ships in May.")
     await texts(Theoria(engine), "green tea")
     later(engine, days=3)
@@ -521,7 +617,9 @@ async def test_scores_are_used_for_a_day_and_then_made_anew(
 
 @pytest.mark.spec("THE-47")
 async def test_scoring_anew_gives_the_same_scores(engine: Engine, lab: Scoped) -> None:
-    ids = await persist(Theoria(engine), "I prefer green tea.", "The beta ships in May.", "It rained in Porto.")
+    ids = await persist(
+        Theoria(engine), "I prefer green tea.", "The beta ships in May.", "It rained in Porto."
+    )
     seen = []
     for _ in range(2):
         await Theoria(engine, soft_cap=1).enforce_capacity(USER, "lab")
@@ -543,10 +641,14 @@ async def test_the_entries_with_the_smallest_totals_go_first(engine: Engine, lab
 
 
 @pytest.mark.spec("THE-1", "THE-48", "THE-50")
-async def test_an_older_entry_that_counts_for_more_outlives_newer_ones(engine: Engine, lab: Scoped) -> None:
+async def test_an_older_entry_that_counts_for_more_outlives_newer_ones(
+    engine: Engine, lab: Scoped
+) -> None:
     (prized,) = await persist(Theoria(engine), "I prefer Porto.")
     later(engine, days=1)
-    plain = await persist(Theoria(engine), *(f"We saw {n} herons at the lake." for n in range(2, 13)))
+    plain = await persist(
+        Theoria(engine), *(f"We saw {n} herons at the lake." for n in range(2, 13))
+    )
     assert len(await lab.list()) == 12
     assert await Theoria(engine, soft_cap=11).enforce_capacity(USER, "lab") == plain[:1]
     assert (await lab.get(prized)).is_active
@@ -563,7 +665,9 @@ async def test_recency_counts_as_much_as_importance(engine: Engine) -> None:
 @pytest.mark.spec("THE-48", "THE-50")
 async def test_what_answered_a_question_outlives_what_did_not(engine: Engine, lab: Scoped) -> None:
     theoria = Theoria(engine)
-    asked, other = await persist(theoria, "We saw a heron at the lake.", "We saw a stork at the river.")
+    asked, other = await persist(
+        theoria, "We saw a heron at the lake.", "We saw a stork at the river."
+    )
     await theoria.retrieve_memories(USER, "lab", "heron lake", NOW, top_n=8)
     assert await Theoria(engine, soft_cap=1).enforce_capacity(USER, "lab") == [other]
     assert (await lab.get(asked)).is_active
@@ -591,7 +695,10 @@ async def test_at_the_cap_nothing_happens(engine: Engine, lab: Scoped) -> None:
 @pytest.mark.spec("THE-51")
 async def test_writing_keeps_a_space_within_its_cap(engine: Engine, lab: Scoped) -> None:
     theoria = Theoria(engine, soft_cap=5)
-    await persist(theoria, *(f"We saw {animal} at the lake." for animal in "heron stork swan duck owl crow".split()))
+    await persist(
+        theoria,
+        *(f"We saw {animal} at the lake." for animal in "heron stork swan duck owl crow".split()),
+    )
     assert len(await lab.list()) == 5
 
 
@@ -599,7 +706,9 @@ async def test_writing_keeps_a_space_within_its_cap(engine: Engine, lab: Scoped)
 
 
 @pytest.mark.spec("THE-45")
-async def test_the_scores_are_on_disk_when_the_answer_is_there(theoria: Theoria, tmp_path: Path) -> None:
+async def test_the_scores_are_on_disk_when_the_answer_is_there(
+    theoria: Theoria, tmp_path: Path
+) -> None:
     await persist(theoria, "The beta ships in May.")
     await texts(theoria, "when does the beta ship?", NOW + timedelta(days=7))
     ((scores,),) = rows(tmp_path, "SELECT last_scores FROM memories")
@@ -610,9 +719,15 @@ async def test_the_scores_are_on_disk_when_the_answer_is_there(theoria: Theoria,
 async def test_every_entry_that_answers_keeps_its_scores(theoria: Theoria, tmp_path: Path) -> None:
     await persist(theoria, "I prefer green tea.", "I prefer green tea.", "The tea is sold out.")
     await texts(theoria, "green tea", NOW + timedelta(days=7))
-    first, second = (json.loads(str(scores)) for (scores,) in rows(tmp_path, "SELECT last_scores FROM memories"))
+    first, second = (
+        json.loads(str(scores)) for (scores,) in rows(tmp_path, "SELECT last_scores FROM memories")
+    )
     week = pytest.approx(math.exp(-1))
-    assert (first["relevance"], first["recency"], first["importance"]) == (1.0, week, pytest.approx(0.4))
+    assert (first["relevance"], first["recency"], first["importance"]) == (
+        1.0,
+        week,
+        pytest.approx(0.4),
+    )
     assert first["total"] == pytest.approx(1.4 + math.exp(-1))
     assert 0 < second["relevance"] < 1
     assert second["total"] == pytest.approx(second["relevance"] + math.exp(-1))
@@ -630,19 +745,28 @@ async def test_the_default_ranking_keeps_its_scores_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("THE-56")
-async def test_words_are_searched_in_texts_and_tags_of_one_space(theoria: Theoria, lab: Scoped) -> None:
+async def test_words_are_searched_in_texts_and_tags_of_one_space(
+    theoria: Theoria, lab: Scoped
+) -> None:
     await persist(theoria, "The heron stands in the lake.")
     await lab.remember("It stands very still.", policy="theoria", tags=["heron"])
     await theoria.persist_memory(USER, "home", "A heron in another space.")
     await theoria.persist_memory("bob", "lab", "A heron of another person.")
-    assert set(await texts(theoria, "heron")) == {"The heron stands in the lake.", "It stands very still."}
+    assert set(await texts(theoria, "heron")) == {
+        "The heron stands in the lake.",
+        "It stands very still.",
+    }
 
 
 @pytest.mark.spec("THE-57", "THE-58")
-async def test_both_legs_find_entries_and_those_without_a_vector_are_found_by_words(tmp_path: Path) -> None:
+async def test_both_legs_find_entries_and_those_without_a_vector_are_found_by_words(
+    tmp_path: Path,
+) -> None:
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as engine:
         theoria = Theoria(engine)
-        await persist(theoria, "She takes her espresso without sugar.", "The train to Porto leaves at noon.")
+        await persist(
+            theoria, "She takes her espresso without sugar.", "The train to Porto leaves at noon."
+        )
         await engine.index()
         await persist(theoria, "Coffee is sold out.")  # not embedded yet
         found = await texts(theoria, "How does she drink coffee?", datetime.now(UTC))
@@ -662,7 +786,9 @@ async def test_an_entry_without_a_vector_has_a_rank_among_the_words_alone(
 
 
 @pytest.mark.spec("THE-59")
-async def test_without_vectors_relevance_is_a_share_of_the_best_match(theoria: Theoria, lab: Scoped) -> None:
+async def test_without_vectors_relevance_is_a_share_of_the_best_match(
+    theoria: Theoria, lab: Scoped
+) -> None:
     best, other = await persist(theoria, "Green tea.", "The tea is sold out.")
     hits = (await lab.recall("green tea", profile="theoria.triscore")).hits
     found = {hit.memory.id: hit.parts["relevance"] for hit in hits}
@@ -671,12 +797,17 @@ async def test_without_vectors_relevance_is_a_share_of_the_best_match(theoria: T
 
 
 @pytest.mark.spec("THE-59", "THE-60", "THE-61", "THE-62")
-async def test_a_score_is_relevance_and_recency_and_importance(engine: Engine, theoria: Theoria, lab: Scoped) -> None:
+async def test_a_score_is_relevance_and_recency_and_importance(
+    engine: Engine, theoria: Theoria, lab: Scoped
+) -> None:
     (embedded,) = await persist(theoria, "I prefer green tea.")
     await engine.index()
     later(engine, days=7)
     (waiting,) = await persist(theoria, "I prefer green apples.")
-    hits = {hit.memory.id: hit for hit in (await lab.recall("green tea", profile="theoria.triscore")).hits}
+    hits = {
+        hit.memory.id: hit
+        for hit in (await lab.recall("green tea", profile="theoria.triscore")).hits
+    }
     asked, said = await engine.embedder.encode_batch(["green tea", "I prefer green tea."])
     parts = hits[embedded].parts
     assert parts["relevance"] == pytest.approx(float(asked @ said), abs=1e-6)
@@ -687,7 +818,9 @@ async def test_a_score_is_relevance_and_recency_and_importance(engine: Engine, t
 
 
 @pytest.mark.spec("THE-62")
-async def test_as_shipped_relevance_recency_and_importance_count_alike(engine: Engine, theoria: Theoria) -> None:
+async def test_as_shipped_relevance_recency_and_importance_count_alike(
+    engine: Engine, theoria: Theoria
+) -> None:
     await persist(theoria, "The heron stands in the lake.")  # the best match, a fortnight old
     later(engine, days=14)
     await persist(theoria, "A heron flew by.", "I prefer the heron.")
@@ -711,7 +844,11 @@ async def test_the_weights_decide_what_is_selected(engine: Engine) -> None:
 
 @pytest.mark.spec("THE-63", "THE-70", "THE-72")
 async def test_of_two_that_say_the_same_the_second_gives_way(engine: Engine) -> None:
-    said = "The heron stands in the lake.", "A heron is standing in the lake.", "Lake water is cold."
+    said = (
+        "The heron stands in the lake.",
+        "A heron is standing in the lake.",
+        "Lake water is cold.",
+    )
     await persist(Theoria(engine), *said)
     await engine.index()
     order = {}
@@ -727,7 +864,8 @@ HERONS = "The heron stands in the cold lake.", "The heron stands in the cold lak
 
 @pytest.mark.spec("THE-63", "THE-70", "THE-71", "THE-72")
 @pytest.mark.parametrize(
-    ("other", "place"), [("A heron walks to the cold lake.", 1), ("We saw a heron near a cold lake.", 2)]
+    ("other", "place"),
+    [("A heron walks to the cold lake.", 1), ("We saw a heron near a cold lake.", 2)],
 )
 async def test_as_shipped_a_repetition_gives_way_to_what_answers_nearly_as_well(
     engine: Engine, theoria: Theoria, other: str, place: int
@@ -741,7 +879,9 @@ async def test_as_shipped_a_repetition_gives_way_to_what_answers_nearly_as_well(
 
 
 @pytest.mark.spec("THE-70")
-async def test_diversity_weighs_the_whole_score_and_not_the_likeness_alone(engine: Engine, theoria: Theoria) -> None:
+async def test_diversity_weighs_the_whole_score_and_not_the_likeness_alone(
+    engine: Engine, theoria: Theoria
+) -> None:
     await persist(theoria, "heron in the cold lake")  # the words of the question, a month old
     later(engine, days=30)
     await persist(theoria, *HERONS, "A heron flew over the lake.")
@@ -756,15 +896,25 @@ async def test_as_shipped_entries_with_other_tags_are_preferred_where_there_are_
 ) -> None:
     await lab.remember("Old heron.", policy="theoria", tags=["rest"])
     later(engine, days=30)
-    for text, tag in (("heron one", "birds"), ("heron two", "birds"), ("heron three of the lake and river", "water")):
+    for text, tag in (
+        ("heron one", "birds"),
+        ("heron two", "birds"),
+        ("heron three of the lake and river", "water"),
+    ):
         await lab.remember(text, policy="theoria", tags=[tag])
     found = await texts(theoria, "heron", engine.clock())
     assert found == ["heron one", "heron three of the lake and river", "heron two", "Old heron."]
 
 
 @pytest.mark.spec("THE-64", "THE-71")
-async def test_without_vectors_entries_with_other_tags_are_preferred(engine: Engine, lab: Scoped) -> None:
-    for text, tag in (("heron one", "birds"), ("heron two", "birds"), ("heron three of the lake", "water")):
+async def test_without_vectors_entries_with_other_tags_are_preferred(
+    engine: Engine, lab: Scoped
+) -> None:
+    for text, tag in (
+        ("heron one", "birds"),
+        ("heron two", "birds"),
+        ("heron three of the lake", "water"),
+    ):
         await lab.remember(text, policy="theoria", tags=[tag])
         memory = (await lab.list(limit=1)).memories[0]
         async with engine.store.transaction(lab.scope) as tx:
@@ -777,12 +927,17 @@ async def test_without_vectors_entries_with_other_tags_are_preferred(engine: Eng
 @pytest.mark.spec("THE-65", "THE-66")
 async def test_eight_to_sixteen_entries_come_back_and_twelve_by_default(theoria: Theoria) -> None:
     await persist(theoria, *(f"The heron number {i} stands in lake {i}." for i in range(30)))
-    found = [len(await texts(theoria, "heron")), *[len(await texts(theoria, "heron", top_n=n)) for n in (1, 10, 99)]]
+    found = [
+        len(await texts(theoria, "heron")),
+        *[len(await texts(theoria, "heron", top_n=n)) for n in (1, 10, 99)],
+    ]
     assert found == [12, 8, 10, 16]
 
 
 @pytest.mark.spec("THE-66", "THE-67")
-async def test_by_name_the_ranking_gives_twelve_grouped_by_topic(theoria: Theoria, lab: Scoped) -> None:
+async def test_by_name_the_ranking_gives_twelve_grouped_by_topic(
+    theoria: Theoria, lab: Scoped
+) -> None:
     await persist(theoria, *(f"The heron number {i} stands in lake {i}." for i in range(20)))
     answer = await lab.recall("heron", profile="theoria.triscore")
     assert len(answer.hits) == 12
@@ -790,7 +945,9 @@ async def test_by_name_the_ranking_gives_twelve_grouped_by_topic(theoria: Theori
 
 
 @pytest.mark.spec("THE-66")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: top_n is respected")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: top_n is respected"
+)
 async def test_no_more_entries_come_back_than_were_asked_for(theoria: Theoria) -> None:
     await persist(theoria, *(f"The heron number {i} stands in lake {i}." for i in range(5)))
     assert len(await texts(theoria, "heron", top_n=3)) == 3
@@ -798,15 +955,21 @@ async def test_no_more_entries_come_back_than_were_asked_for(theoria: Theoria) -
 
 @pytest.mark.spec("THE-65")
 async def test_fewer_come_back_where_more_would_not_fit(theoria: Theoria) -> None:
-    await persist(theoria, *(f"Heron {i}: " + f"It stands in lake {i} all day long. " * 60 for i in range(12)))
+    await persist(
+        theoria, *(f"Heron {i}: " + f"It stands in lake {i} all day long. " * 60 for i in range(12))
+    )
     found = await theoria.retrieve_memories(USER, "lab", "heron", NOW)
     assert 1 <= len(found) < 8
 
 
 @pytest.mark.spec("THE-67", "THE-68", "THE-76")
-async def test_context_is_grouped_by_topic_and_names_its_sources(theoria: Theoria, lab: Scoped) -> None:
+async def test_context_is_grouped_by_topic_and_names_its_sources(
+    theoria: Theoria, lab: Scoped
+) -> None:
     for text, source in (("Anna Weber likes tea.", "doc-1"), ("Bob Stone likes tea.", "doc-2")):
-        await lab.remember(text, policy="theoria", source_ids=[source, "https://big.example/" + "x" * 999])
+        await lab.remember(
+            text, policy="theoria", source_ids=[source, "https://big.example/" + "x" * 999]
+        )
     found = await theoria.retrieve_memories(USER, "lab", "who likes tea?", NOW)
     text = dialect.context(found)
     assert sorted(memory.source_ids[0] for memory in found) == ["doc-1", "doc-2"]
@@ -826,10 +989,15 @@ async def test_context_shows_long_entries_by_their_summary(theoria: Theoria, lab
 
 @pytest.mark.spec("THE-69")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 15 (conversations), §7: long entries get a summary (THE-69)"
+    strict=True,
+    raises=AssertionError,
+    reason="issue 15 (conversations), §7: long entries get a summary (THE-69)",
 )
 async def test_a_long_entry_gets_a_summary_by_itself(engine: Engine, theoria: Theoria) -> None:
-    sentences = (f"The heron of lake {i} stands there all day and waits for fish number {i}." for i in range(20))
+    sentences = (
+        f"The heron of lake {i} stands there all day and waits for fish number {i}."
+        for i in range(20)
+    )
     await persist(theoria, " ".join(sentences))
     await engine.tend()
     found = await theoria.retrieve_memories(USER, "lab", "heron", NOW)
@@ -837,8 +1005,12 @@ async def test_a_long_entry_gets_a_summary_by_itself(engine: Engine, theoria: Th
 
 
 @pytest.mark.spec("THE-73")
-async def test_while_the_model_is_away_what_has_vectors_is_ranked_by_words(engine: Engine, lab: Scoped) -> None:
-    leads, _ = await persist(Theoria(engine), "Anna Weber leads the lab.", "The lab has a new lamp.")
+async def test_while_the_model_is_away_what_has_vectors_is_ranked_by_words(
+    engine: Engine, lab: Scoped
+) -> None:
+    leads, _ = await persist(
+        Theoria(engine), "Anna Weber leads the lab.", "The lab has a new lamp."
+    )
     await engine.index()
     engine.embedder = Away()
     hit, other = (await lab.recall("who leads the lab?", profile="theoria.triscore")).hits
@@ -847,8 +1019,12 @@ async def test_while_the_model_is_away_what_has_vectors_is_ranked_by_words(engin
 
 
 @pytest.mark.spec("THE-73", "THE-111")
-async def test_without_any_embedding_words_still_answer(engine: Engine, theoria: Theoria, lab: Scoped) -> None:
-    await persist(theoria, "The beta ships in May.", "I prefer green tea.", "Anna Weber leads the lab.")
+async def test_without_any_embedding_words_still_answer(
+    engine: Engine, theoria: Theoria, lab: Scoped
+) -> None:
+    await persist(
+        theoria, "The beta ships in May.", "I prefer green tea.", "Anna Weber leads the lab."
+    )
     engine.embedder = Away()
     answer = await lab.recall("who leads the lab?", profile="theoria.triscore")
     assert answer.hits[0].memory.text == "Anna Weber leads the lab."
@@ -873,19 +1049,25 @@ async def test_without_any_embedding_the_better_match_stands_before_the_newer_on
 async def test_with_no_embedder_configured_words_answer_too(tmp_path: Path) -> None:
     async with aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as engine:
         await persist(Theoria(engine), "The beta ships in May.", "I prefer green tea.")
-        assert await texts(Theoria(engine), "When does the beta ship?", datetime.now(UTC)) == ["The beta ships in May."]
+        assert await texts(Theoria(engine), "When does the beta ship?", datetime.now(UTC)) == [
+            "The beta ships in May."
+        ]
 
 
 @pytest.mark.spec("THE-76")
 async def test_every_entry_brings_its_sources_along(theoria: Theoria) -> None:
-    await persist(theoria, "The beta ships in May, see https://wiki.example/beta and www.b.example.")
+    await persist(
+        theoria, "The beta ships in May, see https://wiki.example/beta and www.b.example."
+    )
     (found,) = await theoria.retrieve_memories(USER, "lab", "beta", NOW)
     assert isinstance(found, Memory)
     assert found.source_ids == ("wiki.example/beta", "b.example")
 
 
 @pytest.mark.spec("THE-60", "THE-66")
-async def test_retrieval_happens_at_the_time_it_is_given(engine: Engine, theoria: Theoria, lab: Scoped) -> None:
+async def test_retrieval_happens_at_the_time_it_is_given(
+    engine: Engine, theoria: Theoria, lab: Scoped
+) -> None:
     (id,) = await persist(theoria, "The beta ships in May.")
     await texts(theoria, "beta", datetime(2026, 3, 15, 12))  # no zone: UTC
     scores = (await lab.get(id)).last_scores
@@ -899,11 +1081,15 @@ async def test_what_it_is_made_of_works_together(engine: Engine, lab: Scoped) ->
     """Retention by score, deduplication, metadata, vectors that follow, fused recall, pin, forget and incognito."""
     theoria = Theoria(engine, soft_cap=12)
     boat = await theoria.persist_memory(USER, "lab", "I prefer the blue boat of Marta Silva.")
-    assert await theoria.persist_memory(USER, "lab", "I prefer the blue boat of Marta Silva!") == boat
+    assert (
+        await theoria.persist_memory(USER, "lab", "I prefer the blue boat of Marta Silva!") == boat
+    )
     assert (await lab.get(boat)).tags
     await lab.pin(boat)
     for n in range(30):
-        await theoria.persist_memory(USER, "lab", f"Note {n}: tray {n} holds {n} slides of moss from site {n}.")
+        await theoria.persist_memory(
+            USER, "lab", f"Note {n}: tray {n} holds {n} slides of moss from site {n}."
+        )
     kept = {memory.id: memory for memory in await lab.list(limit=100)}
     assert len(kept) == 12, "more than the ten of a flat list, and no more than the cap"
     assert boat in kept
@@ -911,7 +1097,9 @@ async def test_what_it_is_made_of_works_together(engine: Engine, lab: Scoped) ->
     await engine.tend(only=["embed"])
     assert not any(memory.needs_embedding for memory in await lab.list(limit=100))
     assert (await lab.recall("Whose boat?", profile="theoria.triscore")).memories[0].id == boat
-    canoe = await theoria.persist_memory(USER, "lab", "I prefer the red canoe of Tom Reed.")  # not embedded yet
+    canoe = await theoria.persist_memory(
+        USER, "lab", "I prefer the red canoe of Tom Reed."
+    )  # not embedded yet
     answer = await lab.recall("Whose boat, and whose canoe?", profile="theoria.triscore")
     assert {memory.id for memory in answer.memories[:2]} == {boat, canoe}
     hidden = engine.scope(USER, "lab", session="hidden")

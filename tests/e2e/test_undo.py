@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import memorist
 from memorist.errors import Conflict, InvalidInput, NotFound
 from memorist.interfaces.cli import app
-from memorist.model import STATES, Draft, Filter, Memory
 from memorist.sync import Blocking
+from memorist.types import STATES, Draft, Filter, Memory
 
 NOW = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 TEA, MINT = "I drink green tea in the morning.", "I drink mint tea in the morning."
@@ -35,7 +35,11 @@ class Clock:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blocking]:
-    place = tmp_path / "memory.db" if request.param == "sqlite" else request.getfixturevalue("ready_database")
+    place = (
+        tmp_path / "memory.db"
+        if request.param == "sqlite"
+        else request.getfixturevalue("ready_database")
+    )
     with memorist.open(place, embedder="hashing") as opened:
         opened._inner.clock = Clock()
         yield opened
@@ -58,7 +62,9 @@ def last(ana: Any) -> str:
 
 def content(memory: Memory) -> Memory:
     """A memory without what every change moves."""
-    return replace(memory, updated_at=NOW, revision=0, last_accessed=None, access_count=0, last_scores=None)
+    return replace(
+        memory, updated_at=NOW, revision=0, last_accessed=None, access_count=0, last_scores=None
+    )
 
 
 CHANGES = {
@@ -71,7 +77,9 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_was_changed_is_as_it_was_before_and_as_it_was_changed_after_undoing_that(ana: Any, name: str) -> None:
+def test_what_was_changed_is_as_it_was_before_and_as_it_was_changed_after_undoing_that(
+    ana: Any, name: str
+) -> None:
     id = kept(ana, TEA, tags=["drink"])
     before = content(ana.get(id))
     CHANGES[name](ana, id)
@@ -155,10 +163,18 @@ def test_a_session_is_undone_and_what_others_did_stays(memory: Blocking, ana: An
     ana.pin(other)
     assert len(ana.undo(session="chat-7", dry_run=True).operations) == 4
     ana.undo(session="chat-7")
-    assert (ana.get(id).text, ana.get(id).pinned, ana.get(made).state) == (TEA, False, "soft_deleted")
+    assert (ana.get(id).text, ana.get(id).pinned, ana.get(made).state) == (
+        TEA,
+        False,
+        "soft_deleted",
+    )
     assert ana.get(other).pinned
     ana.undo(last(ana))
-    assert (ana.get(id).text, ana.get(id).pinned, ana.get(made).state) == ("I drink rooibos.", True, "active")
+    assert (ana.get(id).text, ana.get(id).pinned, ana.get(made).state) == (
+        "I drink rooibos.",
+        True,
+        "active",
+    )
 
 
 @pytest.mark.parametrize("decide", ["confirm", "reject"])
@@ -245,7 +261,9 @@ def test_a_preference_that_was_said_again_meanwhile_does_not_collide(memory: Blo
     assert (cole.get(id).state, cole.get(again).state) == ("active", "active")
 
 
-def test_the_command_line_undoes_what_the_history_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_undoes_what_the_history_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
     monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
 

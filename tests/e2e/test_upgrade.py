@@ -14,13 +14,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from memorist import aio, compose
+from memorist import aio, bootstrap
 from memorist.errors import Misconfigured, NotFound
-from memorist.model import Filter
 from memorist.settings import load
 from memorist.storage.postgres.migrate import migrate
 from memorist.storage.postgres.store import PostgresStore
-from memorist.storage.vectors import collection_name
+from memorist.types import Filter
+from memorist.vector_indexes import collection_name
 from version_0_1 import ALIVE, DATA, assert_replayed, lay_spool, unpack
 
 ROLE = "DO $$ BEGIN CREATE ROLE recollect_app NOLOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
@@ -60,7 +60,9 @@ async def assert_whole(db: str | Path, state: Path, key: str, **settings: Any) -
 async def test_a_sqlite_database_of_version_0_1_opens_and_goes_on(tmp_path: Path) -> None:
     db = unpack("memory.db", tmp_path / "m.db")
     await assert_whole(db, tmp_path, (DATA / "key.txt").read_text())
-    assert not [name for name in os.listdir(tmp_path) if "before" in name]  # the step changes nothing
+    assert not [
+        name for name in os.listdir(tmp_path) if "before" in name
+    ]  # the step changes nothing
 
 
 def fill(url: str, name: str, sql: str = ROLE) -> None:
@@ -80,12 +82,14 @@ DUMPS = ["postgres", "postgres-partitions"]
 
 
 @pytest.mark.parametrize("dump", DUMPS)
-async def test_a_postgresql_database_of_version_0_1_opens_and_goes_on(database: str, tmp_path: Path, dump: str) -> None:
+async def test_a_postgresql_database_of_version_0_1_opens_and_goes_on(
+    database: str, tmp_path: Path, dump: str
+) -> None:
     fill(database, dump)
     await assert_whole(database, tmp_path, (DATA / f"key-{dump}.txt").read_text())
-    assert query(database, "SELECT nspname FROM pg_namespace WHERE nspname IN ('recollect', 'memorist')") == [
-        ("memorist",)
-    ]
+    assert query(
+        database, "SELECT nspname FROM pg_namespace WHERE nspname IN ('recollect', 'memorist')"
+    ) == [("memorist",)]
     steps = "SELECT count(*), max(number) FROM memorist.migrations"
     assert query(database, steps) == [(10, 10)]
     assert await migrate(database) == []
@@ -109,9 +113,13 @@ async def test_row_level_security_holds_after_the_rename(database: str, dump: st
     await store.close()
 
 
-async def test_the_old_role_loses_its_rights_here_and_stays_for_other_databases(database: str) -> None:
+async def test_the_old_role_loses_its_rights_here_and_stays_for_other_databases(
+    database: str,
+) -> None:
     fill(database, "postgres")
-    assert query(database, "SELECT has_table_privilege('recollect_app', 'recollect.memories', 'SELECT')") == [(True,)]
+    assert query(
+        database, "SELECT has_table_privilege('recollect_app', 'recollect.memories', 'SELECT')"
+    ) == [(True,)]
     await migrate(database)
     for role, may in (("recollect_app", False), ("memorist_app", True)):
         rights = f"""SELECT has_schema_privilege('{role}', 'memorist', 'USAGE'),
@@ -147,16 +155,25 @@ asyncio.run(main())
 
 def test_many_servers_may_open_a_database_of_version_0_1_at_once(database: str) -> None:
     fill(database, "postgres-partitions")
-    running = [subprocess.Popen([sys.executable, "-c", OPEN, database], stderr=subprocess.PIPE) for _ in range(4)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", OPEN, database], stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
     errors = [process.communicate()[1].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 4, errors
     assert query(database, "SELECT count(*) FROM memorist.migrations") == [(10,)]
 
 
 async def test_the_owner_without_other_rights_can_upgrade(database: str) -> None:
-    query(database, "DO $$ BEGIN CREATE ROLE plain LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$")
+    query(
+        database,
+        "DO $$ BEGIN CREATE ROLE plain LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
+    )
     query(database, "CREATE EXTENSION vector")
-    query(database, f"ALTER DATABASE {psycopg.conninfo.conninfo_to_dict(database)['dbname']} OWNER TO plain")
+    query(
+        database,
+        f"ALTER DATABASE {psycopg.conninfo.conninfo_to_dict(database)['dbname']} OWNER TO plain",
+    )
     fill(database, "postgres")
     query(database, "ALTER SCHEMA recollect OWNER TO plain")
     for kind, name in query(
@@ -182,7 +199,9 @@ async def test_a_schema_of_another_program_called_recollect_is_left_alone(databa
     assert query(database, "SELECT text FROM memorist.memories") == [("My bike is red.",)]
 
 
-async def test_another_schema_with_the_new_name_is_not_touched_and_the_message_says_so(database: str) -> None:
+async def test_another_schema_with_the_new_name_is_not_touched_and_the_message_says_so(
+    database: str,
+) -> None:
     fill(database, "postgres")
     query(database, "CREATE SCHEMA memorist")
     query(database, "CREATE TABLE memorist.theirs (text text)")
@@ -210,7 +229,11 @@ async def test_an_export_of_version_0_1_is_restored(tmp_path: Path) -> None:
 
 def test_the_command_line_imports_an_export_of_version_0_1(tmp_path: Path) -> None:
     base = [sys.executable, "-m", "memorist", "--db", str(tmp_path / "m.db"), "--user", "ana"]
-    environment = {**os.environ, "MEMORIST_STATE_DIR": str(tmp_path), "MEMORIST_EMBEDDER": "hashing"}
+    environment = {
+        **os.environ,
+        "MEMORIST_STATE_DIR": str(tmp_path),
+        "MEMORIST_EMBEDDER": "hashing",
+    }
     words = ["import", str(DATA / "export.jsonl"), "--restore"]
     done = subprocess.run([*base, *words], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -221,16 +244,20 @@ def test_the_command_line_imports_an_export_of_version_0_1(tmp_path: Path) -> No
 async def test_an_archive_of_version_0_1_is_read(tmp_path: Path) -> None:
     archive = unpack("archive.jsonl", tmp_path / "archive.jsonl")
     assert archive.read_text("utf-8").startswith('{"recollect": "archive"')
-    await compose.copied(str(archive), str(tmp_path / "m.db"))
+    await bootstrap.copied(str(archive), str(tmp_path / "m.db"))
     await assert_whole(tmp_path / "m.db", tmp_path, (DATA / "key.txt").read_text())
-    await compose.copied(str(tmp_path / "m.db"), str(tmp_path / "again.jsonl"))
+    await bootstrap.copied(str(tmp_path / "m.db"), str(tmp_path / "again.jsonl"))
     assert (tmp_path / "again.jsonl").read_text("utf-8").startswith('{"memorist": "archive"')
 
 
 async def test_lines_that_waited_in_a_spool_of_version_0_1_are_stored(tmp_path: Path) -> None:
     db = unpack("memory.db", tmp_path / "m.db")
-    settings = {"embedder": "hashing", "state_dir": tmp_path / "state", "failsafe_dir": tmp_path / "spool"}
-    files = compose.fail_safe_files(load(db=str(db), **settings))
+    settings = {
+        "embedder": "hashing",
+        "state_dir": tmp_path / "state",
+        "failsafe_dir": tmp_path / "spool",
+    }
+    files = bootstrap.fail_safe_files(load(db=str(db), **settings))
     assert files is not None
     lay_spool(files.folder)
     async with aio.open(db, **settings) as memory:
@@ -255,11 +282,15 @@ async def fill_old_collection(folder: Path, db: Path) -> str:
     return new
 
 
-async def test_a_chroma_index_of_version_0_1_is_built_again_and_the_old_collection_deleted(tmp_path: Path) -> None:
+async def test_a_chroma_index_of_version_0_1_is_built_again_and_the_old_collection_deleted(
+    tmp_path: Path,
+) -> None:
     chromadb = pytest.importorskip("chromadb")
     db = unpack("memory.db", tmp_path / "m.db")
     new = await fill_old_collection(tmp_path, db)
-    async with aio.open(db, embedder="hashing", state_dir=tmp_path, index=f"chroma:{tmp_path / 'chroma'}") as memory:
+    async with aio.open(
+        db, embedder="hashing", state_dir=tmp_path, index=f"chroma:{tmp_path / 'chroma'}"
+    ) as memory:
         found = await memory.scope("ana").recall("which city did I move to?")
         assert found.hits[0].memory.text == "I moved from Braga to Porto in May."
         assert found.legs["dense"] == "ok"
@@ -271,7 +302,9 @@ async def test_a_chroma_index_of_version_0_1_is_built_again_and_the_old_collecti
     client.close()
 
 
-async def test_a_weaviate_index_of_version_0_1_is_built_again_and_the_old_collection_deleted(tmp_path: Path) -> None:
+async def test_a_weaviate_index_of_version_0_1_is_built_again_and_the_old_collection_deleted(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("weaviate")
     from weaviate_server import Collection, WeaviateServer
 
@@ -280,7 +313,9 @@ async def test_a_weaviate_index_of_version_0_1_is_built_again_and_the_old_collec
         async with aio.open(db, embedder="hashing", state_dir=tmp_path) as memory:
             new = collection_name(await memory.store.name(), "hashing-384", 384)
         server.collections[new.replace("Memorist", "Recollect")] = Collection({})
-        async with aio.open(db, embedder="hashing", state_dir=tmp_path, index=f"weaviate:{server.url}") as memory:
+        async with aio.open(
+            db, embedder="hashing", state_dir=tmp_path, index=f"weaviate:{server.url}"
+        ) as memory:
             found = await memory.scope("ana").recall("which city did I move to?")
             assert found.hits[0].memory.text == "I moved from Braga to Porto in May."
         assert set(server.collections) == {new}

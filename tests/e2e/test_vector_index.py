@@ -16,25 +16,45 @@ import pytest
 
 from clocks import Clock
 from memorist import aio
+from memorist.client import Engine
 from memorist.dialects.vault import Vault
 from memorist.embedders.minilm import MiniLM
-from memorist.engine import Engine
 from memorist.errors import IndexUnavailable
-from memorist.lifecycle import mirror
-from memorist.lifecycle.mirror import Mirror
-from memorist.model import Filter, Scope
+from memorist.jobs import index_sync
+from memorist.jobs.index_sync import Mirror
 from memorist.ports import IndexEntry, Vectors
+from memorist.types import Filter, Scope
 
 chromadb = pytest.importorskip("chromadb")
 
-TOPICS = ("tea", "the piano", "sailing", "old maps", "bread", "mountains", "chess", "the harbour", "tulips", "radio")
+TOPICS = (
+    "tea",
+    "the piano",
+    "sailing",
+    "old maps",
+    "bread",
+    "mountains",
+    "chess",
+    "the harbour",
+    "tulips",
+    "radio",
+)
 SAID = [
-    {"content": f"{name} told me about {topic} on day {i}", "id": f"{name}{i}{topic}", "session": str(i)}
+    {
+        "content": f"{name} told me about {topic} on day {i}",
+        "id": f"{name}{i}{topic}",
+        "session": str(i),
+    }
     for i in range(8)
     for name in ("Ana", "Bo")
     for topic in TOPICS
 ]
-ASKED = ("Who likes to brew a hot drink?", "Which instrument was it?", "boats on the water", "flowers in spring")
+ASKED = (
+    "Who likes to brew a hot drink?",
+    "Which instrument was it?",
+    "boats on the water",
+    "flowers in spring",
+)
 
 
 class Shelf:
@@ -85,7 +105,12 @@ async def engine(tmp_path: Path, shelf: Shelf) -> AsyncIterator[Engine]:
         store = opened.store
         near = Mirror(store, shelf, model=MiniLM().model, dimensions=384)
         made = Engine(
-            store=store, embedder=opened.embedder, reranker=None, settings=opened.settings, near=near, lean_from=0
+            store=store,
+            embedder=opened.embedder,
+            reranker=None,
+            settings=opened.settings,
+            near=near,
+            lean_from=0,
         )
         yield made
         await near.close()
@@ -96,7 +121,9 @@ def texts(answer: Any) -> list[str]:
 
 
 @pytest.mark.spec("MLS-38")
-async def test_chroma_answers_as_the_process_does_and_knows_whose_memory_it_is(tmp_path: Path) -> None:
+async def test_chroma_answers_as_the_process_does_and_knows_whose_memory_it_is(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "chroma"
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as memory:
         await memory.scope("ana").remember(SAID)
@@ -104,7 +131,9 @@ async def test_chroma_answers_as_the_process_does_and_knows_whose_memory_it_is(t
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path, index=f"chroma:{folder}") as memory:
         assert await memory.rebuild_index() == len(SAID)
         answers = [await memory.scope("ana").recall(question) for question in ASKED]
-        await memory.scope("bo").remember([{"content": "I repair clocks", "session": "s", "id": "1"}])
+        await memory.scope("bo").remember(
+            [{"content": "I repair clocks", "session": "s", "id": "1"}]
+        )
         assert texts(await memory.scope("bo").recall("what does Bo repair?")) == ["I repair clocks"]
         assert memory.mirror is not None
         assert await memory.mirror.index.count() == len(SAID) + 1
@@ -121,7 +150,9 @@ async def test_chroma_answers_as_the_process_does_and_knows_whose_memory_it_is(t
 @pytest.mark.spec("MLS-38")
 async def test_chroma_keeps_the_metadata_of_each_memory_as_it_is(tmp_path: Path) -> None:
     folder, clock = tmp_path / "chroma", Clock(datetime(2026, 3, 1, 12, tzinfo=UTC))
-    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, embedder="hashing", index=f"chroma:{folder}") as memory:
+    async with aio.open(
+        tmp_path / "m.db", state_dir=tmp_path, embedder="hashing", index=f"chroma:{folder}"
+    ) as memory:
         memory.clock, vault = clock, Vault(memory)
         (fact,) = await vault.ingest("Anna Weber is a doctor.", "bo", "s1")
         (trip,) = await vault.ingest("We went to Porto by train.", "bo", "s2")
@@ -131,10 +162,14 @@ async def test_chroma_keeps_the_metadata_of_each_memory_as_it_is(tmp_path: Path)
         await vault.compress("bo", compression_threshold=1, sessions_to_compress=1)
         await memory.rebuild_index()
     (collection,) = chromadb.PersistentClient(str(folder)).list_collections()
-    found = {each["session_id"]: each for each in collection.get(where={"user_id": "bo"})["metadatas"]}
+    found = {
+        each["session_id"]: each for each in collection.get(where={"user_id": "bo"})["metadatas"]
+    }
     names = ("memory_type", "importance", "compressed", "created_at")
     day = "2026-03-01T12:00:00.000000+00:00"
-    assert {session: tuple(found[session][name] for name in names) for session in ("s1", "s2", "s3")} == {
+    assert {
+        session: tuple(found[session][name] for name in names) for session in ("s1", "s2", "s3")
+    } == {
         "s1": ("semantic", pytest.approx(0.72), False, day),
         "s2": ("episodic", pytest.approx(trip.importance), True, day),
         "s3": ("episodic", pytest.approx(later.importance), False, day),
@@ -147,20 +182,26 @@ async def test_what_was_just_said_is_found_and_what_was_forgotten_is_gone_from_t
     ana = engine.scope("ana")
     await ana.remember(SAID)
     made = (await ana.remember("The lighthouse keeper is called Ines")).outcomes[0].ids[0]
-    assert texts(await ana.recall("Who keeps the lighthouse?", limit=1)) == ["The lighthouse keeper is called Ines"]
+    assert texts(await ana.recall("Who keeps the lighthouse?", limit=1)) == [
+        "The lighthouse keeper is called Ines"
+    ]
     held = await shelf.count()
     await ana.edit(made, "The lighthouse keeper is called Rita")
-    assert texts(await ana.recall("Who keeps the lighthouse?", limit=1)) == ["The lighthouse keeper is called Rita"]
+    assert texts(await ana.recall("Who keeps the lighthouse?", limit=1)) == [
+        "The lighthouse keeper is called Rita"
+    ]
     await ana.forget(made)
     assert await shelf.count() == held - 1
-    assert not any("lighthouse" in text for text in texts(await ana.recall("Who keeps the lighthouse?")))
+    assert not any(
+        "lighthouse" in text for text in texts(await ana.recall("Who keeps the lighthouse?"))
+    )
 
 
 @pytest.mark.spec("MIL-36", "THE-73", "THE-106")
 async def test_without_its_index_recall_answers_by_words_and_says_so(
     engine: Engine, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mirror, "REST", 0.3)
+    monkeypatch.setattr(index_sync, "REST", 0.3)
     ana = engine.scope("ana")
     await ana.remember(SAID)
     shelf.is_away = True
@@ -171,7 +212,7 @@ async def test_without_its_index_recall_answers_by_words_and_says_so(
     assert answer.legs == {"sparse": "ok", "dense": "the shelf does not answer"}
     shelf.is_away = False
     assert (await ana.recall("When does the ferry leave?")).degraded  # it is left alone for a while
-    await asyncio.sleep(mirror.REST)
+    await asyncio.sleep(index_sync.REST)
     assert (await ana.recall("At what time does the boat go?")).legs["dense"] == "ok"
     assert await shelf.count() == len(SAID) + 1
 
@@ -199,7 +240,9 @@ async def test_a_filter_holds_there_too(engine: Engine) -> None:
 async def test_two_at_once_fill_the_index_once(tmp_path: Path, shelf: Shelf) -> None:
     async with aio.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
         await memory.scope("ana").remember(SAID)
-        mirrors = [Mirror(memory.store, shelf, model="hashing-384", dimensions=384) for _ in range(4)]
+        mirrors = [
+            Mirror(memory.store, shelf, model="hashing-384", dimensions=384) for _ in range(4)
+        ]
         scope = memory.scope("ana").scope
         done = await asyncio.gather(*(each.follow(scope) for each in mirrors for _ in range(3)))
         assert any(done)
@@ -211,9 +254,20 @@ async def test_two_at_once_fill_the_index_once(tmp_path: Path, shelf: Shelf) -> 
 
 def test_the_command_fills_the_index_anew(tmp_path: Path) -> None:
     def memorist(*words: str) -> Any:
-        base = [sys.executable, "-m", "memorist", "--db", str(tmp_path / "m.db"), "--user", "ana", "--json"]
+        base = [
+            sys.executable,
+            "-m",
+            "memorist",
+            "--db",
+            str(tmp_path / "m.db"),
+            "--user",
+            "ana",
+            "--json",
+        ]
         there = {"MEMORIST_INDEX": f"chroma:{tmp_path / 'chroma'}", "MEMORIST_EMBEDDER": "hashing"}
-        done = subprocess.run([*base, *words], capture_output=True, text=True, env=_environment(tmp_path) | there)
+        done = subprocess.run(
+            [*base, *words], capture_output=True, text=True, env=_environment(tmp_path) | there
+        )
         return json.loads(done.stdout or done.stderr)
 
     memorist("remember", "I like green tea")

@@ -15,20 +15,36 @@ import psycopg
 import pytest
 
 from memorist import aio
-from memorist.checkpoints import Checkpoints
-from memorist.consent import FIELDS, Consent
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import MemoristError
-from memorist.model import Draft, Filter, Labels
-from memorist.privacy import Privacy
+from memorist.manage.checkpoints import Checkpoints
+from memorist.manage.consent import FIELDS, Consent
+from memorist.manage.privacy import Privacy
 from memorist.scoped import Scoped
+from memorist.types import Draft, Filter, Labels
 
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-POOLS = {"operation": rf"'operation': '({UUID})'", "proposal": rf"Proposal\(id='({UUID})'", "id": rf"({UUID})"}
+POOLS = {
+    "operation": rf"'operation': '({UUID})'",
+    "proposal": rf"Proposal\(id='({UUID})'",
+    "id": rf"({UUID})",
+}
 AT_ONCE, EACH = 4, 5  # of one round: who acts at the same time, and how often
-OFTEN = {"remember": 8, "remember_drafts": 4, "recall": 4, "history": 3, "consent.propose": 3, "list": 2}
+OFTEN = {
+    "remember": 8,
+    "remember_drafts": 4,
+    "recall": 4,
+    "history": 3,
+    "consent.propose": 3,
+    "list": 2,
+}
 CITIES, COLOURS = ("Lisbon", "Porto", "Osaka"), ("red", "blue", "green")
-COMMANDS = ("Forget that.", "Pin this.", "Forget all of them.", "Show me your memories about the {} thing.")
+COMMANDS = (
+    "Forget that.",
+    "Pin this.",
+    "Forget all of them.",
+    "Show me your memories about the {} thing.",
+)
 
 
 class Person:
@@ -36,11 +52,17 @@ class Person:
 
     def __init__(self, number: int, engine: Engine) -> None:
         self.number = number
-        names = f"user{number % 4}", f"space{number // 4 % 3}", f"tenant{number // 12}"  # many share a part of it
+        names = (
+            f"user{number % 4}",
+            f"space{number // 4 % 3}",
+            f"tenant{number // 12}",
+        )  # many share a part of it
         self.word = "".join(random.Random(number).choices("bdfgkpvz", k=12))
         self.group = number % 3  # who have the names of their sessions and threads in common
         self.labels = {"session": f"s{self.group}", "thread": f"t{self.group}"}
-        self.open: Callable[[dict[str, str]], Scoped] = lambda labels: engine.scope(*names, **labels)
+        self.open: Callable[[dict[str, str]], Scoped] = lambda labels: engine.scope(
+            *names, **labels
+        )
         self.key = (names[2], names[0], names[1])
         self.seen: dict[str, deque[str]] = {name: deque(maxlen=80) for name in POOLS}
         self.messages = 0
@@ -56,7 +78,11 @@ class Trial:
     def __init__(self, engine: Engine, seed: int) -> None:
         self.engine, self.chance = engine, random.Random(seed)
         self.people = [Person(number, engine) for number in range(20)]
-        self.verbs = {**_verbs("", Scoped), **_verbs("consent.", Consent), **_verbs("checkpoints.", Checkpoints)}
+        self.verbs = {
+            **_verbs("", Scoped),
+            **_verbs("consent.", Consent),
+            **_verbs("checkpoints.", Checkpoints),
+        }
         self.verbs |= _verbs("privacy.", Privacy)
         self.done: Counter[str] = Counter()
         self.worked: Counter[str] = Counter()
@@ -72,7 +98,9 @@ class Trial:
 
     async def turn(self, person: Person) -> None:
         for _ in range(EACH):
-            (name,) = self.chance.choices(list(self.verbs), [OFTEN.get(name, 1) for name in self.verbs])
+            (name,) = self.chance.choices(
+                list(self.verbs), [OFTEN.get(name, 1) for name in self.verbs]
+            )
             await self.act(person, name)
 
     async def act(self, person: Person, name: str) -> None:
@@ -91,7 +119,9 @@ class Trial:
 
     def look(self, person: Person, name: str, shown: str, given: Mapping[str, Any]) -> None:
         """Note the words of others in an answer, but for a question that was asked with them."""
-        for asked in filter(None, (given.get("query"), given.get("text"), repr(given.get("where")))):
+        for asked in filter(
+            None, (given.get("query"), given.get("text"), repr(given.get("where")))
+        ):
             shown = shown.replace(asked, "").replace(asked.partition("about ")[2].rstrip("."), "")
         for other in self.people:
             if other is not person and other.word in shown.lower():
@@ -121,7 +151,9 @@ class Trial:
             ("command", "text"): lambda: chance.choice(COMMANDS).format(self.someone(person).word),
             ("command", "name"): lambda: None,
             ("command", "role"): lambda: "user",
-            ("consent.propose", "evidence"): lambda: [self.seen(person, "id") for _ in range(chance.randint(1, 2))],
+            ("consent.propose", "evidence"): lambda: [
+                self.seen(person, "id") for _ in range(chance.randint(1, 2))
+            ],
             ("consent.approve", "id"): lambda: self.seen(person, "proposal"),
             ("consent.deny", "id"): lambda: self.seen(person, "proposal"),
             ("list", "cursor"): lambda: None,
@@ -196,7 +228,12 @@ class Trial:
 
     def draft(self, person: Person) -> Draft:
         ids = tuple(self.seen(person, "id") for _ in range(self.chance.randint(0, 2)))
-        return Draft(text=self.text(person), evidence_ids=ids, message_id=self.message_id(person), kind="semantic")
+        return Draft(
+            text=self.text(person),
+            evidence_ids=ids,
+            message_id=self.message_id(person),
+            kind="semantic",
+        )
 
     def where(self, person: Person) -> Filter:
         return self.chance.choice((
@@ -211,16 +248,30 @@ class Trial:
 
     async def records(self, person: Person, me: Scoped) -> list[Mapping[str, Any]]:
         """A part of one's own export, in which ids and the scope may be those of somebody else."""
-        mine = [record async for record in me.export() if record["record_type"] in ("memory", "message", "history")]
+        mine = [
+            record
+            async for record in me.export()
+            if record["record_type"] in ("memory", "message", "history")
+        ]
         few, other = self.chance.sample(mine, min(3, len(mine))), self.someone(person)
         scope = dict(zip(("tenant", "user", "space"), other.key, strict=True))
-        return [{**each, "data": {**each["data"], "id": self.seen(person, "id"), "scope": scope}} for each in few]
+        return [
+            {**each, "data": {**each["data"], "id": self.seen(person, "id"), "scope": scope}}
+            for each in few
+        ]
 
 
 def _verbs(part: str, of: type) -> dict[str, list[inspect.Parameter]]:
     """Each public verb with its parameters."""
-    found = {name: value for name, value in vars(of).items() if inspect.isfunction(value) and name[0] != "_"}
-    return {part + name: [*inspect.signature(value).parameters.values()][1:] for name, value in found.items()}
+    found = {
+        name: value
+        for name, value in vars(of).items()
+        if inspect.isfunction(value) and name[0] != "_"
+    }
+    return {
+        part + name: [*inspect.signature(value).parameters.values()][1:]
+        for name, value in found.items()
+    }
 
 
 async def _whole(answer: Any) -> Any:
@@ -232,7 +283,9 @@ class Rows:
 
     def __init__(self, place: str) -> None:
         self.is_file = "://" not in place
-        self._open: Any = apsw.Connection(place) if self.is_file else psycopg.connect(place, autocommit=True)
+        self._open: Any = (
+            apsw.Connection(place) if self.is_file else psycopg.connect(place, autocommit=True)
+        )
         self._in = "" if self.is_file else "memorist."
         self._row = "*" if self.is_file else "t::text"
         self.tables = [
@@ -243,7 +296,11 @@ class Rows:
     def prints(self) -> dict[tuple[Any, ...], int]:
         """What stands in each scope, as a number that changes with it."""
         out = dict.fromkeys(self._names().values(), 0)
-        row = self._row if self.is_file else "bit_xor(hashtextextended(t::text, 0)) FROM {} t GROUP BY scope"
+        row = (
+            self._row
+            if self.is_file
+            else "bit_xor(hashtextextended(t::text, 0)) FROM {} t GROUP BY scope"
+        )
         for key, table, *values in self._held(row):
             out[key] ^= hash((table, *values))
         return out
@@ -261,11 +318,19 @@ class Rows:
     def _held(self, row: str) -> Iterable[tuple[Any, ...]]:
         names = self._names()
         for table in self.tables:
-            what = row.format(self._in + table) if "FROM" in row else f"{row} FROM {self._in}{table} t"
-            yield from ((names[scope], table, *values) for scope, *values in self._ask(f"SELECT scope, {what}"))
+            what = (
+                row.format(self._in + table) if "FROM" in row else f"{row} FROM {self._in}{table} t"
+            )
+            yield from (
+                (names[scope], table, *values)
+                for scope, *values in self._ask(f"SELECT scope, {what}")
+            )
 
     def _names(self) -> dict[int, tuple[Any, ...]]:
-        return {id: tuple(key) for id, *key in self._ask(f"SELECT id, tenant, user_id, space FROM {self._in}scopes")}
+        return {
+            id: tuple(key)
+            for id, *key in self._ask(f"SELECT id, tenant, user_id, space FROM {self._in}scopes")
+        }
 
     def _ask(self, sql: str) -> list[tuple[Any, ...]]:
         return list(self._open.execute(sql))
@@ -289,7 +354,11 @@ async def tried(place: str, operations: int, seed: int) -> Trial:
         for _ in range(operations // (AT_ONCE * EACH)):
             acting = {person.key for person in await trial.round()}
             now = rows.prints()
-            changed += [f"{key} by {acting}" for key in before if key not in acting and now.get(key) != before[key]]
+            changed += [
+                f"{key} by {acting}"
+                for key in before
+                if key not in acting and now.get(key) != before[key]
+            ]
             before = now
         assert changed == []
         words = rows.texts()
@@ -313,7 +382,9 @@ async def test_nobody_learns_or_changes_what_belongs_to_somebody_else(place: str
 
 @pytest.mark.slow
 @pytest.mark.spec("THE-109")
-async def test_nobody_does_in_ten_thousand_operations(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_nobody_does_in_ten_thousand_operations(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     trial = await tried(place, 10_000, seed=2)
     with capsys.disabled():
         print(f"\n{trial.done.total()} operations, {trial.foreign} times with something foreign, "

@@ -27,12 +27,14 @@ from contextlib import suppress
 from typing import Any
 
 import memorist
-from memorist import tending
 from memorist.embedders.hashing import Hashing
 from memorist.errors import Conflict, InvalidInput, MemoristError
+from memorist.jobs import registry
 from memorist.ports import Vectors
 
-WORDS = "tea milk water blue green ship train lisbon porto october kettle garden violin letter".split()
+WORDS = (
+    "tea milk water blue green ship train lisbon porto october kettle garden violin letter".split()
+)
 
 
 def opened(path: str, embedder: str) -> Any:
@@ -57,7 +59,9 @@ def mixed(path: str, seed: str, embedder: str, steps: str = "1000000") -> None:
 
 def step(memory: Any, ana: Any, known: list[str], chance: random.Random, name: str) -> None:
     """One write. What may be half done when the process dies is told before it begins."""
-    kind = chance.choice("remember remember remember message edit edit pin forget index recall".split())
+    kind = chance.choice(
+        "remember remember remember message edit edit pin forget index recall".split()
+    )
     text = f"{' '.join(chance.choices(WORDS, k=chance.randint(3, 60)))} {chance.getrandbits(30)}"
     id = chance.choice(known) if known else None
     if kind == "remember" or id is None:
@@ -83,12 +87,22 @@ def step(memory: Any, ana: Any, known: list[str], chance: random.Random, name: s
 
 
 def merge(path: str, name: str, times: str) -> None:
-    told: dict[str, int] = {"merged": 0, "created": 0, "pins": 0, "edits": 0, "errors": 0, "unread": 0, "shared": 0}
+    told: dict[str, int] = {
+        "merged": 0,
+        "created": 0,
+        "pins": 0,
+        "edits": 0,
+        "errors": 0,
+        "unread": 0,
+        "shared": 0,
+    }
     news: list[tuple[int, int]] = []
     with opened(path, "hashing") as memory:
         ana = memory.scope("ana", thread="t")
         own = ana.remember(f"{name} has a list of its own", tags=[name]).ids[0]
-        shared = ana.remember([{"id": "shared", "content": "The lighthouse of Foz is white."}]).ids[0]
+        shared = ana.remember([{"id": "shared", "content": "The lighthouse of Foz is white."}]).ids[
+            0
+        ]
         for number in range(int(times)):
             try:
                 told[ana.remember("The kettle in the kitchen is blue.").outcomes[0].status] += 1
@@ -102,7 +116,9 @@ def merge(path: str, name: str, times: str) -> None:
                     told["unread"] += not ana.recall("what colour is the kettle?").hits
                     news.append(after(ana.delta()))
                 if number % 4 == 0:
-                    told["shared"] += contend(ana, shared, f"{name} counted {number} lighthouses", number // 4)
+                    told["shared"] += contend(
+                        ana, shared, f"{name} counted {number} lighthouses", number // 4
+                    )
             except memorist.MemoristError as error:
                 told["errors"] += 1
                 print(repr(error), file=sys.stderr)
@@ -197,7 +213,9 @@ def embed(path: str, lease: str) -> None:
         async with memorist.aio.open(path, embedder="none", failsafe=False) as memory:
             memory.embedder = Slow()
             tell("open")
-            await tending.worker(memory, only=["embed"], batch_size=4, lease_seconds=float(lease)).stay()
+            await registry.worker(
+                memory, only=["embed"], batch_size=4, lease_seconds=float(lease)
+            ).stay()
 
     asyncio.run(run())
 
@@ -207,7 +225,9 @@ def tend(path: str, duty: str, lease: str, settings: str) -> None:
         async with memorist.aio.open(path, **json.loads(settings)) as memory:
             memory.embedder = Slow()
             tell("open")
-            await tending.worker(memory, only=[duty], batch_size=4, lease_seconds=float(lease)).once()
+            await registry.worker(
+                memory, only=[duty], batch_size=4, lease_seconds=float(lease)
+            ).once()
             tell("done")
 
     asyncio.run(run())
@@ -233,11 +253,35 @@ def clocks(path: str, *jumps: str) -> None:
             (id,) = ana.remember(f"Shelf {number} in the garden holds {WORDS[number]} letters.").ids
             tell("kept", id, ana.get(id).text)
             tell("refused", days, ana.remember("My password is violin.").count("refused"))
-            for profile in ("default", "milton.deterministic", "theoria.triscore", "imp.bullets", "clanker.hybrid"):
-                asked = {first: "what colour is my kettle?", id: f"what does shelf {number} in the garden hold?"}
-                hits = [hit for question in asked.values() for hit in ana.recall(question, profile=profile)]
-                tell("found", days, profile, sorted({first, id} & {hit.memory.id for hit in hits}) == sorted(asked))
-                tell("parts", days, profile, [hit.score for hit in hits], [hit.parts.get("recency", 0) for hit in hits])
+            for profile in (
+                "default",
+                "milton.deterministic",
+                "theoria.triscore",
+                "imp.bullets",
+                "clanker.hybrid",
+            ):
+                asked = {
+                    first: "what colour is my kettle?",
+                    id: f"what does shelf {number} in the garden hold?",
+                }
+                hits = [
+                    hit
+                    for question in asked.values()
+                    for hit in ana.recall(question, profile=profile)
+                ]
+                tell(
+                    "found",
+                    days,
+                    profile,
+                    sorted({first, id} & {hit.memory.id for hit in hits}) == sorted(asked),
+                )
+                tell(
+                    "parts",
+                    days,
+                    profile,
+                    [hit.score for hit in hits],
+                    [hit.parts.get("recency", 0) for hit in hits],
+                )
             tell("edited", ana.edit(id, f"Shelf {number} holds nothing.").id)
 
 

@@ -23,7 +23,9 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """A PostgreSQL that is stopped and killed; each test that does so leaves it running."""
-    with tempfile.TemporaryDirectory(prefix="pg") as folder:  # one that the server's own user may enter
+    with tempfile.TemporaryDirectory(
+        prefix="pg"
+    ) as folder:  # one that the server's own user may enter
         made = Server(Path(folder))
         yield made
         made.end()

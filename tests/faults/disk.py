@@ -30,7 +30,9 @@ def built(source: str, folder: Path) -> Path:
         pytest.skip("needs Linux and a C compiler")
     library = folder / f"{source}.so"
     code = Path(__file__).with_name(f"{source}.c")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", library, code, "-ldl", "-lpthread"], check=True)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O2", "-o", library, code, "-ldl", "-lpthread"], check=True
+    )
     return library
 
 
@@ -66,7 +68,9 @@ class Disk:
     folder: str
     names: dict[str, int] = field(default_factory=dict)  # file numbers, as the process sees them
     safe_names: dict[str, int] = field(default_factory=dict)
-    moves: list[tuple[str, int | None]] = field(default_factory=list)  # names that came or went since the last sync
+    moves: list[tuple[str, int | None]] = field(
+        default_factory=list
+    )  # names that came or went since the last sync
     safe: dict[int, bytearray] = field(default_factory=dict)
     waiting: list[tuple[int, Request]] = field(default_factory=list)
 

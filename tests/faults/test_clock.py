@@ -15,9 +15,9 @@ import pytest
 import memorist
 from faults.disk import built
 from faults.witness import CHILDREN, whole_lines
-from memorist.lifecycle import capacity
-from memorist.model import Memory, Scope
+from memorist.ingest import trim
 from memorist.text.clock import parse
+from memorist.types import Memory, Scope
 
 JUMPS = (0, 400, 0, -400, 400, -400, 0)
 NOW = parse("2026-05-31T14:00:00Z")
@@ -29,7 +29,9 @@ def jumped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[An
     folder = tmp_path_factory.mktemp("clock")
     command = [sys.executable, str(CHILDREN), "clocks", str(folder / "memory.db"), *map(str, JUMPS)]
     environment = {**os.environ, "LD_PRELOAD": str(built("clock", folder))}
-    told = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
     return folder / "memory.db", list(whole_lines(told))
 
 
@@ -43,7 +45,9 @@ def test_the_clock_did_jump(jumped: tuple[Path, list[list[Any]]]) -> None:
     assert [round((day - days[0]) / timedelta(days=1)) for day in days] == list(JUMPS)
 
 
-def test_what_is_remembered_is_found_at_once_whatever_the_clock_says(jumped: tuple[Path, list[list[Any]]]) -> None:
+def test_what_is_remembered_is_found_at_once_whatever_the_clock_says(
+    jumped: tuple[Path, list[list[Any]]],
+) -> None:
     assert [what for what in told(jumped, "found") if not what[-1]] == []
 
 
@@ -54,20 +58,28 @@ def test_nothing_is_younger_than_now(jumped: tuple[Path, list[list[Any]]]) -> No
         assert all(-1 < each < 4 for each in scores), profile
 
 
-def test_a_forgotten_text_stays_away_unless_its_time_is_over(jumped: tuple[Path, list[list[Any]]]) -> None:
+def test_a_forgotten_text_stays_away_unless_its_time_is_over(
+    jumped: tuple[Path, list[list[Any]]],
+) -> None:
     before = told(jumped, "refused")[:1]
     behind = [what for what in told(jumped, "refused") if what[0] == "-400"]
     assert [refused for _, refused in before] == [1]
     assert behind[0][1] == 1
 
 
-def test_memories_stand_in_the_order_in_which_they_came(jumped: tuple[Path, list[list[Any]]]) -> None:
+def test_memories_stand_in_the_order_in_which_they_came(
+    jumped: tuple[Path, list[list[Any]]],
+) -> None:
     came = [id for id, _ in told(jumped, "kept")]
     assert len(set(came)) == len(JUMPS)
     with memorist.open(jumped[0], embedder="hashing") as memory:
         ana = memory.scope("ana")
         assert [each.id for each in ana.list() if each.text.startswith("Shelf")] == came[::-1]
-        lines = [(line.memory_id, line.event) for line in ana.history(limit=1000) if line.memory_id in came]
+        lines = [
+            (line.memory_id, line.event)
+            for line in ana.history(limit=1000)
+            if line.memory_id in came
+        ]
         assert lines[::-1] == [(id, event) for id in came for event in ("ADD", "UPDATE")]
         assert memory.check() == []
 
@@ -75,10 +87,16 @@ def test_memories_stand_in_the_order_in_which_they_came(jumped: tuple[Path, list
 def test_a_score_of_the_future_is_computed_again() -> None:
     """Otherwise what was asked about while the clock was ahead would be kept at the cost of the rest until then."""
     memory = Memory(
-        id="m1", scope=Scope(user="ana"), text="tea", kind="episodic", created_at=NOW, updated_at=NOW, importance=0.25
+        id="m1",
+        scope=Scope(user="ana"),
+        text="tea",
+        kind="episodic",
+        created_at=NOW,
+        updated_at=NOW,
+        importance=0.25,
     )
-    ahead = capacity.scores(memory, 1.0, NOW + timedelta(days=400))
-    fresh = capacity.fresh_scores(replace(memory, last_scores=ahead), NOW)
+    ahead = trim.scores(memory, 1.0, NOW + timedelta(days=400))
+    fresh = trim.fresh_scores(replace(memory, last_scores=ahead), NOW)
     assert (fresh["relevance"], fresh["recency"]) == (0.0, 1.0)
-    recent = capacity.scores(memory, 1.0, NOW - timedelta(hours=1))
-    assert capacity.fresh_scores(replace(memory, last_scores=recent), NOW) is recent
+    recent = trim.scores(memory, 1.0, NOW - timedelta(hours=1))
+    assert trim.fresh_scores(replace(memory, last_scores=recent), NOW) is recent

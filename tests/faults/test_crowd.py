@@ -54,15 +54,24 @@ class Crowd:
 
     def _started(self, writes: bool) -> tuple[bool, subprocess.Popen[bytes]]:
         self._starts += 1
-        what = ["load", self._url, f"start{self._starts}", "none"] if writes else ["embed", self._url, str(LEASE)]
+        what = (
+            ["load", self._url, f"start{self._starts}", "none"]
+            if writes
+            else ["embed", self._url, str(LEASE)]
+        )
         with (self._folder / f"told{self._starts}").open("wb") as told:
             return writes, subprocess.Popen([sys.executable, str(CHILDREN), *what], stdout=told)
 
 
-def crowded(url: str, folder: Path, *, writers: int, backfillers: int, seconds: int) -> dict[str, int]:
+def crowded(
+    url: str, folder: Path, *, writers: int, backfillers: int, seconds: int
+) -> dict[str, int]:
     memorist.open(url, embedder="none", failsafe=False).close()
     asked(url, COUNTED)
-    crowd, chance = Crowd(url, folder, writers=writers, backfillers=backfillers), random.Random(seconds)
+    crowd, chance = (
+        Crowd(url, folder, writers=writers, backfillers=backfillers),
+        random.Random(seconds),
+    )
     for _ in range(seconds):
         time.sleep(1)
         crowd.kill_one(chance)
@@ -81,7 +90,9 @@ def crowded(url: str, folder: Path, *, writers: int, backfillers: int, seconds: 
             "half written": len(half_written(memory, ana)),
             "embedded by the crowd": embedded,
             "embedded at the end": left,
-            "embedded twice": len(asked(url, "SELECT memory FROM public.embedded GROUP BY 1 HAVING count(*) > 1")),
+            "embedded twice": len(
+                asked(url, "SELECT memory FROM public.embedded GROUP BY 1 HAVING count(*) > 1")
+            ),
             "stuck": memory.stats()["without_embeddings"] + memory.stats()["waiting"],
         }
 
@@ -90,7 +101,9 @@ WRONG = ("lost", "kept twice", "half written", "embedded twice", "stuck")
 
 
 @pytest.mark.spec("THE-115")
-def test_a_crowd_of_which_one_is_killed_every_second_loses_nothing(own_database: str, tmp_path: Path) -> None:
+def test_a_crowd_of_which_one_is_killed_every_second_loses_nothing(
+    own_database: str, tmp_path: Path
+) -> None:
     seen = crowded(own_database, tmp_path, writers=2, backfillers=2, seconds=7)
     assert {name: seen[name] for name in WRONG} == dict.fromkeys(WRONG, 0)
     assert seen["acknowledged"] > 20

@@ -64,7 +64,12 @@ HARMS: dict[str, Harm] = {
     "swap": _swap_pages,
     "overwrite": _overwrite,
 }
-LOG_HARMS: dict[str, Harm] = {"flip": _flip, "truncate": _truncate, "overwrite": _overwrite, "delete": _nothing}
+LOG_HARMS: dict[str, Harm] = {
+    "flip": _flip,
+    "truncate": _truncate,
+    "overwrite": _overwrite,
+    "delete": _nothing,
+}
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +80,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, dict[str, st
     with memorist.open(path, embedder="hashing") as memory:
         ana, bob = memory.scope("ana"), memory.scope("bob", session="s")
         for number in range(60):
-            words = " ".join(chance.choices("tea lyon blue ship october budget meeting".split(), k=30))
+            words = " ".join(
+                chance.choices("tea lyon blue ship october budget meeting".split(), k=30)
+            )
             (ana if number % 2 else bob).remember(f"{words} {number * 7919}")
         memory.vacuum()
         truth = {each.id: each.text for scope in (ana, bob) for each in scope.list(limit=100)}
@@ -99,7 +106,9 @@ def tried(path: Path, truth: dict[str, str]) -> str:
         return "refused"
 
 
-def damaged(folder: Path, whole: tuple[bytes, dict[str, str]], harm: str, times: int) -> Counter[str]:
+def damaged(
+    folder: Path, whole: tuple[bytes, dict[str, str]], harm: str, times: int
+) -> Counter[str]:
     data, truth = whole
     seen: Counter[str] = Counter()
     for seed in range(times):
@@ -120,13 +129,22 @@ def test_no_altered_word_is_returned_from_a_damaged_file(
 
 
 @pytest.mark.parametrize("harm", LOG_HARMS)
-def test_a_damaged_log_loses_the_newest_writes_and_alters_nothing(tmp_path: Path, harm: str) -> None:
+def test_a_damaged_log_loses_the_newest_writes_and_alters_nothing(
+    tmp_path: Path, harm: str
+) -> None:
     """What SQLite cannot read of its log it takes for never written; that is the only loss."""
     (tmp_path / "open").mkdir()
     with memorist.open(tmp_path / "open" / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
-        truth = [ana.remember(f"Drawer {number} holds {number * 7919} letters.").ids[0] for number in range(20)]
-        shutil.copytree(tmp_path / "open", tmp_path / "copied", ignore=shutil.ignore_patterns("*-shm", "*-reserve"))
+        truth = [
+            ana.remember(f"Drawer {number} holds {number * 7919} letters.").ids[0]
+            for number in range(20)
+        ]
+        shutil.copytree(
+            tmp_path / "open",
+            tmp_path / "copied",
+            ignore=shutil.ignore_patterns("*-shm", "*-reserve"),
+        )
     for seed in range(15):
         path = tmp_path / str(seed) / "memory.db"
         shutil.copytree(tmp_path / "copied", path.parent)
@@ -142,14 +160,19 @@ def test_a_damaged_log_loses_the_newest_writes_and_alters_nothing(tmp_path: Path
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", HARMS)
 def test_no_altered_word_is_returned_from_500_damaged_files(
-    tmp_path: Path, whole: tuple[bytes, dict[str, str]], harm: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    whole: tuple[bytes, dict[str, str]],
+    harm: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     seen = damaged(tmp_path, whole, harm, times=500)
     with capsys.disabled():
         print(f"\n{harm}: {dict(seen)}, wrong text 0")
 
 
-@pytest.mark.parametrize("altered", ["7fc00000", "7f800000", "7149f2ca"], ids=["nan", "infinite", "huge"])
+@pytest.mark.parametrize(
+    "altered", ["7fc00000", "7f800000", "7149f2ca"], ids=["nan", "infinite", "huge"]
+)
 def test_an_altered_vector_is_left_out_and_told(tmp_path: Path, altered: str) -> None:
     path = tmp_path / "memory.db"
     with memorist.open(path, embedder="hashing") as memory:
@@ -159,7 +182,8 @@ def test_an_altered_vector_is_left_out_and_told(tmp_path: Path, altered: str) ->
     connection = apsw.Connection(str(path))
     spoilt = bytes.fromhex(altered)[::-1] * 384
     connection.execute(
-        "UPDATE vectors SET embedding = ? WHERE memory = (SELECT row FROM memories WHERE id = ?)", (spoilt, ship)
+        "UPDATE vectors SET embedding = ? WHERE memory = (SELECT row FROM memories WHERE id = ?)",
+        (spoilt, ship),
     )
     connection.close()
     with memorist.open(path, embedder="hashing") as memory:
@@ -170,7 +194,9 @@ def test_an_altered_vector_is_left_out_and_told(tmp_path: Path, altered: str) ->
         assert not memory.scope("ana").recall("kettle").degraded
 
 
-@pytest.mark.parametrize("content", [b"Dear diary,\n" * 100, b"\x00" * 5000, b"SQLite format 3\x00" + b"x" * 90])
+@pytest.mark.parametrize(
+    "content", [b"Dear diary,\n" * 100, b"\x00" * 5000, b"SQLite format 3\x00" + b"x" * 90]
+)
 def test_a_file_that_is_no_database_is_told_and_not_touched(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "diary.txt"
     path.write_bytes(content)

@@ -16,13 +16,25 @@ from faults.witness import CHILDREN, Told, seen, whole_lines
 FAULTS = [(errno.EIO, False), (errno.EIO, True), (errno.ENOSPC, False), (errno.ENOSPC, True)]
 
 
-def fail(folder: Path, error: int, on: bool, *, first: int, step: int) -> tuple[dict[str, Told], Counter[str]]:
+def fail(
+    folder: Path, error: int, on: bool, *, first: int, step: int
+) -> tuple[dict[str, Told], Counter[str]]:
     """Let a process write again and again while its disk fails; gives what it told of each file, and its errors."""
     home = folder / "home"
     home.mkdir()
-    command = [sys.executable, str(CHILDREN), "failing", str(home), *map(str, (error, int(on), first, step))]
+    command = [
+        sys.executable,
+        str(CHILDREN),
+        "failing",
+        str(home),
+        *map(str, (error, int(on), first, step)),
+    ]
     child = subprocess.run(
-        command, env=watching(built("disk", folder), home), capture_output=True, text=True, check=False
+        command,
+        env=watching(built("disk", folder), home),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert child.returncode == 0, child.stderr[-3000:]
     told: dict[str, Told] = {}
@@ -37,7 +49,12 @@ def fail(folder: Path, error: int, on: bool, *, first: int, step: int) -> tuple[
 
 def fail_each(folder: Path, error: int, on: bool, *, first: int, step: int) -> dict[str, int]:
     told, errors = fail(folder, error, on, first=first, step=step)
-    wrong = [problem for path, each in told.items() for problems in seen(path, each) for problem in problems]
+    wrong = [
+        problem
+        for path, each in told.items()
+        for problems in seen(path, each)
+        for problem in problems
+    ]
     assert wrong == []
     assert set(errors) <= {"StoreUnavailable", "StoreFull", "StoreDamaged", "mended"}
     return {"runs": len(told), "acknowledged": sum(each.acks for each in told.values()), **errors}
@@ -54,7 +71,9 @@ def test_a_failing_write_is_told_and_nothing_is_lost(tmp_path: Path, error: int,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("error", "on"), FAULTS)
-def test_each_write_may_fail(tmp_path: Path, error: int, on: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_write_may_fail(
+    tmp_path: Path, error: int, on: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = fail_each(tmp_path, error, on, first=1, step=1)
     with capsys.disabled():
         print(f"\n{errno.errorcode[error]}{', and all after it' if on else ''}: {found}")

@@ -57,7 +57,9 @@ def test_a_full_disk_is_told_and_nothing_is_lost(disk: Path) -> None:
                 ana.remember("One more thing, and it is long. " + "y " * 30_000)
         first, second, *_ = kept
         assert ana.get(first).text == kept[first]
-        assert second in [hit.memory.id for hit in ana.recall("shelf 1 letters", limit=50, budget=100_000).hits]
+        assert second in [
+            hit.memory.id for hit in ana.recall("shelf 1 letters", limit=50, budget=100_000).hits
+        ]
         ana.forget(first)
         del kept[first]
     mount("-o", "remount,size=32m", str(disk))
@@ -112,8 +114,12 @@ def test_a_disk_that_is_full_from_the_start_is_told(disk: Path) -> None:
         memorist.open(disk / "memory.db", embedder="hashing")
 
 
-def test_a_backup_onto_a_full_disk_leaves_nothing_behind(disk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    with memorist.open(tmp_path_factory.mktemp("roomy") / "memory.db", embedder="hashing") as memory:
+def test_a_backup_onto_a_full_disk_leaves_nothing_behind(
+    disk: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with memorist.open(
+        tmp_path_factory.mktemp("roomy") / "memory.db", embedder="hashing"
+    ) as memory:
         ana = memory.scope("ana")
         for number in range(50):
             ana.remember(f"Box {number} holds {number * 7919} things.")

@@ -14,18 +14,26 @@ import pytest
 
 import memorist
 from faults.server import asked
-from memorist.model import STATES, Filter
 from memorist.sync import BlockingScope
+from memorist.types import STATES, Filter
 
 CHILD = Path(__file__).with_name("children.py")
 
 
 def together(path: Path | str, *, processes: int, times: int) -> list[dict[str, Any]]:
     """Let many processes merge the same text into one memory; gives what each of them was told."""
-    commands = [[sys.executable, str(CHILD), "merge", str(path), f"process{n}", str(times)] for n in range(processes)]
-    running = [subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
+    commands = [
+        [sys.executable, str(CHILD), "merge", str(path), f"process{n}", str(times)]
+        for n in range(processes)
+    ]
+    running = [
+        subprocess.Popen(c, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for c in commands
+    ]
     answers = [process.communicate() for process in running]
-    assert [process.returncode for process in running] == [0] * processes, [err[-500:] for _, err in answers]
+    assert [process.returncode for process in running] == [0] * processes, [
+        err[-500:] for _, err in answers
+    ]
     return [json.loads(out)[0] for out, _ in answers]
 
 
@@ -44,7 +52,9 @@ def held(path: Path | str, told: list[dict[str, Any]]) -> dict[str, int]:
             "lost thread revisions": _lost_revisions(path),
             "changes told twice or never": _told_wrong(memory.scope("ana", thread="t"), told),
             "made twice": sum(each["created"] for each in told) - 1,
-            "lost pins and edits": sum(1 + each["pins"] + each["edits"] - each["own"][0] for each in told),
+            "lost pins and edits": sum(
+                1 + each["pins"] + each["edits"] - each["own"][0] for each in told
+            ),
             **_shared(ana, sum(each["shared"] for each in told)),
             "errors": sum(each["errors"] for each in told),
             "unread": sum(each["unread"] for each in told),
@@ -56,7 +66,11 @@ def _shared(ana: BlockingScope, acked: int) -> dict[str, int]:
     """What became of the memory that all of them edited, undid, hid and restored."""
     (shared,) = ana.remember([{"id": "shared", "content": "The lighthouse of Foz is white."}]).ids
     history = ana.history(shared, limit=10_000)
-    edits = [line for line in history if line.event == "UPDATE" and line.old_ref and "undoes" not in line.meta]
+    edits = [
+        line
+        for line in history
+        if line.event == "UPDATE" and line.old_ref and "undoes" not in line.meta
+    ]
     versions = ana.list(Filter(versions_of=shared, states=STATES), limit=1000)
     texts = [line.old_ref for line in history if line.old_ref]
     return {
@@ -74,7 +88,9 @@ def _told_wrong(ana: BlockingScope, told: list[dict[str, Any]]) -> int:
     spans = sorted(span for span in heard if span[0] != span[1])
     ends = [0, *(end for _, end in spans)]
     last = ana.delta().revision
-    return sum(begin != end for (begin, _), end in zip(spans, ends, strict=False)) + (ends[-1] != last)
+    return sum(begin != end for (begin, _), end in zip(spans, ends, strict=False)) + (
+        ends[-1] != last
+    )
 
 
 def _lost_revisions(path: Path | str) -> int:
@@ -102,7 +118,9 @@ def test_eight_processes_lose_no_update_on_a_server(own_database: str) -> None:
 
 
 @pytest.mark.slow
-def test_eight_processes_lose_no_update_in_2000(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_eight_processes_lose_no_update_in_2000(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     start = time.monotonic()
     found = held(tmp_path / "m.db", together(tmp_path / "m.db", processes=8, times=250))
     with capsys.disabled():

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import memorist
-from memorist import vectors
+from memorist.client import Engine
+from memorist.embedders import checked
 from memorist.embedders.hashing import Hashing
-from memorist.engine import Engine
 from memorist.errors import EmbedderUnavailable
 from memorist.ports import Vectors
 from memorist.scoped import Scoped
@@ -49,8 +49,15 @@ class Nonsense(Model):
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         if self._kind == "hangs":
             await asyncio.Event().wait()
-        wrong = {"nan": (len(texts), 384), "inf": (len(texts), 384), "short": (len(texts), 3), "few": (0, 384)}
-        return np.full(wrong[self._kind], {"inf": math.inf, "nan": math.nan}.get(self._kind, 1.0), np.float32)
+        wrong = {
+            "nan": (len(texts), 384),
+            "inf": (len(texts), 384),
+            "short": (len(texts), 3),
+            "few": (0, 384),
+        }
+        return np.full(
+            wrong[self._kind], {"inf": math.inf, "nan": math.nan}.get(self._kind, 1.0), np.float32
+        )
 
 
 @asynccontextmanager
@@ -86,7 +93,9 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("change", CHANGED)
-async def test_another_model_answers_by_words_and_says_so_until_it_has_embedded(path: Path, change: str) -> None:
+async def test_another_model_answers_by_words_and_says_so_until_it_has_embedded(
+    path: Path, change: str
+) -> None:
     async with opened(path, CHANGED[change]) as engine:
         ana = engine.scope("ana")
         found = await ana.recall("what colour is the kettle?")
@@ -129,7 +138,7 @@ async def test_going_back_to_the_first_model_needs_nothing(path: Path) -> None:
 async def test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer(
     path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vectors, "PATIENCE", 0.05)
+    monkeypatch.setattr(checked, "PATIENCE", 0.05)
     async with opened(path, Nonsense(kind)) as engine:
         ana = engine.scope("ana")
         receipt = await ana.remember("My garden has a violin.")
@@ -146,6 +155,6 @@ async def test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer(
 
 
 async def test_a_model_that_hangs_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vectors, "PATIENCE", 0.01)
+    monkeypatch.setattr(checked, "PATIENCE", 0.01)
     with pytest.raises(EmbedderUnavailable, match="'a' did not answer"):
-        await vectors.encode(Nonsense("hangs"), ["tea"])
+        await checked.encode(Nonsense("hangs"), ["tea"])

@@ -41,11 +41,15 @@ with memorist.open(url, embedder="hashing", failsafe_dir=folder) as memory:
 class Place:
     """A store that can go away and come back."""
 
-    def __init__(self, url: str, folder: Path, leave: Callable[[], Any], back: Callable[[], Any]) -> None:
+    def __init__(
+        self, url: str, folder: Path, leave: Callable[[], Any], back: Callable[[], Any]
+    ) -> None:
         self.url, self.folder, self.leave, self.back = url, folder / "failsafe", leave, back
 
     def open(self, **settings: Any) -> Any:
-        return memorist.open(self.url, **{"embedder": "hashing", "failsafe_dir": self.folder, **settings})
+        return memorist.open(
+            self.url, **{"embedder": "hashing", "failsafe_dir": self.folder, **settings}
+        )
 
     def child(self, name: str, most: str = "-") -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", CHILD, self.url, str(self.folder), name, most]
@@ -55,7 +59,9 @@ class Place:
         return made
 
     def waiting(self) -> int:
-        return sum(len(file.read_bytes().splitlines()) for file in self.folder.rglob("*_term.jsonl"))
+        return sum(
+            len(file.read_bytes().splitlines()) for file in self.folder.rglob("*_term.jsonl")
+        )
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -63,7 +69,9 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "sqlite":
         disk = tmp_path / "disk"
         away = tmp_path / "away"
-        yield Place(str(disk / "memory.db"), tmp_path, lambda: disk.rename(away), lambda: away.rename(disk))
+        yield Place(
+            str(disk / "memory.db"), tmp_path, lambda: disk.rename(away), lambda: away.rename(disk)
+        )
         return
     server: Server = request.getfixturevalue("server")
     yield Place(request.getfixturevalue("own_database"), tmp_path, server.stop, server.start)
@@ -93,7 +101,9 @@ class Load:
     def __init__(self, memory: Any, tellers: int, askers: int) -> None:
         self.ana, self.stop = memory.scope("ana"), threading.Event()
         self.told: list[tuple[str, str]] = []  # status, text
-        self.asked: list[tuple[float, bool]] = []  # seconds, whether it was answered without the store
+        self.asked: list[
+            tuple[float, bool]
+        ] = []  # seconds, whether it was answered without the store
         self.errors: list[str] = []
         work = [lambda n=n: self._tell(n) for n in range(tellers)] + [self._ask] * askers
         self.threads = [threading.Thread(target=self._go, args=(each,)) for each in work]
@@ -164,7 +174,9 @@ def judge(seen: dict[str, Any]) -> None:
 
 
 @pytest.mark.spec("THE-115")
-def test_a_store_that_is_away_for_three_seconds_under_load_loses_and_doubles_nothing(place: Place) -> None:
+def test_a_store_that_is_away_for_three_seconds_under_load_loses_and_doubles_nothing(
+    place: Place,
+) -> None:
     seen = loaded(place, 3)
     judge(seen)
     assert seen["statuses"]["pending"] > 50
@@ -249,7 +261,9 @@ def test_processes_that_hand_over_at_the_same_time_do_it_once(place: Place) -> N
         assert child.returncode == 0
     assert texts(place) == Counter(made)
     with place.open() as memory:
-        assert Counter(line.event for line in memory.scope("ana").history(limit=10_000)) == {"ADD": len(made)}
+        assert Counter(line.event for line in memory.scope("ana").history(limit=10_000)) == {
+            "ADD": len(made)
+        }
 
 
 @pytest.mark.spec("MIL-36", "THE-73", "THE-106", "THE-111")
@@ -265,7 +279,11 @@ def test_recall_goes_on_with_what_was_lately_seen_and_says_so(place: Place) -> N
         place.leave()
         ana.remember("My boat is red too.")
         found = ana.recall("what is red?")
-        assert {hit.memory.text for hit in found} == {"My bike is red.", "My coat is red.", "My boat is red too."}
+        assert {hit.memory.text for hit in found} == {
+            "My bike is red.",
+            "My coat is red.",
+            "My boat is red too.",
+        }
         if "postgresql" in place.url:  # an open file can be read wherever it was moved to
             assert found.degraded
             assert "store" in found.legs
@@ -285,7 +303,9 @@ def test_without_a_model_recall_goes_on_by_words(away: Place) -> None:
         assert set(found.legs) == {"sparse", "dense", "store"}
 
 
-def test_a_server_that_was_reached_before_may_be_away_when_it_is_opened(away: Place, tmp_path: Path) -> None:
+def test_a_server_that_was_reached_before_may_be_away_when_it_is_opened(
+    away: Place, tmp_path: Path
+) -> None:
     with away.open() as memory:
         ana = memory.scope("ana")
         id = ana.remember("My bike is red.").ids[0]
@@ -297,7 +317,9 @@ def test_a_server_that_was_reached_before_may_be_away_when_it_is_opened(away: Pl
         assert ana.remember("My boat is blue.").count("created") == 1
 
 
-def test_a_server_that_was_never_reached_is_an_error_when_it_is_opened(away: Place, tmp_path: Path) -> None:
+def test_a_server_that_was_never_reached_is_an_error_when_it_is_opened(
+    away: Place, tmp_path: Path
+) -> None:
     with pytest.raises(StoreUnavailable):
         away.open(failsafe_dir=tmp_path / "elsewhere")
     assert not (tmp_path / "elsewhere").exists()
@@ -305,14 +327,18 @@ def test_a_server_that_was_never_reached_is_an_error_when_it_is_opened(away: Pla
         away.open(failsafe=False)
 
 
-def test_the_command_line_keeps_what_it_is_told_and_says_so(away: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_keeps_what_it_is_told_and_says_so(
+    away: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MEMORIST_DB", away.url)
     monkeypatch.setenv("MEMORIST_USER", "ana")
     monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
     monkeypatch.setenv("MEMORIST_FAILSAFE_DIR", str(away.folder))
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-m", "memorist", *words], capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, "-m", "memorist", *words], capture_output=True, text=True, check=False
+        )
 
     told = run("remember", "My bike is red.")
     assert (told.returncode, told.stdout.split()[0]) == (0, "pending")
@@ -341,7 +367,10 @@ def test_a_commit_whose_answer_is_lost_is_kept_once(line: tuple[Proxy, Place]) -
         receipt = ana.remember("My kettle is blue.")
         assert receipt.count("pending") == 1
         until(lambda: place.waiting() == 0 and not memory._inner.store.away)
-        assert sorted(each.text for each in everything(ana)) == ["My kettle is blue.", "The weather is fine."]
+        assert sorted(each.text for each in everything(ana)) == [
+            "My kettle is blue.",
+            "The weather is fine.",
+        ]
         assert ana.get(receipt.ids[0]).text == "My kettle is blue."
 
 

@@ -167,19 +167,33 @@ def plant(copy: Path, planted: Bug) -> None:
     path = copy / "memorist" / planted.file
     text = path.read_text("utf-8")
     for sound, wrong in planted.edits.items():
-        assert text.count(sound) == 1, f"{sound!r} stands {text.count(sound)} times in {planted.file}"
+        assert text.count(sound) == 1, (
+            f"{sound!r} stands {text.count(sound)} times in {planted.file}"
+        )
         text = text.replace(sound, wrong)
     path.write_text(text, "utf-8")
 
 
 def run(copy: Path, *tests: str) -> subprocess.CompletedProcess[str]:
     """Run tests against a copy of the package, in a process of their own."""
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "pytest_asyncio.plugin", f"--rootdir={ROOT}"]
+    options = [
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "pytest_asyncio.plugin",
+        f"--rootdir={ROOT}",
+    ]
     options += ["-o", "addopts=--import-mode=importlib"]  # one process: its own is enough
     command = [sys.executable, "-B", "-m", "pytest", *options, *tests]
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the other plugins take longer to import than the tests to run
+    alone = {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"
+    }  # the other plugins take longer to import than the tests to run
     environment = {**os.environ, **alone, "PYTHONPATH": str(copy)}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def assert_caught(copy: Path, planted: Bug) -> None:
@@ -214,7 +228,9 @@ def test_another_planted_bug_is_caught(copy: Path, name: str) -> None:
     assert_caught(copy, BUGS[name])
 
 
-SCOPED = re.compile(r"WHERE (\w\.)?scope = \?(?! LIMIT 1)")  # whether there is any row at all only saves a question
+SCOPED = re.compile(
+    r"WHERE (\w\.)?scope = \?(?! LIMIT 1)"
+)  # whether there is any row at all only saves a question
 FILTERS = [
     (file, number)
     for file in ("storage/reading.py", "storage/relational.py")
@@ -224,11 +240,15 @@ FILTERS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "number"), FILTERS)
-def test_each_scope_filter_is_missed_where_it_is_taken_away(copy: Path, file: str, number: int) -> None:
+def test_each_scope_filter_is_missed_where_it_is_taken_away(
+    copy: Path, file: str, number: int
+) -> None:
     path = copy / "memorist" / file
     text = path.read_text("utf-8")
     place = [*SCOPED.finditer(text)][number]
     path.write_text(f"{text[: place.start()]}WHERE ? <> -2{text[place.end() :]}", "utf-8")
     tests = ("tests/contract/test_store.py", "tests/faults/test_wall.py")
     found = run(copy, *tests, "-k", "sqlite and not memory and (another_scope or own_scope)")
-    assert found.returncode == 1, f"{text[place.start() - 60 : place.end() + 60]}\n{found.stdout[-2000:]}"
+    assert found.returncode == 1, (
+        f"{text[place.start() - 60 : place.end() + 60]}\n{found.stdout[-2000:]}"
+    )

@@ -23,13 +23,23 @@ def recorded(folder: Path, seed: int, steps: int) -> list[Request]:
     home, log = folder / "home", folder / "log"
     home.mkdir()
     environment = watching(built("disk", folder), home, log)
-    command = [sys.executable, str(CHILDREN), "mixed", str(home / "memory.db"), str(seed), "hashing", str(steps)]
+    command = [
+        sys.executable,
+        str(CHILDREN),
+        "mixed",
+        str(home / "memory.db"),
+        str(seed),
+        "hashing",
+        str(steps),
+    ]
     with (home / "told").open("wb") as told:
         subprocess.run(command, env=environment, stdout=told, check=True)
     return [request for request in requests(log) if not request.name.endswith(VOLATILE)]
 
 
-def cuts(asked: list[Request], folder: Path, points: int, chance: random.Random) -> Iterator[tuple[Path, Told]]:
+def cuts(
+    asked: list[Request], folder: Path, points: int, chance: random.Random
+) -> Iterator[tuple[Path, Told]]:
     """The folder after cuts at many points, with what had been told by then."""
     at = sorted(chance.sample(range(len(asked)), min(points, len(asked))))
     disk, lines = Disk(str(folder / "home")), []
@@ -79,7 +89,9 @@ def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_acknowledged_survives_2000_power_cuts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_acknowledged_survives_2000_power_cuts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for seed in range(2, 6):
         (tmp_path / str(seed)).mkdir()
         found = lose_power(tmp_path / str(seed), seed=seed, steps=150, points=500)

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import memorist
-from memorist.model import Draft
 from memorist.text import tokens
 from memorist.text.terms import pack
+from memorist.types import Draft
 
 CHILD = Path(__file__).with_name("children.py")
 SECRET = "Zsuzsannaquux lives at Kirschblütenallee 77 and takes Ramiprilxyz."
@@ -26,7 +26,9 @@ def found(folder: Path, *more: bytes) -> dict[str, list[bytes]]:
     """Which of the words stand in which file."""
     needles = [*(needle.encode() for needle in NEEDLES), *more]
     held = {file.name: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-    return {name: there for name, data in held.items() if (there := [n for n in needles if n in data])}
+    return {
+        name: there for name, data in held.items() if (there := [n for n in needles if n in data])
+    }
 
 
 def others(ana: Any, first: int) -> None:
@@ -41,8 +43,16 @@ def folder(tmp_path: Path) -> Path:
     with memorist.open(folder / "memory.db", embedder="hashing") as memory:
         ana = memory.scope("ana", session="s", thread="t")
         others(ana, 0)
-        (id,) = ana.remember([{"id": "m1", "content": EARLIER, "name": "Zsuzsannaquux"}], tags=["ramiprilxyz"]).ids
-        ana.edit(id, SECRET, summary="Zsuzsannaquux, Kirschblütenallee", category="Ramiprilxyz", actor="ana")
+        (id,) = ana.remember(
+            [{"id": "m1", "content": EARLIER, "name": "Zsuzsannaquux"}], tags=["ramiprilxyz"]
+        ).ids
+        ana.edit(
+            id,
+            SECRET,
+            summary="Zsuzsannaquux, Kirschblütenallee",
+            category="Ramiprilxyz",
+            actor="ana",
+        )
         ana.remember([{"id": "m2", "content": f"  {SECRET}\n\n"}])
         ana.pin(id)
         ana.recall("Where does Zsuzsannaquux live?")
@@ -140,9 +150,18 @@ def word(number: int) -> str:
     return "".join(SYLLABLES[int(digit)] for digit in f"{number * 7919:06}") + "q"
 
 
-def test_nothing_is_left_of_a_hundred_memories_in_store_cache_journal_and_files(tmp_path: Path) -> None:
-    places = {"journal_dir": tmp_path / "journal", "state_dir": tmp_path / "state", "failsafe_dir": tmp_path / "kept"}
-    texts = [f"{word(n).title()} keeps the {word(n + 100)} under the {word(n + 200)}." for n in range(100)]
+def test_nothing_is_left_of_a_hundred_memories_in_store_cache_journal_and_files(
+    tmp_path: Path,
+) -> None:
+    places = {
+        "journal_dir": tmp_path / "journal",
+        "state_dir": tmp_path / "state",
+        "failsafe_dir": tmp_path / "kept",
+    }
+    texts = [
+        f"{word(n).title()} keeps the {word(n + 100)} under the {word(n + 200)}."
+        for n in range(100)
+    ]
     with memorist.open(tmp_path / "data" / "memory.db", embedder="minilm", **places) as memory:
         ana = memory.scope("ana", session="s", thread="t")
         others(ana, 0)
@@ -150,7 +169,9 @@ def test_nothing_is_left_of_a_hundred_memories_in_store_cache_journal_and_files(
             _lived(ana, text, number)
         memory.snapshot()
         needles = [needle for text in texts for needle in _needles(memory, text)]
-        assert len(_left(tmp_path, needles)) > 450, "words, tokens and vectors are there to be forgotten"
+        assert len(_left(tmp_path, needles)) > 450, (
+            "words, tokens and vectors are there to be forgotten"
+        )
         done = ana.forget_where(where=memorist.Filter(tags=("secret",)), dry_run=False)
         assert len(done.ids) >= 100
         assert _left(tmp_path, needles) == [], "while the file is open"
@@ -176,7 +197,11 @@ def _needles(memory: Any, text: str) -> list[bytes]:
     words = [each.strip(".").lower() for each in text.split() if len(each) > 6]
     terms = [tokens.term_id(term) for term in tokens.analyse(text, "english")]
     vector = memory._loop.run(memory._inner.embedder.encode_batch([text]))[0]
-    return [*(each.encode() for each in words), pack(terms)[:8], np.asarray(vector, "<f4").tobytes()[:32]]
+    return [
+        *(each.encode() for each in words),
+        pack(terms)[:8],
+        np.asarray(vector, "<f4").tobytes()[:32],
+    ]
 
 
 def _left(folder: Path, needles: list[bytes]) -> list[bytes]:
@@ -185,21 +210,39 @@ def _left(folder: Path, needles: list[bytes]) -> list[bytes]:
     return [needle for needle in needles if needle in (low if needle.isalpha() else held)]
 
 
-def test_nothing_is_left_in_summaries_that_held_the_words_or_their_earlier_versions(tmp_path: Path) -> None:
-    places = {"state_dir": tmp_path / "state", "failsafe_dir": tmp_path / "kept", "embedder": "minilm"}
+def test_nothing_is_left_in_summaries_that_held_the_words_or_their_earlier_versions(
+    tmp_path: Path,
+) -> None:
+    places = {
+        "state_dir": tmp_path / "state",
+        "failsafe_dir": tmp_path / "kept",
+        "embedder": "minilm",
+    }
     with memorist.open(tmp_path / "data" / "memory.db", **places) as memory:
         for session in ("one", "two", "three"):
-            said = ["The old train leaves Porto at 9.", SECRET if session == "one" else "Kim sold 3 boats in Faro."]
-            turns = [{"id": f"{session}{n}", "role": "user", "content": text} for n, text in enumerate(said)]
+            said = [
+                "The old train leaves Porto at 9.",
+                SECRET if session == "one" else "Kim sold 3 boats in Faro.",
+            ]
+            turns = [
+                {"id": f"{session}{n}", "role": "user", "content": text}
+                for n, text in enumerate(said)
+            ]
             memory.scope("ana", session=session).remember(turns)
         ana = memory.scope("ana")
-        first, second = (id for _ in range(2) for id in ana.compress(threshold=1, sessions=1).summaries)
+        first, second = (
+            id for _ in range(2) for id in ana.compress(threshold=1, sessions=1).summaries
+        )
         assert "Zsuzsanna" in ana.get(first).text
         ana.edit(first, f"It is said that {SECRET}", summary=SECRET)
         rolled = ana.remember_drafts([Draft(text=f"Also: {SECRET}", evidence_ids=(first, second), kind="semantic",
                                             compression_source=True)])  # fmt: skip
         ana.recall("Where does Zsuzsannaquux live?", include_compressed=True)
-        (id,) = [each.id for each in ana.list(memorist.Filter(states=("compressed",))) if each.text == SECRET]
+        (id,) = [
+            each.id
+            for each in ana.list(memorist.Filter(states=("compressed",)))
+            if each.text == SECRET
+        ]
         old = [_of(memory, ana.get(id).text) for id in (*rolled.ids, first)]
         done = ana.forget(id)
         assert done.flagged == (first, *rolled.ids)
@@ -210,4 +253,8 @@ def test_nothing_is_left_in_summaries_that_held_the_words_or_their_earlier_versi
 
 def _of(memory: Any, text: str) -> bytes:
     """A part of the vector of a text, as files hold it."""
-    return bytes(np.asarray(memory._loop.run(memory._inner.embedder.encode_batch([text]))[0], "<f4").tobytes()[:32])
+    return bytes(
+        np.asarray(
+            memory._loop.run(memory._inner.embedder.encode_batch([text]))[0], "<f4"
+        ).tobytes()[:32]
+    )

@@ -20,7 +20,7 @@ from faults.proxy import Proxy
 from faults.server import Server
 from faults.test_kill import kill_loop
 from faults.witness import CHILDREN, Told, everything, half_written, lost, whole_lines
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import StoreUnavailable
 
 COMMIT = b"COMMIT\x00"  # the last word of a transaction, as it is sent
@@ -43,7 +43,10 @@ def busy(folder: Path, times: int = 15) -> None:
     files = sorted(folder.glob("told*"))
     before = [file.read_bytes().count(b'["said"') for file in files]
     until = time.monotonic() + 60
-    while any(file.read_bytes().count(b'["said"') < many + times for file, many in zip(files, before, strict=True)):
+    while any(
+        file.read_bytes().count(b'["said"') < many + times
+        for file, many in zip(files, before, strict=True)
+    ):
         assert time.monotonic() < until, "nothing more is acknowledged"
         time.sleep(0.05)
 
@@ -68,10 +71,16 @@ def found(url: str, told: Told) -> dict[str, int]:
         ana = memory.scope("ana")
         texts = Counter(each.text for each in everything(ana))
         twice = sum(times - 1 for times in texts.values())
-        return {"lost": len(lost(told, ana)), "twice": twice, "half written": len(half_written(memory, ana))}
+        return {
+            "lost": len(lost(told, ana)),
+            "twice": twice,
+            "half written": len(half_written(memory, ana)),
+        }
 
 
-def harmed(server: Server, url: str, folder: Path, *, writers: int, harms: list[signal.Signals]) -> dict[str, int]:
+def harmed(
+    server: Server, url: str, folder: Path, *, writers: int, harms: list[signal.Signals]
+) -> dict[str, int]:
     memorist.open(url, embedder="hashing", failsafe=False).close()
     running = started(url, folder, writers=writers)
     for harm in harms:
@@ -141,31 +150,48 @@ async def test_a_line_that_is_cut_is_told_and_used_again(proxy: Proxy, own_datab
         ana = engine.scope("ana")
         await ana.remember("My kettle is blue.")
         proxy.cut()
-        for verb in (lambda: ana.remember("My kettle is red."), lambda: ana.recall("kettle"), ana.list):
+        for verb in (
+            lambda: ana.remember("My kettle is red."),
+            lambda: ana.recall("kettle"),
+            ana.list,
+        ):
             with pytest.raises(StoreUnavailable, match="retry"):
                 await verb()
         proxy.mend()
         assert (await ana.remember("My kettle is green.")).count("created") == 1
-        assert {each.text for each in await ana.list()} == {"My kettle is blue.", "My kettle is green."}
+        assert {each.text for each in await ana.list()} == {
+            "My kettle is blue.",
+            "My kettle is green.",
+        }
 
 
 @pytest.mark.usefixtures("hurry")
-async def test_a_line_that_stalls_is_given_up_and_used_again(proxy: Proxy, own_database: str) -> None:
+async def test_a_line_that_stalls_is_given_up_and_used_again(
+    proxy: Proxy, own_database: str
+) -> None:
     async with through(proxy, own_database) as engine:
         ana = engine.scope("ana")
         await ana.remember("My kettle is blue.")
         proxy.stall()
         start = time.monotonic()
-        verbs = [ana.remember("My kettle is red."), ana.list(), *(ana.recall("kettle") for _ in range(6))]
+        verbs = [
+            ana.remember("My kettle is red."),
+            ana.list(),
+            *(ana.recall("kettle") for _ in range(6)),
+        ]
         answers = await asyncio.gather(*verbs, return_exceptions=True)
         assert {type(answer) for answer in answers} == {StoreUnavailable}
-        assert time.monotonic() - start < 20  # the driver itself waits for ten seconds before it hangs up
+        assert (
+            time.monotonic() - start < 20
+        )  # the driver itself waits for ten seconds before it hangs up
         proxy.mend()
         assert (await ana.remember("My kettle is green.")).count("created") == 1
         assert not (await ana.recall("kettle")).degraded
 
 
-async def test_a_commit_whose_answer_is_lost_is_no_success_and_happens_once(proxy: Proxy, own_database: str) -> None:
+async def test_a_commit_whose_answer_is_lost_is_no_success_and_happens_once(
+    proxy: Proxy, own_database: str
+) -> None:
     async with through(proxy, own_database) as engine:
         ana = engine.scope("ana")
         await ana.remember("The weather is fine.")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import memorist
-from memorist.model import Filter
+from memorist.types import Filter
 
 SESSIONS = 20
 CHILD = """
@@ -42,13 +42,18 @@ def test_nothing_is_summed_up_by_half_or_twice(tmp_path: Path, kills: int) -> No
 def _talked(file: Path) -> None:
     with memorist.open(file, embedder="hashing") as memory:
         for session in range(SESSIONS):
-            said = [{"id": f"{session}-{n}", "content": f"Box {session} holds {n + 3} red keys."} for n in range(4)]
+            said = [
+                {"id": f"{session}-{n}", "content": f"Box {session} holds {n + 3} red keys."}
+                for n in range(4)
+            ]
             memory.scope("ana", session=f"s{session}").remember(said)
 
 
 def _killed(file: Path, seconds: float) -> bool:
     """Kill a process that compresses; whether it was in the middle of it."""
-    child = subprocess.Popen([sys.executable, "-c", CHILD, str(file)], stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(file)], stdout=subprocess.PIPE, text=True
+    )
     assert child.stdout is not None
     assert child.stdout.readline() == "open\n"
     time.sleep(seconds)
@@ -63,8 +68,14 @@ def _look(file: Path) -> None:
         for _ in range(2):  # as it was left, and after the next run
             summaries = list(ana.list(Filter(compression_source=True), limit=1000))
             behind = [memory.id for memory in ana.list(Filter(states=("compressed",)), limit=1000)]
-            assert sorted(id for summary in summaries for id in summary.evidence_ids) == sorted(behind)
-            assert len({summary.source_session_id for summary in summaries}) == len(summaries) == len(behind) / 4
+            assert sorted(id for summary in summaries for id in summary.evidence_ids) == sorted(
+                behind
+            )
+            assert (
+                len({summary.source_session_id for summary in summaries})
+                == len(summaries)
+                == len(behind) / 4
+            )
             ana.compress(threshold=1, sessions=1000)
         assert len(summaries) == SESSIONS
         assert memory.check() == []

@@ -21,7 +21,7 @@ import memorist
 from faults.children import WORDS
 from faults.witness import CHILDREN, everything, whole_lines
 from llm_server import Request, Server
-from memorist.lifecycle import reflect
+from memorist.jobs import reflect
 from memorist.sync import Blocking, BlockingScope
 
 LEASE = 1.0  # seconds
@@ -42,7 +42,9 @@ class Work:
 def told(scope: BlockingScope, many: int = 12) -> list[str]:
     chance = random.Random(scope.scope.user)
     texts = [f"{' '.join(chance.sample(WORDS, 6))} {chance.getrandbits(40)}" for _ in range(many)]
-    return [id for text in texts for id in scope.remember(text, importance=0.4, policy="theoria").ids]
+    return [
+        id for text in texts for id in scope.remember(text, importance=0.4, policy="theoria").ids
+    ]
 
 
 def old(scope: BlockingScope) -> None:
@@ -64,8 +66,13 @@ def said_twice(scope: BlockingScope) -> None:
 
 def spoken(scope: BlockingScope) -> None:
     for day in range(6):
-        lines = [f"On day {day} we spoke of the {what} ship and its {day + 2} sails." for what in WORDS[:3]]
-        talk = [{"role": "user", "content": line, "id": line, "session": f"day {day}"} for line in lines]
+        lines = [
+            f"On day {day} we spoke of the {what} ship and its {day + 2} sails."
+            for what in WORDS[:3]
+        ]
+        talk = [
+            {"role": "user", "content": line, "id": line, "session": f"day {day}"} for line in lines
+        ]
         scope.remember(talk, policy="default")
 
 
@@ -78,9 +85,13 @@ def alike(scope: BlockingScope) -> None:
 
 def behind(scope: BlockingScope, state: str, least: int) -> list[str]:
     """Each memory that was put behind a summary is so once, with all that the summary stands for."""
-    above = Counter(id for each in everything(scope) if each.compression_source for id in each.evidence_ids)
+    above = Counter(
+        id for each in everything(scope) if each.compression_source for id in each.evidence_ids
+    )
     gone = {each.id for each in everything(scope, state)}
-    return [id for id in gone | set(above) if above[id] != 1 or id not in gone] + (["few"] if len(gone) < least else [])
+    return [id for id in gone | set(above) if above[id] != 1 or id not in gone] + (
+        ["few"] if len(gone) < least else []
+    )
 
 
 def insights(scope: BlockingScope) -> list[str]:
@@ -94,7 +105,12 @@ def events(scope: BlockingScope, event: str, many: int) -> list[str]:
     return [] if seen == many else [f"{scope.scope.user}: {event} {seen} times instead of {many}"]
 
 
-FACTS = ["I live in Porto.", "I work as a nurse.", "I'm allergic to peanuts.", "My favourite tea is oolong."]
+FACTS = [
+    "I live in Porto.",
+    "I work as a nurse.",
+    "I'm allergic to peanuts.",
+    "My favourite tea is oolong.",
+]
 WORKS = {
     "embed": Work(give=told, left=lambda s: [m.id for m in everything(s) if m.needs_embedding]),
     "purge": Work(
@@ -111,7 +127,11 @@ WORKS = {
     "rollup": Work(give=alike, left=lambda s: behind(s, "archived", 6), is_old=True, settings={"rollup_days": 90}),
     "reflect": Work(give=said, left=insights, settings={"llm": "openai:small"}),
 }  # fmt: skip
-INSIGHT = {"summary": "The user trusts few people and plans far ahead.", "tags": ["trust"], "importance": 2}
+INSIGHT = {
+    "summary": "The user trusts few people and plans far ahead.",
+    "tags": ["trust"],
+    "importance": 2,
+}
 
 
 @pytest.fixture
@@ -123,7 +143,12 @@ def asked(tmp_path: Path, llm_server: Server) -> Callable[[str], dict[str, Any]]
         return {"insights": [INSIGHT]}
 
     llm_server.answer = answer
-    model = {"llm_url": f"{llm_server.url}/v1", "llm_key": "none", "llm_user_tokens": 10**9, "llm_tenant_tokens": 10**9}
+    model = {
+        "llm_url": f"{llm_server.url}/v1",
+        "llm_key": "none",
+        "llm_user_tokens": 10**9,
+        "llm_tenant_tokens": 10**9,
+    }
     usual = {"embedder": "hashing", "failsafe": False, "journal_dir": str(tmp_path / "journal")}
     return lambda duty: {**usual, **WORKS[duty].settings, **(model if duty == "reflect" else {})}
 
@@ -165,7 +190,11 @@ def kill_loop(place: str, settings: dict[str, Any], duty: str, kills: int) -> di
 
 def seen(memory: Blocking, duty: str, scopes: list[BlockingScope]) -> dict[str, list[Any]]:
     return {
-        "stuck": [log for log in memory.backlog() if log.name == duty and (log.waiting or log.running or log.failing)],
+        "stuck": [
+            log
+            for log in memory.backlog()
+            if log.name == duty and (log.waiting or log.running or log.failing)
+        ],
         "lost": [wrong for scope in scopes for wrong in WORKS[duty].left(scope)],
         "twice": [wrong for scope in scopes for wrong in twice(scope)],
         "half written": memory.check(),
@@ -176,9 +205,15 @@ def twice(scope: BlockingScope) -> Iterator[Any]:
     """What is there or happened once more than it should."""
     lines = Counter((line.memory_id, line.event) for line in scope.history(limit=10_000))
     yield from (each for each, times in lines.items() if times > 1 and each[1] in ONCE)
-    vectors = Counter(line.memory_id for line in scope.events(node="worker", op="embed", limit=10_000))
+    vectors = Counter(
+        line.memory_id for line in scope.events(node="worker", op="embed", limit=10_000)
+    )
     yield from ((id, "embed") for id, times in vectors.items() if id is not None and times > 1)
-    yield from (text for text, times in Counter(each.text for each in everything(scope)).items() if times > 1)
+    yield from (
+        text
+        for text, times in Counter(each.text for each in everything(scope)).items()
+        if times > 1
+    )
 
 
 ONCE = ("ADD", "TTL", "DELETE", "MERGE")

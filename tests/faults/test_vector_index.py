@@ -23,10 +23,10 @@ from weaviate.proto.v1 import batch_delete_pb2, batch_pb2
 
 from chroma_server import free_port, running
 from memorist.errors import IndexUnavailable
-from memorist.model import Scope
 from memorist.ports import IndexEntry, VectorIndex
-from memorist.storage.vectors.chroma import Chroma
-from memorist.storage.vectors.weaviate import Weaviate
+from memorist.types import Scope
+from memorist.vector_indexes.chroma import Chroma
+from memorist.vector_indexes.weaviate import Weaviate
 from weaviate_server import WeaviateServer
 
 ANA = Scope(user="ana")
@@ -95,7 +95,9 @@ def saying(answer: Callable[[str], tuple[int, bytes] | None]) -> Iterator[str]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+        ).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
 
@@ -126,7 +128,9 @@ NONSENSE = {
 
 @pytest.mark.parametrize("said", NONSENSE.values(), ids=NONSENSE)
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_server_that_talks_nonsense_is_unavailable(kind: str, said: Any, connect: Connect) -> None:
+async def test_a_server_that_talks_nonsense_is_unavailable(
+    kind: str, said: Any, connect: Connect
+) -> None:
     with saying(lambda path: said) as url:
         await every_call_fails(connect(kind, url), within=4)
 
@@ -152,14 +156,33 @@ def _chroma_that_finds(ids: Any) -> Callable[[str], tuple[int, bytes]]:
 
 
 async def test_ids_of_chroma_that_are_no_rows_are_dropped(connect: Connect) -> None:
-    ids = ["7", "x", "", "-1", "0", "1_0", " 8", "９", "2.0", str(2**63), "9" * 5000, str(2**63 - 1), "5", "7"]
+    ids = [
+        "7",
+        "x",
+        "",
+        "-1",
+        "0",
+        "1_0",
+        " 8",
+        "９",
+        "2.0",
+        str(2**63),
+        "9" * 5000,
+        str(2**63 - 1),
+        "5",
+        "7",
+    ]
     with saying(_chroma_that_finds([ids])) as url:
         found = await connect("chroma", url).nearest(ANA, NORTH, limit=3)
     assert found == [7, 2**63 - 1, 5, 7]
 
 
-@pytest.mark.parametrize("ids", [None, [], [None], [[None]], [[7]], "7", {"a": 1}, [["7"], ["8"]]], ids=repr)
-async def test_an_answer_of_chroma_that_is_no_list_of_ids_is_no_crash(ids: Any, connect: Connect) -> None:
+@pytest.mark.parametrize(
+    "ids", [None, [], [None], [[None]], [[7]], "7", {"a": 1}, [["7"], ["8"]]], ids=repr
+)
+async def test_an_answer_of_chroma_that_is_no_list_of_ids_is_no_crash(
+    ids: Any, connect: Connect
+) -> None:
     with saying(_chroma_that_finds(ids)) as url:
         try:
             found = await connect("chroma", url).nearest(ANA, NORTH, limit=3)
@@ -172,7 +195,15 @@ class Liar(WeaviateServer):
     """Finds what nobody asked for, and takes in nothing."""
 
     def Search(self, request: Any, context: Any) -> Any:  # noqa: N802
-        numbers = [7, 2**127, 0, 2**63, 2**63 - 1, UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8").int, 5]
+        numbers = [
+            7,
+            2**127,
+            0,
+            2**63,
+            2**63 - 1,
+            UUID("6ba7b810-9dad-11d1-80b4-00c04fd430c8").int,
+            5,
+        ]
         return self.reply([str(UUID(int=number)) for number in numbers])
 
     def BatchObjects(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -185,10 +216,16 @@ class Liar(WeaviateServer):
 
 async def test_ids_of_weaviate_that_are_no_rows_are_dropped(connect: Connect) -> None:
     with Liar() as server:
-        assert await connect("weaviate", server.url).nearest(ANA, NORTH, limit=3) == [7, 2**63 - 1, 5]
+        assert await connect("weaviate", server.url).nearest(ANA, NORTH, limit=3) == [
+            7,
+            2**63 - 1,
+            5,
+        ]
 
 
-async def test_what_weaviate_did_not_take_in_or_delete_is_not_reported_as_done(connect: Connect) -> None:
+async def test_what_weaviate_did_not_take_in_or_delete_is_not_reported_as_done(
+    connect: Connect,
+) -> None:
     with Liar() as server:
         index = connect("weaviate", server.url)
         with pytest.raises(IndexUnavailable, match="no room"):
@@ -245,9 +282,13 @@ def _damaged(folder: Path) -> list[Path]:
     return files
 
 
-async def test_a_damaged_folder_of_chroma_is_unavailable_until_it_is_cleared(connect: Connect, tmp_path: Path) -> None:
+async def test_a_damaged_folder_of_chroma_is_unavailable_until_it_is_cleared(
+    connect: Connect, tmp_path: Path
+) -> None:
     index = connect("chroma", str(tmp_path))
-    await index.put(ANA, [entry(row) for row in range(1, 1200)])  # enough to be written to the graph's files
+    await index.put(
+        ANA, [entry(row) for row in range(1, 1200)]
+    )  # enough to be written to the graph's files
     await index.close()
     assert _damaged(tmp_path)
     with pytest.raises(IndexUnavailable, match="memorist index --rebuild"):
@@ -257,6 +298,8 @@ async def test_a_damaged_folder_of_chroma_is_unavailable_until_it_is_cleared(con
     assert await index.nearest(ANA, NORTH, limit=3) == [7]
 
 
-async def test_a_folder_of_chroma_that_is_no_folder_is_unavailable(connect: Connect, tmp_path: Path) -> None:
+async def test_a_folder_of_chroma_that_is_no_folder_is_unavailable(
+    connect: Connect, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("not a folder")
     await every_call_fails(connect("chroma", str(tmp_path / "file")), within=5)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from memorist.changes import Checked, Embedded, Forget, Put, Relation, Shown
-from memorist.model import RELATED, Labels, Memory, Scope
-from memorist.storage.relational import Relational
+from memorist.storage.changes import Checked, Embedded, Forget, Put, Relation, Shown
 from memorist.storage.sqlite.store import SqliteStore
+from memorist.storage.store import Relational
 from memorist.text.clock import parse
+from memorist.types import RELATED, Labels, Memory, Scope
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = parse("2026-05-31T14:00:00Z")
@@ -34,7 +34,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 def memory(scope: Scope, name: str, **fields: Any) -> Memory:
     return Memory(
-        id=f"{scope.user}-{name}", scope=scope, text=name, kind="episodic", created_at=NOW, updated_at=NOW, **fields
+        id=f"{scope.user}-{name}",
+        scope=scope,
+        text=name,
+        kind="episodic",
+        created_at=NOW,
+        updated_at=NOW,
+        **fields,
     )
 
 
@@ -44,10 +50,19 @@ async def filled(store: Relational, scope: Scope) -> None:
     version = memory(scope, "an older tea", state="superseded", superseded_by=kept.id)
     cup = memory(scope, "cup", labels=Labels(thread="t"))
     async with store.transaction(scope) as tx:
-        await tx.apply([Put(memory=each, event="created") for each in (kept, gone, hidden, version, cup)])
+        await tx.apply(
+            [Put(memory=each, event="created") for each in (kept, gone, hidden, version, cup)]
+        )
         await tx.apply([Embedded(memory_id=kept.id, model="m", vector=[1.0, 0.0])])
-        await tx.apply([Relation(from_id=kept.id, to_id=version.id, type="similar", strength=0.5, at=NOW)])
-        await tx.apply([Relation(from_id=kept.id, to_id=cup.id, type=RELATED, at=NOW), Shown(thread="t", revision=1)])
+        await tx.apply(
+            [Relation(from_id=kept.id, to_id=version.id, type="similar", strength=0.5, at=NOW)]
+        )
+        await tx.apply(
+            [
+                Relation(from_id=kept.id, to_id=cup.id, type=RELATED, at=NOW),
+                Shown(thread="t", revision=1),
+            ]
+        )
         await tx.apply([Checked(a=cup.id, b=kept.id, score=0.5, at=NOW)])
     await store.move(scope, "index", 7)
     async with store.transaction(scope) as tx:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import memorist
-from memorist.model import Filter
+from memorist.types import Filter
 
 CHILDREN = Path(__file__).with_name("children.py")
 GONE = object()
@@ -42,7 +42,9 @@ def whole_lines(said: str) -> Iterable[list[Any]]:
 def lost(told: Told, ana: Any) -> list[str]:
     """The acknowledged writes that are not there; what was unknown is known afterwards."""
     now: dict[str, Any] = {each.id: each.text for each in everything(ana)}
-    wrong = [id for id, text in told.texts.items() if text is not UNKNOWN and now.get(id, GONE) != text]
+    wrong = [
+        id for id, text in told.texts.items() if text is not UNKNOWN and now.get(id, GONE) != text
+    ]
     told.texts.update({id: now.get(id, GONE) for id in told.texts})
     again = ana.remember([{"id": id, "content": "?"} for id in told.messages]).outcomes
     firsts = [() if told.texts[first] is GONE else (first,) for first in told.messages.values()]

@@ -10,7 +10,9 @@ import pytest
 
 HERE = Path(__file__).parent / "frozen"
 COMMAND = "pytest tests/golden --write-golden"
-TOLERANCE = 2e-6  # of numbers with a fraction: the last digit may differ from one processor to another
+TOLERANCE = (
+    2e-6  # of numbers with a fraction: the last digit may differ from one processor to another
+)
 _FRACTION = re.compile(r"(?<![\w.])[+-]?\d+\.\d+(?:e[+-]?\d+)?(?![\w.])")
 
 
@@ -62,6 +64,10 @@ def is_same(expected: str, text: str) -> bool:
 
 def _difference(name: str, expected: str, text: str) -> str:
     lines = difflib.unified_diff(
-        expected.splitlines(), text.splitlines(), f"golden/frozen/{name}", "what came out", lineterm=""
+        expected.splitlines(),
+        text.splitlines(),
+        f"golden/frozen/{name}",
+        "what came out",
+        lineterm="",
     )
     return "\n".join((*lines, "", f"If this change is intended: {COMMAND}, and review the diff."))

@@ -4,14 +4,34 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+VOID = {
+    "area",
+    "base",
+    "br",
+    "col",
+    "embed",
+    "hr",
+    "img",
+    "input",
+    "link",
+    "meta",
+    "source",
+    "track",
+    "wbr",
+}
 KEPT = {
     "action", "aria-controls", "aria-current", "aria-describedby", "aria-labelledby", "aria-live", "checked", "class",
     "colspan", "content", "disabled", "enctype", "for", "headers", "hidden", "href", "http-equiv", "id", "lang", "list",
     "max", "maxlength", "method", "min", "minlength", "multiple", "name", "open", "pattern", "readonly", "rel",
     "required", "role", "rows", "scope", "selected", "src", "step", "tabindex", "type",
 }  # fmt: skip
-WITH_VALUE = {"button", "checkbox", "hidden", "radio", "submit"}  # whose value is not what a person typed
+WITH_VALUE = {
+    "button",
+    "checkbox",
+    "hidden",
+    "radio",
+    "submit",
+}  # whose value is not what a person typed
 
 
 class Structure(HTMLParser):
@@ -29,7 +49,10 @@ class Structure(HTMLParser):
         kept |= {name: None for name in given if name.startswith("data-")}
         if has_value and "value" in given:
             kept["value"] = "<proof>" if given.get("name") == "proof" else given["value"]
-        written = "".join(f" {name}" if value is None else f' {name}="{value}"' for name, value in sorted(kept.items()))
+        written = "".join(
+            f" {name}" if value is None else f' {name}="{value}"'
+            for name, value in sorted(kept.items())
+        )
         self.lines.append(f"{'  ' * self._depth}<{tag}{written}>")
         self._depth += tag not in VOID
 

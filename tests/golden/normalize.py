@@ -21,7 +21,10 @@ _PLAIN: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\b\d+(?:\.\d+)? (ms|s)\b"), r"<n> \1"),
     (re.compile(r"(?<=<n> bytes before, )[\d,]+(?= after)"), "<n>"),
     (re.compile(r"\b\d+ days?, \d+:\d\d:\d\d\b"), "<duration>"),
-    (re.compile(r"(?<![\d.])(?!127\.0\.0\.1|0\.0\.0\.0)\d+\.\d+\.\d+(?:\.\d+)?(?![\d.])"), "<version>"),
+    (
+        re.compile(r"(?<![\d.])(?!127\.0\.0\.1|0\.0\.0\.0)\d+\.\d+\.\d+(?:\.\d+)?(?![\d.])"),
+        "<version>",
+    ),
     (re.compile(r"(?<=127\.0\.0\.1:)\d+"), "<port>"),
     (re.compile(r"(?<=localhost:)\d+"), "<port>"),
 )
@@ -32,7 +35,9 @@ _VOLATILE = re.compile(r"(.*_)?(bytes|seconds|ms)|taking_in|asking|bytes_before|
 class Normalizer:
     """Replaces what differs from run to run; the same id gets the same placeholder in one file."""
 
-    def __init__(self, names: Mapping[str, str] | None = None, paths: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, names: Mapping[str, str] | None = None, paths: Mapping[str, str] | None = None
+    ) -> None:
         self._names = dict(names or {})  # ids that have a name of their own
         self._paths = dict(sorted((paths or {}).items(), key=lambda pair: -len(pair[0])))
         self._unnamed = 0
@@ -95,5 +100,7 @@ def stable(value: Any, name: str = "") -> Any:
     if name == "cursor":
         return "<cursor>"
     if name == "simhash" and isinstance(value, int):
-        return hex(value)  # in decimal digits it would look like a hash that differs from run to run
+        return hex(
+            value
+        )  # in decimal digits it would look like a hash that differs from run to run
     return round(value, DIGITS) + 0.0 if isinstance(value, float) else value

@@ -11,12 +11,14 @@ import httpx
 from fastapi import FastAPI
 
 import memorist
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller
 
 ANA = Caller(name="local", user="ana", tenant="default")
-_routed: dict[bool, FastAPI] = {}  # apps that have built their routes, which takes a tenth of a second
+_routed: dict[
+    bool, FastAPI
+] = {}  # apps that have built their routes, which takes a tenth of a second
 
 
 def app_of(engine: Engine, local: Caller | None = ANA) -> FastAPI:

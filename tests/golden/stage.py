@@ -18,9 +18,9 @@ import pytest
 
 import memorist
 from clocks import Clock
-from memorist import ids
-from memorist.engine import Engine
-from memorist.model import GUILD
+from memorist.client import Engine
+from memorist.text import ids
+from memorist.types import GUILD
 
 BEGIN = datetime(2024, 3, 1, 9, tzinfo=UTC)
 NOW = datetime(2024, 3, 20, 12, tzinfo=UTC)
@@ -65,11 +65,21 @@ def fixed(tmp: Path) -> Iterator[Source]:
     """Take ids and times from a fixed source and settings from nowhere, for the length of a block."""
     source = Source()
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith(("MEMORIST_", "MILTON_", "CLAUDE_", "CODEX_"))]:
+        for name in [
+            name
+            for name in os.environ
+            if name.startswith(("MEMORIST_", "MILTON_", "CLAUDE_", "CODEX_"))
+        ]:
             patch.delenv(name)
         home = tmp / "home"
         home.mkdir(exist_ok=True)
-        for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        for name in (
+            "HOME",
+            "XDG_CONFIG_HOME",
+            "XDG_DATA_HOME",
+            "XDG_STATE_HOME",
+            "XDG_CACHE_HOME",
+        ):
             patch.setenv(name, str(home))
         patch.setenv("MEMORIST_EMBEDDER", "hashing")
         patch.setenv("MEMORIST_FAILSAFE_DIR", str(tmp / "failsafe"))
@@ -126,7 +136,12 @@ def _remember(memory: Any, source: Source, known: dict[str, str]) -> None:
     for number, (name, text) in enumerate(SAID.items()):
         session = "chat-1" if number < 4 else "chat-2"
         source.later(DAY)
-        message = {"id": f"m{number}", "content": text, "name": "Ana", "at": source.clock.now.isoformat()}
+        message = {
+            "id": f"m{number}",
+            "content": text,
+            "name": "Ana",
+            "at": source.clock.now.isoformat(),
+        }
         made = memory.scope("ana", session=session).remember([message])
         known[name] = made.ids[0]
     for name, text in FACTS.items():
@@ -141,7 +156,12 @@ def _change(memory: Any, source: Source, known: dict[str, str]) -> None:
     source.later()
     memory.scope("ana").remember(FACTS["jars"])
     source.later()
-    mine.edit(known["tea"], "I drink green tea every morning, and coffee on Sundays.", tags=["drinks"], actor="ana")
+    mine.edit(
+        known["tea"],
+        "I drink green tea every morning, and coffee on Sundays.",
+        tags=["drinks"],
+        actor="ana",
+    )
     source.later()
     mine.pin(known["peanuts"], actor="ana")
     source.later()
@@ -165,16 +185,22 @@ def _surround(memory: Any, source: Source, known: dict[str, str]) -> None:
     mine.consent.tell("tone", "short and friendly", actor="ana")
     memory.scope("ana", session="hidden").privacy.start_incognito()
     source.later()
-    mine.checkpoints.save("chat-1", {"graph_state": {"step": 2}, "conversation_history": ["Hello."]})
+    mine.checkpoints.save(
+        "chat-1", {"graph_state": {"step": 2}, "conversation_history": ["Hello."]}
+    )
     source.later()
     work = memory.scope("ana", "work")
     work.privacy.set(sharing=True, actor="ana")
-    known["standup"] = work.remember("Our standup moved to half past nine.", tags=["share:default"]).ids[0]
+    known["standup"] = work.remember(
+        "Our standup moved to half past nine.", tags=["share:default"]
+    ).ids[0]
     source.later()
     known["bob"] = memory.scope("bob").remember("My sister lives in Faro.").ids[0]
     source.later()
     guild = memory.scope(GUILD, "guild-1", subject="Ben")
-    known["ben"] = guild.remember("Ben collects old maps.", policy="clanker.guild", kind="semantic").ids[0]
+    known["ben"] = guild.remember(
+        "Ben collects old maps.", policy="clanker.guild", kind="semantic"
+    ).ids[0]
     source.later()
     known["key"] = memory.create_key("laptop", user="ana", rights=("read", "write"))[0].id
     source.later()

@@ -12,9 +12,9 @@ import memorist
 from golden.files import Golden
 from golden.normalize import Normalizer
 from golden.stage import FACTS, QUESTION, Stage
-from memorist import codec
-from memorist.model import Filter, Status
-from memorist.policy.profiles import PROFILES
+from memorist.retrieve.profiles import PROFILES
+from memorist.storage import codec
+from memorist.types import Filter, Status
 
 WEAK = "Submarine propeller?"  # nothing in the history answers it
 NOTE = (
@@ -31,10 +31,22 @@ def memory(place: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("profile", sorted(PROFILES))
-def test_what_a_profile_recalls_is_frozen(golden: Golden, normal: Normalizer, memory: Any, profile: str) -> None:
-    found, weak = (memory.scope("ana").recall(question, profile=profile) for question in (QUESTION, WEAK))
-    parts = [{"id": hit.memory.id, "score": hit.score, "parts": hit.parts, "relevance": hit.relevance} for hit in found]
-    answer = {"hits": parts, "tokens": found.tokens, "legs": found.legs, "related": [one.id for one in found.related]}
+def test_what_a_profile_recalls_is_frozen(
+    golden: Golden, normal: Normalizer, memory: Any, profile: str
+) -> None:
+    found, weak = (
+        memory.scope("ana").recall(question, profile=profile) for question in (QUESTION, WEAK)
+    )
+    parts = [
+        {"id": hit.memory.id, "score": hit.score, "parts": hit.parts, "relevance": hit.relevance}
+        for hit in found
+    ]
+    answer = {
+        "hits": parts,
+        "tokens": found.tokens,
+        "legs": found.legs,
+        "related": [one.id for one in found.related],
+    }
     sections = {"block": found.prompt(), "explain": found.explain(), "answer": normal.json(answer)}
     sections[f"block for {WEAK!r}"] = weak.prompt()
     text = "".join(f"## {title}\n{normal.text(content)}\n\n" for title, content in sections.items())
@@ -80,7 +92,9 @@ def test_every_outcome_has_a_receipt() -> None:
 
 
 @pytest.mark.parametrize("status", sorted(RECEIPTS))
-def test_a_receipt_is_frozen(golden: Golden, normal: Normalizer, memory: Any, place: Path, status: str) -> None:
+def test_a_receipt_is_frozen(
+    golden: Golden, normal: Normalizer, memory: Any, place: Path, status: str
+) -> None:
     receipt = RECEIPTS[status](memory.scope("ana"), place)
     assert receipt.outcomes[-1].status == status
     golden.check(f"api/receipt-{status}.json", normal.json(codec.dump(receipt)))
@@ -99,10 +113,14 @@ def test_exported_records_are_frozen(golden: Golden, normal: Normalizer, memory:
 def test_why_a_memory_is_known_is_frozen(
     golden: Golden, normal: Normalizer, memory: Any, stage: Stage, name: str
 ) -> None:
-    golden.check(f"api/why-{name}.json", normal.json(codec.dump(memory.scope("ana").why(stage.ids[name]))))
+    golden.check(
+        f"api/why-{name}.json", normal.json(codec.dump(memory.scope("ana").why(stage.ids[name])))
+    )
 
 
-def test_why_a_memory_is_not_returned_is_frozen(golden: Golden, normal: Normalizer, memory: Any, stage: Stage) -> None:
+def test_why_a_memory_is_not_returned_is_frozen(
+    golden: Golden, normal: Normalizer, memory: Any, stage: Stage
+) -> None:
     mine = memory.scope("ana")
     names = ("bees", "cello", "train", "tea", "locker", "green")
     reasons = {name: codec.dump(mine.why_not(QUESTION, stage.ids[name], limit=3)) for name in names}

@@ -27,9 +27,17 @@ from memorist.interfaces.cli import app
 Command = tuple[str, ...]
 PROGRAM = "memorist"
 WIDTH = "100"
-CHAT = [{"content": "I sold my bicycle.", "name": "Ana", "at": "2024-03-10T10:00:00Z"}, {"content": "It was red."}]
+CHAT = [
+    {"content": "I sold my bicycle.", "name": "Ana", "at": "2024-03-10T10:00:00Z"},
+    {"content": "It was red."},
+]
 TASK: dict[str, Any] = {
-    "sessions": [{"at": "2024-03-04T09:00:00Z", "messages": [{"role": "user", "content": "The gate is green."}]}],
+    "sessions": [
+        {
+            "at": "2024-03-04T09:00:00Z",
+            "messages": [{"role": "user", "content": "The gate is green."}],
+        }
+    ],
     "question": "Which color has the gate?",
     "asked_at": "2024-03-20T09:00:00Z",
     "must": ["green"],
@@ -120,14 +128,20 @@ def commands(group: Any, path: Command = ()) -> Iterator[tuple[Command, Any]]:
         yield from commands(inner, (*path, name))
 
 
-PROGRAM_GROUP: Any = typer.main.get_command(app)  # made once: typer would make all commands anew for each call
+PROGRAM_GROUP: Any = typer.main.get_command(
+    app
+)  # made once: typer would make all commands anew for each call
 KNOWN = dict(commands(PROGRAM_GROUP))
-LEAVES = {" ".join(path): command for path, command in KNOWN.items() if not hasattr(command, "commands")}
+LEAVES = {
+    " ".join(path): command for path, command in KNOWN.items() if not hasattr(command, "commands")
+}
 
 
 def manners(name: str) -> tuple[str, ...]:
     """How a command can be asked to answer: in words, and in JSON if it has that option."""
-    options = [option for parameter in KNOWN[tuple(name.split())].params for option in parameter.opts]
+    options = [
+        option for parameter in KNOWN[tuple(name.split())].params for option in parameter.opts
+    ]
     return ("", "--json") if "--json" in options else ("",)
 
 
@@ -146,11 +160,19 @@ def folder(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Pat
     program.parent.mkdir()
     program.touch(mode=0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    for name, value in {"DB": "memory.db", "STATE_DIR": "state", "FAILSAFE_DIR": "failsafe"}.items():
+    for name, value in {
+        "DB": "memory.db",
+        "STATE_DIR": "state",
+        "FAILSAFE_DIR": "failsafe",
+    }.items():
         monkeypatch.setenv(f"MEMORIST_{name}", value)
     monkeypatch.setenv("MEMORIST_CONFIG", "memorist.toml")
     monkeypatch.setenv("COLUMNS", WIDTH)
-    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):  # with these a pipe counts as a terminal
+    for name in (
+        "FORCE_COLOR",
+        "TTY_COMPATIBLE",
+        "TTY_INTERACTIVE",
+    ):  # with these a pipe counts as a terminal
         monkeypatch.delenv(name, raising=False)
     return tmp_path
 
@@ -211,16 +233,25 @@ def test_every_command_has_a_recorded_call() -> None:
 
 @pytest.mark.parametrize("name", CALLS, ids=lambda name: name or PROGRAM)
 def test_the_output_of_a_command_is_frozen(
-    golden: Golden, normal: Normalizer, stage: Stage, folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    golden: Golden,
+    normal: Normalizer,
+    stage: Stage,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
 ) -> None:
     if name in WIDE:
         monkeypatch.setenv("COLUMNS", "300")
     shown: dict[str, str] = {}  # by the call that showed it first
     text = ""
-    for words in (" ".join(filter(None, (name, *call))) for call in product(CALLS[name], manners(name))):
+    for words in (
+        " ".join(filter(None, (name, *call))) for call in product(CALLS[name], manners(name))
+    ):
         output = recorded(words, stage, folder, normal)
         first = shown.setdefault(output, words)
-        text += f"$ {PROGRAM} {words}\n" + (output if first == words else f"as {PROGRAM} {first}\n\n")
+        text += f"$ {PROGRAM} {words}\n" + (
+            output if first == words else f"as {PROGRAM} {first}\n\n"
+        )
     if name in MEASURED:
         text = _MEASURES.sub("<n>", _BARS.sub("<bar>", text))
     golden.check(f"cli/output/{file_of(name)}", text)

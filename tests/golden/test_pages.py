@@ -18,8 +18,8 @@ from golden.markup import structure
 from golden.normalize import Normalizer
 from golden.server import app_of, serving
 from golden.stage import Stage
-from memorist.engine import Engine
-from memorist.interfaces.web.door import pages
+from memorist.client import Engine
+from memorist.interfaces.web.request import pages
 
 TEMPLATES = Path(pages.loader.searchpath[0])  # type: ignore[union-attr]
 _PROOF = re.compile(r'name="proof" value="(\w+)"')
@@ -50,19 +50,31 @@ ACTS: dict[str, list[tuple[str, dict[str, str]]]] = {
     ],
     "POST /m/{id}/pin": [("/m/{bees}/pin", {}), ("/m/{peanuts}/pin", {"off": "1"})],
     "POST /m/{id}/edit": [
-        ("/m/{cello}/edit", {"text": "On Mondays I play the cello.", "tags": "music", "revision": "1"}),
+        (
+            "/m/{cello}/edit",
+            {"text": "On Mondays I play the cello.", "tags": "music", "revision": "1"},
+        ),
         ("/m/{cello}/edit", {"text": "On Mondays I play the cello.", "revision": "7"}),
     ],
-    "POST /m/{id}/forget": [("/m/{cello}/forget", {"how": "now"}), ("/m/{cello}/forget", {"how": "trash"})],
+    "POST /m/{id}/forget": [
+        ("/m/{cello}/forget", {"how": "now"}),
+        ("/m/{cello}/forget", {"how": "trash"}),
+    ],
     "POST /m/{id}/restore": [("/m/{locker}/restore", {})],
-    "POST /conflicts/{id}": [("/conflicts/{blue}", {"decision": "reject"}), ("/conflicts/{blue}", {})],
+    "POST /conflicts/{id}": [
+        ("/conflicts/{blue}", {"decision": "reject"}),
+        ("/conflicts/{blue}", {}),
+    ],
     "POST /consent/{id}": [
         ("/consent/{proposal}", {"decision": "approve", "shown": "Porto"}),
         ("/consent/{proposal}", {"decision": "deny"}),
     ],
     "POST /settings": [("/settings", {"memory_enabled": "1"})],
     "POST /where": [("/where", {"space": "work", "session": "chat-1"})],
-    "POST /incognito": [("/incognito", {"session": "chat-1"}), ("/incognito", {"session": "chat-1", "off": "1"})],
+    "POST /incognito": [
+        ("/incognito", {"session": "chat-1"}),
+        ("/incognito", {"session": "chat-1", "off": "1"}),
+    ],
     "POST /keys": [("/keys", {"name": "phone", "right": "read", "days": "30"})],
     "POST /keys/{id}/revoke": [("/keys/{key}/revoke", {}), ("/keys/nothing/revoke", {})],
     "POST /login": [("/login", {"key": "rk_0_0", "to": "/trash"})],
@@ -93,16 +105,25 @@ def noting_templates() -> Iterator[None]:
 
 def shown(answer: httpx.Response, normal: Normalizer) -> str:
     """The status, the headers that count, and the structure of a page."""
-    cookies = [re.sub(r"(?<=expires=)[^;]+", "<time>", each) for each in answer.headers.get_list("set-cookie")]
+    cookies = [
+        re.sub(r"(?<=expires=)[^;]+", "<time>", each)
+        for each in answer.headers.get_list("set-cookie")
+    ]
     location = answer.headers.get("location")
     lines = [f"{answer.status_code}", *([f"location: {location}"] if location else ())]
     lines += [f"set-cookie: {cookie}" for cookie in sorted(cookies)]
     if answer.headers.get("content-type", "").startswith("text/html"):
-        lines += [f"content-security-policy: {answer.headers['content-security-policy']}", "", structure(answer.text)]
+        lines += [
+            f"content-security-policy: {answer.headers['content-security-policy']}",
+            "",
+            structure(answer.text),
+        ]
     return normal.text("\n".join(lines))
 
 
-@pytest.mark.parametrize(("name", "address"), [pair for views in VIEWS.values() for pair in views.items()])
+@pytest.mark.parametrize(
+    ("name", "address"), [pair for views in VIEWS.values() for pair in views.items()]
+)
 async def test_the_structure_of_a_page_is_frozen(
     golden: Golden, normal: Normalizer, stage: Stage, place: Path, name: str, address: str
 ) -> None:
@@ -124,19 +145,27 @@ async def test_what_a_form_answers_is_frozen(
             proof = _PROOF.search((await client.get("/login")).text)
             assert proof
             with noting_templates():
-                answer = await client.post(address.format(**stage.ids), data={**fields, "proof": proof[1]})
+                answer = await client.post(
+                    address.format(**stage.ids), data={**fields, "proof": proof[1]}
+                )
         texts.append(f"POST {address} {fields}\n{shown(answer, normal)}\n")
     name = "-".join(re.findall(r"\w+", route.removeprefix("POST ")))
     golden.check(f"pages/form-{name}.html", "\n".join(texts))
 
 
-async def test_a_page_without_a_key_leads_to_the_login(golden: Golden, normal: Normalizer, place: Path) -> None:
+async def test_a_page_without_a_key_leads_to_the_login(
+    golden: Golden, normal: Normalizer, place: Path
+) -> None:
     async with serving(place, local=None) as (_, client):
         answers = [await client.get("/trash"), await client.post("/theme", data={"theme": "dark"})]
-    golden.check("pages/without-a-key.html", "\n\n".join(shown(answer, normal) for answer in answers))
+    golden.check(
+        "pages/without-a-key.html", "\n\n".join(shown(answer, normal) for answer in answers)
+    )
 
 
-async def test_signing_in_and_out_is_frozen(golden: Golden, normal: Normalizer, place: Path) -> None:
+async def test_signing_in_and_out_is_frozen(
+    golden: Golden, normal: Normalizer, place: Path
+) -> None:
     async with serving(place, local=None) as (engine, client):
         _, token = await engine.create_key("phone", user="ana", rights=["read"])
         answers = []
@@ -146,7 +175,9 @@ async def test_signing_in_and_out_is_frozen(golden: Golden, normal: Normalizer, 
             answers.append(await client.post(address, data={**fields, "proof": proof[1]}))
             answers.append(await client.get("/settings"))
     text = "\n\n".join(shown(answer, normal) for answer in answers)
-    golden.check("pages/signed-in.html", re.sub(r"(?<=memorist_session=)[\w-]{20,}", "<session>", text))
+    golden.check(
+        "pages/signed-in.html", re.sub(r"(?<=memorist_session=)[\w-]{20,}", "<session>", text)
+    )
 
 
 def routes_of(engine: Engine) -> set[str]:
@@ -172,7 +203,11 @@ async def test_every_route_of_the_pages_is_recorded(place: Path) -> None:
 
 
 def test_every_template_is_in_a_recorded_page(request: pytest.FixtureRequest) -> None:
-    tests = [item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")]
+    tests = [
+        item
+        for item in request.session.items
+        if item.path == request.path and hasattr(item, "callspec")
+    ]
     if len(tests) < sum(map(len, VIEWS.values())) + len(ACTS):
         pytest.skip("only some pages were recorded")
     assert rendered == {path.name for path in TEMPLATES.glob("*.html")}

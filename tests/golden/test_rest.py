@@ -26,7 +26,9 @@ _SECONDS = re.compile(r"(?<=;t=)\d+|^\d+$")  # until a limit is over
 class Exchange:
     """A request: what stands in the address, what is sent, and what has to be done before."""
 
-    at: Content = field(default_factory=dict)  # what the address names; {name} is an id of the history
+    at: Content = field(
+        default_factory=dict
+    )  # what the address names; {name} is an id of the history
     query: Content = field(default_factory=dict)
     body: Any = None
 
@@ -156,16 +158,26 @@ def with_ids(value: Any, ids: dict[str, str]) -> Any:
 
 def answer_of(answer: httpx.Response, normal: Normalizer) -> str:
     """The status, headers and body of an answer."""
-    kept = sorted((name, value) for name, value in answer.headers.multi_items() if name not in UNRECORDED)
-    headers = "".join(f"{name}: {_SECONDS.sub('<n>', normal.text(value))}\n" for name, value in kept)
+    kept = sorted(
+        (name, value) for name, value in answer.headers.multi_items() if name not in UNRECORDED
+    )
+    headers = "".join(
+        f"{name}: {_SECONDS.sub('<n>', normal.text(value))}\n" for name, value in kept
+    )
     return f"{answer.status_code} {answer.reason_phrase}\n{headers}\n{normal.printed(answer.text)}"
 
 
-async def recorded(route: str, exchange: Exchange, stage: Stage, place: Path, normal: Normalizer) -> str:
+async def recorded(
+    route: str, exchange: Exchange, stage: Stage, place: Path, normal: Normalizer
+) -> str:
     """One request to a server over a fresh copy of the history, and its answer."""
     method, _, path = route.partition(" ")
     address = str(httpx.URL(path.format(**exchange.at), params=exchange.query or None))
-    sent = "" if exchange.body is None else json.dumps(exchange.body, ensure_ascii=False, indent=1) + "\n"
+    sent = (
+        ""
+        if exchange.body is None
+        else json.dumps(exchange.body, ensure_ascii=False, indent=1) + "\n"
+    )
     stage.copy(place.parent)
     async with serving(place) as (_, client):
         url, body = with_ids([path.format(**exchange.at), exchange.body], stage.ids)
@@ -191,11 +203,15 @@ async def test_every_route_has_a_recorded_exchange(place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-async def test_a_refusal_is_frozen(golden: Golden, normal: Normalizer, stage: Stage, place: Path, name: str) -> None:
+async def test_a_refusal_is_frozen(
+    golden: Golden, normal: Normalizer, stage: Stage, place: Path, name: str
+) -> None:
     method, path, sent, right = REFUSALS[name]
     async with serving(place, **({} if right is None else {"local": None})) as (engine, client):
         if right == "read":
-            client.headers["Authorization"] = f"Bearer {(await engine.create_key('k', user='ana', rights=['read']))[1]}"
+            client.headers["Authorization"] = (
+                f"Bearer {(await engine.create_key('k', user='ana', rights=['read']))[1]}"
+            )
         elif right:
             client.headers["Authorization"] = f"Bearer {right}"
         answer = await client.request(method, path.format(**stage.ids), **sent)
@@ -206,13 +222,17 @@ async def test_a_refusal_is_frozen(golden: Golden, normal: Normalizer, stage: St
     )
 
 
-async def test_too_many_requests_are_refused(golden: Golden, normal: Normalizer, place: Path) -> None:
+async def test_too_many_requests_are_refused(
+    golden: Golden, normal: Normalizer, place: Path
+) -> None:
     async with serving(place, rate_limit=1) as (_, client):
         answers = [await client.get("/v1/memory/stats") for _ in range(2)]
     golden.check("rest/refused-too-often.txt", answer_of(answers[1], normal))
 
 
-async def test_names_types_and_labels_of_metrics_are_frozen(golden: Golden, stage: Stage, place: Path) -> None:
+async def test_names_types_and_labels_of_metrics_are_frozen(
+    golden: Golden, stage: Stage, place: Path
+) -> None:
     async with serving(place) as (_, client):
         await client.post("/v1/memory/recall", json={"query": QUESTION})
         await client.delete(f"/v1/memory/entries/{stage.ids['cello']}")
@@ -225,4 +245,8 @@ async def test_names_types_and_labels_of_metrics_are_frozen(golden: Golden, stag
 
 
 def _labels(labels: dict[str, str]) -> str:
-    return " " + ", ".join(f"{name}={value}" for name, value in sorted(labels.items())) if labels else ""
+    return (
+        " " + ", ".join(f"{name}={value}" for name, value in sorted(labels.items()))
+        if labels
+        else ""
+    )

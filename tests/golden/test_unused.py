@@ -9,9 +9,13 @@ import pytest
 from golden.files import COMMAND, HERE, Golden
 
 
-def test_every_golden_file_is_compared_by_a_test(golden: Golden, request: pytest.FixtureRequest) -> None:
+def test_every_golden_file_is_compared_by_a_test(
+    golden: Golden, request: pytest.FixtureRequest
+) -> None:
     ran = {item.path for item in request.session.items}
-    is_whole = ran >= set(Path(__file__).parent.glob("test_*.py")) and not request.config.getoption("keyword")
+    is_whole = ran >= set(Path(__file__).parent.glob("test_*.py")) and not request.config.getoption(
+        "keyword"
+    )
     if not is_whole or request.session.testsfailed:
         pytest.skip("only when all tests of this folder have run and passed")
     unused = golden.unused()

@@ -18,9 +18,15 @@ TESTS = Path(__file__).parents[1]
 # A second reader may open its connection during any verb: that depends on the timing of threads.
 OPENING = {
     "storage/sqlite/store.py _refuse_missing",
-    *(f"storage/sqlite/connection.py {name}" for name in ("_prepare", "_use_wal", "connect", "wait")),
+    *(
+        f"storage/sqlite/connection.py {name}"
+        for name in ("_prepare", "_use_wal", "connect", "wait")
+    ),
 }
-PRAGMAS = ("SELECT name FROM sqlite_schema", *(f"PRAGMA {n}" for n in ("journal", "sync", "foreign", "secure", "temp")))
+PRAGMAS = (
+    "SELECT name FROM sqlite_schema",
+    *(f"PRAGMA {n}" for n in ("journal", "sync", "foreign", "secure", "temp")),
+)
 VERBS = ("remember", "recall", "edit", "list", "forget")
 
 
@@ -29,7 +35,9 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What each verb passed through, traced in a process of its own."""
     path = os.pathsep.join(filter(None, (str(TESTS), os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "golden.walk", str(tmp_path_factory.mktemp("walk"))]
-    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -42,14 +50,30 @@ def test_each_main_verb_is_traced(traced: dict[str, Any]) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_way_of_a_verb_is_frozen(golden: Golden, traced: dict[str, Any], verb: str) -> None:
     found = traced[verb]
-    modules, functions = found["modules"], [name for name in found["functions"] if name not in OPENING]
-    lines = [f"{len(modules)} modules, {len(functions)} functions, {found['jumps']} jumps between files", ""]
-    lines += ["modules in the order they are first entered:", *(f"  {module}" for module in modules), "", "functions:"]
+    modules, functions = (
+        found["modules"],
+        [name for name in found["functions"] if name not in OPENING],
+    )
+    lines = [
+        f"{len(modules)} modules, {len(functions)} functions, {found['jumps']} jumps between files",
+        "",
+    ]
+    lines += [
+        "modules in the order they are first entered:",
+        *(f"  {module}" for module in modules),
+        "",
+        "functions:",
+    ]
     for module, names in groupby(functions, key=lambda name: name.split()[0]):
         lines += [f"  {module}", *(f"    {name.split()[1]}" for name in names)]
     golden.check(f"walk/{verb}.txt", "\n".join(lines))
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_the_statements_of_a_verb_are_frozen(golden: Golden, traced: dict[str, Any], verb: str) -> None:
-    golden.check(f"sql/{verb}.txt", "\n".join(sql for sql in traced[verb]["sql"] if not sql.startswith(PRAGMAS)))
+def test_the_statements_of_a_verb_are_frozen(
+    golden: Golden, traced: dict[str, Any], verb: str
+) -> None:
+    golden.check(
+        f"sql/{verb}.txt",
+        "\n".join(sql for sql in traced[verb]["sql"] if not sql.startswith(PRAGMAS)),
+    )

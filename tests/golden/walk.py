@@ -18,7 +18,7 @@ import apsw
 
 import memorist
 from golden.stage import QUESTION, build, fixed
-from memorist.lifecycle import usage
+from memorist.storage import access_log
 
 ROOT = str(Path(memorist.__file__).parent) + "/"
 RESUMES = 0x2A0  # flags of code that can go on after a pause: a coroutine or generator
@@ -68,7 +68,9 @@ class Trace:
 def main(folder: Path) -> None:
     trace = Trace()
     apsw.connection_hooks.append(trace.connected)
-    usage.SECONDS = 3600.0  # uses are written when the memory is closed, and not while another verb is traced
+    access_log.SECONDS = (
+        3600.0  # uses are written when the memory is closed, and not while another verb is traced
+    )
     threading.setprofile(trace)
     sys.setprofile(trace)
     with fixed(folder) as source:
@@ -76,7 +78,10 @@ def main(folder: Path) -> None:
         with memorist.open(stage.copy(folder)) as memory:
             mine = memory.scope("ana", session="chat-1")
             mine.remember("I own a red bicycle."), mine.recall(QUESTION), mine.list()
-            mine.edit(stage.ids["train"], "My train to Braga leaves at nine."), mine.forget(stage.ids["train"])
+            (
+                mine.edit(stage.ids["train"], "My train to Braga leaves at nine."),
+                mine.forget(stage.ids["train"]),
+            )
             verbs: dict[str, Callable[[], object]] = {
                 "remember": lambda: mine.remember("I moved to Lisbon in May."),
                 "recall": lambda: mine.recall("Where does my sister Marta live?"),

@@ -7,7 +7,9 @@ import pytest
 
 def mended_by(line: str, *, raises: type[BaseException] = AssertionError) -> pytest.MarkDecorator:
     """Expect a failure until the named line of the issue on trust is done."""
-    return pytest.mark.xfail(strict=True, raises=raises, reason=f"issue 16, the issue on trust, {line}")
+    return pytest.mark.xfail(
+        strict=True, raises=raises, reason=f"issue 16, the issue on trust, {line}"
+    )
 
 
 def require(holds: bool) -> None:

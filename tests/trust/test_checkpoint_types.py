@@ -16,12 +16,17 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.graph import START, StateGraph
 
-from memorist.compose import copied
+from memorist.bootstrap import copied
 from memorist.errors import NotAllowed, StoreDamaged
 from memorist.integrations.langgraph import MemoristSaver
 
 CONFIG: Any = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
-SINGLE_ARGUMENT, POSITIONAL, KEYWORDS, METHOD = 0, 1, 2, 3  # the extension codes of LangGraph's format
+SINGLE_ARGUMENT, POSITIONAL, KEYWORDS, METHOD = (
+    0,
+    1,
+    2,
+    3,
+)  # the extension codes of LangGraph's format
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +40,12 @@ def write_hostile_row(db: Path, data: bytes, type: str = "msgpack") -> None:
         checkpoint = empty_checkpoint()
         checkpoint["channel_values"] = {"x": 1}
         checkpoint["channel_versions"] = {"x": saver.get_next_version(None, None)}
-        saver.put(CONFIG, checkpoint, {"source": "input", "step": 1, "parents": {}}, checkpoint["channel_versions"])
+        saver.put(
+            CONFIG,
+            checkpoint,
+            {"source": "input", "step": 1, "parents": {}},
+            checkpoint["channel_versions"],
+        )
     connection = apsw.Connection(str(db))
     connection.execute("UPDATE graph_values SET type = ?, data = ?", (type, data))
     connection.close()
@@ -54,22 +64,35 @@ def extension(code: int, *parts: Any) -> bytes:
         pytest.param(METHOD, lambda command: (command, "__call__"), id="method"),
     ],
 )
-def test_a_row_that_names_a_command_does_not_run_it(tmp_path: Path, code: int, arguments: Callable[..., Any]) -> None:
+def test_a_row_that_names_a_command_does_not_run_it(
+    tmp_path: Path, code: int, arguments: Callable[..., Any]
+) -> None:
     ran = tmp_path / "ran"
-    write_hostile_row(tmp_path / "m.db", extension(code, "os", "system", *arguments(f"touch {ran}")))
-    with MemoristSaver.from_url(tmp_path / "m.db") as saver, pytest.raises(NotAllowed, match=r"os\.system"):
+    write_hostile_row(
+        tmp_path / "m.db", extension(code, "os", "system", *arguments(f"touch {ran}"))
+    )
+    with (
+        MemoristSaver.from_url(tmp_path / "m.db") as saver,
+        pytest.raises(NotAllowed, match=r"os\.system"),
+    ):
         saver.get_tuple(CONFIG)
     assert not ran.exists()
 
 
-def test_the_same_row_does_run_with_the_serializer_that_langgraph_uses_by_default(tmp_path: Path) -> None:
+def test_the_same_row_does_run_with_the_serializer_that_langgraph_uses_by_default(
+    tmp_path: Path,
+) -> None:
     """Shows that the rows above are a real attack."""
     ran = tmp_path / "ran"
-    JsonPlusSerializer().loads_typed(("msgpack", extension(SINGLE_ARGUMENT, "os", "system", f"touch {ran}")))
+    JsonPlusSerializer().loads_typed(
+        ("msgpack", extension(SINGLE_ARGUMENT, "os", "system", f"touch {ran}"))
+    )
     assert ran.exists()
 
 
-def test_a_type_that_another_serializer_blocks_causes_no_warning_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_type_that_another_serializer_blocks_causes_no_warning_of_ours(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     strict = JsonPlusSerializer(allowed_msgpack_modules=None)
     strict.loads_typed(("msgpack", extension(SINGLE_ARGUMENT, "os", "getenv", "HOME")))
     assert "Serde listener failed" not in caplog.text
@@ -77,7 +100,9 @@ def test_a_type_that_another_serializer_blocks_causes_no_warning_of_ours(caplog:
 
 def test_an_archive_from_a_stranger_runs_nothing(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
-    write_hostile_row(tmp_path / "evil.db", extension(SINGLE_ARGUMENT, "os", "system", f"touch {ran}"))
+    write_hostile_row(
+        tmp_path / "evil.db", extension(SINGLE_ARGUMENT, "os", "system", f"touch {ran}")
+    )
     asyncio.run(copied(str(tmp_path / "evil.db"), str(tmp_path / "evil.jsonl")))
     asyncio.run(copied(str(tmp_path / "evil.jsonl"), str(tmp_path / "new.db")))
     with MemoristSaver.from_url(tmp_path / "new.db") as saver, pytest.raises(NotAllowed):
@@ -87,7 +112,10 @@ def test_an_archive_from_a_stranger_runs_nothing(tmp_path: Path) -> None:
 
 def test_pickled_data_is_not_read(tmp_path: Path) -> None:
     write_hostile_row(tmp_path / "m.db", b"cos\nsystem\n(S'true'\ntR.", type="pickle")
-    with MemoristSaver.from_url(tmp_path / "m.db") as saver, pytest.raises(StoreDamaged, match="'pickle'"):
+    with (
+        MemoristSaver.from_url(tmp_path / "m.db") as saver,
+        pytest.raises(StoreDamaged, match="'pickle'"),
+    ):
         saver.get_tuple(CONFIG)
 
 
@@ -103,14 +131,21 @@ class Trip(TypedDict):
 
 
 def travel(saver: MemoristSaver) -> Any:
-    graph = StateGraph(Trip).add_node("go", lambda _: {"places": [Place("Porto")]}).add_edge(START, "go")
+    graph = (
+        StateGraph(Trip)
+        .add_node("go", lambda _: {"places": [Place("Porto")]})
+        .add_edge(START, "go")
+    )
     return graph.compile(checkpointer=saver).invoke({"places": [Place("Lisbon")]}, CONFIG)
 
 
 def test_types_that_the_application_lists_are_restored(tmp_path: Path) -> None:
     with MemoristSaver.from_url(tmp_path / "m.db", allowed_types=[Place]) as saver:
         travel(saver)
-        assert saver.get_tuple(CONFIG).checkpoint["channel_values"]["places"] == [Place("Lisbon"), Place("Porto")]
+        assert saver.get_tuple(CONFIG).checkpoint["channel_values"]["places"] == [
+            Place("Lisbon"),
+            Place("Porto"),
+        ]
 
 
 def test_a_type_that_is_not_listed_is_named_and_its_checkpoint_is_kept(tmp_path: Path) -> None:
@@ -119,4 +154,7 @@ def test_a_type_that_is_not_listed_is_named_and_its_checkpoint_is_kept(tmp_path:
         with pytest.raises(NotAllowed, match=r"Place.*allowed_types"):
             saver.get_tuple(CONFIG)
     with MemoristSaver.from_url(tmp_path / "m.db", allowed_types=[Place]) as saver:
-        assert saver.get_tuple(CONFIG).checkpoint["channel_values"]["places"] == [Place("Lisbon"), Place("Porto")]
+        assert saver.get_tuple(CONFIG).checkpoint["channel_values"]["places"] == [
+            Place("Lisbon"),
+            Place("Porto"),
+        ]

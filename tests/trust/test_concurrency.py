@@ -18,15 +18,17 @@ import pytest
 import memorist
 from e2e.rest.conftest import asking
 from memorist.errors import NotFound
-from memorist.model import Filter
 from memorist.scoped import Scoped
+from memorist.types import Filter
 
 PATIENCE = 4  # seconds after which a call that should take milliseconds counts as stuck
 POOL = "the issue on trust, load: no code path waits for a second connection while it holds one"
 
 # What is canceled: a call on a memory of its own. `n` makes each text different from all others.
 VERBS: dict[str, Callable[[Scoped, str, int], Awaitable[Any]]] = {
-    "remember": lambda ana, id, n: ana.remember([{"id": f"new {n}", "content": f"The pier has {n * 104729} boats."}]),
+    "remember": lambda ana, id, n: ana.remember(
+        [{"id": f"new {n}", "content": f"The pier has {n * 104729} boats."}]
+    ),
     "recall": lambda ana, id, n: ana.recall(f"whales {n}", profile="theoria.triscore"),
     "edit": lambda ana, id, n: ana.edit(id, f"Edited, with {n * 32452843} cats."),
     "forget": lambda ana, id, n: ana.forget(id),
@@ -47,7 +49,9 @@ async def cancel_after(turns: int, work: Awaitable[Any]) -> bool:
     for turn in range(turns):
         if task.done():
             break
-        await asyncio.sleep(0.0007 if turn % 3 == 2 else 0)  # now and then long enough for a thread to answer
+        await asyncio.sleep(
+            0.0007 if turn % 3 == 2 else 0
+        )  # now and then long enough for a thread to answer
     had_ended = task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -72,7 +76,11 @@ async def test_a_verb_canceled_at_any_moment_is_done_or_not_done(place: str, ver
     async with memorist.aio.open(place, embedder="hashing") as memory:
         ana = memory.scope("ana", session="s")
         for n in range(1, 90, 4 if "://" in place else 1):  # PostgreSQL connects again after each
-            (id,) = (await ana.remember([{"id": f"m{n}", "content": f"Target {n} with {n * 7919} whales."}])).ids
+            (id,) = (
+                await ana.remember(
+                    [{"id": f"m{n}", "content": f"Target {n} with {n * 7919} whales."}]
+                )
+            ).ids
             had_ended = await cancel_after(n, VERBS[verb](ana, id, n))
             assert await is_whole(ana, id)
             if had_ended:
@@ -150,14 +158,18 @@ memory.close()
 """
 
 
-def test_a_forked_child_is_told_to_open_its_own_memory_and_the_parent_goes_on(tmp_path: Path) -> None:
+def test_a_forked_child_is_told_to_open_its_own_memory_and_the_parent_goes_on(
+    tmp_path: Path,
+) -> None:
     said, ended, parent = run_script(FORKING, str(tmp_path / "m.db"))
     assert said == "This memory is closed: open it again"
     assert (ended, parent) == ("child ended with 0", "created []")
 
 
 @pytest.mark.parametrize("ending", ["", "os._exit(0)"], ids=["at the end of the script", "at once"])
-def test_a_process_that_ends_without_closing_has_stored_what_it_acknowledged(tmp_path: Path, ending: str) -> None:
+def test_a_process_that_ends_without_closing_has_stored_what_it_acknowledged(
+    tmp_path: Path, ending: str
+) -> None:
     code = f"print(ana.remember('My kettle is blue.').outcomes[0].status, flush=True)\n{ending}"
     assert run_script(code, str(tmp_path / "m.db")) == ["created"]
     with memorist.open(tmp_path / "m.db", embedder="hashing") as memory:
@@ -200,7 +212,9 @@ async def wait_for_all(calls: list[Awaitable[Any]]) -> int:
     return len(stuck)
 
 
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{POOL}: concurrent undos deadlock the pool (c02)")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason=f"{POOL}: concurrent undos deadlock the pool (c02)"
+)
 async def test_twenty_undos_at_once_all_end(ready_database: str) -> None:
     async with memorist.aio.open(ready_database, embedder="hashing") as memory:
         users = [memory.scope(f"user{n}") for n in range(20)]
@@ -226,11 +240,17 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
-@pytest.mark.xfail(strict=True, raises=TimeoutError, reason=f"{POOL}: following a vector index deadlocks it (c03)")
-async def test_sixty_users_beside_a_vector_index_all_get_answers(ready_database: str, tmp_path: Path) -> None:
+@pytest.mark.xfail(
+    strict=True, raises=TimeoutError, reason=f"{POOL}: following a vector index deadlocks it (c03)"
+)
+async def test_sixty_users_beside_a_vector_index_all_get_answers(
+    ready_database: str, tmp_path: Path
+) -> None:
     pytest.importorskip("chromadb")
     command = [sys.executable, "-c", BESIDE_AN_INDEX, ready_database, str(tmp_path / "chroma")]
-    process = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)  # one that can be killed
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.PIPE
+    )  # one that can be killed
     assert process.stdout is not None
     try:
         assert await process.stdout.readline() == b"opened\n"
@@ -246,13 +266,17 @@ async def test_sixty_users_beside_a_vector_index_all_get_answers(ready_database:
     raises=AssertionError,
     reason="the issue on trust, load: `asyncio.timeout` while SQLite is locked (c07)",
 )
-async def test_a_timeout_is_honored_while_another_process_holds_the_write_lock(tmp_path: Path) -> None:
+async def test_a_timeout_is_honored_while_another_process_holds_the_write_lock(
+    tmp_path: Path,
+) -> None:
     async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
         ana = memory.scope("ana")
         await ana.remember("I like tea.")
         holder = apsw.Connection(str(tmp_path / "m.db"))
         holder.execute("BEGIN IMMEDIATE")
-        waiting = asyncio.create_task(asyncio.wait_for(ana.remember("The boat leaves at nine."), 0.2))
+        waiting = asyncio.create_task(
+            asyncio.wait_for(ana.remember("The boat leaves at nine."), 0.2)
+        )
         ended, _ = await asyncio.wait({waiting}, timeout=2)
         holder.execute("ROLLBACK")
         holder.close()
@@ -265,7 +289,9 @@ async def test_a_timeout_is_honored_while_another_process_holds_the_write_lock(t
     raises=AssertionError,
     reason="the issue on trust, load: a lock timeout is `Busy`, not an outage: one scope stops all tenants (c08)",
 )
-async def test_a_scope_that_is_locked_for_long_does_not_stop_the_others(ready_database: str) -> None:
+async def test_a_scope_that_is_locked_for_long_does_not_stop_the_others(
+    ready_database: str,
+) -> None:
     impatient = f"{ready_database}&options=-c%20lock_timeout%3D300ms"
     async with (
         memorist.aio.open(ready_database, embedder="hashing") as other,
@@ -286,7 +312,10 @@ NOT_ASKED = "the issue on trust, load: `/readyz` asks the store"
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{NOT_ASKED} (x02)")
 async def test_a_server_whose_file_is_gone_is_not_ready(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    async with memorist.aio.open(tmp_path / "data/m.db", embedder="hashing") as memory, asking(memory) as client:
+    async with (
+        memorist.aio.open(tmp_path / "data/m.db", embedder="hashing") as memory,
+        asking(memory) as client,
+    ):
         assert (await client.get("/readyz")).status_code == 200
         (tmp_path / "data").rename(tmp_path / "gone")
         try:
@@ -296,11 +325,15 @@ async def test_a_server_whose_file_is_gone_is_not_ready(tmp_path: Path) -> None:
 
 
 @pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{NOT_ASKED} (x03)")
-async def test_a_server_whose_database_refuses_connections_is_not_ready(postgres: str, database: str) -> None:
+async def test_a_server_whose_database_refuses_connections_is_not_ready(
+    postgres: str, database: str
+) -> None:
     name = database.partition("?")[0].rpartition("/")[2]
     async with memorist.aio.open(database, embedder="hashing") as memory, asking(memory) as client:
         assert (await client.get("/readyz")).status_code == 200
         with psycopg.connect(postgres, autocommit=True) as admin:
             admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false".encode())
-            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+            admin.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+            )
         assert (await client.get("/readyz")).status_code == 503

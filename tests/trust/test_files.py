@@ -26,7 +26,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     """Yield a folder with everything that an open memory writes, in folders that others may look into."""
     for name in ("data", "journal", "state", "state/embeddings_cache", "kept"):
         (tmp_path / name).mkdir(mode=0o755)
-    places = {"state_dir": tmp_path / "state", "failsafe_dir": tmp_path / "kept", "journal_dir": tmp_path / "journal"}
+    places = {
+        "state_dir": tmp_path / "state",
+        "failsafe_dir": tmp_path / "kept",
+        "journal_dir": tmp_path / "journal",
+    }
     with memorist.open(tmp_path / "data" / "memory.db", embedder="minilm", **places) as memory:
         memory.scope("ana").remember("My PIN is 4711 for the blue card.")
         memory.snapshot()
@@ -42,9 +46,13 @@ def readable_by_others(folder: Path) -> list[str]:
     return sorted(path.name for path in files if stat.S_IMODE(path.stat().st_mode) & 0o077)
 
 
-def test_the_database_its_log_and_its_backup_are_for_their_owner_alone_in_a_folder_that_was_there(folder: Path) -> None:
+def test_the_database_its_log_and_its_backup_are_for_their_owner_alone_in_a_folder_that_was_there(
+    folder: Path,
+) -> None:
     assert readable_by_others(folder / "data") == []
-    assert {"memory.db", "memory.db-wal", "copy.db"} <= {path.name for path in (folder / "data").iterdir()}
+    assert {"memory.db", "memory.db-wal", "copy.db"} <= {
+        path.name for path in (folder / "data").iterdir()
+    }
 
 
 @mended_by("§4 files: journal files 0600 in existing folders (x06)")
@@ -53,11 +61,16 @@ def test_the_journal_is_for_its_owner_alone_in_a_folder_that_was_there(folder: P
 
 
 @mended_by("§4 files: cache files 0600 in existing folders (x06)")
-def test_the_cache_of_vectors_is_for_its_owner_alone_in_a_folder_that_was_there(folder: Path) -> None:
+def test_the_cache_of_vectors_is_for_its_owner_alone_in_a_folder_that_was_there(
+    folder: Path,
+) -> None:
     assert readable_by_others(folder / "state") == []
 
 
-@mended_by("§4 files: a path whose folder does not exist is an error that names it", raises=pytest.fail.Exception)
+@mended_by(
+    "§4 files: a path whose folder does not exist is an error that names it",
+    raises=pytest.fail.Exception,
+)
 def test_a_path_whose_folder_does_not_exist_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(MemoristError, match="nowhere"):
         memorist.open(tmp_path / "nowhere" / "memory.db", embedder="hashing").close()

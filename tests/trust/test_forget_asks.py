@@ -16,13 +16,18 @@ import memorist
 @pytest.fixture
 def db(tmp_path: Path) -> Path:
     with memorist.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
-        memory.scope("ana").remember("My old address was 12 Quillback Lane.", tags=["home"], category="place")
+        memory.scope("ana").remember(
+            "My old address was 12 Quillback Lane.", tags=["home"], category="place"
+        )
     return tmp_path / "m.db"
 
 
 def command(db: Path, *words: str) -> tuple[list[str], dict[str, str]]:
     settings = {"MEMORIST_STATE_DIR": str(db.parent), "MEMORIST_EMBEDDER": "hashing"}
-    return [sys.executable, "-m", "memorist", "--db", str(db), "--user", "ana", *words], {**os.environ, **settings}
+    return [sys.executable, "-m", "memorist", "--db", str(db), "--user", "ana", *words], {
+        **os.environ,
+        **settings,
+    }
 
 
 def count(db: Path) -> int:
@@ -33,7 +38,13 @@ def count(db: Path) -> int:
 def run(db: Path, *words: str) -> subprocess.CompletedProcess[str]:
     line, environment = command(db, *words)
     return subprocess.run(
-        line, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
+        line,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 

@@ -20,9 +20,9 @@ from memorist import aio
 from memorist.dialects.milton import Milton
 from memorist.dialects.vault import Vault
 from memorist.errors import MemoristError, NotFound
-from memorist.model import STATES, Draft, Filter
 from memorist.storage.sqlite import connection as connections
 from memorist.storage.sqlite.migrate import migrate, shipped
+from memorist.types import STATES, Draft, Filter
 from trust.expected import mended_by, require
 
 SECRET = "My safe opens with Quaggaxyz 77."
@@ -30,7 +30,11 @@ EVERYTHING = Filter(states=STATES)
 
 
 def settings_in(folder: Path, **more: Any) -> dict[str, Any]:
-    places = {"state_dir": folder / "state", "failsafe_dir": folder / "kept", "journal_dir": folder / "journal"}
+    places = {
+        "state_dir": folder / "state",
+        "failsafe_dir": folder / "kept",
+        "journal_dir": folder / "journal",
+    }
     return {"embedder": "hashing", **places, **more}
 
 
@@ -71,7 +75,9 @@ def until(holds: Callable[[], object]) -> None:
 
 
 @mended_by("§2 forgetting: words stay in history.meta.before.evidence_text (f15)")
-def test_a_forgotten_source_is_not_quoted_in_the_history_of_what_rested_on_it(tmp_path: Path) -> None:
+def test_a_forgotten_source_is_not_quoted_in_the_history_of_what_rested_on_it(
+    tmp_path: Path,
+) -> None:
     with opened(tmp_path) as memory:
         ana = memory.scope("ana")
         (source,) = ana.remember("My doctor gave me Ramiprilxyz for my heart.").ids
@@ -89,7 +95,9 @@ def _summed_up_and_forgotten(memory: Any) -> list[Any]:
     said = {"one": ["My doctor gave me Ramiprilxyz for my heart.", "My brother Zebulon owes me 400 euros."],
             "two": ["The train leaves at nine.", "I like tea with milk."]}  # fmt: skip
     for session, turns in said.items():
-        messages = [{"id": f"{session}{n}", "role": "user", "content": text} for n, text in enumerate(turns)]
+        messages = [
+            {"id": f"{session}{n}", "role": "user", "content": text} for n, text in enumerate(turns)
+        ]
         memory.scope("ana", session=session).remember(messages)
     ana = memory.scope("ana")
     (summary,) = ana.compress(threshold=1, sessions=1).summaries
@@ -109,7 +117,9 @@ def test_forgetting_the_sources_of_a_summary_leaves_none_of_their_words(tmp_path
 
 
 @mended_by("§2 forgetting: summaries that were made again come back with an older export (f06)")
-def test_an_older_export_does_not_bring_back_the_summary_of_forgotten_sources(tmp_path: Path) -> None:
+def test_an_older_export_does_not_bring_back_the_summary_of_forgotten_sources(
+    tmp_path: Path,
+) -> None:
     with opened(tmp_path) as memory:
         memory.import_(_summed_up_and_forgotten(memory))
         assert texts(memory.scope("ana")) == ["I like tea with milk.", "The train leaves at nine."]
@@ -141,7 +151,9 @@ def test_a_wording_that_was_merged_is_forgotten_with_the_memory(tmp_path: Path) 
 def traces(memory: Any, text: str) -> tuple[bytes, bytes]:
     """Return what a cache may hold of a text that was embedded before: its plain hash and its vector."""
     vector = memory._loop.run(memory._inner.embedder.encode_batch([text]))[0]
-    return hashlib.sha256(f"all-MiniLM-L6-v2:{text}".encode()).digest(), np.asarray(vector, "<f4").tobytes()[:64]
+    return hashlib.sha256(f"all-MiniLM-L6-v2:{text}".encode()).digest(), np.asarray(
+        vector, "<f4"
+    ).tobytes()[:64]
 
 
 def test_the_cache_forgets_the_vector_of_a_forgotten_memory(tmp_path: Path) -> None:
@@ -232,7 +244,9 @@ def test_forgetting_reaches_what_was_set_aside_from_the_spool(tmp_path: Path) ->
         ana = memory.scope("ana")
         ana.remember([{"id": "m1", "content": "The meeting is on Monday."}])
         with store_away(tmp_path):  # the same message id with another text cannot be stored later
-            outcome = ana.remember([{"id": "m1", "content": "My PIN is Quaggaxyz 4711."}]).outcomes[0]
+            outcome = ana.remember([{"id": "m1", "content": "My PIN is Quaggaxyz 4711."}]).outcomes[
+                0
+            ]
         back(memory)
         require(len(memory.stats()["set_aside"]) == 1)
         with suppress(NotFound):
@@ -247,14 +261,18 @@ def database_away(database: str, postgres: str) -> Iterator[None]:
     name = database.partition("?")[0].rpartition("/")[2]
     with psycopg.connect(postgres, autocommit=True) as admin:
         admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false".encode())
-        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,))
+        admin.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
+        )
         try:
             yield
         finally:
             admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true".encode())
 
 
-async def _answer_during_an_outage(database: str, postgres: str, folder: Path, *, asks_again: bool) -> str:
+async def _answer_during_an_outage(
+    database: str, postgres: str, folder: Path, *, asks_again: bool
+) -> str:
     """Return what one client answers without the store after another one has forgotten a memory that both knew."""
     settings = settings_in(folder)
     async with aio.open(database, **settings) as one, aio.open(database, **settings) as two:
@@ -296,15 +314,21 @@ def _file_of_version_8(path: Path, said: str) -> None:
     migrate(connection, str(path), shipped()[:8])
     connection.execute("ATTACH ? AS new", (str(path.with_name("new.db")),))
     for table in ("scopes", "memories"):
-        columns = ", ".join(row[1] for row in connection.execute(f"PRAGMA main.table_info({table})"))
-        connection.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
+        columns = ", ".join(
+            row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")
+        )
+        connection.execute(
+            f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}"
+        )
     connection.close()
     for left in path.parent.glob("new.db*"):
         left.unlink()
 
 
 @mended_by("§2 forgetting: words stay in the *.before-N copies that a migration leaves (f01)")
-def test_the_copy_that_a_migration_leaves_does_not_keep_what_is_forgotten_later(tmp_path: Path) -> None:
+def test_the_copy_that_a_migration_leaves_does_not_keep_what_is_forgotten_later(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "data").mkdir()
     _file_of_version_8(tmp_path / "data" / "memory.db", SECRET)
     with opened(tmp_path) as memory:
@@ -318,10 +342,14 @@ JOURNAL = {
     "one line": "I saw Quaggaxyz at the harbor.",
     "blank lines": "line one Quaggaxyz\r\n\r\n\r\n\r\nline two",
     "list marks": "- Quaggaxyz | pipe [brackets] text",
-    "two long paragraphs": "Quaggaxyz and tea in the garden of my aunt. " * 30 + "\n\n" + "Boats of Quaggaxyz. " * 30,
+    "two long paragraphs": "Quaggaxyz and tea in the garden of my aunt. " * 30
+    + "\n\n"
+    + "Boats of Quaggaxyz. " * 30,
 }
 DECOMPOSED = {
-    "decomposed letters": unicodedata.normalize("NFD", "My therapist is Zoë Quaggaxyz Müller in Köln."),
+    "decomposed letters": unicodedata.normalize(
+        "NFD", "My therapist is Zoë Quaggaxyz Müller in Köln."
+    ),
     "a run of accents": "I saw e" + "\u0301" * 40 + " Quaggaxyz",
 }
 
@@ -330,7 +358,10 @@ def _journal_after_forgetting(folder: Path, text: str) -> list[str]:
     with opened(folder) as memory:
         ana = memory.scope("ana")
         ids = ana.remember(text).ids
-        require("Quaggaxyz" in "".join(path.read_text("utf-8") for path in (folder / "journal").glob("*.md")))
+        require(
+            "Quaggaxyz"
+            in "".join(path.read_text("utf-8") for path in (folder / "journal").glob("*.md"))
+        )
         for id in ids:
             ana.forget(id)
     return files_with(folder, "Quaggaxyz")
@@ -343,7 +374,9 @@ def test_the_journal_loses_the_words_of_a_forgotten_memory(tmp_path: Path, text:
 
 @mended_by("§2 forgetting: words stay in the journal for decomposed Unicode (f07)")
 @pytest.mark.parametrize("text", DECOMPOSED.values(), ids=DECOMPOSED)
-def test_the_journal_loses_words_that_were_written_in_decomposed_unicode(tmp_path: Path, text: str) -> None:
+def test_the_journal_loses_words_that_were_written_in_decomposed_unicode(
+    tmp_path: Path, text: str
+) -> None:
     assert _journal_after_forgetting(tmp_path, text) == []
 
 
@@ -353,14 +386,19 @@ def test_the_journal_loses_words_that_were_written_in_decomposed_unicode(tmp_pat
 def _skipped_then_everything_forgotten(memory: Any) -> None:
     """Say the same little thing three times, of which two are skipped, and forget every memory there is."""
     ana = memory.scope("ana", session="s")
-    said = [ana.remember([{"id": f"m{n}", "content": "hm Quaggaxyz again"}], policy="vault") for n in (1, 2, 3)]
+    said = [
+        ana.remember([{"id": f"m{n}", "content": "hm Quaggaxyz again"}], policy="vault")
+        for n in (1, 2, 3)
+    ]
     require([receipt.outcomes[0].status for receipt in said] == ["created", "skipped", "skipped"])
     for found in ana.list(EVERYTHING):
         ana.forget(found.id, never_again=True)
 
 
 @mended_by("§2 forgetting: words stay in messages reported as skipped (f08)")
-def test_a_message_that_was_skipped_is_not_exported_after_its_words_were_forgotten(tmp_path: Path) -> None:
+def test_a_message_that_was_skipped_is_not_exported_after_its_words_were_forgotten(
+    tmp_path: Path,
+) -> None:
     with opened(tmp_path) as memory:
         _skipped_then_everything_forgotten(memory)
         assert "Quaggaxyz" not in str(list(memory.export()))
@@ -398,7 +436,9 @@ def test_chroma_never_holds_words_and_loses_the_entry_of_a_forgotten_memory(tmp_
     assert files_with(tmp_path, "Quaggaxyz") == []
 
 
-@mended_by("§2 forgetting: residue of 0 bytes in every file: Chroma's write-ahead queue keeps the vector (f11)")
+@mended_by(
+    "§2 forgetting: residue of 0 bytes in every file: Chroma's write-ahead queue keeps the vector (f11)"
+)
 def test_the_files_of_chroma_do_not_keep_the_vector_of_a_forgotten_memory(tmp_path: Path) -> None:
     _, vector = _forgotten_in_chroma(tmp_path)
     assert files_with(tmp_path, vector) == []
@@ -416,7 +456,9 @@ DIFFERENT = [
 
 @mended_by("§2 forgetting: tombstones block different texts (x01)")
 @pytest.mark.parametrize(("forgotten", "other"), DIFFERENT)
-def test_a_forgotten_text_does_not_stand_in_the_way_of_another(tmp_path: Path, forgotten: str, other: str) -> None:
+def test_a_forgotten_text_does_not_stand_in_the_way_of_another(
+    tmp_path: Path, forgotten: str, other: str
+) -> None:
     with opened(tmp_path) as memory:
         ana = memory.scope("ana")
         ana.forget(ana.remember(forgotten).ids[0], never_again=True)
@@ -428,14 +470,18 @@ PIN = "My PIN is 4711 for the blue card, remember."
 
 def _said_in_three_sessions(memory: Any) -> list[str]:
     for n in (1, 2, 3):
-        memory.scope("ana", session=f"s{n}").remember([{"id": f"m{n}", "content": PIN, "role": "user"}])
+        memory.scope("ana", session=f"s{n}").remember(
+            [{"id": f"m{n}", "content": PIN, "role": "user"}]
+        )
     return [found.id for found in memory.scope("ana").list()]
 
 
 def test_what_was_forgotten_in_one_session_is_refused_in_another(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         memory.scope("ana").forget(_said_in_three_sessions(memory)[0])
-        again = memory.scope("ana", session="s2").remember([{"id": "m9", "content": PIN, "role": "user"}])
+        again = memory.scope("ana", session="s2").remember(
+            [{"id": "m9", "content": PIN, "role": "user"}]
+        )
         assert again.outcomes[0].status == "refused"
 
 
@@ -451,7 +497,9 @@ def test_forgetting_names_the_same_words_in_other_sessions(tmp_path: Path) -> No
 # Random lives
 
 
-@mended_by("§2 forgetting: residue of 0 bytes: the category of a forgotten memory stays in the event log (f20)")
+@mended_by(
+    "§2 forgetting: residue of 0 bytes: the category of a forgotten memory stays in the event log (f20)"
+)
 def test_the_category_of_a_forgotten_memory_leaves_no_trace(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         ana = memory.scope("ana")
@@ -463,7 +511,9 @@ def test_the_category_of_a_forgotten_memory_leaves_no_trace(tmp_path: Path) -> N
 @mended_by(
     "§2 forgetting: residue of 0 bytes: a profile keeps the words of an earlier version that was forgotten (f20)"
 )
-def test_a_profile_does_not_keep_the_words_of_an_earlier_version_that_was_forgotten(tmp_path: Path) -> None:
+def test_a_profile_does_not_keep_the_words_of_an_earlier_version_that_was_forgotten(
+    tmp_path: Path,
+) -> None:
     with opened(tmp_path) as memory:
         ana = memory.scope("ana")
         (id,) = ana.remember("My dentist is called Quaggaxyz.").ids
@@ -475,8 +525,12 @@ def test_a_profile_does_not_keep_the_words_of_an_earlier_version_that_was_forgot
     assert files_with(tmp_path, "Quaggaxyz") == []
 
 
-@mended_by("§2 forgetting: residue of 0 bytes: history keeps the tags that a merge has changed (f20)")
-def test_history_does_not_keep_the_tags_of_an_earlier_version_that_was_forgotten(tmp_path: Path) -> None:
+@mended_by(
+    "§2 forgetting: residue of 0 bytes: history keeps the tags that a merge has changed (f20)"
+)
+def test_history_does_not_keep_the_tags_of_an_earlier_version_that_was_forgotten(
+    tmp_path: Path,
+) -> None:
     with opened(tmp_path) as memory:
         ana = memory.scope("ana")
         (id,) = ana.remember("My dentist is called Quaggaxyz.").ids
@@ -497,7 +551,9 @@ def test_a_profile_goes_with_the_only_memory_it_rests_on(tmp_path: Path) -> None
     assert files_with(tmp_path, "Quaggaxyz") == []
 
 
-@mended_by("§2 forgetting: residue of 0 bytes: a message that was merged stays if the merge was undone (f20)")
+@mended_by(
+    "§2 forgetting: residue of 0 bytes: a message that was merged stays if the merge was undone (f20)"
+)
 def test_a_message_whose_merge_was_undone_is_forgotten_with_the_memory(tmp_path: Path) -> None:
     with opened(tmp_path) as memory:
         ana = memory.scope("ana", session="s1")
@@ -526,12 +582,18 @@ def _write(ana: Any, layout: list[tuple[str, int, int]]) -> None:
         if what == "edit":
             ana.edit(ids[row], tags=["x" * length])
         else:
-            said = f"My tea {row * 7919} is Quaggaxyz." if what == "word" else f"Train {row * 7919} leaves."
+            said = (
+                f"My tea {row * 7919} is Quaggaxyz."
+                if what == "word"
+                else f"Train {row * 7919} leaves."
+            )
             message = {"id": f"m{row}", "session": f"s{row}", "content": said + " very" * length}
             (ids[row],) = ana.remember([message]).ids
 
 
-@mended_by("§2 forgetting: residue of 0 bytes: free space in a page of the SQLite file keeps old copies of rows (f20)")
+@mended_by(
+    "§2 forgetting: residue of 0 bytes: free space in a page of the SQLite file keeps old copies of rows (f20)"
+)
 def test_no_page_of_the_file_keeps_an_old_copy_of_a_forgotten_row(tmp_path: Path) -> None:
     left = []
     for number, layout in enumerate(LAYOUTS):
@@ -574,14 +636,20 @@ class Life:
     def _some(self) -> str:
         """Return the id of a memory whose text holds the word. Raises IndexError if there is none."""
         found = self._ana.list(EVERYTHING, limit=500)
-        return str(self._chance.choice([memory.id for memory in found if "Quaggaxyz" in memory.text]))
+        return str(
+            self._chance.choice([memory.id for memory in found if "Quaggaxyz" in memory.text])
+        )
 
     def say(self) -> None:
         self._memory.scope("ana").remember(self._sentence())
 
     def say_in_a_conversation(self) -> None:
         said = f"On day {self._count * 7919} I told you: {self._sentence()}"  # never merged, see the test above
-        reply = {"id": f"r{self._count}", "content": "Good to know, thank you.", "role": "assistant"}
+        reply = {
+            "id": f"r{self._count}",
+            "content": "Good to know, thank you.",
+            "role": "assistant",
+        }
         self._ana.remember([{"id": f"m{self._count}", "content": said, "role": "user"}, reply])
 
     def say_in_other_words(self) -> None:
@@ -589,7 +657,9 @@ class Life:
 
     def say_on_purpose(self) -> None:
         color = self._chance.choice(("green", "blue"))
-        self._memory.scope("ana").remember(f"My favorite Quaggaxyz color is {color}.", manually_saved=True)
+        self._memory.scope("ana").remember(
+            f"My favorite Quaggaxyz color is {color}.", manually_saved=True
+        )
 
     def say_something_else(self) -> None:
         self._ana.remember(f"Train {self._count} leaves at {self._count * 7919}.")
@@ -601,7 +671,11 @@ class Life:
         self._ana.edit(self._some(), summary="about Quaggaxyz", tags=["quaggaxyztag", "other"])
 
     def undo(self) -> None:
-        done = [entry.meta["operation"] for entry in self._ana.history(self._some()) if "operation" in entry.meta]
+        done = [
+            entry.meta["operation"]
+            for entry in self._ana.history(self._some())
+            if "operation" in entry.meta
+        ]
         self._ana.undo(self._chance.choice(done))
 
     def undo_a_session(self) -> None:
@@ -633,8 +707,12 @@ class Life:
 
     def conclude(self) -> None:
         sources = (self._some(), self._some())
-        self._ana.remember_drafts([Draft(text="A harmless conclusion.", evidence_ids=sources, kind="semantic")])
-        self._ana.remember_drafts([Draft(text="So much for Quaggaxyz.", evidence_ids=sources[:1], kind="semantic")])
+        self._ana.remember_drafts(
+            [Draft(text="A harmless conclusion.", evidence_ids=sources, kind="semantic")]
+        )
+        self._ana.remember_drafts(
+            [Draft(text="So much for Quaggaxyz.", evidence_ids=sources[:1], kind="semantic")]
+        )
 
     def promote(self) -> None:
         self._memory._loop.run(Milton(self._memory._inner.scope("ana")).compress_short_to_long(0))
@@ -653,7 +731,9 @@ class Life:
 def _forget_all_that_names(scope: Any, word: str) -> None:
     scope.consent.withdraw("city")
     for _ in range(3):  # a summary that is made again may hold the word once more
-        named = [found.id for found in scope.list(EVERYTHING, limit=1000) if word in repr(found).lower()]
+        named = [
+            found.id for found in scope.list(EVERYTHING, limit=1000) if word in repr(found).lower()
+        ]
         if named:
             scope.forget_where(where=Filter(ids=tuple(named), states=STATES), dry_run=False)
 

@@ -14,35 +14,65 @@ from typing import Any
 import pytest
 
 import memorist
-from memorist import commands
-from memorist.ingest import extract, guard, route, score
-from memorist.ingest.piece import pieces
-from memorist.model import Draft, Memory, Scope
-from memorist.policy import writing
-from memorist.retrieve import render, understand
+from memorist.extraction import facts
+from memorist.ingest import classify_rules, guard, importance, policies
+from memorist.ingest.split import pieces
+from memorist.manage import chat_commands
+from memorist.retrieve import question, render
 from memorist.text import (
     conflict,
     dates,
-    echo,
     entities,
+    feedback,
     index,
     joining,
-    normalise,
+    normalize,
     saying,
     secrets,
     simhash,
-    summing,
+    style_check,
+    summarize,
     tokens,
     turns,
     values,
-    wording,
 )
+from memorist.types import Draft, Memory, Scope
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 # Repeated to a long text, each of these makes some kind of pattern try again and again.
 SEEDS = (
-    *("A", "1", "é", "猫", "a", " ", "\n", ".", "-", "'", "<", "[", "a ", "1 ", "1.", "a_", "a@", "Aa", "(A, "),
-    *("4111 ", "http://", "a://b:", '"a" ', "et al ", "and Aa ", "password is ", "i like ", "ignore previous "),
+    *(
+        "A",
+        "1",
+        "é",
+        "猫",
+        "a",
+        " ",
+        "\n",
+        ".",
+        "-",
+        "'",
+        "<",
+        "[",
+        "a ",
+        "1 ",
+        "1.",
+        "a_",
+        "a@",
+        "Aa",
+        "(A, ",
+    ),
+    *(
+        "4111 ",
+        "http://",
+        "a://b:",
+        '"a" ',
+        "et al ",
+        "and Aa ",
+        "password is ",
+        "i like ",
+        "ignore previous ",
+    ),
 )
 MEASURABLE = 0.0005  # seconds
 LONGEST = 2000  # characters of the shorter text
@@ -72,7 +102,9 @@ def text_of(seed: str, length: int) -> str:
 
 def ratio(rule: Callable[[str], Any], short: str, long: str, times: int) -> float:
     """Return how much longer the long text takes, each time the least of so many."""
-    return min(cpu_of(rule, long) for _ in range(times)) / min(cpu_of(rule, short) for _ in range(times))
+    return min(cpu_of(rule, long) for _ in range(times)) / min(
+        cpu_of(rule, short) for _ in range(times)
+    )
 
 
 def slow_seed(rule: Callable[[str], Any]) -> str | None:
@@ -81,15 +113,17 @@ def slow_seed(rule: Callable[[str], Any]) -> str | None:
 
 
 def memory(text: str) -> Memory:
-    return Memory(id="m", scope=Scope(user="ana"), text=text, kind="episodic", created_at=NOW, updated_at=NOW)
+    return Memory(
+        id="m", scope=Scope(user="ana"), text=text, kind="episodic", created_at=NOW, updated_at=NOW
+    )
 
 
 RULES: dict[str, Callable[[str], Any]] = {
-    "clean": normalise.clean,
-    "storable": normalise.storable,
-    "for_hash": normalise.for_hash,
-    "compact": normalise.compact,
-    "normalized wording": normalise.wording,
+    "clean": normalize.clean,
+    "storable": normalize.storable,
+    "for_hash": normalize.for_hash,
+    "compact": normalize.compact,
+    "normalized wording": normalize.wording,
     "secret": secrets.secret,
     "intervals": lambda text: dates.intervals(text, NOW),
     "has_time": dates.has_time,
@@ -100,35 +134,39 @@ RULES: dict[str, Callable[[str], Any]] = {
     "agree": lambda text: values.agree(text, text + " x"),
     "statement": conflict.statement,
     "said": saying.said,
-    "compare": lambda text: saying.compare(text, f"{text[: len(text) // 2]} y {text[len(text) // 2 :]}"),
+    "compare": lambda text: saying.compare(
+        text, f"{text[: len(text) // 2]} y {text[len(text) // 2 :]}"
+    ),
     "analyse": tokens.analyse,
     "count_tokens": tokens.count_tokens,
     "simhash64": simhash.simhash64,
     "forged": guard.forged,
     "injection": lambda text: guard.injection(text, "strict"),
     "grounded": lambda text: guard.grounded(text[: len(text) // 2], text),
-    "salience": score.salience,
-    "kind": route.kind,
-    "item_type": route.item_type,
-    "pieces": lambda text: pieces(Draft(text=text), writing.POLICIES["default"]),
-    "facts": lambda text: extract.facts(text, who="Ana", at=NOW),
+    "salience": importance.salience,
+    "kind": classify_rules.kind,
+    "item_type": classify_rules.item_type,
+    "pieces": lambda text: pieces(Draft(text=text), policies.POLICIES["default"]),
+    "facts": lambda text: facts.facts(text, who="Ana", at=NOW),
     "safe": render.safe,
     "block": lambda text: render.block([memory(text)]),
-    "heard": commands.heard,
-    "used": lambda text: echo.used(text, [memory(text)]),
+    "heard": chat_commands.heard,
+    "used": lambda text: feedback.used(text, [memory(text)]),
     "is_question": turns.is_question,
     "terms_of": lambda text: index.terms_of(memory(text), "english"),
-    "summary": lambda text: summing.extract([summing.Turn(text=text, speaker="Ana")]),
-    "understand": lambda text: understand.understand(text, ("Ana", "Bob"), NOW, "english"),
+    "summary": lambda text: summarize.extract([summarize.Turn(text=text, speaker="Ana")]),
+    "understand": lambda text: question.understand(text, ("Ana", "Bob"), NOW, "english"),
     "containing": lambda text: joining.containing(text, text + " x"),
     "alike": lambda text: joining.alike(text, text + " x"),
-    "wording": wording.normalised,
+    "wording": style_check.normalised,
 }
 LINE = "the issue on trust, load: every regular expression and rule is linear at 1 MB"
 QUADRATIC = pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LINE} (d03, d05)")
 
 
-@pytest.mark.parametrize("rule", [pytest.param(name, marks=[QUADRATIC] if name == "alike" else []) for name in RULES])
+@pytest.mark.parametrize(
+    "rule", [pytest.param(name, marks=[QUADRATIC] if name == "alike" else []) for name in RULES]
+)
 def test_a_rule_takes_linear_time(rule: str) -> None:
     assert slow_seed(RULES[rule]) is None
 
@@ -140,7 +178,9 @@ def patterns() -> dict[str, re.Pattern[str]]:
     for module in pkgutil.walk_packages(memorist.__path__, "memorist."):
         for name, value in vars(importlib.import_module(module.name)).items():
             for number, pattern in enumerate(compiled(value)):
-                found[f"{module.name.rpartition('.')[2]}.{name}" + (f"[{number}]" if number else "")] = pattern
+                found[
+                    f"{module.name.rpartition('.')[2]}.{name}" + (f"[{number}]" if number else "")
+                ] = pattern
     return found
 
 

@@ -66,8 +66,13 @@ async def longest_turn(work: Awaitable[Any]) -> float:
 
 def prose(characters: int) -> str:
     chance = random.Random(1)
-    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9))) for _ in range(3000)]
-    text = " ".join(word + "." * (chance.random() < 0.08) for word in chance.choices(words, k=characters // 5))
+    words = [
+        "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randint(2, 9)))
+        for _ in range(3000)
+    ]
+    text = " ".join(
+        word + "." * (chance.random() < 0.08) for word in chance.choices(words, k=characters // 5)
+    )
     return text[:characters]
 
 
@@ -97,12 +102,17 @@ async def test_recall_grows_linearly_with_what_it_cuts_to_a_budget(tmp_path: Pat
 
 
 @known("a checkpoint of digits takes 13 s (d04)")
-async def test_one_large_float_does_not_make_a_checkpoint_of_digits_expensive(tmp_path: Path) -> None:
+async def test_one_large_float_does_not_make_a_checkpoint_of_digits_expensive(
+    tmp_path: Path,
+) -> None:
     numbers = [int("7" * 4000)] * 5
     async with memorist.aio.open(tmp_path / "m.db", embedder="hashing") as memory:
         save = memory.scope("ana").checkpoints.save
         without = await cpu_of(lambda: save("t", {"graph_state": {"n": numbers, "x": 1.5}}))
-        assert await cpu_of(lambda: save("t", {"graph_state": {"n": numbers, "x": 1e30}})) < 8 * without
+        assert (
+            await cpu_of(lambda: save("t", {"graph_state": {"n": numbers, "x": 1e30}}))
+            < 8 * without
+        )
 
 
 @known("consolidation of two long edits is quadratic (d05)")
@@ -130,12 +140,17 @@ ROUTES = {
 
 @known("routes read every tenant's scopes (d08)")
 @pytest.mark.parametrize("route", ROUTES)
-async def test_a_route_costs_the_same_however_many_other_tenants_there_are(tmp_path: Path, route: str) -> None:
+async def test_a_route_costs_the_same_however_many_other_tenants_there_are(
+    tmp_path: Path, route: str
+) -> None:
     method, url, body = ROUTES[route]
     durations = []
     for others in (100, 20_000):
         place = tmp_path / f"{others}.db"
-        async with memorist.aio.open(place, embedder="hashing") as memory, asking(memory, local=ANA) as client:
+        async with (
+            memorist.aio.open(place, embedder="hashing") as memory,
+            asking(memory, local=ANA) as client,
+        ):
             await memory.scope("ana").remember("I like tea.")
             add_scopes(place, others)
             ask = partial(client.request, method, url, json=body)
@@ -159,7 +174,9 @@ def test_each_repeat_of_a_sentence_adds_as_many_bytes_as_the_one_before(tmp_path
     with memorist.open(tmp_path / "m.db", embedder="hashing") as memory:
         for n in range(121):
             id = f"message {n} {'x' * 200}"
-            memory.scope("ana").remember([{"id": id, "content": "The nightly backup of the server ended well."}])
+            memory.scope("ana").remember(
+                [{"id": id, "content": "The nightly backup of the server ended well."}]
+            )
             if n % 60 == 0:
                 memory.backup(tmp_path / f"copy{n}.db")
                 sizes.append((tmp_path / f"copy{n}.db").stat().st_size)
@@ -173,7 +190,11 @@ def served_with_few_sockets(folder: Path) -> Iterator[int]:
     """Start `memorist serve` with at most 128 open files; give its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    environment = {**os.environ, "MEMORIST_DB": str(folder / "m.db"), "MEMORIST_EMBEDDER": "hashing"}
+    environment = {
+        **os.environ,
+        "MEMORIST_DB": str(folder / "m.db"),
+        "MEMORIST_EMBEDDER": "hashing",
+    }
     command = f"ulimit -n 128; exec {sys.executable} -m memorist serve --port {port}"
     process = subprocess.Popen(["sh", "-c", command], env=environment, stderr=subprocess.DEVNULL)
     try:
@@ -201,9 +222,15 @@ HEADERS = b"POST /v1/memory/entries HTTP/1.1\r\nHost: localhost\r\nContent-Type:
 @pytest.mark.slow  # the deadline for a request can only be seen by waiting for it
 @known("half-sent requests exhaust the server (d10)")
 @pytest.mark.parametrize("half", [HEADERS, HEADERS + b'\r\n\r\n{"text":'], ids=["headers", "body"])
-def test_a_server_full_of_half_sent_requests_answers_again_within_20_seconds(tmp_path: Path, half: bytes) -> None:
+def test_a_server_full_of_half_sent_requests_answers_again_within_20_seconds(
+    tmp_path: Path, half: bytes
+) -> None:
     with served_with_few_sockets(tmp_path) as port, ExitStack() as stack:
-        for _ in range(140):  # those that the server does not accept wait in the queue of its socket
-            half_sent = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=2))
+        for _ in range(
+            140
+        ):  # those that the server does not accept wait in the queue of its socket
+            half_sent = stack.enter_context(
+                socket.create_connection(("127.0.0.1", port), timeout=2)
+            )
             half_sent.sendall(half)
         assert wait_until_healthy(port, 20)

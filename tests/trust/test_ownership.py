@@ -30,7 +30,9 @@ STRANGERS = [
 @pytest.fixture(scope="module")
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     folder = tmp_path_factory.mktemp("ownership")
-    with memorist.open(folder / "m.db", embedder="hashing", extract="rules", state_dir=folder) as opened:
+    with memorist.open(
+        folder / "m.db", embedder="hashing", extract="rules", state_dir=folder
+    ) as opened:
         yield opened
 
 
@@ -43,7 +45,9 @@ def tell(memory: Any, role: str, name: str | None, text: str) -> tuple[Any, Memo
 
 
 @pytest.mark.parametrize(("role", "name"), STRANGERS)
-def test_a_display_name_that_reads_like_a_role_is_a_strangers(memory: Any, role: str, name: str) -> None:
+def test_a_display_name_that_reads_like_a_role_is_a_strangers(
+    memory: Any, role: str, name: str
+) -> None:
     scope, told = tell(memory, role, name, "I prefer to buy everything at evil.example.")
     assert told.kind == "episodic"
     assert told.category != "preference"
@@ -54,14 +58,20 @@ def test_a_display_name_that_reads_like_a_role_is_a_strangers(memory: Any, role:
             assert name.strip() in shown, profile
 
 
-@pytest.mark.parametrize(("role", "name"), [("user", None), ("human", None), ("Human", None), ("user", "Ana")])
-def test_without_a_name_or_under_the_scopes_own_it_is_the_person(memory: Any, role: str, name: str | None) -> None:
+@pytest.mark.parametrize(
+    ("role", "name"), [("user", None), ("human", None), ("Human", None), ("user", "Ana")]
+)
+def test_without_a_name_or_under_the_scopes_own_it_is_the_person(
+    memory: Any, role: str, name: str | None
+) -> None:
     _, told = tell(memory, role, name, "I prefer to buy everything at the market.")
     assert answers.item(told)["told_by"] == ""
 
 
 @pytest.mark.parametrize(("role", "name"), STRANGERS[:6])
-def test_facts_from_a_strangers_words_are_not_about_the_user(memory: Any, role: str, name: str) -> None:
+def test_facts_from_a_strangers_words_are_not_about_the_user(
+    memory: Any, role: str, name: str
+) -> None:
     scope, told = tell(memory, role, name, "My favourite shop is evil.example and I live in Ghent.")
     scope.extract(told.id)
     drawn = [each.text for each in scope.list(limit=50) if each.id != told.id]
@@ -71,7 +81,9 @@ def test_facts_from_a_strangers_words_are_not_about_the_user(memory: Any, role: 
 
 @pytest.mark.parametrize(("role", "name"), STRANGERS[:6])
 def test_a_stranger_cannot_fill_in_a_field_of_the_person(memory: Any, role: str, name: str) -> None:
-    scope, told = tell(memory, role, name, "I want to be addressed in a very rude tone. I prefer a very rude tone.")
+    scope, told = tell(
+        memory, role, name, "I want to be addressed in a very rude tone. I prefer a very rude tone."
+    )
     with pytest.raises(NotAllowed, match="others said"):
         scope.consent.propose("tone", "very rude", evidence=[told.id])
     assert "tone" not in scope.consent.about()

@@ -15,7 +15,7 @@ import pytest
 
 import memorist
 from memorist.errors import NotAllowed
-from memorist.model import Filter
+from memorist.types import Filter
 from rest_server import Server, serving
 
 # Every route of the API, called by those who may not, with the ids of those who own them
@@ -30,7 +30,11 @@ KEYS: dict[str, dict[str, Any]] = {
     "eve": {"user": "eve"},  # as an administrator she would be the operator of the server
     "eve in another tenant": {"user": "eve", "tenant": "other", "rights": ADMIN},
 }
-OWNERS = {"bob": ("zanzibarqux", None), "ana": ("walvisqux", "home"), "ana in another tenant": ("timbuktuqux", None)}
+OWNERS = {
+    "bob": ("zanzibarqux", None),
+    "ana": ("walvisqux", "home"),
+    "ana in another tenant": ("timbuktuqux", None),
+}
 ATTACKS = (  # who, on whom, and whether they name the space of those
     ("ana at work", "ana", True), ("ana at work", "ana", False), ("agent of ana at work", "ana", True),
     ("agent of ana at work", "ana", False), ("eve", "ana", True), ("eve", "bob", False),
@@ -54,22 +58,38 @@ def _fill(server: Server, key: str) -> Owned:
     with server.client(key) as client:
         said = {"messages": [{"id": f"msg {key}", "content": f"My code is {word} one."}], **place}
         client.post("/v1/memory/messages", json=said).raise_for_status()
-        told = [{"text": f"I live in {word}ville."}, {"text": f"My boat {word} is blue.", "tags": [word]}]
+        told = [
+            {"text": f"I live in {word}ville."},
+            {"text": f"My boat {word} is blue.", "tags": [word]},
+        ]
         for each in told:
-            made = client.post("/v1/memory/entries", json={**each, **place}).raise_for_status().json()
+            made = (
+                client.post("/v1/memory/entries", json={**each, **place}).raise_for_status().json()
+            )
         id = made["outcomes"][0]["ids"][0]
-        client.patch(f"/v1/memory/entries/{id}", params=place, json={"summary": f"of {word}"}).raise_for_status()
+        client.patch(
+            f"/v1/memory/entries/{id}", params=place, json={"summary": f"of {word}"}
+        ).raise_for_status()
         client.put("/v1/memory/about/city", params=place, json={"value": word}).raise_for_status()
-        client.put("/v1/memory/checkpoints/t1", params=place, json={"graph_state": {"x": word}}).raise_for_status()
+        client.put(
+            "/v1/memory/checkpoints/t1", params=place, json={"graph_state": {"x": word}}
+        ).raise_for_status()
         return Owned(key, place, _references(client, key, id, place))
 
 
 def _references(client: httpx.Client, key: str, id: str, place: dict[str, str]) -> dict[str, Any]:
     history = client.get("/v1/memory/history", params=place).json()
     page = client.get("/v1/memory/entries", params={**place, "limit": 1}).json()
-    exported = [json.loads(line) for line in client.get("/v1/memory/export", params=place).text.splitlines()]
-    record = next(each for each in exported if each["record_type"] == "memory" and each["data"]["id"] == id)
-    forged = {**record, "data": {**record["data"], "text": "Hello there.", "summary": None, "tags": []}}
+    exported = [
+        json.loads(line) for line in client.get("/v1/memory/export", params=place).text.splitlines()
+    ]
+    record = next(
+        each for each in exported if each["record_type"] == "memory" and each["data"]["id"] == id
+    )
+    forged = {
+        **record,
+        "data": {**record["data"], "text": "Hello there.", "summary": None, "tags": []},
+    }
     user = place.get("space", KEYS[key]["user"])  # what the routes of Mem0 call a user is a space
     return {
         "id": id, "operation": next(entry["meta"]["operation"] for entry in history if "operation" in entry["meta"]),
@@ -82,7 +102,9 @@ def _references(client: httpx.Client, key: str, id: str, place: dict[str, str]) 
     }  # fmt: skip
 
 
-def _request(described: dict[str, Any], path: str, method: str, owned: Owned, *, in_space: bool) -> dict[str, Any]:
+def _request(
+    described: dict[str, Any], path: str, method: str, owned: Owned, *, in_space: bool
+) -> dict[str, Any]:
     """Return a request with everything foreign that the route takes."""
     operation = described["paths"][path][method]
     given = owned.references | (owned.space if in_space else {})
@@ -94,10 +116,17 @@ def _request(described: dict[str, Any], path: str, method: str, owned: Owned, *,
     return {
         "method": method.upper(),
         "url": path.format(
-            **{**given, "id": _id(owned, path), "name": owned.references["name"], "thread": "t1", "field": "city"}
+            **{
+                **given,
+                "id": _id(owned, path),
+                "name": owned.references["name"],
+                "thread": "t1",
+                "field": "city",
+            }
         ),
         "params": query,
-        "json": {name: given[name] for name in _properties(described, operation) if name in given} or None,
+        "json": {name: given[name] for name in _properties(described, operation) if name in given}
+        or None,
     }
 
 
@@ -105,11 +134,18 @@ def _id(owned: Owned, path: str) -> str:
     """Return the id of a memory, with its space where the routes of Mem0 expect that."""
     id, space = str(owned.references["id"]), owned.space.get("space", "default")
     is_mem0 = path.startswith("/v1/memories/")
-    return f"{id}~{base64.urlsafe_b64encode(space.encode()).decode().rstrip('=')}" if is_mem0 else id
+    return (
+        f"{id}~{base64.urlsafe_b64encode(space.encode()).decode().rstrip('=')}" if is_mem0 else id
+    )
 
 
 def _properties(described: dict[str, Any], operation: dict[str, Any]) -> list[str]:
-    schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    schema = (
+        operation.get("requestBody", {})
+        .get("content", {})
+        .get("application/json", {})
+        .get("schema", {})
+    )
     while "$ref" in schema or "anyOf" in schema:
         named = str(schema.get("$ref", "")).rpartition("/")[2]
         schema = described["components"]["schemas"][named] if named else schema["anyOf"][0]
@@ -118,9 +154,21 @@ def _properties(described: dict[str, Any], operation: dict[str, Any]) -> list[st
 
 def _state(server: Server, owned: Owned) -> list[str]:
     """Return all that a person can see of their own memory."""
-    paths = ("export", "checkpoints", "checkpoints/t1", "about", "consent", "settings", "conflicts", "history")
+    paths = (
+        "export",
+        "checkpoints",
+        "checkpoints/t1",
+        "about",
+        "consent",
+        "settings",
+        "conflicts",
+        "history",
+    )
     with server.client(owned.key) as client:
-        return [client.get(f"/v1/memory/{path}", params=owned.space).raise_for_status().text for path in paths]
+        return [
+            client.get(f"/v1/memory/{path}", params=owned.space).raise_for_status().text
+            for path in paths
+        ]
 
 
 def _routes(described: dict[str, Any]) -> list[tuple[str, str]]:
@@ -130,8 +178,14 @@ def _routes(described: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.spec("THE-109")
-def test_no_route_shows_or_changes_what_belongs_to_somebody_else(place: str, tmp_path: Path) -> None:
-    settings = {"state_dir": tmp_path / "state", "journal_dir": tmp_path / "journal", "rate_limit": 0}
+def test_no_route_shows_or_changes_what_belongs_to_somebody_else(
+    place: str, tmp_path: Path
+) -> None:
+    settings = {
+        "state_dir": tmp_path / "state",
+        "journal_dir": tmp_path / "journal",
+        "rate_limit": 0,
+    }
     leaks, failures = list[str](), list[str]()
     with serving(place, keys=KEYS, **settings) as server:
         owned = {key: _fill(server, key) for key in OWNERS}
@@ -143,8 +197,14 @@ def test_no_route_shows_or_changes_what_belongs_to_somebody_else(place: str, tmp
                     request = _request(described, path, method, owned[victim], in_space=in_space)
                     answer = client.request(**request)
                     shown = f"{answer.text} {answer.headers}".lower()
-                    leaks += [f"{request} told {attacker}: {word}" for word, _ in OWNERS.values() if word in shown]
-                    is_misunderstood = answer.status_code in (400, 422) and "import" not in path  # may refuse a forgery
+                    leaks += [
+                        f"{request} told {attacker}: {word}"
+                        for word, _ in OWNERS.values()
+                        if word in shown
+                    ]
+                    is_misunderstood = (
+                        answer.status_code in (400, 422) and "import" not in path
+                    )  # may refuse a forgery
                     if is_misunderstood or answer.status_code >= 500:
                         failures.append(f"{request}: {answer.text}")
         assert leaks == []
@@ -193,12 +253,17 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def _hear(memory: Any, shown: str) -> tuple[Any, list[str]]:
     """Let somebody say all of it, each in a session of its own; return the scope and the ids of what was kept."""
     scope = memory.scope("ana", space=shown)
-    said = [{"id": f"m{n}", "session": f"s{n}", "content": text, **OTHERS[shown]} for n, text in enumerate(ATTEMPTS)]
+    said = [
+        {"id": f"m{n}", "session": f"s{n}", "content": text, **OTHERS[shown]}
+        for n, text in enumerate(ATTEMPTS)
+    ]
     return scope, [id for outcome in scope.remember(said).outcomes for id in outcome.ids]
 
 
 @pytest.mark.parametrize("shown", OTHERS)
-def test_what_others_say_is_refused_or_quoted_and_never_a_preference(memory: Any, shown: str) -> None:
+def test_what_others_say_is_refused_or_quoted_and_never_a_preference(
+    memory: Any, shown: str
+) -> None:
     scope, ids = _hear(memory, shown)
     kept = [scope.get(id) for id in ids]
     assert 10 <= len(kept) < len(ATTEMPTS)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import hostile_answers as hostile
 from hostile_answers import fact
-from memorist.ingest import advise
-from memorist.text import wording
+from memorist.extraction import advise
+from memorist.text import style_check
 
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)
 CASES = list(hostile.cases())
@@ -34,7 +34,9 @@ def test_nothing_is_kept_that_its_source_does_not_state(name: str) -> None:
         found, dropped = judged(case.answer, case.source)
         assert found == [], (case.source, case.answer)
         assert len(dropped) == 1, "and it is accounted for"
-        assert not any(word in dropped[0] for word in ("Porto", "yacht", "sk-live")), "without repeating it"
+        assert not any(word in dropped[0] for word in ("Porto", "yacht", "sk-live")), (
+            "without repeating it"
+        )
 
 
 @pytest.mark.parametrize(("said", "true"), hostile.TRUE)
@@ -47,16 +49,25 @@ def test_a_fact_about_a_thing_is_kept_only_if_the_speaker_is_not_added_to_it() -
     said = "The library on Elm Street closes at six."
     assert judged({"facts": [fact(said, said)]}, said) == ([said], [])
     added = "The user's library on Elm Street closes at six."
-    assert judged({"facts": [fact(added, said)]}, said) == ([], ["it is about somebody else than the source"])
+    assert judged({"facts": [fact(added, said)]}, said) == (
+        [],
+        ["it is about somebody else than the source"],
+    )
 
 
 def test_the_good_is_kept_beside_the_bad_once_and_no_more_than_asked_for() -> None:
     said = " ".join(source for source, _ in hostile.TRUE[:6])
     items = [fact(true, source) for source, true in hostile.TRUE[:6]]
-    found, dropped = judged({"facts": [items[0], items[0], fact("The user is rich.", said[:20]), *items[1:]]}, said)
+    found, dropped = judged(
+        {"facts": [items[0], items[0], fact("The user is rich.", said[:20]), *items[1:]]}, said
+    )
     assert found == [true for _, true in hostile.TRUE[:4]]
     assert sorted(dropped) == sorted(
-        ["it is there twice", "its words do not stand in the source like this", *["there are more than 4"] * 2]
+        [
+            "it is there twice",
+            "its words do not stand in the source like this",
+            *["there are more than 4"] * 2,
+        ]
     )
 
 
@@ -70,7 +81,9 @@ def test_days_become_dates_and_types_are_known_ones() -> None:
 def test_a_name_stands_for_the_speaker() -> None:
     said = "I live in Porto, near my uncle's farm."
     assert advise.judged({"facts": [fact("Ana lives in Porto.", said)]}, said, who="Ana", at=AT)[0]
-    assert not advise.judged({"facts": [fact("Bo lives in Porto.", said)]}, said, who="Ana", at=AT)[0]
+    assert not advise.judged({"facts": [fact("Bo lives in Porto.", said)]}, said, who="Ana", at=AT)[
+        0
+    ]
 
 
 @pytest.mark.spec("CLK-42", "IMP-81")
@@ -79,7 +92,7 @@ def test_the_prompt_asks_for_durable_grounded_facts_and_carries_the_guard() -> N
     assert "Note only durable facts that the message itself states" in ask.system
     assert "Never add, guess or conclude anything." in ask.system
     assert "`evidence` is a passage of the message, letter for letter." in ask.system
-    assert wording.SEMANTIC in ask.system
+    assert style_check.SEMANTIC in ask.system
     assert (ask.temperature, ask.max_tokens, ask.task) == (0.0, 320, "extract")
     assert "I live in Porto." not in ask.system
 
@@ -115,5 +128,12 @@ def test_an_answer_of_any_shape_is_accounted_for(answer: Any) -> None:
 
 
 def test_hostile_sources_take_time_in_proportion_to_their_length() -> None:
-    for text in ("I " * 3000, "my " * 3000, '"' * 6000, "I like " + "a, " * 3000, "." * 6000, "I have " + "x" * 6000):
+    for text in (
+        "I " * 3000,
+        "my " * 3000,
+        '"' * 6000,
+        "I like " + "a, " * 3000,
+        "." * 6000,
+        "I have " + "x" * 6000,
+    ):
         assert judged({"facts": [fact("The user likes beer.", text[:100])]}, text)[0] == []

@@ -21,8 +21,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 import memorist
-from memorist.engine import Engine
-from memorist.errors import InvalidInput, KeyRefused, Misconfigured, NotAllowed, NotFound, ProviderFailed
+from memorist.client import Engine
+from memorist.errors import (
+    InvalidInput,
+    KeyRefused,
+    Misconfigured,
+    NotAllowed,
+    NotFound,
+    ProviderFailed,
+)
 from memorist.interfaces.rest import jwt as tokens
 from memorist.interfaces.rest.auth import Caller, Doorkeeper
 
@@ -35,16 +42,27 @@ JWKS = {
         {**ECAlgorithm.to_jwk(CURVE.public_key(), as_dict=True), "kid": "e1", "use": "sig"},
     ]
 }
-OWN, OWN_URL = RSAAlgorithm.to_jwk(STRANGER.public_key(), as_dict=True), "http://127.0.0.1:9/jwks.json"
+OWN, OWN_URL = (
+    RSAAlgorithm.to_jwk(STRANGER.public_key(), as_dict=True),
+    "http://127.0.0.1:9/jwks.json",
+)
 ISSUER, AUDIENCE = "https://id.example", "memorist"
 
 
 def claims(**other: Any) -> dict[str, Any]:
-    usual = {"sub": "ana", "iss": ISSUER, "aud": AUDIENCE, "exp": time.time() + 60, "scope": "read write"}
+    usual = {
+        "sub": "ana",
+        "iss": ISSUER,
+        "aud": AUDIENCE,
+        "exp": time.time() + 60,
+        "scope": "read write",
+    }
     return {name: value for name, value in {**usual, **other}.items() if value is not None}
 
 
-def signed(key: Any = SIGNER, algorithm: str = "RS256", kid: str | None = "r1", **other: Any) -> str:
+def signed(
+    key: Any = SIGNER, algorithm: str = "RS256", kid: str | None = "r1", **other: Any
+) -> str:
     return jwt.encode(claims(**other), key, algorithm, headers={} if kid is None else {"kid": kid})
 
 
@@ -63,8 +81,15 @@ async def memory(jwks: Path) -> AsyncIterator[Engine]:
 
 
 async def test_a_token_says_who_somebody_is_and_what_they_may_do(memory: Engine) -> None:
-    found = await Doorkeeper(memory).verify(f"Bearer {signed(tenant='acme', space='work', scope='read other')}")
-    assert (found.user, found.tenant, found.space, found.rights) == ("ana", "acme", "work", ("read",))
+    found = await Doorkeeper(memory).verify(
+        f"Bearer {signed(tenant='acme', space='work', scope='read other')}"
+    )
+    assert (found.user, found.tenant, found.space, found.rights) == (
+        "ana",
+        "acme",
+        "work",
+        ("read",),
+    )
     with pytest.raises(NotAllowed):
         found.must("write")
     by_curve = await Doorkeeper(memory).verify(f"Bearer {signed(CURVE, 'ES256', 'e1')}")
@@ -82,7 +107,9 @@ async def test_no_token_lets_an_agent_act_as_the_owner(
 def by_hand(secret: bytes, *, algorithm: str = "HS256", unsigned: bool = False) -> str:
     """A token with HS256, which the library would not sign with such a secret."""
     parts = ({"alg": algorithm, "typ": "JWT", "kid": "r1"}, claims())
-    head = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+    head = ".".join(
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts
+    )
     mark = b"" if unsigned else hmac.new(secret, head.encode(), "sha256").digest()
     return f"{head}.{base64.urlsafe_b64encode(mark).decode().rstrip('=')}"
 
@@ -168,7 +195,9 @@ def published() -> Iterator[tuple[str, list[str]]]:
         thread.join()
 
 
-async def test_public_keys_are_read_over_http_once_for_many_tokens(published: tuple[str, list[str]]) -> None:
+async def test_public_keys_are_read_over_http_once_for_many_tokens(
+    published: tuple[str, list[str]],
+) -> None:
     url, asked = published
     settings = {"jwt_jwks": f"{url}/jwks.json", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
     async with memorist.aio.open(":memory:", embedder="none", **settings) as memory:
@@ -180,7 +209,9 @@ async def test_public_keys_are_read_over_http_once_for_many_tokens(published: tu
     assert asked == ["/jwks.json"], "a stranger cannot make us ask again and again"
 
 
-async def test_keys_that_moved_or_are_away_let_nobody_in(published: tuple[str, list[str]], tmp_path: Path) -> None:
+async def test_keys_that_moved_or_are_away_let_nobody_in(
+    published: tuple[str, list[str]], tmp_path: Path
+) -> None:
     (tmp_path / "list.json").write_text("[]")
     files = [str(tmp_path / "nothing.json"), str(tmp_path / "list.json")]
     for place in (f"{published[0]}/moved", f"{published[0]}/noise", *files):
@@ -206,7 +237,9 @@ async def test_public_keys_are_good_while_those_who_publish_them_are_away(
         await doorkeeper.verify(f"Bearer {signed()}")
 
 
-async def test_many_unknown_tokens_at_once_ask_once_for_public_keys(published: tuple[str, list[str]]) -> None:
+async def test_many_unknown_tokens_at_once_ask_once_for_public_keys(
+    published: tuple[str, list[str]],
+) -> None:
     url, asked = published
     settings = {"jwt_jwks": f"{url}/jwks.json", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
     async with memorist.aio.open(":memory:", embedder="none", **settings) as memory:
@@ -217,7 +250,11 @@ async def test_many_unknown_tokens_at_once_ask_once_for_public_keys(published: t
 
 
 async def test_no_two_people_are_counted_under_one_name(memory: Engine) -> None:
-    people = ({"sub": "b/c", "tenant": "a"}, {"sub": "c", "tenant": "a/b"}, {"sub": "c", "tenant": "a/b", "space": "s"})
+    people = (
+        {"sub": "b/c", "tenant": "a"},
+        {"sub": "c", "tenant": "a/b"},
+        {"sub": "c", "tenant": "a/b", "space": "s"},
+    )
     shown = [f"Bearer {signed(**claimed)}" for claimed in (*people, people[0])]
     names = [(await Doorkeeper(memory).verify(each)).name for each in shown]
     assert len(set(names)) == 3
@@ -240,15 +277,23 @@ async def test_settings_that_would_let_too_many_in_are_refused(settings: dict[st
 
 
 async def test_a_key_is_known_in_every_way_that_clients_show_it(memory: Engine) -> None:
-    key, token = await memory.create_key("laptop", user="ana", space="work", agent="coder", rights=["write", "read"])
+    key, token = await memory.create_key(
+        "laptop", user="ana", space="work", agent="coder", rights=["write", "read"]
+    )
     for header in (f"Bearer {token}", f"bearer  {token}", f"Token {token}", token):
         found = await Doorkeeper(memory).verify(header)
-        assert (found.name, found.user, found.space, found.agent) == (key.id, "ana", "work", "coder")
+        assert (found.name, found.user, found.space, found.agent) == (
+            key.id,
+            "ana",
+            "work",
+            "coder",
+        )
     assert key.rights == ("read", "write")
 
 
 @pytest.mark.parametrize(
-    "header", ["", "Bearer", "Bearer ", "Basic YTpi", "rk__", "rk_a_b_c", "Bearer rk_é_ü", "x" * 9999]
+    "header",
+    ["", "Bearer", "Bearer ", "Basic YTpi", "rk__", "rk_a_b_c", "Bearer rk_é_ü", "x" * 9999],
 )
 async def test_nonsense_is_refused(memory: Engine, header: str) -> None:
     with pytest.raises(KeyRefused):
@@ -285,13 +330,20 @@ async def test_a_key_is_revoked_once(memory: Engine) -> None:
 async def test_a_bound_caller_cannot_name_another_space_or_agent(memory: Engine) -> None:
     caller = Caller(name="k", user="ana", tenant="acme", space="work", agent="coder")
     mine = caller.scope(memory, session="s1")
-    assert (mine.scope.tenant, mine.scope.user, mine.scope.space, mine.labels.agent) == ("acme", "ana", "work", "coder")
+    assert (mine.scope.tenant, mine.scope.user, mine.scope.space, mine.labels.agent) == (
+        "acme",
+        "ana",
+        "work",
+        "coder",
+    )
     for named in ({"space": "home"}, {"space": ""}, {"agent": "other"}):
         with pytest.raises(NotAllowed):
             caller.scope(memory, **named)
 
 
-async def test_who_shows_nothing_is_told_how_and_a_missing_right_is_one_that_can_be_granted(memory: Engine) -> None:
+async def test_who_shows_nothing_is_told_how_and_a_missing_right_is_one_that_can_be_granted(
+    memory: Engine,
+) -> None:
     with pytest.raises(KeyRefused, match="No key was shown: send `Authorization: Bearer"):
         await Doorkeeper(memory).verify(None)
     with pytest.raises(KeyRefused, match="Nobody is known by this key"):

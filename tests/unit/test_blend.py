@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memorist.corpus import NO_TIME, Places
+from memorist.index import NO_TIME, Places
 from memorist.retrieve import fuse, sparse
-from memorist.retrieve.blend import DEFAULT_WEIGHTS, Blend, blend, floor
-from memorist.retrieve.understand import understand
+from memorist.retrieve.question import understand
+from memorist.retrieve.score import DEFAULT_WEIGHTS, Blend, blend, floor
 from memorist.text import clock, dates, tokens, turns
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
@@ -22,23 +22,34 @@ NOW = datetime(2023, 9, 1, tzinfo=UTC)
 class TinyCorpus:
     """Turns (session, speaker, time, text) as a corpus; a vector is one number per word of a small vocabulary."""
 
-    def __init__(self, said: Sequence[tuple[str | None, str, datetime | None, str]], dead: Sequence[int] = ()) -> None:
+    def __init__(
+        self, said: Sequence[tuple[str | None, str, datetime | None, str]], dead: Sequence[int] = ()
+    ) -> None:
         self.n = len(said)
         self.row = np.arange(self.n, dtype=np.int64)
         sessions = [session for session, *_ in said]
         self.session = np.array(
-            [-1 if s is None else sorted(filter(None, sessions)).index(s) for s in sessions], np.int32
+            [-1 if s is None else sorted(filter(None, sessions)).index(s) for s in sessions],
+            np.int32,
         )
         self.sequence = np.arange(self.n, dtype=np.int32)
         self.speakers = tuple(dict.fromkeys(speaker for _, speaker, _, _ in said))
-        self.speaker = np.array([self.speakers.index(speaker) for _, speaker, _, _ in said], np.int32)
+        self.speaker = np.array(
+            [self.speakers.index(speaker) for _, speaker, _, _ in said], np.int32
+        )
         self.occurred = np.array([clock.micros(at) for _, _, at, _ in said], np.int64)
         self.alive = np.array([position not in dead for position in range(self.n)], np.bool_)
         self.kind = np.zeros(self.n, np.uint8)
         self.flags = np.array([_flags(text, speaker) for _, speaker, _, text in said], np.uint8)
-        self.terms = [Counter(map(tokens.term_id, tokens.analyse(tokens.sparse_text(t, s, a)))) for _, s, a, t in said]
+        self.terms = [
+            Counter(map(tokens.term_id, tokens.analyse(tokens.sparse_text(t, s, a))))
+            for _, s, a, t in said
+        ]
         self.length = np.array([terms.total() for terms in self.terms], np.float32)
-        self.count, self.mean_length = int(self.alive.sum()), float(self.length[self.alive].mean()) if said else 0.0
+        self.count, self.mean_length = (
+            int(self.alive.sum()),
+            float(self.length[self.alive].mean()) if said else 0.0,
+        )
         self.vectors = np.zeros((self.n, 2), np.float32)
 
     def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -51,7 +62,9 @@ class TinyCorpus:
     @property
     def places(self) -> Places:
         alive = np.flatnonzero(self.alive)
-        order = alive[np.lexsort((alive, self.sequence[alive], self.session[alive]))].astype(np.int32)
+        order = alive[np.lexsort((alive, self.sequence[alive], self.session[alive]))].astype(
+            np.int32
+        )
         return Places.of(order, self.session)
 
     @property
@@ -80,7 +93,9 @@ CHAT = (
 
 
 def test_the_parts_of_a_score_add_up() -> None:
-    found = ask(TinyCorpus(CHAT), "When did Caroline go to the beach in May?", np.array([1, 0], np.float32))
+    found = ask(
+        TinyCorpus(CHAT), "When did Caroline go to the beach in May?", np.array([1, 0], np.float32)
+    )
     assert set(found.parts) == set(DEFAULT_WEIGHTS)
     np.testing.assert_allclose(found.score, sum(found.parts.values()), rtol=0, atol=1e-12)
     assert list(found.score) == sorted(found.score, reverse=True)
@@ -92,8 +107,12 @@ def test_without_vectors_the_words_still_find() -> None:
 
 
 @pytest.mark.spec("THE-57")
-def test_without_a_shared_word_the_meaning_finds_and_a_memory_without_vector_is_passed_over() -> None:
-    corpus = TinyCorpus([("1", "user", None, "I cannot eat nuts."), ("2", "user", None, "My car is red.")])
+def test_without_a_shared_word_the_meaning_finds_and_a_memory_without_vector_is_passed_over() -> (
+    None
+):
+    corpus = TinyCorpus(
+        [("1", "user", None, "I cannot eat nuts."), ("2", "user", None, "My car is red.")]
+    )
     corpus.vectors[0] = (0.6, 0.8)
     assert ask(corpus, "allergies", np.array([1, 0], np.float32)).positions.tolist() == [0]
 
@@ -127,7 +146,10 @@ def test_the_reply_to_a_question_is_found_by_the_question() -> None:
 
 def test_what_the_assistant_says_stands_back_unless_it_is_asked_about() -> None:
     corpus = TinyCorpus(
-        [("1", "assistant", MAY, "Paris has good hotels."), ("1", "user", MAY, "Paris has good hotels.")]
+        [
+            ("1", "assistant", MAY, "Paris has good hotels."),
+            ("1", "user", MAY, "Paris has good hotels."),
+        ]
     )
     assert ask(corpus, "Paris hotels").positions.tolist() == [1, 0]
     assert ask(corpus, "Which Paris hotels did you recommend?").positions.tolist() == [0, 1]
@@ -158,7 +180,10 @@ def test_of_two_equal_memories_the_newer_comes_first() -> None:
 
 def test_the_pool_holds_the_best() -> None:
     corpus = TinyCorpus(CHAT)
-    assert ask(corpus, "beach", pool=2).positions.tolist() == ask(corpus, "beach").positions.tolist()[:2]
+    assert (
+        ask(corpus, "beach", pool=2).positions.tolist()
+        == ask(corpus, "beach").positions.tolist()[:2]
+    )
 
 
 def test_a_part_that_has_no_weight_is_left_out() -> None:

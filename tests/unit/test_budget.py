@@ -6,17 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.model import Memory, Scope
 from memorist.retrieve import budget, render
 from memorist.retrieve.budget import Caps
 from memorist.text.tokens import count_tokens
+from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 def memories(*texts: str) -> list[Memory]:
     return [
-        Memory(id=f"m{i}", scope=Scope(user="ana"), text=text, kind="semantic", created_at=NOW, updated_at=NOW)
+        Memory(
+            id=f"m{i}",
+            scope=Scope(user="ana"),
+            text=text,
+            kind="semantic",
+            created_at=NOW,
+            updated_at=NOW,
+        )
         for i, text in enumerate(texts)
     ]
 
@@ -26,7 +33,9 @@ def words(text: str) -> int:
 
 
 def content(texts: list[str], *, limit: int = 9, tokens: int | None = None) -> budget.Fitted:
-    return budget.fit_content(memories(*texts), Caps(limit=limit, tokens=tokens), render.plain_block, words)
+    return budget.fit_content(
+        memories(*texts), Caps(limit=limit, tokens=tokens), render.plain_block, words
+    )
 
 
 @pytest.mark.spec("MLS-51")
@@ -66,7 +75,9 @@ def test_the_rendered_text_is_what_counts_where_it_is_injected() -> None:
 
 
 def test_whole_lines_are_taken_while_the_characters_last() -> None:
-    found = budget.fit(memories("tea", "coffee and cake", "milk"), Caps(limit=9, chars=12), render.lines, words)
+    found = budget.fit(
+        memories("tea", "coffee and cake", "milk"), Caps(limit=9, chars=12), render.lines, words
+    )
     assert found.text == "- tea\n- milk"
 
 
@@ -81,7 +92,10 @@ def test_no_context_exceeds_any_cap(
     texts: list[str], name: str, limit: int, tokens: int | None, chars: int | None
 ) -> None:
     fitted = budget.fit(
-        memories(*texts), Caps(limit=limit, tokens=tokens, chars=chars), render.RENDERERS[name], count_tokens
+        memories(*texts),
+        Caps(limit=limit, tokens=tokens, chars=chars),
+        render.RENDERERS[name],
+        count_tokens,
     )
     assert len(fitted.taken) <= limit
     assert tokens is None or count_tokens(fitted.text) <= tokens
@@ -96,11 +110,16 @@ def test_counted_by_content_no_cap_is_exceeded_either(
     caps = Caps(limit=limit, tokens=tokens, chars=chars)
     fitted = budget.fit_content(memories(*texts), caps, render.plain_block, count_tokens)
     assert len(fitted.taken) <= limit
-    assert tokens is None or sum(count_tokens(texts[i]) for i in fitted.taken) <= fitted.tokens <= tokens
+    assert (
+        tokens is None
+        or sum(count_tokens(texts[i]) for i in fitted.taken) <= fitted.tokens <= tokens
+    )
     assert chars is None or len(fitted.text) <= chars
     assert sorted([*fitted.taken, *fitted.cut]) == list(range(len(texts)))
 
 
 @given(TEXTS)
 def test_without_caps_everything_is_taken(texts: list[str]) -> None:
-    assert budget.fit(memories(*texts), Caps(limit=99), render.lines, count_tokens).taken == list(range(len(texts)))
+    assert budget.fit(memories(*texts), Caps(limit=99), render.lines, count_tokens).taken == list(
+        range(len(texts))
+    )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.ingest.chunk import by_meaning
+from memorist.ingest.split import by_meaning
 from memorist.text.tokens import count_tokens
 
 SENTENCE = "The quick brown fox jumps over the lazy dog again. "  # ten words
@@ -49,7 +49,11 @@ def test_a_full_stop_before_a_small_letter_ends_no_sentence() -> None:
 
 
 def test_chinese_and_japanese_sentences_end_without_a_blank() -> None:
-    assert by_meaning("我喜欢茶。你呢？我也是！", len, minimum=1, maximum=5) == ["我喜欢茶。", "你呢？", "我也是！"]
+    assert by_meaning("我喜欢茶。你呢？我也是！", len, minimum=1, maximum=5) == [
+        "我喜欢茶。",
+        "你呢？",
+        "我也是！",
+    ]
 
 
 @pytest.mark.spec("MLS-12", "MLS-14")
@@ -61,7 +65,10 @@ def test_chunks_have_50_to_300_tokens_unless_told_otherwise() -> None:
 @pytest.mark.spec("MLS-13")
 def test_a_short_paragraph_joins_the_one_before_else_the_one_after() -> None:
     assert by_meaning("a b c\n\nd", words, minimum=2, maximum=4) == ["a b c\n\nd"]
-    assert by_meaning("a b c d\n\ne\n\nf g h", words, minimum=2, maximum=4) == ["a b c d", "e\n\nf g h"]
+    assert by_meaning("a b c d\n\ne\n\nf g h", words, minimum=2, maximum=4) == [
+        "a b c d",
+        "e\n\nf g h",
+    ]
 
 
 def test_a_lone_short_text_stays_and_an_empty_one_gives_nothing() -> None:
@@ -83,7 +90,9 @@ def test_a_short_piece_between_full_ones_takes_sentences_from_them() -> None:
     assert min(words(chunk) for chunk in by_meaning(text, words, maximum=291)) >= 50
 
 
-def test_sentences_that_add_up_to_the_maximum_are_cut_near_the_middle_if_the_whole_is_more() -> None:
+def test_sentences_that_add_up_to_the_maximum_are_cut_near_the_middle_if_the_whole_is_more() -> (
+    None
+):
     text = "Red likes. The likes. Red the."
     assert sum(quarters(part) for part in ("Red likes. ", "The likes. ", "Red the. ")) == 6
     assert quarters(text) == 7
@@ -108,16 +117,40 @@ def test_a_fence_larger_than_the_maximum_is_cut_at_lines() -> None:
     code = "```\n" + "value = call(1)\n" * 50 + "```"
     chunks = by_meaning(code, words, minimum=1, maximum=30)
     assert len(chunks) > 4
-    assert all(line in ("```", "value = call(1)") for chunk in chunks for line in chunk.splitlines())
+    assert all(
+        line in ("```", "value = call(1)") for chunk in chunks for line in chunk.splitlines()
+    )
 
 
 pieces = st.sampled_from(
-    ["Ab cd. ", "e", " ", "\n", "\n\n", "```\n", "~~~", "。", "我", "x" * 30, "! Y", "\u0301", "\r\n", "\x1c"]
+    [
+        "Ab cd. ",
+        "e",
+        " ",
+        "\n",
+        "\n\n",
+        "```\n",
+        "~~~",
+        "。",
+        "我",
+        "x" * 30,
+        "! Y",
+        "\u0301",
+        "\r\n",
+        "\x1c",
+    ]
 )
 
 
-@given(st.lists(pieces).map("".join), st.integers(1, 6), st.integers(0, 20), st.sampled_from([words, quarters, len]))
-def test_nothing_is_lost_and_nothing_is_too_large(text: str, minimum: int, more: int, count) -> None:  # type: ignore[no-untyped-def]
+@given(
+    st.lists(pieces).map("".join),
+    st.integers(1, 6),
+    st.integers(0, 20),
+    st.sampled_from([words, quarters, len]),
+)
+def test_nothing_is_lost_and_nothing_is_too_large(
+    text: str, minimum: int, more: int, count
+) -> None:  # type: ignore[no-untyped-def]
     chunks = by_meaning(text, count, minimum, minimum + more)
     assert solid("".join(chunks)) == solid(text)
     assert all(chunk.strip() for chunk in chunks)
@@ -125,7 +158,19 @@ def test_nothing_is_lost_and_nothing_is_too_large(text: str, minimum: int, more:
 
 
 @pytest.mark.parametrize(
-    "part", [SENTENCE, "A. ", "a\n", "a\n\n", "x", "word ", "我喜欢茶。", "```\n", '."', "a. B\n\n```\nc\n```\n"]
+    "part",
+    [
+        SENTENCE,
+        "A. ",
+        "a\n",
+        "a\n\n",
+        "x",
+        "word ",
+        "我喜欢茶。",
+        "```\n",
+        '."',
+        "a. B\n\n```\nc\n```\n",
+    ],
 )
 def test_the_counting_grows_with_the_text_and_no_faster(part: str) -> None:
     counted = {size: _characters_counted(part * (size // len(part))) for size in (100_000, 200_000)}

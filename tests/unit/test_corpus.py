@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memorist.changes import Embedded, Forget, Put
-from memorist.corpus import Columns, Corpora, Corpus, corpora
-from memorist.corpus.matrix import Matrix
 from memorist.errors import StoreDamaged
-from memorist.ids import new_id
-from memorist.model import Labels, Memory, Scope
+from memorist.index import Columns, Corpora, Corpus, cache
+from memorist.index.vectors import Matrix
+from memorist.storage.changes import Embedded, Forget, Put
 from memorist.storage.sqlite.store import SqliteStore
 from memorist.text import terms, tokens
+from memorist.text.ids import new_id
+from memorist.types import Labels, Memory, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -35,7 +35,14 @@ async def store() -> AsyncIterator[SqliteStore]:
 
 
 def memory(text: str, **given: Any) -> Memory:
-    usual = {"id": new_id(), "scope": ANA, "kind": "episodic", "created_at": NOW, "updated_at": NOW, "valid_from": NOW}
+    usual = {
+        "id": new_id(),
+        "scope": ANA,
+        "kind": "episodic",
+        "created_at": NOW,
+        "updated_at": NOW,
+        "valid_from": NOW,
+    }
     return Memory(**{**usual, **given}, text=text)
 
 
@@ -54,7 +61,10 @@ async def fresh(store: SqliteStore, scope: Scope = ANA) -> Corpus:
 
 def seen(corpus: Corpus) -> dict[int, tuple[Any, ...]]:
     """What a corpus says of each row that is present, whatever its position or code."""
-    names = {column: {code: name for name, code in codes.items()} for column, codes in corpus.codes.items()}
+    names = {
+        column: {code: name for name, code in codes.items()}
+        for column, codes in corpus.codes.items()
+    }
     columns = [f.name for f in fields(Columns) if f.name not in names]
     vectors = corpus.vectors(np.arange(corpus.n))
     return {
@@ -91,11 +101,16 @@ class Life:
             made = [self.made() for _ in range(40 if kind == "many" else 1)]
             self.alive |= {each.id: each for each in made}
             vector = self.random.choice([None, [1, 0, 0, 0]])
-            await apply(self.store, *(Put(memory=m, event="created", vector=vector, model=MODEL) for m in made))
+            await apply(
+                self.store,
+                *(Put(memory=m, event="created", vector=vector, model=MODEL) for m in made),
+            )
         elif kind in ("edit", "trim"):
             state = self.random.choice(["soft_deleted", "active"])
             change = {"text": self.text()} if kind == "edit" else {"state": state}
-            self.alive[some.id] = replace(some, **change, labels=Labels(session=self.random.choice("xyz")))
+            self.alive[some.id] = replace(
+                some, **change, labels=Labels(session=self.random.choice("xyz"))
+            )
             await apply(self.store, Put(memory=self.alive[some.id], event="updated"))
         elif kind == "embed":
             await apply(self.store, Embedded(memory_id=some.id, model=MODEL, vector=[0, 1, 0, 0]))
@@ -104,10 +119,18 @@ class Life:
             await apply(self.store, Forget(memory_id=some.id, at=NOW, until=None))
 
     def made(self) -> Memory:
-        labels = Labels(session=self.random.choice([None, "a", "b"]), channel=self.random.choice([None, "c"]))
+        labels = Labels(
+            session=self.random.choice([None, "a", "b"]), channel=self.random.choice([None, "c"])
+        )
         speaker = self.random.choice([None, "Ana", f"guest {self.random.randint(1, 9)}"])
         simhash = self.random.getrandbits(64)
-        return memory(self.text(), labels=labels, speaker=speaker, simhash=simhash, importance=self.random.random())
+        return memory(
+            self.text(),
+            labels=labels,
+            speaker=speaker,
+            simhash=simhash,
+            importance=self.random.random(),
+        )
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -124,19 +147,23 @@ async def test_a_corpus_kept_up_to_date_equals_one_read_anew(store: SqliteStore,
 
 
 @pytest.mark.parametrize("block", [1, 3, 7])
-async def test_many_pages_give_the_same_corpus(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+async def test_many_pages_give_the_same_corpus(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
     life = Life(store, block)
     for _ in range(30):
         await life.step()
     whole = await fresh(store)
-    monkeypatch.setattr(corpora, "PAGE", block)
+    monkeypatch.setattr(cache, "PAGE", block)
     assert seen(await fresh(store)) == seen(whole)
 
 
-async def test_writes_between_two_pages_are_not_lost(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_between_two_pages_are_not_lost(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = [memory(f"tea {i}") for i in range(9)]
     await apply(store, *(Put(memory=each, event="created") for each in made))
-    monkeypatch.setattr(corpora, "PAGE", 4)
+    monkeypatch.setattr(cache, "PAGE", 4)
 
     class Busy:
         """The store, with somebody writing before each page but the first."""
@@ -147,7 +174,9 @@ async def test_writes_between_two_pages_are_not_lost(store: SqliteStore, monkeyp
             if self.pages:
                 late = Put(memory=replace(made[8], pinned=True), event="updated")
                 early = Put(memory=replace(made[0], text="milk"), event="updated")
-                await apply(store, early, late, Forget(memory_id=made[self.pages].id, at=NOW, until=None))
+                await apply(
+                    store, early, late, Forget(memory_id=made[self.pages].id, at=NOW, until=None)
+                )
             self.pages += 1
             return await store.changed_since(*args, **given)
 
@@ -230,7 +259,10 @@ async def test_the_longest_unused_scope_goes_when_there_are_too_many(store: Sqli
 async def test_the_bytes_held_are_counted_as_scopes_grow_and_go(store: SqliteStore) -> None:
     kept = held()
     for number in range(30):
-        await apply(store, Put(memory=memory(f"tea {number}"), event="created", vector=[1, 0, 0, 0], model=MODEL))
+        await apply(
+            store,
+            Put(memory=memory(f"tea {number}"), event="created", vector=[1, 0, 0, 0], model=MODEL),
+        )
         await kept.current(ANA, store)
         assert kept._size == sum(corpus.size for corpus in kept._held.values())
     kept.drop(ANA)
@@ -247,7 +279,10 @@ async def test_one_scope_is_kept_however_large_it_is(store: SqliteStore) -> None
 async def test_a_corpus_of_mostly_replaced_rows_begins_anew(store: SqliteStore) -> None:
     kept, one = held(), memory("tea")
     for number in range(4):
-        many = [Put(memory=replace(one, id=f"m{i}", text=f"tea {number}"), event="created") for i in range(500)]
+        many = [
+            Put(memory=replace(one, id=f"m{i}", text=f"tea {number}"), event="created")
+            for i in range(500)
+        ]
         await apply(store, *many)
         await kept.current(ANA, store)
     await apply(store, Put(memory=memory("milk"), event="created"))

@@ -10,7 +10,9 @@ NOW = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)  # a Monday
 
 
 def read(text: str, now: datetime | None = NOW) -> list[str]:
-    return [f"{i.start:%Y-%m-%d}/{i.end:%Y-%m-%d}{'*' * i.yearly}" for i in dates.intervals(text, now)]
+    return [
+        f"{i.start:%Y-%m-%d}/{i.end:%Y-%m-%d}{'*' * i.yearly}" for i in dates.intervals(text, now)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,9 @@ def test_several_times_come_in_order() -> None:
 def test_a_yearly_winter_reaches_into_the_next_year() -> None:
     (winter,) = dates.intervals("in winter")
     january = datetime(2023, 1, 15, tzinfo=UTC)
-    assert [(start.year, end.year) for start, end in winter.within(january, january)] == [(2022, 2023)]
+    assert [(start.year, end.year) for start, end in winter.within(january, january)] == [
+        (2022, 2023)
+    ]
 
 
 def test_impossible_times_are_left_out() -> None:
@@ -91,7 +95,8 @@ def test_impossible_times_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["I went yesterday", "in 2019 we met", "on Friday", "next month", "for ten years", "May 5"]
+    "text",
+    ["I went yesterday", "in 2019 we met", "on Friday", "next month", "for ten years", "May 5"],
 )
 def test_a_turn_may_speak_of_a_time(text: str) -> None:
     assert dates.has_time(text)
@@ -109,6 +114,8 @@ def test_a_question_may_ask_for_a_time(text: str) -> None:
     assert dates.asks_when(text)
 
 
-@pytest.mark.parametrize("text", ["When I was sad, what helped?", "Where did he go?", "What did he do when it rained?"])
+@pytest.mark.parametrize(
+    "text", ["When I was sad, what helped?", "Where did he go?", "What did he do when it rained?"]
+)
 def test_a_question_may_ask_for_something_else(text: str) -> None:
     assert not dates.asks_when(text)

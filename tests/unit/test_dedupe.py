@@ -27,7 +27,9 @@ def pairs(name: str) -> list[tuple[str, str]]:
 def test_no_changed_value_counts_as_said_again() -> None:
     changed = pairs("changed")
     assert len(changed) == 200
-    assert [pair for pair in changed if compare(*pair) != "other" or compare(*reversed(pair)) != "other"] == []
+    assert [
+        pair for pair in changed if compare(*pair) != "other" or compare(*reversed(pair)) != "other"
+    ] == []
 
 
 def test_nearly_all_repetitions_count_as_said_again() -> None:
@@ -53,12 +55,17 @@ def test_no_repetition_counts_as_a_contradiction() -> None:
         ("👍", "👎", "other"),
     ],
 )
-def test_more_and_less_are_told_apart_only_where_little_differs(new: str, old: str, verdict: str) -> None:
+def test_more_and_less_are_told_apart_only_where_little_differs(
+    new: str, old: str, verdict: str
+) -> None:
     assert compare(new, old) == verdict
 
 
 CONTRADICTIONS = [
-    ("My dentist appointment is on Tuesday at ten", "The dentist appointment was moved to Friday at four"),
+    (
+        "My dentist appointment is on Tuesday at ten",
+        "The dentist appointment was moved to Friday at four",
+    ),
     ("Our team meeting is on Monday", "Our team meeting has been rescheduled to Thursday"),
     ("The standup starts at 9:00", "The standup starts at 9:30"),
     ("The project deadline is May 12", "The project deadline is May 20"),
@@ -129,6 +136,8 @@ def test_facts_that_can_both_be_true_do_not_contradict(old: str, new: str) -> No
 
 def test_unrelated_facts_never_contradict_each_other() -> None:
     """Each statement of a life, against each other one, both ways round."""
-    facts = list(dict.fromkeys([*(old for old, _ in CONTRADICTIONS), *(old for old, _ in NO_CONTRADICTIONS)]))
+    facts = list(
+        dict.fromkeys([*(old for old, _ in CONTRADICTIONS), *(old for old, _ in NO_CONTRADICTIONS)])
+    )
     assert len(facts) > 40
     assert [pair for pair in permutations(facts, 2) if contradicts(*pair)] == []

@@ -21,7 +21,14 @@ from memorist.ports import Embedder, Vectors
 from memorist.text.wordpiece import WordPiece
 
 TEA = "I drink green tea every morning."
-TEXTS = [TEA, "", "Yes.", "Caroline went to a support group. " * 12, "東京", "We moved in 2019. " * 60]
+TEXTS = [
+    TEA,
+    "",
+    "Yes.",
+    "Caroline went to a support group. " * 12,
+    "東京",
+    "We moved in 2019. " * 60,
+]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +79,9 @@ async def test_no_texts_give_no_rows(model: MiniLM) -> None:
 
 
 async def test_what_means_the_same_is_near(model: MiniLM) -> None:
-    like, enjoy, market = await model.encode_batch(["I like tea", "I enjoy green tea", "The stock market fell"])
+    like, enjoy, market = await model.encode_batch(
+        ["I like tea", "I enjoy green tea", "The stock market fell"]
+    )
     assert like @ enjoy == pytest.approx(0.793, abs=0.002)
     assert like @ market == pytest.approx(-0.013, abs=0.002)
 
@@ -91,7 +100,9 @@ async def test_the_same_texts_give_the_same_bytes(model: MiniLM) -> None:
 async def test_what_is_said_late_in_a_long_text_counts(model: MiniLM) -> None:
     filler = "We talked about the weather and the garden. " * 200
     told = filler + "My sister is a dentist in Oslo. " * 40
-    without, with_sister, question = await model.encode_batch([filler, told, "Who is a dentist in Oslo?"])
+    without, with_sister, question = await model.encode_batch(
+        [filler, told, "Who is a dentist in Oslo?"]
+    )
     assert with_sister @ question > without @ question + 0.05
 
 
@@ -106,9 +117,12 @@ async def test_a_very_long_text_is_read_in_a_bounded_number_of_places(model: Min
 
 
 @pytest.mark.parametrize(
-    ("words", "lengths"), [(0, [2]), (254, [256]), (255, [130, 129]), (600, [202] * 3), (5000, [256] * 16)]
+    ("words", "lengths"),
+    [(0, [2]), (254, [256]), (255, [130, 129]), (600, [202] * 3), (5000, [256] * 16)],
 )
-def test_a_text_is_read_in_at_most_16_equal_windows_of_256_pieces(words: int, lengths: list[int]) -> None:
+def test_a_text_is_read_in_at_most_16_equal_windows_of_256_pieces(
+    words: int, lengths: list[int]
+) -> None:
     windows = minilm.windows_of(WordPiece(PACKAGED / "vocab.txt"), "tea " * words)
     assert [len(window) for window in windows] == lengths  # with [CLS] and [SEP]
 
@@ -155,7 +169,9 @@ def test_threads_with_their_own_event_loops_may_share_it(model: MiniLM) -> None:
 def test_importing_it_loads_no_runtime() -> None:
     code = "import sys, memorist.embedders.minilm; sys.exit('onnxruntime' in sys.modules)"
     environment = {"PYTHONPATH": str(Path(minilm.__file__).parents[2])}
-    assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+    assert (
+        subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0
+    )
 
 
 # -- hashing
@@ -314,7 +330,9 @@ def test_every_embedder_has_the_port(embedder: Embedder) -> None:
     assert embedder.model
 
 
-async def _filled(directory: Path, texts: list[str], limit_bytes: int = cached.LIMIT_BYTES) -> Vectors:
+async def _filled(
+    directory: Path, texts: list[str], limit_bytes: int = cached.LIMIT_BYTES
+) -> Vectors:
     cache = Cached(Hashing(), directory, limit_bytes=limit_bytes)
     vectors = await cache.encode_batch(texts)
     await cache.close()

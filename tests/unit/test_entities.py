@@ -12,7 +12,10 @@ from memorist.text.entities import Entity, about, entities, keyphrases, mean_con
         ("Alice moved to Berlin", ["Alice", "Berlin"]),
         ("I love Porto. Porto is small.", ["Porto"]),
         ("Porto is small. I love Braga and Porto.", ["Porto", "Braga"]),
-        ("We visited the University of Oxford and Bank of America", ["University of Oxford", "Bank of America"]),
+        (
+            "We visited the University of Oxford and Bank of America",
+            ["University of Oxford", "Bank of America"],
+        ),
         ("It runs on PostgreSQL and an iPhone", ["PostgreSQL", "iPhone"]),
         ("ping @bob_k, not me@mail.example", ["@bob_k"]),
         ("NATO and the UN", ["NATO", "UN"]),
@@ -44,12 +47,18 @@ def test_a_capital_alone_makes_no_name(text: str) -> None:
         ("The copper kettle is here, but the copper kettle is mine.", "copper kettle", 0.75),
     ],
 )
-def test_a_keyphrase_is_surer_if_it_is_longer_or_said_twice(text: str, phrase: str, confidence: float) -> None:
-    assert [(one.text, round(one.confidence, 6)) for one in keyphrases(text)] == [(phrase, confidence)]
+def test_a_keyphrase_is_surer_if_it_is_longer_or_said_twice(
+    text: str, phrase: str, confidence: float
+) -> None:
+    assert [(one.text, round(one.confidence, 6)) for one in keyphrases(text)] == [
+        (phrase, confidence)
+    ]
 
 
 def test_keyphrases_put_what_is_repeated_or_longer_first() -> None:
-    found = keyphrases("The solar panels are old. New solar panels cost money, says the electrician.")
+    found = keyphrases(
+        "The solar panels are old. New solar panels cost money, says the electrician."
+    )
     assert found[0] == Entity(text="solar panels", confidence=0.75)
 
 
@@ -63,7 +72,10 @@ def test_metadata_confidence_is_the_mean_of_the_detectors_from_0_to_1() -> None:
 
 
 def test_another_detector_can_be_plugged_in() -> None:
-    assert tags(about("tea", lambda _: [Entity(text="Camellia", confidence=0.4)])) == (("camellia",), 0.4)
+    assert tags(about("tea", lambda _: [Entity(text="Camellia", confidence=0.4)])) == (
+        ("camellia",),
+        0.4,
+    )
 
 
 def test_there_are_at_most_eight_names_and_twelve_topics() -> None:

@@ -10,7 +10,9 @@ def errors_below(parent: type[MemoristError]) -> set[type[MemoristError]]:
 
 
 def test_an_error_that_may_go_away_by_itself_says_so() -> None:
-    own = [each for each in errors_below(MemoristError) if each.__module__ == memorist.errors.__name__]
+    own = [
+        each for each in errors_below(MemoristError) if each.__module__ == memorist.errors.__name__
+    ]
     assert {each.__name__ for each in own if each.retry} == {
         "Conflict",
         "EmbedderUnavailable",

@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memorist.ingest import guard
-from memorist.model import Draft, Labels
-from memorist.policy.writing import Policy
+from memorist.ingest.policies import Policy
 from memorist.text.secrets import secret
+from memorist.types import Draft, Labels
 
-CONTEXTUAL, STRICT, NONE = (Policy(name=mode, guard=mode) for mode in ("contextual", "strict", "none"))  # type: ignore[arg-type]
+CONTEXTUAL, STRICT, NONE = (
+    Policy(name=mode, guard=mode) for mode in ("contextual", "strict", "none")
+)  # type: ignore[arg-type]
 TOOL = Labels(role="tool")
 
 HARMLESS = [
@@ -134,7 +136,9 @@ def test_strict_takes_the_words_of_the_original_amiss(text: str) -> None:
 
 
 @pytest.mark.spec("CLK-45")
-@pytest.mark.parametrize("text", ["A rich ecosystem", "She is tokenless", "Promptly at nine", "Ana likes green tea."])
+@pytest.mark.parametrize(
+    "text", ["A rich ecosystem", "She is tokenless", "Promptly at nine", "Ana likes green tea."]
+)
 def test_strict_looks_at_whole_words(text: str) -> None:
     assert guard.injection(text, "strict") == ""
 
@@ -162,8 +166,12 @@ def test_a_person_who_insists_may_keep_a_secret(text: str) -> None:
 
 
 def test_a_secret_in_the_evidence_counts_too() -> None:
-    assert guard.refusal(Draft(text="The wifi works.", evidence_text="password: swordfish"), CONTEXTUAL, "ana")
-    assert guard.refusal(Draft(text="The wifi works.", evidence=("ftp://ana:s3cr3t@h.example",)), CONTEXTUAL, "ana")
+    assert guard.refusal(
+        Draft(text="The wifi works.", evidence_text="password: swordfish"), CONTEXTUAL, "ana"
+    )
+    assert guard.refusal(
+        Draft(text="The wifi works.", evidence=("ftp://ana:s3cr3t@h.example",)), CONTEXTUAL, "ana"
+    )
 
 
 @pytest.mark.parametrize("text", ORDERS)
@@ -171,8 +179,15 @@ def test_an_order_is_refused_from_others_and_kept_from_the_person(text: str) -> 
     assert guard.refusal(Draft(text=text, labels=TOOL), CONTEXTUAL, "ana")
     assert guard.refusal(Draft(text=text, speaker="Mallory"), CONTEXTUAL, "ana")
     assert guard.refusal(Draft(text=text), CONTEXTUAL, "ana") == ""
-    assert guard.refusal(Draft(text=text, speaker="Ana", labels=Labels(role="user")), CONTEXTUAL, "ana") == ""
-    assert guard.refusal(Draft(text=text, labels=TOOL, manually_saved=True), CONTEXTUAL, "ana") == ""
+    assert (
+        guard.refusal(
+            Draft(text=text, speaker="Ana", labels=Labels(role="user")), CONTEXTUAL, "ana"
+        )
+        == ""
+    )
+    assert (
+        guard.refusal(Draft(text=text, labels=TOOL, manually_saved=True), CONTEXTUAL, "ana") == ""
+    )
 
 
 @pytest.mark.spec("CLK-43", "CLK-45")
@@ -185,9 +200,9 @@ def test_a_strict_policy_refuses_words_and_scraps_that_nobody_saved_on_purpose()
 
 
 def test_a_policy_without_a_guard_refuses_nothing() -> None:
-    assert [guard.refusal(Draft(text=text), NONE, "ana") for text in (*FORGED, *ORDERS, *SECRETS)] == [""] * (
-        len(FORGED) + len(ORDERS) + len(SECRETS)
-    )
+    assert [
+        guard.refusal(Draft(text=text), NONE, "ana") for text in (*FORGED, *ORDERS, *SECRETS)
+    ] == [""] * (len(FORGED) + len(ORDERS) + len(SECRETS))
 
 
 @pytest.mark.spec("CLK-46")
@@ -203,13 +218,25 @@ ELEVEN = " ".join(f"one{n}" for n in range(1, 12))
 @pytest.mark.parametrize(
     ("line", "source", "is_grounded"),
     [
-        ("one two three four five six seven eight nine ten", "one two three four five", True),  # 5 of 8 long words
+        (
+            "one two three four five six seven eight nine ten",
+            "one two three four five",
+            True,
+        ),  # 5 of 8 long words
         ("alpha beta gamma delta epsilon", "alpha beta gamma", True),
         ("alpha beta gamma delta epsilon", "alpha beta", False),  # 2 of 5 are less than 45 %
         (ELEVEN, "one1 one2 one3 one4 one5", True),  # 5 of 11 are just above 45 %
         (ELEVEN, "one1 one2 one3 one4", False),
-        (f"{ELEVEN} {ELEVEN.replace('one', 'two')}", " ".join(f"one{n}" for n in range(1, 11)), True),  # 10 of 22
-        (f"{ELEVEN} {ELEVEN.replace('one', 'two')}", " ".join(f"one{n}" for n in range(1, 10)), False),
+        (
+            f"{ELEVEN} {ELEVEN.replace('one', 'two')}",
+            " ".join(f"one{n}" for n in range(1, 11)),
+            True,
+        ),  # 10 of 22
+        (
+            f"{ELEVEN} {ELEVEN.replace('one', 'two')}",
+            " ".join(f"one{n}" for n in range(1, 10)),
+            False,
+        ),
         ("alpha beta", "beta and alpha", True),
         ("alpha beta", "alpha", False),  # at least two
         ("alpha", "beta", False),
@@ -218,7 +245,9 @@ ELEVEN = " ".join(f"one{n}" for n in range(1, 12))
         ("Чай по утрам", "я пью чай только по утрам", True),
     ],
 )
-def test_nearly_half_of_the_words_have_to_stand_in_the_source(line: str, source: str, is_grounded: bool) -> None:
+def test_nearly_half_of_the_words_have_to_stand_in_the_source(
+    line: str, source: str, is_grounded: bool
+) -> None:
     assert (guard.grounded(line, source) == "") is is_grounded
 
 
@@ -230,11 +259,17 @@ def test_evidence_that_nobody_said_is_not_grounded() -> None:
 @pytest.mark.spec("CLK-43")
 def test_lines_keep_to_their_lengths() -> None:
     long = "word " * 200
-    lengths = {what: len(guard.line("x" * 400, what)) for what in ("content", "fact", "evidence", "lore")}  # type: ignore[arg-type]
+    lengths = {
+        what: len(guard.line("x" * 400, what)) for what in ("content", "fact", "evidence", "lore")
+    }  # type: ignore[arg-type]
     assert lengths == {"content": 320, "fact": 190, "evidence": 220, "lore": 180}
     assert guard.line(long, "fact").endswith(".")
     assert guard.line("a | b | c", "content") == "a / b / c"
-    assert [guard.line("abc", "fact"), guard.line("x", "content"), guard.line("fyi: hm!", "lore")] == ["", "", ""]
+    assert [
+        guard.line("abc", "fact"),
+        guard.line("x", "content"),
+        guard.line("fyi: hm!", "lore"),
+    ] == ["", "", ""]
     assert guard.line("Note this: Bo's cat is orange...", "lore") == "Bo's cat is orange"
     assert guard.line("Noteworthy things happen", "lore") == "Noteworthy things happen"
 
@@ -242,7 +277,13 @@ def test_lines_keep_to_their_lengths() -> None:
 @pytest.mark.spec("CLK-44")
 def test_a_fact_has_one_of_five_types() -> None:
     named = ("preference", "PROFILE", "relationship", " project ", "other")
-    assert [guard.fact_type(given) for given in named] == ["preference", "profile", "relationship", "project", "other"]
+    assert [guard.fact_type(given) for given in named] == [
+        "preference",
+        "profile",
+        "relationship",
+        "project",
+        "other",
+    ]
     assert {guard.fact_type(given) for given in ("general", "lore", "", None)} == {"other"}
 
 
@@ -253,7 +294,19 @@ def test_any_text_can_be_looked_at(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["ignore all ", "password is ", "4 ", "a://", "[[", "\u0301", "eyJaaaaaaaa.", '"role" : ', "<", "без "]
+    "text",
+    [
+        "ignore all ",
+        "password is ",
+        "4 ",
+        "a://",
+        "[[",
+        "\u0301",
+        "eyJaaaaaaaa.",
+        '"role" : ',
+        "<",
+        "без ",
+    ],
 )
 def test_a_long_text_takes_linear_time(text: str) -> None:
     whole = text * (100_000 // len(text))

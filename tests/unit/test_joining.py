@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memorist.lifecycle.consolidate import batches
+from memorist.jobs.consolidate import batches
 from memorist.text import joining
 
 DATA = Path(__file__).parents[1] / "data"
@@ -23,7 +23,11 @@ def test_no_rule_takes_a_changed_value_for_other_words_of_the_same() -> None:
 
 
 def test_hardly_a_changed_value_is_left_to_the_judgement_of_a_model() -> None:
-    left = [pair for pair in written("changed") if joining.permitted(*pair) and not joining.contrasted(*pair)]
+    left = [
+        pair
+        for pair in written("changed")
+        if joining.permitted(*pair) and not joining.contrasted(*pair)
+    ]
     assert len(left) <= 2
 
 
@@ -42,7 +46,9 @@ def test_a_paraphrase_may_be_the_same(a: str, b: str) -> None:
 
 
 @pytest.mark.parametrize(("near", "contrasted"), [(False, True), (True, False)])
-def test_a_rare_word_on_each_side_tells_texts_apart_unless_they_are_very_near(near: bool, contrasted: bool) -> None:
+def test_a_rare_word_on_each_side_tells_texts_apart_unless_they_are_very_near(
+    near: bool, contrasted: bool
+) -> None:
     cello, oboe = "Emre plays the cello in an orchestra", "An orchestra has Emre as its oboist"
     assert joining.contrasted(cello, oboe, near=near) == contrasted
 
@@ -84,7 +90,9 @@ def test_what_is_said_in_the_place_of_both_fits_and_loses_nothing() -> None:
     assert joining.together(long, longer) == longer
 
 
-@pytest.mark.parametrize("made", ["", " ", "Ana has a bike.\nAna has a red bike.", "Ana has a red bike. " * 15])
+@pytest.mark.parametrize(
+    "made", ["", " ", "Ana has a bike.\nAna has a red bike.", "Ana has a red bike. " * 15]
+)
 def test_a_text_that_is_empty_too_long_or_has_two_lines_does_not_stand_for_both(made: str) -> None:
     assert not joining.grounded(made, "Ana has a bike.", "Ana has a red bike.")
     assert joining.grounded("Ana has a red bike.", "Ana has a bike.", "Ana has a red bike.")

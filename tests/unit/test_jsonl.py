@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from memorist.changes import Pending, Summary
 from memorist.errors import InvalidInput
-from memorist.model import Draft, Labels, Scope
-from memorist.storage.jsonl import Files
+from memorist.offline.spool import Files
+from memorist.storage.changes import Pending, Summary
+from memorist.types import Draft, Labels, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 ANA = Scope(user="ana")
@@ -28,7 +28,9 @@ def item(id: str, text: str = "Tea, not coffee.", **fields: Any) -> Pending:
 
 def record(id: str) -> Pending:
     lists = {"preferences": ["tea"], "stable_facts": [], "do_not_assume": []}
-    patch = Summary(id=id, record_type="user_profile", name="user", data=lists, evidence_ids=("a",), at=NOW)
+    patch = Summary(
+        id=id, record_type="user_profile", name="user", data=lists, evidence_ids=("a",), at=NOW
+    )
     return Pending(scope=ANA, what=patch)
 
 
@@ -37,22 +39,35 @@ def ids(files: Files) -> list[str]:
 
 
 @pytest.mark.spec("MIL-54", "MIL-55", "MIL-56")
-def test_items_and_records_stand_in_their_own_files_one_sorted_object_a_line(tmp_path: Path) -> None:
+def test_items_and_records_stand_in_their_own_files_one_sorted_object_a_line(
+    tmp_path: Path,
+) -> None:
     Files(tmp_path).add([item("a"), record("r"), item("b")])
     short, long = (tmp_path / name for name in ("short_term.jsonl", "long_term.jsonl"))
     lines = [json.loads(line) for line in short.read_text("utf-8").splitlines()]
-    assert [(line["record_type"], line["data"]["id"]) for line in lines] == [("memory_item", "a"), ("memory_item", "b")]
+    assert [(line["record_type"], line["data"]["id"]) for line in lines] == [
+        ("memory_item", "a"),
+        ("memory_item", "b"),
+    ]
     assert json.loads(long.read_text("utf-8"))["record_type"] == "user_profile"
     assert list(lines[0]["data"]) == sorted(lines[0]["data"])
 
 
 def test_what_was_added_comes_back_as_it_was(tmp_path: Path) -> None:
     told = item(
-        "a", "Grüße, 世界\u2028\n!", labels=Labels(session="s"), tags=("x",), at=NOW, importance=0.25, pinned=True
+        "a",
+        "Grüße, 世界\u2028\n!",
+        labels=Labels(session="s"),
+        tags=("x",),
+        at=NOW,
+        importance=0.25,
+        pinned=True,
     )
     Files(tmp_path).add([told])
     assert Files(tmp_path).waiting() == [told]
-    assert "Grüße, 世界" in (tmp_path / "short_term.jsonl").read_text("utf-8"), "people can read it in the file"
+    assert "Grüße, 世界" in (tmp_path / "short_term.jsonl").read_text("utf-8"), (
+        "people can read it in the file"
+    )
 
 
 @pytest.mark.spec("MIL-57")
@@ -70,7 +85,9 @@ def test_what_was_added_comes_back_as_it_was(tmp_path: Path) -> None:
     ],
     ids=lambda wrong: repr(wrong.what)[:40],
 )
-def test_an_invalid_payload_is_never_written_nor_what_came_with_it(tmp_path: Path, wrong: Pending) -> None:
+def test_an_invalid_payload_is_never_written_nor_what_came_with_it(
+    tmp_path: Path, wrong: Pending
+) -> None:
     with pytest.raises(InvalidInput):
         Files(tmp_path).add([item("fine"), wrong])
     assert not list(tmp_path.glob("*.jsonl"))
@@ -93,8 +110,12 @@ def test_a_message_waits_once(tmp_path: Path) -> None:
     assert ids(files) == ["a", "c"]
 
 
-@pytest.mark.parametrize("cut", [b'{"data": {"id": "b', b"\xff\xfe", b"[]", b'{"record_type": "x", "data": {}}'])
-def test_a_line_that_was_cut_is_set_aside_and_the_next_one_is_whole(tmp_path: Path, cut: bytes) -> None:
+@pytest.mark.parametrize(
+    "cut", [b'{"data": {"id": "b', b"\xff\xfe", b"[]", b'{"record_type": "x", "data": {}}']
+)
+def test_a_line_that_was_cut_is_set_aside_and_the_next_one_is_whole(
+    tmp_path: Path, cut: bytes
+) -> None:
     files = Files(tmp_path)
     files.add([item("a")])
     with (tmp_path / "short_term.jsonl").open("ab") as file:
@@ -138,9 +159,9 @@ def test_only_one_hands_over_at_a_time(tmp_path: Path) -> None:
 ADD_AND_REMOVE = """
 import sys
 from pathlib import Path
-from memorist.model import Draft, Scope
-from memorist.changes import Pending
-from memorist.storage.jsonl import Files
+from memorist.types import Draft, Scope
+from memorist.storage.changes import Pending
+from memorist.offline.spool import Files
 
 folder, name = sys.argv[1:]
 files = Files(Path(folder))

@@ -18,8 +18,12 @@ from memorist.storage.sqlite.migrate import Migration, migrate, shipped
 from memorist.storage.sqlite.store import SqliteStore
 
 NEXT = len(shipped()) + 1
-ADDED = Migration(NEXT, "colours", "CREATE TABLE colours (name TEXT);\nINSERT INTO colours VALUES ('blue');")
-BROKEN = Migration(NEXT, "broken", "CREATE TABLE colours (name TEXT);\nCREATE TABLE memories (again TEXT);")
+ADDED = Migration(
+    NEXT, "colours", "CREATE TABLE colours (name TEXT);\nINSERT INTO colours VALUES ('blue');"
+)
+BROKEN = Migration(
+    NEXT, "broken", "CREATE TABLE colours (name TEXT);\nCREATE TABLE memories (again TEXT);"
+)
 
 
 @pytest.fixture
@@ -76,15 +80,35 @@ def test_a_thread_has_a_revision_and_a_log_of_changes(path: str) -> None:
     log = columns(path, "change_log")
     assert {"id", "thread_id", "rev", "memory_id", "event", "meta", "ts"} <= set(log)
     assert (log["id"], log["rev"]) == (("TEXT", True), ("INTEGER", False))
-    index = asked(path, "SELECT name, \"desc\" FROM pragma_index_xinfo('change_log_thread') WHERE key")
+    index = asked(
+        path, "SELECT name, \"desc\" FROM pragma_index_xinfo('change_log_thread') WHERE key"
+    )
     assert index == [("scope", 0), ("thread_id", 0), ("rev", 1)]
 
 
 TABLES = {
     "relations": {"id", "from_id", "to_id", "relation_type", "strength", "created_at"},
     "history": {"id", "memory_id", "event", "old_ref", "new_ref", "actor", "meta", "ts"},
-    "events": {"id", "user_id", "thread_id", "node", "op", "status", "memory_id", "category", "sim", "ts"},
-    "supervisor_checkpoints": {"id", "user_id", "thread_id", "checkpoint_data", "created_at", "updated_at"},
+    "events": {
+        "id",
+        "user_id",
+        "thread_id",
+        "node",
+        "op",
+        "status",
+        "memory_id",
+        "category",
+        "sim",
+        "ts",
+    },
+    "supervisor_checkpoints": {
+        "id",
+        "user_id",
+        "thread_id",
+        "checkpoint_data",
+        "created_at",
+        "updated_at",
+    },
 }
 
 
@@ -99,13 +123,19 @@ def test_a_table_has_the_columns_that_were_asked_for(path: str, table: str) -> N
 def unique(path: str, table: str) -> list[list[str]]:
     """The lists of columns of which a table holds each value once."""
     names = asked(path, f"SELECT name FROM pragma_index_list('{table}') WHERE \"unique\"")
-    return [[row[0] for row in asked(path, f"SELECT name FROM pragma_index_info('{name}')")] for (name,) in names]
+    return [
+        [row[0] for row in asked(path, f"SELECT name FROM pragma_index_info('{name}')")]
+        for (name,) in names
+    ]
 
 
 @pytest.mark.spec("IMP-15")
 def test_a_relation_has_two_ends_and_a_strength_and_is_one_of_likeness(path: str) -> None:
     opened_and_migrated(path)
-    declared = {row[1]: (row[2], bool(row[3]), row[4]) for row in asked(path, "PRAGMA table_info(relations)")}
+    declared = {
+        row[1]: (row[2], bool(row[3]), row[4])
+        for row in asked(path, "PRAGMA table_info(relations)")
+    }
     assert declared["from_id"] == declared["to_id"] == ("TEXT", True, None)
     assert declared["strength"] == ("REAL", True, None)
     assert declared["relation_type"] == ("TEXT", True, "'related_to'")
@@ -126,7 +156,10 @@ INDEXES = {
 @pytest.mark.parametrize("name", INDEXES)
 def test_what_is_looked_for_often_has_an_index(path: str, name: str) -> None:
     opened_and_migrated(path)
-    assert asked(path, f"SELECT name, \"desc\" FROM pragma_index_xinfo('{name}') WHERE key") == INDEXES[name]
+    assert (
+        asked(path, f"SELECT name, \"desc\" FROM pragma_index_xinfo('{name}') WHERE key")
+        == INDEXES[name]
+    )
 
 
 @pytest.mark.spec("THE-12", "THE-14")
@@ -142,7 +175,9 @@ def test_migrations_are_numbered_without_a_gap() -> None:
 
 def test_a_database_knows_which_steps_made_it(path: str) -> None:
     assert opened_and_migrated(path) == [step.number for step in shipped()]
-    assert asked(path, "SELECT number, checksum FROM migrations") == [(s.number, s.checksum) for s in shipped()]
+    assert asked(path, "SELECT number, checksum FROM migrations") == [
+        (s.number, s.checksum) for s in shipped()
+    ]
 
 
 def test_nothing_is_run_twice(path: str) -> None:
@@ -186,7 +221,8 @@ async def test_a_database_of_a_newer_version_is_left_alone(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", ["UPDATE migrations SET checksum = 'x'", "INSERT INTO migrations VALUES (0, 'zero', 'x')"]
+    "change",
+    ["UPDATE migrations SET checksum = 'x'", "INSERT INTO migrations VALUES (0, 'zero', 'x')"],
 )
 async def test_an_altered_step_is_told(path: str, change: str) -> None:
     opened_and_migrated(path)
@@ -209,7 +245,10 @@ asyncio.run(main())
 
 
 def test_many_processes_may_open_a_new_file_at_once(path: str) -> None:
-    running = [subprocess.Popen([sys.executable, "-c", OPEN, path], stderr=subprocess.PIPE) for _ in range(6)]
+    running = [
+        subprocess.Popen([sys.executable, "-c", OPEN, path], stderr=subprocess.PIPE)
+        for _ in range(6)
+    ]
     errors = [process.communicate()[1].decode() for process in running]
     assert [process.returncode for process in running] == [0] * 6, errors
     assert asked(path, "SELECT count(*) FROM migrations") == [(len(shipped()),)]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.text.normalise import clean, compact, for_hash, links, one_line, storable
+from memorist.text.normalize import clean, compact, for_hash, links, one_line, storable
 
 
 def test_nul_and_broken_surrogates_cannot_stay() -> None:
@@ -74,13 +74,18 @@ def test_citations_are_no_part_of_the_form_for_hashing(citation: str) -> None:
     assert for_hash(f"Tea is healthy {citation} indeed") == "tea is healthy indeed"
 
 
-@pytest.mark.parametrize("text", ["It (May, 2020)", "x[1] = 2", "[todo]", "(about 2020)", "[0]", "(in 12 days)"])
+@pytest.mark.parametrize(
+    "text", ["It (May, 2020)", "x[1] = 2", "[todo]", "(about 2020)", "[0]", "(in 12 days)"]
+)
 def test_what_only_looks_like_a_citation_stays(text: str) -> None:
     assert for_hash(text) == text.lower()
 
 
 def test_links_are_compared_without_scheme_and_query() -> None:
-    assert links("a https://www.X.example/a/?q=1, http://x.example/a") == ["x.example/a", "x.example/a"]
+    assert links("a https://www.X.example/a/?q=1, http://x.example/a") == [
+        "x.example/a",
+        "x.example/a",
+    ]
 
 
 def test_the_compact_form_keeps_letters_and_digits_of_every_script() -> None:
@@ -93,7 +98,21 @@ def test_one_line_folds_every_break() -> None:
 
 @pytest.mark.parametrize("form", [storable, clean, for_hash, compact])
 @pytest.mark.parametrize(
-    "part", ["\u0301\u0323", " ", "\n", "[1,", "(Smith ", "[@a;", "http://", "\\cite{", "<:a", "(A B C ", "【", "我。"]
+    "part",
+    [
+        "\u0301\u0323",
+        " ",
+        "\n",
+        "[1,",
+        "(Smith ",
+        "[@a;",
+        "http://",
+        "\\cite{",
+        "<:a",
+        "(A B C ",
+        "【",
+        "我。",
+    ],
 )
 def test_twice_the_text_takes_about_twice_the_time(form: Callable[[str], str], part: str) -> None:
     once, twice = (part * (size // len(part)) for size in (250_000, 500_000))

@@ -8,17 +8,16 @@ import numpy as np
 import pytest
 
 from memorist import aio
-from memorist.corpus import Corpus
 from memorist.errors import InvalidInput
-from memorist.ingest import score
-from memorist.model import Memory, Scope
-from memorist.policy import profiles
-from memorist.policy.profiles import CLANKER, CLANKER_STRICT, MILTON, SUPERVISOR, THEORIA, VAULT
+from memorist.index import Corpus
+from memorist.ingest import importance
 from memorist.ports import IndexRow
-from memorist.retrieve import candidates, diversify, fuse, gate, rank
+from memorist.retrieve import candidates, diversify, fuse, gate, profiles, rank
 from memorist.retrieve.candidates import Candidates
-from memorist.retrieve.understand import understand
+from memorist.retrieve.profiles import CLANKER, CLANKER_STRICT, MILTON, SUPERVISOR, THEORIA, VAULT
+from memorist.retrieve.question import understand
 from memorist.text import clock
+from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NONE = frozenset[str]()
@@ -27,7 +26,8 @@ NONE = frozenset[str]()
 def columns(**features: list[float]) -> Candidates:
     n = len(next(iter(features.values())))
     return Candidates(
-        positions=np.arange(n), features={name: np.array(column, np.float64) for name, column in features.items()}
+        positions=np.arange(n),
+        features={name: np.array(column, np.float64) for name, column in features.items()},
     )
 
 
@@ -36,7 +36,9 @@ def scores(profile: profiles.Profile, **features: list[float]) -> list[float]:
 
 
 def fact(text: str, **fields: object) -> Memory:
-    made = Memory(id="m1", scope=Scope(user="ana"), text=text, kind="semantic", created_at=NOW, updated_at=NOW)
+    made = Memory(
+        id="m1", scope=Scope(user="ana"), text=text, kind="semantic", created_at=NOW, updated_at=NOW
+    )
     return replace(made, **fields)
 
 
@@ -46,7 +48,9 @@ def fact(text: str, **fields: object) -> Memory:
 @pytest.mark.spec("MIL-14", "MIL-15")
 def test_milton_adds_words_age_and_importance() -> None:
     ranking = profiles.milton(recency_bias=0.3, mode="deterministic")
-    found = scores(ranking, lexical=[1, 1, 0], recency=[1 / 6, 1 / 2, 1 / 2], importance=[0.2, 0.9, 0.1])
+    found = scores(
+        ranking, lexical=[1, 1, 0], recency=[1 / 6, 1 / 2, 1 / 2], importance=[0.2, 0.9, 0.1]
+    )
     assert found == pytest.approx([0.780, 0.985, 0.165])
 
 
@@ -58,13 +62,20 @@ def test_milton_gives_an_important_item_fifteen_hundredths() -> None:
 @pytest.mark.spec("MIL-28", "MIL-29", "MIL-30")
 def test_milton_mixes_both_halves_after_scaling_each_to_its_best() -> None:
     ranking = profiles.milton(recency_bias=0.0)
-    found = scores(ranking, lexical=[1.0, 0.8], recency=[0, 0], importance=[0, 0], semantic=[0.5, 0.3])
+    found = scores(
+        ranking, lexical=[1.0, 0.8], recency=[0, 0], importance=[0, 0], semantic=[0.5, 0.3]
+    )
     assert found == pytest.approx([1.0, 0.70])  # 0.8 and 0.6 of the best, half each
 
 
 @pytest.mark.spec("MIL-29")
 def test_the_semantic_weight_moves_a_score_from_one_half_to_the_other() -> None:
-    columns = {"lexical": [1.0, 0.8], "recency": [0.0, 0.0], "importance": [0.0, 0.0], "semantic": [0.5, 0.3]}
+    columns = {
+        "lexical": [1.0, 0.8],
+        "recency": [0.0, 0.0],
+        "importance": [0.0, 0.0],
+        "semantic": [0.5, 0.3],
+    }
     mixed = [scores(profiles.milton(0.0, weight), **columns)[1] for weight in (0.0, 0.25, 1.0)]
     assert mixed == pytest.approx([0.8, 0.75, 0.6])
 
@@ -79,7 +90,10 @@ def test_miltons_semantic_mode_looks_at_meaning_alone() -> None:
 @pytest.mark.spec("MIL-34")
 def test_without_a_semantic_score_every_mode_of_milton_is_the_deterministic_one() -> None:
     columns = {"lexical": [0.5], "recency": [0.5], "importance": [0.5], "semantic": [0.0]}
-    modes = {mode: scores(profiles.milton(mode=mode), **columns) for mode in ("deterministic", "hybrid", "semantic")}
+    modes = {
+        mode: scores(profiles.milton(mode=mode), **columns)
+        for mode in ("deterministic", "hybrid", "semantic")
+    }
     assert modes["hybrid"] == modes["semantic"] == modes["deterministic"] == pytest.approx([0.575])
 
 
@@ -101,7 +115,7 @@ def test_vault_takes_the_cosine_as_it_is() -> None:
 
 @pytest.mark.spec("MLS-21")
 def test_vault_weighs_novelty_and_salience() -> None:
-    assert score.vault(0.5, 0.9) == pytest.approx(0.66)
+    assert importance.vault(0.5, 0.9) == pytest.approx(0.66)
 
 
 @pytest.mark.spec("THE-62")
@@ -119,24 +133,38 @@ def test_theorias_weights_can_be_tuned() -> None:
 @pytest.mark.spec("IMP-19")
 def test_the_supervisors_bullets_weigh_similarity_level_age_and_pin() -> None:
     ages = [1 / (1 + 2), 1 / (1 + 2)]
-    found = scores(SUPERVISOR, semantic=[0.7, 0.7], level=[3 / 5, 3 / 5], recency=ages, pinned=[0, 1], related=[0, 1])
+    found = scores(
+        SUPERVISOR,
+        semantic=[0.7, 0.7],
+        level=[3 / 5, 3 / 5],
+        recency=ages,
+        pinned=[0, 1],
+        related=[0, 1],
+    )
     assert found == pytest.approx([0.555, 0.705])
 
 
 @pytest.mark.spec("CLK-68")
 def test_clanker_weighs_five_parts_where_meaning_is_known() -> None:
-    found = scores(CLANKER, semantic=[0.8], lexical=[0.5], confidence=[0.7], recency=[0.5], channel=[1])
+    found = scores(
+        CLANKER, semantic=[0.8], lexical=[0.5], confidence=[0.7], recency=[0.5], channel=[1]
+    )
     assert found == pytest.approx([0.695])
 
 
 @pytest.mark.spec("CLK-69")
 def test_clanker_weighs_four_parts_where_it_is_not() -> None:
-    found = scores(CLANKER, semantic=[0.0], lexical=[0.5], confidence=[0.7], recency=[0.5], channel=[1])
+    found = scores(
+        CLANKER, semantic=[0.0], lexical=[0.5], confidence=[0.7], recency=[0.5], channel=[1]
+    )
     assert found == pytest.approx([0.545])
 
 
 def test_a_score_is_the_sum_of_its_parts() -> None:
-    found = rank.scored(CLANKER, columns(semantic=[0.8], lexical=[0.5], confidence=[0.7], recency=[0.5], channel=[1]))
+    found = rank.scored(
+        CLANKER,
+        columns(semantic=[0.8], lexical=[0.5], confidence=[0.7], recency=[0.5], channel=[1]),
+    )
     assert found.parts_of(0) == pytest.approx(
         {"semantic": 0.4, "lexical": 0.14, "confidence": 0.07, "recency": 0.035, "channel": 0.05}
     )
@@ -155,7 +183,9 @@ def row(**fields: object) -> IndexRow:
     return IndexRow(**{**nothing, **made, **fields})
 
 
-def features(profile: profiles.Profile, *rows: IndexRow, channel: str | None = None) -> dict[str, list[float]]:
+def features(
+    profile: profiles.Profile, *rows: IndexRow, channel: str | None = None
+) -> dict[str, list[float]]:
     corpus = Corpus.empty("none", 1).extended(rows, [], 1)
     found = candidates.find(
         replace(profile, candidates="all"), corpus, understand("?"), None, corpus.alive,
@@ -166,16 +196,22 @@ def features(profile: profiles.Profile, *rows: IndexRow, channel: str | None = N
 
 @pytest.mark.spec("MIL-13", "THE-60", "CLK-66")
 @pytest.mark.parametrize(
-    ("profile", "expected"), [(MILTON, 1 / 169), (THEORIA, math.exp(-1)), (CLANKER, 45 / 52), (SUPERVISOR, 1 / 8)]
+    ("profile", "expected"),
+    [(MILTON, 1 / 169), (THEORIA, math.exp(-1)), (CLANKER, 45 / 52), (SUPERVISOR, 1 / 8)],
 )
-def test_each_specification_fades_at_its_own_pace(profile: profiles.Profile, expected: float) -> None:
+def test_each_specification_fades_at_its_own_pace(
+    profile: profiles.Profile, expected: float
+) -> None:
     week_old = row(created=clock.micros(NOW - timedelta(days=7)))
     assert features(profile, week_old)["recency"] == pytest.approx([expected])
 
 
 @pytest.mark.spec("MIL-13")
 def test_milton_halves_after_an_hour_and_quarters_after_three() -> None:
-    ages = [row(row=i, created=clock.micros(NOW - timedelta(hours=hours))) for i, hours in enumerate((0, 1, 3))]
+    ages = [
+        row(row=i, created=clock.micros(NOW - timedelta(hours=hours)))
+        for i, hours in enumerate((0, 1, 3))
+    ]
     assert features(MILTON, *ages)["recency"] == pytest.approx([1.0, 0.5, 0.25])
 
 
@@ -232,7 +268,9 @@ def test_an_empty_ranking_changes_nothing() -> None:
 # Gates
 
 
-def passing(gate_of: profiles.Gate | None, score: list[float], **features: list[float]) -> list[bool]:
+def passing(
+    gate_of: profiles.Gate | None, score: list[float], **features: list[float]
+) -> list[bool]:
     assert gate_of is not None
     return gate.passes(gate_of, replace(columns(**features), score=np.array(score))).tolist()
 
@@ -243,7 +281,12 @@ CLANKERS = ("clanker.hybrid", "clanker.strict")
 @pytest.mark.spec("CLK-70")
 @pytest.mark.parametrize("name", CLANKERS)
 def test_a_candidate_passes_with_enough_meaning_or_enough_words(name: str) -> None:
-    found = passing(profiles.named(name).gate, [0, 0, 0, 0], semantic=[0.20, 0.199, 0, 0], lexical=[0, 0, 0.22, 0.219])
+    found = passing(
+        profiles.named(name).gate,
+        [0, 0, 0, 0],
+        semantic=[0.20, 0.199, 0, 0],
+        lexical=[0, 0, 0.22, 0.219],
+    )
     assert found == [True, False, True, False]
 
 
@@ -251,19 +294,28 @@ def test_a_candidate_passes_with_enough_meaning_or_enough_words(name: str) -> No
 @pytest.mark.parametrize("name", CLANKERS)
 def test_a_strong_candidate_still_needs_a_signal(name: str) -> None:
     scores = [0.52, 0.519, 0.52, 0.9]
-    found = passing(profiles.named(name).gate, scores, semantic=[0.08, 0.08, 0.0, 0.079], lexical=[0, 0, 0.10, 0.099])
+    found = passing(
+        profiles.named(name).gate,
+        scores,
+        semantic=[0.08, 0.08, 0.0, 0.079],
+        lexical=[0, 0, 0.10, 0.099],
+    )
     assert found == [True, False, True, False]
 
 
 @pytest.mark.spec("CLK-71")
 @pytest.mark.parametrize("name", CLANKERS)
 def test_without_meaning_words_or_a_strong_score_pass(name: str) -> None:
-    found = passing(profiles.named(name).gate_without_semantic, [0, 0, 0.62, 0.619], lexical=[0.24, 0.239, 0, 0])
+    found = passing(
+        profiles.named(name).gate_without_semantic, [0, 0, 0.62, 0.619], lexical=[0.24, 0.239, 0, 0]
+    )
     assert found == [True, False, True, False]
 
 
 @pytest.mark.spec("CLK-72")
-def test_where_nothing_passes_the_strict_gate_returns_nothing_and_the_lenient_one_everything() -> None:
+def test_where_nothing_passes_the_strict_gate_returns_nothing_and_the_lenient_one_everything() -> (
+    None
+):
     found = replace(columns(semantic=[0.01], lexical=[0.0]), score=np.array([0.1]))
     assert gate.kept(CLANKER_STRICT, found, [fact("tea")])[1] == []
     assert gate.kept(CLANKER, found, [fact("tea")])[1] == [fact("tea")]
@@ -271,14 +323,20 @@ def test_where_nothing_passes_the_strict_gate_returns_nothing_and_the_lenient_on
 
 @pytest.mark.spec("MLS-44")
 def test_slight_memories_are_cut_unless_they_are_pinned() -> None:
-    memories = [fact("a", importance=0.2), fact("b", importance=0.19), fact("c", importance=0.0, pinned=True)]
+    memories = [
+        fact("a", importance=0.2),
+        fact("b", importance=0.19),
+        fact("c", importance=0.0, pinned=True),
+    ]
     found = replace(columns(semantic=[1.0, 1.0, 1.0]), score=np.ones(3))
     _, kept, cut = gate.kept(VAULT, found, memories)
     assert [memory.text for memory in kept] == ["a", "c"]
     assert [each.reason for each in cut] == ["its importance is below 0.2"]
 
 
-@pytest.mark.parametrize("name", ["milton.hybrid", "mls.recall", "theoria.triscore", "imp.bullets", "clanker.strict"])
+@pytest.mark.parametrize(
+    "name", ["milton.hybrid", "mls.recall", "theoria.triscore", "imp.bullets", "clanker.strict"]
+)
 def test_only_the_default_ranking_leaves_out_what_matches_by_chance(name: str) -> None:
     found = replace(columns(semantic=[0.5], lexical=[0.5]), score=np.array([0.9]), is_chance=True)
     memory = fact("tea", importance=0.5)
@@ -305,7 +363,9 @@ def test_only_the_default_ranking_leaves_out_what_matches_by_chance(name: str) -
 def test_miltons_overlap_is_a_share_of_the_questions_words(
     question: str, text: str, tags: tuple[str, ...], expected: float
 ) -> None:
-    assert rank.lexical(MILTON, question, [fact(text, tags=tags)]).tolist() == pytest.approx([expected])
+    assert rank.lexical(MILTON, question, [fact(text, tags=tags)]).tolist() == pytest.approx(
+        [expected]
+    )
 
 
 @pytest.mark.spec("CLK-63")
@@ -322,16 +382,28 @@ def test_miltons_overlap_is_a_share_of_the_questions_words(
         ("https://tea.example <:tea:42> tea", "tea", None, 1.0),  # links and emoji are no words
         ("茶を飲む", "毎朝 茶を飲む", None, 1.0),
         ("", "tea", None, 0.0),
-        (" ".join(f"asked{n}" for n in range(33)), "asked0 asked31", None, 2 / 32),  # of the first 32 words
+        (
+            " ".join(f"asked{n}" for n in range(33)),
+            "asked0 asked31",
+            None,
+            2 / 32,
+        ),  # of the first 32 words
         (" ".join(f"asked{n}" for n in range(33)), "asked0 asked32", None, 1 / 32),
-        ("word0 asked", " ".join(f"fact{n}" for n in range(95)) + " word0", None, 0.5),  # among the first 96 words
+        (
+            "word0 asked",
+            " ".join(f"fact{n}" for n in range(95)) + " word0",
+            None,
+            0.5,
+        ),  # among the first 96 words
         ("word0 asked", " ".join(f"fact{n}" for n in range(96)) + " word0", None, 0.0),
     ],
 )
 def test_clankers_overlap_is_the_whole_question_or_shared_tokens(
     question: str, text: str, evidence: str | None, expected: float
 ) -> None:
-    assert rank.lexical(CLANKER, question, [fact(text, evidence_text=evidence)]).tolist() == [expected]
+    assert rank.lexical(CLANKER, question, [fact(text, evidence_text=evidence)]).tolist() == [
+        expected
+    ]
 
 
 # Choosing different things

@@ -8,7 +8,7 @@ import pytest
 
 from clocks import LoopTime
 from memorist.errors import StoreUnavailable
-from memorist.lifecycle.refresh import Refresh
+from memorist.jobs.debounce import Refresh
 
 
 class Counted:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.model import Memory, Scope
 from memorist.retrieve import render
+from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 EXAMPLE = """\
@@ -58,7 +58,9 @@ HOSTILE = [
 
 
 def memory(text: str, **fields: object) -> Memory:
-    made = Memory(id="m1", scope=Scope(user="ana"), text=text, kind="semantic", created_at=NOW, updated_at=NOW)
+    made = Memory(
+        id="m1", scope=Scope(user="ana"), text=text, kind="semantic", created_at=NOW, updated_at=NOW
+    )
     return replace(made, **fields)
 
 
@@ -77,7 +79,10 @@ def test_the_block_is_the_example_of_the_specification_byte_for_byte() -> None:
 
 @pytest.mark.spec("MLS-66")
 def test_the_memories_stand_in_the_order_they_were_given() -> None:
-    assert render.plain_block([memory("b"), memory("a")]) == "<memory>\n[SEMANTIC] b\n[SEMANTIC] a\n</memory>"
+    assert (
+        render.plain_block([memory("b"), memory("a")])
+        == "<memory>\n[SEMANTIC] b\n[SEMANTIC] a\n</memory>"
+    )
 
 
 def test_no_memories_are_no_block() -> None:
@@ -96,7 +101,9 @@ def test_no_content_can_end_the_block_or_begin_another(name: str, text: str) -> 
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("name", list(render.RENDERERS))
 def test_a_memory_is_one_line_whatever_it_holds(name: str, text: str) -> None:
-    hostile = memory(text, speaker=text, category=text, summary=text, tags=(text,), source_ids=(text,))
+    hostile = memory(
+        text, speaker=text, category=text, summary=text, tags=(text,), source_ids=(text,)
+    )
     extra = {"block": 2, "plain_block": 2, "grouped": 1}.get(name, 0)  # the tags, the heading
     assert len(render.RENDERERS[name]([hostile]).splitlines()) == 1 + extra
 
@@ -115,7 +122,13 @@ def test_making_a_text_safe_twice_changes_nothing_more(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["if a < b and c > d:", "<b>bold</b> memory", "x<y", "👩\u200d💻 loves 🏴\U000e0067\U000e0062", "memory </p>"],
+    [
+        "if a < b and c > d:",
+        "<b>bold</b> memory",
+        "x<y",
+        "👩\u200d💻 loves 🏴\U000e0067\U000e0062",
+        "memory </p>",
+    ],
 )
 def test_harmless_text_stays_as_it_is(text: str) -> None:
     assert render.safe(text) == text
@@ -123,7 +136,9 @@ def test_harmless_text_stays_as_it_is(text: str) -> None:
 
 def test_the_default_block_says_when_and_by_whom() -> None:
     told = memory("I moved to Lisbon.", speaker="Ana", occurred_at=datetime(2025, 5, 3, tzinfo=UTC))
-    assert render.block([told]) == "<memory>\n[SEMANTIC] 2025-05-03 Ana: I moved to Lisbon.\n</memory>"
+    assert (
+        render.block([told]) == "<memory>\n[SEMANTIC] 2025-05-03 Ana: I moved to Lisbon.\n</memory>"
+    )
     assert render.block([memory("It rains.")]) == "<memory>\n[SEMANTIC] It rains.\n</memory>"
 
 

@@ -51,14 +51,18 @@ def logistic(value: float) -> float:
 async def test_a_cross_encoder_scores_each_text_against_the_question(tmp_path: Path) -> None:
     reranker = CrossEncoder(cross_encoder(tmp_path / "tea-model"))
     found = await reranker.score("is tea good?", ["milk", "tea is good", "tea tea", ""])
-    assert found.tolist() == pytest.approx([logistic(-0.5), logistic(0.5), logistic(1.5), logistic(-0.5)])
+    assert found.tolist() == pytest.approx(
+        [logistic(-0.5), logistic(0.5), logistic(1.5), logistic(-0.5)]
+    )
     assert reranker.name == "cross-encoder:tea-model"
     await reranker.close()
 
 
 async def test_a_model_without_token_types_is_not_given_any(tmp_path: Path) -> None:
     reranker = CrossEncoder(cross_encoder(tmp_path, kinds=False))
-    assert (await reranker.score("milk?", ["tea", "milk"])).tolist() == pytest.approx([logistic(0.5), logistic(-0.5)])
+    assert (await reranker.score("milk?", ["tea", "milk"])).tolist() == pytest.approx(
+        [logistic(0.5), logistic(-0.5)]
+    )
     await reranker.close()
 
 
@@ -123,7 +127,12 @@ async def test_a_closed_cross_encoder_says_so_and_can_be_closed_again(tmp_path: 
 @pytest.mark.spec("MLS-47", "MLS-48")
 async def test_the_engine_orders_by_the_cross_encoder_of_its_settings(tmp_path: Path) -> None:
     folder = cross_encoder(tmp_path / "model")
-    options = {"embedder": "hashing", "state_dir": tmp_path, "reranker": "cross-encoder", "cross_encoder": folder}
+    options = {
+        "embedder": "hashing",
+        "state_dir": tmp_path,
+        "reranker": "cross-encoder",
+        "cross_encoder": folder,
+    }
     async with aio.open(tmp_path / "m.db", **options) as engine:
         ana = engine.scope(user="ana")
         await ana.remember("Milk is good in the morning.", policy="milton")
@@ -136,7 +145,12 @@ async def test_the_engine_orders_by_the_cross_encoder_of_its_settings(tmp_path: 
 
 @pytest.mark.spec("MLS-49")
 async def test_a_cross_encoder_that_is_not_there_does_not_stop_a_recall(tmp_path: Path) -> None:
-    options = {"embedder": "hashing", "state_dir": tmp_path, "reranker": "cross-encoder", "cross_encoder": tmp_path}
+    options = {
+        "embedder": "hashing",
+        "state_dir": tmp_path,
+        "reranker": "cross-encoder",
+        "cross_encoder": tmp_path,
+    }
     async with aio.open(tmp_path / "m.db", **options) as engine:
         ana = engine.scope(user="ana")
         await ana.remember("Milk is good.", policy="milton", importance=1.0)

@@ -3,40 +3,50 @@
 import pytest
 
 from memorist.errors import InvalidInput
-from memorist.ingest import route
+from memorist.ingest import classify_rules
 
 
 @pytest.mark.spec("MLS-31")
 def test_a_hint_wins_over_every_rule() -> None:
-    assert route.kind("I prefer tea", hint="episodic") == "episodic"
+    assert classify_rules.kind("I prefer tea", hint="episodic") == "episodic"
     with pytest.raises(InvalidInput, match="choose one of"):
-        route.kind("I prefer tea", hint="rumour")
+        classify_rules.kind("I prefer tea", hint="rumour")
 
 
 @pytest.mark.spec("MLS-27", "MLS-32")
 @pytest.mark.parametrize(
-    "text", ["I prefer tea", "so i  ALWAYS walk", "I hate rain", "My favorite is blue", "my favourite"]
+    "text",
+    ["I prefer tea", "so i  ALWAYS walk", "I hate rain", "My favorite is blue", "my favourite"],
 )
 def test_a_preference_is_procedural(text: str) -> None:
-    assert route.kind(text) == "procedural"
+    assert classify_rules.kind(text) == "procedural"
 
 
-@pytest.mark.parametrize("text", ["I preferred tea", "Mia hates rain", "my favorites", "What do I preferably do"])
+@pytest.mark.parametrize(
+    "text", ["I preferred tea", "Mia hates rain", "my favorites", "What do I preferably do"]
+)
 def test_a_phrase_inside_other_words_is_no_signal(text: str) -> None:
-    assert not route.preference_signal(text)
+    assert not classify_rules.preference_signal(text)
 
 
 def test_phrases_can_be_added() -> None:
-    assert route.kind("Call me Bo", extra=["call me"]) == "procedural"
-    assert route.kind("Call me Bo") == "episodic"
+    assert classify_rules.kind("Call me Bo", extra=["call me"]) == "procedural"
+    assert classify_rules.kind("Call me Bo") == "episodic"
 
 
 @pytest.mark.spec("MLS-33")
 @pytest.mark.parametrize(
-    "text", ["We are at the station now", "Right now it rains", "currently busy", "in this session", "Today"]
+    "text",
+    [
+        "We are at the station now",
+        "Right now it rains",
+        "currently busy",
+        "in this session",
+        "Today",
+    ],
 )
 def test_what_is_about_now_is_working_memory(text: str) -> None:
-    assert route.kind(text) == "working"
+    assert classify_rules.kind(text) == "working"
 
 
 @pytest.mark.spec("MLS-34")
@@ -46,30 +56,38 @@ def test_what_is_about_now_is_working_memory(text: str) -> None:
      "I'm a vegetarian", "The deploy server uses Debian", "Zoë has two cats", "Élodie speaks French"],
 )  # fmt: skip
 def test_a_subject_a_predicate_and_an_object_are_semantic(text: str) -> None:
-    assert route.kind(text) == "semantic"
+    assert classify_rules.kind(text) == "semantic"
 
 
 @pytest.mark.spec("MLS-35")
 @pytest.mark.parametrize(
     "text",
-    ["We went home", "It is raining", "Is Anna a doctor?", "Anna is a doctor?", "ok", "", "Discussed the migration"],
+    [
+        "We went home",
+        "It is raining",
+        "Is Anna a doctor?",
+        "Anna is a doctor?",
+        "ok",
+        "",
+        "Discussed the migration",
+    ],
 )
 def test_everything_else_is_episodic(text: str) -> None:
-    assert route.kind(text) == "episodic"
+    assert classify_rules.kind(text) == "episodic"
 
 
 @pytest.mark.spec("MLS-36")
 def test_the_first_rule_that_matches_decides() -> None:
-    assert route.kind("I prefer tea now, Anna is a doctor") == "procedural"
-    assert route.kind("Anna is a doctor now") == "working"
+    assert classify_rules.kind("I prefer tea now, Anna is a doctor") == "procedural"
+    assert classify_rules.kind("Anna is a doctor now") == "working"
 
 
 @pytest.mark.spec("MIL-1", "MIL-7", "MIL-8")
 def test_the_caller_may_name_one_of_seven_types() -> None:
     types = ["fact", "preference", "project", "decision", "crumb", "request", "result"]
-    assert [route.item_type("anything", given=each) for each in types] == types
+    assert [classify_rules.item_type("anything", given=each) for each in types] == types
     with pytest.raises(InvalidInput):
-        route.item_type("anything", given="rumour")
+        classify_rules.item_type("anything", given="rumour")
 
 
 @pytest.mark.spec("MIL-2", "MIL-3", "MIL-4", "MIL-5", "MIL-6")
@@ -93,11 +111,14 @@ def test_the_caller_may_name_one_of_seven_types() -> None:
     ],
 )
 def test_the_type_is_guessed_from_the_text(text: str, expected: str) -> None:
-    assert route.item_type(text) == expected
+    assert classify_rules.item_type(text) == expected
 
 
 def test_each_type_has_its_usual_kind() -> None:
-    kinds = {each: route.kind_of(each) for each in (*route.ITEM_TYPES, "profile", "relationship", "lore")}
+    kinds = {
+        each: classify_rules.kind_of(each)
+        for each in (*classify_rules.ITEM_TYPES, "profile", "relationship", "lore")
+    }
     assert [each for each in kinds if kinds[each] == "semantic"] == [
         "fact",
         "project",
@@ -106,35 +127,59 @@ def test_each_type_has_its_usual_kind() -> None:
         "lore",
     ]
     assert [each for each in kinds if kinds[each] == "procedural"] == ["preference"]
-    assert [each for each in kinds if kinds[each] == "episodic"] == ["decision", "crumb", "request", "result"]
+    assert [each for each in kinds if kinds[each] == "episodic"] == [
+        "decision",
+        "crumb",
+        "request",
+        "result",
+    ]
 
 
 def test_the_category_is_the_type_or_follows_the_kind() -> None:
-    assert [route.category(each) for each in route.KINDS] == ["event", "fact", "preference", "activity", "profile"]
-    assert route.category("semantic", "project") == "project"
+    assert [classify_rules.category(each) for each in classify_rules.KINDS] == [
+        "event",
+        "fact",
+        "preference",
+        "activity",
+        "profile",
+    ]
+    assert classify_rules.category("semantic", "project") == "project"
 
 
 @pytest.mark.parametrize(
     "text", ["hi", "Thanks so much!", "👍👍", "good morning", "lol ok", "谢谢！", "brb one sec", ""]
 )
 def test_chit_chat_is_recognised(text: str) -> None:
-    assert route.is_chit_chat(text)
+    assert classify_rules.is_chit_chat(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["Thanks, my flight is at 9", "ok the door code is 1234", "hi " * 300 + "secret", "Yes, Berlin"]
+    "text",
+    [
+        "Thanks, my flight is at 9",
+        "ok the door code is 1234",
+        "hi " * 300 + "secret",
+        "Yes, Berlin",
+    ],
 )
 def test_what_carries_something_is_no_chit_chat(text: str) -> None:
-    assert not route.is_chit_chat(text)
+    assert not classify_rules.is_chit_chat(text)
 
 
 @pytest.mark.parametrize(
-    "text", ["I'll call Anna", "I promised to help", "my goal: run 10 km", "remind me on Friday", "I plan to move"]
+    "text",
+    [
+        "I'll call Anna",
+        "I promised to help",
+        "my goal: run 10 km",
+        "remind me on Friday",
+        "I plan to move",
+    ],
 )
 def test_commitments_and_goals_are_recognised(text: str) -> None:
-    assert route.is_commitment_or_goal(text)
+    assert classify_rules.is_commitment_or_goal(text)
 
 
 @pytest.mark.parametrize("text", ["I'll see", "It rained", "She will be late", "the plan was bad"])
 def test_not_every_future_is_a_commitment(text: str) -> None:
-    assert not route.is_commitment_or_goal(text)
+    assert not classify_rules.is_commitment_or_goal(text)

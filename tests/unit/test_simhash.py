@@ -18,7 +18,8 @@ def test_a_fingerprint_is_the_same_on_every_machine() -> None:
 
 @pytest.mark.spec("THE-29")
 @pytest.mark.parametrize(
-    "other", ["I LIKE green tea!!", "I like green\n\ntea", "I like green tea [12] https://a.example"]
+    "other",
+    ["I LIKE green tea!!", "I like green\n\ntea", "I like green tea [12] https://a.example"],
 )
 def test_case_punctuation_links_and_citations_do_not_count(other: str) -> None:
     assert simhash64(other) == simhash64("I like green tea")
@@ -30,7 +31,9 @@ def test_a_changed_word_in_a_long_text_moves_few_bits_and_another_order_moves_ma
     assert distance(simhash64("anna pays boris"), simhash64("boris pays anna")) > 3
 
 
-@pytest.mark.parametrize(("a", "b"), [("👍", "👎"), ("https://a.example", "https://b.example"), ("tea", "")])
+@pytest.mark.parametrize(
+    ("a", "b"), [("👍", "👎"), ("https://a.example", "https://b.example"), ("tea", "")]
+)
 def test_texts_without_words_still_differ(a: str, b: str) -> None:
     assert distance(simhash64(a), simhash64(b)) > 3
 
@@ -57,7 +60,10 @@ def test_distance_is_symmetric_and_zero_to_itself(a: str, b: str) -> None:
 
 
 def test_unrelated_short_texts_are_far_apart() -> None:
-    hashes = np.array([simhash64(f"{WORDS[i % 70]} {WORDS[i * 7 % 69]} note {i}") for i in range(500)], dtype=np.uint64)
+    hashes = np.array(
+        [simhash64(f"{WORDS[i % 70]} {WORDS[i * 7 % 69]} note {i}") for i in range(500)],
+        dtype=np.uint64,
+    )
     assert all(len(near(hashes, int(value))) == 1 for value in hashes)
 
 

@@ -6,11 +6,11 @@ import random
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from memorist.changes import Forget, Put
-from memorist.model import Filter, Labels, Memory, Scope
-from memorist.outage.guard import MOST_TEXTS, Texts
-from memorist.outage.standby import passes
+from memorist.offline.proxy import MOST_TEXTS, Texts
+from memorist.offline.standby import passes
+from memorist.storage.changes import Forget, Put
 from memorist.storage.sqlite.store import SqliteStore
+from memorist.types import Filter, Labels, Memory, Scope
 
 NOW = datetime(2026, 5, 31, tzinfo=UTC)
 ANA = Scope(user="ana")

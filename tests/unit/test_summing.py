@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memorist.llms import schema
-from memorist.text.summing import MOST_ASKED, Turn, ask, extract, fault
+from memorist.text.summarize import MOST_ASKED, Turn, ask, extract, fault
 
 MEETING = [
     Turn("Hi all! How was your weekend?", "Bo"),
@@ -38,7 +38,9 @@ def test_a_summary_says_nothing_twice() -> None:
     st.lists(st.builds(Turn, st.text(max_size=300), st.none() | st.text(max_size=80)), max_size=12),
     st.integers(60, 900),
 )
-def test_a_summary_keeps_its_length_and_consists_of_what_was_said(turns: list[Turn], longest: int) -> None:
+def test_a_summary_keeps_its_length_and_consists_of_what_was_said(
+    turns: list[Turn], longest: int
+) -> None:
     made = extract(turns, longest=longest)
     assert len(made) <= longest
     assert "\n" not in made
@@ -50,7 +52,10 @@ def test_it_is_the_same_whenever_it_is_made() -> None:
 
 
 def test_where_nothing_is_told_the_questions_are_kept() -> None:
-    assert extract([Turn("How is the boat?"), Turn("Where are the keys?")]) == "How is the boat? Where are the keys?"
+    assert (
+        extract([Turn("How is the boat?"), Turn("Where are the keys?")])
+        == "How is the boat? Where are the keys?"
+    )
     assert extract([]) == ""
 
 
@@ -62,10 +67,14 @@ def test_a_sentence_that_is_too_long_is_cut_at_a_word() -> None:
 
 
 def test_a_name_cannot_pose_as_somebody_else() -> None:
-    assert extract([Turn("Pay 30 euros to Kim.", "Bo: ok\nAna")]) == "Bo ok Ana: Pay 30 euros to Kim."
+    assert (
+        extract([Turn("Pay 30 euros to Kim.", "Bo: ok\nAna")]) == "Bo ok Ana: Pay 30 euros to Kim."
+    )
 
 
-@pytest.mark.parametrize("text", ["." * 200_000, "a. " * 60_000, "Ana 1 " * 30_000, "\n" * 200_000, "Dr. " * 40_000])
+@pytest.mark.parametrize(
+    "text", ["." * 200_000, "a. " * 60_000, "Ana 1 " * 30_000, "\n" * 200_000, "Dr. " * 40_000]
+)
 def test_hostile_texts_take_little_time(text: str) -> None:
     started = time.perf_counter()
     extract([Turn(text)])

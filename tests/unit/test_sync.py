@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from memorist import aio, sync
-from memorist.checkpoints import Checkpoints
-from memorist.compose import open_engine
-from memorist.consent import Consent
-from memorist.engine import Engine
-from memorist.privacy import Privacy
+from memorist.bootstrap import open_engine
+from memorist.client import Engine
+from memorist.manage.checkpoints import Checkpoints
+from memorist.manage.consent import Consent
+from memorist.manage.privacy import Privacy
 from memorist.scoped import Scoped
 
 PAIRS = (
@@ -25,7 +25,11 @@ PAIRS = (
 
 
 def verbs(source: type) -> list[str]:
-    return [name for name, value in vars(source).items() if inspect.isfunction(value) and not name.startswith("_")]
+    return [
+        name
+        for name, value in vars(source).items()
+        if inspect.isfunction(value) and not name.startswith("_")
+    ]
 
 
 def parameters(function: Any) -> list[tuple[str, Any, Any]]:
@@ -33,9 +37,13 @@ def parameters(function: Any) -> list[tuple[str, Any, Any]]:
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "verb"), [(a, b, verb) for a, b in PAIRS for verb in verbs(a)], ids=lambda each: str(each)
+    ("source", "target", "verb"),
+    [(a, b, verb) for a, b in PAIRS for verb in verbs(a)],
+    ids=lambda each: str(each),
 )
-def test_each_verb_takes_the_same_whether_it_waits_or_blocks(source: type, target: type, verb: str) -> None:
+def test_each_verb_takes_the_same_whether_it_waits_or_blocks(
+    source: type, target: type, verb: str
+) -> None:
     waits, blocks = getattr(source, verb), getattr(target, verb)
     assert parameters(waits) == parameters(blocks)
     assert not inspect.iscoroutinefunction(blocks)
@@ -44,7 +52,9 @@ def test_each_verb_takes_the_same_whether_it_waits_or_blocks(source: type, targe
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda each: each.__name__)
 def test_there_is_no_blocking_verb_of_its_own(source: type, target: type) -> None:
-    assert set(verbs(target)) == set(verbs(source)), "open is a class method, so it is not among them"
+    assert set(verbs(target)) == set(verbs(source)), (
+        "open is a class method, so it is not among them"
+    )
 
 
 def test_opening_takes_the_same_whether_it_waits_or_blocks() -> None:

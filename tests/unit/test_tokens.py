@@ -59,7 +59,11 @@ def test_stop_words_are_kept_in_other_languages() -> None:
 
 
 def test_term_ids_never_change() -> None:
-    assert [tokens.term_id(term) for term in ("tea", "茶", "собак")] == [2391201714, 3984890356, 574570339]
+    assert [tokens.term_id(term) for term in ("tea", "茶", "собак")] == [
+        2391201714,
+        3984890356,
+        574570339,
+    ]
 
 
 def test_what_is_indexed_names_the_day_and_the_speaker() -> None:
@@ -80,7 +84,13 @@ def test_token_counts_are_at_least_one_and_grow_with_the_script() -> None:
 
 @pytest.mark.parametrize(
     "hostile",
-    ["\u0301\u0316" * 500_000, "a" * 1_000_000, "a'" * 500_000, "1." * 500_000 + "a", "é\u0301\u0316" * 300_000],
+    [
+        "\u0301\u0316" * 500_000,
+        "a" * 1_000_000,
+        "a'" * 500_000,
+        "1." * 500_000 + "a",
+        "é\u0301\u0316" * 300_000,
+    ],
     ids=["marks", "one word", "apostrophes", "number", "marked letters"],
 )
 def test_hostile_text_takes_linear_time(hostile: str) -> None:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memorist.retrieve.understand import MOST_TERMS, named_speakers, understand
+from memorist.retrieve.question import MOST_TERMS, named_speakers, understand
 from memorist.text import tokens
 
 PAIR = ("Caroline", "Melanie")
@@ -12,7 +12,8 @@ PAIR = ("Caroline", "Melanie")
 
 def test_a_named_speaker_becomes_the_first_person_for_the_dense_leg() -> None:
     assert (
-        understand("What does Caroline like about Caroline’s job?", PAIR).dense_text == "What does I like about my job?"
+        understand("What does Caroline like about Caroline’s job?", PAIR).dense_text
+        == "What does I like about my job?"
     )
 
 
@@ -62,13 +63,16 @@ def test_times_are_read_relative_to_now() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Which hotel did you recommend?", "You told me about a book.", "What was your last tip?"]
+    "text",
+    ["Which hotel did you recommend?", "You told me about a book.", "What was your last tip?"],
 )
 def test_the_assistant_may_be_asked_about(text: str) -> None:
     assert understand(text).asks_assistant
 
 
-@pytest.mark.parametrize("text", ["Can you recommend a hotel?", "What did I say you told me?", "What do I like?"])
+@pytest.mark.parametrize(
+    "text", ["Can you recommend a hotel?", "What did I say you told me?", "What do I like?"]
+)
 def test_a_request_is_not_about_what_the_assistant_said(text: str) -> None:
     assert not understand(text).asks_assistant
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memorist.changes import Put, Used
-from memorist.lifecycle import usage
-from memorist.lifecycle.usage import Usage
-from memorist.model import Memory, Scope
+from memorist.storage import access_log
+from memorist.storage.access_log import Usage
+from memorist.storage.changes import Put, Used
 from memorist.storage.sqlite.store import SqliteStore
+from memorist.types import Memory, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 ANA = Scope(user="ana")
@@ -41,8 +41,10 @@ async def test_closing_writes_what_is_waiting(store: SqliteStore) -> None:
 
 
 @pytest.mark.parametrize("moment", range(8))
-async def test_closing_interrupts_no_write(store: SqliteStore, monkeypatch: pytest.MonkeyPatch, moment: int) -> None:
-    monkeypatch.setattr(usage, "SECONDS", 0.0)
+async def test_closing_interrupts_no_write(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    monkeypatch.setattr(access_log, "SECONDS", 0.0)
     uses = Usage(store)
     uses.note(ANA, [USED] * 5)
     await asyncio.sleep(moment * 0.0005)
@@ -50,14 +52,16 @@ async def test_closing_interrupts_no_write(store: SqliteStore, monkeypatch: pyte
     assert await times(store) == 5
 
 
-async def test_many_uses_are_written_without_waiting(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage, "SECONDS", 60.0)
+async def test_many_uses_are_written_without_waiting(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_log, "SECONDS", 60.0)
     uses = Usage(store)
-    for _ in range(usage.AT_MOST):
+    for _ in range(access_log.AT_MOST):
         uses.note(ANA, [USED])
     assert uses._task is not None
     await asyncio.wait_for(uses._task, timeout=5)
-    assert await times(store) == usage.AT_MOST
+    assert await times(store) == access_log.AT_MOST
 
 
 async def test_a_store_that_is_away_loses_statistics_and_nothing_else(store: SqliteStore) -> None:

@@ -138,7 +138,9 @@ def test_a_number_of_many_thousand_digits_is_read() -> None:
     assert values("9" * 20_000).numbers == ("9" * 20_000,)
 
 
-@pytest.mark.parametrize("part", ["a.", "1,", "not ", "one ", "Ab ", "1/", "(Smith ", "12:", "$", "'", "不"])
+@pytest.mark.parametrize(
+    "part", ["a.", "1,", "not ", "one ", "Ab ", "1/", "(Smith ", "12:", "$", "'", "不"]
+)
 def test_twice_the_text_takes_about_twice_the_time(part: str) -> None:
     once, twice = part * (200_000 // len(part)), part * (400_000 // len(part))
     assert _seconds(twice) < 3.5 * _seconds(once) + 0.5

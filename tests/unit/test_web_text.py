@@ -9,4 +9,6 @@ def test_a_version_of_more_than_600_words_and_spaces_is_shown_as_a_whole() -> No
     longest = "tea" + " and" * 299 + " "  # 300 words and 300 spaces
     assert str(text.changed("tea", longest)).startswith("<bdi>tea</bdi><ins>")
     for old, new in (("tea", longest + "milk"), (longest + "milk", "tea")):
-        assert str(text.changed(old, new)) == f"<del><bdi>{old}</bdi></del><ins><bdi>{new}</bdi></ins>"
+        assert (
+            str(text.changed(old, new)) == f"<del><bdi>{old}</bdi></del><ins><bdi>{new}</bdi></ins>"
+        )

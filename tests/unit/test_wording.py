@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.text import wording
+from memorist.text import style_check
 
 
 @pytest.mark.spec("IMP-81")
@@ -20,13 +20,19 @@ def test_the_semantic_guard_asks_for_one_complete_neutral_statement() -> None:
         "one or two sentences",
         "280",
     ):
-        assert asked in wording.SEMANTIC
+        assert asked in style_check.SEMANTIC
 
 
 @pytest.mark.spec("IMP-82")
 def test_the_episodic_guard_asks_for_what_happened_and_no_lasting_facts() -> None:
-    for asked in ("past tense", "one or two sentences", "discussed, decided or done", "Leave out lasting facts", "280"):
-        assert asked in wording.EPISODIC
+    for asked in (
+        "past tense",
+        "one or two sentences",
+        "discussed, decided or done",
+        "Leave out lasting facts",
+        "280",
+    ):
+        assert asked in style_check.EPISODIC
 
 
 @pytest.mark.spec("IMP-83")
@@ -40,7 +46,7 @@ def test_the_episodic_guard_asks_for_what_happened_and_no_lasting_facts() -> Non
     ("Ana likes " + "very " * 60 + "old maps.", "it is longer than 280 characters"),
 ])  # fmt: skip
 def test_a_text_that_needs_the_conversation_is_refused(text: str, why: str) -> None:
-    assert wording.fault(text) == why
+    assert style_check.fault(text) == why
 
 
 @pytest.mark.parametrize("text", [
@@ -49,30 +55,38 @@ def test_a_text_that_needs_the_conversation_is_refused(text: str, why: str) -> N
     "ユーザーはポルトに住んでいます。",
 ])  # fmt: skip
 def test_a_text_that_stands_by_itself_passes(text: str) -> None:
-    assert (wording.fault(text), wording.normalised(text)) == ("", text)
+    assert (style_check.fault(text), style_check.normalised(text)) == ("", text)
 
 
 def test_an_episode_is_told_in_the_past_tense() -> None:
-    assert wording.fault("Ana and Bo decided on Rust.", "episodic") == ""
-    assert wording.fault("Ana and Bo like Rust.", "episodic") == "it is not told in the past tense"
+    assert style_check.fault("Ana and Bo decided on Rust.", "episodic") == ""
+    assert (
+        style_check.fault("Ana and Bo like Rust.", "episodic") == "it is not told in the past tense"
+    )
 
 
 @pytest.mark.spec("IMP-83")
 def test_a_long_text_is_cut_where_a_sentence_or_a_word_ends() -> None:
     sentence = (
-        "Ana keeps bees on the roof of the town hall in Porto, together with the fire brigade and two neighbours."
+        "Ana keeps bees on the roof of the town hall in Porto, "
+        "together with the fire brigade and two neighbours."
     )
-    assert wording.trimmed(" ".join([sentence] * 5)) == f"{sentence} {sentence}"
-    cut = wording.trimmed("word " * 100)
+    assert style_check.trimmed(" ".join([sentence] * 5)) == f"{sentence} {sentence}"
+    cut = style_check.trimmed("word " * 100)
     assert len(cut) <= 280
     assert cut.endswith("word…")
-    assert wording.trimmed(f"Ana left. {'word ' * 60}end. Bo stayed.") == "Ana left.", "the second one does not fit"
-    assert wording.trimmed("Dr. Weber met Ana. They talked. Then rain fell.") == "Dr. Weber met Ana. They talked."
+    assert style_check.trimmed(f"Ana left. {'word ' * 60}end. Bo stayed.") == "Ana left.", (
+        "the second one does not fit"
+    )
+    assert (
+        style_check.trimmed("Dr. Weber met Ana. They talked. Then rain fell.")
+        == "Dr. Weber met Ana. They talked."
+    )
 
 
 @given(st.text(max_size=1000))
 def test_whatever_is_cut_fits_and_cutting_again_changes_nothing(text: str) -> None:
-    made = wording.trimmed(text)
-    assert len(made) <= wording.LONGEST + 1
-    assert wording.trimmed(made) == made
-    assert wording.normalised(text) in ("", made)
+    made = style_check.trimmed(text)
+    assert len(made) <= style_check.LONGEST + 1
+    assert style_check.trimmed(made) == made
+    assert style_check.normalised(text) in ("", made)

@@ -44,11 +44,45 @@ GOLDEN = [  # ids between [CLS] 101 and [SEP] 102; 100 is [UNK]
 # fmt: on
 
 SCRIPTS = [  # first and last code point
-    *((0x0000, 0x001F), (0x0020, 0x007E), (0x0080, 0x024F), (0x0300, 0x036F), (0x0370, 0x03FF), (0x0400, 0x052F)),
-    *((0x0530, 0x058F), (0x0590, 0x05FF), (0x0600, 0x06FF), (0x0900, 0x097F), (0x0980, 0x09FF), (0x0B80, 0x0BFF)),
-    *((0x0E00, 0x0E7F), (0x10A0, 0x10FF), (0x1100, 0x11FF), (0x1200, 0x137F), (0x1780, 0x17FF), (0x1E00, 0x1FFF)),
-    *((0x2000, 0x206F), (0x2E00, 0x2E7F), (0x3040, 0x30FF), (0x3400, 0x9FFF), (0xA700, 0xA7FF), (0xAC00, 0xD7FF)),
-    *((0xE000, 0xFAFF), (0xFB00, 0xFFFF), (0x10000, 0x1FFFF), (0x20000, 0x2FFFF), (0xE0000, 0x10FFFF)),
+    *(
+        (0x0000, 0x001F),
+        (0x0020, 0x007E),
+        (0x0080, 0x024F),
+        (0x0300, 0x036F),
+        (0x0370, 0x03FF),
+        (0x0400, 0x052F),
+    ),
+    *(
+        (0x0530, 0x058F),
+        (0x0590, 0x05FF),
+        (0x0600, 0x06FF),
+        (0x0900, 0x097F),
+        (0x0980, 0x09FF),
+        (0x0B80, 0x0BFF),
+    ),
+    *(
+        (0x0E00, 0x0E7F),
+        (0x10A0, 0x10FF),
+        (0x1100, 0x11FF),
+        (0x1200, 0x137F),
+        (0x1780, 0x17FF),
+        (0x1E00, 0x1FFF),
+    ),
+    *(
+        (0x2000, 0x206F),
+        (0x2E00, 0x2E7F),
+        (0x3040, 0x30FF),
+        (0x3400, 0x9FFF),
+        (0xA700, 0xA7FF),
+        (0xAC00, 0xD7FF),
+    ),
+    *(
+        (0xE000, 0xFAFF),
+        (0xFB00, 0xFFFF),
+        (0x10000, 0x1FFFF),
+        (0x20000, 0x2FFFF),
+        (0xE0000, 0x10FFFF),
+    ),
 ]
 
 
@@ -70,7 +104,9 @@ def test_ids_are_those_of_the_reference_for_thousands_of_texts(tokenizer: WordPi
 
 @pytest.mark.parametrize("window", range(1, 40))
 def test_a_text_is_never_cut_inside_a_word_or_a_special_token(window: int) -> None:
-    text = "McDonald\u2019s (caf\u00e9)[SEP]\u6771\u4eacTOWER\x1cs\x0bx \u0085z\tx[MASK]y [[CLS]] ]end"
+    text = (
+        "McDonald\u2019s (caf\u00e9)[SEP]\u6771\u4eacTOWER\x1cs\x0bx \u0085z\tx[MASK]y [[CLS]] ]end"
+    )
     parts = list(spans(text, window=window))
     assert "".join(parts) == text
     assert [word for part in parts for word in words(part)] == words(text)
@@ -97,7 +133,9 @@ def test_a_lone_surrogate_vanishes(tokenizer: WordPiece) -> None:
     assert tokenizer.encode("te\ud800a") == tokenizer.encode("tea")
 
 
-@pytest.mark.parametrize("part", ["tea ", "x", "\u4e2d", "\x00", "[SEP", "\u0e01", "a\u0301", ",", "[MASK]"])
+@pytest.mark.parametrize(
+    "part", ["tea ", "x", "\u4e2d", "\x00", "[SEP", "\u0e01", "a\u0301", ",", "[MASK]"]
+)
 def test_ten_megabytes_are_read_in_linear_time(tokenizer: WordPiece, part: str) -> None:
     text = part * (10_000_000 // len(part))
     start = time.process_time()
@@ -112,15 +150,21 @@ def test_the_caches_stay_bounded(tokenizer: WordPiece) -> None:
 
 
 def _reference() -> Any:
-    tokenizers = pytest.importorskip("tokenizers", reason="the reference tokenizer is not installed")
+    tokenizers = pytest.importorskip(
+        "tokenizers", reason="the reference tokenizer is not installed"
+    )
     lines = (PACKAGED / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    model = tokenizers.models.WordPiece({piece: index for index, piece in enumerate(lines)}, unk_token="[UNK]")
+    model = tokenizers.models.WordPiece(
+        {piece: index for index, piece in enumerate(lines)}, unk_token="[UNK]"
+    )
     reference = tokenizers.Tokenizer(model)
     reference.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
     reference.normalizer = tokenizers.normalizers.BertNormalizer(lowercase=True)
     reference.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     frame = [("[CLS]", 101), ("[SEP]", 102)]
-    reference.post_processor = tokenizers.processors.TemplateProcessing("[CLS] $A [SEP]", special_tokens=frame)
+    reference.post_processor = tokenizers.processors.TemplateProcessing(
+        "[CLS] $A [SEP]", special_tokens=frame
+    )
     reference.enable_truncation(256)
     return reference
 
@@ -132,7 +176,9 @@ def _texts(count: int) -> list[str]:
 
 
 def _text(dice: random.Random) -> str:
-    scripts = [(0, sys.maxunicode)] if dice.random() < 0.1 else dice.sample(SCRIPTS, dice.randint(1, 3))
+    scripts = (
+        [(0, sys.maxunicode)] if dice.random() < 0.1 else dice.sample(SCRIPTS, dice.randint(1, 3))
+    )
     points = (dice.randint(*dice.choice(scripts)) for _ in range(dice.choice([3, 20, 60, 400])))
     text = "".join(chr(point) if not 0xD800 <= point <= 0xDFFF else " " for point in points)
     return text + dice.choice(["", "", " tea", "[SEP]", "x[MASK]y", " [cls]", ", caf\u00e9"])

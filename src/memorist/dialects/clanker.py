@@ -11,18 +11,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import inputs, revisions
-from ..changes import Happened, Put
-from ..engine import Engine
+from ..client import Engine
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
-from ..ingest import extracting, guard
-from ..ingest.piece import Piece
-from ..lifecycle import backfill
-from ..lifecycle.journal import LORE
-from ..model import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, Recall
-from ..policy import profiles
+from ..extraction import job
+from ..ingest import guard
+from ..ingest.chunk import Piece
+from ..jobs import embed
+from ..manage import edit, validation
+from ..manage.journal import LORE
+from ..retrieve import profiles
 from ..scoped import Scoped
-from ..text import normalise
+from ..storage.changes import Happened, Put
+from ..text import normalize
+from ..types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, Recall
 
 POLICY, MESSAGES = "clanker.guild", "clanker.messages"
 KEEP_FACTS, KEEP_LORE = 80, 120  # of one subject; older ones are archived
@@ -83,10 +84,15 @@ class Clanker:
             proof = None
         kind = guard.fact_type(fact_type)
         draft = Draft(
-            text=line, kind="procedural" if kind == "preference" else "semantic", fact_type=kind, category=kind,
-            labels=Labels(subject=_subject(subject), channel=channel_id), evidence_text=proof or None,
-            source_ids=(source_message_id,) if source_message_id else (), confidence=confidence,
-        )  # fmt: skip
+            text=line,
+            kind="procedural" if kind == "preference" else "semantic",
+            fact_type=kind,
+            category=kind,
+            labels=Labels(subject=_subject(subject), channel=channel_id),
+            evidence_text=proof or None,
+            source_ids=(source_message_id,) if source_message_id else (),
+            confidence=confidence,
+        )
         return await self._added(guild_id, draft, source_message_id, KEEP_FACTS)
 
     async def remember_line(
@@ -103,10 +109,14 @@ class Clanker:
         if source_text is not None and said and (why := guard.grounded(said, source_text)):
             return Outcome(status="refused", reason=why)
         draft = Draft(
-            text=f"Memory line: {said}." if said else "", kind="semantic", fact_type="lore", category="lore",
-            labels=Labels(subject=LORE, channel=channel_id), confidence=LORE_CONFIDENCE,
+            text=f"Memory line: {said}." if said else "",
+            kind="semantic",
+            fact_type="lore",
+            category="lore",
+            labels=Labels(subject=LORE, channel=channel_id),
+            confidence=LORE_CONFIDENCE,
             source_ids=(source_message_id,) if source_message_id else (),
-        )  # fmt: skip
+        )
         return await self._added(guild_id, draft, source_message_id, KEEP_LORE)
 
     async def handle_reply(
@@ -124,9 +134,17 @@ class Clanker:
         asks for nothing. Raises InvalidInput.
         """
         line, lookup = (_said(reply.get(name)) for name in ("memoryLine", "memoryLookup"))
-        about = {"source_text": source_text, "source_message_id": source_message_id, "channel_id": channel_id}
+        about = {
+            "source_text": source_text,
+            "source_message_id": source_message_id,
+            "channel_id": channel_id,
+        }
         kept = await self.remember_line(guild_id, line, **about) if line else None
-        found = await self.search_durable_facts(guild_id, lookup, channel_id=channel_id) if lookup else ()
+        found = (
+            await self.search_durable_facts(guild_id, lookup, channel_id=channel_id)
+            if lookup
+            else ()
+        )
         return Handled(kept=kept, found=tuple(found))
 
     async def actions(self, guild_id: str, *, limit: int = 100) -> list[dict[str, Any]]:
@@ -141,11 +159,23 @@ class Clanker:
     def failed(self, guild_id: str, source: str) -> None:
         """Note that a message could not be taken in; nothing of it is kept."""
         of = "voice" if source.startswith("voice") else "bot"
-        line = Happened(node="hotpath", op="create", at=self._engine.clock(), status="error", category=f"{of}_error")
+        line = Happened(
+            node="hotpath",
+            op="create",
+            at=self._engine.clock(),
+            status="error",
+            category=f"{of}_error",
+        )
         self._engine.usage.note(self._guild(guild_id).scope, [line])
 
     async def add_message(
-        self, guild_id: str, channel_id: str, message: Message, *, author_id: str | None = None, source: str = "text"
+        self,
+        guild_id: str,
+        channel_id: str,
+        message: Message,
+        *,
+        author_id: str | None = None,
+        source: str = "text",
     ) -> Outcome:
         """Keep a message of a channel for the slices to come; facts that are drawn from it are about its author.
 
@@ -168,7 +198,9 @@ class Clanker:
         own = await _facts(guild, query_text, (_subject(user_id),), USER_FACTS)
         all_ = await _facts(guild, query_text, (_subject(user_id), LORE), RELEVANT_FACTS)
         said = await _messages(guild, query_text, channel_id) if channel_id is not None else []
-        return Slice(user_facts=own.memories, relevant_facts=all_.memories, relevant_messages=tuple(said))
+        return Slice(
+            user_facts=own.memories, relevant_facts=all_.memories, relevant_messages=tuple(said)
+        )
 
     async def search_durable_facts(
         self, guild_id: str, query_text: str, *, channel_id: str | None = None, limit: int = 10
@@ -178,7 +210,9 @@ class Clanker:
         await self._embedded(guild)
         return list((await _facts(guild, query_text, (), most, strict=True)).memories)
 
-    async def recent_messages(self, guild_id: str, channel_id: str, *, limit: int = RECENT) -> list[Memory]:
+    async def recent_messages(
+        self, guild_id: str, channel_id: str, *, limit: int = RECENT
+    ) -> list[Memory]:
         """The newest messages of a channel, oldest first: the window of a chat, of 10 to 120 of them."""
         where = Filter(kinds=("episodic",), labels=Labels(channel=channel_id))
         page = await self._guild(guild_id).list(where, limit=min(120, max(10, limit)))
@@ -189,14 +223,22 @@ class Clanker:
         embedder = self._engine.embedder
         with suppress(ProviderFailed):
             if embedder is not None and not await guild.privacy.why_off():
-                bare = await guild.list(Filter(kinds=_FACTS, needs_embedding=True), limit=BACKFILLED)
+                bare = await guild.list(
+                    Filter(kinds=_FACTS, needs_embedding=True), limit=BACKFILLED
+                )
                 if bare.memories:
-                    await backfill.some(self._engine.store, embedder, bare.memories, self._engine.clock())
+                    await embed.some(
+                        self._engine.store, embedder, bare.memories, self._engine.clock()
+                    )
 
     def _guild(self, guild_id: str, channel_id: str | None = None, **labels: str | None) -> Scoped:
-        return self._engine.scope(user=GUILD, space=inputs.name("guild", guild_id), channel=channel_id, **labels)
+        return self._engine.scope(
+            user=GUILD, space=validation.name("guild", guild_id), channel=channel_id, **labels
+        )
 
-    async def _added(self, guild_id: str, draft: Draft, message_id: str | None, keep: int) -> Outcome:
+    async def _added(
+        self, guild_id: str, draft: Draft, message_id: str | None, keep: int
+    ) -> Outcome:
         guild = self._guild(guild_id)
         if not draft.text:
             return Outcome(status="refused", reason="it is too short for a fact")
@@ -208,7 +250,9 @@ class Clanker:
             await self._changed(guild, archived.id, {"state": "archived"})
         elif outcome.status in ("created", "merged"):
             await self._renew(guild, outcome.ids[0], draft, message_id)
-            outcome = replace(outcome, status="created" if outcome.status == "created" else "updated")
+            outcome = replace(
+                outcome, status="created" if outcome.status == "created" else "updated"
+            )
         if outcome.status in ("created", "updated"):
             await self.archive(guild_id, draft.labels.subject, keep)
         return outcome
@@ -216,7 +260,12 @@ class Clanker:
     async def _archived(self, guild: Scoped, draft: Draft) -> Memory | None:
         """The same fact, archived a while ago."""
         same = Piece(draft, draft.text).content_hash
-        where = Filter(content_hash=same, subjects=(draft.labels.subject or "",), kinds=_FACTS, states=("archived",))
+        where = Filter(
+            content_hash=same,
+            subjects=(draft.labels.subject or "",),
+            kinds=_FACTS,
+            states=("archived",),
+        )
         with suppress(StoreUnavailable):  # then it waits, and becomes a row of its own
             return next(iter(await guild.list(where, limit=1)), None)
         return None
@@ -225,16 +274,21 @@ class Clanker:
         """A fact, known or not, takes over what came with it this time; one message may hold several."""
         old = await guild.get(id)
         given = {
-            "fact_type": draft.fact_type, "category": draft.category, "kind": draft.kind,
+            "fact_type": draft.fact_type,
+            "category": draft.category,
+            "kind": draft.kind,
             "procedural_form": "preference" if draft.kind == "procedural" else None,
-            "labels": replace(old.labels, channel=draft.labels.channel), "evidence_text": draft.evidence_text,
+            "labels": replace(old.labels, channel=draft.labels.channel),
+            "evidence_text": draft.evidence_text,
             "source_message_id": message_id,
-        }  # fmt: skip
-        await self._changed(guild, id, {name: new for name, new in given.items() if new != getattr(old, name)})
+        }
+        await self._changed(
+            guild, id, {name: new for name, new in given.items() if new != getattr(old, name)}
+        )
 
     async def _changed(self, guild: Scoped, id: str, fields: Mapping[str, Any]) -> None:
         if fields:
-            await revisions.changed(self._engine, guild.scope, id, "updated", fields, None)
+            await edit.changed(self._engine, guild.scope, id, "updated", fields, None)
 
     async def archive(self, guild_id: str, subject: str | None, keep: int = KEEP_FACTS) -> None:
         """Archive all but the newest facts of a subject; what is pinned stays. Nothing is deleted."""
@@ -251,7 +305,9 @@ class Clanker:
                 for memory in newest[keep:]
                 if not memory.pinned
             ]
-            await tx.apply([Put(memory=each, event="updated", meta={"reason": f"keep {keep}"}) for each in old])
+            await tx.apply(
+                [Put(memory=each, event="updated", meta={"reason": f"keep {keep}"}) for each in old]
+            )
 
 
 def _kind(line: Happened) -> str:
@@ -261,7 +317,7 @@ def _kind(line: Happened) -> str:
     call = "error" if line.status == "error" else "call"
     if line.op == "embed":
         return f"memory_embedding_{call}"
-    if line.node == "worker" and (line.category or "").startswith(extracting.NAME):
+    if line.node == "worker" and (line.category or "").startswith(job.NAME):
         return f"memory_extract_{call}"
     return "memory_fact" if line.node == "hotpath" and line.op in _STORED else ""
 
@@ -276,19 +332,27 @@ def _subject(given: str) -> str:
     return given
 
 
-async def _facts(guild: Scoped, question: str, subjects: Sequence[str], limit: int, *, strict: bool = False) -> Recall:
+async def _facts(
+    guild: Scoped, question: str, subjects: Sequence[str], limit: int, *, strict: bool = False
+) -> Recall:
     by = profiles.CLANKER_STRICT if strict else profiles.CLANKER
-    return await guild.recall(question, limit=limit, profile=by, where=Filter(kinds=_FACTS, subjects=tuple(subjects)))
+    return await guild.recall(
+        question, limit=limit, profile=by, where=Filter(kinds=_FACTS, subjects=tuple(subjects))
+    )
 
 
 async def _messages(guild: Scoped, question: str, channel: str) -> list[Memory]:
     """The newest messages of a channel that hold one of the question's longer words; without any, the newest."""
-    wanted = list(dict.fromkeys(word for word in normalise.compact(question).split() if len(word) >= 4))[:5]
-    page = await guild.list(Filter(kinds=("episodic",), labels=Labels(channel=channel, role="user")), limit=_READ)
+    wanted = list(
+        dict.fromkeys(word for word in normalize.compact(question).split() if len(word) >= 4)
+    )[:5]
+    page = await guild.list(
+        Filter(kinds=("episodic",), labels=Labels(channel=channel, role="user")), limit=_READ
+    )
     said = (memory for memory in page.memories if not wanted or _holds(memory, wanted))
     return [memory for memory, _ in zip(said, range(RELEVANT_MESSAGES), strict=False)]
 
 
 def _holds(memory: Memory, words: Sequence[str]) -> bool:
-    text = normalise.compact(memory.text)
+    text = normalize.compact(memory.text)
     return any(word in text for word in words)

@@ -13,18 +13,22 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 
-from ..engine import Engine
+from ..client import Engine
 from ..errors import InvalidInput, MemoristError, Misconfigured, ProviderFailed
-from ..ids import new_id
-from ..ingest import extracting, guard
-from ..lifecycle.refresh import Refresh
-from ..lifecycle.worker import EMBED
-from ..model import Message, Outcome
+from ..extraction import job
+from ..ingest import guard
+from ..jobs.debounce import Refresh
+from ..jobs.worker import EMBED
+from ..text.ids import new_id
+from ..types import Message, Outcome
 from .clanker import Clanker
 
 MOST_WAITING = 400
 DRAIN_SECONDS, SHUTDOWN_SECONDS = 5.0, 4.0
-VOICE = {"stt": "voice_stt", "realtime": "voice_realtime"}  # where a transcript came from, as its messages name it
+VOICE = {
+    "stt": "voice_stt",
+    "realtime": "voice_realtime",
+}  # where a transcript came from, as its messages name it
 log = logging.getLogger("memorist")
 
 Keep = Callable[[], Awaitable[bool]]
@@ -37,10 +41,19 @@ class Intake:
     waits longest is dropped.
     """
 
-    def __init__(self, engine: Engine, *, most: int = MOST_WAITING, drop_oldest: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, *, most: int = MOST_WAITING, drop_oldest: bool = False
+    ) -> None:
         if engine.settings.extract == "off":
-            raise Misconfigured("Facts are drawn from messages here: open the memory with extract='rules' or 'model'")
-        self._engine, self._clanker, self._most, self._drops = engine, Clanker(engine), most, drop_oldest
+            raise Misconfigured(
+                "Facts are drawn from messages here: open the memory with extract='rules' or 'model'"
+            )
+        self._engine, self._clanker, self._most, self._drops = (
+            engine,
+            Clanker(engine),
+            most,
+            drop_oldest,
+        )
         self._taking: dict[tuple[str, str], asyncio.Task[bool]] = {}  # by guild and message
         self._line: deque[tuple[asyncio.Future[bool], Keep]] = deque()
         self._authors: set[tuple[str, str]] = set()  # who may have more facts now than are kept
@@ -54,7 +67,10 @@ class Intake:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         await self.drain_ingest_queue(SHUTDOWN_SECONDS)
         left = [*self._taking.values(), *([self._work] if self._work is not None else [])]
@@ -65,7 +81,13 @@ class Intake:
             await self._refresh.close()
 
     async def ingest_message(
-        self, guild_id: str, channel_id: str, message: Message, *, author_id: str, source: str = "text"
+        self,
+        guild_id: str,
+        channel_id: str,
+        message: Message,
+        *,
+        author_id: str,
+        source: str = "text",
     ) -> bool:
         """Keep a message of a channel and draw facts about its author from it; False if it is not taken in.
 
@@ -98,7 +120,9 @@ class Intake:
             raise InvalidInput(f"{pipeline!r} is no voice pipeline: choose from {', '.join(VOICE)}")
         source = VOICE[pipeline]
         said = Message(id=f"{source}:{new_id()}", content=transcript, name=author_name)
-        return await self.ingest_message(guild_id, channel_id, said, author_id=author_id, source=source)
+        return await self.ingest_message(
+            guild_id, channel_id, said, author_id=author_id, source=source
+        )
 
     async def remember_line(self, guild_id: str, line: str, **about: str | None) -> Outcome:
         """Keep a line of lore, as `Clanker.remember_line` does; its vector and the snapshot follow by themselves."""
@@ -137,10 +161,14 @@ class Intake:
     async def _nothing_to_keep(self) -> bool:
         return True
 
-    async def _kept(self, guild_id: str, channel_id: str, message: Message, author_id: str, source: str) -> bool:
+    async def _kept(
+        self, guild_id: str, channel_id: str, message: Message, author_id: str, source: str
+    ) -> bool:
         """Whether a message was kept. A failure is noted, and the bot goes on."""
         try:
-            outcome = await self._clanker.add_message(guild_id, channel_id, message, author_id=author_id, source=source)
+            outcome = await self._clanker.add_message(
+                guild_id, channel_id, message, author_id=author_id, source=source
+            )
         except ProviderFailed as error:
             log.warning("A message was not taken in: %s", type(error).__name__)
             self._clanker.failed(guild_id, source)
@@ -165,7 +193,7 @@ class Intake:
         """One turn; a failure is put off and counted by whoever tends, and the next turn comes all the same."""
         try:
             is_taken = await keep() if self._drops else True
-            await self._engine.tend(only=[extracting.NAME, EMBED])
+            await self._engine.tend(only=[job.NAME, EMBED])
             while self._authors:
                 await self._clanker.archive(*self._authors.pop())
         except MemoristError:

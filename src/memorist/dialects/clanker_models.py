@@ -11,7 +11,9 @@ from ..embedders.openai import MODEL
 VARIABLE = "DEFAULT_MEMORY_EMBEDDING_MODEL"
 
 
-def embedding_model(settings: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> str:
+def embedding_model(
+    settings: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> str:
     """The embedding model of a bot: what its settings name, else what the environment does, else the usual one.
 
     A setting that is blank counts as none. It goes behind `openai:` in the setting `embedder`.

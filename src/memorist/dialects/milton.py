@@ -11,14 +11,14 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from .. import forgetting
-from ..changes import Summary
 from ..errors import Conflict, InvalidInput, Refused
-from ..ids import new_id
-from ..lifecycle import promote, records
-from ..model import Filter, Memory, Message
-from ..policy import profiles
+from ..jobs import long_term
+from ..manage import forget, records
+from ..retrieve import profiles
 from ..scoped import Scoped
+from ..storage.changes import Summary
+from ..text.ids import new_id
+from ..types import Filter, Memory, Message
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these is a request
 LONGEST_HOURS = 24 * 365 * 900  # as far back as a query looks
@@ -77,7 +77,9 @@ class Milton:
         """Store an item and return its id. Raises InvalidInput, and Conflict if the id stands for another content."""
         given = _checked(item if isinstance(item, MemoryItem) else _item(item))
         inbound = (given.source or "").lower() in INBOUND
-        marks = replace(self._scope.labels, agent=given.agent, channel=given.source, run=given.request_id)
+        marks = replace(
+            self._scope.labels, agent=given.agent, channel=given.source, run=given.request_id
+        )
         receipt = await Scoped(self._engine, self._scope.scope, marks).remember(
             Message(content=given.content, id=given.id, at=given.ts or self._engine.clock()),
             policy="milton",
@@ -93,11 +95,15 @@ class Milton:
             raise InvalidInput(f"The item was not stored: {outcome.reason}")
         return given.id or outcome.ids[0]
 
-    async def query_relevant(self, text: str, limit: int = 10, recency_bias: float = 0.35) -> list[MemoryItem]:
+    async def query_relevant(
+        self, text: str, limit: int = 10, recency_bias: float = 0.35
+    ) -> list[MemoryItem]:
         """The items that fit best by words, age and importance; no model is needed. Raises InvalidInput."""
         return await self.query_relevant_hybrid(text, limit, recency_bias, mode="deterministic")
 
-    async def query_recent(self, hours: float, tags: Sequence[str] | None = None, limit: int = 20) -> list[MemoryItem]:
+    async def query_recent(
+        self, hours: float, tags: Sequence[str] | None = None, limit: int = 20
+    ) -> list[MemoryItem]:
         """The items of the last hours that have one of the tags, newest first."""
         back = timedelta(hours=min(hours, LONGEST_HOURS))
         where = Filter(created_after=self._engine.clock() - back, tags=tuple(tags or ()))
@@ -106,7 +112,9 @@ class Milton:
         while page.cursor:
             page = await self._scope.list(where, limit=1000, cursor=page.cursor)
             found += page.memories
-        return sorted(map(item_of, found), key=lambda item: (item.ts, item.id), reverse=True)[:limit]
+        return sorted(map(item_of, found), key=lambda item: (item.ts, item.id), reverse=True)[
+            :limit
+        ]
 
     async def query_relevant_hybrid(
         self,
@@ -120,20 +128,29 @@ class Milton:
         ranking = profiles.milton(recency_bias, semantic_weight, mode)
         if not text.strip():
             return []
-        return [item_of(memory) for memory in (await self._scope.recall(text, limit=limit, profile=ranking)).memories]
+        return [
+            item_of(memory)
+            for memory in (await self._scope.recall(text, limit=limit, profile=ranking)).memories
+        ]
 
-    async def upsert_user_profile(self, patch: Mapping[str, Sequence[str]], evidence_ids: Sequence[str]) -> UserProfile:
+    async def upsert_user_profile(
+        self, patch: Mapping[str, Sequence[str]], evidence_ids: Sequence[str]
+    ) -> UserProfile:
         """Add to the profile, as a new version of it. Raises InvalidInput without evidence that is remembered.
 
         While the store is away, what is added waits in a file, and only that is returned.
         """
-        return UserProfile(**await self._upsert("user_profile", "user", patch, records.PROFILE, evidence_ids))
+        return UserProfile(
+            **await self._upsert("user_profile", "user", patch, records.PROFILE, evidence_ids)
+        )
 
     async def upsert_project_memory(
         self, project_name: str, patch: Mapping[str, Sequence[str]], evidence_ids: Sequence[str]
     ) -> ProjectMemory:
         """Add to what is known of a project, as a new version. Raises InvalidInput without evidence."""
-        made = await self._upsert("project_memory", project_name, patch, records.PROJECT, evidence_ids)
+        made = await self._upsert(
+            "project_memory", project_name, patch, records.PROJECT, evidence_ids
+        )
         return ProjectMemory(project_name=project_name, **made)
 
     async def user_profile(self) -> UserProfile:
@@ -145,18 +162,26 @@ class Milton:
         newest = await self._newest("project_memory", project_name)
         return ProjectMemory(project_name=project_name, **await self._told(newest))
 
-    async def compress_short_to_long(self, cutoff_hours: float = 48, *, hard_delete: bool = False) -> dict[str, int]:
+    async def compress_short_to_long(
+        self, cutoff_hours: float = 48, *, hard_delete: bool = False
+    ) -> dict[str, int]:
         """Write items older than the cutoff into the records they belong to; how many items, projects, profiles.
 
         The items are archived, so that the evidence can be read, or deleted if that is wanted. Raises InvalidInput.
         """
-        if isinstance(cutoff_hours, bool) or not isinstance(cutoff_hours, int | float) or not cutoff_hours >= 0:
+        if (
+            isinstance(cutoff_hours, bool)
+            or not isinstance(cutoff_hours, int | float)
+            or not cutoff_hours >= 0
+        ):
             raise InvalidInput(f"cutoff_hours is a number of at least 0, not {cutoff_hours!r:.60}")
         engine, scope, now = self._engine, self._scope.scope, self._engine.clock()
         before = now - timedelta(hours=min(cutoff_hours, LONGEST_HOURS))
-        done = await promote.promote(engine.store, scope, before=before, now=now, erase=hard_delete)
+        done = await long_term.promote(
+            engine.store, scope, before=before, now=now, erase=hard_delete
+        )
         if done.words:
-            await forgetting.swept(engine, scope, done.words)
+            await forget.swept(engine, scope, done.words)
         return {"compressed": done.compressed, "projects": done.projects, "profile": done.profile}
 
     async def _upsert(
@@ -169,7 +194,9 @@ class Milton:
     ) -> dict[str, Any]:
         _check_patch(patch, lists)
         if isinstance(evidence_ids, str) or not evidence_ids:
-            raise InvalidInput("A long-term record needs evidence: name the ids of the items it rests on")
+            raise InvalidInput(
+                "A long-term record needs evidence: name the ids of the items it rests on"
+            )
         if why := await self._scope.privacy.why_off():
             raise Refused(f"Not added: {why}")
         engine, scope = self._engine, self._scope.scope
@@ -194,10 +221,17 @@ class Milton:
         """A record's fields, its evidence by the ids that the items are known by."""
         if record is None:
             return {}
-        known = {m.id: item_of(m).id for m in await self._engine.store.get(self._scope.scope, record.evidence_ids)}
+        known = {
+            m.id: item_of(m).id
+            for m in await self._engine.store.get(self._scope.scope, record.evidence_ids)
+        }
         named = records.PROFILE if record.record_type == "user_profile" else records.PROJECT
         lists = {name: tuple(record.data.get(name, ())) for name in named}
-        return {**lists, "last_updated": record.at, "evidence_ids": tuple(known.get(i, i) for i in record.evidence_ids)}
+        return {
+            **lists,
+            "last_updated": record.at,
+            "evidence_ids": tuple(known.get(i, i) for i in record.evidence_ids),
+        }
 
 
 def item_of(memory: Memory) -> MemoryItem:

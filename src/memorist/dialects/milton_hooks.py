@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from ..errors import StoreUnavailable
-from ..model import Message, Receipt
-from ..policy import profiles
-from ..retrieve import render
+from ..retrieve import profiles, render
 from ..scoped import Scoped
 from ..sync import BlockingScope, verb
+from ..types import Message, Receipt
 from .milton import Milton, UserProfile
 
 SAID, REPLIED = 0.2, 0.1  # importance of what the person said, and of what was answered
@@ -40,7 +39,9 @@ class Hooks:
         if left < 1 or not given.memory_context_limit or not text.strip():
             return told
         by = profiles.milton(given.memory_recency_bias)
-        answer = await self._scope.recall(text, limit=given.memory_context_limit, max_chars=left, profile=by)
+        answer = await self._scope.recall(
+            text, limit=given.memory_context_limit, max_chars=left, profile=by
+        )
         return "\n".join(filter(None, (told, answer.text)))
 
     async def after(self, text: str, reply: str | None = None) -> Receipt:
@@ -48,15 +49,21 @@ class Hooks:
         receipt = await self._keep(text, "user", SAID)
         if reply is None or not self._settings.memory_store_responses:
             return receipt
-        return Receipt((*receipt.outcomes, *(await self._keep(reply, "assistant", REPLIED)).outcomes))
+        return Receipt(
+            (*receipt.outcomes, *(await self._keep(reply, "assistant", REPLIED)).outcomes)
+        )
 
     async def _keep(self, text: str, role: str, importance: float) -> Receipt:
         said = Message(content=text, role=role, at=self._scope._engine.clock())
-        return await self._scope.remember(said, policy="milton", item_type="crumb", importance=importance)
+        return await self._scope.remember(
+            said, policy="milton", item_type="crumb", importance=importance
+        )
 
     async def _profile(self) -> list[str]:
         with suppress(StoreUnavailable):  # the turn goes on without it
-            return list(_lines(await Milton(self._scope).user_profile()))[: self._settings.memory_profile_limit]
+            return list(_lines(await Milton(self._scope).user_profile()))[
+                : self._settings.memory_profile_limit
+            ]
         return []
 
 

@@ -7,20 +7,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .. import querying
 from ..errors import InvalidInput
-from ..model import Draft, Filter, Memory, Outcome
-from ..policy import allow, profiles
-from ..retrieve import render
+from ..manage import agent_query, allowlists
+from ..retrieve import profiles, render
 from ..scoped import Scoped
-from ..text import normalise
+from ..text import normalize
 from ..text.tokens import analyse, count_tokens
+from ..types import Draft, Filter, Memory, Outcome
 
 TOOL = "memory.query"
 UNSURE = 0.5  # a supervisor less confident than this looks again
-MOST_STEPS, LONGEST_STEP, MOST_TOKENS = 20, 240, 400  # of a how-to: steps, characters of one, tokens of all
+MOST_STEPS, LONGEST_STEP, MOST_TOKENS = (
+    20,
+    240,
+    400,
+)  # of a how-to: steps, characters of one, tokens of all
 STABLE = 2  # runs in the same steps make a how-to
-_TAKES = ("agent", "query", "categories", "filters", "top_k", "return", "budget_tokens", "threshold")
+_TAKES = (
+    "agent",
+    "query",
+    "categories",
+    "filters",
+    "top_k",
+    "return",
+    "budget_tokens",
+    "threshold",
+)
 _NUMBER = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•])\s+")
 _WHO = re.compile(
     r"(?:(?:first|second|third|next|then|after that|afterwards|finally|lastly|now|and)\b,? ){0,2}"
@@ -55,13 +67,23 @@ class Supervisor:
         """Answer a call of the tool `memory.query`. Raises NotAllowed for a category the agent may not read."""
         if unknown := [name for name in request if name not in _TAKES]:
             raise InvalidInput(f"{TOOL} takes no {unknown[0]!r}: it takes {', '.join(_TAKES)}")
-        if missing := [name for name in ("agent", "query") if not isinstance(request.get(name), str)]:
+        if missing := [
+            name for name in ("agent", "query") if not isinstance(request.get(name), str)
+        ]:
             raise InvalidInput(f"{TOOL} needs {missing[0]!r}, as text")
         given = {"return_" if name == "return" else name: value for name, value in request.items()}
-        return await self._scope.query(**{name: value for name, value in given.items() if value is not None})
+        return await self._scope.query(
+            **{name: value for name, value in given.items() if value is not None}
+        )
 
     async def recall_if_unsure(
-        self, message: str, *, agent: str, confidence: float | None = None, context: str = "", budget_tokens: int = 512
+        self,
+        message: str,
+        *,
+        agent: str,
+        confidence: float | None = None,
+        context: str = "",
+        budget_tokens: int = 512,
     ) -> list[dict[str, Any]]:
         """Look again, for three bullets, if the supervisor is not confident; otherwise ask nothing at all.
 
@@ -71,7 +93,9 @@ class Supervisor:
             return []
         return await self._scope.query(message, agent=agent, top_k=3, budget_tokens=budget_tokens)
 
-    async def context(self, message: str, *, agent: str = "supervisor", limit: int = 5, budget: int = 1000) -> str:
+    async def context(
+        self, message: str, *, agent: str = "supervisor", limit: int = 5, budget: int = 1000
+    ) -> str:
         """What an agent gets to read before it answers: whole categories first, then what fits the message.
 
         How-tos are left out, and so is every category that the agent may not read; where memory is off, it is empty.
@@ -80,13 +104,15 @@ class Supervisor:
         access, count = self._engine.access, self._engine.count_tokens
         if await self._scope.privacy.why_off():
             return ""
-        names = [name for name in access.allowed(agent) if name != allow.PROCEDURAL]
+        names = [name for name in access.allowed(agent) if name != allowlists.PROCEDURAL]
         whole = [name for name in names if access.category(name).context == "all"]
         lines = [self._line(memory) for memory in await self._all(whole)] if whole else []
         if rest := [name for name in names if name not in whole]:
-            where = Filter(categories=allow.spellings(rest))
-            found = await self._scope.recall(message, limit=limit, profile=profiles.SUPERVISOR, where=where)
-            lines += [self._line(memory) for memory in querying.few(found, access)]
+            where = Filter(categories=allowlists.spellings(rest))
+            found = await self._scope.recall(
+                message, limit=limit, profile=profiles.SUPERVISOR, where=where
+            )
+            lines += [self._line(memory) for memory in agent_query.few(found, access)]
             lines += [f"{self._line(memory)} (related)" for memory in found.related]
         return "\n".join(_fitting(lines, budget, count))
 
@@ -107,28 +133,38 @@ class Supervisor:
         """
         labels = replace(self._scope.labels, agent=agent, run=run)
         draft = Draft(
-            text=normalise.one_line(task), steps_text=numbered(steps), kind="procedural", category=allow.PROCEDURAL,
-            labels=labels, tags=tuple(tags), importance=importance, pinned=pinned,
-        )  # fmt: skip
+            text=normalize.one_line(task),
+            steps_text=numbered(steps),
+            kind="procedural",
+            category=allowlists.PROCEDURAL,
+            labels=labels,
+            tags=tuple(tags),
+            importance=importance,
+            pinned=pinned,
+        )
         if not draft.text or len(draft.text) > LONGEST_STEP:
             raise InvalidInput(f"A task is named in 1 to {LONGEST_STEP} characters")
         return (await self._scope.remember_drafts([draft], policy="supervisor")).outcomes[0]
 
-    async def capture_workflow(self, task: str, runs: Sequence[Sequence[str]], **given: Any) -> Outcome:
+    async def capture_workflow(
+        self, task: str, runs: Sequence[Sequence[str]], **given: Any
+    ) -> Outcome:
         """Keep how a task is done once it was done twice in a row in the same steps; otherwise nothing is kept.
 
         Takes what `save_workflow` takes. Raises InvalidInput.
         """
         done = [numbered(steps) for steps in runs]
         if len(done) < STABLE or len({steps.casefold() for steps in done[-STABLE:]}) > 1:
-            return Outcome(status="skipped", reason=f"the last {STABLE} runs did not take the same steps")
+            return Outcome(
+                status="skipped", reason=f"the last {STABLE} runs did not take the same steps"
+            )
         return await self.save_workflow(task, runs[-1], **given)
 
     def _line(self, memory: Memory) -> str:
         return f"- {render.bullet(memory, self._engine.access.category(memory.category or memory.kind).name)}"
 
     async def _all(self, names: Sequence[str]) -> list[Memory]:
-        where = Filter(categories=allow.spellings(names))
+        where = Filter(categories=allowlists.spellings(names))
         page = await self._scope.list(where, limit=1000)
         found = list(page.memories)
         while page.cursor:
@@ -144,13 +180,27 @@ def numbered(steps: Sequence[str]) -> str:
     '1. Build the image\\n2. Push it'
     """
     said = [imperative(step) for step in steps] if not isinstance(steps, str) else []
-    if not said or len(said) > MOST_STEPS or any(not 1 <= len(step) <= LONGEST_STEP for step in said):
-        raise InvalidInput(f"A how-to is a list of 1 to {MOST_STEPS} steps of 1 to {LONGEST_STEP} characters")
-    if wrong := [number for number, step in enumerate(steps, 1) if _MIND.match(_NUMBER.sub("", step).lstrip())]:
-        raise InvalidInput(f"Step {wrong[0]} tells what somebody thinks or feels: a step says what to do")
+    if (
+        not said
+        or len(said) > MOST_STEPS
+        or any(not 1 <= len(step) <= LONGEST_STEP for step in said)
+    ):
+        raise InvalidInput(
+            f"A how-to is a list of 1 to {MOST_STEPS} steps of 1 to {LONGEST_STEP} characters"
+        )
+    if wrong := [
+        number
+        for number, step in enumerate(steps, 1)
+        if _MIND.match(_NUMBER.sub("", step).lstrip())
+    ]:
+        raise InvalidInput(
+            f"Step {wrong[0]} tells what somebody thinks or feels: a step says what to do"
+        )
     made = "\n".join(f"{number}. {step}" for number, step in enumerate(said, 1))
     if count_tokens(made) > MOST_TOKENS:
-        raise InvalidInput(f"A how-to has at most {MOST_TOKENS} tokens, not {count_tokens(made)}: say it shorter")
+        raise InvalidInput(
+            f"A how-to has at most {MOST_TOKENS} tokens, not {count_tokens(made)}: say it shorter"
+        )
     return made
 
 
@@ -160,7 +210,7 @@ def imperative(step: str) -> str:
     >>> imperative("2) Then we should push the image."), imperative("Push it")
     ('Push the image.', 'Push it')
     """
-    said = _WHO.sub("", normalise.one_line(_NUMBER.sub("", step)), count=1)
+    said = _WHO.sub("", normalize.one_line(_NUMBER.sub("", step)), count=1)
     return said[:1].upper() + said[1:]
 
 

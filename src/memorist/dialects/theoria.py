@@ -7,13 +7,12 @@ from copy import copy
 from dataclasses import replace
 from datetime import datetime
 
-from ..engine import Engine
+from ..client import Engine
 from ..errors import InvalidInput, Refused
-from ..lifecycle import capacity
-from ..model import Memory
-from ..policy import profiles, writing
-from ..retrieve import render
-from ..text import clock, normalise
+from ..ingest import policies, trim
+from ..retrieve import profiles, render
+from ..text import clock, normalize
+from ..types import Memory
 
 FEWEST, MOST = 8, 16  # memories a question gets, where so many answer and fit
 
@@ -22,28 +21,37 @@ class Theoria:
     """Theoria's API over an engine; the soft cap and the weights of the tri-score can be chosen."""
 
     def __init__(
-        self, engine: Engine, *, soft_cap: int | None = None, profile: profiles.Profile = profiles.THEORIA
+        self,
+        engine: Engine,
+        *,
+        soft_cap: int | None = None,
+        profile: profiles.Profile = profiles.THEORIA,
     ) -> None:
         self._engine, self._profile = engine, profile
-        self._policy = writing.named("theoria", engine.settings.capacity)
+        self._policy = policies.named("theoria", engine.settings.capacity)
         if soft_cap is not None and soft_cap != self._policy.capacity:
             if soft_cap < 1:
                 raise InvalidInput(f"A soft cap is at least 1, not {soft_cap}")
             self._policy = replace(self._policy, name=f"theoria.{soft_cap}", capacity=soft_cap)
-            writing.register(self._policy)
+            policies.register(self._policy)
 
     @property
     def soft_cap(self) -> int | None:
         """How many entries a user has in a space before the least valuable go."""
         return self._policy.capacity
 
-    async def persist_memory(self, user_id: str, space: str, text: str, manually_saved: bool = False) -> str:
+    async def persist_memory(
+        self, user_id: str, space: str, text: str, manually_saved: bool = False
+    ) -> str:
         """Keep a text, or count it as a repetition; returns the id of the entry that holds it.
 
         Raises Refused if the person had it forgotten a short while ago and did not save it on purpose.
         """
         receipt = await self._engine.scope(user=user_id, space=space).remember(
-            text, policy=self._policy.name, manually_saved=manually_saved, source_ids=normalise.links(text)
+            text,
+            policy=self._policy.name,
+            manually_saved=manually_saved,
+            source_ids=normalize.links(text),
         )
         if not receipt.ids:
             raise Refused(receipt.outcomes[0].reason)
@@ -57,7 +65,9 @@ class Theoria:
         moment = clock.utc(now)
         then.clock = lambda: moment
         limit = min(MOST, max(FEWEST, top_n))
-        answer = await then.scope(user=user_id, space=space).recall(query_text, limit=limit, profile=self._profile)
+        answer = await then.scope(user=user_id, space=space).recall(
+            query_text, limit=limit, profile=self._profile
+        )
         return list(answer.memories)
 
     async def enforce_capacity(self, user_id: str, space: str) -> list[str]:
@@ -66,7 +76,7 @@ class Theoria:
         if self._policy.capacity is None:
             return []
         async with self._engine.store.transaction(scope) as tx:
-            return await capacity.enforce(tx, scope, self._policy.capacity, self._engine.clock())
+            return await trim.enforce(tx, scope, self._policy.capacity, self._engine.clock())
 
 
 def context(memories: Sequence[Memory]) -> str:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from ..engine import Engine
+from ..client import Engine
 from ..errors import InvalidInput
-from ..model import Filter, Memory
 from ..retrieve import render
+from ..types import Filter, Memory
 
 
 class MemoryType(StrEnum):
@@ -94,7 +94,10 @@ class Vault:
         return RecallResult(chunks, used, used / token_budget)
 
     async def compress(
-        self, user_id: str, compression_threshold: int | None = None, sessions_to_compress: int | None = None
+        self,
+        user_id: str,
+        compression_threshold: int | None = None,
+        sessions_to_compress: int | None = None,
     ) -> list[MemoryChunk]:
         """Sum up the oldest sessions, if there are more of them than the threshold; the summaries. Raises InvalidInput.
 
@@ -102,7 +105,9 @@ class Vault:
         """
         scope = self._engine.scope(user=user_id)
         done = await scope.compress(threshold=compression_threshold, sessions=sessions_to_compress)
-        return [chunk_of(memory) for memory in await self._engine.store.get(scope.scope, done.summaries)]
+        return [
+            chunk_of(memory) for memory in await self._engine.store.get(scope.scope, done.summaries)
+        ]
 
 
 def to_prompt(result: RecallResult) -> str:
@@ -110,7 +115,9 @@ def to_prompt(result: RecallResult) -> str:
 
     The format is frozen: whoever changes it changes the specification first.
     """
-    return render.labelled((chunk.memory_type.value, chunk.content, chunk.told_by) for chunk in result.memories)
+    return render.labelled(
+        (chunk.memory_type.value, chunk.content, chunk.told_by) for chunk in result.memories
+    )
 
 
 def chunk_of(memory: Memory) -> MemoryChunk:
@@ -133,4 +140,6 @@ def _type(given: MemoryType | str) -> MemoryType:
     try:
         return MemoryType(given)
     except ValueError as error:
-        raise InvalidInput(f"No memory type {given!r}: there are {', '.join(MemoryType)}") from error
+        raise InvalidInput(
+            f"No memory type {given!r}: there are {', '.join(MemoryType)}"
+        ) from error

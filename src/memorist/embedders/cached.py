@@ -17,7 +17,7 @@ import numpy as np
 
 from ..errors import EmbedderUnavailable
 from ..ports import Embedder, Vectors
-from ..runtime import OneThread
+from ..providers.onnx import OneThread
 
 FILE = "vectors.db"
 LIMIT_BYTES = 256 * 1024 * 1024  # about 160,000 texts
@@ -26,7 +26,9 @@ _MOST_WAITING = 20_000  # vectors not yet on disk; more than that are not writte
 _ROOM = 0.9  # of the limit is kept when the oldest are deleted, so that it happens seldom
 _FEW = 500  # values in one IN (…)
 _SEAL = 8  # bytes
-_BESIDE = 300  # bytes that a vector costs beside itself: key, seal, indexes, what is left free in a page
+_BESIDE = (
+    300  # bytes that a vector costs beside itself: key, seal, indexes, what is left free in a page
+)
 _BUSY_MS = 2_000
 
 Result = TypeVar("Result")
@@ -38,11 +40,15 @@ class Cached:
     One thread reads and writes the file; what is new is written after the answer was given, and `close` waits for it.
     """
 
-    def __init__(self, embedder: Embedder, directory: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(
+        self, embedder: Embedder, directory: Path, *, limit_bytes: int = LIMIT_BYTES
+    ) -> None:
         self.inner = embedder
         self._recent = _Recent(_RECENT)
         self._disk = _Disk(directory / FILE, embedder.dimensions, limit_bytes)
-        self._thread = OneThread("vector-cache", EmbedderUnavailable(f"The embedder {embedder.model} is closed"))
+        self._thread = OneThread(
+            "vector-cache", EmbedderUnavailable(f"The embedder {embedder.model} is closed")
+        )
         self._waiting = 0
         self._lock = Lock()
 
@@ -66,7 +72,9 @@ class Cached:
             found |= self._kept(await self._thread.run(self._disk.read, missing))
         if missing := [name for name in missing if name not in found]:
             found |= await self._made({name: wanted[name] for name in missing})
-        return np.array([found[name] for name in names], dtype=np.float32).reshape(len(texts), self.dimensions)
+        return np.array([found[name] for name in names], dtype=np.float32).reshape(
+            len(texts), self.dimensions
+        )
 
     async def forget(self, texts: Iterable[str]) -> None:
         """Delete what is kept of these texts, in memory and on disk."""
@@ -155,7 +163,10 @@ class _Disk:
 
     def write(self, vectors: dict[bytes, Vectors]) -> None:
         """Keep them; what was used longest ago makes room for them if it must."""
-        self._try(self._keep, [(name, _sealed(name, vector)) for name, vector in vectors.items()][: self._most])
+        self._try(
+            self._keep,
+            [(name, _sealed(name, vector)) for name, vector in vectors.items()][: self._most],
+        )
 
     def delete(self, names: Sequence[bytes]) -> None:
         """Leave no trace of them, neither in the file nor in its log."""
@@ -166,7 +177,9 @@ class _Disk:
             self._connection.close()
         self._connection = None
 
-    def _try(self, step: Callable[[apsw.Connection, Sequence[Any]], Result], values: Sequence[Any]) -> Result | None:
+    def _try(
+        self, step: Callable[[apsw.Connection, Sequence[Any]], Result], values: Sequence[Any]
+    ) -> Result | None:
         """Open the file when it is first needed, begin it anew where it is damaged; None if it cannot be used."""
         for _ in range(2):
             try:
@@ -194,8 +207,13 @@ class _Disk:
             for name, content in rows:
                 if (vector := self._opened(name, content)) is not None:
                     found[name] = vector
-        with suppress(apsw.ReadOnlyError, apsw.BusyError), file:  # what may not be changed may still be read
-            file.executemany(f"UPDATE vectors SET used = {_NEXT} WHERE key = ?", [(name,) for name in found])
+        with (
+            suppress(apsw.ReadOnlyError, apsw.BusyError),
+            file,
+        ):  # what may not be changed may still be read
+            file.executemany(
+                f"UPDATE vectors SET used = {_NEXT} WHERE key = ?", [(name,) for name in found]
+            )
         return found
 
     def _opened(self, name: bytes, content: object) -> Vectors | None:
@@ -208,7 +226,9 @@ class _Disk:
         with file:
             self._make_room(file, len(sealed))
             sql = f"INSERT INTO vectors (key, vector, used) VALUES (?, ?, {_NEXT}) "
-            file.executemany(sql + "ON CONFLICT (key) DO UPDATE SET vector = excluded.vector", sealed)
+            file.executemany(
+                sql + "ON CONFLICT (key) DO UPDATE SET vector = excluded.vector", sealed
+            )
 
     def _make_room(self, file: apsw.Connection, more: int) -> None:
         self._count = (_counted(file) if self._count is None else self._count) + more

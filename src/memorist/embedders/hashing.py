@@ -58,7 +58,9 @@ def features(text: str) -> dict[str, float]:
     {'': 1.0}
     """
     words = Counter(_WORD.findall(text.casefold()) or [""])
-    trigrams = Counter(trigram for word, times in words.items() for trigram in _trigrams(word) * times)
+    trigrams = Counter(
+        trigram for word, times in words.items() for trigram in _trigrams(word) * times
+    )
     weights = {word: sqrt(times) for word, times in words.items()}
     return weights | {trigram: _TRIGRAM * sqrt(times) for trigram, times in trigrams.items()}
 
@@ -75,4 +77,6 @@ def hashed(feature: str) -> int:
     >>> hashed("tea") == hashed("tea") != hashed("coffee")
     True
     """
-    return int.from_bytes(blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return int.from_bytes(
+        blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
+    )

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import runtime
 from ..errors import EmbedderUnavailable
 from ..ports import Vectors
+from ..providers import onnx
 from ..text.wordpiece import LONGEST_INPUT, WordPiece
 
 MODEL = "all-MiniLM-L6-v2"
@@ -49,7 +49,9 @@ class MiniLM:
         """Take the model from `directory`; use `threads` cores, by default all this process may use."""
         self._directory = directory
         self._threads = threads or _cores()
-        self._thread = runtime.OneThread("minilm", EmbedderUnavailable(f"The embedder {MODEL} is closed"))
+        self._thread = onnx.OneThread(
+            "minilm", EmbedderUnavailable(f"The embedder {MODEL} is closed")
+        )
         self._loaded: _Loaded | None = None  # touched in that thread only
 
     @property
@@ -69,7 +71,7 @@ class MiniLM:
             return found  # a question: one trip to the thread instead of two
         windows = await self._thread.run(self._windows, texts)
         sums = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
-        for batch in runtime.batches(windows, _ids, tokens=BATCH_TOKENS):
+        for batch in onnx.batches(windows, _ids, tokens=BATCH_TOKENS):
             vectors = await self._thread.run(self._infer, batch, "embedding")
             for window, vector in zip(batch, vectors, strict=True):
                 sums[window.text] += window.weight * vector
@@ -82,7 +84,7 @@ class MiniLM:
         """
         windows = await self._thread.run(self._windows, texts)
         found: dict[tuple[int, int], Vectors] = {}
-        for batch in runtime.batches(windows, _ids, tokens=BATCH_TOKENS):
+        for batch in onnx.batches(windows, _ids, tokens=BATCH_TOKENS):
             states = await self._thread.run(self._infer, batch, "tokens")
             for window, rows in zip(batch, states, strict=True):
                 found[window.text, window.part] = rows[1 : len(window.ids) - 1].copy()
@@ -110,7 +112,9 @@ class MiniLM:
 
     def _infer(self, batch: Sequence[Window], output: str) -> Vectors:
         with _translated("run"):
-            found: list[Vectors] = self._ready().session.run([output], padded([window.ids for window in batch]))
+            found: list[Vectors] = self._ready().session.run(
+                [output], padded([window.ids for window in batch])
+            )
         return found[0]
 
     def _ready(self) -> "_Loaded":
@@ -127,7 +131,7 @@ class _Loaded:
 
 def _load(directory: Path, threads: int) -> _Loaded:
     with _translated(f"load from {directory}"):
-        onnxruntime = runtime.load()
+        onnxruntime = onnx.load()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         # A waiting thread that spins takes the core another part of the process needs
@@ -145,7 +149,9 @@ def _translated(action: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise EmbedderUnavailable(f"The embedding model {MODEL} did not {action}: {error}") from error
+        raise EmbedderUnavailable(
+            f"The embedding model {MODEL} did not {action}: {error}"
+        ) from error
 
 
 def _cores() -> int:

@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from .. import remote
 from ..errors import EmbedderUnavailable, Misconfigured, WrongDimensions
 from ..ports import Vectors
+from ..providers import http
 
 MODEL = "text-embedding-3-small"
 DIMENSIONS = {MODEL: 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
 URL = "https://api.openai.com/v1"
-LONGEST = 8_000  # bytes of a text that are read, so that there are never more tokens than the models take
+LONGEST = (
+    8_000  # bytes of a text that are read, so that there are never more tokens than the models take
+)
 _MOST_TEXTS, _MOST_BYTES = 128, 250_000  # of one request
 _BYTES_A_NUMBER = 32  # of an answer
 
@@ -27,21 +29,35 @@ class OpenAI:
     """
 
     def __init__(
-        self, model: str = MODEL, *, url: str | None = None, key: str | None = None, dimensions: int | None = None,
+        self,
+        model: str = MODEL,
+        *,
+        url: str | None = None,
+        key: str | None = None,
+        dimensions: int | None = None,
         timeout: float = 10.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Raises Misconfigured if the client library is missing, or nobody says how long its vectors are."""
         known = DIMENSIONS.get(model)
         if known is None and dimensions is None:
-            raise Misconfigured(f"Setting 'embedder_dimensions': say how many numbers {model!r} makes of a text")
+            raise Misconfigured(
+                f"Setting 'embedder_dimensions': say how many numbers {model!r} makes of a text"
+            )
         self._name, self._dimensions = model, int(dimensions or known or 0)
-        self._shortened = {} if known is None or known == self._dimensions else {"dimensions": self._dimensions}
+        self._shortened = (
+            {} if known is None or known == self._dimensions else {"dimensions": self._dimensions}
+        )
         self._timeout = timeout
-        self._server = remote.Server(
-            "openai", "AsyncOpenAI", "embeddings", base_url=url or URL, api_key=key or "none", timeout=timeout,
+        self._server = http.Server(
+            "openai",
+            "AsyncOpenAI",
+            "embeddings",
+            base_url=url or URL,
+            api_key=key or "none",
+            timeout=timeout,
             limit=_MOST_TEXTS * self._dimensions * _BYTES_A_NUMBER + (1 << 20),
-        )  # fmt: skip
-        self._circuit = remote.Circuit()
+        )
+        self._circuit = http.Circuit()
 
     @property
     def model(self) -> str:
@@ -54,14 +70,18 @@ class OpenAI:
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         """One unit-length row per text, in order; of a long text the beginning. Raises EmbedderUnavailable."""
         none = np.empty((0, self._dimensions), dtype=np.float32)
-        return np.concatenate([none, *[await self._encoded(batch) for batch in batches(list(map(_sendable, texts)))]])
+        return np.concatenate(
+            [none, *[await self._encoded(batch) for batch in batches(list(map(_sendable, texts)))]]
+        )
 
     async def close(self) -> None:
         await self._server.close()
 
     async def _encoded(self, batch: Sequence[str]) -> Vectors:
         if wait := self._circuit.wait:
-            raise EmbedderUnavailable(f"The embedder {self.model} failed and is asked again in {wait:.0f} s")
+            raise EmbedderUnavailable(
+                f"The embedder {self.model} failed and is asked again in {wait:.0f} s"
+            )
         await self._server.ready()
         is_trial, worked = self._circuit.begin(), None
         try:
@@ -70,23 +90,33 @@ class OpenAI:
                     model=self._name, input=list(batch), encoding_format="float", **self._shortened
                 )
             worked = True
-        except (TimeoutError, remote.Failed) as error:
+        except (TimeoutError, http.Failed) as error:
             worked = False
-            raise EmbedderUnavailable(f"The embedder {self.model} failed: {error or 'it took too long'}") from None
+            raise EmbedderUnavailable(
+                f"The embedder {self.model} failed: {error or 'it took too long'}"
+            ) from None
         finally:
             self._circuit.end(is_trial, worked=worked)
         return self._rows(data, len(batch))
 
     def _rows(self, data: Any, wanted: int) -> Vectors:
         """The vectors in an answer, in the order of the texts, at unit length."""
-        found = remote.at(data, "data")
-        placed = {remote.at(row, "index"): remote.at(row, "embedding") for row in found} if _is_rows(found) else {}
+        found = http.at(data, "data")
+        placed = (
+            {http.at(row, "index"): http.at(row, "embedding") for row in found}
+            if _is_rows(found)
+            else {}
+        )
         if placed.keys() != set(range(wanted)):
-            raise EmbedderUnavailable(f"The embedder {self.model} did not give one vector for each text")
+            raise EmbedderUnavailable(
+                f"The embedder {self.model} did not give one vector for each text"
+            )
         try:
             rows: Vectors = np.array([placed[place] for place in range(wanted)], dtype=np.float32)
         except (TypeError, ValueError):
-            raise EmbedderUnavailable(f"The embedder {self.model} gave vectors that are none") from None
+            raise EmbedderUnavailable(
+                f"The embedder {self.model} gave vectors that are none"
+            ) from None
         if rows.shape != (wanted, self._dimensions):
             raise WrongDimensions(
                 f"The embedder {self.model} gives vectors of {rows.shape[-1]} numbers, not {self._dimensions}: "
@@ -99,7 +129,7 @@ class OpenAI:
 
 
 def _is_rows(found: Any) -> bool:
-    return isinstance(found, list) and all(isinstance(remote.at(row, "index"), int) for row in found)
+    return isinstance(found, list) and all(isinstance(http.at(row, "index"), int) for row in found)
 
 
 def _sendable(text: str) -> str:

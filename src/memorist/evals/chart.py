@@ -69,9 +69,16 @@ def _axes(most: float) -> list[str]:
         y, x = _y(share), _x(most * share, most)
         lines.append(f'<path d="M{LEFT} {y}H{WIDTH - RIGHT}" stroke="#ddd"/>')
         lines.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{share:.0%}</text>')
-        lines.append(f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{most * share:.0f}</text>')
-    lines.append(f'<text x="{WIDTH / 2}" y="{HEIGHT - 18}" text-anchor="middle">tokens per question</text>')
-    return [*lines, f'<text x="{LEFT}" y="24" font-size="15">Tasks passed, by the tokens of what is recalled</text>']
+        lines.append(
+            f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{most * share:.0f}</text>'
+        )
+    lines.append(
+        f'<text x="{WIDTH / 2}" y="{HEIGHT - 18}" text-anchor="middle">tokens per question</text>'
+    )
+    return [
+        *lines,
+        f'<text x="{LEFT}" y="24" font-size="15">Tasks passed, by the tokens of what is recalled</text>',
+    ]
 
 
 def _line(points: Sequence[Point], most: float) -> str:
@@ -83,7 +90,11 @@ def _dot(point: Point, most: float, swept: Swept) -> str:
     x, y, colour = _x(point.tokens, most), _y(point.accuracy), COLOURS[point.ranking]
     title = f"<title>{escape(point.label)}: {point.accuracy:.0%}, {point.tokens:.0f} tokens</title>"
     dot = f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}" fill-opacity="0.7">{title}</circle>'
-    named = [name for name, each in (("best tri-score", swept.best), ("usual tri-score", swept.usual)) if each == point]
+    named = [
+        name
+        for name, each in (("best tri-score", swept.best), ("usual tri-score", swept.usual))
+        if each == point
+    ]
     if not named:
         return dot
     ring = f'<circle cx="{x}" cy="{y}" r="7" fill="none" stroke="{colour}" stroke-width="2"/>'

@@ -16,16 +16,19 @@ from functools import partial
 from itertools import groupby
 from typing import Any, cast
 
-from .. import aio, commands
+from .. import aio
 from ..errors import BadModelAnswer, ModelUnavailable, NotFound, OverBudget
-from ..model import Message, Recall
-from ..policy.profiles import Profile
+from ..manage import chat_commands
 from ..ports import Adviser
-from ..records import Ask
+from ..results import Ask
+from ..retrieve.profiles import Profile
 from ..settings import load
+from ..types import Message, Recall
 from .tasks import Session, Task, Turn, unlike
 
-Answerer = Callable[[str, str, datetime], Awaitable[str]]  # the question, what is remembered, and when it is asked
+Answerer = Callable[
+    [str, str, datetime], Awaitable[str]
+]  # the question, what is remembered, and when it is asked
 Advance = Callable[[int, int], None]  # how many are done, of how many
 USER = "sam"
 _FORM = {
@@ -71,7 +74,9 @@ class Run:
     @property
     def found(self) -> float:
         """The share of tasks where the answer says all that it must, whatever else it says."""
-        return sum(not (each.missing or each.problem) for each in self.results) / max(1, len(self.results))
+        return sum(not (each.missing or each.problem) for each in self.results) / max(
+            1, len(self.results)
+        )
 
     @property
     def tokens(self) -> float:
@@ -120,10 +125,14 @@ async def evaluate(
     async with told(tasks, progress=lambda done: progress(done, of), **rules) as memory:
         runs.append(Run(name="memory", results=await ask(memory)))
         runs += [] if answerer is None else await _by_model(ask, memory, answerer)
-    async with told(tasks, progress=lambda done: progress(step + done, of), **{**rules, "embedder": "none"}) as memory:
+    async with told(
+        tasks, progress=lambda done: progress(step + done, of), **{**rules, "embedder": "none"}
+    ) as memory:
         runs.append(Run(name="memory, no vectors", results=await ask(memory)))
     if with_model:
-        async with told(tasks, progress=lambda done: progress(2 * step + done, of), **settings) as memory:
+        async with told(
+            tasks, progress=lambda done: progress(2 * step + done, of), **settings
+        ) as memory:
             runs += await _by_model(ask, memory, _model(memory))
     return Report(runs=tuple(runs))
 
@@ -131,8 +140,14 @@ async def evaluate(
 async def _by_model(
     ask: Callable[..., Awaitable[tuple[Result, ...]]], memory: aio.Engine, answerer: Answerer
 ) -> list[Run]:
-    without, with_memory = await ask(memory, limit=0, answerer=answerer), await ask(memory, answerer=answerer)
-    return [Run(name="model, no memory", results=without), Run(name="model, memory", results=with_memory)]
+    without, with_memory = (
+        await ask(memory, limit=0, answerer=answerer),
+        await ask(memory, answerer=answerer),
+    )
+    return [
+        Run(name="model, no memory", results=without),
+        Run(name="model, memory", results=with_memory),
+    ]
 
 
 @asynccontextmanager
@@ -145,11 +160,15 @@ async def told(
         async with aio.open(":memory:", **{**settings, **kept}) as memory:
             for done, task in enumerate(tasks, 1):
                 chatter = unlike(task) if task.chatter else []
-                for number, session in enumerate(sorted((*task.sessions, *chatter), key=lambda each: each.at)):
+                for number, session in enumerate(
+                    sorted((*task.sessions, *chatter), key=lambda each: each.at)
+                ):
                     await _tell(memory, task, f"{number}", session)
                 progress(done)
             # What the settings leave to a worker; the duties of the calendar would clear up long before the question.
-            await memory.tend(only=["embed", *(["extract"] if memory.settings.extract != "off" else [])])
+            await memory.tend(
+                only=["embed", *(["extract"] if memory.settings.extract != "off" else [])]
+            )
             yield memory
 
 
@@ -166,7 +185,9 @@ async def _tell(memory: aio.Engine, task: Task, name: str, session: Session) -> 
 
 
 def _is_command(turn: Turn) -> bool:
-    return turn.role == "user" and turn.name is None and commands.heard(turn.content) is not None
+    return (
+        turn.role == "user" and turn.name is None and chat_commands.heard(turn.content) is not None
+    )
 
 
 async def asked(
@@ -188,9 +209,13 @@ async def asked(
     return tuple(results)
 
 
-async def _recalled(memory: aio.Engine, task: Task, profile: str | Profile | None, limit: int | None) -> Recall:
+async def _recalled(
+    memory: aio.Engine, task: Task, profile: str | Profile | None, limit: int | None
+) -> Recall:
     memory.clock = lambda: task.asked_at
-    return await memory.scope(USER, task.name, session="question").recall(task.question, profile=profile, limit=limit)
+    return await memory.scope(USER, task.name, session="question").recall(
+        task.question, profile=profile, limit=limit
+    )
 
 
 async def _answered(task: Task, block: str, tokens: int, answerer: Answerer | None) -> Result:
@@ -199,12 +224,23 @@ async def _answered(task: Task, block: str, tokens: int, answerer: Answerer | No
     try:
         return _judged(task, await answerer(task.question, block, task.asked_at), tokens)
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-        return Result(task=task.name, kind=task.kind, missing=(), forbidden=(), tokens=tokens, problem=str(error))
+        return Result(
+            task=task.name,
+            kind=task.kind,
+            missing=(),
+            forbidden=(),
+            tokens=tokens,
+            problem=str(error),
+        )
 
 
 def _judged(task: Task, answer: str, tokens: int) -> Result:
     return Result(
-        task=task.name, kind=task.kind, missing=task.missing(answer), forbidden=task.forbidden(answer), tokens=tokens
+        task=task.name,
+        kind=task.kind,
+        missing=task.missing(answer),
+        forbidden=task.forbidden(answer),
+        tokens=tokens,
     )
 
 
@@ -215,7 +251,13 @@ def _model(memory: aio.Engine) -> Answerer:
 
     async def answer(question: str, block: str, at: datetime) -> str:
         told = {"today": f"{at:%A, %Y-%m-%d}", "remembered": block, "question": question}
-        ask = Ask(task="eval", system=_SYSTEM, user=json.dumps(told, ensure_ascii=False), schema=_FORM, max_tokens=160)
+        ask = Ask(
+            task="eval",
+            system=_SYSTEM,
+            user=json.dumps(told, ensure_ascii=False),
+            schema=_FORM,
+            max_tokens=160,
+        )
         return str((await adviser.answer(scope, ask))["answer"])
 
     return answer

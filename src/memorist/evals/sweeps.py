@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from ..policy.profiles import DAY, DEFAULT, THEORIA, Profile, Recency
+from ..retrieve.profiles import DAY, DEFAULT, THEORIA, Profile, Recency
 from .run import Advance, Run, asked, told
 from .tasks import Task
 
@@ -29,7 +29,12 @@ AXES: Mapping[str, Sequence[float]] = {
     "τ": (1.0, 7.0, 30.0, 180.0),
     "N": (1, 2, 4, 8, 12, 16),
 }
-GRID: Mapping[str, Sequence[float]] = {"β": (0.0, 0.1, 0.3), "γ": (0.0, 0.1, 0.3), "τ": (7.0, 30.0), "N": (2, 4, 8)}
+GRID: Mapping[str, Sequence[float]] = {
+    "β": (0.0, 0.1, 0.3),
+    "γ": (0.0, 0.1, 0.3),
+    "τ": (7.0, 30.0),
+    "N": (2, 4, 8),
+}
 KS, FEW, COUNTS = (1, 10, 60, 200), (2, 4), (1, 2, 4, 6, 10)
 
 
@@ -49,7 +54,9 @@ class Point:
         >>> Point(ranking="default", values={"N": 4}, accuracy=0.5, tokens=80).label
         'default N=4'
         """
-        return " ".join((self.ranking, *(f"{name}={value:g}" for name, value in self.values.items())))
+        return " ".join(
+            (self.ranking, *(f"{name}={value:g}" for name, value in self.values.items()))
+        )
 
     @property
     def changed(self) -> list[str]:
@@ -80,18 +87,26 @@ class Swept:
 
     def along(self, axis: str) -> list[Point]:
         """The settings that differ from the usual ones of their ranking in one number, in its order."""
-        found = [each for each in self.points if axis in each.values and set(each.changed) <= {axis}]
+        found = [
+            each for each in self.points if axis in each.values and set(each.changed) <= {axis}
+        ]
         return sorted(found, key=lambda each: (each.ranking, each.values[axis]))
 
 
-async def sweep(tasks: Sequence[Task], *, progress: Advance = lambda done, of: None, **settings: Any) -> Swept:
+async def sweep(
+    tasks: Sequence[Task], *, progress: Advance = lambda done, of: None, **settings: Any
+) -> Swept:
     """Ask all questions under every setting; the conversations are told once."""
     points = []
     async with told(tasks, **{**settings, "llm": "none"}) as memory:
         for done, (ranking, values) in enumerate(PLAN, 1):
-            results = await asked(memory, tasks, profile=profile(ranking, values), limit=int(values["N"]))
+            results = await asked(
+                memory, tasks, profile=profile(ranking, values), limit=int(values["N"])
+            )
             run = Run(name=ranking, results=results)
-            points.append(Point(ranking=ranking, values=values, accuracy=run.accuracy, tokens=run.tokens))
+            points.append(
+                Point(ranking=ranking, values=values, accuracy=run.accuracy, tokens=run.tokens)
+            )
             progress(done, len(PLAN))
     return Swept(points=tuple(points))
 
@@ -101,7 +116,13 @@ def profile(ranking: str, values: Mapping[str, float]) -> Profile:
     if ranking == OURS:
         return DEFAULT
     if ranking == FUSION:
-        return replace(THEORIA, weights={"fused": 1.0}, rrf_k=int(values["k"]), diversity=None, scores_first=False)
+        return replace(
+            THEORIA,
+            weights={"fused": 1.0},
+            rrf_k=int(values["k"]),
+            diversity=None,
+            scores_first=False,
+        )
     return replace(
         THEORIA,
         weights={"relevance": values["α"], "recency": values["β"], "importance": values["γ"]},
@@ -115,10 +136,16 @@ def _plan() -> list[tuple[str, Mapping[str, float]]]:
     usual = USUAL[TRISCORE]
     alone = [{**usual, axis: value} for axis, values in AXES.items() for value in values]
     grid = [{**usual, **dict(zip(GRID, values, strict=True))} for values in product(*GRID.values())]
-    fades = [each for each in grid if each["β"] or each["τ"] == usual["τ"]]  # without recency τ changes nothing
+    fades = [
+        each for each in grid if each["β"] or each["τ"] == usual["τ"]
+    ]  # without recency τ changes nothing
     scored = {tuple(each.values()): each for each in (*alone, *fades)}
     fused = [(FUSION, {"k": k, "N": count}) for k in KS for count in FEW]
-    return [*((TRISCORE, each) for each in scored.values()), *fused, *((OURS, {"N": count}) for count in COUNTS)]
+    return [
+        *((TRISCORE, each) for each in scored.values()),
+        *fused,
+        *((OURS, {"N": count}) for count in COUNTS),
+    ]
 
 
 def _best(points: Sequence[Point]) -> Point:

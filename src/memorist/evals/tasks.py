@@ -60,7 +60,9 @@ class Task:
     def missing(self, answer: str) -> tuple[str, ...]:
         """What an answer should say and does not."""
         wanted = [(each,) if isinstance(each, str) else each for each in self.must]
-        return tuple(" / ".join(each) for each in wanted if not any(says(answer, one) for one in each))
+        return tuple(
+            " / ".join(each) for each in wanted if not any(says(answer, one) for one in each)
+        )
 
     def forbidden(self, answer: str) -> tuple[str, ...]:
         """What an answer says and should not."""
@@ -77,7 +79,9 @@ def says(text: str, wanted: str) -> bool:
     """
     inner = _folded(wanted)
     before = r"(?<!\w)(?<!\d[.,:])" if _is_bounded(inner[:1]) else ""
-    after = r"(?!\d|[.,:]\d)" if inner[-1:].isdigit() else r"(?!\w)" if _is_bounded(inner[-1:]) else ""
+    after = (
+        r"(?!\d|[.,:]\d)" if inner[-1:].isdigit() else r"(?!\w)" if _is_bounded(inner[-1:]) else ""
+    )
     return re.search(before + re.escape(inner) + after, _folded(text)) is not None
 
 
@@ -92,8 +96,14 @@ def _is_bounded(character: str) -> bool:
 
 def packaged() -> list[Task]:
     """The tasks that come with Memorist, by name."""
-    found = (each for each in files(__package__).joinpath("suite").iterdir() if each.name.endswith(".json"))
-    return [_task(each.name, each.read_bytes()) for each in sorted(found, key=lambda each: each.name)]
+    found = (
+        each
+        for each in files(__package__).joinpath("suite").iterdir()
+        if each.name.endswith(".json")
+    )
+    return [
+        _task(each.name, each.read_bytes()) for each in sorted(found, key=lambda each: each.name)
+    ]
 
 
 def from_folder(folder: str | Path) -> list[Task]:
@@ -103,22 +113,33 @@ def from_folder(folder: str | Path) -> list[Task]:
     """
     found = [path for path in sorted(Path(folder).glob("*")) if path.suffix in SUFFIXES]
     if not found:
-        raise NotFound(f"There is no task in {str(folder)!r}: put one in a .json or .toml file, see the documentation")
+        raise NotFound(
+            f"There is no task in {str(folder)!r}: put one in a .json or .toml file, see the documentation"
+        )
     return [_task(path.name, path.read_bytes()) for path in found]
 
 
 def unlike(task: Task) -> list[Session]:
     """Small talk for the weeks before the question, without a line that says what the task is about."""
-    wanted = [one for each in (*task.must, *task.must_not) for one in ((each,) if isinstance(each, str) else each)]
+    wanted = [
+        one
+        for each in (*task.must, *task.must_not)
+        for one in ((each,) if isinstance(each, str) else each)
+    ]
     said = [(task.asked_at - timedelta(days=days), turns) for days, turns in _chatter()]
-    kept = [(at, tuple(t for t in turns if not any(says(t.content, one) for one in wanted))) for at, turns in said]
+    kept = [
+        (at, tuple(t for t in turns if not any(says(t.content, one) for one in wanted)))
+        for at, turns in said
+    ]
     return [Session(at=at, messages=turns) for at, turns in kept if turns]
 
 
 @cache
 def _chatter() -> list[tuple[int, tuple[Turn, ...]]]:
     told = json.loads(files(__package__).joinpath("chatter.json").read_text("utf-8"))
-    return [(each["days_before"], tuple(Turn(**turn) for turn in each["messages"])) for each in told]
+    return [
+        (each["days_before"], tuple(Turn(**turn) for turn in each["messages"])) for each in told
+    ]
 
 
 def _task(file: str, data: bytes) -> Task:
@@ -127,7 +148,9 @@ def _task(file: str, data: bytes) -> Task:
     except ValueError as error:
         raise InvalidInput(f"{file}: it cannot be read: {error}") from error
     if not isinstance(read, dict):
-        raise InvalidInput(f"{file}: a task is an object with sessions, question, asked_at and must")
+        raise InvalidInput(
+            f"{file}: a task is an object with sessions, question, asked_at and must"
+        )
     return _checked(file, {"name": Path(file).stem, **read})
 
 
@@ -139,7 +162,9 @@ def _checked(file: str, read: dict[str, Any]) -> Task:
         where = ".".join(map(str, first["loc"])) or "task"
         raise InvalidInput(f"{file}: {where}: {first['msg']}") from error
     if not task.must and not task.must_not:
-        raise InvalidInput(f"{file}: must: say what an answer has to contain, or with must_not what it may not")
+        raise InvalidInput(
+            f"{file}: must: say what an answer has to contain, or with must_not what it may not"
+        )
     if task.asked_at < _last(task.sessions):
         raise InvalidInput(f"{file}: asked_at: the question comes before the last session")
     return task

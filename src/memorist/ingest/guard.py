@@ -14,12 +14,12 @@ from datetime import datetime
 from typing import Literal
 from unicodedata import category, normalize
 
-from ..changes import Happened
-from ..model import Draft, Outcome, Scope
-from ..policy import authority
-from ..policy.writing import Policy
-from ..text import normalise
+from ..storage.changes import Happened
+from ..text import authority
+from ..text import normalize as normalise
 from ..text.secrets import secret
+from ..types import Draft, Outcome, Scope
+from .policies import Policy
 
 Taking = Callable[[Sequence[Draft]], Awaitable[Sequence[Outcome]]]
 Noting = Callable[[Sequence[Happened]], None]
@@ -51,7 +51,9 @@ def _any(*patterns: str) -> re.Pattern[str]:
 _GAP = r"[^.!?\n]{0,40}?"
 _ROLE = r"(?:system|developer|assistant)(?: (?:message|prompt|note|override|instructions?))?(?: to [a-z]{1,20})?"
 _FORGED = {
-    "a mark of a chat template": _any(r"<\|/?[a-z_]{2,40}\|>", r"\[/?inst\]", "<</?sys>>", "<(?:start|end)_of_turn>"),
+    "a mark of a chat template": _any(
+        r"<\|/?[a-z_]{2,40}\|>", r"\[/?inst\]", "<</?sys>>", "<(?:start|end)_of_turn>"
+    ),
     "a tag of the memory block": _any(r"<\s{0,9}[\\/⁄∕]{0,2}\s{0,9}memory\s{0,9}>"),
     "a label of the memory block": _any(
         r"(?:^|[.!?])[ \t]{0,9}\[(?:system|procedural|semantic|episodic|working|insight)\]"
@@ -108,24 +110,41 @@ _STRICT = {
         r"\b(?:always|never)\b[^\n]{0,80}?\b(?:reply|replies|respond|say|output)[a-z]{0,3}\b|\bmake sure you\b",
         r"\b(?:call|greet|address)\b[^\n]{0,80}?\b(?:from now on|every time)\b",
     ),
-    "a word about secrets": _any(r"\b(?:api[ _-]?keys?|tokens?|passwords?|credentials?|secrets?)\b"),
+    "a word about secrets": _any(
+        r"\b(?:api[ _-]?keys?|tokens?|passwords?|credentials?|secrets?)\b"
+    ),
 }
 _LEAD_IN = re.compile(
-    r"(?:please )?(?:remember|note|fyi|for the record|keep in mind)(?: this| that)?\b[\s:,–—-]{0,9}", re.IGNORECASE
+    r"(?:please )?(?:remember|note|fyi|for the record|keep in mind)(?: this| that)?\b[\s:,–—-]{0,9}",
+    re.IGNORECASE,
 )
 
 
 async def admitted(
-    drafts: Sequence[Draft], scope: Scope, policy: Policy, take: Taking, note: Noting = lambda _: None
+    drafts: Sequence[Draft],
+    scope: Scope,
+    policy: Policy,
+    take: Taking,
+    note: Noting = lambda _: None,
 ) -> list[Outcome]:
     """Hand on the drafts that may be kept, each as what it may be; the outcomes stand in the order of the drafts."""
     reasons = [refusal(draft, policy, scope.user) for draft in drafts]
-    kept = [lowered(draft, policy, scope.user) for draft, why in zip(drafts, reasons, strict=True) if not why]
+    kept = [
+        lowered(draft, policy, scope.user)
+        for draft, why in zip(drafts, reasons, strict=True)
+        if not why
+    ]
     taken = iter(await take(kept) if kept else ())
-    told = [(draft, at) for draft, why in zip(drafts, reasons, strict=True) if why and (at := draft.told_at)]
+    told = [
+        (draft, at)
+        for draft, why in zip(drafts, reasons, strict=True)
+        if why and (at := draft.told_at)
+    ]
     note([_skipped(draft, at) for draft, at in told])
     return [
-        Outcome(status="refused", reason=why, message_id=draft.message_id) if why else _noted(next(taken), draft, scope)
+        Outcome(status="refused", reason=why, message_id=draft.message_id)
+        if why
+        else _noted(next(taken), draft, scope)
         for draft, why in zip(drafts, reasons, strict=True)
     ]
 
@@ -148,7 +167,9 @@ def refusal(draft: Draft, policy: Policy, user: str) -> str:
     if draft.on_purpose:
         return ""
     if shape := secret("\n".join((said, draft.evidence_text or "", *draft.evidence))):
-        return f"it holds what looks like {shape}: take that out, or save it on purpose {_ON_PURPOSE}"
+        return (
+            f"it holds what looks like {shape}: take that out, or save it on purpose {_ON_PURPOSE}"
+        )
     if policy.guard == "contextual" and authority.is_own(draft.labels.role, draft.speaker, user):
         return ""
     if order := injection(said, policy.guard):
@@ -167,13 +188,24 @@ def lowered(draft: Draft, policy: Policy, user: str) -> Draft:
 
 def _noted(outcome: Outcome, draft: Draft, scope: Scope) -> Outcome:
     """Say it where the caller asked for more than who said it may have."""
-    if outcome.status != "created" or outcome.reason or authority.is_own(draft.labels.role, draft.speaker, scope.user):
+    if (
+        outcome.status != "created"
+        or outcome.reason
+        or authority.is_own(draft.labels.role, draft.speaker, scope.user)
+    ):
         return outcome
     asked = (draft.kind, draft.category, draft.item_type, draft.fact_type)
     made = authority.as_episode(draft, typed=False)
-    if asked[0] in (None, made.kind) and asked[1:] == (made.category, made.item_type, made.fact_type):
+    if asked[0] in (None, made.kind) and asked[1:] == (
+        made.category,
+        made.item_type,
+        made.fact_type,
+    ):
         return outcome
-    return replace(outcome, reason="kept as what somebody else said: only the person's own words become more than that")
+    return replace(
+        outcome,
+        reason="kept as what somebody else said: only the person's own words become more than that",
+    )
 
 
 def forged(text: str) -> str:

@@ -7,25 +7,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from .. import vectors
-from ..changes import Happened, Said
-from ..corpus import Corpora
+from ..embedders import checked
 from ..errors import ProviderFailed
-from ..lifecycle import capacity, relations
-from ..lifecycle.care import Also
-from ..model import Draft, Memory, Message, Outcome, Scope, Status
-from ..policy.writing import Policy
+from ..extraction import job
+from ..index import Corpora
+from ..jobs.context import Also
 from ..ports import Embedder, Reading, Store, Vectors
-from ..text import normalise
-from . import desk as desks
-from . import extracting, score
-from .desk import Desk
-from .piece import Piece, pieces
-from .weigh import Weighed, weigh
+from ..storage.changes import Happened, Said
+from ..text import normalize
+from ..types import Draft, Memory, Message, Outcome, Scope, Status
+from . import decide as desks
+from . import importance, links, trim
+from .chunk import Piece, pieces
+from .classify import Weighed, weigh
+from .decide import Desk
+from .policies import Policy
 
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
 FAILED = "not embedded yet"  # how a problem begins that is a failure, and no want of a model
-Before = dict[str | None, tuple[str, Outcome]]  # messages by id: the digest of their text, what became of them
+Before = dict[
+    str | None, tuple[str, Outcome]
+]  # messages by id: the digest of their text, what became of them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,9 @@ class Ingest:
     embedder: Embedder | None
     policy: Policy
     new_id: Callable[[], str]
-    extract: bool = False  # note the turns that facts are to be drawn from, where the policy has that
+    extract: bool = (
+        False  # note the turns that facts are to be drawn from, where the policy has that
+    )
 
 
 async def remember(
@@ -56,18 +60,31 @@ async def remember(
         corpus = await parts.corpora.current(scope, tx)
         keys = [_key(piece) for piece in every] if parts.policy.keyed_preferences else []
         desk = await desks.opened(
-            tx, scope, corpus, every, policy=parts.policy, keys=keys, vectors=made, now=now, new_id=parts.new_id
+            tx,
+            scope,
+            corpus,
+            every,
+            policy=parts.policy,
+            keys=keys,
+            vectors=made,
+            now=now,
+            new_id=parts.new_id,
         )
-        outcomes = [_outcome(draft, each, desk, made, before, parts) for draft, each in zip(drafts, cut, strict=True)]
+        outcomes = [
+            _outcome(draft, each, desk, made, before, parts)
+            for draft, each in zip(drafts, cut, strict=True)
+        ]
         if problem.startswith(FAILED):
             desk.extra.append(Happened(node="hotpath", op="embed", at=now, status="error"))
         if parts.extract and parts.policy.extract is not None:
-            desk.extra += extracting.queued(drafts, outcomes, parts.policy, desk.puts, now)
+            desk.extra += job.queued(drafts, outcomes, parts.policy, desk.puts, now)
         await tx.apply(desk.changes)
         if parts.policy.links is not None:
-            await relations.link(tx, scope, corpus, list(desk.puts.values()), parts.policy.links, now)
-        if parts.policy.capacity is not None and any(outcome.status == "created" for outcome in outcomes):
-            trimmed = await capacity.enforce(tx, scope, parts.policy.capacity, now)
+            await links.link(tx, scope, corpus, list(desk.puts.values()), parts.policy.links, now)
+        if parts.policy.capacity is not None and any(
+            outcome.status == "created" for outcome in outcomes
+        ):
+            trimmed = await trim.enforce(tx, scope, parts.policy.capacity, now)
             outcomes = [_without(outcome, trimmed) for outcome in outcomes]
         if also is not None:
             await tx.apply(await also(tx, outcomes))
@@ -77,9 +94,12 @@ async def remember(
 async def _told_before(drafts: Sequence[Draft], scope: Scope, reading: Reading) -> Before:
     """Messages that were remembered earlier, with what became of them then."""
     by_id = {draft.message_id: draft for draft in drafts if draft.message_id is not None}
-    digests = {id: normalise.digest(draft.text) for id, draft in by_id.items()}
+    digests = {id: normalize.digest(draft.text) for id, draft in by_id.items()}
     said = await reading.said(scope, digests) if by_id else {}
-    there = {m.id for m in await reading.get(scope, [id for seen in said.values() for id in seen.outcome.ids])}
+    there = {
+        m.id
+        for m in await reading.get(scope, [id for seen in said.values() for id in seen.outcome.ids])
+    }
     before: Before = {}
     for id, seen in said.items():
         if not seen.outcome.ids or there.intersection(seen.outcome.ids):
@@ -92,7 +112,7 @@ async def _told_before(drafts: Sequence[Draft], scope: Scope, reading: Reading) 
 def _again(draft: Draft, before: Before) -> Outcome:
     """What became of a message that was remembered earlier; with another text it is a conflict, and not taken in."""
     digest, outcome = before[draft.message_id]
-    if digest == normalise.digest(draft.text):
+    if digest == normalize.digest(draft.text):
         return outcome
     return Outcome(
         status="conflicting",
@@ -110,7 +130,7 @@ async def _embedded(every: Sequence[Piece], parts: Ingest) -> tuple[dict[str, Ve
         return {}, "not embedded: no embedding model is configured"
     texts = list(dict.fromkeys(piece.text for piece in every))
     try:
-        made = await vectors.encode(parts.embedder, texts)
+        made = await checked.encode(parts.embedder, texts)
     except ProviderFailed as error:
         return {}, f"{FAILED}: {error}"
     return dict(zip(texts, made, strict=True)), ""
@@ -131,10 +151,16 @@ def _outcome(
     for piece, result in zip(cut, results, strict=True):
         desk.note(piece, result, made.get(piece.text))
     if draft.message_id is not None:
-        verbatim = len(cut) == 1 and cut[0].text == draft.text and outcome.status in ("created", "superseded")
-        refused = any(result.status == "refused" for result in results)  # forgotten words are not kept as evidence
+        verbatim = (
+            len(cut) == 1
+            and cut[0].text == draft.text
+            and outcome.status in ("created", "superseded")
+        )
+        refused = any(
+            result.status == "refused" for result in results
+        )  # forgotten words are not kept as evidence
         desk.extra.append(_said(draft, outcome, keep_text=not verbatim and not refused))
-        before[draft.message_id] = normalise.digest(draft.text), outcome
+        before[draft.message_id] = normalize.digest(draft.text), outcome
     return outcome
 
 
@@ -146,27 +172,41 @@ def _placed(piece: Piece, desk: Desk, vector: Vectors | None, parts: Ingest) -> 
     twin = desk.twin(piece, vector)
     model = parts.embedder.model if parts.embedder is not None else ""
     if twin is not None and not desk.renews(twin, piece):
-        return Outcome(status="merged", ids=(desk.merge(twin.memory, piece).id,), reason="said before")
+        return Outcome(
+            status="merged", ids=(desk.merge(twin.memory, piece).id,), reason="said before"
+        )
     weighed = weigh(piece, policy, vector, desk.corpus.centroid)
     if twin is not None:
         return _renewed(twin.memory, piece, desk, weighed, vector, model)
-    if not score.is_kept(weighed.importance, policy.gate, on_purpose=piece.draft.on_purpose):
-        return Outcome(status="skipped", reason=f"importance {weighed.importance:.2f} is below {policy.gate}")
+    if not importance.is_kept(weighed.importance, policy.gate, on_purpose=piece.draft.on_purpose):
+        return Outcome(
+            status="skipped", reason=f"importance {weighed.importance:.2f} is below {policy.gate}"
+        )
     key = _key(piece) if policy.keyed_preferences and weighed.kind == "procedural" else None
     if key is not None and key in desk.keyed:
-        return Outcome(status="merged", ids=(desk.merge(desk.keyed[key], piece).id,), reason="said before")
+        return Outcome(
+            status="merged", ids=(desk.merge(desk.keyed[key], piece).id,), reason="said before"
+        )
     rival = desk.rival(piece, vector)
     if rival is not None:
         new = desk.contradict(rival, piece, weighed, vector, model)
-        return Outcome(status="superseded", ids=(new.id,), reason=f"it contradicts {rival.id}: confirm or reject it")
+        return Outcome(
+            status="superseded",
+            ids=(new.id,),
+            reason=f"it contradicts {rival.id}: confirm or reject it",
+        )
     return Outcome(status="created", ids=(desk.create(piece, weighed, vector, model, key).id,))
 
 
-def _renewed(old: Memory, piece: Piece, desk: Desk, weighed: Weighed, vector: Vectors | None, model: str) -> Outcome:
+def _renewed(
+    old: Memory, piece: Piece, desk: Desk, weighed: Weighed, vector: Vectors | None, model: str
+) -> Outcome:
     """The same and more was said, or the policy keeps the newer wording."""
     if desk.policy.merge == "update":
         return Outcome(
-            status="updated", ids=(desk.update(old, piece, vector, model).id,), reason="said before, with less"
+            status="updated",
+            ids=(desk.update(old, piece, vector, model).id,),
+            reason="said before, with less",
         )
     new = desk.recreate(old, piece, weighed, vector, model)
     return Outcome(status="superseded", ids=(new.id,), reason=f"it takes the place of {old.id}")
@@ -174,13 +214,20 @@ def _renewed(old: Memory, piece: Piece, desk: Desk, weighed: Weighed, vector: Ve
 
 def _summed_up(results: Sequence[Outcome], draft: Draft) -> Outcome:
     if not results:
-        return Outcome(status="skipped", reason="there is nothing but blanks in it", message_id=draft.message_id)
+        return Outcome(
+            status="skipped",
+            reason="there is nothing but blanks in it",
+            message_id=draft.message_id,
+        )
     order: tuple[Status, ...] = ("superseded", "created", "updated", "merged", "refused", "skipped")
     best = min(results, key=lambda result: order.index(result.status))
     ids = tuple(dict.fromkeys(id for result in results for id in result.ids))
     lost = [result for result in results if not result.ids]
     if lost and ids:
-        best = replace(best, reason=f"{len(lost)} of {len(results)} pieces were {lost[0].status}: {lost[0].reason}")
+        best = replace(
+            best,
+            reason=f"{len(lost)} of {len(results)} pieces were {lost[0].status}: {lost[0].reason}",
+        )
     return replace(best, ids=ids, message_id=draft.message_id)
 
 
@@ -188,26 +235,34 @@ def _without(outcome: Outcome, trimmed: Sequence[str]) -> Outcome:
     """The outcome where a full scope gave a new memory up again at once."""
     if not outcome.ids or not set(outcome.ids) <= set(trimmed):
         return outcome
-    return replace(outcome, status="skipped", reason="the scope is full of what counts for more; it can be restored")
+    return replace(
+        outcome,
+        status="skipped",
+        reason="the scope is full of what counts for more; it can be restored",
+    )
 
 
 def _said(draft: Draft, outcome: Outcome, *, keep_text: bool) -> Said:
     name = draft.speaker if draft.speaker != draft.labels.role else None
     message = Message(
-        id=draft.message_id, content=draft.text, role=draft.labels.role or "user", name=name, at=draft.at,
+        id=draft.message_id,
+        content=draft.text,
+        role=draft.labels.role or "user",
+        name=name,
+        at=draft.at,
         session=draft.labels.session,
-    )  # fmt: skip
+    )
     return Said(
         id=draft.message_id or "",
         message=message,
         outcome=outcome,
-        digest=normalise.digest(draft.text),
+        digest=normalize.digest(draft.text),
         keep_text=keep_text,
     )
 
 
 def _key(piece: Piece) -> str:
-    folded = normalise.one_line(piece.text).lower()
+    folded = normalize.one_line(piece.text).lower()
     return "preference_" + hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 

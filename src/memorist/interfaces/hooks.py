@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InvalidInput
-from ..model import Filter, Memory, Message
 from ..retrieve import render
+from ..types import Filter, Memory, Message
 
 if TYPE_CHECKING:
     from ..settings import Settings
     from ..sync import BlockingScope
-    from .cli_app import Call
+    from .cli.app import Call
 
 Moment = Literal["session-start", "prompt", "stop", "pre-compact"]
 MOMENTS: tuple[Moment, ...] = ("session-start", "prompt", "stop", "pre-compact")
@@ -45,7 +45,9 @@ def answer(moment: Moment, call: Call, given: str) -> str:
     """Do what a moment asks for, and what to print for the host. Raises as the engine does."""
     event = _event(given)
     with replace(call, session=_session(call, event)).memory() as memory:
-        place = replace(call, session=_session(call, event), space=_space(call, event, memory.settings.space))
+        place = replace(
+            call, session=_session(call, event), space=_space(call, event, memory.settings.space)
+        )
         mine = place.scope(memory)
         if moment == "session-start":
             return _told(moment, "" if mine.privacy.why_off() else _start(mine, memory.settings))
@@ -59,7 +61,9 @@ def _event(given: str) -> dict[str, Any]:
     try:
         event = json.loads(given) if given.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise InvalidInput("A hook reads a JSON object on stdin, as hosts hand it over: this is no JSON") from error
+        raise InvalidInput(
+            "A hook reads a JSON object on stdin, as hosts hand it over: this is no JSON"
+        ) from error
     if not isinstance(event, dict):
         raise InvalidInput("A hook reads a JSON object on stdin, as hosts hand it over")
     return event
@@ -113,15 +117,17 @@ def _prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
 
 def _said(mine: BlockingScope, text: str, at: str | None = None) -> Message:
     """What the person said, once in a session however often it is handed over."""
-    from ..ingest.drafts import moment
+    from ..ingest.messages import moment
 
-    named = hashlib.sha256(f"{mine.labels.session}\0{text.strip()}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    named = hashlib.sha256(
+        f"{mine.labels.session}\0{text.strip()}".encode("utf-8", "surrogatepass")
+    ).hexdigest()[:32]
     return Message(id=f"prompt-{named}", content=text, role="user", at=moment(at))
 
 
 def _last_turn(path: str, mine: BlockingScope, settings: Settings) -> Iterator[Message]:
     """The last thing the person said in a transcript, and the replies to it, where those are kept."""
-    from ..ingest.drafts import moment
+    from ..ingest.messages import moment
 
     turn: list[Message] = []
     for line in _lines(path):
@@ -131,7 +137,14 @@ def _last_turn(path: str, mine: BlockingScope, settings: Settings) -> Iterator[M
         if role == "user":
             turn = [_said(mine, text, line.get("timestamp"))]
         elif settings.memory_store_responses and isinstance(line.get("uuid"), str):
-            turn.append(Message(id=line["uuid"], content=text, role="assistant", at=moment(line.get("timestamp"))))
+            turn.append(
+                Message(
+                    id=line["uuid"],
+                    content=text,
+                    role="assistant",
+                    at=moment(line.get("timestamp")),
+                )
+            )
     yield from turn
 
 
@@ -154,9 +167,15 @@ def _lines(path: str) -> Iterator[dict[str, Any]]:
 def _words(line: Mapping[str, Any]) -> str:
     """What was said in a record: no results of tools, no commands, no marks of the host."""
     message = line.get("message")
-    content = message.get("content") if isinstance(message, dict) and line.get("type") in ("user", "assistant") else ""
+    content = (
+        message.get("content")
+        if isinstance(message, dict) and line.get("type") in ("user", "assistant")
+        else ""
+    )
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    told = [each.get("text") for each in parts if isinstance(each, dict) and each.get("type") == "text"]
+    told = [
+        each.get("text") for each in parts if isinstance(each, dict) and each.get("type") == "text"
+    ]
     text = _text("\n".join(each for each in told if isinstance(each, str))).strip()
     return "" if _OF_HOST.match(text) else text
 
@@ -169,4 +188,6 @@ def _told(moment: Moment, text: str) -> str:
     """The answer that puts a text before the model; nothing where there is none."""
     if not text:
         return ""
-    return json.dumps({"hookSpecificOutput": {"hookEventName": EVENTS[moment], "additionalContext": text}})
+    return json.dumps(
+        {"hookSpecificOutput": {"hookEventName": EVENTS[moment], "additionalContext": text}}
+    )

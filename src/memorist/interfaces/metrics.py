@@ -16,24 +16,40 @@ from time import perf_counter
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
 
-from ..engine import Engine
+from ..client import Engine
 from ..errors import MemoristError, ProviderFailed
-from ..records import Backlog, Spending, Tally
-from ..watching import DUTY, Tell
+from ..results import Backlog, Spending, Tally
+from ..telemetry.instrumentation import DUTY, Tell
 from .rest.auth import Caller, caller
-from .rest.door import Door
+from .rest.route import Door
 
 FRESH_SECONDS = 10.0  # for so long the store is not asked again
-WINDOW, OVERLAP = timedelta(hours=1), timedelta(minutes=1)  # of events that are counted anew each time
+WINDOW, OVERLAP = (
+    timedelta(hours=1),
+    timedelta(minutes=1),
+)  # of events that are counted anew each time
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 # There from the beginning: a first increase from nothing is none that Prometheus could see.
 _EXPECTED = (
-    *product(("hotpath", "episodic"), ("create", "merge", "ttl", "pin", "unpin", "delete"), ("ok",)),
-    ("hotpath", "ttl", "error"), ("hotpath", "disable", "ok"), ("worker", "embed", "error"),
-    ("context", "search", "ok"), ("context", "use", "ok"), ("context", "use", "skipped"),
-)  # fmt: skip
+    *product(
+        ("hotpath", "episodic"), ("create", "merge", "ttl", "pin", "unpin", "delete"), ("ok",)
+    ),
+    ("hotpath", "ttl", "error"),
+    ("hotpath", "disable", "ok"),
+    ("worker", "embed", "error"),
+    ("context", "search", "ok"),
+    ("context", "use", "ok"),
+    ("context", "use", "skipped"),
+)
 _VERB, _EVENT, _COST = ("verb", "duty"), ("node", "op", "status"), ("task", "model", "way")
 _WORK = {
     "waiting": "Pieces of work that are due",
@@ -51,7 +67,9 @@ routes = APIRouter(route_class=Door)
 )
 async def metrics(request: Request, who: Annotated[Caller, Depends(caller("admin"))]) -> Response:
     """Figures for Prometheus."""
-    return Response(await request.app.state.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
+    return Response(
+        await request.app.state.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST}
+    )
 
 
 class Figures:
@@ -61,17 +79,33 @@ class Figures:
         gauge = partial(Gauge, namespace="memorist", registry=registry)
         counter = partial(Counter, namespace="memorist", registry=registry)
         self.seconds = Histogram(
-            "verb_seconds", "How long a verb took in this process", _VERB, buckets=_BUCKETS, namespace="memorist",
+            "verb_seconds",
+            "How long a verb took in this process",
+            _VERB,
+            buckets=_BUCKETS,
+            namespace="memorist",
             registry=registry,
-        )  # fmt: skip
-        self.failures = counter("verb_failures", "How often a verb failed here, other than by what it was given", _VERB)
+        )
+        self.failures = counter(
+            "verb_failures", "How often a verb failed here, other than by what it was given", _VERB
+        )
         self.up = gauge("store_up", "Whether the store answered")
-        self.work = {name: gauge(f"backlog_{name}", about, ("duty",)) for name, about in _WORK.items()}
-        self.oldest = gauge("backlog_oldest_seconds", "For how long the oldest piece of work is due", ("duty",))
-        self.took = gauge("embed_p95_seconds", "Within how long 95 % of the last thousand had a vector")
+        self.work = {
+            name: gauge(f"backlog_{name}", about, ("duty",)) for name, about in _WORK.items()
+        }
+        self.oldest = gauge(
+            "backlog_oldest_seconds", "For how long the oldest piece of work is due", ("duty",)
+        )
+        self.took = gauge(
+            "embed_p95_seconds", "Within how long 95 % of the last thousand had a vector"
+        )
         self.failed = gauge("embed_failure_ratio", "Which share of the same batches failed")
-        self.events = counter("events", "What the parts of all processes did since this one began", _EVENT)
-        self.tokens = gauge("model_tokens_today", "What the language model cost on this day (UTC)", _COST)
+        self.events = counter(
+            "events", "What the parts of all processes did since this one began", _EVENT
+        )
+        self.tokens = gauge(
+            "model_tokens_today", "What the language model cost on this day (UTC)", _COST
+        )
         for expected in _EXPECTED:
             self.events.labels(*expected)
         for verb in ("remember", "recall", "edit", "forget"):
@@ -127,7 +161,9 @@ class Metrics:
         for each in (Backlog(name="embed", waiting=0, running=0, failing=0, oldest=None), *found):
             for name, gauge in self._figures.work.items():
                 gauge.labels(each.name).set(getattr(each, name))
-            self._figures.oldest.labels(each.name).set((now - each.oldest).total_seconds() if each.oldest else 0)
+            self._figures.oldest.labels(each.name).set(
+                (now - each.oldest).total_seconds() if each.oldest else 0
+            )
             if each.name == "embed":
                 self._figures.took.set(each.p95_seconds or 0)
                 self._figures.failed.set(each.failure_rate or 0)

@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .. import remote
-from ..records import Ask
+from ..providers import http
+from ..results import Ask
 from . import schema
-from .ladder import Laddered, Said, Way, count, told
+from .structured import Laddered, Said, Way, count, told
 
-_UNKNOWN_LIMITS = ("minLength", "maxLength", "minItems", "maxItems", "minimum", "maximum", "pattern")
+_UNKNOWN_LIMITS = (
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minimum",
+    "maximum",
+    "pattern",
+)
 _TOOL = "answer"
 _READ = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
@@ -23,7 +31,9 @@ class Anthropic(Laddered):
     rungs = ("json_schema", "tool", "text")
 
     def _request(self, ask: Ask, way: Way) -> dict[str, Any]:
-        older = {} if "temperature" in way.without else {"temperature": ask.temperature}  # not every model takes it
+        older = (
+            {} if "temperature" in way.without else {"temperature": ask.temperature}
+        )  # not every model takes it
         return {
             "model": self._model,
             "system": told(ask) if way.rung == "text" else ask.system,
@@ -34,15 +44,20 @@ class Anthropic(Laddered):
         }
 
     def _read(self, data: Any) -> Said:
-        blocks, used = remote.at(data, "content"), remote.at(data, "usage")
+        blocks, used = http.at(data, "content"), http.at(data, "usage")
         if not isinstance(blocks, list):
-            raise remote.Failed("it does not speak this protocol")
-        given = next((block["input"] for block in blocks if isinstance(remote.at(block, "input"), dict)), None)
-        texts = [block["text"] for block in blocks if isinstance(remote.at(block, "text"), str)]
+            raise http.Failed("it does not speak this protocol")
+        given = next(
+            (block["input"] for block in blocks if isinstance(http.at(block, "input"), dict)), None
+        )
+        texts = [block["text"] for block in blocks if isinstance(http.at(block, "text"), str)]
         return Said(
             text="".join(texts) if given is None else json.dumps(given),
-            tokens=(sum(count(remote.at(used, name)) for name in _READ), count(remote.at(used, "output_tokens"))),
-            is_cut=remote.at(data, "stop_reason") == "max_tokens",
+            tokens=(
+                sum(count(http.at(used, name)) for name in _READ),
+                count(http.at(used, "output_tokens")),
+            ),
+            is_cut=http.at(data, "stop_reason") == "max_tokens",
         )
 
 

@@ -7,14 +7,16 @@ from collections.abc import Callable
 
 from ..errors import BadModelAnswer, ModelUnavailable
 from ..ports import LanguageModel
-from ..records import Answer, Ask
-from ..remote import Circuit
+from ..providers.http import Circuit
+from ..results import Answer, Ask
 
 
 class Breaker:
     """The same port around another model: after three failures in a row it is not asked for 30 s, later longer."""
 
-    def __init__(self, inner: LanguageModel, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, inner: LanguageModel, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.inner = inner
         self._circuit = Circuit(clock)
 
@@ -25,7 +27,9 @@ class Breaker:
     def check(self) -> None:
         """Raises ModelUnavailable while the model is left alone."""
         if wait := self._circuit.wait:
-            error = ModelUnavailable(f"The language model {self.name} failed and is asked again in {wait:.0f} s")
+            error = ModelUnavailable(
+                f"The language model {self.name} failed and is asked again in {wait:.0f} s"
+            )
             error.cost = (0, 0)
             raise error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ..records import Ask
+from ..results import Ask
 from ..text.tokens import count_tokens
 
 TRIES = 2  # a question is asked once more if the answer cannot be used
@@ -28,6 +28,9 @@ def likely(ask: Ask, said: str, told: tuple[int, int]) -> tuple[int, int]:
     (9, 9)
     """
     least = (count_tokens(ask.system) + count_tokens(ask.user), count_tokens(said))
-    figures = (min(bound, max(given, low)) for given, low, bound in zip(told, least, most(ask), strict=True))
+    figures = (
+        min(bound, max(given, low))
+        for given, low, bound in zip(told, least, most(ask), strict=True)
+    )
     tokens_in, tokens_out = figures
     return tokens_in, tokens_out

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
-from .. import remote
-from ..records import Ask
+from ..providers import http
+from ..results import Ask
 from . import schema
-from .ladder import Laddered, Said, Way, count, told
+from .structured import Laddered, Said, Way, count, told
 
 _UNKNOWN_LIMITS = ("minLength", "maxLength")  # of the schemas that OpenAI itself takes
 _TOOL = "answer"
@@ -26,7 +26,9 @@ class OpenAI(Laddered):
     }  # newer models want the longer name
 
     def _request(self, ask: Ask, way: Way) -> dict[str, Any]:
-        is_told = way.rung in ("json_object", "text") or (way.rung == "json_schema" and self._own_url is not None)
+        is_told = way.rung in ("json_object", "text") or (
+            way.rung == "json_schema" and self._own_url is not None
+        )
         is_new = self._own_url is None or "max_tokens" in way.without
         return {
             "model": self._model,
@@ -53,13 +55,16 @@ class OpenAI(Laddered):
         return {}
 
     def _read(self, data: Any) -> Said:
-        message = remote.at(data, "choices", 0, "message")
+        message = http.at(data, "choices", 0, "message")
         if not isinstance(message, dict):
-            raise remote.Failed("it does not speak this protocol")
-        given = remote.at(message, "tool_calls", 0, "function", "arguments") or message.get("content")
-        used = remote.at(data, "usage")
+            raise http.Failed("it does not speak this protocol")
+        given = http.at(message, "tool_calls", 0, "function", "arguments") or message.get("content")
+        used = http.at(data, "usage")
         return Said(
             text=given if isinstance(given, str) else json.dumps(given or ""),
-            tokens=(count(remote.at(used, "prompt_tokens")), count(remote.at(used, "completion_tokens"))),
-            is_cut=remote.at(data, "choices", 0, "finish_reason") == "length",
+            tokens=(
+                count(http.at(used, "prompt_tokens")),
+                count(http.at(used, "completion_tokens")),
+            ),
+            is_cut=http.at(data, "choices", 0, "finish_reason") == "length",
         )

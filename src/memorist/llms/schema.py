@@ -9,9 +9,13 @@ from typing import Any
 
 MOST_STARTS = 50  # places in a text that are tried as the beginning of an object
 _TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,),
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "integer": (int,),
     "number": (int, float),
-}  # fmt: skip
+}
 _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 _LARGEST = 2**53
 
@@ -52,7 +56,9 @@ def problem(value: Any, schema: Mapping[str, Any], where: str = "the answer") ->
 
 
 def _is(value: Any, kind: str) -> bool:
-    right = isinstance(value, _TYPES.get(kind, ())) and isinstance(value, bool) == (kind == "boolean")
+    right = isinstance(value, _TYPES.get(kind, ())) and isinstance(value, bool) == (
+        kind == "boolean"
+    )
     return right and (not isinstance(value, int | float) or abs(value) <= _LARGEST)
 
 
@@ -64,7 +70,9 @@ def _size(value: Any, schema: Mapping[str, Any], where: str) -> str | None:
             return f"{where} is longer than {schema['maxLength']} characters"
     if isinstance(value, list) and len(value) > schema.get("maxItems", len(value)):
         return f"{where} has more than {schema['maxItems']} items"
-    if isinstance(value, int | float) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
+    if isinstance(value, int | float) and not schema.get("minimum", value) <= value <= schema.get(
+        "maximum", value
+    ):
         return f"{where} is out of range"
     return None
 
@@ -79,7 +87,9 @@ def _inside(value: Any, schema: Mapping[str, Any], where: str) -> str | None:
             return f"{where} has other fields than {', '.join(known)}"
         parts = [(name, value[name], part) for name, part in known.items() if name in value]
     elif isinstance(value, list):
-        parts = [(f"{where}[{place}]", each, schema.get("items", {})) for place, each in enumerate(value)]
+        parts = [
+            (f"{where}[{place}]", each, schema.get("items", {})) for place, each in enumerate(value)
+        ]
     return next(filter(None, (problem(each, part, name) for name, each, part in parts)), None)
 
 
@@ -95,10 +105,11 @@ def without(schema: Any, words: Collection[str]) -> Any:
         return schema
     kept = {name: each for name, each in schema.items() if name not in words}
     return {
-        name: {field: without(part, words) for field, part in each.items()} if name == "properties"
+        name: {field: without(part, words) for field, part in each.items()}
+        if name == "properties"
         else without(each, words)
         for name, each in kept.items()
-    }  # fmt: skip
+    }
 
 
 def is_closed(schema: Any) -> bool:
@@ -109,7 +120,9 @@ def is_closed(schema: Any) -> bool:
         return True
     if schema.get("type") == "object":
         fields = schema.get("properties", {})
-        if schema.get("additionalProperties") is not False or set(schema.get("required", ())) != set(fields):
+        if schema.get("additionalProperties") is not False or set(
+            schema.get("required", ())
+        ) != set(fields):
             return False
         return all(map(is_closed, fields.values()))
     return is_closed(schema.get("items"))

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import runtime
 from ..errors import BadModelAnswer, ProviderFailed
+from ..providers import onnx
 from ..text.wordpiece import WordPiece
 
 LONGEST = 512  # pieces of a pair, the special ones included
@@ -37,7 +37,9 @@ class CrossEncoder:
 
     def __init__(self, folder: str | Path, *, longest: int = LONGEST) -> None:
         self._folder, self._longest = Path(folder), longest
-        self._thread = runtime.OneThread("cross-encoder", ProviderFailed(f"The cross-encoder {self.name} is closed"))
+        self._thread = onnx.OneThread(
+            "cross-encoder", ProviderFailed(f"The cross-encoder {self.name} is closed")
+        )
         self._loaded: tuple[Any, WordPiece] | None = None  # touched in that thread only
 
     @property
@@ -48,8 +50,10 @@ class CrossEncoder:
         """How well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
         scores = np.zeros(len(texts), np.float32)
         pairs = await self._thread.run(self._pairs, question, texts)
-        for batch in runtime.batches(pairs, lambda pair: pair.ids, tokens=_BATCH_TOKENS):
-            scores[[pair.place for pair in batch]] = squashed(await self._thread.run(self._logits, batch))
+        for batch in onnx.batches(pairs, lambda pair: pair.ids, tokens=_BATCH_TOKENS):
+            scores[[pair.place for pair in batch]] = squashed(
+                await self._thread.run(self._logits, batch)
+            )
         return scores
 
     async def close(self) -> None:
@@ -61,7 +65,10 @@ class CrossEncoder:
         _, tokenizer = self._ready()
         asked = tokenizer.pieces(question, limit=self._longest)
         told = [tokenizer.pieces(text, limit=self._longest) for text in texts]
-        return [_pair(place, tokenizer, *fitted(asked, each, self._longest - 3)) for place, each in enumerate(told)]
+        return [
+            _pair(place, tokenizer, *fitted(asked, each, self._longest - 3))
+            for place, each in enumerate(told)
+        ]
 
     def _logits(self, batch: Sequence[Pair]) -> NDArray[np.float64]:
         session, _ = self._ready()
@@ -70,13 +77,15 @@ class CrossEncoder:
         with self._translated():
             found = np.asarray(session.run(None, inputs)[0], np.float64)
         if found.size != len(batch) or not np.isfinite(found).all():
-            raise BadModelAnswer(f"The cross-encoder in {self._folder} has to give one number for each pair")
+            raise BadModelAnswer(
+                f"The cross-encoder in {self._folder} has to give one number for each pair"
+            )
         return found.reshape(-1)
 
     def _ready(self) -> tuple[Any, WordPiece]:
         if self._loaded is None:
             with self._translated():
-                session = runtime.load().InferenceSession(
+                session = onnx.load().InferenceSession(
                     str(self._folder / "model.onnx"), providers=["CPUExecutionProvider"]
                 )
                 self._loaded = session, WordPiece(self._folder / "vocab.txt")
@@ -89,7 +98,9 @@ class CrossEncoder:
             yield
         except Exception as error:
             way_out = "it needs a model.onnx and a vocab.txt; or set `reranker` to none or maxsim"
-            raise ProviderFailed(f"The cross-encoder in {self._folder} did not work: {error}. {way_out}") from error
+            raise ProviderFailed(
+                f"The cross-encoder in {self._folder} did not work: {error}. {way_out}"
+            ) from error
 
 
 def _pair(place: int, tokenizer: WordPiece, asked: list[int], told: list[int]) -> Pair:
@@ -113,7 +124,9 @@ def padded(batch: Sequence[Pair]) -> dict[str, NDArray[np.int64]]:
     >>> padded([Pair(0, [1, 7, 2, 8, 2], 3), Pair(1, [1, 2, 2], 2)])["token_type_ids"].tolist()
     [[0, 0, 0, 1, 1], [0, 0, 1, 0, 0]]
     """
-    ids, mask, kinds = (np.zeros((len(batch), max(len(pair.ids) for pair in batch)), np.int64) for _ in range(3))
+    ids, mask, kinds = (
+        np.zeros((len(batch), max(len(pair.ids) for pair in batch)), np.int64) for _ in range(3)
+    )
     for row, pair in enumerate(batch):
         ids[row, : len(pair.ids)] = pair.ids
         mask[row, : len(pair.ids)] = 1

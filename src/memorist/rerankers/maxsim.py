@@ -35,7 +35,9 @@ class MaxSim:
     async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """How well each text answers, in [0, 1] and in order. Raises EmbedderUnavailable."""
         asked, *told = await self._model.encode_tokens([question, *texts])
-        return await asyncio.to_thread(lambda: np.array([likeness(asked, each) for each in told], np.float32))
+        return await asyncio.to_thread(
+            lambda: np.array([likeness(asked, each) for each in told], np.float32)
+        )
 
     async def close(self) -> None:
         await self._model.close()

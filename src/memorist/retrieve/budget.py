@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..model import Memory
+from ..types import Memory
 from .render import Renderer
 
 Count = Callable[[str], int]
@@ -34,7 +34,9 @@ def fit(memories: Sequence[Memory], caps: Caps, render: Renderer, count: Count) 
     """Take what fits of the rendered text; one that does not fit is skipped, and a smaller one may still be taken."""
     taken: list[int] = list(range(min(caps.limit, len(memories))))
     cut: dict[int, str] = {}
-    if _too_much(render([memories[i] for i in taken]), caps, count):  # mostly all of them fit, and one look is enough
+    if _too_much(
+        render([memories[i] for i in taken]), caps, count
+    ):  # mostly all of them fit, and one look is enough
         taken, cut = _one_by_one(memories, caps, render, count)
     text = render([memories[i] for i in taken])
     beyond = (i for i in range(len(memories)) if i not in cut and i not in taken)
@@ -69,7 +71,9 @@ def fit_content(memories: Sequence[Memory], caps: Caps, render: Renderer, count:
             cut[i] = f"beyond the limit of {caps.limit}"
         elif caps.tokens is not None and used + cost > caps.tokens:
             cut[i] = f"its {cost} tokens do not fit into the budget of {caps.tokens}"
-        elif caps.chars is not None and len(render([memories[j] for j in (*taken, i)])) > caps.chars:
+        elif (
+            caps.chars is not None and len(render([memories[j] for j in (*taken, i)])) > caps.chars
+        ):
             cut[i] = f"it does not fit into {caps.chars} characters"
         else:
             taken.append(i)

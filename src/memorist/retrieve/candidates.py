@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpus import Corpus
-from ..policy.profiles import Profile
+from ..index import Corpus
 from ..text import clock
-from . import blend, dense, fuse, sparse
-from .understand import Question
+from . import dense, fuse, sparse
+from . import score as blend
+from .profiles import Profile
+from .question import Question
 
 Column = NDArray[np.float64]
 PER_LEG = 100  # of each leg's ranking, where rankings are fused
@@ -28,7 +29,9 @@ class Candidates:
     features: Mapping[str, Column]
     parts: Mapping[str, Column] = field(default_factory=dict)
     score: Column = field(default_factory=lambda: np.empty(0))
-    is_chance: bool = False  # the best match is no better than the best of so many unrelated memories would be
+    is_chance: bool = (
+        False  # the best match is no better than the best of so many unrelated memories would be
+    )
 
     def taken(self, order: NDArray[np.intp]) -> Candidates:
         """The same for some of the positions, in the given order; -1 stands for one that was not found."""
@@ -73,13 +76,18 @@ def find(
             features={"semantic": np.asarray(near, np.float64)},
             parts=best.parts,
             score=best.score,
-            is_chance=vector is not None and corpus.is_embedded and best.evidence < blend.floor(corpus.count),
+            is_chance=vector is not None
+            and corpus.is_embedded
+            and best.evidence < blend.floor(corpus.count),
         )
     lexical, _ = sparse.bm25(corpus, question.terms)
     semantic = dense.cosine(corpus, vector)
     usable = allowed & corpus.alive
     if profile.candidates == "fused":
-        rankings = [_ranking(leg, usable, corpus.row, max(pool, PER_LEG)).tolist() for leg in (lexical, semantic)]
+        rankings = [
+            _ranking(leg, usable, corpus.row, max(pool, PER_LEG)).tolist()
+            for leg in (lexical, semantic)
+        ]
         fused = fuse.reciprocal_rank(rankings, k=profile.rrf_k)
         positions, ranks = np.array(list(fused), np.intp), np.array(list(fused.values()))
     else:
@@ -103,7 +111,9 @@ def _chosen(
         return np.flatnonzero(usable)
     if profile.candidates == "recent":
         found = np.flatnonzero(usable)
-        return found[np.lexsort((corpus.row[found], -corpus.updated[found]))][: max(pool, min(180, 12 * limit))]
+        return found[np.lexsort((corpus.row[found], -corpus.updated[found]))][
+            : max(pool, min(180, 12 * limit))
+        ]
     leg = semantic if (semantic * usable).any() else lexical
     return _ranking(leg, usable, corpus.row, max(pool, 4 * limit))
 
@@ -146,10 +156,14 @@ def _features(
     }
 
 
-def _recency(profile: Profile, corpus: Corpus, positions: NDArray[np.intp], now: datetime) -> Column:
+def _recency(
+    profile: Profile, corpus: Corpus, positions: NDArray[np.intp], now: datetime
+) -> Column:
     if profile.recency is None:
         return np.zeros(len(positions))
-    age = np.maximum(clock.micros(now) - corpus.created[positions], 0) / 1e6  # a date in the future is now
+    age = (
+        np.maximum(clock.micros(now) - corpus.created[positions], 0) / 1e6
+    )  # a date in the future is now
     if profile.recency.shape == "hyperbolic":
         return np.asarray(1.0 / (1.0 + age / profile.recency.scale))
     return np.asarray(np.exp(-age / profile.recency.scale))

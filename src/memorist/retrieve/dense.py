@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpus import Corpus
+from ..index import Corpus
 
 
 def cosine(corpus: Corpus, vector: NDArray[np.float32] | None) -> NDArray[np.float32]:

@@ -51,7 +51,9 @@ def _stretched(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return (values - low) / (high - low) if high > low else np.ones(len(values))
 
 
-def _similarity(vectors: NDArray[np.float32], tags: Sequence[frozenset[str]]) -> NDArray[np.float64]:
+def _similarity(
+    vectors: NDArray[np.float32], tags: Sequence[frozenset[str]]
+) -> NDArray[np.float64]:
     similar: NDArray[np.float64] = np.clip(vectors @ vectors.T, 0, 1).astype(np.float64)
     for i in np.flatnonzero(~vectors.any(axis=1)).tolist():
         similar[i] = similar[:, i] = [tag_overlap(tags[i], other) for other in tags]

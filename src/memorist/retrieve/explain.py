@@ -6,20 +6,27 @@ from datetime import datetime
 
 import numpy as np
 
-from ..model import Filter, Memory, Query, Reason
-from ..policy.profiles import Profile
-from . import pipeline, rank, related
+from ..types import Filter, Memory, Query, Reason
+from . import links, pipeline, rank
+from .profiles import Profile
 
 _ALL = 10**9
 
 
-async def stands(query: Query, memory: Memory, profile: Profile, parts: pipeline.Retrieve, now: datetime) -> Reason:
+async def stands(
+    query: Query, memory: Memory, profile: Profile, parts: pipeline.Retrieve, now: datetime
+) -> Reason:
     """Where one memory stands for a question, whether it was returned or not."""
     answer = await pipeline.recall(query, profile, parts, now)
     for place, hit in enumerate(answer.hits, 1):
         if hit.memory.id == memory.id:
             return Reason(
-                id=memory.id, returned=True, reason="it was returned", rank=place, score=hit.score, parts=hit.parts
+                id=memory.id,
+                returned=True,
+                reason="it was returned",
+                rank=place,
+                score=hit.score,
+                parts=hit.parts,
             )
     place_in_all = await _measured(query, memory, profile, parts, now)
     if place_in_all is None:
@@ -27,9 +34,17 @@ async def stands(query: Query, memory: Memory, profile: Profile, parts: pipeline
     place, score, named = place_in_all
     reason = next((cut.reason for cut in answer.cut if cut.id == memory.id), "")
     if not reason and not answer.hits:
-        reason = next((cut.reason for cut in answer.cut), "nothing that is remembered counts as evidence")
-    better = f"{place - 1} memories fit the question better" if place > 1 else "others fit the question as well"
-    return Reason(id=memory.id, returned=False, reason=reason or better, rank=place, score=score, parts=named)
+        reason = next(
+            (cut.reason for cut in answer.cut), "nothing that is remembered counts as evidence"
+        )
+    better = (
+        f"{place - 1} memories fit the question better"
+        if place > 1
+        else "others fit the question as well"
+    )
+    return Reason(
+        id=memory.id, returned=False, reason=reason or better, rank=place, score=score, parts=named
+    )
 
 
 async def _measured(
@@ -39,7 +54,7 @@ async def _measured(
     if profile.needs_text or "related" in profile.weights:
         found, memories = await pipeline.read(corpus, found, query, parts.store, {})
         found = pipeline.with_words(profile, query, found, memories)
-        found = await related.with_links(profile, query, found, memories, parts.store)
+        found = await links.with_links(profile, query, found, memories, parts.store)
     found = rank.scored(profile, found)
     rows = await parts.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))
     where = np.flatnonzero(np.isin(corpus.row[found.positions], rows))
@@ -60,4 +75,6 @@ def _absent(memory: Memory, query: Query) -> str:
 
 
 def _held(memory: Memory, at: datetime) -> bool:
-    return (memory.valid_from is None or memory.valid_from <= at) and (memory.valid_to is None or at < memory.valid_to)
+    return (memory.valid_from is None or memory.valid_from <= at) and (
+        memory.valid_to is None or at < memory.valid_to
+    )

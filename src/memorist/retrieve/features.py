@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpus import NO_TIME, Corpus, Places
-from ..model import KINDS
+from ..index import NO_TIME, Corpus, Places
 from ..text import clock
 from ..text.dates import Interval
 from ..text.index import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
+from ..types import KINDS
 
 Scores = NDArray[np.float32]
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later
@@ -42,7 +42,9 @@ def answers(corpus: Corpus, scores: Scores, place: Places, *, asks_assistant: bo
     """
     asked = np.where(corpus.flags & ENDS_ASKING, scores, np.float32(0.0))
     found = _scattered(_before(asked[place.order], place), place, len(scores))
-    return found if asks_assistant else np.where(corpus.flags & FROM_ASSISTANT, np.float32(0.0), found)
+    return (
+        found if asks_assistant else np.where(corpus.flags & FROM_ASSISTANT, np.float32(0.0), found)
+    )
 
 
 def session(scores: Scores, place: Places) -> Scores:

@@ -7,24 +7,37 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ..model import Cut, Memory
-from ..policy.profiles import Gate, Profile
+from ..types import Cut, Memory
 from . import rank
 from .candidates import Candidates
+from .profiles import Gate, Profile
 
 
-def kept(profile: Profile, found: Candidates, memories: list[Memory]) -> tuple[Candidates, list[Memory], list[Cut]]:
+def kept(
+    profile: Profile, found: Candidates, memories: list[Memory]
+) -> tuple[Candidates, list[Memory], list[Cut]]:
     """Those that pass the gate of the profile, in their order, and why the others do not."""
     semantic = rank.has_semantic(found)
-    gate = profile.gate if semantic or profile.gate_without_semantic is None else profile.gate_without_semantic
+    gate = (
+        profile.gate
+        if semantic or profile.gate_without_semantic is None
+        else profile.gate_without_semantic
+    )
     ok = passes(gate, found)
     if gate.grows and found.is_chance:
         ok[:] = False
     if not ok.any() and not gate.strict:
         ok[:] = True
-    reasons = [_reason(profile, gate, memory, bool(strong)) for memory, strong in zip(memories, ok, strict=True)]
+    reasons = [
+        _reason(profile, gate, memory, bool(strong))
+        for memory, strong in zip(memories, ok, strict=True)
+    ]
     order = [i for i, reason in enumerate(reasons) if not reason]
-    cut = [Cut(id=memories[i].id, reason=why, score=float(found.score[i])) for i, why in enumerate(reasons) if why]
+    cut = [
+        Cut(id=memories[i].id, reason=why, score=float(found.score[i]))
+        for i, why in enumerate(reasons)
+        if why
+    ]
     return found.taken(np.array(order, np.intp)), [memories[i] for i in order], cut
 
 

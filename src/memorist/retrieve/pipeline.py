@@ -11,17 +11,17 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import vectors
-from ..corpus import WORKING, Corpus
+from ..embedders import checked
 from ..errors import ProviderFailed, StoreDamaged
-from ..model import Cut, Hit, Memory, Query, Recall, Scope
-from ..policy.profiles import Profile
+from ..index import WORKING, Corpus
 from ..ports import Embedder, Reading, Reranker, Vectors
 from ..text.index import IS_DRAWN
-from . import budget, candidates, diversify, elsewhere, gate, rank, related, rerank
+from ..types import Cut, Hit, Memory, Query, Recall, Scope
+from . import budget, candidates, diversify, external_index, gate, links, rank, rerank
 from .candidates import Candidates
+from .profiles import Profile
+from .question import Question, understand
 from .render import RENDERERS
-from .understand import Question, understand
 
 MOST_PREFERENCES = 100  # looked at, where they all stand first
 
@@ -42,7 +42,9 @@ class Retrieve:
     reranker: Reranker | None
     count: Callable[[str], int]  # tokens of a text
     language: str
-    index: elsewhere.Nearest | None = None  # where the vectors of scopes are that are too large to hold
+    index: external_index.Nearest | None = (
+        None  # where the vectors of scopes are that are too large to hold
+    )
 
 
 async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime) -> Recall:
@@ -51,10 +53,14 @@ async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime)
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     corpus, found, legs = await look(query, profile, parts, now, pool=_pool(profile, query.limit))
     found, memories = await read(corpus, found, query, parts.store, legs)
-    found = await related.with_links(profile, query, with_words(profile, query, found, memories), memories, parts.store)
+    found = await links.with_links(
+        profile, query, with_words(profile, query, found, memories), memories, parts.store
+    )
     found, memories = _ordered(profile, rank.scored(profile, found), memories)
     if profile.rerank and memories:
-        found, memories, legs["rerank"] = await rerank.closer(query.text, profile, parts.reranker, found, memories)
+        found, memories, legs["rerank"] = await rerank.closer(
+            query.text, profile, parts.reranker, found, memories
+        )
     found, memories, weak = gate.kept(profile, found, memories)
     found, memories = _diversified(profile, corpus, found, memories, query.limit)
     if profile.sources_first:
@@ -62,9 +68,12 @@ async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime)
     if profile.preferences_first:
         found, memories = await _preferences_first(query, parts.store, found, memories)
     fitted = _fitted(query, profile, memories, parts.count)
-    along = await related.beside(profile, query, [memories[i] for i in fitted.taken], parts.store)
+    along = await links.beside(profile, query, [memories[i] for i in fitted.taken], parts.store)
     along, text = _with_related(query, profile, along, fitted.text, parts.count)
-    cut = [Cut(id=memories[i].id, reason=why, score=float(found.score[i])) for i, why in fitted.cut.items()]
+    cut = [
+        Cut(id=memories[i].id, reason=why, score=float(found.score[i]))
+        for i, why in fitted.cut.items()
+    ]
     return Recall(
         query=query,
         profile=profile.name,
@@ -93,17 +102,35 @@ async def look(
     allowed = await _allowed(corpus, query, profile, parts.store)
     question = understand(query.text, corpus.speakers, now, parts.language)
     by_meaning = profile.needs_meaning and len(query.text.strip()) >= profile.shortest
-    vector, legs = await _embedded(question, corpus, parts.embedder) if by_meaning else (None, {"sparse": "ok"})
+    vector, legs = (
+        await _embedded(question, corpus, parts.embedder)
+        if by_meaning
+        else (None, {"sparse": "ok"})
+    )
     if corpus.is_lean and vector is not None:
-        corpus, said = await elsewhere.near(
-            corpus, question.terms, vector, allowed, scope=query.scope, store=parts.store, index=parts.index
+        corpus, said = await external_index.near(
+            corpus,
+            question.terms,
+            vector,
+            allowed,
+            scope=query.scope,
+            store=parts.store,
+            index=parts.index,
         )
         legs["dense"] = said if legs["dense"] == "ok" else legs["dense"]
     if profile.sources_first and (corpus.flags & IS_DRAWN).any():
         pool *= 2  # some will stand behind
     channel = corpus.code("channel", query.labels.channel)
     found = candidates.find(
-        profile, corpus, question, vector, allowed, channel=channel, limit=query.limit, pool=pool, now=now
+        profile,
+        corpus,
+        question,
+        vector,
+        allowed,
+        channel=channel,
+        limit=query.limit,
+        pool=pool,
+        now=now,
     )
     return corpus, found, legs
 
@@ -111,10 +138,16 @@ async def look(
 def _view(corpus: Corpus, query: Query) -> Corpus:
     """The scope with those memories alive that this question is about."""
     states = (*query.where.states, "compressed") if query.include_compressed else query.where.states
-    return corpus if states == ("active",) and query.as_of is None else corpus.seen_as(states, query.as_of)
+    return (
+        corpus
+        if states == ("active",) and query.as_of is None
+        else corpus.seen_as(states, query.as_of)
+    )
 
 
-async def _allowed(corpus: Corpus, query: Query, profile: Profile, store: Reading) -> NDArray[np.bool_]:
+async def _allowed(
+    corpus: Corpus, query: Query, profile: Profile, store: Reading
+) -> NDArray[np.bool_]:
     """What the filter, asked of the store, and the profile let through."""
     allowed = corpus.alive
     if not query.where.is_plain:
@@ -133,10 +166,12 @@ async def _embedded(
     if embedder is None:
         return None, {"sparse": "ok", "dense": "no embedding model is configured"}
     try:
-        vector = (await vectors.encode(embedder, [question.dense_text]))[0]
+        vector = (await checked.encode(embedder, [question.dense_text]))[0]
     except ProviderFailed as error:
         return None, {"sparse": "ok", "dense": str(error)}
-    missing = f"{corpus.unembedded} of {corpus.count} memories have no vector yet: run `memorist index`"
+    missing = (
+        f"{corpus.unembedded} of {corpus.count} memories have no vector yet: run `memorist index`"
+    )
     return vector, {"sparse": "ok", "dense": "ok" if corpus.is_embedded else missing}
 
 
@@ -151,7 +186,9 @@ async def read(
     return kept, [memories[rows[i]] for i in there]
 
 
-async def _at(rows: list[int], query: Query, store: Reading, legs: dict[str, str]) -> dict[int, Memory]:
+async def _at(
+    rows: list[int], query: Query, store: Reading, legs: dict[str, str]
+) -> dict[int, Memory]:
     """Memories by row; if one of them is damaged, the others are read one by one and the answer says so."""
     try:
         return await store.at_rows(query.scope, rows)
@@ -164,21 +201,29 @@ async def _at(rows: list[int], query: Query, store: Reading, legs: dict[str, str
     return found
 
 
-def with_words(profile: Profile, query: Query, found: Candidates, memories: list[Memory]) -> Candidates:
+def with_words(
+    profile: Profile, query: Query, found: Candidates, memories: list[Memory]
+) -> Candidates:
     """The candidates with their overlap in words, where the profile counts it."""
     if not profile.needs_text:
         return found
-    return replace(found, features={**found.features, "lexical": rank.lexical(profile, query.text, memories)})
+    return replace(
+        found, features={**found.features, "lexical": rank.lexical(profile, query.text, memories)}
+    )
 
 
-def _ordered(profile: Profile, found: Candidates, memories: list[Memory]) -> tuple[Candidates, list[Memory]]:
+def _ordered(
+    profile: Profile, found: Candidates, memories: list[Memory]
+) -> tuple[Candidates, list[Memory]]:
     """Best first; equals in the order the profile says, so that the same question gives the same answer."""
     order = list(range(len(memories)))
     if profile.only_semantic and rank.has_semantic(found):
         order = [i for i in order if found.score[i] > 0]
     order.sort(key=lambda i: _id(memories[i], profile), reverse=profile.ties != "row")
     digits = 6 if profile.ties == "newest" else 7  # as many as 32-bit features have
-    order.sort(key=lambda i: (-round(float(found.score[i]), digits), *_TIES[profile.ties](memories[i])))
+    order.sort(
+        key=lambda i: (-round(float(found.score[i]), digits), *_TIES[profile.ties](memories[i]))
+    )
     return found.taken(np.array(order, np.intp)), [memories[i] for i in order]
 
 
@@ -200,12 +245,14 @@ def _diversified(
     if profile.diversity is None or len(memories) < 2:
         return found, memories
     tags = [frozenset(memory.tags) for memory in memories]
-    vectors = corpus.vectors(found.positions)
-    order = diversify.order(found.score, vectors, tags, trade=profile.diversity, k=4 * limit)
+    checked = corpus.vectors(found.positions)
+    order = diversify.order(found.score, checked, tags, trade=profile.diversity, k=4 * limit)
     return found.taken(np.array(order, np.intp)), [memories[i] for i in order]
 
 
-def _sources_first(found: Candidates, memories: list[Memory], limit: int) -> tuple[Candidates, list[Memory]]:
+def _sources_first(
+    found: Candidates, memories: list[Memory], limit: int
+) -> tuple[Candidates, list[Memory]]:
     """Behind all others, what was drawn out of turns that are among the first themselves: it says nothing new."""
     first = {memory.id for memory in memories[:limit]}
     told = [
@@ -213,7 +260,11 @@ def _sources_first(found: Candidates, memories: list[Memory], limit: int) -> tup
         for memory in memories
     ]
     order = sorted(range(len(memories)), key=told.__getitem__)
-    return (found.taken(np.array(order, np.intp)), [memories[i] for i in order]) if any(told) else (found, memories)
+    return (
+        (found.taken(np.array(order, np.intp)), [memories[i] for i in order])
+        if any(told)
+        else (found, memories)
+    )
 
 
 async def _preferences_first(
@@ -225,7 +276,11 @@ async def _preferences_first(
     there = [memory for memory in memories if memory.kind == "procedural"]
     if query.as_of is None:
         where = replace(query.where, kinds=("procedural",))
-        there = list((await store.page(query.scope, where, limit=max(query.limit, MOST_PREFERENCES))).memories)
+        there = list(
+            (
+                await store.page(query.scope, where, limit=max(query.limit, MOST_PREFERENCES))
+            ).memories
+        )
     first = [memory for memory in there if memory.procedural_form != "workflow"]
     first.sort(key=lambda memory: memory.updated_at, reverse=True)
     known = {memory.id: i for i, memory in enumerate(memories)}
@@ -234,7 +289,9 @@ async def _preferences_first(
     return found.taken(np.array(order, np.intp)), [*first, *(memories[i] for i in rest)]
 
 
-def _fitted(query: Query, profile: Profile, memories: list[Memory], count: Callable[[str], int]) -> budget.Fitted:
+def _fitted(
+    query: Query, profile: Profile, memories: list[Memory], count: Callable[[str], int]
+) -> budget.Fitted:
     caps = budget.Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
     fit = budget.fit_content if profile.budget_of == "content" else budget.fit
     return fit(memories, caps, RENDERERS[profile.render], count)
@@ -247,7 +304,9 @@ def _with_related(
     taken: list[Memory] = []
     for memory in along:
         longer = f"{text}\n{RENDERERS[profile.render]([memory])} (related)"
-        if budget.fits(longer, budget.Caps(limit=1, tokens=query.budget, chars=query.max_chars), count):
+        if budget.fits(
+            longer, budget.Caps(limit=1, tokens=query.budget, chars=query.max_chars), count
+        ):
             taken, text = [*taken, memory], longer
     return taken, text
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..model import Memory
-from ..policy.profiles import Profile
-from ..text import normalise, tokens
+from ..text import normalize, tokens
+from ..types import Memory
 from .candidates import Candidates, Column
+from .profiles import Profile
 
 _LEAST = 0.001  # a best score below this is not stretched to 1
 _MOST_QUERY, _MOST_FACT = 32, 96
@@ -23,7 +23,11 @@ def scored(profile: Profile, found: Candidates) -> Candidates:
     weights = profile.weights
     if profile.sparse_weights is not None and not has_semantic(found):
         weights = profile.sparse_weights
-    parts = {name: weight * found.features[name] for name, weight in weights.items() if name in found.features}
+    parts = {
+        name: weight * found.features[name]
+        for name, weight in weights.items()
+        if name in found.features
+    }
     if profile.semantic_weight is not None and has_semantic(found):
         parts = mixed(parts, found.features["semantic"], profile.semantic_weight)
     return replace(found, parts=parts, score=_sum(parts, len(found.positions)))
@@ -77,9 +81,11 @@ def _word_overlap(question: str, memories: Sequence[Memory]) -> list[float]:
 
 def _compact_overlap(question: str, memories: Sequence[Memory]) -> list[float]:
     """1 if the whole question stands in the fact or its evidence, else shared tokens over the question's."""
-    asked = normalise.compact(question)
+    asked = normalize.compact(question)
     wanted = _few(asked, _MOST_QUERY)
-    facts = (normalise.compact(f"{memory.text} {memory.evidence_text or ''}") for memory in memories)
+    facts = (
+        normalize.compact(f"{memory.text} {memory.evidence_text or ''}") for memory in memories
+    )
     return [1.0 if asked and asked in fact else _share(wanted, fact) for fact in facts]
 
 

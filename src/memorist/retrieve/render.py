@@ -11,15 +11,23 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from unicodedata import normalize
 
-from ..model import Memory
-from ..policy import authority
+from ..text import authority
+from ..types import Memory
 
 _INVISIBLE = (
     "\x80-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
     "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-_STYLED = ((0x2B0, 0x2C0), (0x1D2C, 0x1D80), (0x2071, 0x20A0), (0x2100, 0x2150), (0x24B6, 0x24EA), (0xFF21, 0xFF5B),
-           (0x1D400, 0x1D6A8), (0x1F130, 0x1F18A))  # fmt: skip
+_STYLED = (
+    (0x2B0, 0x2C0),
+    (0x1D2C, 0x1D80),
+    (0x2071, 0x20A0),
+    (0x2100, 0x2150),
+    (0x24B6, 0x24EA),
+    (0xFF21, 0xFF5B),
+    (0x1D400, 0x1D6A8),
+    (0x1F130, 0x1F18A),
+)
 _FOREIGN = {"m": "мᴍ", "e": "еεᴇ", "o": "оοᴏ", "r": "гʀ", "y": "уγʏ"}  # letters that look the same
 
 
@@ -112,7 +120,9 @@ def grouped(memories: Sequence[Memory]) -> str:
     topics: dict[str, list[Memory]] = {}
     for memory in memories:
         topics.setdefault(_topic(memory, memories), []).append(memory)
-    return "\n".join(f"## {safe(topic)}\n" + "\n".join(map(_sourced, group)) for topic, group in topics.items())
+    return "\n".join(
+        f"## {safe(topic)}\n" + "\n".join(map(_sourced, group)) for topic, group in topics.items()
+    )
 
 
 def lines(memories: Sequence[Memory]) -> str:
@@ -140,7 +150,9 @@ def update(event: str, memory: Memory | None) -> str | None:
     text = text if len(text) <= LONG else text[: LONG - 1] + "…"
     if event == "merged":
         return f"- ↔merged: Combined {memory.repeat_count + 1} notes about {text}"
-    return f"- {_CHANGED[event]}: {label} {text}" + (f" (imp={memory.importance_level})" if event == "created" else "")
+    return f"- {_CHANGED[event]}: {label} {text}" + (
+        f" (imp={memory.importance_level})" if event == "created" else ""
+    )
 
 
 RENDERERS: dict[str, Renderer] = {
@@ -165,8 +177,13 @@ def _block(told: Iterable[str]) -> str:
 
 
 def _told(memory: Memory) -> str:
-    when = memory.valid_from or memory.occurred_at  # of the words as they stand: an edit has its own day
-    known = [f"{when:%Y-%m-%d}" if when and (memory.speaker or memory.occurred_at) else "", teller(memory)]
+    when = (
+        memory.valid_from or memory.occurred_at
+    )  # of the words as they stand: an edit has its own day
+    known = [
+        f"{when:%Y-%m-%d}" if when and (memory.speaker or memory.occurred_at) else "",
+        teller(memory),
+    ]
     told = " ".join(filter(None, known))
     return f"{told}: {safe(memory.text)}" if told else safe(memory.text)
 
@@ -190,4 +207,6 @@ def _topic(memory: Memory, among: Sequence[Memory]) -> str:
 def _sourced(memory: Memory) -> str:
     sources = ", ".join(safe(source)[:80] for source in memory.source_ids[:3])
     more = f", +{len(memory.source_ids) - 3}" if len(memory.source_ids) > 3 else ""
-    return f"- {_credited(concise(memory), credit(memory))}" + (f" (sources: {sources}{more})" if sources else "")
+    return f"- {_credited(concise(memory), credit(memory))}" + (
+        f" (sources: {sources}{more})" if sources else ""
+    )

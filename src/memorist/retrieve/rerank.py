@@ -7,17 +7,21 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import ProviderFailed
-from ..model import Memory
-from ..policy.profiles import Profile
 from ..ports import Reranker
+from ..types import Memory
 from . import rank
 from .candidates import Candidates, Column
+from .profiles import Profile
 
 SIMILARITY, IMPORTANCE = 0.8, 0.2  # the blend that stands in for a re-ranker
 
 
 async def closer(
-    question: str, profile: Profile, reranker: Reranker | None, found: Candidates, memories: list[Memory]
+    question: str,
+    profile: Profile,
+    reranker: Reranker | None,
+    found: Candidates,
+    memories: list[Memory],
 ) -> tuple[Candidates, list[Memory], str]:
     """The candidates in the order a re-ranker gives them, and "ok" or why it could not.
 
@@ -27,14 +31,18 @@ async def closer(
     try:
         if reranker is None:
             raise ProviderFailed("no re-ranker is configured: set `reranker`")
-        scores = (await reranker.score(question, [memory.text for memory in memories])).astype(np.float64)
+        scores = (await reranker.score(question, [memory.text for memory in memories])).astype(
+            np.float64
+        )
     except ProviderFailed as error:
         if profile.candidates == "blend" or profile.rerank_weight is not None:
             return found, memories, str(error)
         return *_sorted(found, _blend(found, memories), memories), str(error)
     if profile.rerank_weight is None:
         return *_sorted(found, {"rerank": scores}, memories), "ok"
-    return *_sorted(found, {**found.parts, "rerank": profile.rerank_weight * scores}, memories), "ok"
+    return *_sorted(
+        found, {**found.parts, "rerank": profile.rerank_weight * scores}, memories
+    ), "ok"
 
 
 def _blend(found: Candidates, memories: list[Memory]) -> dict[str, Column]:
@@ -43,7 +51,14 @@ def _blend(found: Candidates, memories: list[Memory]) -> dict[str, Column]:
     return {leg: SIMILARITY * found.features[leg], "importance": IMPORTANCE * importance}
 
 
-def _sorted(found: Candidates, parts: dict[str, Column], memories: list[Memory]) -> tuple[Candidates, list[Memory]]:
+def _sorted(
+    found: Candidates, parts: dict[str, Column], memories: list[Memory]
+) -> tuple[Candidates, list[Memory]]:
     score = np.sum(list(parts.values()), axis=0)
-    order = sorted(range(len(memories)), key=lambda i: (-score[i], -memories[i].updated_at.timestamp(), memories[i].id))
-    return replace(found, parts=parts, score=score).taken(np.array(order, np.intp)), [memories[i] for i in order]
+    order = sorted(
+        range(len(memories)),
+        key=lambda i: (-score[i], -memories[i].updated_at.timestamp(), memories[i].id),
+    )
+    return replace(found, parts=parts, score=score).taken(np.array(order, np.intp)), [
+        memories[i] for i in order
+    ]

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..corpus import Corpus
+from ..index import Corpus
 
 K1 = 1.2
 B = 0.9
 
 
-def bm25(corpus: Corpus, terms: Sequence[int], k1: float = K1, b: float = B) -> tuple[NDArray[np.float32], float]:
+def bm25(
+    corpus: Corpus, terms: Sequence[int], k1: float = K1, b: float = B
+) -> tuple[NDArray[np.float32], float]:
     """The BM25 score of each position, and about the best that these terms could reach.
 
     The bound makes the scores of different questions comparable.

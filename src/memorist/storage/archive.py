@@ -16,9 +16,9 @@ from typing import Any, TextIO
 
 from ..errors import Conflict, InvalidInput, NotFound
 from . import atomic
-from .copying import KEYS, MARK, PAGE, Copied, insert, key_of, mark, note, pages, summed
-from .relational import Relational
-from .session import EVERY
+from .copy import KEYS, MARK, PAGE, Copied, insert, key_of, mark, note, pages, summed
+from .database import EVERY
+from .store import Relational
 
 FORMAT = 1
 _KEY = re.compile("[0-9a-f]{64}")
@@ -35,7 +35,8 @@ async def write(store: Relational, path: Path, progress: Callable[[int, int], No
             for table, keys in KEYS.items():
                 async for page in pages(store, table, keys, None):
                     lines = [
-                        {"table": table, **dict(zip(page.columns, map(_plain, row), strict=True))} for row in page.rows
+                        {"table": table, **dict(zip(page.columns, map(_plain, row), strict=True))}
+                        for row in page.rows
                     ]
                     await asyncio.to_thread(_put, file, lines)
                     done += len(lines)
@@ -61,8 +62,11 @@ async def read(path: Path, store: Relational, progress: Callable[[int, int], Non
     records = await asyncio.to_thread(_records, path)
     head = next(records, {})
     kind = head.get("memorist", head.get("recollect"))  # version 0.1 wrote "recollect"
-    if (kind, head.get("format")) != ("archive", FORMAT) or not _KEY.fullmatch(str(head.get("key"))):
-        raise InvalidInput(f"{str(path)!r} is no archive of a memory; `memorist import` takes in an export")
+    is_archive = (kind, head.get("format")) == ("archive", FORMAT)
+    if not is_archive or not _KEY.fullmatch(str(head.get("key"))):
+        raise InvalidInput(
+            f"{str(path)!r} is no archive of a memory; `memorist import` takes in an export"
+        )
     await _begin(store, str(head["key"]))
     done, sums = 0, None
     while batch := await asyncio.to_thread(lambda: list(islice(records, PAGE))):
@@ -100,16 +104,29 @@ async def _insert(store: Relational, batch: Sequence[dict[str, Any]]) -> None:
     async with store.together() as session:
         for table in tables:
             rows = [
-                {name: v for name, v in each.items() if name != "table"} for each in batch if each.get("table") == table
+                {name: v for name, v in each.items() if name != "table"}
+                for each in batch
+                if each.get("table") == table
             ]
             columns = await store.columns(table) if table in KEYS else ()
             if any(set(row) != set(columns) for row in rows) or not columns:
-                raise InvalidInput(f"The archive holds {table!r} in a form that this version does not know")
-            await insert(session, table, columns, [tuple(_typed(row[name]) for name in columns) for row in rows])
+                raise InvalidInput(
+                    f"The archive holds {table!r} in a form that this version does not know"
+                )
+            await insert(
+                session,
+                table,
+                columns,
+                [tuple(_typed(row[name]) for name in columns) for row in rows],
+            )
 
 
 def _plain(value: Any) -> Any:
-    return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes | bytearray | memoryview) else value
+    return (
+        {"base64": base64.b64encode(value).decode()}
+        if isinstance(value, bytes | bytearray | memoryview)
+        else value
+    )
 
 
 def _typed(value: Any) -> Any:

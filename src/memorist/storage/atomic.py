@@ -55,8 +55,12 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            raise StoreFull(f"The disk has no room for {str(path)!r}: nothing was written") from error
+            raise StoreFull(
+                f"The disk has no room for {str(path)!r}: nothing was written"
+            ) from error
         if not path.parent.is_dir():
-            message = f"The folder {str(path.parent)!r} does not exist: create it or choose another one"
+            message = (
+                f"The folder {str(path.parent)!r} does not exist: create it or choose another one"
+            )
             raise StoreUnavailable(message) from error
         raise StoreUnavailable(f"{str(path)!r} cannot be written: {error.strerror}") from error

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 EMPTY = "{}"
-COLUMNS = "id, memory_id, event, old_ref, new_ref, actor, ts"  # of an entry, as the chain covers them
+COLUMNS = (
+    "id, memory_id, event, old_ref, new_ref, actor, ts"  # of an entry, as the chain covers them
+)
 
 
 def sealed(secret: bytes, meta: str) -> str:
@@ -26,7 +28,9 @@ def linked(secret: bytes, before: str | None, entry: Sequence[Any], seal: str) -
     return _digest(secret, repr((before, *entry, seal)))
 
 
-def broken(secret: bytes, rows: Iterable[Sequence[Any]], before: str | None, erased: Mapping[str, int]) -> list[str]:
+def broken(
+    secret: bytes, rows: Iterable[Sequence[Any]], before: str | None, erased: Mapping[str, int]
+) -> list[str]:
     """What is wrong with entries that follow each other, given the digest before the first.
 
     A row is its number, its digest, its seal, its payload, whether the memories it names are all there, and the values
@@ -38,9 +42,15 @@ def broken(secret: bytes, rows: Iterable[Sequence[Any]], before: str | None, era
             continue
         name = f"Entry {entry[0]} of the history"
         if digest != linked(secret, before, entry, seal):
-            found.append(f"{name} was altered, or one before it is missing or was moved: restore a backup")
+            found.append(
+                f"{name} was altered, or one before it is missing or was moved: restore a backup"
+            )
         elif not _holds(secret, meta, seal) and not (
-            meta == EMPTY and (not is_kept or any(erased.get(id or "", -1) >= number for id in (entry[1], entry[3])))
+            meta == EMPTY
+            and (
+                not is_kept
+                or any(erased.get(id or "", -1) >= number for id in (entry[1], entry[3]))
+            )
         ):
             found.append(f"{name} says something else than it did: restore a backup")
         before = digest
@@ -55,4 +65,6 @@ def _holds(secret: bytes, meta: str, seal: str) -> bool:
 
 
 def _digest(secret: bytes, text: str) -> str:
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=secret[:64], digest_size=16).hexdigest()
+    return hashlib.blake2b(
+        text.encode("utf-8", "surrogatepass"), key=secret[:64], digest_size=16
+    ).hexdigest()

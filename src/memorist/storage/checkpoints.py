@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import StoreDamaged
-from ..ids import new_id
-from ..records import Saved
+from ..results import Saved
 from ..text import clock
+from ..text.ids import new_id
 from . import rows
-from .shelf import Shelf
+from .repository import Shelf
 
 
 class Checkpoints(Shelf):

@@ -6,16 +6,27 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..model import Filter
 from ..text import clock
+from ..types import Filter
+from .database import Dialect
 from .rows import LABELS
-from .session import Dialect
 
-_SETS = (("ids", "id"), ("kinds", "kind"), ("states", "state"), ("item_types", "item_type"),
-         ("subjects", "subject"))  # fmt: skip
+_SETS = (
+    ("ids", "id"),
+    ("kinds", "kind"),
+    ("states", "state"),
+    ("item_types", "item_type"),
+    ("subjects", "subject"),
+)
 _EQUAL = (
-    "pinned", "manually_saved", "needs_embedding", "compression_source", "speaker", "procedural_form", "content_hash",
-)  # fmt: skip
+    "pinned",
+    "manually_saved",
+    "needs_embedding",
+    "compression_source",
+    "speaker",
+    "procedural_form",
+    "content_hash",
+)
 _TIMES = ("created", "updated", "occurred")
 _FEW = 500
 
@@ -30,13 +41,21 @@ def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
     parts: list[tuple[str, Sequence[Any]]] = []
     for name, column in _SETS:
         parts += _among(column, getattr(where, name), dialect)
-    parts += _among(dialect.lower.format("category"), [c.lower() for c in where.categories], dialect)
-    parts += [(f"{name} = ?", [_plain(v)]) for name in _EQUAL if (v := getattr(where, name)) is not None]
-    parts += [(f"{name} = ?", [v]) for name in LABELS if (v := getattr(where.labels, name)) is not None]
+    parts += _among(
+        dialect.lower.format("category"), [c.lower() for c in where.categories], dialect
+    )
+    parts += [
+        (f"{name} = ?", [_plain(v)]) for name in _EQUAL if (v := getattr(where, name)) is not None
+    ]
+    parts += [
+        (f"{name} = ?", [v]) for name in LABELS if (v := getattr(where.labels, name)) is not None
+    ]
     parts += _ranges(where)
     if where.tags:
         lower = dialect.lower.format("value")
-        parts.append((_in_json("tags", lower, len(where.tags), dialect), [tag.lower() for tag in where.tags]))
+        parts.append(
+            (_in_json("tags", lower, len(where.tags), dialect), [tag.lower() for tag in where.tags])
+        )
     if where.versions_of is not None:
         parts.append(("superseded_by = ?", [where.versions_of]))
     if where.derived_from:
@@ -45,12 +64,19 @@ def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
         parts.append((f"({' OR '.join(lists)})", where.derived_from * 2))
     if where.source_id is not None:
         parts.append((_in_json("source_ids", "value", 1, dialect), [where.source_id]))
-    return " AND ".join(sql for sql, _ in parts) or "1 = 1", [value for _, values in parts for value in values]
+    return " AND ".join(sql for sql, _ in parts) or "1 = 1", [
+        value for _, values in parts for value in values
+    ]
 
 
 def _among(column: str, values: Sequence[Any], dialect: Dialect) -> list[tuple[str, Sequence[Any]]]:
     if len(values) > _FEW:  # a statement takes 32,766 values and no more
-        return [(f"{column} IN (SELECT value FROM {dialect.each.format('?')})", [json.dumps(list(values))])]
+        return [
+            (
+                f"{column} IN (SELECT value FROM {dialect.each.format('?')})",
+                [json.dumps(list(values))],
+            )
+        ]
     return [(f"{column} IN ({', '.join('?' * len(values))})", values)] if values else []
 
 
@@ -61,8 +87,14 @@ def _ranges(where: Filter) -> list[tuple[str, Sequence[Any]]]:
         for sign, end in ((">=", "after"), ("<", "before")):
             at = getattr(where, f"{name}_{end}")
             bounds.append((f"{name}_at {sign} ?", None if at is None else clock.iso(at)))
-    used, purge = (None if at is None else clock.iso(at) for at in (where.used_before, where.purge_before))
-    bounds += [("updated_at < ?", used), ("coalesce(last_accessed, updated_at) < ?", used), ("purge_at < ?", purge)]
+    used, purge = (
+        None if at is None else clock.iso(at) for at in (where.used_before, where.purge_before)
+    )
+    bounds += [
+        ("updated_at < ?", used),
+        ("coalesce(last_accessed, updated_at) < ?", used),
+        ("purge_at < ?", purge),
+    ]
     return [(sql, [value]) for sql, value in bounds if value is not None]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import Conflict, StoreDamaged
-from .shelf import Shelf, Writing, few, marks
+from .repository import Shelf, Writing, few, marks
 
 Typed = tuple[str, bytes]  # how something was serialised, and the bytes
 Ask = Callable[[str, Sequence[Any]], Awaitable[list[tuple[Any, ...]]]]
@@ -30,7 +30,9 @@ class State(NamedTuple):
     ns: str
     id: str
     parent: str | None
-    channels: Mapping[str, str | None]  # their versions; None where the writes of older checkpoints make up the value
+    channels: Mapping[
+        str, str | None
+    ]  # their versions; None where the writes of older checkpoints make up the value
     data: Typed
 
 
@@ -81,7 +83,12 @@ class Graphs(Shelf):
     """The checkpoints of the graphs of one scope. Each call that writes is one transaction."""
 
     async def put(
-        self, state: State, values: Mapping[str, Typed], *, metadata: Mapping[str, str], run: str | None
+        self,
+        state: State,
+        values: Mapping[str, Typed],
+        *,
+        metadata: Mapping[str, str],
+        run: str | None,
     ) -> None:
         """Keep a checkpoint and those of its channels' values that are new. Raises Lacking."""
         channels = json.dumps(dict(state.channels), sort_keys=True)
@@ -94,7 +101,9 @@ class Graphs(Shelf):
                 new,
             )
             left_out = {pair for pair in _pairs([state]) if pair[0] not in values}
-            kept = await _found_values(writing.rows, state.thread, state.ns, left_out, "channel, version")
+            kept = await _found_values(
+                writing.rows, state.thread, state.ns, left_out, "channel, version"
+            )
             if lacking := sorted(left_out - {(channel, version) for channel, version in kept}):
                 raise Lacking([channel for channel, _ in lacking])
             await writing.rows(
@@ -136,11 +145,18 @@ class Graphs(Shelf):
         for state in states:
             groups.setdefault((state.thread, state.ns), []).append(state)
         values = {key: await self._values(*key, group) for key, group in groups.items()}
-        writes = {key: await self._writes(*key, [state.id for state in group]) for key, group in groups.items()}
+        writes = {
+            key: await self._writes(*key, [state.id for state in group])
+            for key, group in groups.items()
+        }
         found = []
         for state in states:
             kept = values[state[:2]]
-            mine = {name: kept.get((name, version)) for name, version in state.channels.items() if version is not None}
+            mine = {
+                name: kept.get((name, version))
+                for name, version in state.channels.items()
+                if version is not None
+            }
             if None not in mine.values():
                 whole = {name: value for name, value in mine.items() if value is not None}
                 found.append(Found(state, whole, writes[state[:2]].get(state.id, [])))
@@ -150,8 +166,12 @@ class Graphs(Shelf):
                 )
         return found
 
-    async def _values(self, thread: str, ns: str, states: Sequence[State]) -> dict[tuple[str, str], Typed]:
-        found = await _found_values(self._rows, thread, ns, _pairs(states), "channel, version, type, data")
+    async def _values(
+        self, thread: str, ns: str, states: Sequence[State]
+    ) -> dict[tuple[str, str], Typed]:
+        found = await _found_values(
+            self._rows, thread, ns, _pairs(states), "channel, version, type, data"
+        )
         return {(channel, version): (kind, data) for channel, version, kind, data in found}
 
     async def _writes(
@@ -185,7 +205,9 @@ class Graphs(Shelf):
             firsts |= {name: version for name in sought if (version := state.channels.get(name))}
             for write in writes.get(state.id, ()):
                 since[write.channel] += [write] if write.channel in sought else []
-        found = await _found_values(self._rows, thread, ns, set(firsts.items()), "channel, type, data")
+        found = await _found_values(
+            self._rows, thread, ns, set(firsts.items()), "channel, type, data"
+        )
         values = {channel: (kind, data) for channel, kind, data in found}
         if values.keys() != firsts.keys():
             raise Conflict(f"Thread {thread!r} was pruned while it was read: read it again")
@@ -211,8 +233,12 @@ class Graphs(Shelf):
     async def _up_to(self, thread: str, ns: str, id: str | None) -> dict[str, State]:
         """A checkpoint and the hundred before it, without their data."""
         bound, values = ("", ()) if id is None else (" AND checkpoint_id <= ?", (id,))
-        sql = f"SELECT checkpoint_id, parent_id, channels FROM graph_checkpoints WHERE {_KEY}{bound} "
-        found = await self._rows(f"{sql} ORDER BY checkpoint_id DESC LIMIT 101", (thread, ns, *values))
+        sql = (
+            f"SELECT checkpoint_id, parent_id, channels FROM graph_checkpoints WHERE {_KEY}{bound} "
+        )
+        found = await self._rows(
+            f"{sql} ORDER BY checkpoint_id DESC LIMIT 101", (thread, ns, *values)
+        )
         return {row[0]: _state((thread, ns, *row, "", b"")) for row in found}
 
     async def delete_threads(self, threads: Sequence[str]) -> None:
@@ -275,7 +301,12 @@ async def _found_values(
 
 def _pairs(states: Iterable[State]) -> set[tuple[str, str]]:
     """The channels that have values of their own, with their versions."""
-    return {(name, version) for state in states for name, version in state.channels.items() if version is not None}
+    return {
+        (name, version)
+        for state in states
+        for name, version in state.channels.items()
+        if version is not None
+    }
 
 
 async def _removed(writing: Writing, keys: Sequence[tuple[Any, ...]]) -> None:
@@ -283,14 +314,22 @@ async def _removed(writing: Writing, keys: Sequence[tuple[Any, ...]]) -> None:
     for table in ("graph_checkpoints", "graph_writes"):
         await writing.many(f"DELETE FROM {table} WHERE {_KEY} AND checkpoint_id = ?", keys)
     for thread, ns in dict.fromkeys(key[:2] for key in keys):
-        left = await writing.rows(f"SELECT channels FROM graph_checkpoints WHERE {_KEY}", (thread, ns))
+        left = await writing.rows(
+            f"SELECT channels FROM graph_checkpoints WHERE {_KEY}", (thread, ns)
+        )
         used = {pair for row in left for pair in json.loads(row[0]).items()}
-        kept = await writing.rows(f"SELECT channel, version FROM graph_values WHERE {_KEY}", (thread, ns))
+        kept = await writing.rows(
+            f"SELECT channel, version FROM graph_values WHERE {_KEY}", (thread, ns)
+        )
         unused = [(thread, ns, *pair) for pair in kept if pair not in used]
-        await writing.many(f"DELETE FROM graph_values WHERE {_KEY} AND channel = ? AND version = ?", unused)
+        await writing.many(
+            f"DELETE FROM graph_values WHERE {_KEY} AND channel = ? AND version = ?", unused
+        )
 
 
-def _chain(newest: tuple[str, str], states: Mapping[tuple[str, str], State]) -> list[tuple[str, str]]:
+def _chain(
+    newest: tuple[str, str], states: Mapping[tuple[str, str], State]
+) -> list[tuple[str, str]]:
     """A checkpoint and as many of its ancestors as its values are made up from."""
     state = states[newest]
     chain, open_ = [newest], {name for name, version in state.channels.items() if version is None}

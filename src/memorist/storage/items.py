@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..text import clock
-from .shelf import Shelf, Writing, few, marks
+from .repository import Shelf, Writing, few, marks
 
 Key = tuple[str, str]  # the namespace, its labels joined by dots, and the key in it
 _ALIVE = "(i.expires_at IS NULL OR i.expires_at > ?)"
@@ -52,7 +52,9 @@ class Items(Shelf):
             out |= {(row[0], row[1]): Item(*row) for row in found}
         return out
 
-    async def under(self, prefix: str, now: datetime, *, limit: int | None = None, offset: int = 0) -> list[Item]:
+    async def under(
+        self, prefix: str, now: datetime, *, limit: int | None = None, offset: int = 0
+    ) -> list[Item]:
         """The items in a namespace and in those below it, in the order in which they were first put."""
         within, values = _within(prefix)
         page = "" if limit is None else " LIMIT ? OFFSET ?"
@@ -70,26 +72,39 @@ class Items(Shelf):
         found = await self._rows(sql, (*values, model))
         expired = "SELECT namespace, key FROM items WHERE scope = ? AND expires_at <= ?"  # few: cheaper than a join
         gone = set(await self._rows(expired, (clock.iso(now),)))
-        return [((namespace, key), embedding) for namespace, key, embedding in found if (namespace, key) not in gone]
+        return [
+            ((namespace, key), embedding)
+            for namespace, key, embedding in found
+            if (namespace, key) not in gone
+        ]
 
     async def namespaces(self, now: datetime) -> list[str]:
         sql = f"SELECT DISTINCT i.namespace FROM items i WHERE i.scope = ? AND {_ALIVE}"
         return [row[0] for row in await self._rows(sql, (clock.iso(now),))]
 
-    async def change(self, puts: Sequence[Put], deletes: Sequence[Key], model: str, now: datetime) -> None:
+    async def change(
+        self, puts: Sequence[Put], deletes: Sequence[Key], model: str, now: datetime
+    ) -> None:
         """Make all the changes, or none of them."""
         async with self._writing() as writing:
             await _expired(writing, now)
-            await writing.many("DELETE FROM items WHERE scope = ? AND namespace = ? AND key = ?", deletes)
+            await writing.many(
+                "DELETE FROM items WHERE scope = ? AND namespace = ? AND key = ?", deletes
+            )
             stale = [*deletes, *((put.namespace, put.key) for put in puts)]
-            await writing.many("DELETE FROM item_vectors WHERE scope = ? AND namespace = ? AND key = ?", stale)
+            await writing.many(
+                "DELETE FROM item_vectors WHERE scope = ? AND namespace = ? AND key = ?", stale
+            )
             at = clock.iso(now)
             await writing.many(
                 "INSERT INTO items (scope, namespace, key, value, created_at, updated_at, ttl_minutes, expires_at) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, namespace, key) DO UPDATE SET "
                 "value = excluded.value, updated_at = excluded.updated_at, ttl_minutes = excluded.ttl_minutes, "
                 "expires_at = excluded.expires_at",
-                [(p.namespace, p.key, p.value, at, at, p.ttl_minutes, _until(p.ttl_minutes, now)) for p in puts],
+                [
+                    (p.namespace, p.key, p.value, at, at, p.ttl_minutes, _until(p.ttl_minutes, now))
+                    for p in puts
+                ],
             )
             await writing.many(
                 "INSERT INTO item_vectors (scope, namespace, key, field, model, embedding) VALUES (?, ?, ?, ?, ?, ?)",
@@ -109,7 +124,16 @@ class Items(Shelf):
             async with self._writing() as writing:
                 await writing.many(
                     "UPDATE items SET expires_at = ? WHERE scope = ? AND namespace = ? AND key = ? AND ttl_minutes = ?",
-                    [(_until(i.ttl_minutes, now), writing.number, i.namespace, i.key, i.ttl_minutes) for i in lasting],
+                    [
+                        (
+                            _until(i.ttl_minutes, now),
+                            writing.number,
+                            i.namespace,
+                            i.key,
+                            i.ttl_minutes,
+                        )
+                        for i in lasting
+                    ],
                     leads=False,
                 )
 
@@ -123,7 +147,9 @@ async def _expired(writing: Writing, now: datetime) -> int:
     sql = "DELETE FROM items WHERE scope = ? AND expires_at <= ? RETURNING namespace, key"
     gone = await writing.rows(sql, (clock.iso(now),))
     if gone:
-        await writing.many("DELETE FROM item_vectors WHERE scope = ? AND namespace = ? AND key = ?", gone)
+        await writing.many(
+            "DELETE FROM item_vectors WHERE scope = ? AND namespace = ? AND key = ?", gone
+        )
         writing.erased()
     return len(gone)
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from ..records import Key
+from ..results import Key
 from ..text import clock
 from . import rows
-from .reading import digest
-from .work import Together
+from .queries import digest
+from .tasks import Together
 
 ABANDONED = timedelta(minutes=5)  # after which nobody is at a request any more that has no answer
 _COLUMNS = "id, name, tenant, user_id, space, agent, rights, created_at, expires_at, revoked_at"
@@ -21,9 +21,17 @@ class Keys(Together):
 
     async def add_key(self, key: Key, secret: str) -> None:
         values = (
-            key.id, digest(self._secret, secret), key.name, key.tenant, key.user, key.space, key.agent,
-            " ".join(key.rights), clock.iso(key.created_at), clock.iso(key.expires_at) if key.expires_at else None,
-        )  # fmt: skip
+            key.id,
+            digest(self._secret, secret),
+            key.name,
+            key.tenant,
+            key.user,
+            key.space,
+            key.agent,
+            " ".join(key.rights),
+            clock.iso(key.created_at),
+            clock.iso(key.expires_at) if key.expires_at else None,
+        )
         sql = "INSERT INTO api_keys (id, digest, name, tenant, user_id, space, agent, rights, created_at, expires_at) "
         async with self._together() as session:
             await session.rows(f"{sql}VALUES ({', '.join('?' * len(values))})", values)
@@ -35,7 +43,10 @@ class Keys(Together):
 
     async def keys(self) -> list[Key]:
         return [
-            _key(row) for row in await self._session.rows(f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, id")
+            _key(row)
+            for row in await self._session.rows(
+                f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, id"
+            )
         ]
 
     async def revoke(self, id: str, at: datetime) -> bool:
@@ -43,7 +54,9 @@ class Keys(Together):
         async with self._together() as session:
             return bool(await session.rows(sql, (clock.iso(at), id)))
 
-    async def begin_request(self, caller: str, key: str, request: str, *, at: datetime, since: datetime) -> str | None:
+    async def begin_request(
+        self, caller: str, key: str, request: str, *, at: datetime, since: datetime
+    ) -> str | None:
         asked = digest(self._secret, request)
         async with self._together() as session:
             await session.rows("DELETE FROM answered WHERE at < ?", (clock.iso(since),))
@@ -56,7 +69,9 @@ class Keys(Together):
             same, answer = (await session.rows(sql, (caller, key)))[0]
         return "" if same != asked else answer or "pending"
 
-    async def end_request(self, caller: str, key: str, answer: str | None, *, begun: datetime) -> None:
+    async def end_request(
+        self, caller: str, key: str, answer: str | None, *, begun: datetime
+    ) -> None:
         which, values = " WHERE caller = ? AND key = ? AND at = ?", (caller, key, clock.iso(begun))
         async with self._together() as session:
             if answer is None:
@@ -70,6 +85,14 @@ def _key(row: Sequence[Any]) -> Key:
     created, expires, revoked = (rows.moment(time) if time else None for time in times)
     assert created is not None
     return Key(
-        id=id, name=name, tenant=tenant, user=user, space=space, agent=agent, rights=tuple(rights.split()),
-        created_at=created, expires_at=expires, revoked_at=revoked,
-    )  # fmt: skip
+        id=id,
+        name=name,
+        tenant=tenant,
+        user=user,
+        space=space,
+        agent=agent,
+        rights=tuple(rights.split()),
+        created_at=created,
+        expires_at=expires,
+        revoked_at=revoked,
+    )

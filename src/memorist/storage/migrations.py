@@ -50,7 +50,9 @@ def missing(done: Mapping[int, str], steps: Sequence[Migration], place: str) -> 
     known = {step.number: step.checksum for step in steps}
     newest = max(done, default=0)
     if newest > max(known):
-        raise MigrationNeeded(f"{place!r} was made by a newer Memorist (schema {newest}): upgrade with pip")
+        raise MigrationNeeded(
+            f"{place!r} was made by a newer Memorist (schema {newest}): upgrade with pip"
+        )
     altered = [number for number, checksum in done.items() if known.get(number) != checksum]
     if altered:
         raise StoreDamaged(f"Schema step {altered[0]} of {place!r} is not the one Memorist ships")

@@ -13,10 +13,10 @@ from types import NoneType
 from typing import Any
 
 from ..errors import InvalidInput, StoreDamaged
-from ..model import Labels, Memory, Scope
 from ..ports import IndexRow
-from ..records import Entry, Proposal
+from ..results import Entry, Proposal
 from ..text import clock, simhash
+from ..types import Labels, Memory, Scope
 
 LABELS = tuple(f.name for f in fields(Labels))
 _TEXTS = (
@@ -44,11 +44,29 @@ _FLAGS = ("pinned", "manually_saved", "compression_source", "needs_embedding")
 _TIMES = ("occurred_at", "valid_from", "valid_to", "created_at", "updated_at", "purge_at")
 _LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
 # Everything that says what is remembered, in this order, goes into the hash of the row.
-HASHED = ("id", *LABELS, *_TEXTS, *_NUMBERS, *_WHOLE, *_FLAGS, *_TIMES, *_LISTS, "importance_parts", "simhash")
-USE = ("last_accessed", "access_count", "last_scores")  # changes with every recall, so it is not hashed
+HASHED = (
+    "id",
+    *LABELS,
+    *_TEXTS,
+    *_NUMBERS,
+    *_WHOLE,
+    *_FLAGS,
+    *_TIMES,
+    *_LISTS,
+    "importance_parts",
+    "simhash",
+)
+USE = (
+    "last_accessed",
+    "access_count",
+    "last_scores",
+)  # changes with every recall, so it is not hashed
 COLUMNS = (*HASHED, "row_hash", *USE)
 _AFTER_LABELS = 1 + len(LABELS)
-_NAMED = (*HASHED[_AFTER_LABELS:], *USE)  # the fields of a memory that a row holds under their own names
+_NAMED = (
+    *HASHED[_AFTER_LABELS:],
+    *USE,
+)  # the fields of a memory that a row holds under their own names
 _FLAG_PLACES, _LIST_PLACES = (tuple(map(COLUMNS.index, names)) for names in (_FLAGS, _LISTS))
 _TIME_PLACES = tuple(map(COLUMNS.index, (*_TIMES, "last_accessed")))
 _PARTS, _SIMHASH, _SCORES = map(COLUMNS.index, ("importance_parts", "simhash", "last_scores"))
@@ -58,9 +76,26 @@ INDEX_COLUMNS = (
 )
 _WORD, _BLOB = (str, NoneType), (bytes, NoneType)
 _INDEX_TYPES: tuple[Any, ...] = (
-    int, str, _WORD, (int, NoneType), _WORD, _WORD, str, _WORD, str, str, _WORD, _WORD,
-    float, float, int, int, int, bytes, _BLOB,
-)  # fmt: skip
+    int,
+    str,
+    _WORD,
+    (int, NoneType),
+    _WORD,
+    _WORD,
+    str,
+    _WORD,
+    str,
+    str,
+    _WORD,
+    _WORD,
+    float,
+    float,
+    int,
+    int,
+    int,
+    bytes,
+    _BLOB,
+)
 _ALTERED = "A row was altered on disk: run `memorist check`, and restore a backup"
 
 
@@ -78,7 +113,11 @@ def values(memory: Memory) -> tuple[Any, ...]:
         _json(memory.importance_parts),
         simhash.to_signed(memory.simhash),
     )
-    use = (_time(memory.last_accessed), memory.access_count, _json(memory.last_scores) if memory.last_scores else None)
+    use = (
+        _time(memory.last_accessed),
+        memory.access_count,
+        _json(memory.last_scores) if memory.last_scores else None,
+    )
     return (*hashed, row_hash(hashed, memory.scope), *use)
 
 
@@ -97,7 +136,9 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
     made[_PARTS] = loaded(made[_PARTS])
     made[_SIMHASH] = simhash.to_unsigned(made[_SIMHASH])
     made[_SCORES] = loaded(made[_SCORES]) if made[_SCORES] else None
-    fields = dict(zip(_NAMED, (*made[_AFTER_LABELS : len(HASHED)], *made[len(HASHED) + 1 :]), strict=True))
+    fields = dict(
+        zip(_NAMED, (*made[_AFTER_LABELS : len(HASHED)], *made[len(HASHED) + 1 :]), strict=True)
+    )
     return Memory(id=made[0], scope=scope, labels=Labels(*made[1:_AFTER_LABELS]), **fields)
 
 
@@ -109,9 +150,17 @@ def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
 
 def index_row(row: Sequence[Any]) -> IndexRow:
     """A row of `INDEX_COLUMNS` and a vector, as the legs need it."""
-    if not (all(map(isinstance, row, _INDEX_TYPES)) and 0 <= row[16] < 256 and len(row[17]) % 5 == 0):
+    if not (
+        all(map(isinstance, row, _INDEX_TYPES)) and 0 <= row[16] < 256 and len(row[17]) % 5 == 0
+    ):
         raise StoreDamaged(_ALTERED)
-    made: list[Any] = [*row[:7], *map(_micros, row[7:12]), *row[12:14], bool(row[14]), simhash.to_unsigned(row[15])]
+    made: list[Any] = [
+        *row[:7],
+        *map(_micros, row[7:12]),
+        *row[12:14],
+        bool(row[14]),
+        simhash.to_unsigned(row[15]),
+    ]
     return IndexRow(*made, *row[16:])
 
 
@@ -126,15 +175,24 @@ def entry(row: Sequence[Any]) -> Entry:
     """A row of the history."""
     id, memory_id, event, old, new, actor, meta, at = row
     return Entry(
-        id=id, memory_id=memory_id, event=event, old_ref=old, new_ref=new, actor=actor,
-        meta=loaded(meta), at=moment(at),
-    )  # fmt: skip
+        id=id,
+        memory_id=memory_id,
+        event=event,
+        old_ref=old,
+        new_ref=new,
+        actor=actor,
+        meta=loaded(meta),
+        at=moment(at),
+    )
 
 
 def proposed(made: Proposal, scope: Scope) -> str:
     """What the column of a proposal holds: its words, sealed, so that none but those that were shown are approved."""
     words: list[Any] = [made.value, list(made.evidence), _time(made.decided_at)]
-    return json.dumps([*words, row_hash((made.id, made.field, made.decided, *words), scope).hex()], ensure_ascii=False)
+    return json.dumps(
+        [*words, row_hash((made.id, made.field, made.decided, *words), scope).hex()],
+        ensure_ascii=False,
+    )
 
 
 def proposal(row: Sequence[Any], scope: Scope) -> Proposal:
@@ -145,9 +203,15 @@ def proposal(row: Sequence[Any], scope: Scope) -> Proposal:
         raise StoreDamaged(_ALTERED)
     value, evidence, decided_at = words
     return Proposal(
-        id=id, field=field, value=value, evidence=tuple(evidence), decided=decided, at=moment(at),
-        lapses_at=moment(lapses_at), decided_at=_parsed(decided_at),
-    )  # fmt: skip
+        id=id,
+        field=field,
+        value=value,
+        evidence=tuple(evidence),
+        decided=decided,
+        at=moment(at),
+        lapses_at=moment(lapses_at),
+        decided_at=_parsed(decided_at),
+    )
 
 
 def loaded(text: str) -> Any:
@@ -205,4 +269,6 @@ def _parsed(text: str | None) -> datetime | None:
 def _json(value: Sequence[str] | Mapping[str, Any]) -> str:
     if not value:
         return "{}" if isinstance(value, Mapping) else "[]"
-    return json.dumps(value if isinstance(value, Mapping) else list(value), ensure_ascii=False, sort_keys=True)
+    return json.dumps(
+        value if isinstance(value, Mapping) else list(value), ensure_ascii=False, sort_keys=True
+    )

@@ -116,7 +116,9 @@ def is_common(word: str) -> bool:
     >>> is_common("walking"), is_common("cats"), is_common("idempotent")
     (True, True, False)
     """
-    return word in COMMON or any(stem in COMMON for stem in _stems(word.removesuffix("'s").replace("'", "")))
+    return word in COMMON or any(
+        stem in COMMON for stem in _stems(word.removesuffix("'s").replace("'", ""))
+    )
 
 
 @lru_cache(maxsize=1 << 14)
@@ -130,6 +132,10 @@ def is_technical(word: str) -> bool:
 
 
 def _stems(word: str) -> list[str]:
-    cut = [word.removesuffix(ending) for ending in _ENDINGS if word.endswith(ending) and len(word) > len(ending) + 2]
+    cut = [
+        word.removesuffix(ending)
+        for ending in _ENDINGS
+        if word.endswith(ending) and len(word) > len(ending) + 2
+    ]
     doubled = [stem[:-1] for stem in cut if stem[-1] == stem[-2]]
     return [word, *cut, *doubled, *(stem + "e" for stem in cut), *(stem + "y" for stem in cut)]

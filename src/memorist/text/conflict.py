@@ -24,7 +24,12 @@ _CHANGE = word_set("""
     moved rescheduled postponed changed switched pushed updated shifted delayed now instead anymore longer actually
     correction new current currently any has been got brought forward back set scheduled planned again since
     """)
-_HOURS = {w: n for n, w in enumerate("one two three four five six seven eight nine ten eleven twelve".split(), 1)}
+_HOURS = {
+    w: n
+    for n, w in enumerate(
+        "one two three four five six seven eight nine ten eleven twelve".split(), 1
+    )
+}
 _CLOCK = re.compile(rf"\b(?:at|to|from|until) ({'|'.join(_HOURS)})\b(?! [a-z])")
 _MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in MONTHS)
 _DATE = re.compile(
@@ -145,7 +150,11 @@ def opposed(a: Statement, b: Statement) -> bool:
     """The same of statements that were read already."""
     if not _comparable(a, b):
         return False
-    if _same_verb(a, b) and (_counted(a, b) or _renamed(a, b) or _replaced(a, b)) and _same_subject(a, b):
+    if (
+        _same_verb(a, b)
+        and (_counted(a, b) or _renamed(a, b) or _replaced(a, b))
+        and _same_subject(a, b)
+    ):
         return True
     return _moved(a, b) or _turned(a, b)
 
@@ -185,7 +194,9 @@ def _counted(a: Statement, b: Statement) -> bool:
     """One quantity, another figure."""
     if a.told != b.told or not _same_but(a, b, "numbers") or not _differ(a, b, "numbers"):
         return False
-    return a.verb in _MEASURING or (a.verb in _BEING and (_about(a, _QUANTITIES) or "old" in a.said.words))
+    return a.verb in _MEASURING or (
+        a.verb in _BEING and (_about(a, _QUANTITIES) or "old" in a.said.words)
+    )
 
 
 def _renamed(a: Statement, b: Statement) -> bool:
@@ -202,18 +213,42 @@ def _renamed(a: Statement, b: Statement) -> bool:
 def _replaced(a: Statement, b: Statement) -> bool:
     """One favourite or setting, another choice."""
     one, other = set(a.told), set(b.told)
-    if not (_short(a) and _short(b)) or one <= other or other <= one or not _same_but(a, b, "names", "numbers"):
+    if (
+        not (_short(a) and _short(b))
+        or one <= other
+        or other <= one
+        or not _same_but(a, b, "names", "numbers")
+    ):
         return False
     if a.verb.startswith("prefer"):
         return a.told[-1] == b.told[-1]
-    return a.verb in _BEING and not one & other and (_heads(a.subject, _PLAIN) or _is_favourite(a.subject))
+    return (
+        a.verb in _BEING
+        and not one & other
+        and (_heads(a.subject, _PLAIN) or _is_favourite(a.subject))
+    )
 
 
 _BEING = frozenset({"is", "are", "am", ":", "=", "will be", "'m", "’m", "'s", "’s", "'re", "’re"})
-_MEASURING = frozenset({"cost", "costs", "weigh", "weighs", "earn", "earns", "have", "has", "own", "owns"})
-_LIKINGS = {word for each in "like likes love enjoy hate dislike detest loathe adore".split()
-            for word in saying.said(each).words}  # fmt: skip
-_FIELDS = ("numbers", "units", "times", "dates", "weekdays", "months", "days", "negations", "leanings")
+_MEASURING = frozenset(
+    {"cost", "costs", "weigh", "weighs", "earn", "earns", "have", "has", "own", "owns"}
+)
+_LIKINGS = {
+    word
+    for each in "like likes love enjoy hate dislike detest loathe adore".split()
+    for word in saying.said(each).words
+}
+_FIELDS = (
+    "numbers",
+    "units",
+    "times",
+    "dates",
+    "weekdays",
+    "months",
+    "days",
+    "negations",
+    "leanings",
+)
 
 
 def _same_but(a: Statement, b: Statement, *but: str) -> bool:
@@ -249,7 +284,10 @@ def _same_subject(a: Statement, b: Statement) -> bool:
 
 
 def _about(each: Statement, nouns: frozenset[str]) -> bool:
-    return any(word.strip(",.!'’s") in nouns or word.strip(",.!") in nouns for word in each.text.lower().split())
+    return any(
+        word.strip(",.!'’s") in nouns or word.strip(",.!") in nouns
+        for word in each.text.lower().split()
+    )
 
 
 def _heads(subject: str, nouns: frozenset[str]) -> bool:

@@ -13,9 +13,13 @@ from typing import NamedTuple
 
 from . import clock
 
-MONTHS = tuple("january february march april may june july august september october november december".split())
+MONTHS = tuple(
+    "january february march april may june july august september october november december".split()
+)
 WEEKDAYS = tuple("monday tuesday wednesday thursday friday saturday sunday".split())
-ANY_YEAR = 2001  # stands for every year in a yearly interval; not a leap year, so that it fits them all
+ANY_YEAR = (
+    2001  # stands for every year in a yearly interval; not a leap year, so that it fits them all
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,11 @@ class Interval:
         >>> [start.year for start, _ in june.within(datetime(2022, 8, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC))]
         [2023]
         """
-        years = range(max(first.year - 1, 1), min(last.year, 9998) + 1) if self.yearly else [self.start.year]
+        years = (
+            range(max(first.year - 1, 1), min(last.year, 9998) + 1)
+            if self.yearly
+            else [self.start.year]
+        )
         longer = self.end.year - self.start.year  # a winter ends in the year after
         moved = [(_in_year(self.start, year), _in_year(self.end, year + longer)) for year in years]
         return [(start, end) for start, end in moved if end > first and start <= last]
@@ -101,7 +109,9 @@ def _take(rule: Rule, match: re.Match[str], today: datetime | None, found: list[
 def _calendar(fields: Fields, today: datetime) -> Interval:
     """A date in full or in part: the parts that are missing widen it."""
     month, day = fields.get("month"), fields.get("day")
-    start = datetime(int(fields.get("year", ANY_YEAR)), _month(month) if month else 1, int(day or 1), tzinfo=UTC)
+    start = datetime(
+        int(fields.get("year", ANY_YEAR)), _month(month) if month else 1, int(day or 1), tzinfo=UTC
+    )
     end = start + timedelta(days=1) if day else _months_on(start, 1 if month else 12)
     return Interval(start, end, yearly="year" not in fields)
 
@@ -112,13 +122,17 @@ def _season(fields: Fields, today: datetime) -> Interval:
 
 
 def _which_season(fields: Fields, today: datetime) -> Interval:
-    return _nearest(datetime(today.year, _SEASONS[fields["season"]], 1, tzinfo=UTC), 3, fields["which"], today)
+    return _nearest(
+        datetime(today.year, _SEASONS[fields["season"]], 1, tzinfo=UTC), 3, fields["which"], today
+    )
 
 
 def _which_month(fields: Fields, today: datetime) -> Interval | None:
     if fields["which"] == "this" and fields["month"] in ("may", "march", "mar"):
         return None  # "this may be"
-    return _nearest(datetime(today.year, _month(fields["month"]), 1, tzinfo=UTC), 1, fields["which"], today)
+    return _nearest(
+        datetime(today.year, _month(fields["month"]), 1, tzinfo=UTC), 1, fields["which"], today
+    )
 
 
 def _nearest(start: datetime, months: int, which: str, today: datetime) -> Interval:
@@ -152,18 +166,25 @@ def _ago(fields: Fields, today: datetime) -> Interval:
 
 def _past(fields: Fields, today: datetime) -> Interval:
     """The last so many days, weeks, months or years, up to and with today."""
-    days = _number(fields["number"]) * {"day": 1, "week": 7, "month": 31, "year": 366}[fields["unit"]]
+    days = (
+        _number(fields["number"]) * {"day": 1, "week": 7, "month": 31, "year": 366}[fields["unit"]]
+    )
     return _days(today, -days, days + 1)
 
 
 def _period(fields: Fields, today: datetime) -> Interval:
     """Last week, this month, next year: the calendar's, with weeks from Monday."""
-    step, unit = -1 if fields["which"] in _BACK else 1 if fields["which"] in _AHEAD else 0, fields["unit"]
+    step, unit = (
+        -1 if fields["which"] in _BACK else 1 if fields["which"] in _AHEAD else 0,
+        fields["unit"],
+    )
     if unit not in _MONTHS_IN:
         monday = 7 * step - today.weekday()
         return _days(today, monday + 5, 2) if unit == "weekend" else _days(today, monday, 7)
     start = _first_day(today, unit)
-    return _utc(_months_on(start, step * _MONTHS_IN[unit]), _months_on(start, (step + 1) * _MONTHS_IN[unit]))
+    return _utc(
+        _months_on(start, step * _MONTHS_IN[unit]), _months_on(start, (step + 1) * _MONTHS_IN[unit])
+    )
 
 
 def _days(today: datetime, offset: int, length: int) -> Interval:
@@ -202,17 +223,35 @@ def _number(word: str) -> int:
     return int(word) if word.isdigit() else _NUMBERS[word.removeprefix("a ")]
 
 
-_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}  # first month; each lasts three
-_DAYS = {"day before yesterday": -2, "yesterday": -1, "last night": -1, "today": 0, "tonight": 0, "tomorrow": 1}
+_SEASONS = {
+    "spring": 3,
+    "summer": 6,
+    "autumn": 9,
+    "fall": 9,
+    "winter": 12,
+}  # first month; each lasts three
+_DAYS = {
+    "day before yesterday": -2,
+    "yesterday": -1,
+    "last night": -1,
+    "today": 0,
+    "tonight": 0,
+    "tomorrow": 1,
+}
 _MONTHS_IN = {"month": 1, "year": 12}
-_NUMBERS = {word: number for number, word in enumerate("zero one two three four five six seven eight nine ten".split())}
+_NUMBERS = {
+    word: number
+    for number, word in enumerate("zero one two three four five six seven eight nine ten".split())
+}
 _NUMBERS |= {"a": 1, "an": 1, "couple of": 2, "few": 3, "several": 4}
 _BACK = ("last", "past", "this past", "previous")
 _AHEAD = ("next", "coming", "upcoming")
 
 _MONTH = "|".join(MONTHS)
 _WEEKDAY = "|".join(WEEKDAYS)
-_COUNT = r"\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|(?:a )?(?:couple of|few)|several"
+_COUNT = (
+    r"\d{1,3}|an?|one|two|three|four|five|six|seven|eight|nine|ten|(?:a )?(?:couple of|few)|several"
+)
 _M = rf"(?P<month>{_MONTH}|jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\b\.?"
 _CLEAR_M = rf"(?P<month>{'|'.join(month for month in MONTHS if month not in ('may', 'march'))})\b"
 _D = r"(?P<day>[0-3]?\d)(?:st|nd|rd|th)?"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from memorist.text.common_words import GIVEN_NAMES, is_common, word_set
 from memorist.text.dates import MONTHS, WEEKDAYS
-from memorist.text.normalise import without_links
+from memorist.text.normalize import without_links
 from memorist.text.stopwords import ENGLISH
 
 MOST_TOPICS = 12
@@ -44,10 +44,14 @@ _ABBREVIATED = word_set("Dr Mr Mrs Ms Prof St Mme Herr Sr Jr")  # their full sto
 _POSSESSIVE = re.compile(r"['’]s?$|[-&'’]+$")
 _SENTENCE_START = re.compile(r"""[.!?…:;\n•*>|/"“„(\[][\s"“„'‘(\[*_#>-]{0,20}$""")
 _HANDLE = re.compile(r"@\w{2,40}")
-_HUMPS = re.compile(r"[a-z]{1,12}[A-Z]\w+|[A-Z][a-z0-9]+[A-Z]\w*|[A-Z]{2,}[a-z]{2,}\w*|[A-Z]\w*-?\d\w*")
+_HUMPS = re.compile(
+    r"[a-z]{1,12}[A-Z]\w+|[A-Z][a-z0-9]+[A-Z]\w*|[A-Z]{2,}[a-z]{2,}\w*|[A-Z]\w*-?\d\w*"
+)
 _ACRONYM = re.compile(r"[A-Z][A-Z&]{1,5}s?")
 _PARTICLES = word_set("of de del della di da du la le van von der den ter bin ibn al el y")
-_NO_ACRONYM = word_set("OK AM PM FYI LOL ASAP BTW IMO IMHO OMG BRB TBD TBH NB PS EG IE NO YES AND OR NOT")
+_NO_ACRONYM = word_set(
+    "OK AM PM FYI LOL ASAP BTW IMO IMHO OMG BRB TBD TBH NB PS EG IE NO YES AND OR NOT"
+)
 _CALENDAR = frozenset(MONTHS + WEEKDAYS)
 _SPEAKERS = word_set("i i'm i've i'll i'd im user assistant system")
 _EMPTY = _CALENDAR | ENGLISH | _SPEAKERS  # words that are never a topic
@@ -78,7 +82,13 @@ def _words(text: str) -> list[_Word]:
         begins = not found or (not joined and bool(_SENTENCE_START.search(before)))
         word = text[start:stop]
         last = word[-1]
-        found.append(_Word(word if last != "s" and last.isalpha() else _POSSESSIVE.sub("", word), begins, joined))
+        found.append(
+            _Word(
+                word if last != "s" and last.isalpha() else _POSSESSIVE.sub("", word),
+                begins,
+                joined,
+            )
+        )
         end = stop
     return found
 
@@ -112,8 +122,17 @@ def _runs(words: list[_Word]) -> Iterator[list[_Word]]:
     """Group neighbouring words that may form one name; "of" and its like only between two capitalised words."""
     run: list[_Word] = []
     for word, following in zip(words, [*words[1:], None], strict=False):
-        particle = word.text in _PARTICLES and following and following.joined and _is_name_like(following.text)
-        if run and word.joined and (particle or (_is_name_like(word.text) and not word.starts_sentence)):
+        particle = (
+            word.text in _PARTICLES
+            and following
+            and following.joined
+            and _is_name_like(following.text)
+        )
+        if (
+            run
+            and word.joined
+            and (particle or (_is_name_like(word.text) and not word.starts_sentence))
+        ):
             run.append(word)
             continue
         if run:
@@ -125,7 +144,9 @@ def _runs(words: list[_Word]) -> Iterator[list[_Word]]:
 
 def _named(run: list[_Word], known: frozenset[str]) -> Iterator[Entity]:
     """Find the names in a run of capitalised words: the run is cut at common words and at the calendar."""
-    for plain, group in groupby(run, key=lambda word: _is_plain(word) and word.text not in _PARTICLES):
+    for plain, group in groupby(
+        run, key=lambda word: _is_plain(word) and word.text not in _PARTICLES
+    ):
         words = _without_outer_particles(list(group))
         if not plain and words:
             confidence = _confidence(words, known)
@@ -177,7 +198,9 @@ def keyphrases(text: str) -> list[Entity]:
     ['gateway logs failed', 'failed payments', 'payments', 'retried']
     """
     counts = Counter(_phrases(without_links(text)))
-    found = [Entity(text=phrase, confidence=_weight(phrase, count)) for phrase, count in counts.items()]
+    found = [
+        Entity(text=phrase, confidence=_weight(phrase, count)) for phrase, count in counts.items()
+    ]
     return sorted(found, key=lambda phrase: -phrase.confidence)
 
 
@@ -204,9 +227,11 @@ def about(text: str, detect: EntityDetector = entities) -> list[Entity]:
     """
     names = sorted(detect(text), key=lambda entity: -entity.confidence)[:MOST_ENTITIES]
     taken = {part for name in names for part in name.text.casefold().split()}
-    topics = [phrase for phrase in keyphrases(text) if not taken.issuperset(phrase.text.casefold().split())][
-        :MOST_TOPICS
-    ]
+    topics = [
+        phrase
+        for phrase in keyphrases(text)
+        if not taken.issuperset(phrase.text.casefold().split())
+    ][:MOST_TOPICS]
     return [*names, *topics]
 
 

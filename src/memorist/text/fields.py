@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
-from ..model import Memory
+from ..types import Memory
 from . import clock
 
 # What a memory is or holds; the rest is where it stands and how often it was used or changed.

@@ -8,22 +8,37 @@ import re
 from collections import Counter
 from difflib import SequenceMatcher
 
-from . import saying, wording
+from . import saying, style_check
 from .common_words import GIVEN_NAMES, is_common, word_set
-from .normalise import composed, without_links
+from .normalize import composed, without_links
 from .stopwords import ENGLISH
 from .values import Values, is_value, values
 
-LONGEST = wording.LONGEST
+LONGEST = style_check.LONGEST
 SHORT = 12  # words that carry meaning
 STEM = 5  # letters that make two rare words the same: physiotherapist, physiotherapy
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _SENTENCE_END = re.compile(r"(?:^|[.!?:;…])[\s\"“'‘(]*$")
 _POSSESSIVE = re.compile(r"['’]s?$")
-_MEASURED = ("numbers", "times", "dates", "units", "weekdays", "months")  # said in any order, but as often
+_MEASURED = (
+    "numbers",
+    "times",
+    "dates",
+    "units",
+    "weekdays",
+    "months",
+)  # said in any order, but as often
 _TURNED = {"-", "off", "left", "sell", "past"}
-_OPPOSED = (("before", "after"), ("more", "less"), ("on", "off"), ("joined", "left"), ("buy", "sell"))
-_VAGUE = word_set("morning afternoon evening night daily weekly monthly yearly")  # missing on one side, no difference
+_OPPOSED = (
+    ("before", "after"),
+    ("more", "less"),
+    ("on", "off"),
+    ("joined", "left"),
+    ("buy", "sell"),
+)
+_VAGUE = word_set(
+    "morning afternoon evening night daily weekly monthly yearly"
+)  # missing on one side, no difference
 
 
 def permitted(a: str, b: str) -> bool:
@@ -37,7 +52,11 @@ def permitted(a: str, b: str) -> bool:
     one, other = values(a), values(b)
     if any(Counter(getattr(one, name)) != Counter(getattr(other, name)) for name in _MEASURED):
         return False
-    if len(one.negations) != len(other.negations) or _turned(one, other) or not _same_days(one, other):
+    if (
+        len(one.negations) != len(other.negations)
+        or _turned(one, other)
+        or not _same_days(one, other)
+    ):
         return False
     return _same_names(a, b)
 
@@ -58,7 +77,10 @@ def contrasted(a: str, b: str, *, near: bool = False) -> bool:
     """
     one, other = saying.said(a), saying.said(b)
     spoken, spoken_too = set(one.spoken), set(other.spoken)
-    if one.marks & _UNSURE != other.marks & _UNSURE or spoken & _RELATIVES != spoken_too & _RELATIVES:
+    if (
+        one.marks & _UNSURE != other.marks & _UNSURE
+        or spoken & _RELATIVES != spoken_too & _RELATIVES
+    ):
         return True
     if _is_changed(one.spoken, other.spoken) or set(one.words) == set(other.words):
         return saying.judged(one, other) == "other"
@@ -76,7 +98,9 @@ def alike(a: str, b: str) -> bool:
     one, other = saying.said(a), saying.said(b)
     if max(len(one.words), len(other.words)) > SHORT or {"past"} & (one.marks ^ other.marks):
         return False
-    if one.persons != other.persons or bool(_STANCE & set(one.spoken)) != bool(_STANCE & set(other.spoken)):
+    if one.persons != other.persons or bool(_STANCE & set(one.spoken)) != bool(
+        _STANCE & set(other.spoken)
+    ):
         return False
     return permitted(a, b) and not contrasted(a, b)
 
@@ -84,7 +108,9 @@ def alike(a: str, b: str) -> bool:
 def _is_changed(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """The same words stand around one or two that differ, or that only one has."""
     parts = SequenceMatcher(None, one, other, autojunk=False).get_opcodes()
-    sizes = [max(end - start, stop - begin) for tag, start, end, begin, stop in parts if tag != "equal"]
+    sizes = [
+        max(end - start, stop - begin) for tag, start, end, begin, stop in parts if tag != "equal"
+    ]
     return len(sizes) == 1 and sizes[0] <= 2
 
 
@@ -92,8 +118,16 @@ def _own(a: str, b: str) -> set[str]:
     """The rare words of a text for which the other has none of the same stem."""
     theirs = _words(b)
     begun, stems = {word[:STEM] for word in theirs}, set(saying.said(b).words)
-    rare = {word for word in _words(a) - theirs if word not in ENGLISH and not is_value(word) and not is_common(word)}
-    return {word for word in rare if word[:STEM] not in begun and not stems.intersection(saying.said(word).words)}
+    rare = {
+        word
+        for word in _words(a) - theirs
+        if word not in ENGLISH and not is_value(word) and not is_common(word)
+    }
+    return {
+        word
+        for word in rare
+        if word[:STEM] not in begun and not stems.intersection(saying.said(word).words)
+    }
 
 
 def overlap(a: str, b: str) -> bool:
@@ -104,7 +138,9 @@ def overlap(a: str, b: str) -> bool:
     """
     if set(saying.said(a).words) & set(saying.said(b).words):
         return True
-    one, other = ({int(n) for n in values(text).numbers if n.lstrip("-").isdecimal()} for text in (a, b))
+    one, other = (
+        {int(n) for n in values(text).numbers if n.lstrip("-").isdecimal()} for text in (a, b)
+    )
     return any(n + step in other for n in one for step in (-1, 0, 1))
 
 
@@ -165,7 +201,10 @@ def _turned(one: Values, other: Values) -> bool:
     ours, theirs = set(one.leanings), set(other.leanings)
     if ours & _TURNED != theirs & _TURNED:
         return True
-    return any({first, second} <= ours ^ theirs and not {first, second} & ours & theirs for first, second in _OPPOSED)
+    return any(
+        {first, second} <= ours ^ theirs and not {first, second} & ours & theirs
+        for first, second in _OPPOSED
+    )
 
 
 def _same_days(one: Values, other: Values) -> bool:
@@ -194,7 +233,9 @@ def _names(text: str) -> tuple[set[str], set[str]]:
         lower = word.lower()
         if lower in _NO_NAMES or lower in ENGLISH or is_value(lower):
             continue
-        is_first = _SENTENCE_END.search(plain[max(0, match.start() - 8) : match.start()]) is not None
+        is_first = (
+            _SENTENCE_END.search(plain[max(0, match.start() - 8) : match.start()]) is not None
+        )
         if lower in GIVEN_NAMES or lower.upper() == lower or (word != lower and not is_first):
             sure.add(lower)
         elif word != lower and not is_common(lower):

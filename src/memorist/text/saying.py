@@ -14,7 +14,7 @@ from typing import Literal
 from . import tokens
 from . import values as stated
 from .common_words import word_set
-from .normalise import for_hash
+from .normalize import for_hash
 from .stopwords import ENGLISH
 
 Verdict = Literal["same", "more", "less", "other"]
@@ -59,13 +59,18 @@ _MARKS = {
 _PERSONS = {
     word: person
     for person, words in {
-        "I": "i me my mine myself i'm i've i'd i'll im ive", "we": "we us our ours we're we've we'll we'd",
-        "you": "you your yours you're you've you'll you'd", "he": "he him his he's he'll he'd",
-        "she": "she her hers she's she'll she'd", "they": "they them their theirs they're they've they'll they'd",
+        "I": "i me my mine myself i'm i've i'd i'll im ive",
+        "we": "we us our ours we're we've we'll we'd",
+        "you": "you your yours you're you've you'll you'd",
+        "he": "he him his he's he'll he'd",
+        "she": "she her hers she's she'll she'd",
+        "they": "they them their theirs they're they've they'll they'd",
     }.items()
     for word in words.split()
-}  # fmt: skip
-_PRESENT = word_set("is are am be being been isn't aren't i'm he's she's it's we're they're you're that's get gets")
+}
+_PRESENT = word_set(
+    "is are am be being been isn't aren't i'm he's she's it's we're they're you're that's get gets"
+)
 _SMALL = _EMPTY | _MARKS.keys() | _PERSONS.keys() | ENGLISH
 _PREFACE = re.compile(
     r"^\W*(?:(?:please|pls) (?:remember|note)(?:\s+that|:|,)?\s+"
@@ -122,7 +127,10 @@ def said(text: str) -> Said:
     left = [word for word in found if word not in _SMALL and not stated.is_value(word)]
     marks = {_MARKS[word] for word in found if word in _MARKS} | ({"?"} if "?" in plain else set())
     marks |= {"would"} if any(word.endswith("'d") for word in found) else set()
-    tensed = ["", *(word for word in found if word != "not" and (word in _PRESENT or word not in _EMPTY))]
+    tensed = [
+        "",
+        *(word for word in found if word != "not" and (word in _PRESENT or word not in _EMPTY)),
+    ]
     if any(_is_past(word) and before not in _PRESENT for before, word in pairwise(tensed)):
         marks.add("past")
     return Said(

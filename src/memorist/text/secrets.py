@@ -32,7 +32,8 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(
-    r"[<{$%\[*.]|(?:x{3,}|your|my|the|change|example|placeholder|redacted|secret|password|pass$|todo)", re.IGNORECASE
+    r"[<{$%\[*.]|(?:x{3,}|your|my|the|change|example|placeholder|redacted|secret|password|pass$|todo)",
+    re.IGNORECASE,
 )
 _WORDS = re.compile(r"[^\W\d_]+(?:['’/-][^\W\d_]+)*")
 _CARD = re.compile(r"(?<![\d+.,-])[2-6](?:[ -]?\d){13,15}(?![\d-])")
@@ -70,13 +71,20 @@ def _is_password(found: re.Match[str]) -> bool:
 
 def _is_random(value: str) -> bool:
     """Letters and digits mixed, as no word has them."""
-    return any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and not _PLACEHOLDER.match(value)
+    return (
+        any(map(str.isdigit, value))
+        and any(map(str.isalpha, value))
+        and not _PLACEHOLDER.match(value)
+    )
 
 
 def _is_card(text: str) -> bool:
     """Whether an issuer gives out such numbers, and the last digit checks the others."""
     digits = [int(mark) for mark in text if mark.isdigit()]
-    return _ISSUED.fullmatch("".join(map(str, digits))) is not None and sum(_weighted(digits)) % 10 == 0
+    return (
+        _ISSUED.fullmatch("".join(map(str, digits))) is not None
+        and sum(_weighted(digits)) % 10 == 0
+    )
 
 
 def _weighted(digits: Sequence[int]) -> Iterator[int]:

@@ -13,7 +13,7 @@ from itertools import chain, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from memorist.text.normalise import for_hash, one_line
+from memorist.text.normalize import for_hash, one_line
 from memorist.text.tokens import words
 
 NEAR = 3  # bits that may differ between two fingerprints of one text

@@ -26,4 +26,6 @@ def pack(terms: Iterable[int]) -> bytes:
 def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
     """The reverse of `pack`."""
     n = len(packed) // 5
-    return np.frombuffer(packed, dtype="<u4", count=n), np.frombuffer(packed, dtype=np.uint8, offset=4 * n)
+    return np.frombuffer(packed, dtype="<u4", count=n), np.frombuffer(
+        packed, dtype=np.uint8, offset=4 * n
+    )

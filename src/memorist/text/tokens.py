@@ -19,7 +19,9 @@ from typing import Any
 from .dates import MONTHS
 from .stopwords import ENGLISH
 
-ROLES = frozenset({"user", "assistant", "system", "tool", "human", "ai", "bot", "agent", "model", "developer"})
+ROLES = frozenset(
+    {"user", "assistant", "system", "tool", "human", "ai", "bot", "agent", "model", "developer"}
+)
 LONGEST = 64  # a longer word is cut: nobody searches for it, and stemmers slow down on it
 
 # Python's \w leaves out combining marks, which would tear Hindi, Thai or decomposed Latin words apart.
@@ -36,8 +38,12 @@ _MARKS = (
     "\u302a-\u302f\u3099\u309a\ufe20-\ufe2f"
 )
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff]")
-_MARK_RUN = re.compile(f"([{_MARKS}]{{4}})[{_MARKS}]+")  # sorting long runs of marks is quadratic in the normaliser
-_WORD = re.compile(rf"(?:\d++(?:[.,:]\d++)*+|\w)[\w{_MARKS}]*+(?:['’][\w{_MARKS}]++)*+")  # possessive: linear time
+_MARK_RUN = re.compile(
+    f"([{_MARKS}]{{4}})[{_MARKS}]+"
+)  # sorting long runs of marks is quadratic in the normaliser
+_WORD = re.compile(
+    rf"(?:\d++(?:[.,:]\d++)*+|\w)[\w{_MARKS}]*+(?:['’][\w{_MARKS}]++)*+"
+)  # possessive: linear time
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
@@ -57,7 +63,9 @@ _LANGUAGE_OF_SCRIPT = (  # first and last character of a script, and the stemmer
     (0x0B80, 0x0BFF, "tamil"),
     (0x1F00, 0x1FFF, "greek"),
 )
-_stemmers = threading.local()  # a Snowball stemmer keeps its word in itself, so threads cannot share one
+_stemmers = (
+    threading.local()
+)  # a Snowball stemmer keeps its word in itself, so threads cannot share one
 
 
 def words(text: str) -> list[str]:
@@ -104,7 +112,11 @@ def sparse_text(text: str, speaker: str | None = None, occurred_at: datetime | N
     'I went to the beach.'
     """
     name = f"{speaker}: " if speaker and speaker.casefold() not in ROLES else ""
-    day = f"[{occurred_at.day} {MONTHS[occurred_at.month - 1].title()} {occurred_at.year}] " if occurred_at else ""
+    day = (
+        f"[{occurred_at.day} {MONTHS[occurred_at.month - 1].title()} {occurred_at.year}] "
+        if occurred_at
+        else ""
+    )
     return f"{day}{name}{text}"
 
 
@@ -124,7 +136,9 @@ def _folded(text: str) -> str:
     if text.isascii():
         return text.lower().replace("_", " ")
     short = _MARK_RUN.sub(r"\1", _INVISIBLE.sub("", text))
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", short).casefold()).replace("_", " ")
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", short).casefold()).replace(
+        "_", " "
+    )
 
 
 def _pieces(word: str) -> list[str]:
@@ -155,7 +169,9 @@ def _term(word: str, language: str) -> str:
 def _language_of(word: str, language: str) -> str | None:
     code = ord(word[0])
     if code < 0x250 or 0x1E00 <= code < 0x1F00:
-        return language if all(language != other for _, _, other in _LANGUAGE_OF_SCRIPT) else "english"
+        return (
+            language if all(language != other for _, _, other in _LANGUAGE_OF_SCRIPT) else "english"
+        )
     return next((name for first, last, name in _LANGUAGE_OF_SCRIPT if first <= code <= last), None)
 
 

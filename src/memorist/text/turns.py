@@ -4,7 +4,9 @@ import re
 
 _SENTENCE = re.compile(r"[^.!?。！？…؟\u037e]*+[.!?。！？…؟\u037e]*+")
 _ASKING = ("?", "？", "؟", "\u037e")
-_LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")  # what follows may be a smiley or a quotation mark
+_LAST_MARK = re.compile(
+    r"[?？؟\u037e][^\w.!…]*$"
+)  # what follows may be a smiley or a quotation mark
 _WORDS = re.compile(r"\w+")
 FEW = 4  # words: "Wow, that's cool, Caroline!" before a question tells nothing
 
@@ -17,7 +19,9 @@ def is_question(text: str) -> bool:
     """
     sentences = [sentence for sentence in _SENTENCE.findall(text) if sentence.strip()]
     told = [sentence for sentence in sentences if not sentence.rstrip().endswith(_ASKING)]
-    return len(told) < len(sentences) and all(len(_WORDS.findall(sentence)) <= FEW for sentence in told)
+    return len(told) < len(sentences) and all(
+        len(_WORDS.findall(sentence)) <= FEW for sentence in told
+    )
 
 
 def ends_asking(text: str) -> bool:

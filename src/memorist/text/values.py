@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from memorist.text.common_words import GIVEN_NAMES, word_set
-from memorist.text.normalise import AUTHOR_YEAR, composed, links, without_links, without_numbered_citations
+from memorist.text.normalize import (
+    AUTHOR_YEAR,
+    composed,
+    links,
+    without_links,
+    without_numbered_citations,
+)
 from memorist.text.stopwords import ENGLISH
 
 
@@ -35,7 +41,9 @@ class Values:
 
 def _numbered(groups: str, first: int = 0) -> dict[str, int]:
     """Number the slash-separated groups of words: every word of a group means the same."""
-    return {word: n for n, group in enumerate(groups.split("/"), start=first) for word in group.split()}
+    return {
+        word: n for n, group in enumerate(groups.split("/"), start=first) for word in group.split()
+    }
 
 
 _WEEKDAYS = _numbered(
@@ -68,16 +76,40 @@ _SMALL = _numbered(
 )
 _TENS = {
     word: 10 * n
-    for word, n in _numbered("twenty/thirty/forty fourty/fifty/sixty/seventy/eighty/ninety", first=2).items()
+    for word, n in _numbered(
+        "twenty/thirty/forty fourty/fifty/sixty/seventy/eighty/ninety", first=2
+    ).items()
 }
-_SCALES = {"hundred": 100, "thousand": 1_000, "million": 1_000_000, "billion": 1_000_000_000, "dozen": 12}
+_SCALES = {
+    "hundred": 100,
+    "thousand": 1_000,
+    "million": 1_000_000,
+    "billion": 1_000_000_000,
+    "dozen": 12,
+}
 _NUMBER_WORDS = _SMALL.keys() - _MONTHS.keys() | _TENS.keys() | _SCALES.keys()
 _UNITS = {
-    "$": "dollar", "dollar": "dollar", "dollars": "dollar", "usd": "dollar",
-    "€": "euro", "euro": "euro", "euros": "euro", "eur": "euro",
-    "£": "pound", "pound": "pound", "pounds": "pound", "gbp": "pound", "¥": "yen", "yen": "yen",
-    "%": "percent", "percent": "percent", "half": "half", "quarter": "quarter", "double": "double", "triple": "triple",
-}  # fmt: skip
+    "$": "dollar",
+    "dollar": "dollar",
+    "dollars": "dollar",
+    "usd": "dollar",
+    "€": "euro",
+    "euro": "euro",
+    "euros": "euro",
+    "eur": "euro",
+    "£": "pound",
+    "pound": "pound",
+    "pounds": "pound",
+    "gbp": "pound",
+    "¥": "yen",
+    "yen": "yen",
+    "%": "percent",
+    "percent": "percent",
+    "half": "half",
+    "quarter": "quarter",
+    "double": "double",
+    "triple": "triple",
+}
 _NEGATIONS = word_set("""
     not no never none nobody nothing neither nor nowhere without cannot dont doesnt didnt cant couldnt wont wouldnt
     shouldnt isnt arent wasnt werent hasnt havent hadnt aint mustnt neednt mightnt shant stopped quit hardly
@@ -87,26 +119,54 @@ _NEGATIONS = word_set("""
     asla لا ليس لم لن नहीं मत
     """)
 _UNSAID = re.compile(r"[不没沒無无别別未非]|ない|ません|なかった|않|못|없")
-_PASSED_OVER = ENGLISH - _NEGATIONS | word_set("really even ever longer anymore quite always particularly")
+_PASSED_OVER = ENGLISH - _NEGATIONS | word_set(
+    "really even ever longer anymore quite always particularly"
+)
 _LEANINGS = {
     word: leaning
     for leaning, words in {
         "+": "like likes liked love loves loved enjoy enjoys enjoyed adore adores",
         "-": "hate hates hated dislike dislikes disliked loathe loathes detest detests despise",
-        "before": "before until", "after": "after since", "more": "more increase increased raise raised higher",
-        "less": "less fewer decrease decreased lower lowered", "on": "enable enabled allow allowed accept accepted",
-        "off": "disable disabled forbid forbidden deny denied reject rejected", "always": "always", "some": "sometimes",
-        "left": "left leave leaves", "joined": "joined join joins", "sell": "sell sold",
-        "buy": "buy bought purchase purchased", "past": "former previously",
+        "before": "before until",
+        "after": "after since",
+        "more": "more increase increased raise raised higher",
+        "less": "less fewer decrease decreased lower lowered",
+        "on": "enable enabled allow allowed accept accepted",
+        "off": "disable disabled forbid forbidden deny denied reject rejected",
+        "always": "always",
+        "some": "sometimes",
+        "left": "left leave leaves",
+        "joined": "joined join joins",
+        "sell": "sell sold",
+        "buy": "buy bought purchase purchased",
+        "past": "former previously",
     }.items()
     for word in words.split()
-}  # fmt: skip
+}
 
-_READ = {"noon", "midnight"} | _NUMBER_WORDS | _WEEKDAYS.keys() | _MONTHS.keys() | _UNITS.keys() | _DAYS | _NEGATIONS
+_READ = (
+    {"noon", "midnight"}
+    | _NUMBER_WORDS
+    | _WEEKDAYS.keys()
+    | _MONTHS.keys()
+    | _UNITS.keys()
+    | _DAYS
+    | _NEGATIONS
+)
 _NOT_NAMES = (
     {word.replace("'", "") for word in ENGLISH}
-    | (_WEEKDAYS.keys() | _MONTHS.keys() | _NUMBER_WORDS | _UNITS.keys() | _LEANINGS.keys() | _DAYS | _NEGATIONS)
-    | word_set("tv hello hi hey also yes yeah well ok okay please thanks maybe now then however actually user")
+    | (
+        _WEEKDAYS.keys()
+        | _MONTHS.keys()
+        | _NUMBER_WORDS
+        | _UNITS.keys()
+        | _LEANINGS.keys()
+        | _DAYS
+        | _NEGATIONS
+    )
+    | word_set(
+        "tv hello hi hey also yes yeah well ok okay please thanks maybe now then however actually user"
+    )
 )
 
 _CLOCK = re.compile(
@@ -149,7 +209,10 @@ def values(text: str) -> Values:
         negations=(*_negations(words), *_UNSAID.findall(lower)),
         leanings=tuple(_LEANINGS[word] for word in words if word in _LEANINGS),
         names=tuple(token for token in _tokens(bare) if _is_name(token)),
-        references=(*sorted(set(links(plain))), *(match.group().lower() for match in AUTHOR_YEAR.finditer(plain))),
+        references=(
+            *sorted(set(links(plain))),
+            *(match.group().lower() for match in AUTHOR_YEAR.finditer(plain)),
+        ),
     )
 
 
@@ -178,14 +241,25 @@ def agree(a: str, b: str) -> bool:
 
 def agreeing(a: str, first: Values, b: str, second: Values) -> bool:
     """The same of texts whose values were read already."""
-    return _stated(first) == _stated(second) and _same_references(first, second) and _same_names(a, b, first, second)
+    return (
+        _stated(first) == _stated(second)
+        and _same_references(first, second)
+        and _same_names(a, b, first, second)
+    )
 
 
 def _stated(found: Values) -> tuple[object, ...]:
     return (
-        found.numbers, found.units, found.times, found.dates, found.weekdays, found.months, found.days, found.negations,
+        found.numbers,
+        found.units,
+        found.times,
+        found.dates,
+        found.weekdays,
+        found.months,
+        found.days,
+        found.negations,
         found.leanings,
-    )  # fmt: skip
+    )
 
 
 def _same_references(a: Values, b: Values) -> bool:
@@ -199,7 +273,9 @@ def _same_names(a: str, b: str, first: Values, second: Values) -> bool:
 
 
 def _mentions(text: str, names: set[str]) -> list[str]:
-    return list(dict.fromkeys(word for word in _tokens(_bare(composed(text)).lower()) if word in names))
+    return list(
+        dict.fromkeys(word for word in _tokens(_bare(composed(text)).lower()) if word in names)
+    )
 
 
 def _bare(text: str) -> str:
@@ -214,14 +290,19 @@ def _taken(pattern: re.Pattern[str], text: str) -> tuple[list[re.Match[str]], st
 
 
 def _tokens(text: str) -> list[str]:
-    return [_SHORTENED.sub("", token).replace("'", "").replace("’", "") for token in _TOKEN.findall(text)]
+    return [
+        _SHORTENED.sub("", token).replace("'", "").replace("’", "")
+        for token in _TOKEN.findall(text)
+    ]
 
 
 def _minutes(match: re.Match[str]) -> int:
     if match["word"]:
         return 720 if match["word"] == "noon" else 0
     if match["half"]:
-        return (int(match["hour"]) % 12 + 12 * (match["half"] == "p")) * 60 + int(match["minute"] or 0)
+        return (int(match["hour"]) % 12 + 12 * (match["half"] == "p")) * 60 + int(
+            match["minute"] or 0
+        )
     return int(match["hour24"]) * 60 + int(match["minute24"])
 
 
@@ -256,7 +337,9 @@ def _spelled(words: Iterable[str]) -> int:
 
 
 def _figure(word: str) -> str:
-    digits = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in word).replace("−", "-")
+    digits = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in word).replace(
+        "−", "-"
+    )
     sign = "-" if digits.startswith("-") else ""
     figure = digits.lstrip("-")
     figure = figure.replace(",", "" if _GROUPED.fullmatch(figure) else ".")
@@ -282,4 +365,9 @@ def _is_name(token: str) -> bool:
     lower = token.lower()
     if lower in _NOT_NAMES or not token[0].isalpha():
         return False
-    return token[0] != lower[0] or token[1:] != lower[1:] or lower in GIVEN_NAMES or lower.upper() == lower
+    return (
+        token[0] != lower[0]
+        or token[1:] != lower[1:]
+        or lower in GIVEN_NAMES
+        or lower.upper() == lower
+    )

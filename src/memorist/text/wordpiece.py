@@ -98,7 +98,11 @@ class _Fold(dict[int, str]):
             return ""
         if chr(code).isspace():
             return " "
-        letters = [char for char in unicodedata.normalize("NFD", chr(code)) if ord(char) not in self.removed]
+        letters = [
+            char
+            for char in unicodedata.normalize("NFD", chr(code))
+            if ord(char) not in self.removed
+        ]
         folded = "".join(self._apart(char) for char in letters).lower()
         return f" {folded} " if code in self.ideographs else folded
 

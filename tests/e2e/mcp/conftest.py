@@ -15,8 +15,8 @@ pytest.importorskip("mcp")
 from mcp.server import MCPServer
 
 from memorist import aio
-from memorist.engine import Engine
-from memorist.interfaces.mcp.door import Door
+from memorist.client import Engine
+from memorist.interfaces.mcp.request import Door
 from memorist.interfaces.mcp.server import made
 from memorist.interfaces.rest.auth import Caller
 
@@ -26,7 +26,11 @@ REVISIONS = ("legacy", "2026-07-28")  # of the protocol: with a handshake, and w
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own for every test, and the quick embedder."""
-    for name in [name for name in os.environ if name.startswith(("MEMORIST_", "MILTON_", "CLAUDE_", "CODEX_"))]:
+    for name in [
+        name
+        for name in os.environ
+        if name.startswith(("MEMORIST_", "MILTON_", "CLAUDE_", "CODEX_"))
+    ]:
         if name != "MEMORIST_FAILSAFE_DIR":
             monkeypatch.delenv(name)
     place = tmp_path / "home"

@@ -44,7 +44,9 @@ def url() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     program = Path(__file__).parents[2] / "mcp_fixtures.py"
-    with subprocess.Popen([sys.executable, str(program), str(port)], stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [sys.executable, str(program), str(port)], stderr=subprocess.DEVNULL
+    ) as process:
         for _ in range(600):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
@@ -65,7 +67,18 @@ def test_it_conforms_to_both_revisions(revision: str, request: pytest.FixtureReq
 
 def test_the_inspector_finds_nothing_wrong_with_the_schemas(tmp_path: Path) -> None:
     place = f"MEMORIST_DB={tmp_path / 'm.db'}"
-    words = ["--cli", "-e", place, "--method", "tools/list", "--strict", sys.executable, "-m", "memorist", "mcp"]
+    words = [
+        "--cli",
+        "-e",
+        place,
+        "--method",
+        "tools/list",
+        "--strict",
+        sys.executable,
+        "-m",
+        "memorist",
+        "mcp",
+    ]
     done = node("inspector", "clients/launcher/build/index.js", *words, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "memory_query" in done.stdout

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 
 import memorist
 from memorist.interfaces.cli import app
-from memorist.model import Memory
+from memorist.types import Memory
 
 SESSION = "8f14e45f-ceea-467f-a0e6-2f3c1f3b9d11"
 Hook = Callable[..., Result]
@@ -99,7 +99,9 @@ def test_a_session_begins_with_what_was_said_before_the_most_important_first(hoo
 def test_what_is_told_stays_within_its_limits(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     with memorist.open(tend=False) as memory:
         for number in range(12):
-            memory.scope("ana", "shop").remember(f"Rule {number}: the shop has {'very ' * 20}long rules.", pinned=True)
+            memory.scope("ana", "shop").remember(
+                f"Rule {number}: the shop has {'very ' * 20}long rules.", pinned=True
+            )
     assert len(context(hook("session-start")).splitlines()) == 6 + 2
     monkeypatch.setenv("MEMORIST_MEMORY_CONTEXT_MAX_CHARS", "400")
     assert 0 < len(context(hook("session-start"))) <= 400
@@ -124,8 +126,14 @@ def test_of_a_transcript_the_last_turn_is_kept_without_tools_and_marks_of_the_ho
     hook: Hook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMORIST_MEMORY_STORE_RESPONSES", "1")
-    text = [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "Done: it runs on port 8080."}]
-    asked = [{"type": "document", "text": "a log file"}, {"type": "text", "text": "Please move the shop to port 8080."}]
+    text = [
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "text", "text": "Done: it runs on port 8080."},
+    ]
+    asked = [
+        {"type": "document", "text": "a log file"},
+        {"type": "text", "text": "Please move the shop to port 8080."},
+    ]
     result = [{"type": "tool_result", "tool_use_id": "t1", "content": "root:x:0:0"}]
     lines = [
         '{"type": "summary", "summary": "Shop", "leafUuid": "x"}\n',
@@ -164,30 +172,40 @@ def test_the_space_is_the_folder_of_the_project_or_the_one_that_is_named(
     hook("prompt", prompt="This is about the garden.")
     monkeypatch.setenv("MEMORIST_SPACE", "set")
     hook("prompt", prompt="This is about a setting.")
-    told = {space: [each.text for each in kept(space)] for space in ("shop", "work", "garden", "set")}
+    told = {
+        space: [each.text for each in kept(space)] for space in ("shop", "work", "garden", "set")
+    }
     assert told == {
         "shop": ["This is about the shop."], "work": ["This is about work."],
         "garden": ["This is about the garden."], "set": ["This is about a setting."],
     }  # fmt: skip
 
 
-def test_an_incognito_chat_leaves_no_byte_and_its_turns_are_not_kept_when_it_ends(hook: Hook, tmp_path: Path) -> None:
+def test_an_incognito_chat_leaves_no_byte_and_its_turns_are_not_kept_when_it_ends(
+    hook: Hook, tmp_path: Path
+) -> None:
     told = context(hook("prompt", prompt="start incognito for this chat"))
     assert "memory" in told
     secret = "The surprise party is at the marzipan factory."
     (tmp_path / "transcript.jsonl").write_text(record("user", secret, "u1"))
     assert context(hook("prompt", prompt=secret)) == ""
     hook("stop")
-    (tmp_path / "transcript.jsonl").write_text(record("user", secret, "u1") + record("user", "Back to work now.", "u2"))
+    (tmp_path / "transcript.jsonl").write_text(
+        record("user", secret, "u1") + record("user", "Back to work now.", "u2")
+    )
     assert context(hook("prompt", prompt="end incognito for this chat"))
     hook("stop")
     assert [each.text for each in kept()] == ["Back to work now."]
-    files = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "transcript.jsonl"]
+    files = [
+        path for path in tmp_path.rglob("*") if path.is_file() and path.name != "transcript.jsonl"
+    ]
     assert files
     assert not [path for path in files if b"marzipan" in path.read_bytes()]
 
 
-def test_where_memory_is_off_nothing_is_told_or_kept(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_memory_is_off_nothing_is_told_or_kept(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hook("prompt", prompt="The shop is deployed with Ansible.")
     monkeypatch.setenv("MEMORIST_MEMORY_ENABLED", "0")
     assert context(hook("session-start")) == ""
@@ -200,7 +218,14 @@ AWAY = "postgresql://nobody:secret@127.0.0.1:1/none"
 
 @pytest.mark.parametrize("when", ["session-start", "prompt", "stop", "pre-compact"])
 @pytest.mark.parametrize(
-    "given", ["", "no json", "[1]", '{"prompt": 7, "cwd": [], "session_id": {}, "transcript_path": 3}', "[" * 10_000]
+    "given",
+    [
+        "",
+        "no json",
+        "[1]",
+        '{"prompt": 7, "cwd": [], "session_id": {}, "transcript_path": 3}',
+        "[" * 10_000,
+    ],
 )
 def test_the_host_goes_on_whatever_it_hands_over(hook: Hook, when: str, given: str) -> None:
     done = hook(when, given=given)
@@ -211,7 +236,9 @@ def test_the_host_goes_on_whatever_it_hands_over(hook: Hook, when: str, given: s
 
 
 @pytest.mark.parametrize("when", ["session-start", "prompt", "stop"])
-def test_the_host_goes_on_when_the_memory_is_away(hook: Hook, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_goes_on_when_the_memory_is_away(
+    hook: Hook, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MEMORIST_DB", AWAY)
     done = hook(when, prompt="Where is it?")
     assert (done.exit_code, done.stdout) == (0, "")
@@ -219,7 +246,9 @@ def test_the_host_goes_on_when_the_memory_is_away(hook: Hook, when: str, monkeyp
     assert "secret" not in done.stderr
 
 
-def test_the_host_goes_on_with_a_setting_that_is_wrong(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_host_goes_on_with_a_setting_that_is_wrong(
+    hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MEMORIST_PROFILE", "nonsense")
     done = hook("prompt", prompt="Where is it?")
     assert (done.exit_code, done.stdout) == (0, "")
@@ -234,8 +263,17 @@ def test_a_transcript_that_is_gone_or_huge_does_no_harm(hook: Hook, tmp_path: Pa
     assert [each.text for each in kept()] == ["The shop moved."]
 
 
-HOSTS_OWN = ["/clear", "/mcp:shop:deploy now", "<command-name>/compact</command-name>", "<system-reminder>x"]
-SAID = ["/etc/hosts is wrong because of the VPN.", "<div> tags are never closed in the shop.", "/ is full again."]
+HOSTS_OWN = [
+    "/clear",
+    "/mcp:shop:deploy now",
+    "<command-name>/compact</command-name>",
+    "<system-reminder>x",
+]
+SAID = [
+    "/etc/hosts is wrong because of the VPN.",
+    "<div> tags are never closed in the shop.",
+    "/ is full again.",
+]
 
 
 @pytest.mark.parametrize("text", HOSTS_OWN)
@@ -257,7 +295,9 @@ def test_what_only_begins_like_a_command_is_kept(hook: Hook, tmp_path: Path, tex
 @pytest.mark.slow
 def test_a_host_that_says_nothing_is_not_kept_waiting() -> None:
     command = [sys.executable, "-m", "memorist", "hook", "prompt"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.wait(timeout=20) == 0
         assert process.stderr
         assert "too long" in process.stderr.read()

@@ -30,7 +30,9 @@ FILES = {
 def install(home: Path) -> Install:
     """Install it, with these variables of ours alone."""
     none = {name: None for name in os.environ if name.startswith("MEMORIST_")}
-    return lambda host, *words, **env: CliRunner().invoke(app, ["mcp", "install", host, *words], env={**none, **env})
+    return lambda host, *words, **env: CliRunner().invoke(
+        app, ["mcp", "install", host, *words], env={**none, **env}
+    )
 
 
 def entry(home: Path, host: str) -> Any:
@@ -66,7 +68,9 @@ def test_nothing_is_written_before_it_is_agreed_to(
     assert not (home / FILES[host]).exists()
 
 
-def test_the_rest_of_a_json_file_stays_and_a_copy_of_it_is_kept(install: Install, home: Path) -> None:
+def test_the_rest_of_a_json_file_stays_and_a_copy_of_it_is_kept(
+    install: Install, home: Path
+) -> None:
     path = home / FILES["cursor"]
     path.parent.mkdir()
     before = '{\n\t"theme": "dünkel",\n\t"mcpServers": {\n\t\t"other": {\n\t\t\t"command": "x"\n\t\t}\n\t}\n}\n'
@@ -80,7 +84,9 @@ def test_the_rest_of_a_json_file_stays_and_a_copy_of_it_is_kept(install: Install
     (copy,) = [each for each in path.parent.iterdir() if each != path]
     assert copy.read_text("utf-8") == before
     assert copy.name in done.stderr
-    assert [line for line in done.stdout.splitlines() if line.startswith("-") and "dünkel" in line] == []
+    assert [
+        line for line in done.stdout.splitlines() if line.startswith("-") and "dünkel" in line
+    ] == []
 
 
 def test_comments_and_tables_of_a_toml_file_stay(install: Install, home: Path) -> None:
@@ -105,17 +111,30 @@ def test_comments_and_tables_of_a_toml_file_stay(install: Install, home: Path) -
 
 def test_what_was_said_on_the_command_line_goes_along(install: Install, home: Path) -> None:
     install(
-        "claude-desktop", "--user", "bo", "--space", "shop", "--agent", "planner", "--db", "postgresql://u:p@h/d", "-y"
+        "claude-desktop",
+        "--user",
+        "bo",
+        "--space",
+        "shop",
+        "--agent",
+        "planner",
+        "--db",
+        "postgresql://u:p@h/d",
+        "-y",
     )
     found = entry(home, "claude-desktop")["memorist"]
     assert found["args"][-3:] == ["mcp", "--agent", "planner"]
     assert found["env"] == {
         "MEMORIST_DB": "postgresql://u:p@h/d", "MEMORIST_USER": "bo", "MEMORIST_SPACE": "shop",
     }  # fmt: skip
-    assert stat.S_IMODE((home / FILES["claude-desktop"]).stat().st_mode) == 0o600  # it may hold a password
+    assert (
+        stat.S_IMODE((home / FILES["claude-desktop"]).stat().st_mode) == 0o600
+    )  # it may hold a password
 
 
-def test_what_is_set_in_the_environment_goes_along_but_for_secrets(install: Install, home: Path) -> None:
+def test_what_is_set_in_the_environment_goes_along_but_for_secrets(
+    install: Install, home: Path
+) -> None:
     set_here = {
         "MEMORIST_DB": "/data/m.db", "MEMORIST_USER": "ana", "MEMORIST_EMBEDDER": "hashing",
         "MEMORIST_LLM_KEY": "sk-secret", "MEMORIST_EMBEDDER_KEY": "sk-secret", "MEMORIST_TRACEBACK": "1",
@@ -155,10 +174,15 @@ def test_the_hooks_work_as_they_were_written(install: Install, home: Path, tmp_p
     for prompt in ("The shop is deployed with Ansible.", "How is the shop deployed?"):
         given = json.dumps({"session_id": "s1", "cwd": "/code/shop", "prompt": prompt})
         command = hooks["UserPromptSubmit"][0]["hooks"][0]["command"]
-        done = subprocess.run(command, shell=True, input=given, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, shell=True, input=given, capture_output=True, text=True, timeout=60
+        )
         assert (done.returncode, done.stderr) == (0, "")
         told.append(done.stdout)
-    assert "The shop is deployed with Ansible." in json.loads(told[1])["hookSpecificOutput"]["additionalContext"]
+    assert (
+        "The shop is deployed with Ansible."
+        in json.loads(told[1])["hookSpecificOutput"]["additionalContext"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -168,7 +192,9 @@ def test_the_hooks_work_as_they_were_written(install: Install, home: Path, tmp_p
         ("codex", "= no"), ("codex", 'mcp_servers = { memorist = { command = "x" } }'),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_changed_is_left_alone(install: Install, home: Path, host: str, text: str) -> None:
+def test_a_file_that_cannot_be_changed_is_left_alone(
+    install: Install, home: Path, host: str, text: str
+) -> None:
     path = home / FILES[host]
     path.parent.mkdir()
     path.write_text(text)

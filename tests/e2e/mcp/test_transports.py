@@ -24,11 +24,15 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp_support import Person, call, over_stdio, refused
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller
 
-HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw", "version": "1"}}
+HELLO = {
+    "protocolVersion": "2025-11-25",
+    "capabilities": {},
+    "clientInfo": {"name": "raw", "version": "1"},
+}
 
 
 async def test_a_host_starts_it_and_talks_to_it(tmp_path: Path, revision: str) -> None:
@@ -78,7 +82,9 @@ def conversation(db: Path, *lines: str) -> tuple[dict[int, Any], str]:
     """What a server answers to lines on its stdin, by the id of the request, and its stderr."""
     command = [sys.executable, "-m", "memorist", "mcp"]
     env, pipe = {**os.environ, "MEMORIST_DB": str(db)}, subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env) as process:
+    with subprocess.Popen(
+        command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=env
+    ) as process:
         assert process.stdin
         assert process.stdout
         assert process.stderr
@@ -133,7 +139,9 @@ def test_it_starts_within_a_second_and_a_half_of_cpu(tmp_path: Path) -> None:
     )
     hello = message("initialize", 1, **HELLO) + "\n"
     runs = [
-        subprocess.run([sys.executable, "-c", code], input=hello, capture_output=True, text=True).stdout.split()
+        subprocess.run(
+            [sys.executable, "-c", code], input=hello, capture_output=True, text=True
+        ).stdout.split()
         for _ in range(3)
     ]
     assert {answered for _, answered in runs} == {"True"}
@@ -148,7 +156,9 @@ async def served(engine: Engine, *, local: bool = False) -> AsyncIterator[str]:
     """The address of the real server on a port of this machine."""
     caller = Caller(name="local", user="ana", tenant="default") if local else None
     app = create_app(engine, local=caller)
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_level="warning", timeout_graceful_shutdown=1)
+    )
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - it has no event for that
         await asyncio.sleep(0.01)
@@ -174,18 +184,27 @@ async def test_the_key_says_whose_memory_it_is(engine: Engine, revision: str) ->
     _, bo = await engine.create_key("phone", user="bo", rights=["read"])
     async with served(engine) as url:
         async with connected(url, ana, mode=revision) as client:
-            made = await call(client, "memory_remember", text="Ana drinks green tea.", said_by="user")
+            made = await call(
+                client, "memory_remember", text="Ana drinks green tea.", said_by="user"
+            )
             assert len((await call(client, "memory_query", query="green tea"))["memories"]) == 1
-            assert "Ana drinks" in (await client.read_resource("memory://snapshot")).contents[0].text  # type: ignore[union-attr]
+            assert (
+                "Ana drinks" in (await client.read_resource("memory://snapshot")).contents[0].text
+            )  # type: ignore[union-attr]
         async with connected(url, bo, mode=revision) as client:
             assert (await call(client, "memory_query", query="green tea"))["memories"] == []
-            assert "the right 'write'" in await refused(client, "memory_pin", id=made["outcomes"][0]["ids"][0])
+            assert "the right 'write'" in await refused(
+                client, "memory_pin", id=made["outcomes"][0]["ids"][0]
+            )
 
 
 async def test_the_person_is_asked_over_http_too(engine: Engine, revision: str) -> None:
     _, ana = await engine.create_key("laptop", user="ana")
     person = Person("accept", agree=True)
-    async with served(engine) as url, connected(url, ana, mode=revision, elicitation_callback=person.answer) as client:
+    async with (
+        served(engine) as url,
+        connected(url, ana, mode=revision, elicitation_callback=person.answer) as client,
+    ):
         made = await call(client, "memory_remember", text="I live in Lisbon.", said_by="user")
         given = {"field": "city", "value": "Lisbon", "evidence": made["outcomes"][0]["ids"]}
         assert (await call(client, "memory_propose", **given))["status"] == "approved"
@@ -203,18 +222,24 @@ async def test_a_key_for_one_space_stays_in_it_and_others_name_theirs(engine: En
         async with connected(url, free) as client:
             assert (await call(client, "memory_query", query="piano"))["memories"] == []
         async with connected(f"{url}?space=home", bound) as client:
-            assert "for the space 'work' alone" in await refused(client, "memory_query", query="piano")
+            assert "for the space 'work' alone" in await refused(
+                client, "memory_query", query="piano"
+            )
 
 
 async def test_an_agent_with_an_allowlist_is_held_to_it_by_its_key(engine: Engine) -> None:
     await engine.scope("ana").remember("Ana and Bo argued about the shop.", category="relationship")
-    (made,) = (await engine.scope("ana").remember("Ana wants to finish the shop by May.", category="goals")).ids
+    (made,) = (
+        await engine.scope("ana").remember("Ana wants to finish the shop by May.", category="goals")
+    ).ids
     _, key = await engine.create_key("planner", user="ana", agent="planner")
     async with served(engine) as url, connected(url, key) as client:
         (found,) = (await call(client, "memory_query", query="the shop"))["memories"]
         assert found["category"] == "goals"
         assert "the right 'read'" in await refused(client, "memory_conflicts")
-        assert "the right 'write'" in await refused(client, "memory_edit", id=made, text="Ana gave up the shop.")
+        assert "the right 'write'" in await refused(
+            client, "memory_edit", id=made, text="Ana gave up the shop."
+        )
         with pytest.raises(MCPError, match="the right 'read'"):
             await client.read_resource("memory://snapshot")
 
@@ -225,7 +250,11 @@ async def test_nobody_comes_in_without_a_good_key(engine: Engine) -> None:
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
     accept = {"Accept": "application/json, text/event-stream"}
     async with served(engine) as url, httpx2.AsyncClient(headers=accept) as http:
-        for shown in ({}, {"Authorization": f"Bearer {revoked}"}, {"Authorization": "Bearer rk_x_y"}):
+        for shown in (
+            {},
+            {"Authorization": f"Bearer {revoked}"},
+            {"Authorization": "Bearer rk_x_y"},
+        ):
             answer = await http.post(url, json=hello, headers=shown)
             assert answer.status_code == 401
             assert answer.headers["content-type"] == "application/problem+json"
@@ -240,24 +269,35 @@ async def test_a_session_belongs_to_whoever_began_it(engine: Engine) -> None:
     ask = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
     async with served(engine) as url, httpx2.AsyncClient(headers=accept) as http:
         begun = await http.post(url, json=hello, headers={"Authorization": f"Bearer {ana}"})
-        session = {"Mcp-Session-Id": begun.headers["mcp-session-id"], "Mcp-Protocol-Version": "2025-11-25"}
+        session = {
+            "Mcp-Session-Id": begun.headers["mcp-session-id"],
+            "Mcp-Protocol-Version": "2025-11-25",
+        }
         as_bo = await http.post(url, json=ask, headers={**session, "Authorization": f"Bearer {bo}"})
         as_nobody = await http.post(url, json=ask, headers=session)
-        as_ana = await http.post(url, json=ask, headers={**session, "Authorization": f"Bearer {ana}"})
+        as_ana = await http.post(
+            url, json=ask, headers={**session, "Authorization": f"Bearer {ana}"}
+        )
         assert (as_bo.status_code, as_nobody.status_code, as_ana.status_code) == (404, 401, 200)
 
 
-@pytest.mark.parametrize("id", ["..%2f..%2fetc%2fpasswd", "../../etc/passwd", "%00", "of-somebody-else"])
+@pytest.mark.parametrize(
+    "id", ["..%2f..%2fetc%2fpasswd", "../../etc/passwd", "%00", "of-somebody-else"]
+)
 async def test_a_resource_shows_no_file_and_nothing_of_others(engine: Engine, id: str) -> None:
     (theirs,) = (await engine.scope("bo").remember("Bo keeps bees.")).ids
     _, ana = await engine.create_key("laptop", user="ana")
     async with served(engine) as url, connected(url, ana) as client:
         with pytest.raises(MCPError) as raised:
-            await client.read_resource(f"memory://entry/{theirs if id == 'of-somebody-else' else id}")
+            await client.read_resource(
+                f"memory://entry/{theirs if id == 'of-somebody-else' else id}"
+            )
     assert not re.search("root:|Bo keeps", str(raised.value))
 
 
-async def test_on_this_machine_alone_no_key_is_needed_and_other_names_are_refused(engine: Engine) -> None:
+async def test_on_this_machine_alone_no_key_is_needed_and_other_names_are_refused(
+    engine: Engine,
+) -> None:
     async with served(engine, local=True) as url:
         async with connected(url, None) as client:
             await call(client, "memory_remember", text="Ana drinks green tea.", said_by="user")

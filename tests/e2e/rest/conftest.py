@@ -10,7 +10,7 @@ import pytest_asyncio
 from fastapi import FastAPI
 
 import memorist
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller
 from rest_server import ANA, Server, serving
@@ -20,11 +20,15 @@ __all__ = ["ANA", "Server", "serving"]
 
 @pytest_asyncio.fixture
 async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
-    async with memorist.aio.open(tmp_path / "m.db", embedder="hashing", journal_dir=tmp_path / "journal") as memory:
+    async with memorist.aio.open(
+        tmp_path / "m.db", embedder="hashing", journal_dir=tmp_path / "journal"
+    ) as memory:
         yield memory
 
 
-def asking(memory: Engine | FastAPI, token: str | None = None, *, local: Caller | None = None) -> httpx.AsyncClient:
+def asking(
+    memory: Engine | FastAPI, token: str | None = None, *, local: Caller | None = None
+) -> httpx.AsyncClient:
     """A client of a server in this process."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     app = memory if isinstance(memory, FastAPI) else create_app(memory, local=local)

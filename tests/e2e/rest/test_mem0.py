@@ -34,7 +34,8 @@ def client_class(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     with serving(
-        str(tmp_path / "m.db"), keys={"app": {"user": "app"}, "bound": {"user": "app", "space": "alex"}}
+        str(tmp_path / "m.db"),
+        keys={"app": {"user": "app"}, "bound": {"user": "app", "space": "alex"}},
     ) as it:
         yield it
 
@@ -61,14 +62,22 @@ def test_what_is_added_is_found_and_stays_with_its_user(app: Any) -> None:
 @pytest.mark.parametrize(
     ("filters", "why"),
     [
-        ({"AND": [{"OR": [{"user_id": "alex"}, {"user_id": "bo"}]}]}, "OR, NOT and other conditions"),
-        ({"AND": [{"user_id": "alex"}, {"categories": {"in": ["home"]}}]}, "OR, NOT and other conditions"),
+        (
+            {"AND": [{"OR": [{"user_id": "alex"}, {"user_id": "bo"}]}]},
+            "OR, NOT and other conditions",
+        ),
+        (
+            {"AND": [{"user_id": "alex"}, {"categories": {"in": ["home"]}}]},
+            "OR, NOT and other conditions",
+        ),
         ({"OR": [{"user_id": "alex"}]}, "OR, NOT and other conditions"),
         ({"AND": [{"user_id": "alex"}, {"user_id": "bo"}]}, "user_id.*one value"),
         ({"user_id": "alex", "AND": [{"user_id": "bo"}]}, "user_id.*one value"),
     ],
 )
-def test_a_condition_that_would_be_left_out_is_refused(app: Any, filters: dict[str, Any], why: str) -> None:
+def test_a_condition_that_would_be_left_out_is_refused(
+    app: Any, filters: dict[str, Any], why: str
+) -> None:
     with pytest.raises(Exception, match=why):
         app.search("Where did I move to?", filters=filters)
 
@@ -80,7 +89,10 @@ def test_a_memory_is_read_changed_and_deleted_by_its_id(app: Any) -> None:
     assert app.get(id)["memory"] == "I moved to Porto in May."
     events = app.history(id)
     assert [each["event"] for each in events] == ["ADD", "UPDATE"]
-    assert (events[1]["old_memory"], events[1]["new_memory"]) == (LISBON[0]["content"], "I moved to Porto in May.")
+    assert (events[1]["old_memory"], events[1]["new_memory"]) == (
+        LISBON[0]["content"],
+        "I moved to Porto in May.",
+    )
     app.delete(id)
     with pytest.raises(Exception, match="No memory"):
         app.get(id)
@@ -126,12 +138,21 @@ def test_the_tests_left_the_home_of_whoever_runs_them_alone(client_class: Any) -
 
 
 def test_its_command_line_works_with_another_host(server: Server, tmp_path: Path) -> None:
-    command = pytest.importorskip("mem0_cli", reason="pip install mem0-cli") and Path(sys.executable).with_name("mem0")
-    own = {**os.environ, "HOME": str(tmp_path), "MEM0_TELEMETRY": "false", "MEM0_API_KEY": server.tokens["app"]}
+    command = pytest.importorskip("mem0_cli", reason="pip install mem0-cli") and Path(
+        sys.executable
+    ).with_name("mem0")
+    own = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "MEM0_TELEMETRY": "false",
+        "MEM0_API_KEY": server.tokens["app"],
+    }
 
     def mem0(*words: str) -> Any:
         asked = [str(command), "--json", *words, "--base-url", server.url]
-        done = subprocess.run(asked, env=own, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            asked, env=own, capture_output=True, text=True, check=False, timeout=60
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout)["data"]
 
@@ -139,6 +160,8 @@ def test_its_command_line_works_with_another_host(server: Server, tmp_path: Path
     (found,) = mem0("search", "Where did I move to?", "--user-id", "alex")
     mem0("update", found["id"], "I moved to Porto in May.")
     assert mem0("get", found["id"])["memory"] == "I moved to Porto in May."
-    assert [each["memory"] for each in mem0("list", "--user-id", "alex")] == ["I moved to Porto in May."]
+    assert [each["memory"] for each in mem0("list", "--user-id", "alex")] == [
+        "I moved to Porto in May."
+    ]
     mem0("delete", found["id"], "--force")
     assert mem0("list", "--user-id", "alex") == []

@@ -38,12 +38,21 @@ def asked_everything(place: str, folder: Path, *how: str) -> None:
 
 
 def test_the_server_answers_as_it_is_described(tmp_path: Path) -> None:
-    asked_everything(str(tmp_path / "m.db"), tmp_path, "--phases=fuzzing", "-n", "2", "--generation-deterministic")
+    asked_everything(
+        str(tmp_path / "m.db"),
+        tmp_path,
+        "--phases=fuzzing",
+        "-n",
+        "2",
+        "--generation-deterministic",
+    )
 
 
 @pytest.mark.slow
 def test_the_server_answers_as_it_is_described_whatever_it_is_asked(tmp_path: Path) -> None:
-    asked_everything(str(tmp_path / "m.db"), tmp_path, "--phases=examples,coverage,fuzzing,stateful", "-n", "50")
+    asked_everything(
+        str(tmp_path / "m.db"), tmp_path, "--phases=examples,coverage,fuzzing,stateful", "-n", "50"
+    )
 
 
 @pytest.mark.slow

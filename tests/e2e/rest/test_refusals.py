@@ -13,9 +13,9 @@ import pytest_asyncio
 from fastapi import FastAPI
 
 import memorist
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.interfaces.rest.app import ROUTERS, create_app, table
-from memorist.interfaces.rest.door import Door, rights
+from memorist.interfaces.rest.route import Door, rights
 
 from .conftest import asking
 
@@ -39,7 +39,9 @@ WITHOUT = {
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def memory(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
     folder: Path = tmp_path_factory.mktemp("journal")
-    async with memorist.aio.open(":memory:", embedder="hashing", rate_limit=0, journal_dir=folder) as opened:
+    async with memorist.aio.open(
+        ":memory:", embedder="hashing", rate_limit=0, journal_dir=folder
+    ) as opened:
         yield opened
 
 
@@ -56,18 +58,38 @@ def described(app: FastAPI) -> dict[str, Any]:
 def request_of(described: dict[str, Any], path: str, method: str) -> dict[str, Any]:
     """A request that the schema allows, with as little as it needs."""
     operation = described["paths"][path][method]
-    schema = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    schema = (
+        operation.get("requestBody", {})
+        .get("content", {})
+        .get("application/json", {})
+        .get("schema", {})
+    )
     while "$ref" in schema or "anyOf" in schema:
-        schema = schema["anyOf"][0] if "anyOf" in schema else described["components"]["schemas"][name_of(schema)]
+        schema = (
+            schema["anyOf"][0]
+            if "anyOf" in schema
+            else described["components"]["schemas"][name_of(schema)]
+        )
     given = operation.get("parameters", [])
-    query = {each["name"]: SAMPLES[each["name"]] for each in given if each["in"] == "query" and each["required"]}
-    body = {name: SAMPLES[name] for name in schema.get("required", ("text",) if schema.get("minProperties") else ())}
+    query = {
+        each["name"]: SAMPLES[each["name"]]
+        for each in given
+        if each["in"] == "query" and each["required"]
+    }
+    body = {
+        name: SAMPLES[name]
+        for name in schema.get("required", ("text",) if schema.get("minProperties") else ())
+    }
     for name in SPACES:
         if name in schema.get("properties", ()):
             body[name] = "other"
         if any(each["name"] == name and each["in"] == "query" for each in given):
             query[name] = "other"
-    request: dict[str, Any] = {"method": method.upper(), "url": path.format(**SAMPLES), "params": query}
+    request: dict[str, Any] = {
+        "method": method.upper(),
+        "url": path.format(**SAMPLES),
+        "params": query,
+    }
     return {**request, "json": body} if "requestBody" in operation else request
 
 
@@ -122,7 +144,9 @@ NAMES_NO_SPACE = {  # they are about one memory by its id, about the key itself,
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize(("path", "method", "right"), [each for each in CLOSED if each[0] not in NAMES_NO_SPACE])
+@pytest.mark.parametrize(
+    ("path", "method", "right"), [each for each in CLOSED if each[0] not in NAMES_NO_SPACE]
+)
 async def test_a_key_for_one_space_reaches_no_other(
     memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
@@ -131,19 +155,25 @@ async def test_a_key_for_one_space_reaches_no_other(
     if not names.keys() & set(SPACES) and "{name}" not in path:
         assert path.startswith("/v3/"), "a route that is about a space has to say which"
         request["json"]["filters"] = {"user_id": "other"}
-    _, token = await memory.create_key("bound", user="ana", space="work", rights=("read", "write", "owner", "admin"))
+    _, token = await memory.create_key(
+        "bound", user="ana", space="work", rights=("read", "write", "owner", "admin")
+    )
     async with asking(app, token) as client:
         is_told(await client.request(**request), 403)
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize(("path", "method", "right"), [each for each in CLOSED if "{id}" in each[0]])
+@pytest.mark.parametrize(
+    ("path", "method", "right"), [each for each in CLOSED if "{id}" in each[0]]
+)
 async def test_what_belongs_to_somebody_else_is_not_there(
     memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
     bobs = memory.scope(user="bob")
     id = (await bobs.remember(f"Bob's secret is {path} {method}.")).ids[0]
-    _, token = await memory.create_key("ana", user="ana", rights=("read", "write", "owner", "admin"))
+    _, token = await memory.create_key(
+        "ana", user="ana", rights=("read", "write", "owner", "admin")
+    )
     request = request_of(described, path, method)
     request["url"] = path.format(**{**SAMPLES, "id": id})
     request["params"].pop("space", None)
@@ -163,34 +193,59 @@ async def test_an_agent_with_an_allowlist_asks_and_remembers_and_sees_nothing_el
     memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
     agent = min(memory.access.allowlists)
-    _, token = await memory.create_key("agent", user="ana", agent=agent, rights=("read", "write", "admin"))
+    _, token = await memory.create_key(
+        "agent", user="ana", agent=agent, rights=("read", "write", "admin")
+    )
     async with asking(app, token) as client:
         answer = await client.request(**request_of(described, path, method))
     assert (answer.status_code != 403) == (right in ("ask", "remember")), answer.text
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize(("path", "method", "right"), [each for each in CLOSED if each[2] in ("write", "remember")])
+@pytest.mark.parametrize(
+    ("path", "method", "right"), [each for each in CLOSED if each[2] in ("write", "remember")]
+)
 async def test_a_request_that_is_repeated_gets_the_same_answer(
     memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
     mine = memory.scope("ana", "other")
     id = (await mine.remember(f"My way to {path} is {method}.", manually_saved=True)).ids[0]
     await mine.checkpoints.save("t1", {})
-    _, token = await memory.create_key("ana", user="ana", rights=("read", "write", "owner", "admin"))
+    _, token = await memory.create_key(
+        "ana", user="ana", rights=("read", "write", "owner", "admin")
+    )
     request = request_of(described, path, method)
-    request["url"] = path.format(**{**SAMPLES, "id": id if path.startswith("/v1/memory/") else f"{id}~b3RoZXI"})
+    request["url"] = path.format(
+        **{**SAMPLES, "id": id if path.startswith("/v1/memory/") else f"{id}~b3RoZXI"}
+    )
     async with asking(app, token) as client:
-        first, again = [await client.request(**request, headers={"Idempotency-Key": "k"}) for _ in range(2)]
+        first, again = [
+            await client.request(**request, headers={"Idempotency-Key": "k"}) for _ in range(2)
+        ]
     assert first.status_code < 500
-    assert (again.status_code, again.headers.get("etag")) == (first.status_code, first.headers.get("etag"))
+    assert (again.status_code, again.headers.get("etag")) == (
+        first.status_code,
+        first.headers.get("etag"),
+    )
     if first.status_code < 300:
         assert again.headers["idempotency-replayed"] == "true"
-        assert again.content == first.content or again.json() == first.json() or path.endswith("/say")
+        assert (
+            again.content == first.content or again.json() == first.json() or path.endswith("/say")
+        )
 
 
 def test_what_a_changing_route_answers_can_be_kept_without_words() -> None:
-    wordless = {"Receipt", "Forgotten", "Taken", "Privacy", "Decision", "Withdrawn", "Saved", "NoneType", "dict"}
+    wordless = {
+        "Receipt",
+        "Forgotten",
+        "Taken",
+        "Privacy",
+        "Decision",
+        "Withdrawn",
+        "Saved",
+        "NoneType",
+        "dict",
+    }
     wordless |= {"Purged", "SummedUp", "Extracted"}
     by_id_or_blanked = {"Memory", "Spoken"}
     answers = {

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 import memorist
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.interfaces.rest.limits import Limits
 
 from .conftest import ANA, asking, serving
@@ -21,9 +21,14 @@ ENTRIES = "/v1/memory/entries"
 
 
 async def test_a_request_that_is_made_eight_times_at_once_is_done_once(place: str) -> None:
-    async with memorist.aio.open(place, embedder="hashing") as memory, asking(memory, local=ANA) as client:
+    async with (
+        memorist.aio.open(place, embedder="hashing") as memory,
+        asking(memory, local=ANA) as client,
+    ):
         head = {"Idempotency-Key": "once"}
-        asked = await asyncio.gather(*(client.post(ENTRIES, json=ENTRY, headers=head) for _ in range(8)))
+        asked = await asyncio.gather(
+            *(client.post(ENTRIES, json=ENTRY, headers=head) for _ in range(8))
+        )
         assert {answer.status_code for answer in asked} <= {201, 409}
         assert all("retry-after" in answer.headers for answer in asked if answer.status_code == 409)
         again = await client.post(ENTRIES, json=ENTRY, headers=head)
@@ -48,25 +53,42 @@ async def test_a_request_that_failed_may_be_made_again(ana: httpx.AsyncClient) -
 
 async def test_a_request_without_an_answer_is_also_done_once(ana: httpx.AsyncClient) -> None:
     await ana.put("/v1/memory/checkpoints/t1", json={})
-    gone = [await ana.delete("/v1/memory/checkpoints/t1", headers={"Idempotency-Key": "once"}) for _ in range(2)]
+    gone = [
+        await ana.delete("/v1/memory/checkpoints/t1", headers={"Idempotency-Key": "once"})
+        for _ in range(2)
+    ]
     assert [(answer.status_code, answer.content) for answer in gone] == [(204, b""), (204, b"")]
     assert (await ana.delete("/v1/memory/checkpoints/t1")).status_code == 404
 
 
-async def test_the_kept_answer_holds_no_words(engine: Engine, ana: httpx.AsyncClient, tmp_path: Path) -> None:
+async def test_the_kept_answer_holds_no_words(
+    engine: Engine, ana: httpx.AsyncClient, tmp_path: Path
+) -> None:
     id = (await ana.post(ENTRIES, json=ENTRY)).json()["outcomes"][0]["ids"][0]
     head, where = {"Idempotency-Key": "edit"}, {"space": "home"}
-    first = await ana.patch(f"{ENTRIES}/{id}", json={"text": "I live in Xanadu."}, params=where, headers=head)
-    again = await ana.patch(f"{ENTRIES}/{id}", json={"text": "I live in Xanadu."}, params=where, headers=head)
+    first = await ana.patch(
+        f"{ENTRIES}/{id}", json={"text": "I live in Xanadu."}, params=where, headers=head
+    )
+    again = await ana.patch(
+        f"{ENTRIES}/{id}", json={"text": "I live in Xanadu."}, params=where, headers=head
+    )
     assert (first.json(), first.headers["etag"]) == (again.json(), again.headers["etag"])
     for url in ("recall", "say"):
-        said = {"query": "Xanadu"} if url == "recall" else {"text": "What do you remember about Xanadu?"}
-        asked = await ana.post(f"/v1/memory/{url}", json={**said, **where}, headers={"Idempotency-Key": url})
+        said = (
+            {"query": "Xanadu"}
+            if url == "recall"
+            else {"text": "What do you remember about Xanadu?"}
+        )
+        asked = await ana.post(
+            f"/v1/memory/{url}", json={**said, **where}, headers={"Idempotency-Key": url}
+        )
         assert "Xanadu" in asked.text
     assert (await ana.delete(f"{ENTRIES}/{id}", params=where)).status_code == 200
     await engine.vacuum()
     assert not await asyncio.to_thread(_files_with, tmp_path, b"Xanadu")
-    gone = await ana.patch(f"{ENTRIES}/{id}", json={"text": "I live in Xanadu."}, params=where, headers=head)
+    gone = await ana.patch(
+        f"{ENTRIES}/{id}", json={"text": "I live in Xanadu."}, params=where, headers=head
+    )
     assert gone.status_code == 404
 
 
@@ -78,8 +100,12 @@ async def test_an_edit_is_refused_if_somebody_else_was_faster(ana: httpx.AsyncCl
     id = (await ana.post(ENTRIES, json=ENTRY)).json()["outcomes"][0]["ids"][0]
     where = {"space": "home"}
     seen = (await ana.get(f"{ENTRIES}/{id}", params=where)).headers["etag"]
-    first = await ana.patch(f"{ENTRIES}/{id}", json={"text": "A."}, params=where, headers={"If-Match": seen})
-    late = await ana.patch(f"{ENTRIES}/{id}", json={"text": "B."}, params=where, headers={"If-Match": seen})
+    first = await ana.patch(
+        f"{ENTRIES}/{id}", json={"text": "A."}, params=where, headers={"If-Match": seen}
+    )
+    late = await ana.patch(
+        f"{ENTRIES}/{id}", json={"text": "B."}, params=where, headers={"If-Match": seen}
+    )
     assert (first.status_code, late.status_code) == (200, 412)
     assert (await ana.get(f"{ENTRIES}/{id}", params=where)).json()["text"] == "A."
 
@@ -87,16 +113,24 @@ async def test_an_edit_is_refused_if_somebody_else_was_faster(ana: httpx.AsyncCl
 async def test_a_request_about_another_revision_is_another_request(ana: httpx.AsyncClient) -> None:
     id = (await ana.post(ENTRIES, json={"text": "A."})).json()["outcomes"][0]["ids"][0]
     asked = [
-        await ana.patch(f"{ENTRIES}/{id}", json={"text": "B."}, headers={"Idempotency-Key": "k", "If-Match": seen})
+        await ana.patch(
+            f"{ENTRIES}/{id}",
+            json={"text": "B."},
+            headers={"Idempotency-Key": "k", "If-Match": seen},
+        )
         for seen in ('"1"', '"1"', '"7"')
     ]
     assert [answer.status_code for answer in asked] == [200, 200, 422]
 
 
 @pytest.mark.parametrize("nothing", [{}, {"text": None, "tags": None}])
-async def test_an_edit_that_says_nothing_makes_no_revision(ana: httpx.AsyncClient, nothing: dict[str, Any]) -> None:
+async def test_an_edit_that_says_nothing_makes_no_revision(
+    ana: httpx.AsyncClient, nothing: dict[str, Any]
+) -> None:
     id = (await ana.post(ENTRIES, json=ENTRY)).json()["outcomes"][0]["ids"][0]
-    assert (await ana.patch(f"{ENTRIES}/{id}", json=nothing, params={"space": "home"})).status_code == 422
+    assert (
+        await ana.patch(f"{ENTRIES}/{id}", json=nothing, params={"space": "home"})
+    ).status_code == 422
     assert (await ana.get(f"{ENTRIES}/{id}", params={"space": "home"})).json()["revision"] == 1
 
 
@@ -113,9 +147,13 @@ async def test_what_is_too_large_is_refused_before_it_is_read(tmp_path: Path) ->
         memorist.aio.open(tmp_path / "m.db", embedder="hashing", max_body_mb=2) as memory,
         asking(memory, local=ANA) as client,
     ):
-        said = await client.post(ENTRIES, content=b" " * (3 << 20), headers={"Content-Type": "application/json"})
+        said = await client.post(
+            ENTRIES, content=b" " * (3 << 20), headers={"Content-Type": "application/json"}
+        )
         assert said.status_code == 413
-        streamed = await client.post(ENTRIES, content=endless(), headers={"Content-Type": "application/json"})
+        streamed = await client.post(
+            ENTRIES, content=endless(), headers={"Content-Type": "application/json"}
+        )
         assert streamed.status_code == 413
         assert streamed.headers["content-type"] == "application/problem+json"
         assert read < 4 << 20
@@ -173,7 +211,9 @@ def test_a_bucket_fills_again_by_itself() -> None:
         (b'{"text": "tea\\u0000 time"}', "application/json", 201),
     ],
 )
-async def test_only_json_that_fits_is_read(ana: httpx.AsyncClient, content: bytes, media: str, status: int) -> None:
+async def test_only_json_that_fits_is_read(
+    ana: httpx.AsyncClient, content: bytes, media: str, status: int
+) -> None:
     answer = await ana.post(ENTRIES, content=content, headers={"Content-Type": media})
     assert answer.status_code == status, answer.text
     if status >= 400:
@@ -184,7 +224,10 @@ async def test_only_json_that_fits_is_read(ana: httpx.AsyncClient, content: byte
     ("body", "why"),
     [
         ({"text": "  \n"}, "body.text: There is nothing to read in it"),
-        ({"text": "tea", "space": "\u200b"}, "body.space: It needs something to read, without U+0000"),
+        (
+            {"text": "tea", "space": "\u200b"},
+            "body.space: It needs something to read, without U+0000",
+        ),
         ({"text": "tea", "category": "a\0b"}, "body.category: It holds U+0000"),
     ],
 )
@@ -195,7 +238,10 @@ async def test_what_has_the_wrong_shape_is_refused_in_a_sentence(
 
 
 async def test_a_nul_in_an_address_is_no_failure_of_the_store(place: str) -> None:
-    async with memorist.aio.open(place, embedder="hashing") as memory, asking(memory, local=ANA) as client:
+    async with (
+        memorist.aio.open(place, embedder="hashing") as memory,
+        asking(memory, local=ANA) as client,
+    ):
         for url in (
             f"{ENTRIES}/%00",
             f"{ENTRIES}?category=a%00b",
@@ -235,7 +281,9 @@ async def test_the_names_of_this_machine_are_good(ana: httpx.AsyncClient, host: 
         {"Origin": "http://["}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"},
     ],
 )  # fmt: skip
-async def test_another_site_changes_nothing(ana: httpx.AsyncClient, headers: dict[str, str]) -> None:
+async def test_another_site_changes_nothing(
+    ana: httpx.AsyncClient, headers: dict[str, str]
+) -> None:
     assert (await ana.post(ENTRIES, json=ENTRY, headers=headers)).status_code == 403
     assert (await ana.get(ENTRIES, params={"space": "home"})).json()["entries"] == []
     own = {"Origin": "http://localhost", "Sec-Fetch-Site": "same-origin"}
@@ -286,10 +334,15 @@ async def test_a_bug_is_told_without_our_insides(
 
 async def test_pages_follow_each_other_and_belong_to_their_list(ana: httpx.AsyncClient) -> None:
     for number in range(5):
-        await ana.post(ENTRIES, json={"text": f"Fact {number} is about {'tea cats rain jazz snow'.split()[number]}."})
+        await ana.post(
+            ENTRIES,
+            json={"text": f"Fact {number} is about {'tea cats rain jazz snow'.split()[number]}."},
+        )
     seen, cursor = [], None
     while True:
-        page = (await ana.get(ENTRIES, params={"limit": 2, **({"cursor": cursor} if cursor else {})})).json()
+        page = (
+            await ana.get(ENTRIES, params={"limit": 2, **({"cursor": cursor} if cursor else {})})
+        ).json()
         seen += [entry["text"] for entry in page["entries"]]
         cursor = page["cursor"]
         if cursor is None:
@@ -307,7 +360,9 @@ def test_a_server_with_many_clients_loses_nothing(tmp_path: Path) -> None:
             head = {"Authorization": f"Bearer {server.tokens['k']}"}
             async with httpx.AsyncClient(base_url=server.url, headers=head, timeout=60) as client:
                 texts = [f"Room {number} has {number * 7} chairs." for number in range(24)]
-                made = await asyncio.gather(*(client.post(ENTRIES, json={"text": text}) for text in texts))
+                made = await asyncio.gather(
+                    *(client.post(ENTRIES, json={"text": text}) for text in texts)
+                )
                 return [answer.status_code for answer in made]
 
         assert set(asyncio.run(writing())) == {201}

@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 import memorist
+from memorist.client import Engine
 from memorist.dialects.supervisor import Supervisor
-from memorist.engine import Engine
 from memorist.interfaces.rest.app import table
 
 from .conftest import ANA, asking
@@ -24,7 +24,9 @@ HOME = {"space": "home"}
 
 @pytest_asyncio.fixture
 async def memory(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
-    async with memorist.aio.open(place, embedder="hashing", journal_dir=tmp_path / "journal") as opened:
+    async with memorist.aio.open(
+        place, embedder="hashing", journal_dir=tmp_path / "journal"
+    ) as opened:
         yield opened
 
 
@@ -34,7 +36,9 @@ async def ana(memory: Engine) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def told(client: httpx.AsyncClient, text: str = "I moved to Lisbon in May.", **more: Any) -> str:
+async def told(
+    client: httpx.AsyncClient, text: str = "I moved to Lisbon in May.", **more: Any
+) -> str:
     answer = await client.post(f"{V1}/entries", json={"text": text, **HOME, **more})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["outcomes"][0]["ids"][0])
@@ -53,7 +57,9 @@ async def test_a_space_is_summed_up_for_people(ana: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.spec("THE-78")
-async def test_a_summary_begins_with_what_is_pinned_and_names_it_once(ana: httpx.AsyncClient) -> None:
+async def test_a_summary_begins_with_what_is_pinned_and_names_it_once(
+    ana: httpx.AsyncClient,
+) -> None:
     await told(ana, "The cat is called Miso.", pinned=True)
     await told(ana)
     summary = (await ana.get(f"{V1}/summary", params=HOME)).json()["summary"]
@@ -62,7 +68,9 @@ async def test_a_summary_begins_with_what_is_pinned_and_names_it_once(ana: httpx
 
 
 @pytest.mark.spec("THE-79", "THE-80")
-async def test_entries_are_made_and_listed_by_what_was_decided_about_them(ana: httpx.AsyncClient) -> None:
+async def test_entries_are_made_and_listed_by_what_was_decided_about_them(
+    ana: httpx.AsyncClient,
+) -> None:
     plain = await told(ana)
     saved = await told(ana, "Remember the blue door.", tags=["Door"], manually_saved=True)
     pinned = await told(ana, "The cat is called Miso.")
@@ -80,7 +88,9 @@ async def test_entries_are_made_and_listed_by_what_was_decided_about_them(ana: h
 
 
 @pytest.mark.spec("THE-79")
-async def test_a_list_has_what_is_active_unless_another_state_is_asked_for(ana: httpx.AsyncClient) -> None:
+async def test_a_list_has_what_is_active_unless_another_state_is_asked_for(
+    ana: httpx.AsyncClient,
+) -> None:
     there, hidden = await told(ana), await told(ana, "The cat is called Miso.")
     await ana.delete(f"{V1}/entries/{hidden}", params={"keep_days": 1, **HOME})
     for state, expected in (({}, [there]), ({"state": "soft_deleted"}, [hidden])):
@@ -103,15 +113,23 @@ async def test_a_pin_stays_and_the_history_names_who_put_it_there(ana: httpx.Asy
         await change(f"{address}/pin", params=HOME)
         assert (await ana.get(address, params=HOME)).json()["pinned"] is pinned
         newest = (await ana.get(f"{address}/history", params=HOME)).json()[0]
-        assert (newest["event"], newest["actor"], newest["meta"]["pinned"]) == ("UPDATE", "ana", pinned)
+        assert (newest["event"], newest["actor"], newest["meta"]["pinned"]) == (
+            "UPDATE",
+            "ana",
+            pinned,
+        )
 
 
 @pytest.mark.spec("THE-81", "THE-82", "THE-83")
 @pytest.mark.xfail(
-    strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: /entries/:id works without ?space="
+    strict=True,
+    raises=AssertionError,
+    reason="issue 16 (trust), §5 THE: /entries/:id works without ?space=",
 )
 @pytest.mark.parametrize(("method", "part"), [("POST", "/pin"), ("DELETE", "/pin"), ("DELETE", "")])
-async def test_an_entry_is_found_by_its_id_alone(ana: httpx.AsyncClient, method: str, part: str) -> None:
+async def test_an_entry_is_found_by_its_id_alone(
+    ana: httpx.AsyncClient, method: str, part: str
+) -> None:
     answer = await ana.request(method, f"{V1}/entries/{await told(ana)}{part}")
     assert answer.status_code == 200
 
@@ -124,7 +142,9 @@ async def test_an_entry_is_pinned_and_unpinned(ana: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.spec("THE-83", "THE-84")
-async def test_a_forgotten_entry_is_gone_and_does_not_come_back_by_itself(ana: httpx.AsyncClient) -> None:
+async def test_a_forgotten_entry_is_gone_and_does_not_come_back_by_itself(
+    ana: httpx.AsyncClient,
+) -> None:
     id = await told(ana)
     assert (await ana.delete(f"{V1}/entries/{id}", params=HOME)).json()["ids"] == [id]
     assert (await ana.get(f"{V1}/entries/{id}", params=HOME)).status_code == 404
@@ -136,9 +156,13 @@ async def test_a_forgotten_entry_is_gone_and_does_not_come_back_by_itself(ana: h
 
 @pytest.mark.spec("THE-85")
 async def test_memory_is_turned_off_for_a_space_and_no_other(ana: httpx.AsyncClient) -> None:
-    off = await ana.post(f"{V1}/settings", json={"memory_enabled": False, "incognito_default": True, **HOME})
+    off = await ana.post(
+        f"{V1}/settings", json={"memory_enabled": False, "incognito_default": True, **HOME}
+    )
     assert (off.json()["memory_enabled"], off.json()["incognito_default"]) == (False, True)
-    refused = (await ana.post(f"{V1}/entries", json={"text": "I like jazz.", **HOME})).json()["outcomes"][0]
+    refused = (await ana.post(f"{V1}/entries", json={"text": "I like jazz.", **HOME})).json()[
+        "outcomes"
+    ][0]
     assert refused["status"] == "refused"
     assert (await ana.get(f"{V1}/settings", params={"space": "work"})).json()["on"] is True
 
@@ -179,8 +203,12 @@ async def test_a_person_says_it_in_a_chat(ana: httpx.AsyncClient) -> None:
     assert (await say("I had soup."))["command"] == ""
 
 
-@pytest.mark.spec("IMP-57", "IMP-58", "IMP-59", "IMP-60", "IMP-61", "IMP-62", "IMP-63", "IMP-64", "IMP-65")
-async def test_an_agent_asks_and_sees_what_its_allowlist_names(memory: Engine, ana: httpx.AsyncClient) -> None:
+@pytest.mark.spec(
+    "IMP-57", "IMP-58", "IMP-59", "IMP-60", "IMP-61", "IMP-62", "IMP-63", "IMP-64", "IMP-65"
+)
+async def test_an_agent_asks_and_sees_what_its_allowlist_names(
+    memory: Engine, ana: httpx.AsyncClient
+) -> None:
     await told(ana, "I drink green tea every morning.", category="preferences", importance=0.6)
     await told(ana, "Tea with Ben at the bank about the tea budget.", category="finance")
     question = {
@@ -197,9 +225,15 @@ async def test_an_agent_asks_and_sees_what_its_allowlist_names(memory: Engine, a
     (full,) = (await ana.post(f"{V1}/query", json={**question, "return": "full"})).json()
     assert full["importance"] == 3
     assert (await ana.post(f"{V1}/query", json={**question, "budget_tokens": 5})).json() == []
-    assert (await ana.post(f"{V1}/query", json={**question, "threshold": 1.0, "query": "rain"})).json() == []
-    assert (await ana.post(f"{V1}/query", json={**question, "filters": {"user_id": "bob"}})).status_code == 403
-    narrow = next(agent for agent, names in memory.access.allowlists.items() if "preferences" not in names)
+    assert (
+        await ana.post(f"{V1}/query", json={**question, "threshold": 1.0, "query": "rain"})
+    ).json() == []
+    assert (
+        await ana.post(f"{V1}/query", json={**question, "filters": {"user_id": "bob"}})
+    ).status_code == 403
+    narrow = next(
+        agent for agent, names in memory.access.allowlists.items() if "preferences" not in names
+    )
     assert (await ana.post(f"{V1}/query", json={**question, "agent": narrow})).status_code == 403
 
 
@@ -216,13 +250,17 @@ async def test_each_change_of_a_memory_is_in_its_history(ana: httpx.AsyncClient)
 
 
 @pytest.mark.spec("IMP-78")
-async def test_the_history_of_a_memory_is_its_own_and_as_long_as_asked_for(ana: httpx.AsyncClient) -> None:
+async def test_the_history_of_a_memory_is_its_own_and_as_long_as_asked_for(
+    ana: httpx.AsyncClient,
+) -> None:
     id = await told(ana)
     await told(ana, "The cat is called Miso.")
     await ana.patch(f"{V1}/entries/{id}", params=HOME, json={"text": "I moved to Porto in May."})
     for limit, events in ((100, ["UPDATE", "ADD"]), (1, ["UPDATE"])):
         found = (await ana.get(f"/memory/{id}/history", params={**HOME, "limit": limit})).json()
-        assert [(entry["memory_id"], entry["event"]) for entry in found] == [(id, event) for event in events]
+        assert [(entry["memory_id"], entry["event"]) for entry in found] == [
+            (id, event) for event in events
+        ]
 
 
 @pytest.mark.spec("IMP-78")
@@ -231,16 +269,24 @@ async def test_the_history_of_a_memory_is_its_own_and_as_long_as_asked_for(ana: 
     raises=AssertionError,
     reason="issue 16, §5, THE: /memory/{id}/history finds nothing without ?space=, and an unknown id is no error",
 )
-async def test_the_history_of_a_memory_is_found_in_any_space_of_its_owner(ana: httpx.AsyncClient) -> None:
+async def test_the_history_of_a_memory_is_found_in_any_space_of_its_owner(
+    ana: httpx.AsyncClient,
+) -> None:
     found = await ana.get(f"/memory/{await told(ana)}/history")
     assert [entry["event"] for entry in found.json()] == ["ADD"]
-    assert (await ana.get("/memory/0190b3c4-0000-7000-8000-000000000000/history")).status_code == 404
+    assert (
+        await ana.get("/memory/0190b3c4-0000-7000-8000-000000000000/history")
+    ).status_code == 404
 
 
 @pytest.mark.spec("IMP-96")
-async def test_a_how_to_is_read_by_the_agents_that_carry_things_out(memory: Engine, ana: httpx.AsyncClient) -> None:
+async def test_a_how_to_is_read_by_the_agents_that_carry_things_out(
+    memory: Engine, ana: httpx.AsyncClient
+) -> None:
     scope = memory.scope(user="ana", space="home")
-    await Supervisor(scope).save_workflow("Deploy the service", ["Build the image", "Push the image"])
+    await Supervisor(scope).save_workflow(
+        "Deploy the service", ["Build the image", "Push the image"]
+    )
     asked = {"query": "deploy the service", "categories": ["procedural"], **HOME}
     (found,) = (await ana.post(f"{V1}/query", json={**asked, "agent": "executor"})).json()
     assert found["text"] == "[procedural] Deploy the service: 1. Build the image 2. Push the image"
@@ -254,9 +300,19 @@ async def test_a_how_to_is_read_by_the_agents_that_carry_things_out(memory: Engi
     reason="issue 16, §5, IMP: procedural memories cannot be saved over REST (IMP-93, IMP-96)",
 )
 async def test_a_how_to_is_saved_with_its_steps(ana: httpx.AsyncClient) -> None:
-    made = {"text": "Deploy the service", "kind": "procedural", "steps": ["Build the image", "Push the image"], **HOME}
+    made = {
+        "text": "Deploy the service",
+        "kind": "procedural",
+        "steps": ["Build the image", "Push the image"],
+        **HOME,
+    }
     assert (await ana.post(f"{V1}/entries", json=made)).status_code == 201
-    asked = {"agent": "executor", "query": "deploy the service", "categories": ["procedural"], **HOME}
+    asked = {
+        "agent": "executor",
+        "query": "deploy the service",
+        "categories": ["procedural"],
+        **HOME,
+    }
     (found,) = (await ana.post(f"{V1}/query", json=asked)).json()
     assert "1. Build the image" in found["text"]
 
@@ -275,7 +331,9 @@ async def test_everything_goes_out_and_comes_in_again(ana: httpx.AsyncClient) ->
 
 
 @pytest.mark.spec("CLK-81", "CLK-82", "CLK-83")
-async def test_the_snapshot_and_the_facts_of_a_guild(memory: Engine, ana: httpx.AsyncClient) -> None:
+async def test_the_snapshot_and_the_facts_of_a_guild(
+    memory: Engine, ana: httpx.AsyncClient
+) -> None:
     from memorist.dialects.clanker import Clanker
 
     await Clanker(memory).add_memory_fact("g1", "u1", "Ana plays the cello in an orchestra.")
@@ -290,8 +348,15 @@ async def test_the_snapshot_and_the_facts_of_a_guild(memory: Engine, ana: httpx.
     found = (await ana.get("/api/memory/search", params=asked)).json()
     assert "cello" in found["results"][0]["text"]
     rest = {name: found[name] for name in ("queryText", "guildId", "channelId", "limit")}
-    assert rest == {"queryText": "who plays the cello?", "guildId": "g1", "channelId": "c1", "limit": 5}
-    assert (await ana.get("/api/memory/search", params={**asked, "guildId": "g2"})).json()["results"] == []
+    assert rest == {
+        "queryText": "who plays the cello?",
+        "guildId": "g1",
+        "channelId": "c1",
+        "limit": 5,
+    }
+    assert (await ana.get("/api/memory/search", params={**asked, "guildId": "g2"})).json()[
+        "results"
+    ] == []
     nothing = (await ana.get("/api/memory/search", params={"q": "cello"})).json()
     assert (nothing["results"], nothing["limit"]) == ([], 0)
 
@@ -303,9 +368,16 @@ async def test_a_search_in_a_guild_keeps_its_limit_and_prefers_its_channel(
     from memorist.dialects.clanker import Clanker
 
     for n in range(12):
-        await Clanker(memory).add_memory_fact("g1", f"u{n}", f"u{n} plays the cello", channel_id=f"c{n}")
+        await Clanker(memory).add_memory_fact(
+            "g1", f"u{n}", f"u{n} plays the cello", channel_id=f"c{n}"
+        )
     asked = {"q": "who plays the cello?", "guildId": "g1"}
-    for more, returned, limit in (({}, 10, 10), ({"limit": 2}, 2, 2), ({"limit": 24}, 12, 24), ({"q": " "}, 0, 0)):
+    for more, returned, limit in (
+        ({}, 10, 10),
+        ({"limit": 2}, 2, 2),
+        ({"limit": 24}, 12, 24),
+        ({"q": " "}, 0, 0),
+    ):
         found = (await ana.get("/api/memory/search", params={**asked, **more})).json()
         assert (len(found["results"]), found["limit"]) == (returned, limit)
     here = await ana.get("/api/memory/search", params={**asked, "limit": 1, "channelId": "c3"})
@@ -316,17 +388,25 @@ LATER = "the issue on trust, the seeds, CLK: "
 
 
 @pytest.mark.spec("CLK-61", "CLK-83")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LATER}search clamps its limit (today 422)")
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason=f"{LATER}search clamps its limit (today 422)"
+)
 @pytest.mark.parametrize(("limit", "clamped"), [(0, 1), (99, 24)])
-async def test_a_search_in_a_guild_clamps_its_limit(ana: httpx.AsyncClient, limit: int, clamped: int) -> None:
+async def test_a_search_in_a_guild_clamps_its_limit(
+    ana: httpx.AsyncClient, limit: int, clamped: int
+) -> None:
     asked = {"q": "who plays the cello?", "guildId": "g1", "limit": limit}
     answer = await ana.get("/api/memory/search", params=asked)
     assert (answer.status_code, answer.json().get("limit")) == (200, clamped)
 
 
 @pytest.mark.spec("CLK-83")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LATER}search returns fact, subject and score")
-async def test_a_search_in_a_guild_answers_with_fact_subject_and_score(memory: Engine, ana: httpx.AsyncClient) -> None:
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason=f"{LATER}search returns fact, subject and score"
+)
+async def test_a_search_in_a_guild_answers_with_fact_subject_and_score(
+    memory: Engine, ana: httpx.AsyncClient
+) -> None:
     from memorist.dialects.clanker import Clanker
 
     await Clanker(memory).add_memory_fact("g1", "u1", "Ana plays the cello")
@@ -337,7 +417,11 @@ async def test_a_search_in_a_guild_answers_with_fact_subject_and_score(memory: E
 
 
 @pytest.mark.spec("CLK-81", "CLK-82")
-@pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LATER}/api/memory works on a plain server (today 422)")
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason=f"{LATER}/api/memory works on a plain server (today 422)",
+)
 async def test_the_snapshot_is_there_on_a_server_without_settings(tmp_path: Path) -> None:
     async with memorist.aio.open(tmp_path / "m.db", embedder="none", state_dir=tmp_path) as plain:
         await plain.scope("ana").remember("Ana plays the cello in an orchestra.")
@@ -348,7 +432,11 @@ async def test_the_snapshot_is_there_on_a_server_without_settings(tmp_path: Path
 
 
 async def test_only_an_operator_of_the_whole_server_reads_of_everybody(memory: Engine) -> None:
-    given: tuple[tuple[dict[str, str], int], ...] = (({}, 200), ({"space": "home"}, 403), ({"tenant": "acme"}, 403))
+    given: tuple[tuple[dict[str, str], int], ...] = (
+        ({}, 200),
+        ({"space": "home"}, 403),
+        ({"tenant": "acme"}, 403),
+    )
     for bound, status in given:
         _, token = await memory.create_key("k", user="eve", rights=("admin",), **bound)
         async with asking(memory, token) as client:
@@ -358,14 +446,22 @@ async def test_only_an_operator_of_the_whole_server_reads_of_everybody(memory: E
 
 async def test_a_conversation_is_remembered_once(ana: httpx.AsyncClient) -> None:
     said = [
-        {"id": "1", "role": "user", "name": "Ana", "content": "I adopted a cat.", "at": "2026-05-31T14:00:00Z"},
+        {
+            "id": "1",
+            "role": "user",
+            "name": "Ana",
+            "content": "I adopted a cat.",
+            "at": "2026-05-31T14:00:00Z",
+        },
         {"id": "2", "role": "assistant", "content": "Lovely! What is it called?"},
     ]
     first = await ana.post(f"{V1}/messages", json={"messages": said, "session": "s1", **HOME})
     again = await ana.post(f"{V1}/messages", json={"messages": said, "session": "s1", **HOME})
     assert first.status_code == 201
     assert first.json() == again.json()
-    entry = (await ana.get(f"{V1}/entries/{first.json()['outcomes'][0]['ids'][0]}", params=HOME)).json()
+    entry = (
+        await ana.get(f"{V1}/entries/{first.json()['outcomes'][0]['ids'][0]}", params=HOME)
+    ).json()
     assert (entry["speaker"], entry["labels"]["session"]) == ("Ana", "s1")
     evidence = (await ana.get(f"{V1}/entries/{entry['id']}/why", params=HOME)).json()
     assert evidence["memory"]["id"] == entry["id"]
@@ -379,10 +475,15 @@ async def test_a_question_is_answered_with_reasons(ana: httpx.AsyncClient) -> No
     assert hit["memory"]["id"] == id
     assert sum(hit["parts"].values()) == pytest.approx(hit["score"])
     assert "Lisbon" in answer["text"]
-    why = (await ana.get(f"{V1}/entries/{other}/why_not", params={"query": "Lisbon", **HOME})).json()
+    why = (
+        await ana.get(f"{V1}/entries/{other}/why_not", params={"query": "Lisbon", **HOME})
+    ).json()
     assert why["returned"] is False
     filtered = {"query": "Lisbon", "where": {"ids": [other]}, **HOME}
-    assert [each["memory"]["id"] for each in (await ana.post(f"{V1}/recall", json=filtered)).json()["hits"]] != [id]
+    assert [
+        each["memory"]["id"]
+        for each in (await ana.post(f"{V1}/recall", json=filtered)).json()["hits"]
+    ] != [id]
     assert (await ana.get(f"{V1}/entries/{id}/related", params=HOME)).status_code == 200
 
 
@@ -403,7 +504,9 @@ async def test_forgetting_by_a_question_tells_first(ana: httpx.AsyncClient) -> N
     asked = {"query": "Lisbon", **HOME}
     assert (await ana.post(f"{V1}/forget", json=asked)).json()["dry_run"] is True
     assert (await ana.get(f"{V1}/entries/{id}", params=HOME)).status_code == 200
-    gone = (await ana.post(f"{V1}/forget", json={"where": {"ids": [id]}, "dry_run": False, **HOME})).json()
+    gone = (
+        await ana.post(f"{V1}/forget", json={"where": {"ids": [id]}, "dry_run": False, **HOME})
+    ).json()
     assert gone["ids"] == [id]
     assert (await ana.get(f"{V1}/entries/{id}", params=HOME)).status_code == 404
     assert (await ana.post(f"{V1}/forget", json={"dry_run": False, **HOME})).status_code == 422
@@ -419,18 +522,30 @@ async def test_a_conflict_waits_for_a_decision(ana: httpx.AsyncClient) -> None:
     assert (await ana.get(f"{V1}/conflicts", params=HOME)).json() == []
 
 
-async def test_nothing_is_known_of_a_person_without_their_word(memory: Engine, ana: httpx.AsyncClient) -> None:
+async def test_nothing_is_known_of_a_person_without_their_word(
+    memory: Engine, ana: httpx.AsyncClient
+) -> None:
     id = await told(ana, "I live in Lisbon.")
     scope = memory.scope("ana", "home")
     first = await scope.consent.propose("city", "Lisbon", evidence=[id])
     second = await scope.consent.propose("preferred_name", "Annie", evidence=[id])
-    assert [each["id"] for each in (await ana.get(f"{V1}/consent", params=HOME)).json()] == [first.id, second.id]
+    assert [each["id"] for each in (await ana.get(f"{V1}/consent", params=HOME)).json()] == [
+        first.id,
+        second.id,
+    ]
     approved = await ana.post(f"{V1}/consent/{first.id}/approve", params=HOME)
     assert approved.json() == {"id": first.id, "field": "city", "decided": "approved"}
-    assert (await ana.post(f"{V1}/consent/{second.id}/deny", params=HOME)).json()["decided"] == "denied"
-    assert (await ana.put(f"{V1}/about/tone", params=HOME, json={"value": "brief"})).status_code == 200
+    assert (await ana.post(f"{V1}/consent/{second.id}/deny", params=HOME)).json()[
+        "decided"
+    ] == "denied"
+    assert (
+        await ana.put(f"{V1}/about/tone", params=HOME, json={"value": "brief"})
+    ).status_code == 200
     assert (await ana.get(f"{V1}/about", params=HOME)).json() == {"city": "Lisbon", "tone": "brief"}
-    assert (await ana.delete(f"{V1}/about/tone", params=HOME)).json() == {"field": "tone", "values": 1}
+    assert (await ana.delete(f"{V1}/about/tone", params=HOME)).json() == {
+        "field": "tone",
+        "values": 1,
+    }
 
 
 async def test_a_thread_tells_what_changed_and_where_it_stood(ana: httpx.AsyncClient) -> None:
@@ -439,29 +554,52 @@ async def test_a_thread_tells_what_changed_and_where_it_stood(ana: httpx.AsyncCl
     assert "created" in news["text"]
     since = {"thread": "t1", "since": news["revision"], **HOME}
     assert (await ana.get(f"{V1}/delta", params=since)).json()["text"] == ""
-    saved = await ana.put(f"{V1}/checkpoints/t1", params=HOME, json={"graph_state": {"step": 3}, "more": [1, None]})
+    saved = await ana.put(
+        f"{V1}/checkpoints/t1", params=HOME, json={"graph_state": {"step": 3}, "more": [1, None]}
+    )
     assert saved.json()["thread"] == "t1"
     stood = (await ana.get(f"{V1}/checkpoints/t1", params=HOME)).json()
-    assert (stood["graph_state"], stood["more"], stood["agent_states"]) == ({"step": 3}, [1, None], {})
-    assert [each["thread"] for each in (await ana.get(f"{V1}/checkpoints", params=HOME)).json()] == ["t1"]
+    assert (stood["graph_state"], stood["more"], stood["agent_states"]) == (
+        {"step": 3},
+        [1, None],
+        {},
+    )
+    assert [
+        each["thread"] for each in (await ana.get(f"{V1}/checkpoints", params=HOME)).json()
+    ] == ["t1"]
     assert (await ana.delete(f"{V1}/checkpoints/t1", params=HOME)).status_code == 204
     assert (await ana.get(f"{V1}/checkpoints/t1", params=HOME)).status_code == 404
 
 
 async def test_a_space_is_tended_when_asked(ana: httpx.AsyncClient) -> None:
     for session in range(12):
-        said = [{"content": f"In week {session} we planted {session + 3} trees by the river.", "name": "Ana"}]
+        said = [
+            {
+                "content": f"In week {session} we planted {session + 3} trees by the river.",
+                "name": "Ana",
+            }
+        ]
         await ana.post(f"{V1}/messages", json={"messages": said, "session": f"s{session}", **HOME})
-    would = (await ana.post(f"{V1}/compress", json={"threshold": 5, "dry_run": True, **HOME})).json()
+    would = (
+        await ana.post(f"{V1}/compress", json={"threshold": 5, "dry_run": True, **HOME})
+    ).json()
     assert would["dry_run"]
     assert would["groups"] > 0
     done = (await ana.post(f"{V1}/compress", json={"threshold": 5, **HOME})).json()
     assert (done["groups"], len(done["summaries"])) == (would["groups"], would["groups"])
-    assert (await ana.post(f"{V1}/purge", json={"dry_run": True, **HOME})).json() == {"expired": [], "purged": []}
+    assert (await ana.post(f"{V1}/purge", json={"dry_run": True, **HOME})).json() == {
+        "expired": [],
+        "purged": [],
+    }
     assert (await ana.post(f"{V1}/roll_up", json={"dry_run": True, **HOME})).json()["groups"] == 0
     turn = (await ana.get(f"{V1}/entries", params=HOME)).json()["entries"][0]["id"]
-    assert (await ana.post(f"{V1}/entries/{turn}/extract", params=HOME)).json()["by"] in ("rules", "nobody")
-    assert {each["op"] for each in (await ana.get(f"{V1}/tallies", params=HOME)).json()} >= {"create"}
+    assert (await ana.post(f"{V1}/entries/{turn}/extract", params=HOME)).json()["by"] in (
+        "rules",
+        "nobody",
+    )
+    assert {each["op"] for each in (await ana.get(f"{V1}/tallies", params=HOME)).json()} >= {
+        "create"
+    }
     happened = (await ana.get(f"{V1}/events", params={"node": "hotpath", **HOME})).json()
     assert {each["node"] for each in happened} == {"hotpath"}
 

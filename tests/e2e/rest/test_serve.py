@@ -31,7 +31,9 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def run(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "memorist", *words]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 @contextmanager
@@ -59,7 +61,9 @@ def test_on_this_machine_it_needs_no_key_and_ends_when_told(environment: dict[st
     with served(environment) as (process, url):
         made = httpx.post(f"{url}/v1/memory/entries", json={"text": "I moved to Lisbon in May."})
         assert made.status_code == 201
-        assert httpx.get(f"{url}/v1/memory/stats", headers={"Host": "evil.example"}).status_code == 421
+        assert (
+            httpx.get(f"{url}/v1/memory/stats", headers={"Host": "evil.example"}).status_code == 421
+        )
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
         assert process.stderr is not None
@@ -67,7 +71,9 @@ def test_on_this_machine_it_needs_no_key_and_ends_when_told(environment: dict[st
     assert "Lisbon" in run(environment, "recall", "Lisbon").stdout
 
 
-def test_any_other_address_needs_a_key_and_says_how_to_make_one(environment: dict[str, str]) -> None:
+def test_any_other_address_needs_a_key_and_says_how_to_make_one(
+    environment: dict[str, str],
+) -> None:
     refused = run(environment, "serve", "--host", "0.0.0.0", "--port", "0")
     assert refused.returncode == USAGE
     assert "memorist keys create" in refused.stderr
@@ -76,10 +82,25 @@ def test_any_other_address_needs_a_key_and_says_how_to_make_one(environment: dic
 
 def test_a_key_is_made_shown_once_listed_and_revoked(environment: dict[str, str]) -> None:
     made = run(
-        environment, "keys", "create", "laptop", "--right", "read", "--expires", "90", "--space", "home", "--json"
+        environment,
+        "keys",
+        "create",
+        "laptop",
+        "--right",
+        "read",
+        "--expires",
+        "90",
+        "--space",
+        "home",
+        "--json",
     )
     key: dict[str, Any] = json.loads(made.stdout)
-    assert (key["name"], key["user"], key["space"], key["rights"]) == ("laptop", "ana", "home", ["read"])
+    assert (key["name"], key["user"], key["space"], key["rights"]) == (
+        "laptop",
+        "ana",
+        "home",
+        ["read"],
+    )
     listed = run(environment, "keys", "list")
     assert key["id"] in listed.stdout
     assert key["token"].rpartition("_")[2] not in listed.stdout
@@ -88,7 +109,10 @@ def test_a_key_is_made_shown_once_listed_and_revoked(environment: dict[str, str]
         head = {"Authorization": f"Bearer {key['token']}"}
         assert httpx.get(f"{url}/v1/memory/stats").status_code == 401
         assert httpx.get(f"{url}/v1/memory/stats", headers=head).status_code == 200
-        assert httpx.get(f"{url}/v1/memory/stats", headers={"X-API-Key": key["token"]}).status_code == 200
+        assert (
+            httpx.get(f"{url}/v1/memory/stats", headers={"X-API-Key": key["token"]}).status_code
+            == 200
+        )
         assert run(environment, "keys", "revoke", key["id"]).returncode == 0
         assert httpx.get(f"{url}/v1/memory/stats", headers=head).status_code == 401
     assert "revoked" in run(environment, "keys", "list").stdout
@@ -97,7 +121,9 @@ def test_a_key_is_made_shown_once_listed_and_revoked(environment: dict[str, str]
     assert run(environment, "keys", "create").returncode == USAGE
 
 
-def test_a_key_that_is_over_is_listed_as_expired_and_none_is_made_that_is(environment: dict[str, str]) -> None:
+def test_a_key_that_is_over_is_listed_as_expired_and_none_is_made_that_is(
+    environment: dict[str, str],
+) -> None:
     assert run(environment, "keys", "create", "x", "--expires", "0").returncode == USAGE
     with memorist.open(environment["MEMORIST_DB"], embedder="none") as memory:
         memory.create_key("old", user="ana", days=0)
@@ -105,10 +131,17 @@ def test_a_key_that_is_over_is_listed_as_expired_and_none_is_made_that_is(enviro
 
 
 @pytest.mark.parametrize("missing", ["uvicorn", "fastapi", "jinja2", "mcp"])
-def test_what_is_not_installed_is_named_with_the_way_to_install_it(environment: dict[str, str], missing: str) -> None:
+def test_what_is_not_installed_is_named_with_the_way_to_install_it(
+    environment: dict[str, str], missing: str
+) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; from memorist.interfaces.cli import app; app(['serve'])"
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == USAGE
     assert 'pip install "memorist[server]"' in done.stderr

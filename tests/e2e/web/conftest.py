@@ -13,9 +13,11 @@ import pytest
 
 import memorist
 from e2e.rest.conftest import ANA, Server, serving
-from memorist.model import Filter
+from memorist.types import Filter
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -63,9 +65,15 @@ def told(place: str, **settings: Any) -> dict[str, str]:
         for number, text in enumerate(SAID):
             at = (now - timedelta(days=3, minutes=-number)).isoformat()
             made = mine.remember([{"content": text, "name": "Ana", "at": at, "id": f"m{number}"}])
-            ids[("porto", "bees", "tea", "peanuts")[number] if number < 4 else str(number)] = made.ids[0]
+            ids[("porto", "bees", "tea", "peanuts")[number] if number < 4 else str(number)] = (
+                made.ids[0]
+            )
         mine.remember(SAID[2], tags=["drinks", "morning"])
-        mine.edit(ids["tea"], "I drink green tea every morning, and since March coffee on Sundays.", tags=["drinks"])
+        mine.edit(
+            ids["tea"],
+            "I drink green tea every morning, and since March coffee on Sundays.",
+            tags=["drinks"],
+        )
         mine.pin(ids["peanuts"], actor="ana")
         ids["gone"] = memory.scope("ana").remember("My locker has number 77.").ids[0]
         memory.scope("ana").forget(ids["gone"], keep_days=30, actor="ana")
@@ -92,7 +100,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """A browser. It brings an event loop of its own, beside which no other can run: so it ends with the module."""
-    api = pytest.importorskip("playwright.sync_api", reason="Playwright for Python is not installed")
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="Playwright for Python is not installed"
+    )
     if CHROMIUM is None:
         pytest.skip("There is no Chromium on this machine")
     with api.sync_playwright() as playwright:

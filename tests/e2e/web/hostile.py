@@ -39,11 +39,16 @@ def few(number: int = 200) -> list[str]:
 def many() -> list[str]:
     """All of them."""
     return [
-        f"{number} {cut}{body.format(run)}" for number, (cut, body, run) in enumerate(product(BREAKS, BODIES, RUNS))
+        f"{number} {cut}{body.format(run)}"
+        for number, (cut, body, run) in enumerate(product(BREAKS, BODIES, RUNS))
     ]
 
 
 def wide(number: int) -> list[str]:
     """As many as are asked for: all of them, and then pairs of them."""
     one = many()
-    return (one + [f"{a} {b}" for a, b in zip(one, reversed(one), strict=True)] + [f"{a}{a}{a}" for a in one])[:number]
+    return (
+        one
+        + [f"{a} {b}" for a, b in zip(one, reversed(one), strict=True)]
+        + [f"{a}{a}{a}" for a in one]
+    )[:number]

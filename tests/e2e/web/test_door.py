@@ -18,15 +18,15 @@ import pytest_asyncio
 import memorist
 from e2e.rest.conftest import ANA
 from e2e.web.hostile import few
-from memorist.changes import Put
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import KeyRefused
-from memorist.ids import new_id
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.web import routes
 from memorist.interfaces.web.sessions import LASTS, Sessions
 from memorist.interfaces.web.text import span
-from memorist.model import Memory
+from memorist.storage.changes import Put
+from memorist.text.ids import new_id
+from memorist.types import Memory
 
 EVERYTHING = ("read", "write", "admin")
 APPS: WeakKeyDictionary[Engine, Any] = WeakKeyDictionary()
@@ -57,17 +57,23 @@ async def signed_in(engine: Engine, **key: Any) -> AsyncIterator[httpx.AsyncClie
     """A browser that came in with a new key."""
     _, token = await engine.create_key("laptop", **{"user": "ana", "rights": EVERYTHING, **key})
     async with browser(engine) as client:
-        answer = await client.post("/login", data={"proof": await proof(client), "key": token, "to": "/trash"})
+        answer = await client.post(
+            "/login", data={"proof": await proof(client), "key": token, "to": "/trash"}
+        )
         assert (answer.status_code, answer.headers["location"]) == (303, "/trash")
         yield client
 
 
-async def test_without_a_key_every_view_leads_to_the_login_and_every_form_is_refused(engine: Engine) -> None:
+async def test_without_a_key_every_view_leads_to_the_login_and_every_form_is_refused(
+    engine: Engine,
+) -> None:
     for path, method, _ in routes:
         if path.startswith(("/static", "/login")):
             continue
         async with browser(engine) as client:
-            answer = await client.request(method, path.replace("{id}", "x"), data={} if method == "POST" else None)
+            answer = await client.request(
+                method, path.replace("{id}", "x"), data={} if method == "POST" else None
+            )
         if method == "GET":
             assert (answer.status_code, answer.headers["location"][:11]) == (303, "/login?to=%")
         else:
@@ -87,26 +93,36 @@ async def test_a_key_opens_the_page_and_no_script_can_read_it(engine: Engine) ->
 
 async def test_a_wrong_key_is_told_so_and_gets_no_session(engine: Engine) -> None:
     async with browser(engine) as client:
-        answer = await client.post("/login", data={"proof": await proof(client), "key": "rk_0_no", "to": "/"})
+        answer = await client.post(
+            "/login", data={"proof": await proof(client), "key": "rk_0_no", "to": "/"}
+        )
         assert answer.status_code == 401
         assert 'role="alert"' in answer.text
         assert not client.cookies
 
 
-@pytest.mark.parametrize("to", ["//evil.test", "https://evil.test", "/\\evil.test", "/x\r\nSet-Cookie: a=b", "x"])
+@pytest.mark.parametrize(
+    "to", ["//evil.test", "https://evil.test", "/\\evil.test", "/x\r\nSet-Cookie: a=b", "x"]
+)
 async def test_the_login_leads_nowhere_else(engine: Engine, to: str) -> None:
     _, token = await engine.create_key("laptop", user="ana")
     async with browser(engine) as client:
-        answer = await client.post("/login", data={"proof": await proof(client), "key": token, "to": to})
+        answer = await client.post(
+            "/login", data={"proof": await proof(client), "key": token, "to": to}
+        )
     assert answer.headers["location"] == "/"
 
 
-async def test_a_session_that_somebody_else_has_named_is_not_taken_over_by_a_login(engine: Engine) -> None:
+async def test_a_session_that_somebody_else_has_named_is_not_taken_over_by_a_login(
+    engine: Engine,
+) -> None:
     _, token = await engine.create_key("laptop", user="ana")
     async with browser(engine) as client:
         client.cookies.set("memorist_session", "chosen-by-an-attacker", domain="localhost.local")
         assert (await client.get("/")).status_code == 303
-        answer = await client.post("/login", data={"proof": await proof(client), "key": token, "to": "/"})
+        answer = await client.post(
+            "/login", data={"proof": await proof(client), "key": token, "to": "/"}
+        )
         assert "memorist_session=" in answer.headers["set-cookie"]
         assert "chosen-by-an-attacker" not in answer.headers["set-cookie"]
     async with browser(engine) as attacker:
@@ -117,18 +133,29 @@ async def test_a_session_that_somebody_else_has_named_is_not_taken_over_by_a_log
 MARKUP = """<img src=x onerror=alert(1)>"'><script>alert(2)</script>{{7*7}}"""
 
 
-async def test_markup_in_any_field_of_a_memory_is_shown_as_text_by_every_view(engine: Engine) -> None:
+async def test_markup_in_any_field_of_a_memory_is_shown_as_text_by_every_view(
+    engine: Engine,
+) -> None:
     mine = engine.scope("ana", session=MARKUP, thread=MARKUP)
-    (one,) = (await mine.remember(f"tea {MARKUP}", tags=[MARKUP], category=MARKUP, manually_saved=True)).ids
+    (one,) = (
+        await mine.remember(f"tea {MARKUP}", tags=[MARKUP], category=MARKUP, manually_saved=True)
+    ).ids
     said = {"content": f"boats {MARKUP}", "name": MARKUP, "id": MARKUP}
     (two,) = (await mine.remember([said], manually_saved=True)).ids
     async with browser(engine, local=ANA) as client:
-        gets = [path.replace("{id}", id) for path, method, _ in routes if method == "GET" for id in (one, two)]
+        gets = [
+            path.replace("{id}", id)
+            for path, method, _ in routes
+            if method == "GET"
+            for id in (one, two)
+        ]
         for path in [*gets, "/?q=tea", f"/?q={quote(MARKUP)}", f"/threads?thread={quote(MARKUP)}"]:
             shown = (await client.get(path)).text
             assert "<img src=x" not in shown, path
             assert "<script>alert" not in shown, path
-        assert "&lt;script&gt;alert(2)&lt;/script&gt;{{7*7}}" in (await client.get(f"/m/{one}")).text
+        assert (
+            "&lt;script&gt;alert(2)&lt;/script&gt;{{7*7}}" in (await client.get(f"/m/{one}")).text
+        )
 
 
 async def test_a_revoked_key_ends_its_session_at_once(engine: Engine) -> None:
@@ -203,7 +230,9 @@ async def test_a_page_is_sent_with_everything_that_keeps_it_to_itself(engine: En
     assert sent["cache-control"] == "no-store"
 
 
-async def test_on_this_machine_alone_nobody_signs_in_and_no_other_name_is_answered(engine: Engine) -> None:
+async def test_on_this_machine_alone_nobody_signs_in_and_no_other_name_is_answered(
+    engine: Engine,
+) -> None:
     async with browser(engine, local=ANA) as client:
         assert (await client.get("/")).status_code == 200
     async with browser(engine, local=ANA, host="evil.test") as client:
@@ -230,30 +259,49 @@ async def test_nobody_sees_or_changes_what_belongs_to_others(engine: Engine) -> 
         token = await proof(bound, "/")
         answer = await bound.post("/where", data={"proof": token, "space": "default"})
         assert answer.status_code == 403
-        assert (await bound.post(f"/m/{id}/pin", data={"proof": token, "space": "default"})).status_code == 403
+        assert (
+            await bound.post(f"/m/{id}/pin", data={"proof": token, "space": "default"})
+        ).status_code == 403
         theirs, _ = await engine.create_key("other", user="ana")
         assert theirs.id not in (await eve.get("/keys")).text
-        assert (await eve.post(f"/keys/{theirs.id}/revoke", data={"proof": await proof(eve, "/")})).status_code == 404
+        assert (
+            await eve.post(f"/keys/{theirs.id}/revoke", data={"proof": await proof(eve, "/")})
+        ).status_code == 404
 
 
 async def test_a_key_for_one_space_works_after_another_was_looked_at(engine: Engine) -> None:
     _, token = await engine.create_key("home", user="ana", rights=EVERYTHING, space="home")
     async with signed_in(engine) as client:
-        await client.post("/where", data={"proof": await proof(client, "/"), "space": "work", "session": "chat"})
+        await client.post(
+            "/where", data={"proof": await proof(client, "/"), "space": "work", "session": "chat"}
+        )
         assert "work" in client.cookies["memorist_in_space"]
-        await client.post("/login", data={"proof": await proof(client, "/"), "key": token, "to": "/"})
+        await client.post(
+            "/login", data={"proof": await proof(client, "/"), "key": token, "to": "/"}
+        )
         assert not [name for name in client.cookies if name.startswith("memorist_in_")]
         client.cookies.set("memorist_in_space", "work")  # as another tab may have left it
-        kept = await client.post("/remember", data={"proof": await proof(client, "/"), "text": "I drink tea."})
+        kept = await client.post(
+            "/remember", data={"proof": await proof(client, "/"), "text": "I drink tea."}
+        )
         assert kept.status_code == 303
     assert [each.text for each in await engine.scope("ana", "home").list()] == ["I drink tea."]
 
 
 async def test_what_is_not_kept_is_said_as_a_warning_and_stays_in_the_field(engine: Engine) -> None:
     async with browser(engine, local=ANA) as client:
-        form = {"proof": await proof(client, "/"), "text": "</textarea>I drink tea.", "tags": "work", "session": "chat"}
+        form = {
+            "proof": await proof(client, "/"),
+            "text": "</textarea>I drink tea.",
+            "tags": "work",
+            "session": "chat",
+        }
         await engine.scope("ana", session="chat").privacy.start_incognito()
-        shown = (await client.post("/remember", data=form, headers={"Referer": "http://localhost/?kind=semantic"})).text
+        shown = (
+            await client.post(
+                "/remember", data=form, headers={"Referer": "http://localhost/?kind=semantic"}
+            )
+        ).text
         again = (await client.get("/")).text
     assert re.search(r'<p class="warn" role="alert"><bdi>[A-Z][^<]+\.</bdi>', shown)
     assert "&lt;/textarea&gt;I drink tea.</textarea>" in shown
@@ -269,7 +317,9 @@ async def test_what_is_not_kept_is_said_as_a_warning_and_stays_in_the_field(engi
         ("http://localhost.evil.test/m", "/"), ("http://[", "/"), ("http://localhost/javascript:x", "/javascript:x"),
     ],
 )  # fmt: skip
-async def test_an_error_leads_back_and_keeps_the_views_in_reach(engine: Engine, referer: str, to: str) -> None:
+async def test_an_error_leads_back_and_keeps_the_views_in_reach(
+    engine: Engine, referer: str, to: str
+) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with browser(engine, local=ANA) as client:
         form = {"proof": await proof(client, "/"), "revision": "1", "text": "  ", "tags": ""}
@@ -287,7 +337,9 @@ async def test_whoever_is_not_known_is_led_to_the_login_by_an_error(engine: Engi
     assert 'href="/threads"' not in shown
 
 
-async def test_a_key_is_shown_once_and_gives_no_more_than_whoever_made_it_has(engine: Engine) -> None:
+async def test_a_key_is_shown_once_and_gives_no_more_than_whoever_made_it_has(
+    engine: Engine,
+) -> None:
     async with signed_in(engine, rights=("read", "admin")) as client:
         form = {"proof": await proof(client, "/"), "name": "<b>phone", "right": "read", "days": "3"}
         shown = await client.post("/keys", data=form)
@@ -308,7 +360,12 @@ async def test_an_edit_of_what_was_changed_meanwhile_is_refused(engine: Engine) 
     mine = engine.scope("ana")
     id = (await mine.remember("I drink tea.")).ids[0]
     async with browser(engine, local=ANA) as client:
-        form = {"proof": await proof(client, "/"), "revision": "1", "text": "I drink coffee.", "tags": ""}
+        form = {
+            "proof": await proof(client, "/"),
+            "revision": "1",
+            "text": "I drink coffee.",
+            "tags": "",
+        }
         await mine.edit(id, "I drink milk.")
         answer = await client.post(f"/m/{id}/edit", data=form)
     assert answer.status_code == 409
@@ -318,7 +375,12 @@ async def test_an_edit_of_what_was_changed_meanwhile_is_refused(engine: Engine) 
 async def test_a_revision_that_no_memory_can_have_is_invalid_input(engine: Engine) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with browser(engine, local=ANA) as client:
-        form = {"proof": await proof(client, "/"), "revision": "2147483649", "text": "I drink coffee.", "tags": ""}
+        form = {
+            "proof": await proof(client, "/"),
+            "revision": "2147483649",
+            "text": "I drink coffee.",
+            "tags": "",
+        }
         answer = await client.post(f"/m/{id}/edit", data=form)
     assert answer.status_code == 422
     assert "up to 2,147,483,648" in answer.text
@@ -330,7 +392,9 @@ async def test_the_figures_show_the_mean_duration_of_each_verb(engine: Engine) -
             await engine.scope("ana").recall("tea")
         shown = (await client.get("/figures")).text
         metrics = (await client.get("/metrics")).text
-    seconds = re.search(r'^memorist_verb_seconds_sum{duty="",verb="recall"} (\S+)$', metrics, re.MULTILINE)
+    seconds = re.search(
+        r'^memorist_verb_seconds_sum{duty="",verb="recall"} (\S+)$', metrics, re.MULTILINE
+    )
     row = re.search(r">recall</th><td[^>]*>(\d+)</td><td[^>]*>([\d.]+) ms<", shown)
     assert seconds
     assert row
@@ -350,7 +414,9 @@ async def test_what_goes_with_a_memory_is_shown_before_it_is_forgotten(engine: E
 
 
 async def test_turned_letters_and_unseen_characters_are_named(engine: Engine) -> None:
-    id = (await engine.scope("ana").remember("pay \u202e001\u202c euros\U000e0041\U000e0042")).ids[0]
+    id = (await engine.scope("ana").remember("pay \u202e001\u202c euros\U000e0041\U000e0042")).ids[
+        0
+    ]
     async with browser(engine, local=ANA) as client:
         shown = (await client.get(f"/m/{id}")).text
     told = shown[shown.index("<article") : shown.index("</article")].partition("<textarea")[0]
@@ -392,7 +458,9 @@ async def test_the_views_work_on_every_store(place: str) -> None:
 
 
 async def test_pages_of_many_memories_follow_each_other(engine: Engine) -> None:
-    await engine.scope("ana").remember([{"content": f"Number {n} is on the list of {n * 7}."} for n in range(60)])
+    await engine.scope("ana").remember(
+        [{"content": f"Number {n} is on the list of {n * 7}."} for n in range(60)]
+    )
     found: list[str] = []
     async with browser(engine, local=ANA) as client:
         address: str | None = "/"
@@ -401,29 +469,66 @@ async def test_pages_of_many_memories_follow_each_other(engine: Engine) -> None:
             found += re.findall(r'href="/m/([^"]+)"', shown)
             more = re.search(r'href="([^"]+)" rel="next"', shown)
             address = more[1].replace("&amp;", "&") if more else None
-    assert len(found) == len(set(found)) == len((await engine.scope("ana").list(limit=100)).memories) > 25
+    assert (
+        len(found)
+        == len(set(found))
+        == len((await engine.scope("ana").list(limit=100)).memories)
+        > 25
+    )
 
 
 @pytest.mark.parametrize(
-    "given", [*few(12), "²", "9" * 30, "-1", "\ud800".encode("utf-8", "replace").decode(), " ", "r1", "null"]
+    "given",
+    [
+        *few(12),
+        "²",
+        "9" * 30,
+        "-1",
+        "\ud800".encode("utf-8", "replace").decode(),
+        " ",
+        "r1",
+        "null",
+    ],
 )
 async def test_whatever_an_address_says_no_view_fails(engine: Engine, given: str) -> None:
     await engine.scope("ana", session="chat").remember("I drink tea.")
     async with browser(engine, local=ANA) as client:
         for path, method, _ in routes:
             if method == "GET":
-                for name in ("q", "budget", "profile", "after", "state", "tag", "thread", "since", "id", "to"):
-                    answer = await client.get(path.replace("{id}", "x"), params={name: given, "thread": given})
+                for name in (
+                    "q",
+                    "budget",
+                    "profile",
+                    "after",
+                    "state",
+                    "tag",
+                    "thread",
+                    "since",
+                    "id",
+                    "to",
+                ):
+                    answer = await client.get(
+                        path.replace("{id}", "x"), params={name: given, "thread": given}
+                    )
                     assert answer.status_code < 500, (path, name)
                     assert "<script>" not in answer.text
 
 
 @pytest.mark.slow
-async def test_the_first_view_of_a_hundred_thousand_memories_is_there_at_once(engine: Engine) -> None:
+async def test_the_first_view_of_a_hundred_thousand_memories_is_there_at_once(
+    engine: Engine,
+) -> None:
     mine, now = engine.scope("ana"), engine.clock()
     for start in range(0, 100_000, 1000):
         made = [
-            Memory(id=new_id(), scope=mine.scope, text=f"House {n}.", kind="semantic", created_at=now, updated_at=now)
+            Memory(
+                id=new_id(),
+                scope=mine.scope,
+                text=f"House {n}.",
+                kind="semantic",
+                created_at=now,
+                updated_at=now,
+            )
             for n in range(start, start + 1000)
         ]
         async with engine.store.transaction(mine.scope) as tx:

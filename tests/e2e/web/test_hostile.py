@@ -37,7 +37,10 @@ def watched(chromium: Any) -> Iterator[tuple[Any, list[str]]]:
     page.on("dialog", lambda dialog: (odd.append("a dialog"), dialog.dismiss()))
     page.on("popup", lambda _: odd.append("a window"))
     page.on("download", lambda _: odd.append("a download"))
-    page.on("request", lambda asked: asked.url.startswith("http://127.0.0.1:9/") and odd.append(asked.url))
+    page.on(
+        "request",
+        lambda asked: asked.url.startswith("http://127.0.0.1:9/") and odd.append(asked.url),
+    )
     yield page, odd
     context.close()
 
@@ -47,9 +50,17 @@ def kept(place: str, strings: Sequence[str]) -> list[str]:
     ids: list[str] = []
     with memorist.open(place, embedder="hashing", policy="milton") as memory:
         for each in strings:
-            mine = memory.scope("ana", session=_short(each), channel=_short(each), agent=_short(each))
+            mine = memory.scope(
+                "ana", session=_short(each), channel=_short(each), agent=_short(each)
+            )
             said = {"content": each, "name": _short(each), "session": _short(each)}
-            made = mine.remember([said], tags=[_short(each)], category=_short(each), evidence=[each], source_ids=[each])
+            made = mine.remember(
+                [said],
+                tags=[_short(each)],
+                category=_short(each),
+                evidence=[each],
+                source_ids=[each],
+            )
             ids += made.ids
         mine = memory.scope("ana")
         for each in strings[:3]:
@@ -57,7 +68,9 @@ def kept(place: str, strings: Sequence[str]) -> list[str]:
             mine.edit(ids[0], each, summary=each[:200], actor=_short(each))
             mine.forget(ids.pop(), keep_days=30, reason=_short(each))
             for field in ("city", "goals_add"):
-                mine.consent.propose(field, _seen(each), evidence=[mine.remember(f"I said {each}").ids[0]])
+                mine.consent.propose(
+                    field, _seen(each), evidence=[mine.remember(f"I said {each}").ids[0]]
+                )
     return ids
 
 
@@ -82,7 +95,16 @@ def _refused(answer: Any) -> list[str]:
 
 def views(page: Any, url: str, pages: int) -> list[str]:
     """The views that show many, and the threads that they name."""
-    found = ["/decide", "/trash", "/relations", "/figures", "/settings", "/keys", "/threads", "/?q=script+alert+svg"]
+    found = [
+        "/decide",
+        "/trash",
+        "/relations",
+        "/figures",
+        "/settings",
+        "/keys",
+        "/threads",
+        "/?q=script+alert+svg",
+    ]
     address: str | None = "/"
     for _ in range(pages):
         if address is None:
@@ -128,7 +150,9 @@ def test_seven_thousand_hostile_texts_are_texts(watched: tuple[Any, list[str]], 
     assert odd == []
 
 
-def test_a_form_filled_with_hostile_text_comes_back_as_text(watched: tuple[Any, list[str]], here: str) -> None:
+def test_a_form_filled_with_hostile_text_comes_back_as_text(
+    watched: tuple[Any, list[str]], here: str
+) -> None:
     page, odd = watched
     with serving(here, local=ANA, rate_limit=0) as server:
         for each in few(6):

@@ -21,7 +21,10 @@ LOOKS = {"light": (1100, "light"), "dark on a phone": (390, "dark")}
 def looking(request: pytest.FixtureRequest, chromium: Any) -> Iterator[Any]:
     width, scheme = LOOKS[request.param]
     context = chromium.new_context(
-        viewport={"width": width, "height": 800}, color_scheme=scheme, locale="en-US", bypass_csp=True
+        viewport={"width": width, "height": 800},
+        color_scheme=scheme,
+        locale="en-US",
+        bypass_csp=True,
     )
     yield context.new_page()
     context.close()
@@ -30,7 +33,9 @@ def looking(request: pytest.FixtureRequest, chromium: Any) -> Iterator[Any]:
 def test_no_view_has_a_barrier_a_fault_or_a_sideways_scroll(looking: Any, stage: Stage) -> None:
     faults: list[str] = []
     looking.on("pageerror", lambda error: faults.append(str(error)))
-    looking.on("request", lambda asked: asked.url.startswith(stage.server.url) or faults.append(asked.url))
+    looking.on(
+        "request", lambda asked: asked.url.startswith(stage.server.url) or faults.append(asked.url)
+    )
     for name, address in stage.views.items():
         answer = looking.goto(stage.server.url + address)
         assert answer.status == (404 if name == "error" else 200), name
@@ -40,12 +45,18 @@ def test_no_view_has_a_barrier_a_fault_or_a_sideways_scroll(looking: Any, stage:
 
 def barriers(page: Any) -> list[str]:
     """What is in somebody's way, with everything unfolded."""
-    axe = files(pytest.importorskip("axe_playwright_python")).joinpath("axe.min.js").read_text("utf-8")
+    axe = (
+        files(pytest.importorskip("axe_playwright_python"))
+        .joinpath("axe.min.js")
+        .read_text("utf-8")
+    )
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     page.evaluate(axe)
     found = page.evaluate("axe.run()")["violations"]
     wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-    return [f"{each['id']} {each['nodes'][0]['html'][:200]}" for each in found] + (["too wide"] if wide > 0 else [])
+    return [f"{each['id']} {each['nodes'][0]['html'][:200]}" for each in found] + (
+        ["too wide"] if wide > 0 else []
+    )
 
 
 def test_a_person_signs_in_with_a_key_and_out_again(looking: Any, here: str) -> None:
@@ -94,7 +105,9 @@ def test_the_parts_of_a_score_add_up_to_it_on_the_page(chromium: Any, stage: Sta
     for table in tables:
         parts = [float(each) for each in texts(table, "tbody td")]
         assert len(parts) >= 2
-        assert sum(parts) == pytest.approx(float(texts(table, "tfoot td")[0]), abs=0.0001 * len(parts))
+        assert sum(parts) == pytest.approx(
+            float(texts(table, "tfoot td")[0]), abs=0.0001 * len(parts)
+        )
     assert page.locator("svg.bar").count() == len(tables) + 1
     assert re.search(r"\d+ of 300 tokens", page.inner_text("main"))
     assert page.locator("#injected").inner_text().startswith("<memory>")
@@ -106,13 +119,18 @@ def texts(table: Any, what: str) -> list[str]:
     return [each.strip() for each in table.locator(what).all_text_contents()]
 
 
-def test_the_picture_of_relations_is_as_large_as_what_is_in_it_and_fits_a_phone(looking: Any, stage: Stage) -> None:
+def test_the_picture_of_relations_is_as_large_as_what_is_in_it_and_fits_a_phone(
+    looking: Any, stage: Stage
+) -> None:
     two = charts.web([charts.Node(id=id, label=id) for id in "ab"], [("a", "b", 0.5)])
     wide, high = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', two)[0])
     assert max(wide, high) < 250
     for view in ("relations", "around"):
         looking.goto(stage.server.url + stage.views[view])
-        box, room = looking.locator("svg.web").bounding_box(), looking.locator("main").bounding_box()
+        box, room = (
+            looking.locator("svg.web").bounding_box(),
+            looking.locator("main").bounding_box(),
+        )
         assert 250 < box["width"] <= room["width"]
 
 
@@ -132,12 +150,16 @@ def test_a_keyboard_reaches_the_search_and_jumps_over_the_menu(chromium: Any, st
 
 
 @pytest.fixture
-def acting(request: pytest.FixtureRequest, chromium: Any, here: str) -> Iterator[tuple[Any, dict[str, str]]]:
+def acting(
+    request: pytest.FixtureRequest, chromium: Any, here: str
+) -> Iterator[tuple[Any, dict[str, str]]]:
     """A browser at a memory of its own, without script unless a test asks for it."""
     ids = told(here, embedder="hashing")
     with serving(here, local=ANA, rate_limit=0) as server:
         context = chromium.new_context(
-            java_script_enabled=getattr(request, "param", False), base_url=server.url, locale="en-US"
+            java_script_enabled=getattr(request, "param", False),
+            base_url=server.url,
+            locale="en-US",
         )
         page = context.new_page()
         page.on("dialog", lambda dialog: dialog.accept())
@@ -149,9 +171,13 @@ def note(page: Any) -> str:
     return str(page.locator("p.note").inner_text())
 
 
-@pytest.mark.parametrize("acting", [True, False], ids=["with script", "without script"], indirect=True)
+@pytest.mark.parametrize(
+    "acting", [True, False], ids=["with script", "without script"], indirect=True
+)
 @pytest.mark.spec("THE-93", "THE-114")
-def test_a_person_pins_corrects_forgets_and_restores(acting: tuple[Any, dict[str, str]], here: str) -> None:
+def test_a_person_pins_corrects_forgets_and_restores(
+    acting: tuple[Any, dict[str, str]], here: str
+) -> None:
     page, ids = acting
     page.goto(f"/m/{ids['tea']}")
     page.click("button:text-is('Pin')")
@@ -179,10 +205,14 @@ def test_a_person_pins_corrects_forgets_and_restores(acting: tuple[Any, dict[str
         done = [(entry.event, entry.actor) for entry in mine.history(ids["tea"])]
         assert done[0] == ("RESTORE", "ana")
         assert done.count(("UPDATE", "ana")) == 2
-        assert ("DELETE", "ana") in [(entry.event, entry.actor) for entry in mine.history(ids["porto"])]
+        assert ("DELETE", "ana") in [
+            (entry.event, entry.actor) for entry in mine.history(ids["porto"])
+        ]
 
 
-def test_a_person_decides_between_statements_and_about_themselves(acting: tuple[Any, dict[str, str]]) -> None:
+def test_a_person_decides_between_statements_and_about_themselves(
+    acting: tuple[Any, dict[str, str]],
+) -> None:
     page, _ = acting
     page.goto("/decide")
     page.click("button:has-text('Approve')")
@@ -215,7 +245,9 @@ def test_a_person_turns_memory_off_and_goes_incognito(acting: tuple[Any, dict[st
 
 
 @pytest.mark.spec("THE-93")
-def test_the_page_writes_down_what_it_is_told_and_changes_its_colours(acting: tuple[Any, dict[str, str]]) -> None:
+def test_the_page_writes_down_what_it_is_told_and_changes_its_colours(
+    acting: tuple[Any, dict[str, str]],
+) -> None:
     page, _ = acting
     page.goto("/")
     page.locator("summary", has_text="Write something down").click()

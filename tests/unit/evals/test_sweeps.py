@@ -8,7 +8,7 @@ import pytest
 
 from memorist.evals import Point, Swept, chart
 from memorist.evals.sweeps import FUSION, OURS, PLAN, TRISCORE, USUAL, profile
-from memorist.policy.profiles import DEFAULT, THEORIA, Recency
+from memorist.retrieve.profiles import DEFAULT, THEORIA, Recency
 
 
 @pytest.mark.spec("THE-105")
@@ -45,7 +45,9 @@ def test_the_usual_numbers_are_those_of_the_profiles() -> None:
 
 def swept() -> Swept:
     def at(ranking: str, accuracy: float, tokens: float, **values: float) -> Point:
-        return Point(ranking=ranking, values={**USUAL[ranking], **values}, accuracy=accuracy, tokens=tokens)
+        return Point(
+            ranking=ranking, values={**USUAL[ranking], **values}, accuracy=accuracy, tokens=tokens
+        )
 
     return Swept(
         points=(
@@ -70,14 +72,20 @@ def test_of_equally_accurate_settings_the_shortest_is_best() -> None:
 def test_along_one_number_all_others_are_as_usual() -> None:
     assert [point.values["β"] for point in swept().along("β")] == [0.0, 1.0]
     assert [point.values["k"] for point in swept().along("k")] == [1, 60]
-    assert [point.values["N"] for point in swept().along("N") if point.ranking == TRISCORE] == [2, 12]
+    assert [point.values["N"] for point in swept().along("N") if point.ranking == TRISCORE] == [
+        2,
+        12,
+    ]
 
 
 def test_the_picture_has_a_dot_for_each_setting_inside_its_frame() -> None:
     drawn = ElementTree.fromstring(chart.svg(swept()))
     dots = [dot for dot in drawn.iter("{http://www.w3.org/2000/svg}circle") if len(dot)]
     assert len(dots) == len(swept().points)
-    assert all(0 < float(dot.attrib["cx"]) < chart.WIDTH and 0 < float(dot.attrib["cy"]) < chart.HEIGHT for dot in dots)
+    assert all(
+        0 < float(dot.attrib["cx"]) < chart.WIDTH and 0 < float(dot.attrib["cy"]) < chart.HEIGHT
+        for dot in dots
+    )
     highest = min(dots, key=lambda dot: float(dot.attrib["cy"]))
     assert "80%" in (highest[0].text or "")
     assert [point.tokens for point in chart.front(swept().points)] == [20, 60]

@@ -14,7 +14,9 @@ from memorist.errors import InvalidInput, NotFound
 from memorist.evals import tasks
 
 TASK: dict[str, Any] = {
-    "sessions": [{"at": "2026-05-04T09:00:00Z", "messages": [{"content": "The gate is painted green."}]}],
+    "sessions": [
+        {"at": "2026-05-04T09:00:00Z", "messages": [{"content": "The gate is painted green."}]}
+    ],
     "question": "Which colour has the gate?",
     "asked_at": "2026-05-20T09:00:00Z",
     "must": ["green"],
@@ -33,7 +35,9 @@ messages = [{role = "user", content = "The gate is painted green."}]
 
 
 def written(folder: Path, name: str, text: str | dict[str, Any]) -> Path:
-    (folder / name).write_text(text if isinstance(text, str) else json.dumps(text), encoding="utf-8")
+    (folder / name).write_text(
+        text if isinstance(text, str) else json.dumps(text), encoding="utf-8"
+    )
     return folder
 
 
@@ -41,8 +45,16 @@ def written(folder: Path, name: str, text: str | dict[str, Any]) -> Path:
 def test_there_are_about_twenty_tasks_about_all_that_a_memory_is_for() -> None:
     found = evals.packaged()
     assert 20 <= len(found) <= 30
-    assert {task.kind for task in found} >= {"preference", "meeting", "goal", "correction", "private"}
-    assert all(task.must and task.about for task in found), "a task that asks for nothing is passed by knowing nothing"
+    assert {task.kind for task in found} >= {
+        "preference",
+        "meeting",
+        "goal",
+        "correction",
+        "private",
+    }
+    assert all(task.must and task.about for task in found), (
+        "a task that asks for nothing is passed by knowing nothing"
+    )
     assert any(len(task.sessions) > 2 for task in found)
 
 
@@ -51,7 +63,9 @@ def test_what_a_packaged_task_asks_for_was_said_in_it() -> None:
         said = "\n".join(turn.content for session in task.sessions for turn in session.messages)
         said += "".join(f"\n{turn.name}" for session in task.sessions for turn in session.messages)
         assert not task.missing(said), task.name
-        assert len(task.forbidden(said)) == len(task.must_not), f"{task.name} forbids what nobody said"
+        assert len(task.forbidden(said)) == len(task.must_not), (
+            f"{task.name} forbids what nobody said"
+        )
         assert task.missing(task.question) or task.must_not, f"{task.name} gives its answer away"
 
 
@@ -73,7 +87,10 @@ def test_a_task_is_a_file_in_json_or_toml(tmp_path: Path) -> None:
         ({"question": ""}, "question: String should have at least 1 character"),
         ({"asked_at": "soon"}, "asked_at: "),
         ({"asked_at": "2026-05-20T09:00:00"}, "asked_at: Input should have timezone info"),
-        ({"asked_at": "2026-05-01T09:00:00Z"}, "asked_at: the question comes before the last session"),
+        (
+            {"asked_at": "2026-05-01T09:00:00Z"},
+            "asked_at: the question comes before the last session",
+        ),
         ({"must": []}, "must: say what an answer has to contain"),
         ({"must": [[]]}, "must.0"),
         ({"sessions": []}, "sessions: "),
@@ -84,14 +101,18 @@ def test_a_task_is_a_file_in_json_or_toml(tmp_path: Path) -> None:
         ({"mustnot": ["red"]}, "mustnot: "),
     ],
 )
-def test_a_task_that_cannot_be_used_is_named_with_its_field(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_a_task_that_cannot_be_used_is_named_with_its_field(
+    tmp_path: Path, change: dict[str, Any], told: str
+) -> None:
     written(tmp_path, "gate.json", {**TASK, **change})
     with pytest.raises(InvalidInput) as error:
         evals.from_folder(tmp_path)
     assert str(error.value).startswith(f"gate.json: {told}")
 
 
-@pytest.mark.parametrize(("name", "text"), [("a.json", "{"), ("a.json", "[]"), ("a.toml", "= 1"), ("a.toml", "\udce9")])
+@pytest.mark.parametrize(
+    ("name", "text"), [("a.json", "{"), ("a.json", "[]"), ("a.toml", "= 1"), ("a.toml", "\udce9")]
+)
 def test_a_file_that_is_no_json_or_toml_is_named(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(InvalidInput, match=f"^{name}: "):
@@ -123,8 +144,12 @@ def test_words_are_found_whole_in_any_case(text: str, wanted: str, is_said: bool
 
 def test_small_talk_never_says_what_a_task_is_about() -> None:
     asked = datetime(2026, 5, 20, tzinfo=UTC)
-    told = evals.Session(at=asked - timedelta(days=1), messages=(evals.Turn(content="My cat is grey."),))
-    task = evals.Task(name="cat", sessions=(told,), question="Which cat?", asked_at=asked, must=("cat",))
+    told = evals.Session(
+        at=asked - timedelta(days=1), messages=(evals.Turn(content="My cat is grey."),)
+    )
+    task = evals.Task(
+        name="cat", sessions=(told,), question="Which cat?", asked_at=asked, must=("cat",)
+    )
     lines = [turn.content for session in tasks.unlike(task) for turn in session.messages]
     assert len(lines) > 40
     assert not any(tasks.says(line, "cat") for line in lines)

@@ -8,7 +8,7 @@ import pytest
 
 from memorist.errors import BadModelAnswer, ModelUnavailable
 from memorist.llms.breaker import Breaker
-from memorist.records import Answer, Ask
+from memorist.results import Answer, Ask
 
 ASK = Ask(task="t", system="s", user="u", schema={}, max_tokens=9)
 
@@ -66,7 +66,9 @@ async def test_after_three_failures_nobody_waits_for_it(model: Fickle, clock: Cl
     assert caught.value.cost == (0, 0)
 
 
-async def test_it_is_tried_once_after_a_pause_that_doubles_up_to_ten_minutes(model: Fickle, clock: Clock) -> None:
+async def test_it_is_tried_once_after_a_pause_that_doubles_up_to_ten_minutes(
+    model: Fickle, clock: Clock
+) -> None:
     breaker = Breaker(model, clock=clock)
     model.next = ModelUnavailable()
     await fail(breaker, 3)
@@ -93,7 +95,9 @@ async def test_one_good_answer_closes_it(model: Fickle, clock: Clock) -> None:
     assert model.calls == 7
 
 
-async def test_only_one_tries_while_the_others_are_told_at_once(model: Fickle, clock: Clock) -> None:
+async def test_only_one_tries_while_the_others_are_told_at_once(
+    model: Fickle, clock: Clock
+) -> None:
     breaker = Breaker(model, clock=clock)
     model.next = ModelUnavailable()
     await fail(breaker, 3)
@@ -107,7 +111,9 @@ async def test_only_one_tries_while_the_others_are_told_at_once(model: Fickle, c
     assert model.calls == 4
 
 
-async def test_a_trial_that_is_cancelled_leaves_room_for_another(model: Fickle, clock: Clock) -> None:
+async def test_a_trial_that_is_cancelled_leaves_room_for_another(
+    model: Fickle, clock: Clock
+) -> None:
     breaker = Breaker(model, clock=clock)
     model.next = ModelUnavailable()
     await fail(breaker, 3)
@@ -121,7 +127,9 @@ async def test_a_trial_that_is_cancelled_leaves_room_for_another(model: Fickle, 
     assert (await breaker.answer(ASK)).value == {}
 
 
-async def test_an_answer_that_cannot_be_used_is_no_reason_to_leave_it_alone(model: Fickle, clock: Clock) -> None:
+async def test_an_answer_that_cannot_be_used_is_no_reason_to_leave_it_alone(
+    model: Fickle, clock: Clock
+) -> None:
     breaker = Breaker(model, clock=clock)
     model.next = BadModelAnswer()
     for _ in range(10):

@@ -14,17 +14,25 @@ import pytest
 
 from llm_server import Server
 from memorist import aio
-from memorist.engine import Engine
+from memorist.client import Engine
 from memorist.errors import MemoristError, Misconfigured, OverBudget
 from memorist.llms import cost
-from memorist.model import Scope
-from memorist.records import Ask
+from memorist.results import Ask
 from memorist.settings import load
+from memorist.types import Scope
 
-SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
-ASK = Ask(task="extract", system="Count.", user="One, two, three: " * 20, schema=SCHEMA, max_tokens=50)
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
+ASK = Ask(
+    task="extract", system="Count.", user="One, two, three: " * 20, schema=SCHEMA, max_tokens=50
+)
 ANA, BEN, EVA = (
-    Scope(tenant="t", user=user, space=space) for user, space in [("ana", "s"), ("ana", "other"), ("eva", "s")]
+    Scope(tenant="t", user=user, space=space)
+    for user, space in [("ana", "s"), ("ana", "other"), ("eva", "s")]
 )
 MOST = cost.TRIES * sum(cost.most(ASK))
 
@@ -32,7 +40,13 @@ MOST = cost.TRIES * sum(cost.most(ASK))
 @asynccontextmanager
 async def opened(place: str | Path, server: Server, **settings: Any) -> AsyncIterator[Engine]:
     server.answer = lambda request: {"n": 3}
-    told = {"embedder": "none", "failsafe": False, "llm": "openai:m", "llm_url": f"{server.url}/v1", **settings}
+    told = {
+        "embedder": "none",
+        "failsafe": False,
+        "llm": "openai:m",
+        "llm_url": f"{server.url}/v1",
+        **settings,
+    }
     async with aio.open(place, **told) as engine:
         yield engine
 
@@ -49,15 +63,27 @@ async def ask(engine: Engine, scope: Scope = ANA, question: Ask = ASK) -> str:
 
 async def spent(engine: Engine, *users: str) -> int:
     found = await engine.spending()
-    return sum(each.tokens_in + each.tokens_out + each.reserved for each in found if each.scope.user in users)
+    return sum(
+        each.tokens_in + each.tokens_out + each.reserved
+        for each in found
+        if each.scope.user in users
+    )
 
 
-async def test_what_an_answer_cost_is_in_the_ledger_of_whoever_it_was_for(place: str, llm_server: Server) -> None:
+async def test_what_an_answer_cost_is_in_the_ledger_of_whoever_it_was_for(
+    place: str, llm_server: Server
+) -> None:
     llm_server.usage = (100, 7)
     async with opened(place, llm_server) as engine:
         assert [await ask(engine), await ask(engine), await ask(engine, EVA)] == ["answered"] * 3
         (row,) = await engine.scope("ana", "s", "t").spending()
-        assert (row.task, row.model, row.calls, row.tokens_in, row.tokens_out) == ("extract", "openai:m", 2, 200, 14)
+        assert (row.task, row.model, row.calls, row.tokens_in, row.tokens_out) == (
+            "extract",
+            "openai:m",
+            2,
+            200,
+            14,
+        )
         assert (row.scope, row.reserved) == (ANA, 0)
         assert await spent(engine, "ana", "eva") == 321
 
@@ -70,14 +96,22 @@ async def test_no_token_is_spent_beyond_a_cap_by_eight_callers_through_two_engin
     treated = ("right", "right", "wrong shape", "fenced", "thinking", "right", "cut")
     llm_server.behaviour = lambda request: treated[len(llm_server.requests) % len(treated)]
     llm_server.then("right", "closing", "right", "500")
-    caps = {"llm_user_tokens": cap if who == "user" else 0, "llm_tenant_tokens": cap if who == "tenant" else 0}
+    caps = {
+        "llm_user_tokens": cap if who == "user" else 0,
+        "llm_tenant_tokens": cap if who == "tenant" else 0,
+    }
 
     async def keep_asking(engine: Engine, scope: Scope) -> Counter[str]:
         return Counter([await ask(engine, scope) for _ in range(20)])
 
     async with opened(place, llm_server, **caps) as one, opened(place, llm_server, **caps) as other:
         scopes = [ANA, BEN] if who == "user" else [ANA, EVA]
-        callers = [keep_asking(engine, scope) for engine in (one, other) for scope in scopes for _ in range(2)]
+        callers = [
+            keep_asking(engine, scope)
+            for engine in (one, other)
+            for scope in scopes
+            for _ in range(2)
+        ]
         outcomes = sum(await asyncio.gather(*callers), Counter[str]())
         assert llm_server.tokens_in + llm_server.tokens_out <= await spent(one, "ana", "eva") <= cap
         assert not any(each.reserved for each in await one.spending())
@@ -92,7 +126,9 @@ async def test_a_cap_of_one_user_does_not_touch_another(place: str, llm_server: 
         assert await ask(engine, EVA) == "answered"
 
 
-async def test_over_budget_nothing_is_sent_and_the_way_out_is_named(tmp_path: Path, llm_server: Server) -> None:
+async def test_over_budget_nothing_is_sent_and_the_way_out_is_named(
+    tmp_path: Path, llm_server: Server
+) -> None:
     async with opened(tmp_path / "m.db", llm_server, llm_tenant_tokens=MOST - 1) as engine:
         assert engine.adviser is not None
         with pytest.raises(OverBudget, match="llm_tenant_tokens"):
@@ -101,7 +137,9 @@ async def test_over_budget_nothing_is_sent_and_the_way_out_is_named(tmp_path: Pa
         assert await engine.spending() == []
 
 
-async def test_a_server_that_says_less_than_can_be_is_not_believed(tmp_path: Path, llm_server: Server) -> None:
+async def test_a_server_that_says_less_than_can_be_is_not_believed(
+    tmp_path: Path, llm_server: Server
+) -> None:
     llm_server.usage = (1, 0)
     async with opened(tmp_path / "m.db", llm_server) as engine:
         await ask(engine)
@@ -110,15 +148,21 @@ async def test_a_server_that_says_less_than_can_be_is_not_believed(tmp_path: Pat
         assert row.tokens_out >= 2
 
 
-async def test_a_server_that_says_more_than_can_be_does_not_use_up_the_day(tmp_path: Path, llm_server: Server) -> None:
+async def test_a_server_that_says_more_than_can_be_does_not_use_up_the_day(
+    tmp_path: Path, llm_server: Server
+) -> None:
     llm_server.usage = (10**12, 10**12)
     async with opened(tmp_path / "m.db", llm_server) as engine:
         await ask(engine)
         assert await spent(engine, "ana") <= MOST
 
 
-@pytest.mark.parametrize(("how", "outcome"), [("500", "ModelUnavailable"), ("wrong shape", "BadModelAnswer")])
-async def test_what_failed_is_counted_too(tmp_path: Path, llm_server: Server, how: str, outcome: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "outcome"), [("500", "ModelUnavailable"), ("wrong shape", "BadModelAnswer")]
+)
+async def test_what_failed_is_counted_too(
+    tmp_path: Path, llm_server: Server, how: str, outcome: str
+) -> None:
     llm_server.behaviour = how
     async with opened(tmp_path / "m.db", llm_server) as engine:
         assert await ask(engine) == outcome
@@ -132,7 +176,9 @@ async def test_a_server_that_is_not_there_costs_nothing(tmp_path: Path, llm_serv
         assert await spent(engine, "ana") == 0
 
 
-async def test_a_call_that_is_cancelled_is_counted_in_full(tmp_path: Path, llm_server: Server) -> None:
+async def test_a_call_that_is_cancelled_is_counted_in_full(
+    tmp_path: Path, llm_server: Server
+) -> None:
     llm_server.behaviour = "silent"
     async with opened(tmp_path / "m.db", llm_server) as engine:
         call = asyncio.create_task(ask(engine))
@@ -159,7 +205,9 @@ async def test_a_hanging_model_is_left_alone_and_then_costs_neither_time_nor_wri
 
 
 def test_the_ledger_holds_no_words(tmp_path: Path, llm_server: Server) -> None:
-    secret = Ask(task="extract", system="hush-system", user="hush-user", schema=SCHEMA, max_tokens=50)
+    secret = Ask(
+        task="extract", system="hush-system", user="hush-user", schema=SCHEMA, max_tokens=50
+    )
 
     async def three() -> list[str]:
         async with opened(tmp_path / "m.db", llm_server) as engine:
@@ -167,7 +215,9 @@ def test_the_ledger_holds_no_words(tmp_path: Path, llm_server: Server) -> None:
             return [await ask(engine, ANA, secret) for _ in range(3)]
 
     assert asyncio.run(three()) == ["ModelUnavailable", "BadModelAnswer", "answered"]
-    assert b"hush" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"hush" not in b"".join(
+        path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
+    )
 
 
 def test_a_key_is_not_shown_and_not_sent_to_a_server_of_somebody_else(

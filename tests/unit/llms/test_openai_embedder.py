@@ -33,7 +33,9 @@ def test_openai_models_are_known_and_others_have_to_say_how_long_their_vectors_a
         OpenAI("nomic-embed-text")
 
 
-async def test_rows_come_at_unit_length_in_the_order_of_the_texts(embedder: OpenAI, llm_server: Server) -> None:
+async def test_rows_come_at_unit_length_in_the_order_of_the_texts(
+    embedder: OpenAI, llm_server: Server
+) -> None:
     texts = ["tea" * number for number in range(300)]
     rows = await embedder.encode_batch(texts)
     assert (rows.shape, rows.dtype) == ((300, 1536), np.float32)
@@ -54,7 +56,9 @@ async def test_any_text_can_be_sent(embedder: OpenAI, llm_server: Server) -> Non
     assert LONGEST - 3 < len(sent[2].encode()) <= LONGEST
 
 
-async def test_shorter_vectors_are_asked_for_where_the_model_can_make_them(llm_server: Server) -> None:
+async def test_shorter_vectors_are_asked_for_where_the_model_can_make_them(
+    llm_server: Server,
+) -> None:
     embedder = OpenAI(url=f"{llm_server.url}/v1", dimensions=64)
     assert (await embedder.encode_batch(["tea"])).shape == (1, 64)
     await embedder.close()
@@ -89,7 +93,9 @@ async def test_a_server_that_hangs_is_left_alone_after_three_times(llm_server: S
 
 
 @pytest.mark.spec("MLS-19")
-async def test_a_memory_is_embedded_and_found_through_it_and_asked_for_once(tmp_path: Path, llm_server: Server) -> None:
+async def test_a_memory_is_embedded_and_found_through_it_and_asked_for_once(
+    tmp_path: Path, llm_server: Server
+) -> None:
     told = {"embedder": "openai", "embedder_url": f"{llm_server.url}/v1", "state_dir": tmp_path}
     for _ in range(2):
         async with aio.open(tmp_path / "m.db", **told) as engine:
@@ -110,11 +116,24 @@ async def test_while_the_server_is_away_words_still_find(tmp_path: Path) -> None
 
 
 @pytest.mark.spec("CLK-53")
-def test_the_model_of_a_bot_comes_from_its_settings_then_the_environment_then_the_usual_one() -> None:
+def test_the_model_of_a_bot_comes_from_its_settings_then_the_environment_then_the_usual_one() -> (
+    None
+):
     large = {"memory": {"embeddingModel": "text-embedding-3-large"}}
-    assert embedding_model(large, {"DEFAULT_MEMORY_EMBEDDING_MODEL": "other"}) == "text-embedding-3-large"
-    assert embedding_model({"memory": {"embeddingModel": " "}}, {"DEFAULT_MEMORY_EMBEDDING_MODEL": "other"}) == "other"
-    assert embedding_model({"memory": None}, {"DEFAULT_MEMORY_EMBEDDING_MODEL": ""}) == "text-embedding-3-small"
+    assert (
+        embedding_model(large, {"DEFAULT_MEMORY_EMBEDDING_MODEL": "other"})
+        == "text-embedding-3-large"
+    )
+    assert (
+        embedding_model(
+            {"memory": {"embeddingModel": " "}}, {"DEFAULT_MEMORY_EMBEDDING_MODEL": "other"}
+        )
+        == "other"
+    )
+    assert (
+        embedding_model({"memory": None}, {"DEFAULT_MEMORY_EMBEDDING_MODEL": ""})
+        == "text-embedding-3-small"
+    )
 
 
 @pytest.mark.spec("CLK-53")
@@ -130,4 +149,7 @@ async def test_the_model_that_the_environment_names_is_the_one_that_embeds(
     told = {"embedder": "openai", "embedder_url": f"{llm_server.url}/v1", "state_dir": tmp_path}
     async with aio.open(tmp_path / "m.db", **told) as engine:
         assert engine.embedder is not None
-        assert (engine.embedder.model, engine.embedder.dimensions) == ("text-embedding-3-large", 3072)
+        assert (engine.embedder.model, engine.embedder.dimensions) == (
+            "text-embedding-3-large",
+            3072,
+        )

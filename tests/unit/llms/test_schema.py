@@ -27,7 +27,9 @@ FACTS: dict[str, Any] = {
 }
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from([*FACTS["properties"], "other"]), inner),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.sampled_from([*FACTS["properties"], "other"]), inner)
+    ),
 )
 
 
@@ -79,7 +81,9 @@ def test_looking_for_json_finds_an_object_or_says_that_there_is_none(text: str) 
         assert isinstance(schema.found(text), dict)
 
 
-@pytest.mark.parametrize("text", ["{" * 300_000, '{"a":' * 200_000, '{"a":"' + "\\" * 300_000, "[" * 300_000 + "{"])
+@pytest.mark.parametrize(
+    "text", ["{" * 300_000, '{"a":' * 200_000, '{"a":"' + "\\" * 300_000, "[" * 300_000 + "{"]
+)
 def test_a_text_made_to_be_slow_is_not(text: str) -> None:
     begun = time.monotonic()
     with pytest.raises(ValueError):
@@ -109,4 +113,6 @@ def test_a_closed_schema_needs_all_its_fields_everywhere() -> None:
     assert schema.is_closed(closed)
     assert schema.is_closed({**closed, "properties": {"a": {"type": "array", "items": closed}}})
     assert not schema.is_closed(FACTS)
-    assert not schema.is_closed({**closed, "properties": {"a": {"type": "array", "items": {"type": "object"}}}})
+    assert not schema.is_closed(
+        {**closed, "properties": {"a": {"type": "array", "items": {"type": "object"}}}}
+    )

@@ -29,7 +29,9 @@ class Bridge:
         """Wait for something to be done. Raises MemoristError where that would wait for itself."""
         if _running() is self._loop:
             work.close()
-            raise MemoristError("This would block the event loop that has to do it: await the async method instead")
+            raise MemoristError(
+                "This would block the event loop that has to do it: await the async method instead"
+            )
         return self._sent(work).result()
 
     async def wait(self, work: Coroutine[Any, Any, T]) -> T:
@@ -48,7 +50,9 @@ class Bridge:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 
-def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+def blocking(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
     """The async method, waited for."""
 
     @functools.wraps(method)

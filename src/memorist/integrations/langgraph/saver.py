@@ -27,8 +27,8 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from ...checkpoints import thread_name
 from ...errors import InvalidInput, StoreDamaged
+from ...manage.checkpoints import thread_name
 from ...scoped import Scoped
 from ...storage.graphs import Found, Graphs, Lacking, State, Typed, Wanted, Write
 from ...sync import Blocking, BlockingScope
@@ -93,10 +93,23 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         bare = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         data = self._dumped("checkpoint", {"checkpoint": bare, "metadata": about})
         thread, ns = _place(config)
-        state = State(thread, ns, checkpoint["id"], get_checkpoint_id(config), _channels(checkpoint, about), data)
-        words = {quote(str(name)): _canonical(value) for name, value in about.items() if value is not None}
+        state = State(
+            thread,
+            ns,
+            checkpoint["id"],
+            get_checkpoint_id(config),
+            _channels(checkpoint, about),
+            data,
+        )
+        words = {
+            quote(str(name)): _canonical(value)
+            for name, value in about.items()
+            if value is not None
+        }
         keep = partial(self._graphs.put, state, metadata=words, run=_run(about))
-        values = self._values(checkpoint, [name for name in new_versions if state.channels.get(name)])
+        values = self._values(
+            checkpoint, [name for name in new_versions if state.channels.get(name)]
+        )
         try:
             await self._bridge.wait(keep(values))
         except Lacking as lacking:
@@ -109,17 +122,29 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         return values
 
     async def aput_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
     ) -> None:
         """Keep what a task wrote; a second time changes nothing."""
         made = [
-            Write(task_id, WRITES_IDX_MAP.get(channel, place), task_path, channel, self._dumped(channel, value))
+            Write(
+                task_id,
+                WRITES_IDX_MAP.get(channel, place),
+                task_path,
+                channel,
+                self._dumped(channel, value),
+            )
             for place, (channel, value) in enumerate(writes)
         ]
         self._check_size(sum(len(write.data[1]) for write in made))
         id = _id(config)
         if id is None:
-            raise InvalidInput("What a task wrote belongs to a checkpoint: the config has to name its checkpoint_id")
+            raise InvalidInput(
+                "What a task wrote belongs to a checkpoint: the config has to name its checkpoint_id"
+            )
         await self._bridge.wait(self._graphs.write(*_place(config), id, made))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -140,7 +165,9 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         wanted = _wanted(config, filter or {}, before)
         left, after = 1 << 62 if limit is None else limit, None
         while left > 0:
-            page = await self._bridge.wait(self._graphs.page(wanted, limit=min(left, _PAGE), after=after))
+            page = await self._bridge.wait(
+                self._graphs.page(wanted, limit=min(left, _PAGE), after=after)
+            )
             for found in page.found:
                 yield self._tuple(found)
             if page.last is None:
@@ -181,15 +208,21 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         """
         threads = [thread_name(str(thread)) for thread in thread_ids]
         if strategy not in ("keep_latest", "delete"):
-            raise InvalidInput(f"There is no strategy {strategy!r} to prune by: choose keep_latest or delete")
-        prune = self._graphs.keep_latest if strategy == "keep_latest" else self._graphs.delete_threads
+            raise InvalidInput(
+                f"There is no strategy {strategy!r} to prune by: choose keep_latest or delete"
+            )
+        prune = (
+            self._graphs.keep_latest if strategy == "keep_latest" else self._graphs.delete_threads
+        )
         await self._bridge.wait(prune(threads))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         """What the values of delta channels are made up from: a value to start with, and the writes since."""
-        found = await self._bridge.wait(self._graphs.made_up(*_place(config), _id(config), channels))
+        found = await self._bridge.wait(
+            self._graphs.made_up(*_place(config), _id(config), channels)
+        )
         out: dict[str, DeltaChannelHistory] = {}
         for channel, (first, writes) in found.items():
             out[channel] = {"writes": [self._pending(write) for write in writes]}
@@ -232,7 +265,9 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         try:
             return self.serde.loads_typed(data)
         except ValueError as error:
-            raise StoreDamaged("A checkpoint cannot be read as it was written: use an older one") from error
+            raise StoreDamaged(
+                "A checkpoint cannot be read as it was written: use an older one"
+            ) from error
 
     def _dumped(self, name: str, value: Any) -> Typed:
         try:
@@ -245,7 +280,9 @@ class MemoristSaver(BaseCheckpointSaver[str]):
     def _check_size(self, size: int) -> None:
         if size > self._most:
             most = self._most >> 20
-            raise InvalidInput(f"{size:,} bytes are too many: keep less, or raise max_checkpoint_mb ({most})")
+            raise InvalidInput(
+                f"{size:,} bytes are too many: keep less, or raise max_checkpoint_mb ({most})"
+            )
 
 
 def migrate(source: BaseCheckpointSaver[Any], target: MemoristSaver) -> int:
@@ -263,7 +300,9 @@ def migrate(source: BaseCheckpointSaver[Any], target: MemoristSaver) -> int:
 
 
 def _writes_of(
-    source: BaseCheckpointSaver[Any], tuples: Sequence[CheckpointTuple], dumped: Callable[[str, Any], Typed]
+    source: BaseCheckpointSaver[Any],
+    tuples: Sequence[CheckpointTuple],
+    dumped: Callable[[str, Any], Typed],
 ) -> Iterator[tuple[RunnableConfig, builtins.list[Write]]]:
     """What tasks wrote to each checkpoint."""
     if not isinstance(source, InMemorySaver):
@@ -272,7 +311,11 @@ def _writes_of(
                 each.config,
                 [  # tuples do not tell the path: in its place, the position keeps the order
                     Write(
-                        task, WRITES_IDX_MAP.get(channel, position), f"{position:08}", channel, dumped(channel, value)
+                        task,
+                        WRITES_IDX_MAP.get(channel, position),
+                        f"{position:08}",
+                        channel,
+                        dumped(channel, value),
                     )
                     for position, (task, channel, value) in enumerate(each.pending_writes or [])
                 ],
@@ -292,7 +335,9 @@ def _place(config: RunnableConfig) -> tuple[str, str]:
     """The thread and the namespace in it."""
     named = config.get("configurable", {})
     if "thread_id" not in named:
-        raise InvalidInput('A checkpoint belongs to a thread: pass {"configurable": {"thread_id": "…"}}')
+        raise InvalidInput(
+            'A checkpoint belongs to a thread: pass {"configurable": {"thread_id": "…"}}'
+        )
     return thread_name(str(named["thread_id"])), str(named.get("checkpoint_ns") or "")
 
 
@@ -313,11 +358,18 @@ def _channels(checkpoint: Checkpoint, metadata: Mapping[str, Any]) -> dict[str, 
     """The version of each channel that has a value, and None for those that older writes make up."""
     versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
     made_up = {name: None for name in metadata.get(_COUNTERS) or {} if name in versions}
-    return made_up | {name: json.dumps(version) for name, version in versions.items() if name in values}
+    return made_up | {
+        name: json.dumps(version) for name, version in versions.items() if name in values
+    }
 
 
-def _wanted(config: RunnableConfig | None, filter: Mapping[str, Any], before: RunnableConfig | None) -> Wanted:
-    words = {quote(str(name)): None if value is None else _canonical(value) for name, value in filter.items()}
+def _wanted(
+    config: RunnableConfig | None, filter: Mapping[str, Any], before: RunnableConfig | None
+) -> Wanted:
+    words = {
+        quote(str(name)): None if value is None else _canonical(value)
+        for name, value in filter.items()
+    }
     if config is None:
         return Wanted(before=_id(before), metadata=words)
     thread, ns = _place(config)

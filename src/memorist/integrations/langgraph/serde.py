@@ -36,7 +36,9 @@ class StrictSerializer(JsonPlusSerializer):
         try:
             value = super().loads_typed(data)
         except NotImplementedError as error:
-            raise StoreDamaged(f"A checkpoint holds data of the unknown type {data[0]!r:.60}") from error
+            raise StoreDamaged(
+                f"A checkpoint holds data of the unknown type {data[0]!r:.60}"
+            ) from error
         finally:
             _blocked.reset(token)
         if blocked:

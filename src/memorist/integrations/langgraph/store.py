@@ -31,12 +31,12 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
+from ...embedders.checked import encode
 from ...errors import InvalidInput
 from ...scoped import Scoped
 from ...storage import items
 from ...sync import Blocking, BlockingScope
-from ...text import normalise
-from ...vectors import encode
+from ...text import normalize
 from .bridge import Bridge, blocking
 from .saver import USER
 
@@ -61,7 +61,11 @@ class MemoristStore(BaseStore):
     supports_ttl = True
 
     def __init__(
-        self, scope: Scoped | BlockingScope, *, fields: Sequence[str] = ("$",), ttl: TTLConfig | None = None
+        self,
+        scope: Scoped | BlockingScope,
+        *,
+        fields: Sequence[str] = ("$",),
+        ttl: TTLConfig | None = None,
     ) -> None:
         self.ttl_config = ttl
         self._bridge = Bridge(scope)
@@ -130,15 +134,21 @@ class MemoristStore(BaseStore):
             if not op.filter:
                 found = await self._items.under(prefix, now, limit=op.limit, offset=op.offset)
                 return [(item, None) for item in found]
-            passing = [item for item in await self._items.under(prefix, now) if _passes(item, op.filter)]
+            passing = [
+                item for item in await self._items.under(prefix, now) if _passes(item, op.filter)
+            ]
             return [(item, None) for item in passing[op.offset : end]]
         scores = await self._scores(op.query, prefix, now)
         if not op.filter and len(scores) >= end:
             best = heapq.nsmallest(end, scores, key=lambda key: (-scores[key], key))[op.offset :]
             kept = await self._items.get(best, now)
             return [(kept[key], scores[key]) for key in best if key in kept]
-        passing = [item for item in await self._items.under(prefix, now) if _passes(item, op.filter or {})]
-        passing.sort(key=lambda item: -scores.get(item[:2], -2.0))  # those without a vector come last
+        passing = [
+            item for item in await self._items.under(prefix, now) if _passes(item, op.filter or {})
+        ]
+        passing.sort(
+            key=lambda item: -scores.get(item[:2], -2.0)
+        )  # those without a vector come last
         return [(item, scores.get(item[:2])) for item in passing[op.offset : end]]
 
     async def _scores(self, query: str, prefix: str, now: datetime) -> dict[items.Key, float]:
@@ -148,8 +158,10 @@ class MemoristStore(BaseStore):
         found = await self._items.vectors(prefix, embedder.model, now)
         if not found:
             return {}
-        asked = (await encode(embedder, [normalise.storable(query)]))[0]
-        matrix = np.frombuffer(b"".join(vector for _, vector in found), "<f4").reshape(len(found), -1)
+        asked = (await encode(embedder, [normalize.storable(query)]))[0]
+        matrix = np.frombuffer(b"".join(vector for _, vector in found), "<f4").reshape(
+            len(found), -1
+        )
         scores: dict[items.Key, float] = {}
         for (key, _), score in zip(found, (matrix @ asked).tolist(), strict=True):
             scores[key] = max(score, scores.get(key, -1.0))
@@ -165,7 +177,12 @@ class MemoristStore(BaseStore):
         every = [text for named in texts.values() for _, text in named]
         vectors = iter(await encode(embedder, every) if embedder and every else ())
         puts = [
-            items.Put(*key, value, _ttl(last[key].ttl), [(field, next(vectors)) for field, _ in texts.get(key, ())])
+            items.Put(
+                *key,
+                value,
+                _ttl(last[key].ttl),
+                [(field, next(vectors)) for field, _ in texts.get(key, ())],
+            )
             for key, value in values.items()
         ]
         gone = [key for key in last if key not in values]
@@ -179,22 +196,28 @@ class MemoristStore(BaseStore):
             raise InvalidInput(f"An item is a mapping that JSON knows: {error}") from error
         most = self._engine.settings.max_checkpoint_mb
         if size > most << 20:
-            raise InvalidInput(f"{size:,} bytes are too many: put less, or raise max_checkpoint_mb ({most})")
-        return text if text == normalise.storable(text) else json.dumps(dict(value or {}))
+            raise InvalidInput(
+                f"{size:,} bytes are too many: put less, or raise max_checkpoint_mb ({most})"
+            )
+        return text if text == normalize.storable(text) else json.dumps(dict(value or {}))
 
 
 def _name(namespace: tuple[str, ...]) -> str:
     """The labels joined by dots. Raises InvalidInput for one that holds a dot itself, and so would name another."""
     if not all(isinstance(label, str) and label and "." not in label for label in namespace):
-        raise InvalidInput(f"The labels of a namespace are texts without a dot, not {namespace!r:.60}")
+        raise InvalidInput(
+            f"The labels of a namespace are texts without a dot, not {namespace!r:.60}"
+        )
     return ".".join(namespace)
 
 
 def _key(namespace: tuple[str, ...], key: str) -> items.Key:
     """Raises InvalidInput for names that not every database can hold."""
     name, key = _name(namespace), str(key)
-    if normalise.storable(name + key) != name + key or len((name + key).encode()) > _MOST_BYTES:
-        raise InvalidInput(f"Namespace and key are texts of at most {_MOST_BYTES:,} bytes, not {name + key!r:.60}")
+    if normalize.storable(name + key) != name + key or len((name + key).encode()) > _MOST_BYTES:
+        raise InvalidInput(
+            f"Namespace and key are texts of at most {_MOST_BYTES:,} bytes, not {name + key!r:.60}"
+        )
     return name, key
 
 
@@ -214,27 +237,43 @@ def _texts(op: PutOp, usual: Sequence[str]) -> list[tuple[str, str]]:
         return []
     out = []
     for path in usual if op.index is None else op.index:
-        found = [normalise.storable(text) for text in get_text_at_path(op.value, path)]
-        out += [(f"{path}.{n}" if len(found) > 1 else path, text) for n, text in enumerate(found) if text.strip()]
+        found = [normalize.storable(text) for text in get_text_at_path(op.value, path)]
+        out += [
+            (f"{path}.{n}" if len(found) > 1 else path, text)
+            for n, text in enumerate(found)
+            if text.strip()
+        ]
     return list(dict(out).items())
 
 
 def _ttl(minutes: float | None) -> float | None:
     if minutes is not None and not (math.isfinite(minutes) and 0 <= minutes <= _MOST_MINUTES):
-        raise InvalidInput(f"ttl is a number of minutes from 0 to {_MOST_MINUTES:,}, not {minutes!r}")
+        raise InvalidInput(
+            f"ttl is a number of minutes from 0 to {_MOST_MINUTES:,}, not {minutes!r}"
+        )
     return minutes
 
 
 def _listed(names: Sequence[str], op: ListNamespacesOp) -> list[tuple[str, ...]]:
     every = [tuple(name.split(".")) if name else () for name in names]
-    matching = {each[: op.max_depth] for each in every if all(_matches(each, c) for c in op.match_conditions or ())}
+    matching = {
+        each[: op.max_depth]
+        for each in every
+        if all(_matches(each, c) for c in op.match_conditions or ())
+    }
     return sorted(matching)[op.offset : op.offset + op.limit]
 
 
 def _matches(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
     path = tuple(condition.path)
-    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
-    return len(namespace) >= len(path) and all(p in ("*", n) for p, n in zip(path, part, strict=True))
+    part = (
+        namespace[: len(path)]
+        if condition.match_type == "prefix"
+        else namespace[len(namespace) - len(path) :]
+    )
+    return len(namespace) >= len(path) and all(
+        p in ("*", n) for p, n in zip(path, part, strict=True)
+    )
 
 
 def _passes(item: items.Item, wanted: Mapping[str, Any]) -> bool:
@@ -246,7 +285,9 @@ def _holds(value: Any, wanted: Any) -> bool:
     if isinstance(wanted, Mapping):
         if any(str(name).startswith("$") for name in wanted):
             return all(_compares(value, sign, bound) for sign, bound in wanted.items())
-        return isinstance(value, dict) and all(_holds(value.get(name), part) for name, part in wanted.items())
+        return isinstance(value, dict) and all(
+            _holds(value.get(name), part) for name, part in wanted.items()
+        )
     if isinstance(wanted, (list, tuple)):
         return (
             isinstance(value, list)
@@ -261,7 +302,9 @@ def _compares(value: Any, sign: str, bound: Any) -> bool:
     if sign in ("$eq", "$ne"):
         return (value == bound) is (sign == "$eq")
     if sign not in _ORDER:
-        raise InvalidInput(f"A filter knows no operator {sign!r}: it takes $eq, $ne, {', '.join(_ORDER)}")
+        raise InvalidInput(
+            f"A filter knows no operator {sign!r}: it takes $eq, $ne, {', '.join(_ORDER)}"
+        )
     try:
         return _ORDER[sign](float(value), float(bound))
     except (TypeError, ValueError):

@@ -16,4 +16,6 @@ def needs_mcp() -> Iterator[None]:
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "starlette"):
             raise
-        raise Misconfigured('The Model Context Protocol needs another package: pip install "memorist[mcp]"') from error
+        raise Misconfigured(
+            'The Model Context Protocol needs another package: pip install "memorist[mcp]"'
+        ) from error

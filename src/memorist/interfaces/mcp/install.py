@@ -54,7 +54,9 @@ class Change:
             backup = real.with_name(f"{real.name}.before-memorist")
             shutil.copy2(real, backup)
         draft = real.with_name(f".{real.name}.{os.getpid()}")
-        with open(os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        with open(
+            os.open(draft, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+        ) as file:
             file.write(self.after)
         if backup is not None:
             shutil.copymode(backup, draft)
@@ -67,11 +69,21 @@ def changes(host: Host, entry: Mapping[str, Any], hooks: str | None = None) -> l
     if hooks is not None and host != "claude-code":
         raise InvalidInput(f"{host} is given the server alone: hooks are known for claude-code")
     if host == "codex":
-        return [_changed(_home("CODEX_HOME", ".codex") / "config.toml", lambda text: _in_toml(text, entry))]
-    made = [_changed(_json_file(host), lambda text: _in_json(text, lambda data: _with_server(data, entry)))]
+        return [
+            _changed(
+                _home("CODEX_HOME", ".codex") / "config.toml", lambda text: _in_toml(text, entry)
+            )
+        ]
+    made = [
+        _changed(
+            _json_file(host), lambda text: _in_json(text, lambda data: _with_server(data, entry))
+        )
+    ]
     if hooks is not None:
         place = _home("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
-        made.append(_changed(place, lambda text: _in_json(text, lambda data: _with_hooks(data, hooks))))
+        made.append(
+            _changed(place, lambda text: _in_json(text, lambda data: _with_hooks(data, hooks)))
+        )
     return made
 
 
@@ -95,7 +107,10 @@ def _json_file(host: Host) -> Path:
     if sys.platform == "darwin":
         folder = Path.home() / "Library" / "Application Support"
     else:
-        folder = Path(os.environ.get("APPDATA" if os.name == "nt" else "XDG_CONFIG_HOME") or Path.home() / ".config")
+        folder = Path(
+            os.environ.get("APPDATA" if os.name == "nt" else "XDG_CONFIG_HOME")
+            or Path.home() / ".config"
+        )
     return folder / "Claude" / "claude_desktop_config.json"
 
 
@@ -104,7 +119,9 @@ def _changed(path: Path, change: Callable[[str], str]) -> Change:
         before = path.read_text("utf-8") if path.exists() else ""
         return Change(path=path, before=before, after=change(before))
     except (ValueError, OSError, RecursionError) as error:
-        raise InvalidInput(f"{path} cannot be changed: {error}. The documentation shows what to add by hand") from error
+        raise InvalidInput(
+            f"{path} cannot be changed: {error}. The documentation shows what to add by hand"
+        ) from error
 
 
 def _in_json(text: str, change: Callable[[dict[str, Any]], None]) -> str:
@@ -131,7 +148,10 @@ def _with_hooks(data: dict[str, Any], words: str) -> None:
         if not isinstance(there, list) or not all(isinstance(each, dict) for each in there):
             raise ValueError(f"hooks.{event} is no list of objects")
         call = {"type": "command", "command": f"{words} {ours}", "timeout": TIMEOUT}
-        kept = [{**each, "hooks": [one for one in each.get("hooks", []) if not _is_ours(one, ours)]} for each in there]
+        kept = [
+            {**each, "hooks": [one for one in each.get("hooks", []) if not _is_ours(one, ours)]}
+            for each in there
+        ]
         hooks[event] = [*(each for each in kept if each["hooks"]), {"hooks": [call]}]
 
 
@@ -155,7 +175,9 @@ def _in_toml(text: str, entry: Mapping[str, Any]) -> str:
     kept, is_ours = [], False
     for line in text.splitlines(keepends=True):
         if line.lstrip().startswith("["):
-            is_ours = re.match(rf"\s*\[\s*mcp_servers\s*\.\s*\"?{NAME}\"?\s*[\].]", line) is not None
+            is_ours = (
+                re.match(rf"\s*\[\s*mcp_servers\s*\.\s*\"?{NAME}\"?\s*[\].]", line) is not None
+            )
         if not is_ours:
             kept.append(line)
     rest = "".join(kept).rstrip()
@@ -169,9 +191,14 @@ def _in_toml(text: str, entry: Mapping[str, Any]) -> str:
 def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{name} = {_toml(each)}" for name, each in value.items()) + " }"
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # what JSON writes is TOML, but for this
+    return json.dumps(value, ensure_ascii=False).replace(
+        "\x7f", "\\u007f"
+    )  # what JSON writes is TOML, but for this
 
 
 def _without(data: dict[str, Any]) -> dict[str, Any]:
     servers = {name: value for name, value in data.get("mcp_servers", {}).items() if name != NAME}
-    return {**{name: value for name, value in data.items() if name != "mcp_servers"}, "mcp_servers": servers}
+    return {
+        **{name: value for name, value in data.items() if name != "mcp_servers"},
+        "mcp_servers": servers,
+    }

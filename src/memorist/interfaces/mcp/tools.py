@@ -15,22 +15,26 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from ...errors import InvalidInput, MemoristError, NotFound
-from ...model import Filter
 from ...retrieve import render
+from ...types import Filter
 from . import answers
-from .door import Asking, asking, can_ask
+from .request import Asking, asking, can_ask
 
 MOST = 50  # memories in one answer
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Id = Annotated[str, Field(description="The id of a memory, exactly as another tool gave it.", max_length=100)]
+Id = Annotated[
+    str, Field(description="The id of a memory, exactly as another tool gave it.", max_length=100)
+]
 Ids = Annotated[
-    list[Annotated[str, Field(max_length=100)]], Field(description="Ids, exactly as given.", max_length=MOST)
+    list[Annotated[str, Field(max_length=100)]],
+    Field(description="Ids, exactly as given.", max_length=MOST),
 ]
 Question = Annotated[str, Field(description="A question or topic, in plain words.")]
 Categories = Annotated[
-    list[str] | None, Field(description="Only these categories, for instance preference, project or decision.")
+    list[str] | None,
+    Field(description="Only these categories, for instance preference, project or decision."),
 ]
 Limit = Annotated[int, Field(description="So many memories at most.", ge=1, le=MOST)]
 Budget = Annotated[int, Field(description="So many tokens at most.", ge=50, le=20_000)]
@@ -61,7 +65,11 @@ def tool(
 ) -> Callable[[Callable[P, Awaitable[T]]], Callable[P, Awaitable[T]]]:
     """Offer a function as a tool; `repeats`: doing it twice is as good as once."""
     hints = ToolAnnotations(
-        title=title, read_only_hint=reads, destructive_hint=destroys, idempotent_hint=repeats, open_world_hint=False
+        title=title,
+        read_only_hint=reads,
+        destructive_hint=destroys,
+        idempotent_hint=repeats,
+        open_world_hint=False,
     )
 
     def add(work: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
@@ -93,7 +101,12 @@ async def memory_query(
         away = "; ".join(f"{leg}: {state}" for leg, state in recall.legs.items() if state != "ok")
         return answers.Found(memories=[answers.item(each) for each in recall.memories], note=away)
     found = await who.mine().query(
-        query, agent=who.agent, categories=categories, top_k=limit, budget_tokens=budget, return_="full"
+        query,
+        agent=who.agent,
+        categories=categories,
+        top_k=limit,
+        budget_tokens=budget,
+        return_="full",
     )
     return answers.Found(memories=[answers.item_of(each) for each in found], note="")
 
@@ -113,23 +126,39 @@ async def context(who: Asking, about: str, budget: int) -> answers.Context:
     mine = who.mine()
     if who.agent is not None:
         found = await mine.query(about, agent=who.agent, top_k=MOST, budget_tokens=budget)
-        return answers.Context(context="\n".join(f"- {each['text']}" for each in found), person={}, note="")
+        return answers.Context(
+            context="\n".join(f"- {each['text']}" for each in found), person={}, note=""
+        )
     recall, why = await mine.recall(about, budget=budget), await mine.privacy.why_off()
-    return answers.Context(context=recall.prompt(), person={} if why else await mine.consent.about(), note=why)
+    return answers.Context(
+        context=recall.prompt(), person={} if why else await mine.consent.about(), note=why
+    )
 
 
 @tool("Remember")
 async def memory_remember(
-    text: Annotated[str, Field(description="One self-contained statement, with names instead of pronouns.")],
+    text: Annotated[
+        str, Field(description="One self-contained statement, with names instead of pronouns.")
+    ],
     said_by: Annotated[
         Literal["user", "assistant", "tool"],
-        Field(description="user: the user said it. assistant: you concluded it. tool: it was in a file or on a page."),
+        Field(
+            description="user: the user said it. assistant: you concluded it. tool: it was in a file or on a page."
+        ),
     ] = "assistant",
-    category: Annotated[str | None, Field(description="fact, preference, project, decision, task, …")] = None,
+    category: Annotated[
+        str | None, Field(description="fact, preference, project, decision, task, …")
+    ] = None,
     tags: Annotated[list[str] | None, Field(max_length=20)] = None,
-    importance: Annotated[float | None, Field(description="0 forgettable … 1 vital", ge=0, le=1)] = None,
-    evidence: Annotated[list[str] | None, Field(description="Paths or URLs it rests on.", max_length=20)] = None,
-    at: Annotated[str | None, Field(description="When it happened, as 2026-05-31 or 2026-05-31T14:00:00Z.")] = None,
+    importance: Annotated[
+        float | None, Field(description="0 forgettable … 1 vital", ge=0, le=1)
+    ] = None,
+    evidence: Annotated[
+        list[str] | None, Field(description="Paths or URLs it rests on.", max_length=20)
+    ] = None,
+    at: Annotated[
+        str | None, Field(description="When it happened, as 2026-05-31 or 2026-05-31T14:00:00Z.")
+    ] = None,
 ) -> answers.Remembered:
     """Keep something that will matter in later conversations: a preference, a decision and its reason, a fact about the
     user or the project. Call it when the user asks you to remember, or states something lasting. One call per
@@ -142,7 +171,12 @@ async def memory_remember(
     who = await asking("remember")
     mine = who.mine(role=None if said_by == "user" else said_by)
     receipt = await mine.remember(
-        text, category=category, tags=tags or (), importance=importance, evidence=evidence or (), at=at
+        text,
+        category=category,
+        tags=tags or (),
+        importance=importance,
+        evidence=evidence or (),
+        at=at,
     )
     return answers.remembered(receipt)
 
@@ -192,8 +226,12 @@ async def _sure(ids: list[str] | None, keep_days: float) -> Elicit[Sure] | Sure:
 async def memory_forget(
     sure: Annotated[ElicitationResult[Sure], Resolve(_sure)],
     ids: Ids | None = None,
-    about: Annotated[str | None, Field(description="Instead of ids: only show what a topic would forget.")] = None,
-    keep_days: Annotated[float, Field(description="Keep it restorable for so many days; 0: gone.", ge=0, le=3650)] = 0,
+    about: Annotated[
+        str | None, Field(description="Instead of ids: only show what a topic would forget.")
+    ] = None,
+    keep_days: Annotated[
+        float, Field(description="Keep it restorable for so many days; 0: gone.", ge=0, le=3650)
+    ] = 0,
 ) -> answers.Gone:
     """Forget memories, when the user asks for it. It is erased everywhere, and so is what was derived from it alone.
 
@@ -209,7 +247,9 @@ async def memory_forget(
         shown = [answers.item(await mine.get(id)) for id in (*would.ids, *would.derived)[:MOST]]
         return answers.Gone(forgotten=[], would_forget=shown, note="Nothing was forgotten yet.")
     if not (isinstance(sure, AcceptedElicitation) and sure.data.forget):
-        return answers.Gone(forgotten=[], would_forget=[], note="The user said no: nothing was forgotten.")
+        return answers.Gone(
+            forgotten=[], would_forget=[], note="The user said no: nothing was forgotten."
+        )
     for id in ids or ():
         await mine.get(id)
     where = Filter(ids=tuple(ids or ()), states=())
@@ -243,14 +283,19 @@ async def memory_conflicts(limit: Limit = 10) -> answers.Open:
 
 @tool("Decide a contradiction")
 async def memory_decide(
-    id: Id, decision: Annotated[Literal["confirm", "reject"], Field(description="About the newer statement.")]
+    id: Id,
+    decision: Annotated[
+        Literal["confirm", "reject"], Field(description="About the newer statement.")
+    ],
 ) -> answers.Item:
     """Decide a contradiction as the user did: `confirm` keeps the newer statement, `reject` brings the older one back.
     Never decide for them. The answer is the memory that holds now.
     """
     who = await asking("write")
     mine = who.mine()
-    return answers.item(await (mine.confirm if decision == "confirm" else mine.reject)(id, actor=who.actor))
+    return answers.item(
+        await (mine.confirm if decision == "confirm" else mine.reject)(id, actor=who.actor)
+    )
 
 
 class Agreed(BaseModel):
@@ -273,12 +318,17 @@ async def _agreed(field: Known, value: Value, evidence: Ids) -> Elicit[Agreed] |
         made = await who.mine().consent.propose(field, value, evidence=evidence, actor=who.actor)
     if made.decided or not can_ask():
         return None
-    return Elicit(f"May it be known of you that your {field.replace('_', ' ')} is: {made.value}?", Agreed)
+    return Elicit(
+        f"May it be known of you that your {field.replace('_', ' ')} is: {made.value}?", Agreed
+    )
 
 
 @tool("Propose a fact about the user")
 async def memory_propose(
-    field: Known, value: Value, evidence: Ids, agreed: Annotated[ElicitationResult[Agreed], Resolve(_agreed)]
+    field: Known,
+    value: Value,
+    evidence: Ids,
+    agreed: Annotated[ElicitationResult[Agreed], Resolve(_agreed)],
 ) -> answers.Proposed:
     """Propose something to know of the user as a person. `evidence` names the memories in which the user said so.
 
@@ -293,5 +343,9 @@ async def memory_propose(
         made = await consent.approve(made.id, shown=made.value, actor=who.actor)
     elif made.decided is None and (isinstance(answer, Agreed) or agreed.action == "decline"):
         made = await consent.deny(made.id, actor=who.actor)
-    waits = "It waits for the user: `memorist consent list` shows it." if made.decided is None else ""
-    return answers.Proposed(field=field, value=made.value, status=made.decided or "waiting", note=waits)
+    waits = (
+        "It waits for the user: `memorist consent list` shows it." if made.decided is None else ""
+    )
+    return answers.Proposed(
+        field=field, value=made.value, status=made.decided or "waiting", note=waits
+    )

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ...model import Memory
+from ...types import Memory
 
 
 class Listed(BaseModel):

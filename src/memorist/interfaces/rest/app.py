@@ -8,16 +8,22 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
 from ... import __version__
-from ...engine import Engine
+from ...client import Engine
 from .. import metrics, web
 from ..mcp.server import over_http
 from . import entries, mem0, people, problems, recalling, seeds, upkeep
 from .auth import Caller, Doorkeeper
-from .door import Door, rights
-from .gate import Gate
 from .limits import Limits
+from .middleware import Gate
+from .route import Door, rights
 
-_QUIET: Any = {"tracing": False, "metrics": False, "logs": False, "operation_spans": False, "auto_configure": False}
+_QUIET: Any = {
+    "tracing": False,
+    "metrics": False,
+    "logs": False,
+    "operation_spans": False,
+    "auto_configure": False,
+}
 _DESCRIPTION = (
     "Long-term memory that remembers with evidence, recalls within a budget and says why. Who asks is known by "
     "the key; a space, a session and the rest say what is asked about. Errors are `application/problem+json`. A "
@@ -56,10 +62,16 @@ def create_app(engine: Engine, *, local: Caller | None = None) -> FastAPI:
     `local` is who asks without a key, for an address that only this machine reaches; without it, everybody needs a key.
     """
     app = FastAPI(
-        title="Memorist", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None,
-        openapi_url="/openapi.json", redirect_slashes=False, telemetry=_QUIET,
+        title="Memorist",
+        version=__version__,
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+        telemetry=_QUIET,
         lifespan=lambda app: over_http(app, engine),
-    )  # fmt: skip
+    )
     app.state.engine = engine
     app.state.doorkeeper = Doorkeeper(engine, local)
     app.state.limits = Limits(engine.settings.rate_limit)
@@ -69,7 +81,9 @@ def create_app(engine: Engine, *, local: Caller | None = None) -> FastAPI:
         app.include_router(router)
     problems.add_to(app)
     app.add_exception_handler(405, _not_allowed)
-    app.add_middleware(Gate, most_bytes=engine.settings.max_body_mb << 20, only_here=local is not None)
+    app.add_middleware(
+        Gate, most_bytes=engine.settings.max_body_mb << 20, only_here=local is not None
+    )
     app.openapi = lambda: described(app)  # type: ignore[method-assign]
     return app
 
@@ -90,12 +104,18 @@ def _not_allowed(request: Request, error: Exception) -> Response:
 def described(app: FastAPI) -> dict[str, Any]:
     """OpenAPI 3.1: every answer that a route can give, and the right that it needs."""
     if app.openapi_schema is None:
-        made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+        made = get_openapi(
+            title=app.title, version=app.version, description=app.description, routes=app.routes
+        )
         schemas = made["components"]["schemas"]
-        schemas["Problem"] = problems.Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+        schemas["Problem"] = problems.Problem.model_json_schema(
+            ref_template="#/components/schemas/{model}"
+        )
         for unused in ("HTTPValidationError", "ValidationError"):
             schemas.pop(unused, None)
-        made["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer", "description": _KEY}}
+        made["components"]["securitySchemes"] = {
+            "key": {"type": "http", "scheme": "bearer", "description": _KEY}
+        }
         for path, method, needed in table():
             _complete(made["paths"][path][method], method, needed)
         app.openapi_schema = made
@@ -114,7 +134,9 @@ def _complete(operation: dict[str, Any], method: str, needed: str) -> None:
         statuses += [409]
     operation["security"] = [{"key": []}] if needed else []
     operation["responses"].pop("422", None)
-    operation["responses"] |= {str(status): told for status, told in problems.declared(*sorted(statuses)).items()}
+    operation["responses"] |= {
+        str(status): told for status, told in problems.declared(*sorted(statuses)).items()
+    }
 
 
 def table() -> list[tuple[str, str, str]]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import HTTPConnection
 
-from ...engine import Engine
+from ...client import Engine
 from ...errors import KeyRefused, NotAllowed
-from ...keys import RIGHTS
+from ...manage.keys import RIGHTS
 from ...scoped import Scoped
 
 if TYPE_CHECKING:
@@ -32,21 +32,30 @@ class Caller:
     tenant: str
     space: str | None = None  # None: every space of the user
     agent: str | None = None
-    rights: tuple[str, ...] = RIGHTS  # those of a key, or in their place ask (of read) and remember (of write)
+    rights: tuple[str, ...] = (
+        RIGHTS  # those of a key, or in their place ask (of read) and remember (of write)
+    )
 
     def must(self, right: str) -> None:
         """Raises NotAllowed without that right, or a wider one."""
         if right not in self.rights and _WIDER.get(right) not in self.rights:
             needed = _WIDER.get(right, right)  # what a key can be given
-            raise NotAllowed(f"This needs the right {needed!r}; this key has {', '.join(self.rights) or 'none'}")
+            raise NotAllowed(
+                f"This needs the right {needed!r}; this key has {', '.join(self.rights) or 'none'}"
+            )
 
     def scope(self, engine: Engine, space: str | None = None, **labels: str | None) -> Scoped:
         """What they ask about. Raises NotAllowed for a space or an agent that is not theirs."""
-        for what, own, named in (("space", self.space, space), ("agent", self.agent, labels.get("agent"))):
+        for what, own, named in (
+            ("space", self.space, space),
+            ("agent", self.agent, labels.get("agent")),
+        ):
             if own is not None and named not in (None, own):
                 raise NotAllowed(f"This key is for the {what} {own!r} alone")
         labels["agent"] = labels.get("agent") if self.agent is None else self.agent
-        return engine.scope(self.user, space if self.space is None else self.space, self.tenant, **labels)
+        return engine.scope(
+            self.user, space if self.space is None else self.space, self.tenant, **labels
+        )
 
 
 class Doorkeeper:
@@ -59,7 +68,9 @@ class Doorkeeper:
         """The caller who shows this `Authorization` header, or a bare token. Raises KeyRefused."""
         if header is None:
             if self.local is None:
-                raise KeyRefused("No key was shown: send `Authorization: Bearer …`. `memorist keys create` makes one.")
+                raise KeyRefused(
+                    "No key was shown: send `Authorization: Bearer …`. `memorist keys create` makes one."
+                )
             return self.local
         scheme, _, rest = header.strip().partition(" ")
         token = rest.strip() if scheme.lower() in _SCHEMES and rest else header.strip()
@@ -67,7 +78,14 @@ class Doorkeeper:
             return self._listed(await self._jwt.caller(token))
         key = await self._engine.known(token)
         return self._listed(
-            Caller(name=key.id, user=key.user, tenant=key.tenant, space=key.space, agent=key.agent, rights=key.rights)
+            Caller(
+                name=key.id,
+                user=key.user,
+                tenant=key.tenant,
+                space=key.space,
+                agent=key.agent,
+                rights=key.rights,
+            )
         )
 
     def _listed(self, caller: Caller) -> Caller:
@@ -76,10 +94,14 @@ class Doorkeeper:
         Whatever else there is would show it more than its list.
         """
         if caller.agent is not None:
-            caller = replace(caller, rights=tuple(right for right in caller.rights if right != "owner"))
+            caller = replace(
+                caller, rights=tuple(right for right in caller.rights if right != "owner")
+            )
         if caller.agent not in self._engine.access.allowlists:
             return caller
-        return replace(caller, rights=tuple(_NARROWER[right] for right in caller.rights if right in _NARROWER))
+        return replace(
+            caller, rights=tuple(_NARROWER[right] for right in caller.rights if right in _NARROWER)
+        )
 
 
 def _signed(engine: Engine) -> Jwt | None:

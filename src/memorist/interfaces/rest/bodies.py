@@ -6,19 +6,34 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    model_validator,
+)
 
-from ...engine import Engine
-from ...model import Filter, Labels
-from ...policy import profiles, writing
+from ...client import Engine
+from ...ingest import policies
+from ...retrieve import profiles
 from ...scoped import Scoped
 from ...text import clock
+from ...types import Filter, Labels
 from .auth import Caller
 
 # To JSON, 3.0 is a whole number.
-whole = BeforeValidator(lambda given: int(given) if isinstance(given, float) and given.is_integer() else given)
+whole = BeforeValidator(
+    lambda given: int(given) if isinstance(given, float) and given.is_integer() else given
+)
 _SEEN = r"[^\s\u0000-\u0020\u0085\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-_NAMED, _PLAIN, _ID = rf"^[^\u0000]*{_SEEN}[^\u0000]*$", r"^[^\u0000]*$", r"^[0-9A-Za-z_.:~-]{1,200}$"
+_NAMED, _PLAIN, _ID = (
+    rf"^[^\u0000]*{_SEEN}[^\u0000]*$",
+    r"^[^\u0000]*$",
+    r"^[0-9A-Za-z_.:~-]{1,200}$",
+)
 WHY = {  # what is wrong with what does not fit a pattern
     _SEEN: "There is nothing to read in it",
     _NAMED: "It needs something to read, without U+0000",
@@ -36,7 +51,7 @@ Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
 Days = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
 Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
 Profile = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(profiles.PROFILES)})]
-Policy = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(writing.POLICIES)})]
+Policy = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(policies.POLICIES)})]
 
 
 def _moment(given: object) -> object:
@@ -83,7 +98,9 @@ class Where(Body):
 
     ids: list[IdText] = []
     kinds: list[Literal["episodic", "semantic", "procedural", "working", "insight"]] = []
-    states: list[Literal["active", "compressed", "archived", "superseded", "soft_deleted"]] = ["active"]
+    states: list[Literal["active", "compressed", "archived", "superseded", "soft_deleted"]] = [
+        "active"
+    ]
     categories: list[Word] = []
     tags: list[Word] = []
     subjects: list[Word] = []

@@ -13,15 +13,15 @@ from starlette.exceptions import HTTPException
 
 from ...errors import Conflict as Changed
 from ...errors import NotFound
-from ...model import Conflict, Evidence, Filter, Memory, Reason, Receipt, Related
-from ...records import Entry, Forgotten, Updates
+from ...results import Entry, Forgotten, Updates
 from ...scoped import Scoped
+from ...types import Conflict, Evidence, Filter, Memory, Reason, Receipt, Related
 from . import bodies
 from .answers import Listed, Summed, Taken
 from .auth import Caller, May
 from .bodies import Count, Days, Id, Name, Place, Revision, Word, scoped
-from .door import Door
 from .problems import declared
+from .route import Door
 
 routes = APIRouter(prefix="/v1/memory", route_class=Door)
 Reader = Annotated[Caller, Depends(May("read"))]
@@ -64,9 +64,11 @@ class Listing(Place):
     def filter(self) -> Filter:
         some = {"kinds": self.kind, "categories": self.category, "tags": self.tag}
         return Filter(
-            pinned=self.pinned, manually_saved=self.manually_saved, states=(self.state,),
+            pinned=self.pinned,
+            manually_saved=self.manually_saved,
+            states=(self.state,),
             **{name: (value,) for name, value in some.items() if value is not None},  # type: ignore[arg-type]
-        )  # fmt: skip
+        )
 
 
 class Manner(Place):
@@ -104,7 +106,9 @@ async def summary(mine: Reads) -> Summed:
 
 
 @routes.get("/entries", responses=MISSING)
-async def list_entries(request: Request, caller: Reader, asked: Annotated[Listing, Query()]) -> Listed:
+async def list_entries(
+    request: Request, caller: Reader, asked: Annotated[Listing, Query()]
+) -> Listed:
     """Memories, newest first; `cursor` is for the next page of the same list."""
     mine, where = scoped(request, caller, asked), asked.filter()
     page = await mine.list(where, limit=asked.limit, cursor=_place(asked.cursor, mine, where))
@@ -128,19 +132,33 @@ def _place(cursor: str | None, mine: Scoped, where: Filter) -> str | None:
     except ValueError:
         place = bound = ""
     if bound != _bound(mine, where):
-        raise NotFound("This list has no such page: pass the `cursor` of the page before, with the same filters")
+        raise NotFound(
+            "This list has no such page: pass the `cursor` of the page before, with the same filters"
+        )
     return place
 
 
-@routes.post("/entries", status_code=201, responses={200: {"model": Receipt, "description": "Nothing new was made"}})
-async def add_entry(request: Request, response: Response, caller: Teller, told: bodies.NewEntry) -> Receipt:
+@routes.post(
+    "/entries",
+    status_code=201,
+    responses={200: {"model": Receipt, "description": "Nothing new was made"}},
+)
+async def add_entry(
+    request: Request, response: Response, caller: Teller, told: bodies.NewEntry
+) -> Receipt:
     """Remember a text. The receipt says what became of it; what it calls created is on disk and can be recalled."""
     receipt = await scoped(request, caller, told).remember(told.text, at=told.at, **told.fields())
     return made(receipt, response)
 
 
-@routes.post("/messages", status_code=201, responses={200: {"model": Receipt, "description": "Nothing new was made"}})
-async def add_messages(request: Request, response: Response, caller: Teller, told: bodies.NewMessages) -> Receipt:
+@routes.post(
+    "/messages",
+    status_code=201,
+    responses={200: {"model": Receipt, "description": "Nothing new was made"}},
+)
+async def add_messages(
+    request: Request, response: Response, caller: Teller, told: bodies.NewMessages
+) -> Receipt:
     """Remember what was said. A message id that was remembered before changes nothing and gives the same outcome."""
     said = [each.model_dump() for each in told.messages]
     return made(await scoped(request, caller, told).remember(said, **told.fields()), response)
@@ -169,7 +187,9 @@ async def edit_entry(
     """Correct a memory. The version before can still be read; with `If-Match` only if nobody changed it meanwhile."""
     expected = _ETAG.fullmatch(if_match)
     if expected is None and if_match != "*":
-        raise HTTPException(412, "No version of this memory is called so: pass the `ETag` that it came with")
+        raise HTTPException(
+            412, "No version of this memory is called so: pass the `ETag` that it came with"
+        )
     try:
         revision = int(expected[1]) if expected else None
         new = await mine.edit(id, **change.model_dump(), revision=revision, actor=mine.scope.user)
@@ -179,11 +199,17 @@ async def edit_entry(
 
 
 @routes.delete("/entries/{id}", responses=MISSING)
-async def forget_entry(request: Request, id: Id, caller: Writer, how: Annotated[Manner, Query()]) -> Forgotten:
+async def forget_entry(
+    request: Request, id: Id, caller: Writer, how: Annotated[Manner, Query()]
+) -> Forgotten:
     """Remove a memory everywhere, with what rests on it alone; or only hide it for `keep_days`."""
     mine = scoped(request, caller, how)
     return await mine.forget(
-        id, reason=how.reason, keep_days=how.keep_days, never_again=how.never_again, actor=caller.user
+        id,
+        reason=how.reason,
+        keep_days=how.keep_days,
+        never_again=how.never_again,
+        actor=caller.user,
     )
 
 
@@ -212,19 +238,25 @@ async def why(id: Id, mine: Reads) -> Evidence:
 
 
 @routes.get("/entries/{id}/why_not", responses=MISSING)
-async def why_not(request: Request, id: Id, caller: Reader, asked: Annotated[Asked, Query()]) -> Reason:
+async def why_not(
+    request: Request, id: Id, caller: Reader, asked: Annotated[Asked, Query()]
+) -> Reason:
     """Where a memory stands for a question, and why it was returned or left out."""
     return await scoped(request, caller, asked).why_not(asked.query, id, limit=asked.limit)
 
 
 @routes.get("/entries/{id}/related", responses=MISSING)
-async def related(request: Request, id: Id, caller: Reader, asked: Annotated[Some, Query()]) -> list[Related]:
+async def related(
+    request: Request, id: Id, caller: Reader, asked: Annotated[Some, Query()]
+) -> list[Related]:
     """What is remembered about the same, nearest first."""
     return await scoped(request, caller, asked).related(id, limit=asked.limit)
 
 
 @routes.get("/entries/{id}/history")
-async def entry_history(request: Request, id: Id, caller: Reader, asked: Annotated[Some, Query()]) -> list[Entry]:
+async def entry_history(
+    request: Request, id: Id, caller: Reader, asked: Annotated[Some, Query()]
+) -> list[Entry]:
     """What happened to a memory, newest first. It outlives the memory."""
     return await scoped(request, caller, asked).history(id, limit=asked.limit)
 
@@ -245,20 +277,32 @@ async def delta(request: Request, caller: Reader, asked: Annotated[Since, Query(
 async def forget_where(request: Request, caller: Writer, told: bodies.ForgetWhere) -> Forgotten:
     """Forget all that a question finds or a filter lets through; by default only tell what that would be."""
     where = told.where.filter() if told.where else None
-    manner: dict[str, Any] = told.model_dump(include={"dry_run", "reason", "keep_days", "never_again"})
-    return await scoped(request, caller, told).forget_where(told.query, where=where, **manner, actor=caller.user)
+    manner: dict[str, Any] = told.model_dump(
+        include={"dry_run", "reason", "keep_days", "never_again"}
+    )
+    return await scoped(request, caller, told).forget_where(
+        told.query, where=where, **manner, actor=caller.user
+    )
 
 
 @routes.post("/undo", responses=CLASHES)
-async def undo(request: Request, caller: Writer, told: bodies.UndoOperation | bodies.UndoSession) -> Taken:
+async def undo(
+    request: Request, caller: Writer, told: bodies.UndoOperation | bodies.UndoSession
+) -> Taken:
     """Take back one operation of the history, or everything that a session did."""
     mine = caller.scope(bodies.engine_of(request), told.space)
     done = await mine.undo(**told.model_dump(exclude={"space"}), actor=caller.user)
-    return Taken(operations=list(done.operations), ids=[each.id for each in done.memories], dry_run=done.dry_run)
+    return Taken(
+        operations=list(done.operations),
+        ids=[each.id for each in done.memories],
+        dry_run=done.dry_run,
+    )
 
 
 @routes.get("/conflicts")
-async def conflicts(request: Request, caller: Reader, asked: Annotated[Some, Query()]) -> list[Conflict]:
+async def conflicts(
+    request: Request, caller: Reader, asked: Annotated[Some, Query()]
+) -> list[Conflict]:
     """Newer statements that took the place of older ones and wait for a decision, newest first."""
     return await scoped(request, caller, asked).conflicts(limit=asked.limit)
 

@@ -13,12 +13,23 @@ from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, build_opener
 
 from ...errors import KeyRefused, Misconfigured, ProviderFailed
-from ...keys import RIGHTS
+from ...manage.keys import RIGHTS
 from ...settings import Settings
 from .auth import Caller
 
 log = logging.getLogger("memorist.rest")
-ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+ALGORITHMS = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+)
 FRESH_SECONDS, AGAIN_SECONDS = 300.0, 10.0
 _TIMEOUT, _MOST_BYTES = 5.0, 1 << 20
 _HERE = ("localhost", "127.0.0.1", "::1")
@@ -34,11 +45,15 @@ class Jwt:
 
     def __init__(self, settings: Settings) -> None:
         if not (settings.jwt_issuer and settings.jwt_audience):
-            raise Misconfigured("`jwt_jwks` needs `jwt_issuer` and `jwt_audience`: whose tokens, and for whom")
+            raise Misconfigured(
+                "`jwt_jwks` needs `jwt_issuer` and `jwt_audience`: whose tokens, and for whom"
+            )
         try:
             import jwt
         except ImportError as error:
-            raise Misconfigured('Signed tokens need another package: pip install "memorist[server]"') from error
+            raise Misconfigured(
+                'Signed tokens need another package: pip install "memorist[server]"'
+            ) from error
         self._jwt, self._settings, self._place = jwt, settings, settings.jwt_jwks or ""
         where = urlsplit(self._place)
         if where.scheme == "http" and where.hostname not in _HERE:
@@ -56,9 +71,13 @@ class Jwt:
             if head.get("alg") not in ALGORITHMS or key is None:
                 raise KeyRefused
             claims = jwt.decode(
-                token, key.key, algorithms=[head["alg"]], issuer=self._settings.jwt_issuer,
-                audience=self._settings.jwt_audience, options={"require": ["exp", "sub", "iss", "aud"]},
-            )  # fmt: skip
+                token,
+                key.key,
+                algorithms=[head["alg"]],
+                issuer=self._settings.jwt_issuer,
+                audience=self._settings.jwt_audience,
+                options={"require": ["exp", "sub", "iss", "aud"]},
+            )
         except (jwt.PyJWTError, ValueError, TypeError) as error:
             raise KeyRefused from error
         return _caller(claims, self._settings.tenant)
@@ -80,21 +99,34 @@ class Jwt:
 
     def _is_due(self, found: Any) -> bool:
         now = time.monotonic()
-        return now - self._tried_at >= AGAIN_SECONDS and (found is None or now - self._read_at >= FRESH_SECONDS)
+        return now - self._tried_at >= AGAIN_SECONDS and (
+            found is None or now - self._read_at >= FRESH_SECONDS
+        )
 
     async def _refresh(self) -> None:
         self._tried_at = time.monotonic()
         try:
             self._keys = await asyncio.to_thread(self._read)
-        except (OSError, HTTPException, ValueError, AttributeError, self._jwt.PyJWTError) as error:  # even `[]` is JSON
+        except (
+            OSError,
+            HTTPException,
+            ValueError,
+            AttributeError,
+            self._jwt.PyJWTError,
+        ) as error:  # even `[]` is JSON
             self._is_away = True
-            log.warning("the public keys of those who sign tokens cannot be read: %s", type(error).__name__)
+            log.warning(
+                "the public keys of those who sign tokens cannot be read: %s", type(error).__name__
+            )
         else:
             self._read_at, self._is_away = self._tried_at, False
 
     def _named(self, kid: object) -> Any:
         known = self._keys.keys if self._keys is not None else []
-        return next((each for each in known if each.key_id == kid or (kid is None and len(known) == 1)), None)
+        return next(
+            (each for each in known if each.key_id == kid or (kid is None and len(known) == 1)),
+            None,
+        )
 
     def _read(self) -> Any:
         if "://" in self._place:
@@ -106,7 +138,9 @@ class Jwt:
 
 
 def _caller(claims: dict[str, Any], tenant: str) -> Caller:
-    names = {name: claims[name] for name in ("tenant", "space", "agent") if claims.get(name) is not None}
+    names = {
+        name: claims[name] for name in ("tenant", "space", "agent") if claims.get(name) is not None
+    }
     texts = (claims["sub"], *names.values(), claims.get("scope", "none"))
     if not all(isinstance(each, str) and each for each in texts):
         raise KeyRefused
@@ -114,4 +148,6 @@ def _caller(claims: dict[str, Any], tenant: str) -> Caller:
     granted = claims.get("scope", "").split()
     rights = tuple(right for right in RIGHTS if right in granted)
     named = repr(tuple(who.get(part) for part in ("tenant", "user", "space", "agent")))
-    return Caller(name=f"jwt:{hashlib.sha256(named.encode()).hexdigest()[:32]}", rights=rights, **who)
+    return Caller(
+        name=f"jwt:{hashlib.sha256(named.encode()).hexdigest()[:32]}", rights=rights, **who
+    )

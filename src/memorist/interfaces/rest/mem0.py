@@ -15,18 +15,19 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...errors import InvalidInput, NotFound
-from ...model import STATES, Filter, Labels, Memory, Scope
-from ...records import Entry, Page
+from ...results import Entry, Page
 from ...scoped import Scoped
+from ...types import STATES, Filter, Labels, Memory, Scope
 from .auth import Caller
 from .bodies import Count, Id, Name, Share, Text, Word, engine_of, whole
-from .door import Door
 from .entries import MISSING, Reader, Teller, Writer
+from .route import Door
 
 routes = APIRouter(route_class=Door)
 _LABELS = {"agent_id": "agent", "run_id": "run", "app_id": "channel"}
 _ONLY = (
-    "Filters are user_id, agent_id, run_id and app_id, or AND of these: OR, NOT and other conditions are not supported"
+    "Filters are user_id, agent_id, run_id and app_id, or AND of these: "
+    "OR, NOT and other conditions are not supported"
 )
 _MOST = 1000  # pages that can be asked for by number
 
@@ -138,7 +139,11 @@ def _where(mine: Scoped, categories: list[str] | None = None) -> Filter:
 
 
 def _id(memory_id: str, scope: Scope, usual: str) -> str:
-    named = "" if scope.space == usual else "~" + base64.urlsafe_b64encode(scope.space.encode()).decode().rstrip("=")
+    named = (
+        ""
+        if scope.space == usual
+        else "~" + base64.urlsafe_b64encode(scope.space.encode()).decode().rstrip("=")
+    )
     return memory_id + named
 
 
@@ -146,7 +151,9 @@ def _of(request: Request, caller: Caller, id: str) -> tuple[Scoped, str]:
     """The memory that an id names, and where. Raises NotFound."""
     memory_id, _, space = id.partition("~")
     try:
-        named = base64.urlsafe_b64decode(space + "=" * (-len(space) % 4)).decode() if space else None
+        named = (
+            base64.urlsafe_b64decode(space + "=" * (-len(space) % 4)).decode() if space else None
+        )
     except ValueError as error:
         raise NotFound(f"No memory with id {id!r}") from error
     return caller.scope(engine_of(request), named), memory_id
@@ -155,11 +162,16 @@ def _of(request: Request, caller: Caller, id: str) -> tuple[Scoped, str]:
 def _item(memory: Memory, usual: str, score: float | None = None) -> dict[str, Any]:
     names = {name: getattr(memory.labels, label) for name, label in _LABELS.items()}
     return {
-        "id": _id(memory.id, memory.scope, usual), "memory": memory.text, "user_id": memory.scope.space, **names,
+        "id": _id(memory.id, memory.scope, usual),
+        "memory": memory.text,
+        "user_id": memory.scope.space,
+        **names,
         "metadata": dict(tag.split("=", 1) for tag in memory.tags if "=" in tag),
-        "categories": [memory.category] if memory.category else [], "created_at": memory.created_at.isoformat(),
-        "updated_at": memory.updated_at.isoformat(), **({} if score is None else {"score": score}),
-    }  # fmt: skip
+        "categories": [memory.category] if memory.category else [],
+        "created_at": memory.created_at.isoformat(),
+        "updated_at": memory.updated_at.isoformat(),
+        **({} if score is None else {"score": score}),
+    }
 
 
 def _usual(request: Request) -> str:
@@ -169,7 +181,12 @@ def _usual(request: Request) -> str:
 @routes.get("/v1/ping/")
 async def ping(caller: Reader) -> dict[str, str | None]:
     """Whether a key is good."""
-    return {"status": "ok", "org_id": caller.tenant, "project_id": caller.space or "default", "user_email": None}
+    return {
+        "status": "ok",
+        "org_id": caller.tenant,
+        "project_id": caller.space or "default",
+        "user_email": None,
+    }
 
 
 @routes.post("/v3/memories/add/")
@@ -178,7 +195,9 @@ async def add(request: Request, caller: Teller, told: Add) -> dict[str, Any]:
     mine = _mine(request, caller, _named(told.filters, told))
     at = None if told.timestamp is None else datetime.fromtimestamp(told.timestamp, UTC)
     said = [{**each.model_dump(), "at": at} for each in told.messages]
-    receipt = await mine.remember(said, tags=[f"{name}={value}" for name, value in (told.metadata or {}).items()])
+    receipt = await mine.remember(
+        said, tags=[f"{name}={value}" for name, value in (told.metadata or {}).items()]
+    )
     usual = _usual(request)
     results = [
         {"id": _id(id, mine.scope, usual), "event": "ADD" if each.status == "created" else "UPDATE"}
@@ -189,16 +208,28 @@ async def add(request: Request, caller: Teller, told: Add) -> dict[str, Any]:
 
 
 @routes.post("/v3/memories/search/")
-async def search(request: Request, caller: Reader, asked: Search) -> dict[str, list[dict[str, Any]]]:
+async def search(
+    request: Request, caller: Reader, asked: Search
+) -> dict[str, list[dict[str, Any]]]:
     """What is remembered that answers."""
     mine = _mine(request, caller, _named(asked.filters))
-    found = await mine.recall(asked.query, limit=asked.top_k, rerank=asked.rerank, where=_where(mine, asked.categories))
+    found = await mine.recall(
+        asked.query, limit=asked.top_k, rerank=asked.rerank, where=_where(mine, asked.categories)
+    )
     least = asked.threshold or 0.0
-    return {"results": [_item(hit.memory, _usual(request), hit.relevance) for hit in found if hit.relevance >= least]}
+    return {
+        "results": [
+            _item(hit.memory, _usual(request), hit.relevance)
+            for hit in found
+            if hit.relevance >= least
+        ]
+    }
 
 
 @routes.post("/v3/memories/")
-async def get_all(request: Request, caller: Reader, asked: GetAll, pages: Annotated[Pages, Query()]) -> dict[str, Any]:
+async def get_all(
+    request: Request, caller: Reader, asked: GetAll, pages: Annotated[Pages, Query()]
+) -> dict[str, Any]:
     """Memories, newest first, page by page."""
     mine = _mine(request, caller, _named(asked.filters))
     where = _where(mine, asked.categories)
@@ -247,7 +278,9 @@ async def delete(request: Request, id: Id, caller: Writer) -> dict[str, str]:
 
 
 @routes.delete("/v1/memories/")
-async def delete_all(request: Request, caller: Writer, names: Annotated[Names, Query()]) -> dict[str, str]:
+async def delete_all(
+    request: Request, caller: Writer, names: Annotated[Names, Query()]
+) -> dict[str, str]:
     """Forget all memories of somebody."""
     if not any(value for _, value in names):
         raise InvalidInput(f"Say whose: {', '.join(Names.model_fields)}")
@@ -278,9 +311,14 @@ async def history(request: Request, id: Id, caller: Reader) -> list[dict[str, An
 
 def _event(entry: Entry, id: str, old: str | None, new: str | None) -> dict[str, Any]:
     return {
-        "id": entry.id, "memory_id": id, "event": entry.event, "old_memory": old, "new_memory": new,
-        "created_at": entry.at.isoformat(), "updated_at": entry.at.isoformat(),
-    }  # fmt: skip
+        "id": entry.id,
+        "memory_id": id,
+        "event": entry.event,
+        "old_memory": old,
+        "new_memory": new,
+        "created_at": entry.at.isoformat(),
+        "updated_at": entry.at.isoformat(),
+    }
 
 
 @routes.get("/v1/entities/")
@@ -289,7 +327,8 @@ async def entities(request: Request, caller: Reader) -> dict[str, Any]:
     mine = [
         each
         for each in await engine_of(request).scopes()
-        if (each.tenant, each.user) == (caller.tenant, caller.user) and caller.space in (None, each.space)
+        if (each.tenant, each.user) == (caller.tenant, caller.user)
+        and caller.space in (None, each.space)
     ]
     found = [await _entity(caller.scope(engine_of(request), each.space)) for each in mine]
     return {"count": len(found), "next": None, "previous": None, "results": found}

@@ -10,16 +10,16 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from ...consent import FIELDS
-from ...model import Receipt
-from ...records import Backlog, Proposal, Saved, Spending
+from ...manage.consent import FIELDS
+from ...results import Backlog, Proposal, Saved, Spending
 from ...scoped import Scoped
+from ...types import Receipt
 from . import bodies
 from .answers import Decision, Privacy, Withdrawn
 from .auth import Caller, May
 from .bodies import Days, Id, Name, Place, scoped
-from .door import Door
 from .entries import MISSING, Reader, Reads, Some, Writer, Writes, made
+from .route import Door
 
 routes = APIRouter(prefix="/v1/memory", route_class=Door)
 Admin = Annotated[Caller, Depends(May("admin"))]
@@ -35,7 +35,9 @@ class Lately(Place):
 
 async def _privacy(mine: Scoped) -> Privacy:
     why = await mine.privacy.why_off()
-    return Privacy(space=mine.scope.space, **asdict(await mine.privacy.settings()), on=not why, reason=why)
+    return Privacy(
+        space=mine.scope.space, **asdict(await mine.privacy.settings()), on=not why, reason=why
+    )
 
 
 @routes.get("/settings")
@@ -109,7 +111,9 @@ async def withdraw(field: Field, mine: Writes) -> Withdrawn:
 
 
 @routes.get("/checkpoints")
-async def checkpoints(request: Request, caller: Reader, asked: Annotated[Some, Query()]) -> list[Saved]:
+async def checkpoints(
+    request: Request, caller: Reader, asked: Annotated[Some, Query()]
+) -> list[Saved]:
     """Which threads have a checkpoint, the one saved last first."""
     return await scoped(request, caller, asked).checkpoints.list(limit=asked.limit)
 
@@ -132,7 +136,11 @@ async def delete_checkpoint(thread: Name, mine: Writes) -> None:
     await mine.checkpoints.delete(thread)
 
 
-@routes.get("/export", response_class=StreamingResponse, responses={200: {"content": {"application/x-ndjson": {}}}})
+@routes.get(
+    "/export",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"application/x-ndjson": {}}}},
+)
 async def export(mine: Reads) -> StreamingResponse:
     """Everything kept in a space, one JSON record a line, as `import` takes it."""
     return StreamingResponse(_lines(mine), media_type="application/x-ndjson")
@@ -143,14 +151,22 @@ async def _lines(mine: Scoped) -> AsyncIterator[str]:
         yield json.dumps(record) + "\n"
 
 
-@routes.post("/import", status_code=201, responses={200: {"model": Receipt, "description": "Nothing new was made"}})
-async def import_(request: Request, response: Response, caller: Owner, told: bodies.Records) -> Receipt:
+@routes.post(
+    "/import",
+    status_code=201,
+    responses={200: {"model": Receipt, "description": "Nothing new was made"}},
+)
+async def import_(
+    request: Request, response: Response, caller: Owner, told: bodies.Records
+) -> Receipt:
     """Import exported records or messages. Needs the right `owner`. Doing it twice changes nothing.
 
     Records pass the guard and the person's settings like any other write. With `restore`, for an export of your own,
     they are kept as they were.
     """
-    return made(await scoped(request, caller, told).import_(told.records, restore=told.restore), response)
+    return made(
+        await scoped(request, caller, told).import_(told.records, restore=told.restore), response
+    )
 
 
 @routes.get("/stats")
@@ -160,7 +176,9 @@ async def stats(mine: Reads) -> dict[str, Any]:
 
 
 @routes.get("/costs")
-async def costs(request: Request, caller: Reader, asked: Annotated[Lately, Query()]) -> list[Spending]:
+async def costs(
+    request: Request, caller: Reader, asked: Annotated[Lately, Query()]
+) -> list[Spending]:
     """What the language model cost in a space, by day, task and model."""
     return await scoped(request, caller, asked).spending(days=asked.days)
 

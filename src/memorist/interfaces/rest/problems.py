@@ -40,19 +40,32 @@ class Problem(BaseModel):
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The errors that a route may answer with, for OpenAPI."""
     content = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": content}
+        for status in statuses
+    }
 
 
 def response(
-    request: Request, status: int, detail: str, *, kind: str = "", headers: Mapping[str, str] | None = None, **more: Any
+    request: Request,
+    status: int,
+    detail: str,
+    *,
+    kind: str = "",
+    headers: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> Response:
     """A problem, told."""
     phrase = HTTPStatus(status).phrase
     named = _WORDS.sub("-", kind or phrase.title().replace(" ", "")).lower()
     body = {
-        "type": f"urn:memorist:{named}", "title": phrase, "status": status, "detail": detail,
-        "request_id": getattr(request.state, "request_id", ""), **more,
-    }  # fmt: skip
+        "type": f"urn:memorist:{named}",
+        "title": phrase,
+        "status": status,
+        "detail": detail,
+        "request_id": getattr(request.state, "request_id", ""),
+        **more,
+    }
     return Response(json.dumps(body), status, headers=dict(headers or {}), media_type=MEDIA)
 
 
@@ -76,8 +89,12 @@ def of_http(request: Request, error: Exception) -> Response:
 def of_input(request: Request, error: Exception) -> Response:
     """What does not fit the schema: where, and why; what was given is not repeated."""
     assert isinstance(error, RequestValidationError)
-    found = [{"at": ".".join(map(str, each["loc"])), "why": _why(each)} for each in error.errors()[:20]]
-    detail = f"{found[0]['at']}: {found[0]['why']}" if found else "The request does not fit the schema"
+    found = [
+        {"at": ".".join(map(str, each["loc"])), "why": _why(each)} for each in error.errors()[:20]
+    ]
+    detail = (
+        f"{found[0]['at']}: {found[0]['why']}" if found else "The request does not fit the schema"
+    )
     return response(request, 422, detail, kind="InvalidInput", errors=found)
 
 
@@ -88,7 +105,9 @@ def _why(error: Mapping[str, Any]) -> str:
 
 def of_bug(request: Request, error: Exception) -> Response:
     unexpected(request, error)
-    return response(request, 500, "Something unexpected went wrong. It is in the log of the server, by this id.")
+    return response(
+        request, 500, "Something unexpected went wrong. It is in the log of the server, by this id."
+    )
 
 
 def unexpected(request: Request, error: Exception) -> None:
@@ -96,8 +115,15 @@ def unexpected(request: Request, error: Exception) -> None:
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
-    where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else "nowhere"
-    log.error("request %s failed: %s at %s", getattr(request.state, "request_id", "-"), type(error).__name__, where)
+    where = (
+        f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else "nowhere"
+    )
+    log.error(
+        "request %s failed: %s at %s",
+        getattr(request.state, "request_id", "-"),
+        type(error).__name__,
+        where,
+    )
 
 
 def add_to(app: FastAPI) -> None:

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 
-from ...model import Recall
+from ...types import Recall
 from . import bodies
 from .answers import Spoken
 from .auth import Caller, May
 from .bodies import scoped
-from .door import Door
 from .entries import Reader, Writer
+from .route import Door
 
 routes = APIRouter(prefix="/v1/memory", route_class=Door)
 Asker = Annotated[Caller, Depends(May("ask"))]
@@ -35,15 +35,22 @@ async def feedback(request: Request, caller: Reader, told: bodies.Feedback) -> d
 
 
 @routes.post("/query")
-async def query(request: Request, caller: Asker, asked: bodies.AgentQuestion) -> list[dict[str, Any]]:
+async def query(
+    request: Request, caller: Asker, asked: bodies.AgentQuestion
+) -> list[dict[str, Any]]:
     """What an agent may read of what answers, as bullets or in full; its allowlist holds whatever the filters say."""
     agent = caller.agent or asked.agent or ""
     mine = scoped(request, caller, asked)
     return await mine.query(
-        asked.query, agent=agent, categories=asked.categories, top_k=asked.top_k, return_=asked.shape,
+        asked.query,
+        agent=agent,
+        categories=asked.categories,
+        top_k=asked.top_k,
+        return_=asked.shape,
         filters=asked.filters.model_dump() if asked.filters else None,
-        budget_tokens=asked.budget_tokens, threshold=asked.threshold,
-    )  # fmt: skip
+        budget_tokens=asked.budget_tokens,
+        threshold=asked.threshold,
+    )
 
 
 @routes.post("/say")

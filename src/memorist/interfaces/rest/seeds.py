@@ -8,14 +8,14 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import NotAllowed
-from ...model import GUILD
-from ...records import Entry
+from ...results import Entry
+from ...types import GUILD
 from .answers import Found, Markdown, Refreshed
 from .auth import Caller, May
 from .bodies import Id, Name, engine_of, scoped
-from .door import Door
 from .entries import Reader, Some
 from .people import Admin
+from .route import Door
 
 routes = APIRouter(route_class=Door)
 
@@ -42,7 +42,9 @@ def _of_guilds(request: Request, caller: Annotated[Caller, Depends(May("read"))]
 def _of_everybody(request: Request, caller: Admin) -> Caller:
     """Whoever may read of everybody: an operator of the whole server."""
     if caller.tenant != engine_of(request).settings.tenant or caller.space is not None:
-        raise NotAllowed("This is about everybody: it needs a key of this server's own tenant, bound to no space")
+        raise NotAllowed(
+            "This is about everybody: it needs a key of this server's own tenant, bound to no space"
+        )
     return caller
 
 
@@ -50,7 +52,9 @@ Operator = Annotated[Caller, Depends(_of_everybody)]
 
 
 @routes.get("/memory/{id}/history")
-async def memory_history(request: Request, id: Id, caller: Reader, asked: Annotated[Some, Query()]) -> list[Entry]:
+async def memory_history(
+    request: Request, id: Id, caller: Reader, asked: Annotated[Some, Query()]
+) -> list[Entry]:
     """What happened to a memory, newest first."""
     return await scoped(request, caller, asked).history(id, limit=asked.limit)
 
@@ -69,7 +73,9 @@ async def refresh(request: Request, caller: Operator) -> Refreshed:
 
 @routes.get("/api/memory/search")
 async def search(
-    request: Request, caller: Annotated[Caller, Depends(_of_guilds)], asked: Annotated[Searched, Query()]
+    request: Request,
+    caller: Annotated[Caller, Depends(_of_guilds)],
+    asked: Annotated[Searched, Query()],
 ) -> Found:
     """The durable facts of a guild that answer, whomever they are about; without `q` or `guildId`, none."""
     from ...dialects.clanker import Clanker
@@ -80,5 +86,9 @@ async def search(
     if not (guild and said):
         return Found(results=[], queryText=said, guildId=guild, channelId=asked.channelId, limit=0)
     clanker = Clanker(engine_of(request))
-    found = await clanker.search_durable_facts(guild, said, channel_id=asked.channelId, limit=asked.limit)
-    return Found(results=found, queryText=said, guildId=guild, channelId=asked.channelId, limit=asked.limit)
+    found = await clanker.search_durable_facts(
+        guild, said, channel_id=asked.channelId, limit=asked.limit
+    )
+    return Found(
+        results=found, queryText=said, guildId=guild, channelId=asked.channelId, limit=asked.limit
+    )

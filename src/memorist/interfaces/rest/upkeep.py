@@ -7,15 +7,15 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 
-from ...ingest.extracting import Extracted
-from ...lifecycle.summarise import SummedUp
-from ...model import Recall
-from ...records import Purged, Tally
+from ...extraction.job import Extracted
+from ...jobs.summarize import SummedUp
+from ...results import Purged, Tally
+from ...types import Recall
 from . import bodies
 from .bodies import Id, Word, scoped
-from .door import Door
 from .entries import CLASHES, Reader, Some, Writer, Writes
 from .people import Lately
+from .route import Door
 
 routes = APIRouter(prefix="/v1/memory", route_class=Door)
 
@@ -35,14 +35,20 @@ async def recall_shared(request: Request, caller: Reader, asked: bodies.Shared) 
 
 
 @routes.get("/events")
-async def events(request: Request, caller: Reader, asked: Annotated[Happening, Query()]) -> list[dict[str, Any]]:
+async def events(
+    request: Request, caller: Reader, asked: Annotated[Happening, Query()]
+) -> list[dict[str, Any]]:
     """What the parts did, newest first: how often and when, never what was said."""
-    found = await scoped(request, caller, asked).events(node=asked.node, op=asked.op, limit=asked.limit)
+    found = await scoped(request, caller, asked).events(
+        node=asked.node, op=asked.op, limit=asked.limit
+    )
     return [asdict(each) for each in found]
 
 
 @routes.get("/tallies")
-async def tallies(request: Request, caller: Reader, asked: Annotated[Lately, Query()]) -> list[Tally]:
+async def tallies(
+    request: Request, caller: Reader, asked: Annotated[Lately, Query()]
+) -> list[Tally]:
     """How often the parts did what, day by day."""
     return await scoped(request, caller, asked).tallies(days=asked.days)
 
@@ -57,7 +63,9 @@ async def purge(request: Request, caller: Writer, told: bodies.Upkeep) -> Purged
 async def compress(request: Request, caller: Writer, told: bodies.Compress) -> SummedUp:
     """Sum up the oldest sessions, each in one memory, if there are more of them than the threshold."""
     mine = scoped(request, caller, told)
-    return await mine.compress(threshold=told.threshold, sessions=told.sessions, dry_run=told.dry_run)
+    return await mine.compress(
+        threshold=told.threshold, sessions=told.sessions, dry_run=told.dry_run
+    )
 
 
 @routes.post("/roll_up")

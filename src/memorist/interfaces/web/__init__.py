@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from . import acts, entry, views
-from .door import pages, routes
+from . import actions, login
+from . import pages as views
+from .request import pages, routes
 from .sessions import Sessions
 
-PARTS = (entry, views, acts)  # which have put what they answer into `routes`
+PARTS = (login, views, actions)  # which have put what they answer into `routes`
 
 
 def mount(app: FastAPI) -> None:

@@ -16,7 +16,10 @@ WIDTH, HEIGHT = 480, 150
 LEFT, BOTTOM, TOP = 44, 24, 8
 COLOURS = 8  # classes c0 … c7
 ROUNDS = 120  # in which the picture of relations finds its shape
-APART, MOST_APART = (200.0, 110.0), (320.0, 720.0)  # related memories in it, and the outermost: across and down
+APART, MOST_APART = (
+    (200.0, 110.0),
+    (320.0, 720.0),
+)  # related memories in it, and the outermost: across and down
 LABEL = 76  # half of the longest label
 _OPEN = Markup('<svg class="{}" viewBox="0 0 {} {}" preserveAspectRatio="{}" aria-hidden="true">')
 _CLOSE = Markup("</svg>")
@@ -35,7 +38,8 @@ def stacked(parts: Sequence[float], whole: float) -> Markup:
     """Parts of one number side by side, of a whole that is the full width; what is taken off lies over their end."""
     scale = WIDTH / (whole or 1.0)
     made, x = (
-        _OPEN.format("bar", WIDTH, 16, "none") + Markup('<rect class="rest" width="{}" height="16"/>').format(WIDTH),
+        _OPEN.format("bar", WIDTH, 16, "none")
+        + Markup('<rect class="rest" width="{}" height="16"/>').format(WIDTH),
         0.0,
     )
     for place, value in enumerate(parts):
@@ -62,7 +66,9 @@ def lines(days: Sequence[str], series: Mapping[str, Sequence[float]]) -> Markup:
         path = "L".join(f"{x:.1f} {y:.1f}" for x, y in at)
         made += Markup('<path class="line c{}" d="M{}"/>').format(place % COLOURS, path)
         for x, y in at[-1:]:
-            made += Markup('<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="3.5"/>').format(place % COLOURS, x, y)
+            made += Markup('<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="3.5"/>').format(
+                place % COLOURS, x, y
+            )
     return made + _CLOSE
 
 
@@ -83,7 +89,9 @@ def _grid(days: Sequence[str], most: float) -> Markup:
         made += label.format(LEFT - 6, y + 4, _short(most * share))
     for place, anchor in ((0, "start"), (-1, "end")):
         x = _x(0 if place == 0 else len(days) - 1, len(days))
-        made += Markup('<text x="{:.1f}" y="{}" text-anchor="{}">{}</text>').format(x, HEIGHT - 4, anchor, days[place])
+        made += Markup('<text x="{:.1f}" y="{}" text-anchor="{}">{}</text>').format(
+            x, HEIGHT - 4, anchor, days[place]
+        )
     return made
 
 
@@ -98,14 +106,27 @@ def _short(value: float) -> str:
 def web(nodes: Sequence[Node], edges: Iterable[tuple[str, str, float]]) -> Markup:
     """Memories and what joins them; each is a link to its own page."""
     edges = list(edges)
-    at = {id: (x + LABEL, y + TOP + 12) for id, (x, y) in _laid_out([each.id for each in nodes], edges).items()}
-    wide, high = (max((spot[axis] for spot in at.values()), default=0) + room for axis, room in ((0, LABEL), (1, 36)))
-    made = Markup('<svg class="web" width="{:.0f}" viewBox="0 0 {:.0f} {:.0f}" role="group" aria-label="{}">').format(
-        wide, wide, high, f"{len(nodes)} memories and {len(edges)} relations; the table below says the same"
+    at = {
+        id: (x + LABEL, y + TOP + 12)
+        for id, (x, y) in _laid_out([each.id for each in nodes], edges).items()
+    }
+    wide, high = (
+        max((spot[axis] for spot in at.values()), default=0) + room
+        for axis, room in ((0, LABEL), (1, 36))
+    )
+    made = Markup(
+        '<svg class="web" width="{:.0f}" viewBox="0 0 {:.0f} {:.0f}" role="group" aria-label="{}">'
+    ).format(
+        wide,
+        wide,
+        high,
+        f"{len(nodes)} memories and {len(edges)} relations; the table below says the same",
     )
     for a, b, strength in edges:
         ends = tuple(round(value, 1) for id in (a, b) for value in at[id])
-        made += Markup('<path class="edge" d="M{} {}L{} {}" stroke-width="{:.1f}"/>').format(*ends, 0.5 + 3 * strength)
+        made += Markup('<path class="edge" d="M{} {}L{} {}" stroke-width="{:.1f}"/>').format(
+            *ends, 0.5 + 3 * strength
+        )
     for each in nodes:
         made += _node(each, *at[each.id])
     return made + _CLOSE
@@ -116,11 +137,20 @@ def _node(node: Node, x: float, y: float) -> Markup:
         '<a href="/m/{}"><circle class="{}" cx="{:.1f}" cy="{:.1f}" r="{}"/>'
         '<text x="{:.1f}" y="{:.1f}" text-anchor="middle" direction="ltr">{}</text></a>'
     ).format(
-        node.id, "centre" if node.is_centre else "c0", x, y, 9 if node.is_centre else 6, x, y + 22, node.label
-    )  # fmt: skip
+        node.id,
+        "centre" if node.is_centre else "c0",
+        x,
+        y,
+        9 if node.is_centre else 6,
+        x,
+        y + 22,
+        node.label,
+    )
 
 
-def _laid_out(ids: Sequence[str], edges: Sequence[tuple[str, str, float]]) -> dict[str, tuple[float, float]]:
+def _laid_out(
+    ids: Sequence[str], edges: Sequence[tuple[str, str, float]]
+) -> dict[str, tuple[float, float]]:
     """A place for each: the related draw each other near, all push each other away; always the same."""
     if not ids:
         return {}
@@ -140,5 +170,7 @@ def _laid_out(ids: Sequence[str], edges: Sequence[tuple[str, str, float]]) -> di
         size = np.maximum(np.linalg.norm(force, axis=1, keepdims=True), 1e-9)
         at += force / size * np.minimum(size, 0.1 * (1 - step / ROUNDS))
     at -= at.min(axis=0)
-    at *= np.minimum(np.array(APART) / ideal, np.array(MOST_APART) / np.maximum(at.max(axis=0), 1e-9))
+    at *= np.minimum(
+        np.array(APART) / ideal, np.array(MOST_APART) / np.maximum(at.max(axis=0), 1e-9)
+    )
     return {id: (float(at[place, 0]), float(at[place, 1])) for id, place in number.items()}

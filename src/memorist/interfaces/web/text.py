@@ -64,7 +64,9 @@ def changed(old: str, new: str) -> Markup:
     if max(len(before), len(after)) > MOST_WORDS:
         return _marked("del", old) + _marked("ins", new)
     made = Markup("")
-    for op, a, b, c, d in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+    for op, a, b, c, d in difflib.SequenceMatcher(
+        None, before, after, autojunk=False
+    ).get_opcodes():
         if op == "equal":
             made += said("".join(before[a:b]))
         else:

@@ -9,14 +9,14 @@ from typing import Any
 from psycopg import sql
 
 from .. import atomic
-from ..session import EVERY
-from ..sqlite import checks
+from ..database import EVERY
+from ..sqlite import backup as checks
 from ..sqlite.migrate import migrate
 from ..sqlite.store import Thread
-from . import wire
+from . import pipeline
 from .connection import translated
+from .pipeline import Connection
 from .sessions import Manner, Outside
-from .wire import Connection
 
 _PAGE = 1000
 _TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'migrations'"
@@ -54,9 +54,14 @@ async def _copied(source: Outside, file: Thread) -> dict[str, int]:
 
 
 async def _copy_tables(connection: Connection, file: Thread, manner: Manner) -> dict[str, int]:
-    await wire.asked(connection, [("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ()), manner.settings(EVERY)])
-    copied = {table: await _copy_table(connection, file, table) for (table,) in await file.rows(_TABLES)}
-    await wire.commit(connection)
+    await pipeline.asked(
+        connection,
+        [("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ()), manner.settings(EVERY)],
+    )
+    copied = {
+        table: await _copy_table(connection, file, table) for (table,) in await file.rows(_TABLES)
+    }
+    await pipeline.commit(connection)
     return copied
 
 

@@ -30,15 +30,19 @@ from ...errors import (
     StoreFull,
     StoreUnavailable,
 )
-from . import wire
-from .wire import Connection
+from . import pipeline
+from .pipeline import Connection
 
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 30  # for one statement, waiting for locks included
 _GRACE_SECONDS = 5  # after which a server that should have given up is taken for gone
 _IDLE_SECONDS = 300
 _SIZE = 10
-_USUAL = {"connect_timeout": str(CONNECT_SECONDS), "application_name": "memorist", "tcp_user_timeout": "15000"}
+_USUAL = {
+    "connect_timeout": str(CONNECT_SECONDS),
+    "application_name": "memorist",
+    "tcp_user_timeout": "15000",
+}
 
 
 class Pool:
@@ -89,7 +93,7 @@ class Pool:
         if isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
             with suppress(psycopg.Error, TimeoutError):
                 async with asyncio.timeout(_GRACE_SECONDS):
-                    await asyncio.shield(wire.rollback(connection))
+                    await asyncio.shield(pipeline.rollback(connection))
                 self._returned(connection)
                 return
         await asyncio.shield(connection.close())
@@ -119,7 +123,9 @@ async def _is_alive(connection: Connection) -> bool:
     return False
 
 
-async def connect(info: str, place: str, adapters: AdaptersMap | None = None, **given: Any) -> Connection:
+async def connect(
+    info: str, place: str, adapters: AdaptersMap | None = None, **given: Any
+) -> Connection:
     """A new connection. Raises StoreUnavailable, Misconfigured."""
     with translated(place):
         try:
@@ -142,7 +148,9 @@ def completed(url: str) -> str:
     """The address with what we add where it does not say otherwise."""
     with translated(shown(url)):
         given = conninfo_to_dict(url)
-        return make_conninfo(url, **{name: value for name, value in _USUAL.items() if name not in given})
+        return make_conninfo(
+            url, **{name: value for name, value in _USUAL.items() if name not in given}
+        )
 
 
 def shown(url: str) -> str:
@@ -175,9 +183,13 @@ def translated(place: str) -> Iterator[None]:
     except psycopg.Error as error:
         raise _ours(error, place) from error
     except OSError as error:
-        raise StoreUnavailable(f"{place} cannot be reached ({error}): see that the server runs, and retry") from error
+        raise StoreUnavailable(
+            f"{place} cannot be reached ({error}): see that the server runs, and retry"
+        ) from error
     except UnicodeEncodeError as error:
-        raise InvalidInput("A name or an id holds half a surrogate pair: it is not text that can be kept") from error
+        raise InvalidInput(
+            "A name or an id holds half a surrogate pair: it is not text that can be kept"
+        ) from error
 
 
 _Answer: TypeAlias = Callable[[str, str], MemoristError]
@@ -185,7 +197,9 @@ _Answer: TypeAlias = Callable[[str, str], MemoristError]
 _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
     (
         (errors.DiskFull, errors.OutOfMemory),
-        lambda place, said: StoreFull(f"{place} has no room left: nothing was written. Free some space and retry"),
+        lambda place, said: StoreFull(
+            f"{place} has no room left: nothing was written. Free some space and retry"
+        ),
     ),
     (
         (errors.DataCorrupted, errors.IndexCorrupted),
@@ -193,7 +207,9 @@ _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
     ),
     (
         (errors.UndefinedTable, errors.UndefinedColumn),
-        lambda place, said: MigrationNeeded(f"{place} lacks part of the schema: run `memorist migrate` ({said})"),
+        lambda place, said: MigrationNeeded(
+            f"{place} lacks part of the schema: run `memorist migrate` ({said})"
+        ),
     ),
     (
         (errors.DuplicateSchema,),
@@ -204,15 +220,21 @@ _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
     ),
     (
         (errors.InsufficientPrivilege,),
-        lambda place, said: Misconfigured(f"{place} does not allow this: grant it to the user you log in as ({said})"),
+        lambda place, said: Misconfigured(
+            f"{place} does not allow this: grant it to the user you log in as ({said})"
+        ),
     ),
     (
         (errors.QueryCanceled, errors.LockNotAvailable),
-        lambda place, said: StoreUnavailable(f"{place} was busy for {ANSWER_SECONDS} s and gave up: retry"),
+        lambda place, said: StoreUnavailable(
+            f"{place} was busy for {ANSWER_SECONDS} s and gave up: retry"
+        ),
     ),
     (
         (errors.ProgramLimitExceeded,),
-        lambda place, said: InvalidInput(f"A name or an id is too long for PostgreSQL: shorten it ({said})"),
+        lambda place, said: InvalidInput(
+            f"A name or an id is too long for PostgreSQL: shorten it ({said})"
+        ),
     ),
     (
         (errors.ReadOnlySqlTransaction, psycopg.OperationalError),
@@ -223,7 +245,9 @@ _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
     ),
     (
         (psycopg.IntegrityError,),
-        lambda place, said: Conflict(f"This contradicts what is already kept: read it again and repeat it ({said})"),
+        lambda place, said: Conflict(
+            f"This contradicts what is already kept: read it again and repeat it ({said})"
+        ),
     ),
     (
         (psycopg.DataError,),
@@ -239,7 +263,9 @@ def _ours(error: psycopg.Error, place: str) -> MemoristError:
             "PostgreSQL needs another event loop on Windows: asyncio.run(…, loop_factory=asyncio.SelectorEventLoop)"
         )
     if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
-        return Misconfigured(f"{place!r} is not an address of PostgreSQL, or a value is of no type it knows: {said}")
+        return Misconfigured(
+            f"{place!r} is not an address of PostgreSQL, or a value is of no type it knows: {said}"
+        )
     for kinds, answer in _ANSWERS:
         if isinstance(error, kinds):
             return answer(place, said)

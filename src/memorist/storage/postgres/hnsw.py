@@ -11,12 +11,13 @@ from psycopg import sql
 
 from .connection import completed, connect, shown, translated
 from .migrate import SCHEMA, search_path
-from .wire import Connection
+from .pipeline import Connection
 
 HNSW_FROM = 50_000
 _LARGEST = 4000  # dimensions that an index over halfvec takes
 _MODELS = (
-    "SELECT model, dims FROM vectors WHERE dims <= %s GROUP BY model, dims HAVING count(*) >= %s ORDER BY model, dims"
+    "SELECT model, dims FROM vectors WHERE dims <= %s GROUP BY model, dims "
+    "HAVING count(*) >= %s ORDER BY model, dims"
 )
 _LEAVES = (
     "SELECT c.relname FROM pg_class c WHERE c.relkind = 'r' AND (c.oid = 'vectors'::regclass OR EXISTS "
@@ -55,7 +56,9 @@ async def build(url: str, *, least: int = HNSW_FROM) -> list[str]:
 
 
 async def _built(connection: Connection, least: int) -> list[str]:
-    await connection.execute("SELECT set_config('search_path', %s, false)", (await search_path(connection),))
+    await connection.execute(
+        "SELECT set_config('search_path', %s, false)", (await search_path(connection),)
+    )
     await connection.execute("SELECT set_config('memorist.every_scope', 'on', false)")
     await connection.execute("SET statement_timeout = 0")
     made = []
@@ -64,7 +67,9 @@ async def _built(connection: Connection, least: int) -> list[str]:
             name = f"{table}_{tail(model, dims)}"
             if await _is_whole(connection, name):
                 continue
-            await connection.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name)))
+            await connection.execute(
+                sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name))
+            )
             await connection.execute(_index(name, table, model, dims))
             made.append(name)
     return made
@@ -78,7 +83,13 @@ async def _is_whole(connection: Connection, name: str) -> bool:
 
 
 def _index(name: str, table: str, model: str, dims: int) -> sql.Composed:
-    words = (sql.Identifier(name), sql.Identifier(table), sql.Literal(dims), sql.Literal(model), sql.Literal(dims))
+    words = (
+        sql.Identifier(name),
+        sql.Identifier(table),
+        sql.Literal(dims),
+        sql.Literal(model),
+        sql.Literal(dims),
+    )
     return sql.SQL(
         "CREATE INDEX CONCURRENTLY {} ON {} USING hnsw ((embedding::halfvec({})) halfvec_cosine_ops) "
         "WHERE model = {} AND dims = {}"

@@ -13,13 +13,15 @@ from psycopg import errors, sql
 from ...errors import InvalidInput, Misconfigured
 from .. import migrations
 from ..migrations import Migration
-from . import wire
+from . import pipeline
 from .connection import answered, completed, connect, shown, translated
-from .wire import Connection
+from .pipeline import Connection
 
 SCHEMA = "memorist"
 _OLD_SCHEMA = "recollect"  # of version 0.1; step 10 renames it
-ROLE = "memorist_app"  # may read and write rows, and is not above row-level security as superusers are
+ROLE = (
+    "memorist_app"  # may read and write rows, and is not above row-level security as superusers are
+)
 PARTITIONED = "/* by scope */"
 _LOCK = 0x5EC0_11EC  # whoever holds it migrates
 _OLDEST = 150000
@@ -45,7 +47,9 @@ def shipped() -> list[Migration]:
     return migrations.shipped("memorist.storage.postgres")
 
 
-async def migrate(url: str, steps: Sequence[Migration] | None = None, *, partitions: int | None = None) -> list[int]:
+async def migrate(
+    url: str, steps: Sequence[Migration] | None = None, *, partitions: int | None = None
+) -> list[int]:
     """Bring the database to the newest schema, in one transaction, and give the steps that were made.
 
     Any number of servers may call it at once: one migrates, the others find it done. Raises MigrationNeeded for a
@@ -101,8 +105,10 @@ async def _fit(connection: Connection, place: str) -> None:
     """Raises Misconfigured if the server cannot hold a memory."""
     if connection.info.server_version < _OLDEST:
         raise Misconfigured(f"{place} is older than PostgreSQL 15: upgrade the server")
-    if (await wire.rows(connection, "SHOW server_encoding"))[0][0] != "UTF8":
-        raise Misconfigured(f"{place} cannot keep every text: create a database with ENCODING 'UTF8'")
+    if (await pipeline.rows(connection, "SHOW server_encoding"))[0][0] != "UTF8":
+        raise Misconfigured(
+            f"{place} cannot keep every text: create a database with ENCODING 'UTF8'"
+        )
 
 
 async def _find_schema(connection: Connection) -> str:
@@ -110,7 +116,7 @@ async def _find_schema(connection: Connection) -> str:
 
     A schema of the old name that lacks one of the tables belongs to another program.
     """
-    is_old = (await wire.rows(connection, _IS_OLD, SCHEMA, _OLD_SCHEMA))[0][0]
+    is_old = (await pipeline.rows(connection, _IS_OLD, SCHEMA, _OLD_SCHEMA))[0][0]
     return _OLD_SCHEMA if is_old else SCHEMA
 
 
@@ -118,7 +124,11 @@ async def _install(connection: Connection, schema: str, place: str) -> None:
     try:
         async with connection.transaction():
             await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-    except (errors.InsufficientPrivilege, errors.UndefinedFile, errors.FeatureNotSupported) as error:
+    except (
+        errors.InsufficientPrivilege,
+        errors.UndefinedFile,
+        errors.FeatureNotSupported,
+    ) as error:
         raise Misconfigured(
             f"{place} has no pgvector: install it on the server, and run CREATE EXTENSION vector as an administrator"
         ) from error
@@ -129,16 +139,19 @@ async def _install(connection: Connection, schema: str, place: str) -> None:
 
 async def search_path(connection: Connection, schema: str = SCHEMA) -> str:
     """Our tables first, then wherever somebody put pgvector."""
-    found = await wire.rows(
-        connection, "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
+    found = await pipeline.rows(
+        connection,
+        "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'",
     )
     return f"{schema}, {found[0][0] if found else 'public'}"
 
 
 async def _done(connection: Connection, schema: str) -> dict[int, str]:
-    if not (await wire.rows(connection, f"SELECT to_regclass('{schema}.migrations') IS NOT NULL"))[0][0]:
+    exists = f"SELECT to_regclass('{schema}.migrations') IS NOT NULL"
+    if not (await pipeline.rows(connection, exists))[0][0]:
         return {}
-    return dict(await wire.rows(connection, f"SELECT number, checksum FROM {schema}.migrations ORDER BY number"))
+    done = f"SELECT number, checksum FROM {schema}.migrations ORDER BY number"
+    return dict(await pipeline.rows(connection, done))
 
 
 async def _run(connection: Connection, step: Migration, partitions: int) -> None:
@@ -148,7 +161,9 @@ async def _run(connection: Connection, step: Migration, partitions: int) -> None
         )
     for statement in step.statements:
         await _made(connection, statement, partitions)
-    await connection.execute("INSERT INTO migrations VALUES (%s, %s, %s)", (step.number, step.name, step.checksum))
+    await connection.execute(
+        "INSERT INTO migrations VALUES (%s, %s, %s)", (step.number, step.name, step.checksum)
+    )
     if step.number == 1:
         await _remembered(connection, "secret", secrets.token_hex(32))
         await _remembered(connection, "partitions", str(partitions))
@@ -163,7 +178,9 @@ async def _made(connection: Connection, statement: str, partitions: int) -> None
     table = statement.split("CREATE TABLE", 1)[1].split()[0]
     for number in range(partitions):
         rest = f"FOR VALUES WITH (MODULUS {partitions}, REMAINDER {number})"
-        await connection.execute(f"CREATE TABLE {table}_{number} PARTITION OF {table} {rest}".encode())
+        await connection.execute(
+            f"CREATE TABLE {table}_{number} PARTITION OF {table} {rest}".encode()
+        )
 
 
 async def _remembered(connection: Connection, key: str, value: str) -> None:
@@ -171,22 +188,27 @@ async def _remembered(connection: Connection, key: str, value: str) -> None:
 
 
 async def _partitions(connection: Connection, schema: str) -> int:
-    return int((await wire.rows(connection, f"SELECT value FROM {schema}.meta WHERE key = 'partitions'"))[0][0])
+    count = f"SELECT value FROM {schema}.meta WHERE key = 'partitions'"
+    return int((await pipeline.rows(connection, count))[0][0])
 
 
 async def _guard(connection: Connection) -> None:
     """Put the wall around every table with a scope, and let the role without privileges work inside it."""
-    tables = await wire.rows(connection, _TABLES)
+    tables = await pipeline.rows(connection, _TABLES)
     for name, _, is_guarded, has_scope in tables:
         if has_scope and not is_guarded:
             await _wall(connection, sql.Identifier(SCHEMA, name))
     if await is_above(connection):
-        await _let_work(connection, [name for name, is_partition, _, _ in tables if not is_partition])
+        await _let_work(
+            connection, [name for name, is_partition, _, _ in tables if not is_partition]
+        )
 
 
 async def _wall(connection: Connection, table: sql.Identifier) -> None:
     for change in ("ENABLE", "FORCE"):  # the owner too
-        await connection.execute(sql.SQL("ALTER TABLE {} {} ROW LEVEL SECURITY").format(table, sql.SQL(change)))
+        await connection.execute(
+            sql.SQL("ALTER TABLE {} {} ROW LEVEL SECURITY").format(table, sql.SQL(change))
+        )
     for name, condition in _POLICIES.items():
         words = (sql.Identifier(name), table, sql.SQL(condition))
         await connection.execute(sql.SQL("CREATE POLICY {} ON {} USING ({})").format(*words))
@@ -198,16 +220,18 @@ async def _let_work(connection: Connection, tables: Sequence[str]) -> None:
     await connection.execute(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {ROLE}")
     await connection.execute(f"GRANT USAGE, UPDATE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {ROLE}")
     names = sql.SQL(", ").join(sql.Identifier(SCHEMA, name) for name in tables)
-    await connection.execute(sql.SQL(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {{}} TO {ROLE}").format(names))
+    await connection.execute(
+        sql.SQL(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {{}} TO {ROLE}").format(names)
+    )
 
 
 async def is_above(connection: Connection) -> bool:
     """Whether whoever is logged in is not held back by row-level security."""
     sql = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = session_user"
-    return bool((await wire.rows(connection, sql))[0][0])
+    return bool((await pipeline.rows(connection, sql))[0][0])
 
 
 async def _may_work(connection: Connection) -> bool:
-    found = await wire.rows(connection, "SELECT 1 FROM pg_roles WHERE rolname = $1", ROLE)
+    found = await pipeline.rows(connection, "SELECT 1 FROM pg_roles WHERE rolname = $1", ROLE)
     may = f"SELECT has_table_privilege('{ROLE}', '{SCHEMA}.memories', 'SELECT')"
-    return bool(found) and bool((await wire.rows(connection, may))[0][0])
+    return bool(found) and bool((await pipeline.rows(connection, may))[0][0])

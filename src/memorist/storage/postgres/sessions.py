@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ..session import EVERY, Dialect, Values
-from . import wire
-from .adapt import numbered
+from ..database import EVERY, Dialect, Values
+from . import pipeline
 from .connection import ANSWER_SECONDS, Pool, answered
-from .wire import Connection
+from .pipeline import Connection
+from .types import numbered
 
 SETTINGS = (
     "SELECT set_config('role', $1, true), set_config('search_path', $2, true), "
@@ -36,10 +36,16 @@ class Manner:
     role: str  # who we are in a transaction: whoever logged in may be above row-level security
     path: str  # where tables and types are looked for
 
-    def settings(self, scope: int | None) -> wire.Statement:
+    def settings(self, scope: int | None) -> pipeline.Statement:
         """What a transaction begins with: who asks, whose rows there are, how long a statement may take."""
         one = "" if scope is None or scope == EVERY else str(scope)
-        return SETTINGS, (self.role, self.path, one, "on" if scope == EVERY else "off", f"{ANSWER_SECONDS}s")
+        return SETTINGS, (
+            self.role,
+            self.path,
+            one,
+            "on" if scope == EVERY else "off",
+            f"{ANSWER_SECONDS}s",
+        )
 
 
 class Outside:
@@ -48,9 +54,15 @@ class Outside:
     def __init__(self, pool: Pool, manner: Manner) -> None:
         self.pool, self.manner, self.dialect = pool, manner, manner.dialect
 
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> list[tuple[Any, ...]]:
+    async def rows(
+        self, sql: str, values: Values = (), *, scope: int | None = None
+    ) -> list[tuple[Any, ...]]:
         async with self.pool.lease() as connection, answered(self.manner.place):
-            return (await wire.asked(connection, [self.manner.settings(scope), (numbered(sql), values)]))[-1]
+            return (
+                await pipeline.asked(
+                    connection, [self.manner.settings(scope), (numbered(sql), values)]
+                )
+            )[-1]
 
     async def many(self, sql: str, values: Iterable[Values], *, scope: int | None = None) -> None:
         raise NotImplementedError("Changes are made in a transaction")
@@ -75,23 +87,34 @@ class Inside:
     async def begin(self, scope: int | None, lock: int | None) -> None:
         alone = [] if lock is None else [("SELECT pg_advisory_xact_lock($1)", (lock,))]
         async with answered(self._manner.place):
-            await wire.asked(self._connection, [("BEGIN", ()), self._manner.settings(scope), (_DURABLE, ()), *alone])
+            await pipeline.asked(
+                self._connection,
+                [("BEGIN", ()), self._manner.settings(scope), (_DURABLE, ()), *alone],
+            )
         self._scope = scope
 
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> list[tuple[Any, ...]]:
+    async def rows(
+        self, sql: str, values: Values = (), *, scope: int | None = None
+    ) -> list[tuple[Any, ...]]:
         async with answered(self._manner.place):
-            return (await wire.asked(self._connection, [*self._seeing(scope), (numbered(sql), values)]))[-1]
+            return (
+                await pipeline.asked(
+                    self._connection, [*self._seeing(scope), (numbered(sql), values)]
+                )
+            )[-1]
 
     async def many(self, sql: str, values: Iterable[Values], *, scope: int | None = None) -> None:
         batch = list(values)
         async with answered(self._manner.place):
             if batch and (settings := self._seeing(scope)):
-                await wire.asked(self._connection, settings)
+                await pipeline.asked(self._connection, settings)
         for start in range(0, len(batch), _PORTION):
             async with answered(self._manner.place):
-                await wire.repeated(self._connection, numbered(sql), batch[start : start + _PORTION])
+                await pipeline.repeated(
+                    self._connection, numbered(sql), batch[start : start + _PORTION]
+                )
 
-    def _seeing(self, scope: int | None) -> list[wire.Statement]:
+    def _seeing(self, scope: int | None) -> list[pipeline.Statement]:
         """What changes the scope, if it is another one than before."""
         if scope is None or scope == self._scope:
             return []
@@ -100,7 +123,7 @@ class Inside:
 
     async def commit(self) -> None:
         async with answered(self._manner.place):
-            await wire.commit(self._connection)
+            await pipeline.commit(self._connection)
 
 
 async def _to_the_end(work: Any) -> None:

@@ -12,19 +12,23 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ...model import Scope
 from ...ports import Vectors
-from ..relational import Relational, secret_of
-from ..session import Dialect, Session
-from ..writing import Writings
-from . import backup, hnsw, migrate, wire
-from .adapt import adapters
-from .bell import Bell
+from ...types import Scope
+from ..database import Dialect, Session
+from ..store import Relational, secret_of
+from ..transaction import Writings
+from . import backup, hnsw, migrate, pipeline
 from .connection import Pool, answered, completed, connect, shown, translated
+from .notify import Bell
+from .pipeline import Connection
 from .sessions import Manner, Outside
-from .wire import Connection
+from .types import adapters
 
-_COLLATIONS = ("pg_unicode_fast", "und-x-icu", "pg_c_utf8")  # that know the case of every script, best first
+_COLLATIONS = (
+    "pg_unicode_fast",
+    "und-x-icu",
+    "pg_c_utf8",
+)  # that know the case of every script, best first
 _OURS = f"relnamespace = '{migrate.SCHEMA}'::regnamespace AND relkind IN ('r', 'p')"
 
 
@@ -43,7 +47,9 @@ class PostgresStore(Relational):
         super().__init__(outside, language=language, secret=secret)
         self.url, self.path, self._outside = url, shown(url), outside
         self.hnsw_from = hnsw.HNSW_FROM
-        self._large: set[tuple[int, str]] = set()  # scopes with so many vectors of a model that HNSW pays
+        self._large: set[tuple[int, str]] = (
+            set()
+        )  # scopes with so many vectors of a model that HNSW pays
         self._turns: WeakValueDictionary[Scope, asyncio.Lock] = WeakValueDictionary()
         self._bell = Bell(url, outside.pool)
 
@@ -64,11 +70,15 @@ class PostgresStore(Relational):
     @asynccontextmanager
     async def transaction(self, scope: Scope) -> AsyncIterator[Writings]:
         """Commits when the block ends, durably, and rolls back if it raises."""
-        turn = self._turns.setdefault(scope, asyncio.Lock())  # so that those who wait here hold no connection
+        turn = self._turns.setdefault(
+            scope, asyncio.Lock()
+        )  # so that those who wait here hold no connection
         number = self._known.get(scope)
         lock = lock_of(scope.tenant, scope.user, scope.space)
         async with turn, self._outside.begun(number, lock=lock) as session:
-            writings = Writings(session, self._known, self._secret, scope=scope, language=self._language)
+            writings = Writings(
+                session, self._known, self._secret, scope=scope, language=self._language
+            )
             yield writings
             if writings.failed is not None:
                 raise writings.failed
@@ -85,10 +95,16 @@ class PostgresStore(Relational):
     async def alone(self, name: str) -> AsyncIterator[bool]:
         """Held by a transaction that does nothing else, so it ends with the connection."""
         async with self._outside.begun(None) as session:
-            await session.rows("SELECT set_config('idle_in_transaction_session_timeout', '0', true)")
-            yield bool((await session.rows("SELECT pg_try_advisory_xact_lock(?)", (lock_of(name),)))[0][0])
+            await session.rows(
+                "SELECT set_config('idle_in_transaction_session_timeout', '0', true)"
+            )
+            yield bool(
+                (await session.rows("SELECT pg_try_advisory_xact_lock(?)", (lock_of(name),)))[0][0]
+            )
 
-    async def nearest(self, scope: Scope, vector: Vectors, *, model: str, limit: int) -> list[tuple[int, float]]:
+    async def nearest(
+        self, scope: Scope, vector: Vectors, *, model: str, limit: int
+    ) -> list[tuple[int, float]]:
         """Row numbers with their cosine, nearest first; exact in small scopes, about right in large ones."""
         number = await self.number(scope)
         if number < 0:
@@ -96,12 +112,17 @@ class PostgresStore(Relational):
         wanted = np.asarray(vector, "<f4")
         if not await self._is_large(number, model):
             values = (wanted, number, model, len(wanted), limit)
-            return [(row, cosine) for row, cosine in await self._session.rows(hnsw.EXACT, values, scope=number)]
+            return [
+                (row, cosine)
+                for row, cosine in await self._session.rows(hnsw.EXACT, values, scope=number)
+            ]
         quoted = "'" + model.replace("'", "''") + "'"
         statement = hnsw.NEAR.format(model=quoted, dims=len(wanted))
         async with self._outside.begun(number) as session:
             await session.rows(hnsw.MANNER, (str(min(1000, max(100, hnsw.WIDER * limit))),))
-            found = await session.rows(statement, (number, wanted, hnsw.WIDER * limit, wanted, limit))
+            found = await session.rows(
+                statement, (number, wanted, hnsw.WIDER * limit, wanted, limit)
+            )
         return [(row, cosine) for row, cosine in found]
 
     async def _is_large(self, number: int, model: str) -> bool:
@@ -127,12 +148,17 @@ class PostgresStore(Relational):
         scoped = "EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = c.oid AND attname = 'scope')"
         sql = f"SELECT relname FROM pg_class c WHERE {_OURS} AND NOT relispartition AND {scoped} "
         found = await self._session.rows(f"{sql} AND NOT row_security_active(oid) ORDER BY 1")
-        return [f"Row-level security does not guard {row[0]}: run `memorist migrate` as its owner" for row in found]
+        return [
+            f"Row-level security does not guard {row[0]}: run `memorist migrate` as its owner"
+            for row in found
+        ]
 
     async def renumber(self) -> None:
         async with self._outside.begun(0) as session:
             for sequence, column, table in _NUMBERED:
-                sql = f"SELECT setval(?, (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"
+                sql = (
+                    f"SELECT setval(?, (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"
+                )
                 await session.rows(sql, (sequence,))
 
     async def backup(self, path: Path) -> None:
@@ -141,13 +167,17 @@ class PostgresStore(Relational):
 
     async def vacuum(self) -> None:
         """Give unused space back; each table is locked while it is written anew."""
-        found = await self._session.rows(f"SELECT relname FROM pg_class WHERE {_OURS} AND relkind = 'r'")
+        found = await self._session.rows(
+            f"SELECT relname FROM pg_class WHERE {_OURS} AND relkind = 'r'"
+        )
         connection = await connect(completed(self.url), self.path, autocommit=True)
         try:
             with translated(self.path):
                 await connection.execute("SET statement_timeout = 0")
                 for (name,) in found:
-                    await connection.execute(f"VACUUM (FULL, ANALYZE) {migrate.SCHEMA}.{name}".encode())
+                    await connection.execute(
+                        f"VACUUM (FULL, ANALYZE) {migrate.SCHEMA}.{name}".encode()
+                    )
         finally:
             await connection.close()
 
@@ -174,10 +204,10 @@ async def _known(url: str) -> _Known:
     try:
         async with answered(place):
             path = await migrate.search_path(connection)
-            await wire.rows(connection, "SELECT set_config('search_path', $1, false)", path)
+            await pipeline.rows(connection, "SELECT set_config('search_path', $1, false)", path)
             role = migrate.ROLE if await migrate.is_above(connection) else "none"
-            ((vector,),) = await wire.rows(connection, "SELECT 'vector'::regtype::oid::bigint")
-            secret = await wire.rows(connection, "SELECT value FROM meta WHERE key = 'secret'")
+            ((vector,),) = await pipeline.rows(connection, "SELECT 'vector'::regtype::oid::bigint")
+            secret = await pipeline.rows(connection, "SELECT value FROM meta WHERE key = 'secret'")
             manner = Manner(place=place, dialect=await _dialect(connection), role=role, path=path)
             return _Known(manner=manner, vector=vector, secret=secret_of(secret, place))
     finally:
@@ -186,7 +216,7 @@ async def _known(url: str) -> _Known:
 
 async def _dialect(connection: Connection) -> Dialect:
     names = "SELECT collname::text FROM pg_collation WHERE collencoding IN (-1, 6)"
-    known = {row[0] for row in await wire.rows(connection, names)}
+    known = {row[0] for row in await pipeline.rows(connection, names)}
     collation = next((f' COLLATE "{name}"' for name in _COLLATIONS if name in known), "")
     return Dialect(
         lower=f"lower({{}}{collation})",
@@ -206,5 +236,7 @@ async def _dialect(connection: Connection) -> Dialect:
 def lock_of(*names: str) -> int:
     """A number for a lock, known before the thing is; two that share one only wait for each other."""
     return int.from_bytes(
-        hashlib.blake2b(repr(names).encode("ascii", "backslashreplace"), digest_size=8).digest(), "big", signed=True
+        hashlib.blake2b(repr(names).encode("ascii", "backslashreplace"), digest_size=8).digest(),
+        "big",
+        signed=True,
     )

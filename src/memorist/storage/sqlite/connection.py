@@ -25,7 +25,7 @@ from ...errors import (
     StoreFull,
     StoreUnavailable,
 )
-from ..session import Dialect
+from ..database import Dialect
 
 DIALECT = Dialect(
     lower="lower({})",
@@ -40,7 +40,9 @@ DIALECT = Dialect(
     columns="SELECT name FROM pragma_table_info(?)",
 )
 BUSY_SECONDS = 30  # with eight writers 5 s failed now and then
-IN_MEMORY = "file:/"  # what the name of a database in memory begins with; a path on disk is absolute
+IN_MEMORY = (
+    "file:/"  # what the name of a database in memory begins with; a path on disk is absolute
+)
 _MOMENT = 0.001  # seconds
 _OURS = {"migrations", "meta", "scopes", "memories"}
 _PRAGMAS = (
@@ -64,7 +66,9 @@ def connect(path: str, *, create: bool = True) -> apsw.Connection:
     """
     with translated(path):
         flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
-        connection = apsw.Connection(path, flags=flags | (apsw.SQLITE_OPEN_URI if path.startswith(IN_MEMORY) else 0))
+        connection = apsw.Connection(
+            path, flags=flags | (apsw.SQLITE_OPEN_URI if path.startswith(IN_MEMORY) else 0)
+        )
         try:
             _prepare(connection, path)
         except BaseException:
@@ -77,12 +81,18 @@ def _prepare(connection: apsw.Connection, path: str) -> None:
     wait(connection, path)
     # SQLite's own knows only the case of ASCII, and a tag is found in any case of any script.
     connection.create_scalar_function("lower", _lower, 1, deterministic=True)
-    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    tables = {
+        row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    }
     if tables and not tables >= _OURS:
-        raise StoreDamaged(f"{path!r} is a SQLite database, but not one of Memorist: choose another file")
+        raise StoreDamaged(
+            f"{path!r} is a SQLite database, but not one of Memorist: choose another file"
+        )
     _use_wal(connection)
     for pragma in _PRAGMAS:
-        connection.execute(f"PRAGMA {pragma}").fetchall()  # a pragma that is not read to its end may not happen
+        connection.execute(
+            f"PRAGMA {pragma}"
+        ).fetchall()  # a pragma that is not read to its end may not happen
 
 
 def wait(connection: apsw.Connection, path: str, seconds: int = BUSY_SECONDS) -> None:
@@ -128,24 +138,34 @@ def translated(path: str) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise StoreDamaged(_damaged(path)) from error
     except UnicodeEncodeError as error:
-        raise InvalidInput("A name or an id holds half a surrogate pair: it is not text that can be kept") from error
+        raise InvalidInput(
+            "A name or an id holds half a surrogate pair: it is not text that can be kept"
+        ) from error
     except OverflowError as error:
         raise InvalidInput("A number is too large: it has to fit into 64 bits") from error
 
 
 def _ours(error: apsw.Error, path: str) -> MemoristError:
     if isinstance(error, apsw.FullError) or _no_room(error):
-        return StoreFull(f"The disk that holds {path!r} is full: nothing was written. Free some space and retry")
+        return StoreFull(
+            f"The disk that holds {path!r} is full: nothing was written. Free some space and retry"
+        )
     if isinstance(error, (apsw.NotADBError, apsw.CorruptError, apsw.FormatError)):
         return StoreDamaged(_damaged(path))
-    if isinstance(error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError)):
+    if isinstance(
+        error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError)
+    ):
         return StoreUnavailable(
             f"{path!r} cannot be opened for writing: check the folder and its permissions, or choose another place"
         )
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
-        return StoreUnavailable(f"{path!r} stayed locked for {BUSY_SECONDS} s by another process: retry")
+        return StoreUnavailable(
+            f"{path!r} stayed locked for {BUSY_SECONDS} s by another process: retry"
+        )
     if isinstance(error, apsw.ConstraintError):
-        return Conflict(f"This contradicts what is already kept: read it again and repeat the change ({error})")
+        return Conflict(
+            f"This contradicts what is already kept: read it again and repeat the change ({error})"
+        )
     if isinstance(error, (apsw.TooBigError, apsw.RangeError)):
         return InvalidInput(f"SQLite cannot keep a value of that size: {error}")
     if isinstance(error, apsw.IOError):
@@ -162,4 +182,6 @@ def _no_room(error: apsw.Error) -> bool:
 def _damaged(path: str) -> str:
     if not Path(path).exists():
         return f"{path!r} is not a database that can be read"
-    return f"{path!r} is damaged or not a Memorist database: restore a backup, or choose another file"
+    return (
+        f"{path!r} is damaged or not a Memorist database: restore a backup, or choose another file"
+    )

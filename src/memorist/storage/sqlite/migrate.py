@@ -11,7 +11,7 @@ import apsw
 
 from .. import migrations
 from ..migrations import Migration
-from . import checks
+from . import backup
 
 
 def shipped() -> list[Migration]:
@@ -19,7 +19,9 @@ def shipped() -> list[Migration]:
     return migrations.shipped("memorist.storage.sqlite")
 
 
-def migrate(connection: apsw.Connection, path: str, steps: Sequence[Migration] | None = None) -> list[int]:
+def migrate(
+    connection: apsw.Connection, path: str, steps: Sequence[Migration] | None = None
+) -> list[int]:
     """Bring the database to the newest schema, in one transaction, after a backup of what was there.
 
     Any number of processes may call it at once: one migrates, the others find it done. Raises MigrationNeeded for a
@@ -53,10 +55,14 @@ def _done(connection: apsw.Connection) -> dict[int, str]:
 
 def _run(connection: apsw.Connection, step: Migration) -> None:
     if step.number == 1:
-        connection.execute("CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, checksum TEXT NOT NULL)")
+        connection.execute(
+            "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, checksum TEXT NOT NULL)"
+        )
     for statement in step.statements:
         connection.execute(statement)
-    connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (step.number, step.name, step.checksum))
+    connection.execute(
+        "INSERT INTO migrations VALUES (?, ?, ?)", (step.number, step.name, step.checksum)
+    )
     if step.number == 1:
         connection.execute("INSERT INTO meta VALUES ('secret', ?)", (secrets.token_hex(32),))
 
@@ -65,6 +71,6 @@ def _backup(path: str, schema: int) -> None:
     """A copy beside the file, named after the schema it holds."""
     source = apsw.Connection(path)
     try:
-        checks.copy(source, Path(f"{path}.before-{schema + 1}"))
+        backup.copy(source, Path(f"{path}.before-{schema + 1}"))
     finally:
         source.close()

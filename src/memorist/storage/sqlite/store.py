@@ -19,11 +19,11 @@ from uuid import uuid4
 import apsw
 
 from ...errors import MemoristError, StoreUnavailable
-from ...model import Scope
-from ..relational import Relational, secret_of
-from ..session import Session, Values
-from ..writing import Writings
-from . import checks
+from ...types import Scope
+from ..database import Session, Values
+from ..store import Relational, secret_of
+from ..transaction import Writings
+from . import backup as checks
 from .connection import DIALECT, IN_MEMORY, connect, private, translated, wait
 from .migrate import migrate
 
@@ -31,7 +31,9 @@ T = TypeVar("T")
 _READERS = 2
 _LOOK_SECONDS = 1
 _RESERVE = 1 << 20  # bytes kept aside, so that forgetting still works when the disk is full
-_CLEAN_SECONDS = 2  # a forget waits so long for others to let go of the log; then the next write cleans it
+_CLEAN_SECONDS = (
+    2  # a forget waits so long for others to let go of the log; then the next write cleans it
+)
 
 
 class Thread:
@@ -62,7 +64,9 @@ class Thread:
                 self._opened.append(connection)
             return work(connection)
 
-    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> list[tuple[Any, ...]]:
+    async def rows(
+        self, sql: str, values: Values = (), *, scope: int | None = None
+    ) -> list[tuple[Any, ...]]:
         return await self.run(lambda connection: connection.execute(sql, tuple(values)).fetchall())
 
     async def many(self, sql: str, values: Iterable[Values], *, scope: int | None = None) -> None:
@@ -80,11 +84,15 @@ class Thread:
 class SqliteStore(Relational):
     """Memories in one file. Implements `ports.Store`; open it with `SqliteStore.open`."""
 
-    def __init__(self, path: str, *, language: str, secret: bytes, writer: Thread, reader: Thread) -> None:
+    def __init__(
+        self, path: str, *, language: str, secret: bytes, writer: Thread, reader: Thread
+    ) -> None:
         super().__init__(reader, language=language, secret=secret)
         self.path = path
         self._writer, self._reader = writer, reader
-        self._turn = asyncio.Lock()  # one transaction at a time in this process; SQLite sees to the other processes
+        self._turn = (
+            asyncio.Lock()
+        )  # one transaction at a time in this process; SQLite sees to the other processes
         self._unclean = False  # erased words may still stand in the log
 
     @classmethod
@@ -95,9 +103,13 @@ class SqliteStore(Relational):
         writer = Thread(place, name="writer", create=True)
         try:
             await writer.run(lambda connection: migrate(connection, place))
-            secret = secret_of(await writer.rows("SELECT value FROM meta WHERE key = 'secret'"), place)
+            secret = secret_of(
+                await writer.rows("SELECT value FROM meta WHERE key = 'secret'"), place
+            )
             if on_disk:
-                await writer.run(lambda connection: checkpoint(connection, seconds=0))  # after a crash: see `_clean`
+                await writer.run(
+                    lambda connection: checkpoint(connection, seconds=0)
+                )  # after a crash: see `_clean`
                 await writer.run(lambda _: _keep_reserve(place))
         except BaseException:
             await writer.close()
@@ -114,7 +126,9 @@ class SqliteStore(Relational):
     @asynccontextmanager
     async def transaction(self, scope: Scope) -> AsyncIterator[Writings]:
         """Commits when the block ends, durably, and rolls back if it raises."""
-        writings = Writings(self._writer, self._known, self._secret, scope=scope, language=self._language)
+        writings = Writings(
+            self._writer, self._known, self._secret, scope=scope, language=self._language
+        )
         async with self._together():
             yield writings
             if writings.failed is not None:
@@ -128,7 +142,9 @@ class SqliteStore(Relational):
                 await self._writer.run(_begin)
                 yield self._writer
                 await asyncio.shield(self._writer.rows("COMMIT"))
-            except BaseException:  # cancelled too: whatever still runs in the thread is undone after it
+            except (
+                BaseException
+            ):  # cancelled too: whatever still runs in the thread is undone after it
                 await asyncio.shield(self._writer.run(_rollback))
                 raise
             if self._unclean:
@@ -152,10 +168,14 @@ class SqliteStore(Relational):
                 lock.close()
 
     async def changes(self, seconds: float) -> None:
-        await asyncio.sleep(min(seconds, _LOOK_SECONDS))  # nobody tells us, so whoever waits looks again
+        await asyncio.sleep(
+            min(seconds, _LOOK_SECONDS)
+        )  # nobody tells us, so whoever waits looks again
 
     async def _bytes(self) -> int:
-        return await self._reader.run(lambda _: os.path.getsize(self.path) if os.path.exists(self.path) else 0)
+        return await self._reader.run(
+            lambda _: os.path.getsize(self.path) if os.path.exists(self.path) else 0
+        )
 
     async def _unsound(self) -> list[str]:
         found = await self._session.rows("PRAGMA integrity_check(20)")
@@ -208,7 +228,11 @@ def _refuse_missing(path: str) -> None:
 
 
 def _locked(place: str) -> apsw.Connection | None:
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI * place.startswith(IN_MEMORY)
+    flags = (
+        apsw.SQLITE_OPEN_READWRITE
+        | apsw.SQLITE_OPEN_CREATE
+        | apsw.SQLITE_OPEN_URI * place.startswith(IN_MEMORY)
+    )
     with translated(place):
         connection = apsw.Connection(place, flags=flags)
         try:
@@ -234,7 +258,9 @@ def _keep_reserve(path: str) -> None:
             return
         try:
             private(reserve)
-            reserve.write_bytes(os.urandom(_RESERVE))  # not zeros: some file systems keep those for nothing
+            reserve.write_bytes(
+                os.urandom(_RESERVE)
+            )  # not zeros: some file systems keep those for nothing
         except OSError:
             reserve.unlink()
 
@@ -247,8 +273,12 @@ def _made_ready(path: Path) -> str:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreUnavailable(f"The folder {str(path.parent)!r} cannot be made: choose another place") from error
+        raise StoreUnavailable(
+            f"The folder {str(path.parent)!r} cannot be made: choose another place"
+        ) from error
     if path.is_dir():
-        raise StoreUnavailable(f"{str(path)!r} is a folder: name a file in it, such as {str(path / 'memory.db')!r}")
+        raise StoreUnavailable(
+            f"{str(path)!r} is a folder: name a file in it, such as {str(path / 'memory.db')!r}"
+        )
     private(path)
     return str(path)

@@ -1,0 +1,370 @@
+"""Settings in, engine out: the one place that knows which parts there are."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qs, urlsplit
+
+from .client import Engine, utcnow
+from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
+from .ingest import policies
+from .jobs import registry
+from .jobs.index_sync import InStore, Mirror
+from .offline import Guarded
+from .ports import Adviser, Embedder, Reranker, Searching, Store
+from .retrieve import profiles
+from .retrieve.external_index import Nearest
+from .settings import Settings, load
+from .telemetry.instrumentation import Watcher
+from .text import tokens
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+    from .llms.breaker import Breaker
+    from .offline.spool import Files
+    from .storage.copy import Copied
+    from .storage.store import Relational
+
+    Opening = Callable[[Settings], Awaitable[Relational]]
+
+ARCHIVE = ".jsonl"  # what the name of a store that is a text file ends with
+TENDED_AT_ONCE = 8  # memories embedded together in the background of a process that also answers
+TENDED_SECONDS = 2.0  # that closing waits for a duty
+LEAN_FROM = (
+    250_000  # memories of a scope whose vectors are left to a store that searches them itself
+)
+
+
+async def open_engine(
+    db: str | Path | None = None,
+    *,
+    count_tokens: Callable[[str], int] | None = None,
+    **settings: Any,
+) -> Engine:
+    """Open a memory; `count_tokens` says what a text costs.
+
+    Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
+    """
+    chosen = load(db=None if db is None else str(db), **settings)
+    _check(chosen)
+    embedder = _embedder(chosen)
+    reranker = _reranker(chosen, embedder)
+    model = language_model(chosen)
+    watchers = _watchers(chosen)
+    store, spool = await _guarded(chosen)
+    near, usual = await _near(chosen, store, embedder)
+    engine = Engine(
+        store=store,
+        embedder=embedder,
+        reranker=reranker,
+        settings=chosen,
+        adviser=None if model is None else _metered(chosen, model, store),
+        count_tokens=count_tokens,
+        spool=spool,
+        near=near,
+        lean_from=usual if near is None or chosen.index_from is None else chosen.index_from,
+    )
+    engine.watchers += watchers
+    if engine.outage is not None:
+        await engine.outage.opened()
+    if chosen.tend:
+        engine.background = registry.worker(
+            engine, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS
+        )
+        engine.background.begin()
+    return engine
+
+
+def _watchers(settings: Settings) -> list[Watcher]:
+    if not settings.spans:
+        return []
+    from .telemetry import otel
+
+    return [otel.watcher()]
+
+
+async def copied(
+    source: str, target: str, *, progress: Callable[[int, int], None] = lambda done, of: None
+) -> Copied:
+    """Copy a whole store into a new one, or go on with a copy; a name in `.jsonl` is a text file with everything in it.
+
+    Raises NotFound, Conflict, InvalidInput, StoreUnavailable.
+    """
+    from .storage import archive
+    from .storage.copy import copy
+
+    if source.endswith(ARCHIVE):
+        return await _with(
+            load(db=target), lambda store: archive.read(Path(source), store, progress), _relational
+        )
+    _there(source)
+    if source == target:
+        raise InvalidInput(
+            "Source and target are the same: name a new file or database as the target"
+        )
+    if target.endswith(ARCHIVE):
+        return await _with(
+            load(db=source), lambda store: archive.write(store, Path(target), progress)
+        )
+    return await _with(
+        load(db=source),
+        lambda one: _with(load(db=target), lambda other: copy(one, other, progress), _relational),
+    )
+
+
+async def _with(
+    settings: Settings,
+    work: Callable[[Relational], Awaitable[Copied]],
+    opened: Opening | None = None,
+) -> Copied:
+    """Do something with a store, and close it."""
+    store = await (opened or _store)(settings)
+    try:
+        return await work(store)
+    finally:
+        await store.close()
+
+
+def _there(source: str) -> None:
+    if "://" not in source and not os.path.exists(source):
+        raise NotFound(f"There is no memory at {source!r}")
+
+
+def _check(settings: Settings) -> None:
+    """Raises Misconfigured for a name that nothing goes by, before anything is opened."""
+    try:
+        profiles.named(settings.profile)
+        policies.named(settings.policy)
+        tokens.analyse("words", settings.language)
+    except (InvalidInput, ImportError) as error:
+        named = (
+            f"no stemmer for {settings.language!r}"
+            if isinstance(error, ImportError)
+            else str(error)
+        )
+        raise Misconfigured(f"A setting cannot be used: {named}") from error
+
+
+async def _near(
+    settings: Settings, store: Store, embedder: Embedder | None
+) -> tuple[Nearest | None, int | None]:
+    """What is asked for near vectors where a scope is too large to hold them, and from which size on that is usual."""
+    if embedder is None or (settings.index is None and not _is_postgres(settings)):
+        return None, None
+    if settings.index in (None, "store"):
+        if not _is_postgres(settings):
+            raise Misconfigured(
+                "Setting 'index': only PostgreSQL searches vectors itself; name chroma:… or weaviate:…"
+            )
+        return InStore(cast(Searching, store), embedder.model), LEAN_FROM
+    from . import vector_indexes
+
+    try:
+        name = await store.name()
+    except (
+        StoreUnavailable
+    ):  # it is away: until it is opened again, vectors are searched in the process
+        return None, None
+    index = vector_indexes.opened(
+        settings.index, model=embedder.model, dimensions=embedder.dimensions, store=name
+    )
+    return Mirror(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
+
+
+def _is_postgres(settings: Settings) -> bool:
+    return settings.db.startswith(("postgresql://", "postgres://"))
+
+
+async def _store(settings: Settings) -> Relational:
+    store = await _relational(settings)
+    if await store.is_unfinished():
+        await store.close()
+        raise Misconfigured(
+            f"{settings.db!r} is a copy that was interrupted: run the same `memorist copy` again"
+        )
+    return store
+
+
+async def _relational(settings: Settings) -> Relational:
+    kind, is_address, _ = settings.db.partition("://")
+    if kind in ("postgresql", "postgres") and is_address:
+        return await _postgres(settings)
+    if is_address:
+        raise Misconfigured(
+            f"Memorist cannot open {kind}://: name a file, :memory:, or postgresql://…"
+        )
+    from .storage.sqlite.store import SqliteStore
+
+    return await SqliteStore.open(settings.db, language=settings.language)
+
+
+def fail_safe_files(settings: Settings) -> Files | None:
+    """Where what is told waits while this store is away, or None if it cannot be away or is to fail then."""
+    if not settings.failsafe or settings.db == ":memory:" or sys.platform == "win32":
+        return None
+    from .offline.spool import Files
+
+    folder = settings.failsafe_dir or settings.state_dir / "data" / "memory"
+    return Files(folder / hashlib.sha256(os.fsencode(_place(settings.db))).hexdigest()[:16])
+
+
+def _place(db: str) -> str:
+    """What makes two addresses the same store: the server and the database, or the file; not who asks."""
+    if "://" not in db:
+        return os.path.realpath(db)
+    address = urlsplit(db)
+    where = address.netloc.rpartition("@")[2].lower()  # one host, or several with commas between
+    named = {name: values[0] for name, values in parse_qs(address.query).items()}
+    host = named.get("host") or (where if ":" in where else f"{where}:5432")
+    return f"{host} {named.get('port', '')} {named.get('dbname') or address.path.strip('/')}"
+
+
+async def _guarded(settings: Settings) -> tuple[Store, Files | None]:
+    """The store behind a switch, and the files. A server that was reached before may be away when it is opened."""
+    is_address = "://" in settings.db
+    inner, why = None, None
+    try:
+        inner = await _store(settings)
+    except StoreUnavailable as error:
+        known = (
+            fail_safe_files(settings) if is_address and not isinstance(error, StoreFull) else None
+        )
+        if known is None or not known.folder.exists():
+            raise
+        why = error
+    spool = fail_safe_files(settings)
+    if spool is None:
+        return cast(Store, inner), None
+    if is_address:
+        with suppress(OSError):  # a machine without a place for files can still use the server
+            spool.prepare()
+    still = (lambda: None) if is_address else _unmoved(settings.db)
+    return cast(Store, Guarded(inner, reopen=lambda: _store(settings), still=still, why=why)), spool
+
+
+def _unmoved(db: str) -> Callable[[], None]:
+    """A check that the file is still the one that was opened: another one in its place would be written to nowhere."""
+
+    def number() -> int | None:
+        with suppress(OSError):
+            return os.stat(db).st_ino
+        return None
+
+    opened = number()
+
+    def check() -> None:
+        if number() not in (opened, None):  # a file that is gone is noticed by the store
+            raise StoreUnavailable(f"{db!r} was replaced while it was open: open it again")
+
+    return check
+
+
+async def _postgres(settings: Settings) -> Relational:
+    with needs_postgres():
+        from .storage.postgres.store import PostgresStore
+    return await PostgresStore.open(settings.db, language=settings.language)
+
+
+@contextmanager
+def needs_postgres() -> Iterator[None]:
+    """Say how to install the driver where it is missing."""
+    try:
+        yield
+    except ImportError as error:
+        raise Misconfigured(
+            'PostgreSQL needs another package: pip install "memorist[postgres]"'
+        ) from error
+
+
+def _embedder(settings: Settings) -> Embedder | None:
+    if settings.embedder == "none":
+        return None
+    if settings.embedder == "hashing":
+        from .embedders.hashing import Hashing
+
+        return Hashing()
+    from .embedders.cached import Cached
+
+    made = _inferring(settings)
+    if settings.cache_mb == 0:
+        return made
+    directory = settings.state_dir / "embeddings_cache"
+    return Cached(made, directory, limit_bytes=settings.cache_mb << 20)
+
+
+def _inferring(settings: Settings) -> Embedder:
+    """The model itself, in this process or on a server."""
+    kind, _, named = settings.embedder.partition(":")
+    if kind != "openai":
+        from .embedders.minilm import MiniLM
+
+        return MiniLM()
+    from .embedders.openai import MODEL, OpenAI
+
+    key = _key("embedder_key", settings.embedder_key, settings.embedder_url, "OPENAI_API_KEY")
+    return OpenAI(
+        named or MODEL, url=settings.embedder_url, key=key, dimensions=settings.embedder_dimensions
+    )
+
+
+def language_model(settings: Settings) -> Breaker | None:
+    """The language model of the settings, left alone for a while when it fails. Raises Misconfigured."""
+    kind, _, named = settings.llm.partition(":")
+    if kind == "none":
+        return None
+    from .llms.anthropic import Anthropic
+    from .llms.breaker import Breaker
+    from .llms.openai import OpenAI
+
+    provider = OpenAI if kind == "openai" else Anthropic
+    key = _key("llm_key", settings.llm_key, settings.llm_url, f"{kind.upper()}_API_KEY")
+    return Breaker(provider(named, url=settings.llm_url, key=key, timeout=settings.llm_timeout))
+
+
+def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) -> str | None:
+    """The key for a server. One that is meant for the provider itself is not shown to a server of somebody else."""
+    key = given.get_secret_value() if given else None if url else os.environ.get(variable)
+    if not key and not url:
+        raise Misconfigured(
+            f"Setting {setting!r}: there is no key; set it or {variable}, or name a server of your own"
+        )
+    return key
+
+
+def _metered(settings: Settings, model: Breaker, store: Store) -> Adviser:
+    from .llms.budget import Metered
+
+    return Metered(
+        model,
+        store,
+        user_cap=settings.llm_user_tokens,
+        tenant_cap=settings.llm_tenant_tokens,
+        clock=utcnow,
+    )
+
+
+def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
+    if settings.reranker == "maxsim":
+        from .embedders.minilm import MiniLM
+        from .rerankers.maxsim import MaxSim
+
+        loaded = getattr(
+            embedder, "inner", embedder
+        )  # under the cache: one model in the process is enough
+        return MaxSim(loaded if isinstance(loaded, MiniLM) else MiniLM())
+    if settings.reranker == "cross-encoder":
+        from .rerankers.cross_encoder import CrossEncoder
+
+        if settings.cross_encoder is None:
+            raise Misconfigured(
+                "Setting 'cross_encoder': name the folder that holds model.onnx and vocab.txt"
+            )
+        return CrossEncoder(settings.cross_encoder)
+    return None

@@ -1,0 +1,359 @@
+"""What a person says of themselves, read out of a turn of a conversation by rules and put into the third person.
+
+The rules know English sentences that begin with "I" or "my" and say something that lasts: what somebody likes, is, has,
+plans, decided or went through. A clause that asks, guesses, jokes, repeats what others said or cannot be understood by
+itself gives nothing: a fact that is missing can still be found in the turn, a wrong one does harm. Each fact names the
+words it was read from. Every pattern is anchored or bounded, and long texts are read in part only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import get_args
+
+from ..ingest import guard
+from ..text import clock, dates, saying, style_check
+from ..text.authority import ROLE_WORDS, poses
+from ..text.common_words import word_set
+from ..text.normalize import one_line, without_links
+from .rules import ASKED, LIKES_THE, PAST, RULES, TIME, TIMED, VAGUE, WEAK_PAST, Rule, Type
+
+TYPES: tuple[Type, ...] = get_args(Type)
+THE_USER = "The user"
+THE_SPEAKER = "The speaker"
+LONGEST_READ = 4000  # characters of a turn
+LONGEST_CLAUSE = 300
+CONFIDENT = 0.8  # from here on a short turn is worth a closer look
+
+_CATEGORY = {"commitment": "goals", "other": "fact"}
+_WORTH = {"decision": 0.75, "preference": 0.7, "project": 0.7, "event": 0.6, "commitment": 0.7}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A candidate for a memory, and the words that it rests on."""
+
+    text: str
+    type: Type
+    confidence: float
+    evidence: str  # as it stands in the source
+    importance: float
+
+    @property
+    def category(self) -> str:
+        return _CATEGORY.get(self.type, self.type)
+
+
+def named(speaker: str | None, *, is_own: bool = True) -> str:
+    """Return how a speaker is called in the third person; only the person is "the user".
+
+    >>> named("user"), named("Ana"), named("Ana: obey me!"), named("The User", is_own=False)
+    ('The user', 'Ana', 'The speaker', 'The speaker')
+    """
+    name = one_line(speaker or "")
+    if not is_own and poses(name):
+        return THE_SPEAKER
+    if not name or name.casefold() in ROLE_WORDS:
+        return THE_USER if is_own else THE_SPEAKER
+    return name[0].upper() + name[1:] if _NAME.fullmatch(name) else THE_SPEAKER
+
+
+def facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact]:
+    """The facts in a turn, in the order in which they are said, each once.
+
+    >>> told = "Hi! I'm a nurse and I moved to Porto yesterday. Would I like tea? My sister Eva hates tea."
+    >>> [(fact.type, fact.text) for fact in facts(told, who="Ana", at=datetime(2026, 5, 8))]
+    [('profile', 'Ana is a nurse.'), ('event', 'Ana moved to Porto on 2026-05-07.'),
+     ('relationship', "Ana's sister Eva hates tea.")]
+    """
+    found: dict[str, Fact] = {}
+    for clause in clauses(text):
+        fact = _read(clause, who, at)
+        if fact is not None:
+            found.setdefault(fact.text.casefold(), fact)
+    return list(found.values())[:most]
+
+
+def clauses(text: str) -> Iterator[str]:
+    """The parts of a text that each say something by themselves and mean it; words for words as they stand there.
+
+    >>> list(clauses("I like tea, but I hate milk. If I were rich, I'd row. She said I like gin!"))
+    ['I like tea', 'I hate milk.']
+    """
+    if _NOT_MEANT.search(text[: 2 * LONGEST_READ]):
+        return
+    for sentence in _SENTENCE.findall(_PASTED.sub("\n", beginning(text, LONGEST_READ))):
+        if (
+            not _DOUBT.search(sentence)
+            and not _REPORT.search(saying.bare(sentence))
+            and not _is_quoting(sentence)
+        ):
+            for clause in _CLAUSE.split(sentence):
+                if (bare := clause.strip(" \t,;:–—-")) and not _UNSURE.search(bare):
+                    yield bare
+
+
+def beginning(text: str, most: int) -> str:
+    """As many whole sentences of a text as have so many characters.
+
+    >>> beginning("I love tea. I hate gin.", 15), beginning("I love tea.", 4)
+    ('I love tea.', '')
+    """
+    return (
+        text
+        if len(text) <= most
+        else text[: max(text.rfind(mark, 0, most) for mark in ".!?\n") + 1]
+    )
+
+
+_NAME = re.compile(r"[^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{0,30}){0,3}")
+_SENTENCE = re.compile(r"[^.!?…\n]+(?:\.(?=\w)[^.!?…\n]+)*[.!?…]*")
+_CLAUSE = re.compile(
+    r";|\s[–—-]\s|,?\sbut,?\s(?:also\s)?|,?\s(?:because|whereas|since I|so I|which|although|though)\s"
+    r"|,?\sand\s(?=(?:I|we|it|he|she|they|you|that|this|my|our|there)\b)|,\s(?=(?:I|we|it|he|she|they|you|my)\b)"
+)
+_PASTED = re.compile(r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*", re.DOTALL | re.MULTILINE)
+_NOT_MEANT = re.compile(  # a joke, a part that is played, or somebody else's text
+    r"\b(?:just|only) (?:kidding|joking|messing)\b|\bjk\b|(?:^|\s)/s\b|\bi['’]?m (?:kidding|joking)\b|\bas a joke\b"
+    r"|\bapril fools?\b|\bsarcas[a-z]{2,5}\b|\bnot really\b|[.!?]\s*not!"
+    r"|\bin (?:a|the|my) (?:game|dream|story|novel)s?\b|\brole-?play\b"
+    r"|\b(?:translate|summari[sz]e|proofread|rewrite|rephrase|paraphrase|transcribe)\b|\b(?:act|speak|reply) as\b"
+    r"|\bwrite (?:me )?an? (?:\w{1,20} ){0,2}(?:story|poem|song|letter|e-?mail|essay|bio|post)\b"
+    r"|^(?:from|subject|sent|fwd|forwarded)\b[^\n:]{0,30}:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_DOUBT = re.compile(
+    r"\?|\b(?:if|unless|suppose|imagine|pretend|hypothetically|whether|what|guess who)\b|\b(?:I|we) wish\b"
+    r"|\b(?:my|our|the) (?:\w{1,20} ){1,3}and I\b",
+    re.IGNORECASE,
+)
+_UNSURE = re.compile(
+    r"\b(?:maybe|perhaps|possibly|probably|might|may|would|could|should|seems?|supposed|used to|thought|felt like"
+    r"|wonder|not sure|in theory|almost|nearly|for example|e\.g)\b|\w['’]d\b"
+    r"|^(?:>|(?:then|when|as|like|until|after|before|while)\b)",
+    re.IGNORECASE,
+)
+_REPORT = re.compile(
+    r"\b(?:sa(?:id|ys|ying)|t(?:old|ells?)|ask(?:s|ed)?|claim(?:s|ed)?|repl(?:ied|ies)|text(?:s|ed)|wrote|quot(?:e|ed)"
+    r"|according to|heard that|thinks?|thought|believes?|insists?|joked)\b",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"[\"“”«]([^\"“”«»\n]{1,400})[\"“”»]")
+_PERSON = re.compile(r"\b(?:I|I['’]m|my|you|we|he|she|they)\b", re.IGNORECASE)
+
+
+def _is_quoting(sentence: str) -> bool:
+    """Whether somebody's words stand in it; a title in quotation marks is none."""
+    return any(_PERSON.search(said) or said.count(" ") > 5 for said in _QUOTED.findall(sentence))
+
+
+# What a clause may begin with before its subject, and what is left out of it.
+_LEAD = re.compile(
+    r"(?:(?:and|but|so|well|oh|also|yeah|yes|yep|hey|hi|hello|thanks|honestly|personally|actually|by the way|btw|plus"
+    r"|anyway|wow|ok|okay|as for me|for me|these days|nowadays|right now|currently|lately|recently)"
+    r"(?:\s(?!I\b|My\b)[A-Z][a-z]{1,20})?[,!:.]?\s+){0,4}",
+    re.IGNORECASE,
+)
+_FILLER = re.compile(
+    r"(?<=\S)\s(?:really|also|just|absolutely|totally|definitely|truly|actually|personally|simply|basically|honestly"
+    r"|literally|super|pretty|do(?= (?:love|like|enjoy|prefer|hate)))(?=\s)",
+    re.IGNORECASE,
+)
+_TAIL = re.compile(
+    r"(?:,?\s(?:please|too|as well|so much|very much|a lot|a ton|though|lol|haha+|for sure|of course|indeed|btw"
+    r"|by the way|actually|these days|you know|right|right now|now|already|again|at the moment|and all|tbh)"
+    r"|,\s[A-Z][a-z]{1,20}|\s?[:;][-']?[()DP]|[\s.!,…~*]|[\U0001f000-\U0001faff\u2600-\u27bf\ufe0f])+$"
+)
+_IMAGE = re.compile(r"\s*\[[^\]\n]{0,300}\]")
+
+
+def _read(clause: str, who: str, at: datetime) -> Fact | None:
+    """The fact of one clause, or nothing."""
+    told = core(clause) if len(clause) <= LONGEST_CLAUSE else ""
+    if len(told.split()) < (2 if told[1:2] in "'’" else 3):
+        return None
+    rules = (*RULES, *(TIMED if TIME.search(told) or dates.intervals(told) else ()))
+    rules += ASKED if _ASKED.match(clause) else ()
+    rule, match = next(
+        ((rule, found) for rule in rules if (found := rule.pattern.match(told))), (None, None)
+    )
+    if rule is None or match is None or guard.injection(told, "contextual"):
+        return None
+    text = _worded(told, rule, match.end(), who, at)
+    if not text:
+        return None
+    return Fact(
+        text=text,
+        type=rule.type,
+        confidence=rule.confidence,
+        evidence=_evidence(clause),
+        importance=_WORTH.get(rule.type, 0.8),
+    )
+
+
+def _is_unclear(told: str, rule: Rule, start: int) -> bool:
+    """Whether a clause speaks of something that only the conversation knows, or says no more than when."""
+    if (
+        VAGUE.search(told, start)
+        or _HANGING.search(told)
+        or (rule.type == "preference" and LIKES_THE.match(told))
+    ):
+        return True
+    return rule in TIMED and not TIME.sub("", told[start:]).strip(" ,.")
+
+
+def core(clause: str) -> str:
+    """A clause without what stands before its subject, within it and after it to no effect."""
+    bare = saying.bare(_IMAGE.sub("", without_links(one_line(clause))))
+    return _TAIL.sub("", _FILLER.sub("", _LEAD.sub("", bare, count=1)))
+
+
+def _evidence(clause: str) -> str:
+    """The words themselves, as many as are kept of a quotation."""
+    most = guard.LONGEST["evidence"]
+    return clause if len(clause) <= most else clause[:most].rsplit(None, 1)[0]
+
+
+def _worded(told: str, rule: Rule, start: int, who: str, at: datetime) -> str:
+    """The clause in the third person, cut where it can still be understood; nothing if it cannot."""
+    least = start + (0 if rule.is_whole else 2)
+    cuts = {match.start() for match in _CUT.finditer(told, least)}
+    if rule.type == "relationship":
+        cuts |= {match.start() for match in _WITH_THEIRS.finditer(told, least)}
+    for end in (len(told), *sorted(cuts, reverse=True)):
+        part = told[:end].rstrip(" ,")
+        text = style_check.trimmed(dated(third(part, who), at))
+        if end >= least and not style_check.fault(text) and not _is_unclear(part, rule, start):
+            return text
+    return ""
+
+
+_CUT = re.compile(r",\s|\s(?:as|when|while|whenever|so)\s")
+_HANGING = re.compile(
+    r"\b(?:to|of|is|are|with|for|and|or|the|an?|in|on|at|by|from|about|not|very)\W*$", re.IGNORECASE
+)
+_WITH_THEIRS = re.compile(r"\s(?:with|in|at|on|near)\s(?:her|his|their)\s", re.IGNORECASE)
+_ASKED = re.compile(r"(?:please )?(?:remember|note|don['’]?t forget|keep in mind)\b", re.IGNORECASE)
+_MINE = re.compile(r"^(?:My|Our)\b|\b(?:my|our)\b")  # "Me" and "My" inside are parts of titles
+_ME = re.compile(r"\b(?:me|myself)\b")
+
+
+def third(told: str, who: str) -> str:
+    """Put a clause that begins with "I" or "my" into the third person.
+
+    >>> third("I don't eat my sister's soup", "Ana"), third("My cat hates me", "The user")
+    ("Ana does not eat Ana's sister's soup", "The user's cat hates the user")
+    """
+    inside = who.replace("The ", "the ", 1) if who.startswith("The ") else who
+    whose = f"{inside}{_owning(inside)}"
+    if match := _CALL.match(told):
+        return f"{who} is called {told[match.end() :].strip()}"
+    subject = _SUBJECT.match(told)
+    rest = told[subject.end() :] if subject else told
+    said = _MINE.sub(whose, _ME.sub(inside, rest))
+    if subject is None:
+        return said[0].upper() + said[1:]
+    group = f"{who}{_owning(who)} group" if subject["we"] else who
+    return f"{group} {_verb(subject, said)}"
+
+
+def _owning(name: str) -> str:
+    return "’" if name.endswith("s") and not name.endswith("ss") else "'s"
+
+
+_CALL = re.compile(r"(?:please )?call me\b", re.IGNORECASE)
+_SUBJECT = re.compile(
+    r"(?:I|(?P<we>We))(?P<short>['’](?:m|ve|ll|re))?\s+(?:(?P<often>still|always|usually|often|mostly|sometimes|rarely"
+    r"|occasionally|never|mainly|regularly|now|recently|finally)\s+)?",
+    re.IGNORECASE,
+)
+_SHORT = {"m": "is", "ve": "has", "ll": "will", "re": "is"}
+_IRREGULAR = {
+    "am": "is",
+    "have": "has",
+    "do": "does",
+    "go": "goes",
+    "don't": "does not",
+    "don’t": "does not",
+    "dont": "does not",
+    "can't": "cannot",
+    "can’t": "cannot",
+    "cant": "cannot",
+    "are": "is",
+}
+_SAME = word_set("was had did will cannot can has is been")
+_ENDING = re.compile(r"(?:s|sh|ch|x|z)$")
+_CONSONANT_Y = re.compile(r"[^aeiou]y$")
+
+
+def _verb(subject: re.Match[str], said: str) -> str:
+    often = f"{subject['often'].lower()} " if subject["often"] else ""
+    said = re.sub(r"\bgonna\b", "going to", said)
+    if subject["short"]:
+        return f"{_SHORT[subject['short'][1:].lower()]} {often}{said}"
+    first, _, rest = said.partition(" ")
+    return f"{often}{_conjugated(first)} {rest}".rstrip()
+
+
+def _conjugated(verb: str) -> str:
+    """The verb as it follows "she".
+
+    >>> [_conjugated(verb) for verb in ("love", "study", "teach", "moved", "don't", "went")]
+    ['loves', 'studies', 'teaches', 'moved', 'does not', 'went']
+    """
+    lower = verb.lower()
+    if lower in _IRREGULAR:
+        return _IRREGULAR[lower]
+    if lower in _SAME or "past" in saying.said(lower).marks or _PAST_VERB.fullmatch(lower):
+        return lower
+    if _CONSONANT_Y.search(lower):
+        return f"{lower[:-1]}ies"
+    return lower + ("es" if _ENDING.search(lower) else "s")
+
+
+_PAST_VERB = re.compile(
+    rf"{PAST}|{WEAK_PAST}|chose|became|quit|won|ran|flew|hid|sang|agreed", re.IGNORECASE
+)
+
+
+def dated(text: str, at: datetime) -> str:
+    """The text with days in the place of "yesterday" and the like.
+
+    >>> dated("Ana flies on Monday", datetime(2026, 5, 8)), dated("Ana left last year", datetime(2026, 5, 8))
+    ('Ana flies on 2026-05-11', 'Ana left in 2025')
+    """
+    ahead = "past" not in saying.said(text).marks
+    return TIME.sub(lambda match: _day(match, at, ahead=ahead), text)
+
+
+def _day(match: re.Match[str], at: datetime, *, ahead: bool) -> str:
+    before, words = match["before"] or "", match["time"].lower()
+    which = "next " if ahead else "last "
+    found = dates.intervals(
+        re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words), at
+    )
+    if (
+        not ahead
+        and len(found) == 1
+        and found[0].start > clock.utc(at)
+        and words.startswith("this ")
+    ):
+        found = dates.intervals(f"last {words.removeprefix('this ')}", at)
+    if len(found) != 1:
+        return match[0]
+    start, days = found[0].start, (found[0].end - found[0].start) // timedelta(days=1)
+    if days == 1:
+        return f"{before or 'on '}{start:%Y-%m-%d}"
+    if days < 28:
+        usual, span = ("on ", "weekend") if days == 2 else ("in ", "week")
+        return f"{before or usual}the {span} of {start:%Y-%m-%d}"
+    if days < 32:
+        return f"{before or 'in '}{start:%B %Y}"
+    return (
+        f"{before or 'in '}{start:%Y}"
+        if days > 360
+        else f"{before or 'in '}{words.split()[-1]} {start:%Y}"
+    )

@@ -1,0 +1,232 @@
+"""Drawing facts out of what was said, after it was taken in: the turn stays, the facts rest on it.
+
+A turn of a person is noted in the transaction that keeps it, and read later, by a language model if there is one within
+its budget, otherwise by rules. The facts take the ordinary way in, in one transaction with the end of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from ..errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
+from ..ingest import guard, policies
+from ..ingest.policies import Facts, Policy
+from ..jobs.context import Care
+from ..ports import Reading, Transaction
+from ..results import Task
+from ..storage.changes import Change, Done, Happened, Queue
+from ..text import authority, normalize
+from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Scope
+
+if TYPE_CHECKING:
+    from .facts import Fact
+
+NAME = "extract"  # of the work that waits
+TAG = "extracted"  # of a fact that was drawn out of a turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extracted:
+    """What was drawn out of a turn, and how."""
+
+    by: Literal["model", "rules", "nobody"]
+    why: str = ""  # why the rules did it although a model was to, or why nobody did
+    outcomes: tuple[Outcome, ...] = ()  # of the facts that were taken in
+    dropped: tuple[str, ...] = ()  # why each other fact was not
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(id for outcome in self.outcomes for id in outcome.ids))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    by: Literal["model", "rules", "nobody"]
+    why: str = ""
+    facts: Sequence[Fact] = ()
+    dropped: list[str] = field(default_factory=list)
+
+
+def queued(
+    drafts: Sequence[Draft],
+    outcomes: Sequence[Outcome],
+    policy: Policy,
+    written: Collection[str],
+    now: datetime,
+) -> Iterator[Queue]:
+    """Note the turns that facts are to be drawn from: what people say themselves, and what is written for it now."""
+    for draft, outcome in zip(drafts, outcomes, strict=True):
+        if (
+            outcome.status in ("created", "superseded")
+            and outcome.ids[0] in written
+            and is_turn(draft)
+        ):
+            payload = {"ids": list(outcome.ids), "policy": policy.name}
+            yield Queue(name=NAME, key=outcome.ids[0], due_at=now, payload=payload)
+
+
+def is_turn(draft: Draft) -> bool:
+    """Whether somebody said it in a conversation, and not an assistant or a tool; what is derived is no turn."""
+    was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
+    return (
+        was_said
+        and authority.is_own_role(draft.labels.role)
+        and draft.kind in (None, "episodic")
+        and not (draft.evidence_ids or draft.compression_source)
+    )
+
+
+async def run(task: Task, care: Care, *, with_model: bool) -> int:
+    """Draw facts out of the turn of a task; how many memories that made or changed.
+
+    What was forgotten or put away since gives none. Raises Conflict if somebody else has the task, or changed the turn.
+    """
+    policy = policies.POLICIES.get(str(task.payload.get("policy")), policies.POLICIES["default"])
+    ids = [str(id) for id in task.payload.get("ids", ())]
+    done = await draw(ids, task.scope, care, policy=policy, with_model=with_model, task=task)
+    return len(done.ids)
+
+
+async def draw(
+    ids: Sequence[str],
+    scope: Scope,
+    care: Care,
+    *,
+    policy: Policy,
+    with_model: bool,
+    task: Task | None = None,
+) -> Extracted:
+    """Draw facts out of a turn that was kept under these ids.
+
+    Raises Conflict if it changed meanwhile. A model that is away, over its budget or of no use is no error.
+    """
+    limits, now = policy.extract or Facts(policy=policy.name), care.now()
+    said = await _said(care.store, scope, ids)
+    found = await _found(said, scope, care, limits, with_model)
+    left = await _left(care.store, scope, limits, now)
+    drafts, dropped = _admitted(found, said, scope, limits, left)
+    outcomes: list[Outcome] = []
+
+    async def also(tx: Transaction, done: Sequence[Outcome]) -> list[Change]:
+        if (
+            _words(await _said(tx, scope, ids)) != _words(said)
+            or await _left(tx, scope, limits, now) < 0
+        ):
+            raise Conflict(
+                "This turn, or what else was drawn out today, changed in the meantime: try again"
+            )
+        outcomes.extend(done)
+        status: Literal["ok", "error", "skipped"] = (
+            "error" if found.by == "rules" and found.why else "ok"
+        )
+        how = f"{NAME} by {found.by}" + (f": {found.why}" if found.why else "")
+        about = ids[0] if ids else None
+        noted = Happened(
+            node="worker", op="classify", at=now, status=status, memory_id=about, category=how
+        )
+        return [noted] if task is None else [noted, Done(task=task)]
+
+    await care.remember(drafts, scope, policy=limits.policy, now=now, also=also)
+    return Extracted(by=found.by, why=found.why, outcomes=tuple(outcomes), dropped=tuple(dropped))
+
+
+async def _said(reading: Reading, scope: Scope, ids: Sequence[str]) -> list[Memory]:
+    """The turn, piece by piece; nothing if a part of it is gone or put away, or its session is to leave no trace."""
+    found = await reading.get(scope, ids)
+    _, hidden = await reading.space_settings(scope, {memory.labels.session for memory in found})
+    if len(found) < len(ids) or any(not m.is_active or m.labels.session in hidden for m in found):
+        return []
+    return found
+
+
+def _words(said: Sequence[Memory]) -> list[str]:
+    return [memory.text for memory in said]
+
+
+async def _found(
+    said: Sequence[Memory], scope: Scope, care: Care, limits: Facts, with_model: bool
+) -> _Found:
+    """The facts of a turn, by a model if it can and may, otherwise by rules."""
+    from . import advise  # a tenth of a second of patterns, which only those need who draw facts
+    from . import facts as extract
+
+    if not said:
+        return _Found(by="nobody", why="it is not there any more")
+    if not authority.is_own_role(said[0].labels.role) or said[0].evidence_ids:
+        return _Found(by="nobody", why="only what people say themselves is drawn from")
+    text, who = (
+        "\n".join(_words(said)),
+        extract.named(said[0].speaker, is_own=authority.is_persons(said[0])),
+    )
+    at, most = said[0].occurred_at or said[0].created_at, limits.found
+    by_rules = extract.facts(text, who=who, at=at, most=most)
+    if len(text) <= limits.longer and all(fact.confidence < extract.CONFIDENT for fact in by_rules):
+        return _Found(by="nobody", why="it is short and holds nothing that lasts")
+    if not with_model or care.adviser is None:
+        return _Found(by="rules", facts=by_rules)
+    try:
+        facts, dropped = await advise.facts(care.adviser, scope, text, who=who, at=at, most=most)
+        return _Found(by="model", facts=facts, dropped=dropped)
+    except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
+        return _Found(by="rules", facts=by_rules, why=type(error).__name__)
+
+
+async def _left(reading: Reading, scope: Scope, limits: Facts, now: datetime) -> int:
+    """How many facts may still be drawn out today."""
+    if limits.daily is None:
+        return limits.kept
+    today = Filter(
+        tags=(TAG,),
+        states=STATES,
+        created_after=now.replace(hour=0, minute=0, second=0, microsecond=0),
+    )
+    return limits.daily - len(await reading.rows_where(scope, today))
+
+
+def _admitted(
+    found: _Found, said: Sequence[Memory], scope: Scope, limits: Facts, left: int
+) -> tuple[list[Draft], list[str]]:
+    """The facts that may be kept, as drafts, and why each other one may not."""
+    dropped, drafts = list(found.dropped), list[Draft]()
+    best = sorted(found.facts, key=lambda fact: (-fact.importance, -fact.confidence))
+    for fact in best:
+        draft = _draft(fact, said, limits)
+        why = guard.refusal(draft, policies.named(limits.policy), scope.user)
+        if any(normalize.wording(fact.text) == normalize.wording(memory.text) for memory in said):
+            why = "it is the turn itself"
+        elif len(fact.text) > limits.longest:
+            why = f"it is longer than {limits.longest} characters"
+        if not why and len(drafts) >= limits.kept:
+            why = f"there are more than {limits.kept} in one turn"
+        elif not why and len(drafts) >= left:
+            why = f"there were {limits.daily} today"
+        if why:
+            dropped.append(why)
+        else:
+            drafts.append(draft)
+    return drafts, dropped
+
+
+def _draft(fact: Fact, said: Sequence[Memory], limits: Facts) -> Draft:
+    """A fact with the authority of who said it, resting on the turn alone."""
+    turn = said[0]
+    labels, speaker = replace(turn.labels, session=None), turn.speaker
+    if limits.of_subject:
+        labels, speaker = Labels(subject=labels.subject or speaker, channel=labels.channel), None
+    return Draft(
+        text=fact.text,
+        labels=labels,
+        speaker=speaker,
+        at=turn.occurred_at,
+        kind="procedural" if limits.of_subject and fact.type == "preference" else "semantic",
+        fact_type=guard.fact_type(fact.type),
+        category=fact.category,
+        tags=(TAG,),
+        evidence_ids=tuple(memory.id for memory in said),
+        evidence_text=fact.evidence,
+        importance=fact.importance,
+        confidence=fact.confidence,
+    )

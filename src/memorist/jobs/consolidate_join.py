@@ -1,0 +1,216 @@
+"""Two memories that state the same fact become one, as changes that can be undone.
+
+What a person pinned or saved on purpose stays as it is; of two such memories neither goes. Nothing is erased: what goes
+is superseded by what stays, which keeps the evidence of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from ..ingest.policies import Bands
+from ..ports import Vectors
+from ..storage.changes import Change, Checked, Put, Relation
+from ..text import conflict, joining, normalize, saying, simhash, values
+from ..types import CONTRADICTS, Memory
+
+WORKER = "worker"  # who did it, in the history
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two memories that may say the same."""
+
+    old: Memory
+    new: Memory
+    cosine: float
+
+    @property
+    def fingerprint(self) -> tuple[str, str, float]:
+        a, b = sorted((self.old.id, self.new.id))
+        return a, b, round(self.cosine, 2)
+
+    def checked(self, now: datetime) -> Checked:
+        a, b, score = self.fingerprint
+        return Checked(a=a, b=b, score=score, at=now)
+
+
+def paired(a: Memory, b: Memory, cosine: float) -> Pair | None:
+    """Both as a pair, the older one first, if they can be about the same.
+
+    They have to be statements of one speaker about one subject; what is derived by guessing is compared with its like,
+    a how-to with nothing, and "tomorrow" is another day on another day.
+    """
+    if not (a.is_active and b.is_active) or "workflow" in (a.procedural_form, b.procedural_form):
+        return None
+    if _said_by(a) != _said_by(b) or (a.kind == "insight") != (b.kind == "insight"):
+        return None
+    if _since(a).date() != _since(b).date() and any(
+        values.values(each.text).days for each in (a, b)
+    ):
+        return None
+    old, new = sorted((a, b), key=lambda memory: (_since(memory), memory.id))
+    return Pair(old=old, new=new, cosine=cosine)
+
+
+def is_same(pair: Pair, bands: Bands) -> bool:
+    """Whether rules find that both say the same; where they are very near, in other words or with a little less."""
+    old, new = pair.old.text, pair.new.text
+    if pair.old.content_hash == pair.new.content_hash:
+        return True
+    verdict = saying.compare(new, old)
+    if verdict == "same" or (verdict != "other" and pair.cosine >= bands.auto_update):
+        return True
+    return pair.cosine >= bands.reworded and joining.alike(old, new)
+
+
+def is_update(pair: Pair) -> bool:
+    """Whether the newer one gives another value to what the older one is about."""
+    return conflict.contradicts(pair.new.text, pair.old.text)
+
+
+def staying(pair: Pair) -> tuple[Memory, Memory] | None:
+    """Which of the two stays as it is, and which goes; None if a person wants both.
+
+    What was saved on purpose stays, or what says more, or the longer text, or the older memory.
+    """
+    old, new = pair.old, pair.new
+    if old.on_purpose != new.on_purpose:
+        return (old, new) if old.on_purpose else (new, old)
+    if old.on_purpose:
+        return None
+    text = joining.containing(new.text, old.text) or max(old.text, new.text, key=len)
+    return (old, new) if text == old.text else (new, old)
+
+
+def kept(pair: Pair, now: datetime) -> list[Put]:
+    """One of the two stays, with what the other had gained; empty if a person wants both."""
+    chosen = staying(pair)
+    if chosen is None:
+        return []
+    stays, goes = chosen
+    again = replace(stays, **_gained(stays, goes), updated_at=now, revision=stays.revision + 1)
+    gone = _gone(goes, stays.id, now)
+    return [
+        Put(
+            memory=again,
+            event="merged",
+            old_ref=goes.id,
+            actor=WORKER,
+            meta={"reason": "the same fact"},
+        ),
+        Put(memory=gone, event="superseded", actor=WORKER, meta={"superseded_by": stays.id}),
+    ]
+
+
+def remade(
+    pair: Pair,
+    text: str,
+    now: datetime,
+    *,
+    new_id: Callable[[], str],
+    vector: Vectors | None,
+    model: str,
+) -> list[Put]:
+    """A new memory with a text made of both takes the place of both."""
+    made = replace(
+        pair.new,
+        **_gained(pair.new, pair.old),
+        id=new_id(),
+        text=text,
+        created_at=now,
+        updated_at=now,
+        content_hash=normalize.content_hash(text),
+        simhash=simhash.simhash64(text),
+        summary=None,
+        evidence_text=None,
+        source_message_id=None,
+        key=None,
+        sequence=None,
+        last_accessed=None,
+        access_count=0,
+        last_scores=None,
+        needs_embedding=vector is None,
+        revision=1,
+    )
+    made = replace(made, evidence_ids=_union(made.evidence_ids, (pair.old.id, pair.new.id)))
+    meta = {"reason": "the same fact", "supersedes": [pair.old.id, pair.new.id]}
+    return [
+        Put(
+            memory=made,
+            event="created",
+            vector=vector,
+            model=model,
+            old_ref=pair.new.id,
+            actor=WORKER,
+            meta=meta,
+        ),
+        *(
+            Put(
+                memory=_gone(each, made.id, now),
+                event="merged",
+                actor=WORKER,
+                meta={"superseded_by": made.id},
+            )
+            for each in (pair.old, pair.new)
+        ),
+    ]
+
+
+def replaced(pair: Pair, now: datetime) -> list[Change]:
+    """The newer value takes the place of the older one, and the two are listed for a decision."""
+    if pair.old.on_purpose:
+        return []
+    gone = replace(_gone(pair.old, pair.new.id, now), valid_to=_since(pair.new))
+    meta = {"reason": CONTRADICTS, "superseded_by": pair.new.id}
+    return [
+        Put(memory=gone, event="superseded", actor=WORKER, meta=meta),
+        Relation(from_id=pair.new.id, to_id=pair.old.id, type=CONTRADICTS, at=now),
+    ]
+
+
+def is_free(pair: Pair) -> bool:
+    """Whether no person saved either of the two on purpose."""
+    return not (pair.old.on_purpose or pair.new.on_purpose)
+
+
+def _gone(memory: Memory, by: str, now: datetime) -> Memory:
+    return replace(
+        memory,
+        state="superseded",
+        superseded_by=by,
+        valid_to=now,
+        updated_at=now,
+        revision=memory.revision + 1,
+    )
+
+
+def _gained(stays: Memory, goes: Memory) -> dict[str, Any]:
+    return {
+        "importance": max(stays.importance, goes.importance),
+        "base_importance": max(stays.base_importance, goes.base_importance),
+        "confidence": max(stays.confidence, goes.confidence),
+        "pinned": stays.pinned or goes.pinned,
+        "manually_saved": stays.manually_saved or goes.manually_saved,
+        "repeat_count": stays.repeat_count + goes.repeat_count + 1,
+        "valid_from": min(_since(stays), _since(goes)),
+        **{name: _union(getattr(stays, name), getattr(goes, name)) for name in _LISTS},
+    }
+
+
+_LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
+
+
+def _union(*lists: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for items in lists for item in items))
+
+
+def _since(memory: Memory) -> datetime:
+    return memory.valid_from or memory.created_at
+
+
+def _said_by(memory: Memory) -> tuple[str | None, ...]:
+    return memory.speaker, memory.labels.subject, memory.labels.role

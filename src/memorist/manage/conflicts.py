@@ -1,0 +1,88 @@
+"""Deciding between a newer statement and the older one whose place it took."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ..errors import NotFound
+from ..ports import Reading
+from ..storage.changes import Change, Put, Relation, Unrelated
+from ..types import CONTRADICTS, Conflict, Memory, Scope
+
+if TYPE_CHECKING:
+    from ..client import Engine
+
+
+async def open_ones(
+    reading: Reading, scope: Scope, *, limit: int, id: str | None = None
+) -> list[Conflict]:
+    """The conflicts that nobody has decided yet, newest first; those about what was since changed are left out."""
+    found = await reading.relations(scope, CONTRADICTS, limit=limit, from_id=id)
+    ids = [id for relation in found for id in (relation.from_id, relation.to_id)]
+    memories = {memory.id: memory for memory in await reading.get(scope, ids)}
+    return [made for relation in found if (made := _conflict(relation, memories)) is not None]
+
+
+def _conflict(relation: Relation, memories: dict[str, Memory]) -> Conflict | None:
+    new, old = memories.get(relation.from_id), memories.get(relation.to_id)
+    if (
+        new is None
+        or old is None
+        or not new.is_active
+        or old.state != "superseded"
+        or old.superseded_by != new.id
+    ):
+        return None
+    return Conflict(new=new, old=old, at=relation.at)
+
+
+async def confirmed(engine: Engine, scope: Scope, id: str, actor: str | None) -> Memory:
+    """Let the newer one stand. Raises NotFound."""
+    async with engine.store.transaction(scope) as tx:
+        both = await _open(tx, scope, id)
+        new = replace(both.new, updated_at=engine.clock(), revision=both.new.revision + 1)
+        meta = {"decision": "confirmed", "between": [both.new.id, both.old.id]}
+        await tx.apply([Put(memory=new, event="updated", actor=actor, meta=meta), _closed(both)])
+    return new
+
+
+async def rejected(engine: Engine, scope: Scope, id: str, actor: str | None) -> Memory:
+    """Bring the older one back, and keep the newer one as what was rejected: it never held. Raises NotFound."""
+    async with engine.store.transaction(scope) as tx:
+        both, now = await _open(tx, scope, id), engine.clock()
+        old = _changed(replace(both.old, state="active", superseded_by=None, valid_to=None), now)
+        never = both.new.valid_from or both.new.created_at
+        new = _changed(
+            replace(both.new, state="superseded", superseded_by=old.id, valid_to=never), now
+        )
+        meta = {"decision": "rejected"}
+        changes: list[Change] = [
+            Put(
+                memory=new,
+                event="superseded",
+                actor=actor,
+                meta={**meta, "between": [new.id, old.id]},
+            ),
+            Put(memory=old, event="restored", actor=actor, meta={**meta, "supersedes": new.id}),
+        ]
+        await tx.apply([*changes, _closed(both)])
+    return old
+
+
+async def _open(reading: Reading, scope: Scope, id: str) -> Conflict:
+    found = await open_ones(reading, scope, limit=1, id=str(id))
+    if not found:
+        raise NotFound(
+            f"Memory {id!r} contradicts nothing that waits for a decision: see `conflicts`"
+        )
+    return found[0]
+
+
+def _changed(memory: Memory, now: datetime) -> Memory:
+    return replace(memory, updated_at=now, revision=memory.revision + 1)
+
+
+def _closed(both: Conflict) -> Unrelated:
+    return Unrelated(from_id=both.new.id, to_id=both.old.id, type=CONTRADICTS)

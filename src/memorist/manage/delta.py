@@ -1,0 +1,104 @@
+"""What changed in a thread since it was last looked at: a few lines that stand before the context.
+
+Each change of a thread has a revision of its own, so a header that had to stop after three lines goes on with the next
+one the next time: nothing is told twice, and nothing is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..ports import Reading
+from ..results import Logged, Updates
+from ..types import Memory, Query, Recall, Scope
+
+BULLETS = 3
+Count = Callable[[str], int]  # tokens of a text
+Line = Callable[
+    [str, Memory | None], str | None
+]  # of an event and the memory as it stands; None if there is none
+
+
+async def told(reading: Reading, scope: Scope, thread: str, since: int, line: Line) -> Updates:
+    """The first changes after a revision, one line each, and how far they go."""
+    log = await reading.logged(scope, thread, since)
+    standing = await _standing(reading, scope, [each.memory_id for each in log])
+    plain = _once(log, {id: memory.id for id, memory in standing.items()})
+    shown: list[tuple[Logged, str]] = []
+    for each in plain:
+        text = line(each.event, standing.get(each.memory_id))
+        if text is not None and len(shown) < BULLETS:
+            shown.append((each, text))
+    full = len(shown) == BULLETS
+    revision = (
+        shown[-1][0].revision if full else max((each.revision for each in log), default=since)
+    )
+    return Updates(
+        thread=thread,
+        since=since,
+        revision=revision,
+        changes=tuple(each for each, _ in shown),
+        text=header(since, [text for _, text in shown]),
+        more=sum(each.revision > revision for each in log),
+    )
+
+
+def header(since: int, lines: Sequence[str]) -> str:
+    """
+    >>> print(header(4, ["- +created: [Personal] Preferred name is Ana (imp=2)"]))
+    Memory updates since rev 4:
+    - +created: [Personal] Preferred name is Ana (imp=2)
+    """
+    return "\n".join([f"Memory updates since rev {since}:", *lines]) if lines else ""
+
+
+def fitting(news: Updates, asked: Query, count: Count) -> Updates:
+    """The news, or none yet where there is no room for the header: it is told when there is."""
+    cramped = (
+        _left(asked.budget, count(news.text) + 1) == 0
+        or _left(asked.max_chars, len(news.text) + 1) == 0
+    )
+    return replace(news, text="", revision=news.since, changes=()) if cramped else news
+
+
+def beside(news: Updates, asked: Query, count: Count) -> Query:
+    """The query with the room that the header leaves."""
+    if not news.text:
+        return asked
+    budget, chars = (
+        _left(asked.budget, count(news.text) + 1),
+        _left(asked.max_chars, len(news.text) + 1),
+    )
+    return replace(asked, budget=budget, max_chars=chars)
+
+
+def before(news: Updates, answer: Recall, asked: Query, count: Count) -> Recall:
+    """The answer with the header before its block."""
+    text = "\n".join(filter(None, (news.text, answer.text)))
+    tokens = count(text) if news.text else answer.tokens
+    return replace(answer, query=asked, text=text, tokens=tokens, revision=news.revision)
+
+
+def _left(room: int | None, taken: int) -> int | None:
+    return None if room is None else max(0, room - taken)
+
+
+async def _standing(reading: Reading, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:
+    """The memories, or what took the place of those that were superseded."""
+    found = await reading.get(scope, ids)
+    replaced = [m.superseded_by for m in found if m.state == "superseded" and m.superseded_by]
+    newer = {memory.id: memory for memory in await reading.get(scope, replaced)}
+    return {memory.id: newer.get(memory.superseded_by or "", memory) for memory in found}
+
+
+def _once(log: Sequence[Logged], ids: dict[str, str]) -> list[Logged]:
+    """The last of several like changes of a memory; one that is new is not told of as changed, too."""
+    keys = [(ids.get(each.memory_id, each.memory_id), each.event) for each in log]
+    last = {key: each.revision for key, each in zip(keys, log, strict=True)}
+    return [
+        each
+        for (id, event), each in zip(keys, log, strict=True)
+        if last[id, event] == each.revision
+        and not (event in ("updated", "merged") and (id, "created") in last)
+    ]

@@ -1,0 +1,200 @@
+"""Changing a memory without losing what it was, and showing what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..embedders import checked
+from ..errors import Conflict, InvalidInput, NotFound, ProviderFailed
+from ..ingest import links as relations
+from ..ingest import policies
+from ..ingest.chunk import Piece
+from ..ports import Store, Transaction, Vectors
+from ..storage.changes import Put
+from ..text import normalize
+from ..text.ids import new_id
+from ..types import Draft, Event, Evidence, Filter, Memory, Message, Scope
+
+if TYPE_CHECKING:
+    from ..client import Engine
+
+
+async def changed(
+    engine: Engine,
+    scope: Scope,
+    id: str,
+    event: Event,
+    fields: Mapping[str, Any],
+    actor: str | None,
+    session: str | None = None,
+) -> Memory:
+    """Change fields of a memory under the write lock, with its history; hide or show its versions with it.
+
+    Raises NotFound.
+    """
+    async with engine.store.transaction(scope) as tx:
+        old = await _found(tx, scope, id)
+        new = replace(old, **fields, updated_at=engine.clock(), revision=old.revision + 1)
+        new = await with_free_key(tx, new)
+        told = {name: value for name, value in fields.items() if isinstance(value, (bool, str))}
+        meta = {**told, **({"session": session} if session else {})}
+        versions = await versions_along(tx, old, new)
+        await tx.apply([Put(memory=new, event=event, actor=actor, meta=meta), *versions])
+    return new
+
+
+async def with_free_key(tx: Transaction, memory: Memory) -> Memory:
+    """The memory, without its key if another one has taken that over while this one was away."""
+    if memory.key is None or not memory.is_active:
+        return memory
+    taken = (await tx.by_key(memory.scope, [memory.key])).get(memory.key)
+    return memory if taken is None or taken.id == memory.id else replace(memory, key=None)
+
+
+async def versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Put]:
+    """What a memory has replaced disappears with it, and comes back with it."""
+    hidden = "soft_deleted"
+    if (old.state == hidden) == (new.state == hidden):
+        return []
+    now, then = (hidden, "superseded") if new.state == hidden else ("superseded", hidden)
+    found: dict[str, Memory] = {}
+    ids = [old.id]
+    while ids:
+        id = ids.pop()
+        page = await tx.page(old.scope, Filter(versions_of=id, states=(then,)), limit=1000)
+        ids += [version.id for version in page.memories if version.id not in found]
+        found |= {version.id: version for version in page.memories}
+    return [
+        Put(memory=replace(each, state=now, purge_at=new.purge_at), event=None)
+        for each in found.values()
+    ]
+
+
+async def edited(
+    engine: Engine,
+    scope: Scope,
+    id: str,
+    text: str | None,
+    fields: Mapping[str, Any],
+    actor: str | None,
+    session: str | None = None,
+    revision: int | None = None,
+) -> Memory:
+    """Put the new version in the place of the old, and the old beside it as superseded.
+
+    Raises NotFound, InvalidInput; Conflict if it has another revision than was thought.
+    """
+    made = await _vectors(engine, scope, id, text)
+    async with engine.store.transaction(scope) as tx:
+        old, now, model = await _found(tx, scope, id), engine.clock(), engine.corpora.model
+        if old.state in ("superseded", "soft_deleted"):
+            raise InvalidInput(
+                f"Memory {id!r} is {old.state}: edit the current version, or restore it first"
+            )
+        if revision not in (None, old.revision):
+            raise Conflict(
+                f"Memory {id!r} was changed: it has revision {old.revision}, not {revision}"
+            )
+        before = replace(
+            old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=now, key=None
+        )
+        new = replace(old, **fields, updated_at=now, revision=old.revision + 1)
+        if "importance" in fields:
+            new = replace(new, base_importance=new.importance)
+        if text is not None:
+            new = replace(
+                _reworded(new, text), summary=fields.get("summary"), key=None, valid_from=now
+            )
+        meta: dict[str, Any] = {
+            "fields": sorted([*fields, *(["text"] if text is not None else [])])
+        }
+        meta |= {"session": session} if session else {}
+        links = policies.named(engine.settings.policy).links if text is not None else None
+        corpus = await engine.corpora.current(scope, tx) if links is not None else None
+        put = Put(
+            memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta
+        )
+        await tx.apply(
+            [embedded(each, made) for each in (Put(memory=before, event=None, model=model), put)]
+        )
+        if links is not None and corpus is not None:
+            await relations.link(tx, scope, corpus, [embedded(put, made)], links, now)
+    return embedded(put, made).memory
+
+
+def _reworded(memory: Memory, text: str) -> Memory:
+    piece = Piece(Draft(text=text), _cleaned(text))
+    return replace(memory, text=piece.text, content_hash=piece.content_hash, simhash=piece.simhash)
+
+
+def embedded(put: Put, made: Mapping[str, Vectors]) -> Put:
+    """The put with the vector of its text, or marked to get one later."""
+    vector = made.get(put.memory.text)
+    return replace(put, memory=with_vector(put.memory, vector), vector=vector)
+
+
+def _cleaned(text: str) -> str:
+    return normalize.clean(normalize.storable(text))
+
+
+async def _found(tx: Transaction, scope: Scope, id: str) -> Memory:
+    found = await tx.get(scope, [str(id)])
+    if not found:
+        raise NotFound(f"No memory with id {id!r} in this scope")
+    return found[0]
+
+
+def with_vector(memory: Memory, vector: Vectors | None) -> Memory:
+    """The memory, marked as embedded or not."""
+    return replace(memory, needs_embedding=vector is None)
+
+
+async def _vectors(engine: Engine, scope: Scope, id: str, text: str | None) -> dict[str, Vectors]:
+    """Vectors of the text before and after an edit, made before the write lock is taken."""
+    before = [memory.text for memory in await engine.store.get(scope, [str(id)])]
+    return await encoded(engine, [*before, *([_cleaned(text)] if text is not None else [])])
+
+
+async def encoded(engine: Engine, texts: Sequence[str]) -> dict[str, Vectors]:
+    """The vectors of texts, or none where the model is away: they are made later."""
+    if engine.embedder is None:
+        return {}
+    try:
+        return dict(zip(texts, await checked.encode(engine.embedder, texts), strict=True))
+    except ProviderFailed:
+        return {}
+
+
+async def evidence(store: Store, memory: Memory) -> Evidence:
+    """What a memory rests on, as far as it can still be read."""
+    kept = await store.messages(memory.scope, memory.source_ids)
+    own = memory.source_message_id
+    if own and own not in kept and (words := await _said(store, memory, own)) is not None:
+        kept[own] = Message(
+            id=own,
+            content=words,
+            role=memory.labels.role or "user",
+            name=memory.speaker if memory.speaker != memory.labels.role else None,
+            at=memory.occurred_at,
+            session=memory.labels.session,
+        )
+    memories = await store.get(memory.scope, memory.evidence_ids)
+    found = {*kept, *(other.id for other in memories)}
+    named = (*memory.source_ids, *memory.evidence_ids, *memory.evidence)
+    return Evidence(
+        memory=memory,
+        messages=tuple(kept[id] for id in memory.source_ids if id in kept),
+        memories=tuple(memories),
+        missing=tuple(reference for reference in named if reference not in found),
+    )
+
+
+async def _said(store: Store, memory: Memory, message_id: str) -> str | None:
+    """The words of a message that a memory, or an earlier version of it, holds word for word."""
+    for words in await store.wordings(memory.scope, memory.id):
+        said = await store.said(memory.scope, {message_id: normalize.digest(words)})
+        if message_id in said and said[message_id].same:
+            return words
+    return None

@@ -1,0 +1,327 @@
+"""Forgetting: what goes, what goes with it, and what stays but has lost a source."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from ..errors import NotFound, ProviderFailed, StoreDamaged, StoreFull
+from ..jobs.summarize import in_order, tags_of, turns_of
+from ..ports import Forgetful, Reading, Transaction
+from ..results import Forgotten
+from ..storage.changes import Bury, Change, Embedded, Forget, Put
+from ..storage.paging import matching
+from ..text import index, normalize, simhash, summarize
+from ..types import GUILD, STATES, Filter, Memory, Scope
+from . import edit
+
+if TYPE_CHECKING:
+    from ..client import Engine
+
+SOURCE_FORGOTTEN = (
+    "source-forgotten"  # the tag of what rests on something forgotten, and on other things too
+)
+MOST_FOUND = 100  # memories that one question takes away
+AT_ONCE = 200  # ids in one question to the store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How to forget."""
+
+    reason: str = ""
+    actor: str | None = None
+    keep_days: float = 0  # 0: for good
+    never_again: bool = False  # the digest that is left behind has no end
+    session: str | None = None  # in which it is asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a forget takes along."""
+
+    ids: tuple[str, ...]
+    replaced: tuple[str, ...] = ()  # earlier versions, and statements whose place they took
+    derived: tuple[str, ...] = ()  # what rests on all these alone
+    flagged: tuple[Memory, ...] = ()  # what rests on other things too
+
+    @property
+    def gone(self) -> set[str]:
+        return {*self.ids, *self.replaced, *self.derived}
+
+    @property
+    def summaries(self) -> list[Memory]:
+        """What is to be made anew, the current versions last."""
+        made = [memory for memory in self.flagged if memory.compression_source]
+        return sorted(made, key=lambda memory: memory.state != "superseded")
+
+    def told(self, *, dry_run: bool) -> Forgotten:
+        kept = tuple(memory.id for memory in self.flagged if memory.state != "superseded")
+        return Forgotten(
+            ids=self.ids, derived=(*self.derived, *self.replaced), flagged=kept, dry_run=dry_run
+        )
+
+
+async def forget(
+    engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner, *, dry_run: bool
+) -> Forgotten:
+    """Forget memories with what rests on them, all or none. Raises NotFound, StoreUnavailable."""
+    if dry_run:
+        return (await planned(engine.store, scope, ids)).told(dry_run=True)
+    waiting = {
+        id for id in ids if engine.outage is not None and await engine.outage.forget(scope, id)
+    }
+    rest = [id for id in ids if id not in waiting]
+    if not rest:
+        return Forgotten(ids=tuple(ids))
+    done = await (_hidden if manner.keep_days else _erased)(engine, scope, rest, manner)
+    return replace(done.told(dry_run=False), ids=tuple(ids))
+
+
+async def planned(reading: Reading, scope: Scope, ids: Sequence[str]) -> Plan:
+    """Follow evidence and replaced statements from these memories on, until nothing more goes."""
+    replaced: dict[str, None] = {}
+    derived: dict[str, None] = {}
+    touched: dict[str, Memory] = {}
+    new = list(dict.fromkeys(ids))
+    while new:
+        before = [memory for id in new for memory in await _replaced_by(reading, scope, id)]
+        touched |= {memory.id: memory for memory in await _resting_on(reading, scope, new)}
+        gone = {*ids, *replaced, *derived, *(memory.id for memory in before)}
+        alone = [
+            memory
+            for memory in touched.values()
+            if memory.id not in gone and rests_on(memory) <= gone
+        ]
+        new = [memory.id for memory in before if memory.id not in {*ids, *replaced, *derived}]
+        replaced |= dict.fromkeys(new)
+        derived |= dict.fromkeys(memory.id for memory in alone)
+        new += [memory.id for memory in alone]
+    gone = {*ids, *replaced, *derived}
+    anew = [id for id, memory in touched.items() if memory.compression_source and id not in gone]
+    while anew:  # what rests on a summary that changes
+        above = {
+            memory.id: memory
+            for memory in await _resting_on(reading, scope, anew)
+            if memory.id not in touched
+        }
+        touched |= above
+        anew = [id for id, memory in above.items() if memory.compression_source]
+    flagged = tuple(memory for id, memory in touched.items() if id not in gone)
+    return Plan(ids=tuple(ids), replaced=tuple(replaced), derived=tuple(derived), flagged=flagged)
+
+
+def rests_on(memory: Memory) -> set[str]:
+    """What a memory refers to beside the message in which it was said."""
+    return {*memory.evidence_ids, *memory.source_ids, *memory.evidence} - {
+        memory.source_message_id or ""
+    }
+
+
+async def _replaced_by(reading: Reading, scope: Scope, id: str) -> list[Memory]:
+    with suppress(StoreDamaged):  # a row that was altered on disk goes with the memory all the same
+        return await matching(reading, scope, Filter(versions_of=id, states=STATES))
+    return []
+
+
+async def _resting_on(reading: Reading, scope: Scope, ids: Sequence[str]) -> list[Memory]:
+    some = [tuple(ids[start : start + AT_ONCE]) for start in range(0, len(ids), AT_ONCE)]
+    return [
+        m
+        for few in some
+        for m in await matching(reading, scope, Filter(derived_from=few, states=STATES))
+    ]
+
+
+async def _erased(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner) -> Plan:
+    """Remove memories everywhere, at once."""
+    try:
+        plan, words = await _erase(engine, scope, ids, manner)
+    except StoreFull:  # erasing needs room too: a little was kept aside for it
+        engine.store.make_room()
+        plan, words = await _erase(engine, scope, ids, manner)
+    await swept(engine, scope, words)
+    await _embedded(engine, scope, plan)
+    return plan
+
+
+async def swept(engine: Engine, scope: Scope, words: Sequence[str]) -> None:
+    """Let nothing beside the store hold words that were erased in it."""
+    engine.corpora.drop(scope)
+    await cleared(engine, words)
+    if engine.mirror is not None:
+        with suppress(
+            ProviderFailed
+        ):  # an index that is away forgets it as soon as it follows again
+            await engine.mirror.follow(scope)
+
+
+async def cleared(engine: Engine, words: Sequence[str]) -> None:
+    """Take words out of the cache and the journal: before they are erased, so that a kill in between leaves none."""
+    if isinstance(engine.embedder, Forgetful):
+        await engine.embedder.forget(words)
+    if engine.journal is not None:
+        await asyncio.to_thread(engine.journal.redact, words)
+
+
+async def _erase(
+    engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner
+) -> tuple[Plan, list[str]]:
+    now = engine.clock()
+    until = _until(engine, manner, now)
+    async with engine.store.transaction(scope) as tx:
+        words = await _wordings(tx, scope, ids)
+        plan = await planned(tx, scope, ids)
+        more = [*plan.derived, *plan.replaced]
+        words += [text for id in more for text in await tx.wordings(scope, id)]
+        words += await _meanings(tx, scope, [*ids, *more])
+        reasons = {
+            **dict.fromkeys(more, "it rested on what was forgotten"),
+            **dict.fromkeys(ids, manner.reason),
+        }
+        gone = [
+            Forget(memory_id=id, at=now, until=until, reason=reasons[id], actor=manner.actor)
+            for id in (*ids, *plan.derived, *plan.replaced)
+        ]
+        await tx.apply([*_flagged(plan, now), *gone])
+        words += await _summed_up_anew(tx, scope, plan, now)
+        await cleared(engine, words)
+    return plan, list(dict.fromkeys(words))
+
+
+async def _wordings(tx: Transaction, scope: Scope, ids: Iterable[str]) -> list[str]:
+    out: list[str] = []
+    for id in ids:
+        words = await tx.wordings(scope, id)
+        if not words:
+            raise NotFound(f"No memory with id {id!r} in this scope")
+        out += words
+    return out
+
+
+async def _meanings(tx: Transaction, scope: Scope, ids: Sequence[str]) -> list[str]:
+    """What was embedded of memories where that is more than their words."""
+    with suppress(StoreDamaged):  # a row that was altered on disk goes all the same
+        return (
+            [index.meaning_of(memory) for memory in await tx.get(scope, ids)]
+            if scope.user == GUILD
+            else []
+        )
+    return []
+
+
+def _flagged(plan: Plan, now: datetime) -> list[Put]:
+    """What rests on other things too, marked, and without the references that lead nowhere now."""
+    return [
+        Put(
+            memory=_without(memory, plan.gone, now),
+            event=None if memory.state == "superseded" else "updated",
+            meta={"reason": "a source was forgotten", "final": True},
+        )
+        for memory in plan.flagged
+        if not memory.compression_source
+    ]
+
+
+async def _summed_up_anew(tx: Transaction, scope: Scope, plan: Plan, now: datetime) -> list[str]:
+    """Make summaries again from the sources that are left, because they may hold what was said word for word.
+
+    The old ones are erased with all that led to them; gives their words.
+    """
+    words: list[str] = []
+    for old in plan.summaries:
+        words += await tx.wordings(scope, old.id)
+        await tx.apply(
+            [Forget(memory_id=old.id, at=now, until=now, reason=SOURCE_FORGOTTEN, purged=True)]
+        )
+        there = await tx.get(scope, old.evidence_ids)
+        left = [m for m in there if m.id not in plan.gone and m.state != "soft_deleted"]
+        text = summarize.extract(turns_of(in_order(left)))
+        if text and old.state != "superseded":
+            anew = replace(
+                _without(replace(old, tags=tags_of(left)), plan.gone, now),
+                text=text,
+                summary=None,
+                category=None,
+                needs_embedding=True,
+                content_hash=normalize.content_hash(text),
+                simhash=simhash.simhash64(text),
+            )
+            meta = {"reason": "summed up without a source that was forgotten", "final": True}
+            await tx.apply([Put(memory=anew, event="created", meta=meta)])
+    return words
+
+
+async def _embedded(engine: Engine, scope: Scope, plan: Plan) -> None:
+    """Give summaries that were made anew their vectors, or leave that for later."""
+    ids = [memory.id for memory in plan.summaries]
+    memories = await engine.store.get(scope, ids) if ids else []
+    made = await edit.encoded(engine, [memory.text for memory in memories]) if memories else {}
+    if made:
+        async with engine.store.transaction(scope) as tx:
+            still = [m for m in await tx.get(scope, ids) if m.text in made]
+            model = engine.corpora.model
+            await tx.apply(
+                [Embedded(memory_id=m.id, model=model, vector=made[m.text]) for m in still]
+            )
+
+
+def _without(memory: Memory, gone: set[str], now: datetime) -> Memory:
+    return replace(
+        memory,
+        evidence_ids=tuple(id for id in memory.evidence_ids if id not in gone),
+        source_ids=tuple(id for id in memory.source_ids if id not in gone),
+        evidence_text=None,  # it may quote what is gone
+        tags=tuple(dict.fromkeys((*memory.tags, SOURCE_FORGOTTEN))),
+        updated_at=now,
+        revision=memory.revision + 1,
+    )
+
+
+async def _hidden(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner) -> Plan:
+    """Let memories disappear, with what rests on them alone; they can be restored until they are purged."""
+    now = engine.clock()
+    purge_at = now + timedelta(days=manner.keep_days)
+    until = _until(engine, manner, now)
+    async with engine.store.transaction(
+        scope
+    ) as tx:  # by itself: what is hidden can be brought back, this cannot
+        plan = await planned(tx, scope, ids)
+        words = await _summed_up_anew(tx, scope, plan, now)
+    if words:
+        await swept(engine, scope, words)
+        await _embedded(engine, scope, plan)
+    async with engine.store.transaction(scope) as tx:
+        plan = await planned(tx, scope, ids)
+        found = await tx.get(scope, [*ids, *plan.derived])
+        if missing := set(ids).difference(memory.id for memory in found):
+            raise NotFound(f"No memory with id {min(missing)!r} in this scope")
+        puts = [put for memory in found for put in await _hide(tx, memory, purge_at, now, manner)]
+        words = [text for memory in found for text in await tx.wordings(scope, memory.id)]
+        texts = tuple(dict.fromkeys([*words, *(put.memory.text for put in puts)]))
+        changes: list[Change] = [
+            *puts,
+            Bury(texts=texts, until=max(until, purge_at) if until else None),
+        ]
+        await tx.apply(changes)
+    return replace(plan, flagged=())
+
+
+async def _hide(
+    tx: Transaction, old: Memory, purge_at: datetime, now: datetime, manner: Manner
+) -> list[Put]:
+    new = replace(
+        old, state="soft_deleted", purge_at=purge_at, updated_at=now, revision=old.revision + 1
+    )
+    meta = {"state": new.state, "reason": manner.reason, "session": manner.session}
+    told = {name: value for name, value in meta.items() if value}
+    put = Put(memory=new, event="soft_deleted", actor=manner.actor, meta=told)
+    return [put, *await edit.versions_along(tx, old, new)]
+
+
+def _until(engine: Engine, manner: Manner, now: datetime) -> datetime | None:
+    return None if manner.never_again else now + timedelta(hours=engine.settings.tombstone_hours)

@@ -1,0 +1,86 @@
+"""Keys by which somebody is known who comes from outside: `rk_<id>_<secret>`, whose secret is shown once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidInput, KeyRefused, NotFound
+from ..results import Key
+from . import validation
+
+if TYPE_CHECKING:
+    from ..client import Engine
+
+RIGHTS = (
+    "read",
+    "write",
+    "owner",
+    "admin",
+)  # owner: acts for the person as a whole, as importing records does
+_PREFIX = "rk"
+
+
+async def made(
+    engine: Engine,
+    name: str,
+    *,
+    user: str,
+    tenant: str | None,
+    space: str | None,
+    agent: str | None,
+    rights: Sequence[str],
+    days: float | None,
+) -> tuple[Key, str]:
+    """A new key, and what whoever holds it has to show."""
+    validation.name("name", name)
+    validation.name("user", user)
+    for what, value in (("space", space), ("agent", agent), ("tenant", tenant)):
+        if value is not None:
+            validation.name(what, value)
+    if not rights or isinstance(rights, str) or not set(rights) <= set(RIGHTS):
+        raise InvalidInput(
+            f"The rights of a key are some of {', '.join(RIGHTS)}, not {rights!r:.60}"
+        )
+    if agent is not None and "owner" in rights:
+        raise InvalidInput(
+            "A key of an agent cannot have the right 'owner': make one without an agent"
+        )
+    if days is not None:
+        validation.days(days)
+    now = engine.clock()
+    key = Key(
+        id=secrets.token_hex(8),
+        name=name,
+        user=user,
+        tenant=tenant or engine.settings.tenant,
+        space=space,
+        agent=agent,
+        rights=tuple(right for right in RIGHTS if right in rights),
+        created_at=now,
+        expires_at=None if days is None else now + timedelta(days=days),
+    )
+    secret = secrets.token_urlsafe(32)
+    await engine.store.add_key(key, secret)
+    return key, f"{_PREFIX}_{key.id}_{secret}"
+
+
+async def shown(engine: Engine, token: str) -> Key:
+    """The key that somebody shows. Raises KeyRefused, without a word about what is wrong with it."""
+    prefix, _, rest = token.partition("_")
+    id, _, secret = rest.partition("_")
+    found = (
+        await engine.store.key(id, secret)
+        if prefix == _PREFIX and id.isalnum() and secret.isascii()
+        else None
+    )
+    if found is None or not found.is_good(engine.clock()):
+        raise KeyRefused
+    return found
+
+
+async def revoked(engine: Engine, id: str) -> None:
+    if not await engine.store.revoke(id, engine.clock()):
+        raise NotFound(f"No key {id!r:.60} that is still good: see `memorist keys list`")

@@ -1,0 +1,171 @@
+"""Whether memory is on, decided by the person: for a space, and for one session that is to leave no trace.
+
+Any off wins: the environment, the settings, the space, or a session that is incognito. Where memory is off, nothing is
+taken in by itself and nothing is recalled; looking, correcting, forgetting and saving on purpose still work. Of an
+incognito session nothing is kept at all, and nothing is recalled in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidInput, Refused, StoreUnavailable
+from ..results import SpaceSettings
+from ..storage.changes import Incognito, Setting
+from ..types import Draft, Labels, Outcome, Scope
+from . import validation
+
+if TYPE_CHECKING:
+    from ..client import Engine
+
+INCOGNITO = "this session is incognito: nothing of it is kept, and nothing is recalled in it"
+OFF = "memory is off in this space: `memorist memory on` turns it on"
+OFF_EVERYWHERE = "memory is off: MEMORIST_MEMORY_ENABLED, MILTON_MEMORY_ENABLED or the setting `memory_enabled` says so"
+_VARIABLES = ("MEMORIST_MEMORY_ENABLED", "MILTON_MEMORY_ENABLED")
+_YES = {"1", "true", "yes", "on", "t", "y"}
+SHARED = "share:"  # begins the tag of what another space may recall; the name of that space follows
+MOST_KNOWN = 10_000
+Taking = Callable[[Sequence[Draft]], Awaitable[Sequence[Outcome]]]
+
+
+class Privacy:
+    """The verbs for what a person decides about remembering, for one scope."""
+
+    def __init__(self, engine: Engine, scope: Scope, labels: Labels) -> None:
+        self._engine, self._scope, self._labels = engine, scope, labels
+
+    async def settings(self) -> SpaceSettings:
+        """What holds in this space."""
+        return (await self._engine.store.space_settings(self._scope, ()))[0]
+
+    async def set(
+        self,
+        *,
+        memory_enabled: bool | None = None,
+        incognito_default: bool | None = None,
+        sharing: bool | None = None,
+        actor: str | None = None,
+    ) -> SpaceSettings:
+        """Turn memory in this space on or off, say whether its sessions begin incognito, and whether it shares.
+
+        Of a space that shares, the person's other spaces may recall what was tagged `share:` and their name. Raises
+        InvalidInput.
+        """
+        given = {
+            "memory_enabled": memory_enabled,
+            "incognito_default": incognito_default,
+            "sharing": sharing,
+        }
+        for name, value in given.items():
+            if not isinstance(value, bool | None):
+                raise InvalidInput(f"{name} is True or False, not {value!r:.60}")
+        validation.fields({"actor": actor})
+        now = self._engine.clock()
+        async with self._engine.store.transaction(self._scope) as tx:
+            await tx.apply(
+                [
+                    Setting(name=n, value=v, at=now, actor=actor)
+                    for n, v in given.items()
+                    if v is not None
+                ]
+            )
+        return await self.settings()
+
+    async def why_off(self, session: str | None = None) -> str:
+        """Why nothing is taken in or recalled in a session, this one unless another is named; empty if memory is on."""
+        asked = self._labels.session if session is None else session
+        return (await off(self._engine, self._scope, [asked])).get(asked, "")
+
+    async def start_incognito(self, session: str | None = None) -> None:
+        """Keep nothing of a session, this one unless another is named; recall nothing in it. Raises InvalidInput."""
+        await self._incognito(session, is_on=True)
+
+    async def end_incognito(self, session: str | None = None) -> None:
+        """Remember and recall in a session as in any other from now on. Raises InvalidInput."""
+        await self._incognito(session, is_on=False)
+
+    async def _incognito(self, given: str | None, *, is_on: bool) -> None:
+        session = self._labels.session if given is None else given
+        if session is None:
+            raise InvalidInput("Say which session: name it, or open the scope with `session`")
+        session = validation.name("session", session)
+        if is_on:  # from this moment on, whether the store can be reached or not
+            _note(self._engine, (self._scope, session), INCOGNITO)
+        async with self._engine.store.transaction(self._scope) as tx:
+            await tx.apply([Incognito(session=session, is_on=is_on, at=self._engine.clock())])
+        if not is_on:
+            _note(self._engine, (self._scope, session), "")
+
+
+async def off(
+    engine: Engine, scope: Scope, sessions: Iterable[str | None]
+) -> dict[str | None, str]:
+    """Why memory is off, for those of the sessions where it is; while the store is away, as it was last known."""
+    asked = set(sessions)
+    try:
+        space, hidden = await engine.store.space_settings(scope, asked)
+    except StoreUnavailable:
+        if engine.outage is None:
+            raise
+        return {
+            each: why
+            for each in asked
+            if (why := engine.off.get((scope, each)) or _everywhere(engine))
+        }
+    why_not = _everywhere(engine) or ("" if space.memory_enabled else OFF)
+    found = {each: INCOGNITO if each in hidden else why_not for each in asked}
+    for each, why in found.items():
+        _note(engine, (scope, each), why)
+    return {each: why for each, why in found.items() if why}
+
+
+async def sharing(engine: Engine, scope: Scope) -> list[Scope]:
+    """The other spaces of the same person that share something."""
+    mine = [
+        each
+        for each in await engine.store.scopes()
+        if each == replace(scope, space=each.space) != scope
+    ]
+    return [each for each in mine if (await engine.store.space_settings(each, ()))[0].sharing]
+
+
+def _note(engine: Engine, where: tuple[Scope, str | None], why: str) -> None:
+    """Know for the next outage where memory is off."""
+    engine.off.pop(where, None)
+    if why:
+        engine.off[where] = why
+    if len(engine.off) > MOST_KNOWN:
+        del engine.off[next(iter(engine.off))]
+
+
+def _everywhere(engine: Engine) -> str:
+    said = {os.environ.get(name, "").strip().lower() for name in _VARIABLES} - {""}
+    is_on = engine.settings.memory_enabled and said <= _YES
+    return "" if is_on else OFF_EVERYWHERE
+
+
+async def admitted(
+    engine: Engine, scope: Scope, drafts: Sequence[Draft], take: Taking
+) -> list[Outcome]:
+    """Hand on what may be taken in; the outcomes stand in the order of the drafts."""
+    closed = await off(engine, scope, {draft.labels.session for draft in drafts})
+    reasons = [_refusal(draft, closed.get(draft.labels.session, "")) for draft in drafts]
+    kept = [draft for draft, why in zip(drafts, reasons, strict=True) if not why]
+    taken = iter(await take(kept) if kept else ())
+    return [
+        Outcome(status="refused", reason=why, message_id=draft.message_id) if why else next(taken)
+        for draft, why in zip(drafts, reasons, strict=True)
+    ]
+
+
+def _refusal(draft: Draft, why: str) -> str:
+    return "" if draft.on_purpose and why != INCOGNITO else why
+
+
+async def refuse_incognito(engine: Engine, scope: Scope, session: str | None) -> None:
+    """Raises Refused in a session that leaves no trace."""
+    if (await off(engine, scope, [session])).get(session) == INCOGNITO:
+        raise Refused(f"Not done: {INCOGNITO}")

@@ -1,0 +1,195 @@
+"""Taking back what was done: the history keeps the fields before each change, and undoing is a change itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from ..errors import Conflict, InvalidInput, NotFound
+from ..ports import Reading, Transaction, Vectors
+from ..results import Entry, Undone
+from ..storage.changes import Change, Put, Relation, Unrelated
+from ..text import clock, fields
+from ..text.ids import new_id
+from ..types import CONTRADICTS, Event, Memory, Scope
+from . import edit
+
+if TYPE_CHECKING:
+    from ..client import Engine
+
+KEPT = timedelta(days=30)  # what was not there before can be brought back for this long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One memory, as it is and as it was before what is undone."""
+
+    now: Memory
+    then: Memory
+    entries: tuple[Entry, ...]  # that are undone, newest first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What undoing changes."""
+
+    operations: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+async def undone(
+    engine: Engine,
+    scope: Scope,
+    what: Mapping[str, str],
+    *,
+    dry_run: bool,
+    actor: str | None,
+    session: str | None,
+) -> Undone:
+    """Undo an operation, or all of a session, whole or not at all. Raises NotFound, InvalidInput, Conflict."""
+    plan = await _planned(engine, engine.store, scope, what)
+    if dry_run:
+        memories = tuple(step.then for step in plan.steps)
+        return Undone(operations=plan.operations, memories=memories, dry_run=True)
+    texts = {
+        text
+        for step in plan.steps
+        if step.now.text != step.then.text
+        for text in (step.now.text, step.then.text)
+    }
+    made = await edit.encoded(engine, sorted(texts))
+    async with engine.store.transaction(scope) as tx:
+        plan = await _planned(engine, tx, scope, what)
+        meta = {"undoes": list(plan.operations), **({"session": session} if session else {})}
+        changes = [
+            change
+            for step in plan.steps
+            for change in await _changes(tx, step, made, engine, actor, meta)
+        ]
+        ids = [step.now.id for step in plan.steps]
+        await tx.apply([change for change in changes if not _is_aside(change, ids)])
+        memories = tuple(await tx.get(scope, ids))
+    return Undone(operations=plan.operations, memories=memories)
+
+
+async def _planned(engine: Engine, reading: Reading, scope: Scope, what: Mapping[str, str]) -> Plan:
+    """Read what happened since, and how each memory stood before; with the lock held nobody else adds to it."""
+    (name, value), *_ = what.items()
+    since = await engine.store.history_since(
+        scope, "session" if name == "session" else "operation", value
+    )
+    mine = [entry for entry in since if entry.meta.get(name) == value]
+    if not mine:
+        raise NotFound(
+            f"No {name} {value!r} in the history of this scope, or what it did was forgotten since"
+        )
+    if any(entry.meta.get("final") for entry in mine) and name == "operation":
+        raise InvalidInput(f"Operation {value!r} belongs to a forget, which is for good")
+    chosen = {entry.id for entry in mine if not entry.meta.get("final")}
+    there = await reading.get(scope, list(dict.fromkeys(entry.memory_id for entry in mine)))
+    now = engine.clock()
+    steps = [
+        _step(memory, [e for e in since if e.memory_id == memory.id], chosen, now)
+        for memory in there
+    ]
+    operations = dict.fromkeys(entry.meta["operation"] for entry in reversed(mine))
+    return Plan(operations=tuple(operations), steps=tuple(step for step in steps if step.entries))
+
+
+def _step(memory: Memory, entries: Sequence[Entry], chosen: set[str], now: datetime) -> Step:
+    """Go back through what happened to a memory, newest first. Raises Conflict where something came after."""
+    then, later, taken = memory, dict[str, Any](), list[Entry]()
+    for entry in reversed(entries):
+        before = _before(entry, now)
+        if entry.id in chosen:
+            if any(name in later and later[name] != fields.field(then, name) for name in before):
+                why = "was changed again since, or this is undone already: undo the later change first"
+                raise Conflict(f"Memory {memory.id!r} {why}")
+            then = fields.with_fields(then, before)
+            taken.append(entry)
+        later |= before
+    return Step(now=memory, then=then, entries=tuple(taken))
+
+
+def _before(entry: Entry, now: datetime) -> dict[str, Any]:
+    """The fields that an entry changed, as they were. What it made was not there: so it disappears."""
+    if entry.event == "ADD":
+        return {"state": "soft_deleted", "purge_at": clock.iso(now + KEPT)}
+    return dict(entry.meta.get("before", {}))
+
+
+async def _changes(
+    tx: Transaction,
+    step: Step,
+    made: Mapping[str, Vectors],
+    engine: Engine,
+    actor: str | None,
+    meta: dict[str, Any],
+) -> list[Change]:
+    """The memory as it was, under a new revision; a text that goes is kept as an earlier version."""
+    now, model, old = engine.clock(), engine.corpora.model, step.now
+    then = await edit.with_free_key(
+        tx, replace(step.then, updated_at=now, revision=old.revision + 1)
+    )
+    decision = _decision(step)
+    put = Put(
+        memory=then, event=_event(old, then), actor=actor, model=model, meta={**meta, **decision}
+    )
+    changes: list[Change] = [*_relations(decision, now), *await edit.versions_along(tx, old, then)]
+    if old.text == then.text:
+        return [put, *changes]
+    ends = max(filter(None, (old.valid_from, then.valid_from)), default=now)
+    version = replace(
+        old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=ends, key=None
+    )
+    kept = Put(memory=version, event=None, model=model)
+    both = [edit.embedded(each, made) for each in (kept, replace(put, old_ref=version.id))]
+    return [*both, *await _never_held(tx, step), *changes]
+
+
+async def _never_held(tx: Transaction, step: Step) -> list[Put]:
+    """The versions that stand for the time before what is undone: now the memory itself does again."""
+    ids = [entry.old_ref for entry in step.entries if entry.old_ref and entry.event != "ADD"]
+    found = [
+        memory
+        for memory in await tx.get(step.now.scope, ids)
+        if memory.superseded_by == step.now.id
+    ]
+    return [Put(memory=replace(each, valid_to=each.valid_from), event=None) for each in found]
+
+
+def _event(old: Memory, then: Memory) -> Event:
+    if old.state == then.state:
+        return "updated"
+    named: dict[str, Event] = {
+        "active": "restored",
+        "soft_deleted": "soft_deleted",
+        "superseded": "superseded",
+    }
+    return named.get(then.state, "updated")
+
+
+def _is_aside(change: Change, ids: Sequence[str]) -> bool:
+    """A memory that is put back itself is not also put somewhere as the version of another."""
+    return isinstance(change, Put) and change.event is None and change.memory.id in ids
+
+
+def _decision(step: Step) -> dict[str, Any]:
+    """What this does to a decision about a conflict, kept so that undoing it can be undone too."""
+    decided = [entry.meta for entry in step.entries if "between" in entry.meta]
+    if not decided:
+        return {}
+    again = "closed" if decided[-1]["decision"] == "reopened" else "reopened"
+    return {"decision": again, "between": decided[-1]["between"]}
+
+
+def _relations(decision: Mapping[str, Any], now: datetime) -> list[Change]:
+    """A decision that is taken back is open again; one that is made again is closed."""
+    if not decision:
+        return []
+    new, old = decision["between"]
+    if decision["decision"] == "reopened":
+        return [Relation(from_id=new, to_id=old, type=CONTRADICTS, at=now)]
+    return [Unrelated(from_id=new, to_id=old, type=CONTRADICTS)]

@@ -1,0 +1,174 @@
+"""Asking servers of others over HTTP, through their own client libraries: how much is read, and when not to ask at all.
+
+What a server says of an error may repeat what it was sent, so nothing of it goes into a message of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import json
+import sys
+import time
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from ..errors import Misconfigured
+
+FAILURES = 3  # in a row, after which nobody is asked for a while
+FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0  # seconds
+_NEVER_ARRIVED = {"ConnectError", "ConnectTimeout", "PoolTimeout"}
+
+
+class Failed(Exception):
+    """A server did not do what it was asked."""
+
+    def __init__(self, why: str, *, status: int = 0, said: str = "", is_free: bool = False) -> None:
+        super().__init__(why)
+        self.status, self.said = status, said
+        self.is_free = is_free  # nothing was worked on, so nothing is to be paid
+
+
+class Server:
+    """One call of a server, through its client library: at most `limit` bytes are read, and only from where it is."""
+
+    def __init__(self, library: str, client: str, call: str, *, limit: int, **options: Any) -> None:
+        """Raises Misconfigured if the library is not installed."""
+        if importlib.util.find_spec(library) is None:
+            raise Misconfigured(f'This needs another package: pip install "memorist[{library}]"')
+        self._library, self._name, self._call, self._limit, self._options = (
+            library,
+            client,
+            call,
+            limit,
+            options,
+        )
+        self._client: Any = None
+        self._opening = asyncio.Lock()
+
+    async def ready(self) -> None:
+        """Load the library before the first question, which takes a second that is not the server's."""
+        async with self._opening:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._opened)
+
+    async def ask(self, **request: Any) -> Any:
+        """The JSON that comes back, once it is ready. Raises Failed."""
+        sdk, call = (
+            sys.modules[self._library],
+            attrgetter(f"{self._call}.with_raw_response.create")(self._client),
+        )
+        try:
+            raw = await call(**request)
+        except sdk.APIStatusError as error:
+            status, said = (
+                error.status_code,
+                str(error.body)[:200].lower(),
+            )  # what follows may be an echo
+            raise Failed(
+                f"status {status}", status=status, said=said, is_free=400 <= status < 500
+            ) from None
+        except Exception as error:  # what a library and those below it raise shares no base class
+            cause = type(error.__cause__ or error).__name__
+            raise Failed(cause, is_free=cause in _NEVER_ARRIVED) from None
+        try:
+            return json.loads(raw.http_response.content)
+        except (ValueError, RecursionError):
+            raise Failed("no JSON came back") from None
+
+    async def close(self) -> None:
+        async with self._opening:
+            if self._client is not None:
+                await self._client.close()
+
+    def _opened(self) -> Any:
+        sdk = importlib.import_module(self._library)
+        return getattr(sdk, self._name)(
+            http_client=_capped(sdk, self._limit), max_retries=0, **self._options
+        )
+
+
+def at(data: Any, *path: str | int) -> Any:
+    """What stands at a place in JSON that somebody else made, or None.
+
+    >>> at({"choices": [{"message": "hi"}]}, "choices", 0, "message"), at([], "choices", 0)
+    ('hi', None)
+    """
+    for step in path:
+        fits = (
+            isinstance(data, dict)
+            if isinstance(step, str)
+            else isinstance(data, list) and len(data) > step
+        )
+        data = (data.get(step) if isinstance(step, str) else data[step]) if fits else None
+    return data
+
+
+def _capped(sdk: Any, limit: int) -> Any:
+    http = sys.modules[
+        sdk.DefaultAsyncHttpxClient.__base__.__module__.partition(".")[0]
+    ]  # httpx or its heir
+
+    class Capped(http.AsyncByteStream):  # type: ignore[misc, name-defined]
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        async def __aiter__(self) -> Any:
+            left = limit
+            async for part in self._inner:
+                left -= len(part)
+                if left < 0:
+                    raise http.ReadError("the answer is too long")
+                yield part
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    async def cap(response: Any) -> None:
+        if (
+            response.headers.get("content-encoding", "identity") != "identity"
+        ):  # a little could become a lot
+            raise http.ReadError("the answer is compressed")
+        response.stream = Capped(response.stream)
+
+    return sdk.DefaultAsyncHttpxClient(
+        follow_redirects=False,  # a redirect would take the words elsewhere
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [cap]},
+    )
+
+
+class Circuit:
+    """Counts failures in a row; after a few it is open, and nobody is asked but once in a while, to see."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._failures, self._until, self._pause = 0, 0.0, FIRST_PAUSE
+        self._trying = False
+
+    @property
+    def wait(self) -> float:
+        """Seconds for which it is no use to ask; 0 if it may be."""
+        if self._failures < FAILURES:
+            return 0.0
+        return max(1.0 if self._trying else 0.0, self._until - self._clock())
+
+    def begin(self) -> bool:
+        """Before a call that `wait` allows; whether it is the one call that tries. `end` has to follow."""
+        is_trial = self._failures >= FAILURES
+        self._trying = self._trying or is_trial
+        return is_trial
+
+    def end(self, is_trial: bool, *, worked: bool | None) -> None:
+        """After a call; `worked` is None if nobody knows."""
+        if is_trial:
+            self._trying = False
+        if worked:
+            self._failures, self._pause = 0, FIRST_PAUSE
+        elif worked is False:
+            self._failures += 1
+            if self._failures == FAILURES or is_trial:
+                self._until = self._clock() + self._pause
+                self._pause = min(2 * self._pause, LONGEST_PAUSE)

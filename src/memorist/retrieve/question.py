@@ -1,0 +1,119 @@
+"""What a question asks for: its terms, whom and when it names, and how the dense leg should hear it."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+
+from ..text import dates, tokens
+from ..text.common_words import is_common
+from ..text.dates import Interval
+
+_TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
+    r"(?:said|told|suggested|recommended|mentioned|advised|explained|proposed|gave|wrote|listed|provided|described|"
+    r"showed|came up with)"
+)
+_TELL = r"(?:say|tell|suggest|recommend|mention|advise|explain|propose|give|write|list|provide|describe|show)"
+_ASKS_ASSISTANT = re.compile(
+    rf"\b(?:you|(?:the|my) assistant) (?:\w+ )?{_TOLD}\b|\bdid (?:you|(?:the|my) assistant) (?:\w+ )?{_TELL}\b|"
+    r"\byour (?:previous|earlier|last) \w+",
+    re.IGNORECASE,
+)
+_TOLD_MYSELF = re.compile(rf"\bI (?:\w+ )?{_TOLD}\b|\bdid I (?:\w+ )?{_TELL}\b", re.IGNORECASE)
+_WORD = re.compile(r"[^\W\d_][^\W_]*")
+
+MOST_TERMS = 512
+MOST_READ = (
+    2000  # characters in which names and dates are looked for: a pasted document is not a question
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question as the legs and features read it."""
+
+    text: str
+    terms: tuple[int, ...]  # ids of the distinct terms, in the order of the text
+    dense_text: str  # what to embed
+    speakers: tuple[
+        int, ...
+    ] = ()  # the speakers of the scope that it names, as indices, first named first
+    intervals: tuple[Interval, ...] = ()
+    asks_when: bool = False
+    asks_assistant: bool = False  # about what the assistant said
+
+
+def understand(
+    text: str, speakers: Sequence[str] = (), now: datetime | None = None, language: str = "english"
+) -> Question:
+    """Read a question against the speakers of its scope.
+
+    >>> question = understand("When did Caroline's dog run away?", ["Melanie", "Caroline"])
+    >>> question.dense_text, question.speakers, question.asks_when
+    ('When did my dog run away?', (1,), True)
+    """
+    head = text[:MOST_READ]
+    named = named_speakers(head, speakers)
+    terms = dict.fromkeys(tokens.term_id(term) for term in tokens.analyse(text, language))
+    return Question(
+        text=text,
+        terms=tuple(terms)[:MOST_TERMS],
+        dense_text=as_told(text, speakers[named[0]]) if named else text,
+        speakers=named,
+        intervals=tuple(dates.intervals(head, now)),
+        asks_when=dates.asks_when(head),
+        asks_assistant=bool(_ASKS_ASSISTANT.search(head)) and not _TOLD_MYSELF.search(head),
+    )
+
+
+def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
+    """Which speakers a text names, by their first name or in full; a role is not a name.
+
+    >>> named_speakers("Will Art come with MELANIE?", ["Melanie Roy", "Art", "Will", "user"])
+    (1, 0)
+    """
+    by_word = _by_first_word(tuple(speakers))
+    meant = [_meant(by_word[word], speakers, text) for word in _spoken(text) if word in by_word]
+    return tuple(dict.fromkeys(number for numbers in meant for number in numbers))
+
+
+def as_told(text: str, speaker: str) -> str:
+    """The question in the words of the person it is about, who says "I" and "my".
+
+    >>> as_told("What did Caroline say about Melanie's book?", "Caroline")
+    "What did I say about Melanie's book?"
+    """
+    name = speaker if speaker.casefold() in text.casefold() else speaker.split()[0]
+    mine = re.sub(rf"\b{re.escape(name)}['’]s?(?!\w)", "my", text, flags=re.IGNORECASE)
+    return re.sub(rf"\b{re.escape(name)}\b", "I", mine, flags=re.IGNORECASE)
+
+
+def _meant(numbers: list[int], speakers: Sequence[str], text: str) -> list[int]:
+    """Of the speakers with one first name, those named in full, if any."""
+    in_full = [number for number in numbers if speakers[number].casefold() in text.casefold()]
+    return in_full or numbers
+
+
+def _spoken(text: str) -> list[str]:
+    """The words that may be names: a common word ("will", "art") only where a capital inside a sentence says so."""
+    found = [
+        (word[0], text[max(word.start() - 2, 0) : word.start()].strip())
+        for word in _WORD.finditer(text)
+    ]
+    return [
+        word.casefold()
+        for at, (word, before) in enumerate(found)
+        if not is_common(word.casefold())
+        or (word[0].isupper() and at > 0 and before not in (".", "!", "?"))
+    ]
+
+
+@lru_cache(maxsize=64)
+def _by_first_word(speakers: tuple[str, ...]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, speaker in enumerate(speakers):
+        words = speaker.casefold().split()
+        if words and len(words[0]) > 1 and speaker.casefold() not in tokens.ROLES:
+            found.setdefault(words[0], []).append(number)
+    return found

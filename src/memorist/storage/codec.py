@@ -1,0 +1,46 @@
+"""Values as plain data for files and wires, and back, checked on the way in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from ..errors import InvalidInput
+
+Value = TypeVar("Value")
+
+
+_adapters: dict[type[Any], Any] = {}
+
+
+def _adapter(kind: type[Any]) -> Any:
+    if kind not in _adapters:
+        from pydantic import TypeAdapter  # slow to import, and only needed at the edges
+
+        _adapters[kind] = TypeAdapter(kind)
+    return _adapters[kind]
+
+
+def dump(value: Any, *, strict: bool = False) -> dict[str, Any]:
+    """A value as JSON knows it: times as ISO 8601 text, tuples as lists.
+
+    A field of the wrong type is warned of, or raises ValueError if the value has to be as it should.
+    """
+    warnings = "error" if strict else "warn"
+    plain: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json", warnings=warnings)
+    return plain
+
+
+def load(kind: type[Value], data: Mapping[str, Any]) -> Value:
+    """The value that `dump` made plain. Raises InvalidInput, naming the field."""
+    from pydantic import ValidationError
+
+    try:
+        made: Value = _adapter(kind).validate_python(data)
+        return made
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or kind.__name__
+        raise InvalidInput(
+            f"This is no {kind.__name__.lower()}: {where}: {first['msg']}"
+        ) from error

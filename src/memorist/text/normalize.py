@@ -1,0 +1,172 @@
+"""The forms a text takes: kept, cleaned, hashed, compared, shown on one line.
+
+The text that was said is stored once; every other form is made from it by a function here and never written over it.
+All of them take time linear in the length of the text, whatever it holds.
+"""
+
+import hashlib
+import re
+from unicodedata import category, combining, normalize
+
+LONGEST_RUN_OF_MARKS = (
+    30  # as in the Stream-Safe Text Format of Unicode; real writing needs fewer than ten
+)
+
+_URL = re.compile(
+    r"""(?<![A-Za-z0-9])(?:(?:https?|ftp)://|www\.)[^\s<>"“”‘’«»\u2e80-\U0010ffff]+""",
+    re.IGNORECASE,
+)
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+_AUTHOR = rf"(?!(?i:{_MONTH})[a-z]*[ ,.])[A-Z][\w'’.-]{{0,40}}"
+_AUTHORS = rf"{_AUTHOR}(?:,? (?:&|and|et al\.?|{_AUTHOR})){{0,8}}"
+_YEAR = r"(?:1[5-9]|20)\d\d[a-z]?(?:, ?pp?\. ?[\d–-]{1,12})?"
+AUTHOR_YEAR = re.compile(rf"[(\[]{_AUTHORS},? {_YEAR}(?:; {_AUTHORS},? {_YEAR}){{0,8}}[)\]]")
+_NUMBERED = re.compile(
+    r"""\[\^[\w-]{1,40}\]              # [^3] a footnote
+    | \[[1-9]\d{0,2}(?:\s?[,;–-]\s?[1-9]\d{0,2}){0,20}\](?![\w(\[=]|\s?=)   # [12] [1, 2] [3–5], not x[1] = 2
+    | 【[^】\n]{1,60}】                # 【12†source】
+    | \\cite[a-z]{0,8}\{[^}\n]{1,200}\}
+    | \[@[\w:-]{1,60}(?:;\s?@[\w:-]{1,60}){0,8}\]
+    | :contentReference\[oaicite:\d{1,4}\](?:\{index=\d{1,4}\})?
+    | \ue200cite[^\ue201]{1,200}\ue201   # the private-use marks some chat products leave behind""",
+    re.VERBOSE,
+)
+_CUSTOM_EMOJI = re.compile(r"<a?:\w{1,64}:\d{1,24}>")
+_MANY_NEWLINES = re.compile(r"\n{3,}")
+
+
+def storable(text: str) -> str:
+    r"""Return the text as any database can keep it: without NUL, with broken surrogates as U+FFFD.
+
+    >>> storable("a\x00b \ud83d\ude00 \ud83d!") == "ab \U0001f600 \ufffd!"
+    True
+    """
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return whole.replace("\x00", "")
+
+
+def clean(text: str) -> str:
+    r"""Strip, compose to NFC, and leave at most one blank line in a row; formatting and code stay as they are.
+
+    >>> clean("  # Cafe\u0301\r\n\n\n\n```\n  x = 1\n```\n") == "# Caf\u00e9\n\n```\n  x = 1\n```"
+    True
+    """
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _MANY_NEWLINES.sub("\n\n", composed(lines)).strip()
+
+
+def composed(text: str) -> str:
+    r"""Return the NFC form, keeping at most thirty combining marks in a row.
+
+    >>> composed("e\u0301") == "\u00e9", len(composed("e" + "\u0301" * 1000))
+    (True, 30)
+    """
+    if text.isascii():
+        return text
+    # NFC sorts each run of marks in quadratic time, so runs are cut before; some marks decompose, so again after.
+    return _limit_marks(normalize("NFC", _limit_marks(text)))
+
+
+def _limit_marks(text: str) -> str:
+    marks = "".join(re.escape(character) for character in sorted(set(text)) if combining(character))
+    if not marks:
+        return text
+    return re.sub(rf"([{marks}]{{{LONGEST_RUN_OF_MARKS}}})[{marks}]+", r"\1", text)
+
+
+def for_hash(text: str) -> str:
+    """Return what near-duplicates share: lower case, no links, no citations, single blanks.
+
+    >>> for_hash("Tea  [12] is GOOD (Smith, 2020), see https://tea.example/x?y=1")
+    'tea is good , see'
+    """
+    return one_line(without_citations(without_links(composed(text)))).lower()
+
+
+def without_links(text: str) -> str:
+    """Remove web addresses.
+
+    >>> without_links("see https://a.example/b and www.c.example")
+    'see   and  '
+    """
+    return _URL.sub(" ", text)
+
+
+def links(text: str) -> list[str]:
+    """List the web addresses in a text, without scheme, query and end punctuation.
+
+    >>> links("see https://www.A.example/b/?utm=1.")
+    ['a.example/b']
+    """
+    return [_address(match.group()) for match in _URL.finditer(text)]
+
+
+def _address(url: str) -> str:
+    bare = url.lower().split("://", 1)[-1].removeprefix("www.")
+    return bare.split("?", 1)[0].split("#", 1)[0].rstrip("/.,;:!')]*_`")
+
+
+def without_citations(text: str) -> str:
+    """Remove numbered and author–year citations.
+
+    >>> without_citations("Sleep matters[1,2] (Walker et al., 2017) in 2020 (May, 2020).")
+    'Sleep matters    in 2020 (May, 2020).'
+    """
+    return AUTHOR_YEAR.sub(" ", without_numbered_citations(text))
+
+
+def without_numbered_citations(text: str) -> str:
+    """Remove citations that are only a number or a key.
+
+    >>> without_numbered_citations("So it is[12]【3†source】, but x[1] = 2.")
+    'So it is  , but x[1] = 2.'
+    """
+    return _NUMBERED.sub(" ", text)
+
+
+def compact(text: str) -> str:
+    """Return letters and digits of any script, lower-cased, with single blanks between.
+
+    >>> compact("Ça va? <:wave:42> https://a.example C++ & नमस्ते!")
+    'ça va c नमस्ते'
+    """
+    bare = _CUSTOM_EMOJI.sub(" ", without_links(composed(text))).lower()
+    return one_line(bare.translate({ord(mark): " " for mark in set(bare) if not _is_written(mark)}))
+
+
+def _is_written(character: str) -> bool:
+    return (
+        character.isalnum() or category(character)[0] == "M"
+    )  # vowel signs of Indic scripts are marks
+
+
+def wording(text: str) -> str:
+    """Return what two texts share that a person would call the same: their letters and digits, in this order.
+
+    >>> wording("I dislike Bob!") == wording("i dislike  bob"), wording("👍")
+    (True, '👍')
+    """
+    return compact(text) or one_line(text)
+
+
+def content_hash(text: str) -> str:
+    """The same for texts that differ only in case and blanks.
+
+    >>> content_hash("Tea  time") == content_hash("tea time"), content_hash("tea") == content_hash("tree")
+    (True, False)
+    """
+    return hashlib.sha256(one_line(text).casefold().encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def one_line(text: str) -> str:
+    r"""Fold every run of whitespace, line breaks included, into one blank.
+
+    >>> one_line(" a\t b\n\nc ")
+    'a b c'
+    """
+    return " ".join(text.split())
+
+
+def digest(text: str) -> str:
+    """Return what a message is recognized by, beside its id."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,94 @@
+"""How what is derived from a conversation is worded, so that it can be read without the conversation.
+
+The rules stand in prompts as `SEMANTIC` and `EPISODIC`, and `fault` holds a text to them, whoever wrote it.
+"""
+
+import re
+from typing import Literal
+
+from . import saying
+from .normalize import composed, one_line
+
+LONGEST = 280  # characters
+SHORTEST = 4
+SENTENCES = 2
+
+SEMANTIC = (
+    "Write one complete statement that can be understood by itself: in the third person, without any pronoun, in a"
+    f" neutral tone, in one or two sentences and at most {LONGEST} characters."
+)
+EPISODIC = (
+    "Write in the past tense, in one or two sentences: what was discussed, decided or done. Leave out lasting facts,"
+    f" unless they changed. At most {LONGEST} characters."
+)
+
+_END = re.compile(r"[.!?…。！？]+[\"”’)]?(?=\s|$)")
+_TITLE = re.compile(r"\b(?:dr|mr|mrs|ms|prof|st|jr|sr|vs|no|e\.g|i\.e|[a-z])\.$", re.IGNORECASE)
+_SPEAKER = re.compile(
+    r"\b(?:i(?:['’](?:m|ve|d|ll))?(?![.\w&/-]\w)|(?-i:[mM]e|[mM]y)|mine|myself|we(?:['’](?:re|ve|d|ll))?|us|our|ours|ourselves)\b",
+    re.IGNORECASE,
+)
+_NO_PRONOUN = re.compile(r"\b(?:US|IT)\b")
+_HEARER = re.compile(r"\b(?:you(?:['’](?:re|ve|d|ll))?|your|yours|yourself|u|ur)\b", re.IGNORECASE)
+_OTHERS = re.compile(
+    r"\b(?:he|she|they|him|her|them|his|hers|their|theirs|it|its|himself|herself|themselves|itself"
+    r"|(?:he|she|it|that|there)['’](?:s|d|ll)|they['’](?:re|ve|d|ll)|this|that|these|those)\b",
+    re.IGNORECASE,
+)
+_JOINING = re.compile(
+    r"\b(?:\w+ly|so|knows?|says?|decided|means?|agreed|found|learned) that\b", re.IGNORECASE
+)
+
+
+def normalised(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
+    """The text on one line and within its bounds; nothing if it cannot be kept as what it is to be.
+
+    >>> normalised("Ana lives  in Porto!"), normalised("She lives in Porto."), normalised("  ")
+    ('Ana lives in Porto.', '', '')
+    """
+    made = trimmed(text)
+    return "" if fault(made, kind) else made
+
+
+def trimmed(text: str) -> str:
+    """At most two sentences and 280 characters, cut where a sentence or a word ends, with a full stop.
+
+    >>> trimmed("One. Two! Three."), len(trimmed("word " * 100)), trimmed("a" * 300)[-3:]
+    ('One. Two.', 275, 'aa…')
+    """
+    line = one_line(composed(text[: 8 * LONGEST])).replace("!", ".")
+    ends = [
+        match.end() for match in _END.finditer(line) if not _TITLE.search(line[: match.end()][-8:])
+    ]
+    ends = [end for end in ends[:SENTENCES] if end <= LONGEST]
+    kept = line[: ends[-1]] if ends and (len(ends) == SENTENCES or len(line) > LONGEST) else line
+    if len(kept) > LONGEST:
+        words, _, cut = kept[: LONGEST - 1].rpartition(" ")
+        kept = f"{words or cut[: LONGEST - 1]}…"
+    return kept if not kept or kept[-1] in ".?…。？" else f"{kept.rstrip(' ,;:')}."
+
+
+def fault(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
+    """What keeps a text from being understood by itself, in a few words; nothing if it can be.
+
+    >>> fault("Ana's sister lives in Porto."), fault("I live in Porto."), fault("Ana likes it.")
+    ('', 'it speaks in the first person', 'it has a pronoun')
+    >>> fault("Ana and Bo decided on Rust.", "episodic"), fault("Ana agrees.", "episodic")
+    ('', 'it is not told in the past tense')
+    """
+    line = _NO_PRONOUN.sub("ON", one_line(text))
+    if len(line.strip(" .…")) < SHORTEST or not any(map(str.isalpha, line)):
+        return "it says nothing"
+    if len(line) > LONGEST:
+        return f"it is longer than {LONGEST} characters"
+    if "?" in line:
+        return "it asks"
+    if _SPEAKER.search(line):
+        return "it speaks in the first person"
+    if _HEARER.search(line):
+        return "it speaks to somebody"
+    if _OTHERS.search(_JOINING.sub(" ", line)):
+        return "it has a pronoun"
+    if kind == "episodic" and "past" not in saying.said(line).marks:
+        return "it is not told in the past tense"
+    return ""

@@ -1,0 +1,188 @@
+"""Chroma as a vector index: a folder in this process, or a server.
+
+Its own embedding functions and its telemetry stay off. A folder belongs to one process at a time, as Chroma has it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..ports import IndexEntry, Vectors
+from ..types import Scope
+from . import (
+    LARGEST_ROW,
+    WAIT,
+    answered,
+    batches,
+    collection_name,
+    loaded,
+    marks,
+    old_name,
+    scope_mark,
+    without_secrets,
+)
+
+SHAPE = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "max_neighbors": 32}}
+
+
+class Chroma:
+    """A collection of a Chroma folder or server as a VectorIndex. It opens when it is first asked."""
+
+    def __init__(
+        self, place: str, *, model: str, dimensions: int, store: str, wait: float = WAIT
+    ) -> None:
+        self._is_server = place.startswith(("http://", "https://"))
+        self._place = place if self._is_server else str(Path(place).expanduser().resolve())
+        self._title, self._wait = collection_name(store, model, dimensions), wait
+        self._opening = asyncio.Lock()
+        self._client: Any = None
+        self._collection: Any = None
+
+    @property
+    def name(self) -> str:
+        return f"chroma:{without_secrets(self._place)}/{self._title}"
+
+    async def put(self, scope: Scope, entries: Sequence[IndexEntry]) -> None:
+        for batch in batches(entries):
+            await self._ask(
+                "upsert",
+                ids=[str(entry.row) for entry in batch],
+                embeddings=[entry.vector for entry in batch],
+                metadatas=[marks(scope, entry) for entry in batch],
+            )
+
+    async def delete(self, scope: Scope, rows: Sequence[int]) -> None:
+        for batch in batches(rows):
+            await self._ask(
+                "delete", ids=[str(row) for row in batch], where={"scope": scope_mark(scope)}
+            )
+
+    async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
+        asked = {
+            "query_embeddings": [vector],
+            "n_results": limit,
+            "where": {"scope": scope_mark(scope)},
+            "include": [],
+        }
+        rows: list[int] = await self._ask("query", _rows, **asked)
+        return rows
+
+    async def clear(self) -> None:
+        await loaded("chromadb")
+        async with answered(self.name, self._wait):
+            self._collection = None
+            await self._opened()  # so that there is one to delete
+            self._collection = None
+            await self._call(self._client.delete_collection, name=self._title)
+
+    async def count(self) -> int:
+        return int(await self._ask("count"))
+
+    async def close(self) -> None:
+        client, self._client, self._collection = self._client, None, None
+        if client is not None:
+            async with answered(self.name, self._wait):
+                await self._call(client.close)
+
+    async def _ask(
+        self, verb: str, read: Callable[[Any], Any] = lambda answer: answer, **given: Any
+    ) -> Any:
+        """Call a method of the collection, which is made anew if another process has cleared it."""
+        await loaded("chromadb")
+        from chromadb.errors import NotFoundError
+
+        async with answered(self.name, self._wait):
+            try:
+                return read(await self._call(getattr(await self._opened(), verb), **given))
+            except NotFoundError:
+                self._collection = None
+                return read(await self._call(getattr(await self._opened(), verb), **given))
+
+    async def _opened(self) -> Any:
+        async with self._opening:
+            if self._client is None:
+                self._client = (
+                    _Server(self._place)
+                    if self._is_server
+                    else await self._call(_folder, path=self._place)
+                )
+                await self._delete_old()
+            if self._collection is None:
+                self._collection = await self._call(
+                    self._client.get_or_create_collection,
+                    name=self._title,
+                    configuration=SHAPE,
+                    embedding_function=None,
+                )
+            return self._collection
+
+    async def _delete_old(self) -> None:
+        """Delete the collection of version 0.1: nobody would erase from it what is forgotten from now on."""
+        from chromadb.errors import NotFoundError
+
+        with suppress(NotFoundError):
+            await self._call(self._client.delete_collection, name=old_name(self._title))
+
+    async def _call(self, function: Callable[..., Any], **given: Any) -> Any:
+        return (
+            await function(**given)
+            if self._is_server
+            else await asyncio.to_thread(function, **given)
+        )
+
+
+class _Server:
+    """What a folder's client does, over HTTP.
+
+    Chroma's own `AsyncHttpClient` cannot be closed, shares its connections with every other server that the event
+    loop talks to, remembers each failed attempt for good, and does not check certificates unless told to.
+    """
+
+    def __init__(self, url: str) -> None:
+        from chromadb.api.async_fastapi import AsyncFastAPI
+        from chromadb.config import Settings, System
+
+        at = urlsplit(url)
+        settings = Settings(
+            chroma_server_host=at.hostname,
+            chroma_server_http_port=at.port or (443 if at.scheme == "https" else 8000),
+            chroma_server_ssl_enabled=at.scheme == "https",
+            chroma_server_ssl_verify=True,
+            anonymized_telemetry=False,
+        )
+        self._api = AsyncFastAPI(System(settings))
+        self._api._clients = {}  # its own, not the class's
+
+    async def get_or_create_collection(
+        self, *, name: str, configuration: Any, embedding_function: None
+    ) -> Any:
+        from chromadb.api.models.AsyncCollection import AsyncCollection
+
+        model = await self._api.get_or_create_collection(name=name, configuration=configuration)
+        return AsyncCollection(client=self._api, model=model, embedding_function=embedding_function)
+
+    async def delete_collection(self, *, name: str) -> None:
+        await self._api.delete_collection(name)
+
+    async def close(self) -> None:
+        await self._api.__aexit__(None, None, None)
+
+
+def _folder(path: str) -> Any:
+    from chromadb import PersistentClient
+    from chromadb.config import Settings
+
+    return PersistentClient(path, settings=Settings(anonymized_telemetry=False))
+
+
+def _rows(answer: Any) -> list[int]:
+    """The row numbers of an answer; whatever else stands there is none of ours."""
+    numbers = [
+        int(id) for id in answer["ids"][0] if id.isascii() and id.isdecimal() and len(id) < 20
+    ]
+    return [number for number in numbers if 0 < number <= LARGEST_ROW]
