@@ -1,9 +1,9 @@
 """Moves what version 0.1 kept at its default paths to the default paths of this version.
 
-Version 0.1 was called Recollect. Another program of that name may use the same folders, so only what
-version 0.1 wrote is moved, one rename at a time: the spool first, because its folders are named after
-the path of their database, and the database last. If the process dies in between, the next start
-continues.
+Version 0.1 was called Recollect. Another program of that name may use the same folders, so only
+what version 0.1 wrote is moved, one rename at a time: the spool first, because its folders are
+named after the path of their database, and the database last. If the process dies in between, the
+next start continues.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ def move_config(config: Path, known: Collection[str]) -> Path:
     if not found.keys() & set(known):
         return config
     with _lock():
-        _run([Move("config", old, config)])
+        moves = _without_conflicts([Move("config", old, config)])
+        _run(moves)
     if not os.path.exists(config):
         return old
-    _notify(old, config)
-    _remove_if_empty(old.parent)
+    if moves:
+        _notify(old, config)
+        _remove_if_empty(old.parent)
     return config
 
 
@@ -72,10 +74,10 @@ def warn_of_old_variables(known: Collection[str]) -> None:
 
 @cache  # one attempt per process: later the database is open
 def move_data(*, db: Path | None, state_dir: Path | None, spool_dir: Path) -> dict[str, Any]:
-    """Move database, spool and caches of version 0.1 to these paths, unless something is there already.
+    """Move database, spool and caches of version 0.1 to these paths, unless something is there.
 
-    None stands for a path that the user has chosen; nothing is moved there. Return the old paths, by
-    setting, of what could not be moved.
+    None stands for a path that the user has chosen; nothing is moved there. Return the old paths,
+    by setting, of what could not be moved.
     """
     old = {"db": user_data_path(_OLD) / "memory.db", "state_dir": user_state_path(_OLD)}
     new = {"db": db, "state_dir": state_dir}
@@ -96,7 +98,7 @@ def move_data(*, db: Path | None, state_dir: Path | None, spool_dir: Path) -> di
 
 
 def _plan(db: Path | None, state_dir: Path | None, spool_dir: Path) -> list[Move]:
-    """Return the renames that are left, in their order. An interrupted upgrade has fewer of them."""
+    """Return the renames that are left, in their order. After an interruption there are fewer."""
     old_db, old_state = user_data_path(_OLD) / "memory.db", user_state_path(_OLD)
     old_spools = old_state / _SPOOLS
     spool: list[Move] = []
@@ -121,30 +123,30 @@ def _without_conflicts(moves: Sequence[Move]) -> list[Move]:
     """Leave out what does not exist or is planned already, and what would replace something."""
     chosen: list[Move] = []
     for move in moves:
-        is_planned = any(
-            move.source == each.source or move.target == each.target for each in chosen
-        )
-        is_free = os.path.exists(move.source) and not os.path.lexists(move.target)
-        if is_free and not is_planned:
-            chosen.append(move)
+        if not os.path.exists(move.source) or os.path.lexists(move.target):
+            continue
+        if any(move.source == each.source or move.target == each.target for each in chosen):
+            continue
+        chosen.append(move)
     return chosen
 
 
 def _is_database(path: Path) -> bool:
-    """Whether this is a database of version 0.1. Looking at it also writes its log back into the file."""
+    """Return whether this is a database of version 0.1.
+
+    Closing it again writes its log back into the file.
+    """
     if not os.path.exists(path):
         return False
     try:
         with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
-            rows = connection.execute(
-                "SELECT name FROM sqlite_schema WHERE type = 'table'"
-            ).fetchall()
+            rows = connection.execute("SELECT name FROM sqlite_schema").fetchall()
     except apsw.NotADBError:
         return False
     except apsw.Error:
         return True  # busy or damaged: opening it will tell
-    tables = {row[0] for row in rows}
-    return not tables or tables >= _TABLES
+    names = {row[0] for row in rows}
+    return not names or names >= _TABLES
 
 
 def _spool_name(db: Path) -> str:
@@ -157,7 +159,8 @@ def _run(moves: Sequence[Move]) -> None:
     try:
         for act in (_check, _rename):
             for move in moves:
-                act(move)
+                with suppress(FileNotFoundError):  # another process has moved it
+                    act(move)
     except OSError as error:
         why = error.strerror or str(error)
         _warn(f"{move.source} could not be moved to {move.target} ({why}): the old path is used")
@@ -176,8 +179,7 @@ def _check(move: Move) -> None:
 
 
 def _rename(move: Move) -> None:
-    with suppress(FileNotFoundError):  # another process has moved it
-        move.source.rename(move.target)
+    move.source.rename(move.target)
     with suppress(OSError):  # where folders cannot be synced
         descriptor = os.open(move.target.parent, os.O_RDONLY)
         try:

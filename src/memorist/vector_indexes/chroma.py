@@ -122,7 +122,7 @@ class Chroma:
             return self._collection
 
     async def _delete_old(self) -> None:
-        """Delete the collection of version 0.1: nobody would erase from it what is forgotten from now on."""
+        """Delete the collection of version 0.1: what is forgotten now would stay in it."""
         from chromadb.errors import NotFoundError
 
         with suppress(NotFoundError):

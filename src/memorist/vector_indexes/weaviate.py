@@ -178,7 +178,7 @@ async def _make_if_missing(client: Any, title: str) -> None:
 
 
 async def _delete_old(client: Any, title: str) -> None:
-    """Delete the collection of version 0.1: nobody would erase from it what is forgotten from now on."""
+    """Delete the collection of version 0.1: what is forgotten now would stay in it."""
     old = old_name(title)
     if await client.collections.exists(old):
         await client.collections.delete(old)
