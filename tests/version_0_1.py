@@ -7,6 +7,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from memorist.dialects.milton import Milton
+
 DATA = Path(__file__).parent / "data" / "v0.1"
 ALIVE = {
     "I moved from Braga to Porto in May.",
@@ -34,5 +36,4 @@ async def assert_replayed(memory: Any) -> None:
     ana = memory.scope("ana")
     assert "My sister lives in Faro." in {each.text for each in (await ana.list()).memories}
     assert (await memory.stats())["pending"] == 0
-    (boat,) = await memory.store.summaries(ana.scope, "project_memory")
-    assert boat.data["goals"] == ["sail to Faro"]
+    assert (await Milton(ana).project_memory("Boat")).goals == ("sail to Faro",)

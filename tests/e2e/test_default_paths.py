@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from memorist import aio, bootstrap
-from memorist.settings import load
-from memorist.storage import upgrade
+from memorist.settings import load, upgrade
 from version_0_1 import ALIVE, assert_replayed, lay_spool, unpack
 
 
@@ -63,9 +62,9 @@ class Home:
 def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     made = Home(tmp_path / "home", is_one_folder=request.param == "macos")
     for kind, base in (("data", made.data), ("state", made.state), ("config", made.config)):
-        for module in ("memorist.storage.upgrade", "memorist.settings"):
+        for module in ("memorist.settings.upgrade", "memorist.settings"):
             monkeypatch.setattr(f"{module}.user_{kind}_path", base.joinpath)
-    monkeypatch.delenv("MEMORIST_FAILSAFE_DIR")
+    monkeypatch.delenv("MEMORIST_SPOOL_DIR")
     for name in ("MEMORIST_DB", "MEMORIST_STATE_DIR", "MEMORIST_CONFIG", "MEMORIST_EMBEDDER"):
         monkeypatch.delenv(name, raising=False)
     start_again()
@@ -126,12 +125,29 @@ def test_a_variable_with_the_old_name_is_named(
     monkeypatch.setenv("RECOLLECT_PROFILE", "milton.recent")
     monkeypatch.setenv("RECOLLECT_SPACE", "old")
     monkeypatch.setenv("MEMORIST_SPACE", "new")
+    monkeypatch.setenv("RECOLLECT_INDEX_FROM", "7")
     monkeypatch.setenv("RECOLLECT_HOME", "/of/another/program")
     settings = load(db=str(tmp_path / "m.db"), state_dir=tmp_path)
     assert (settings.profile, settings.space) == ("default", "new")
-    (line,) = notices(caplog)
-    assert "RECOLLECT_PROFILE" in line
-    assert "MEMORIST_PROFILE" in line
+    profile, index = notices(caplog)
+    assert "RECOLLECT_PROFILE is not read any more: rename it to MEMORIST_PROFILE" in profile
+    assert (
+        "RECOLLECT_INDEX_FROM is not read any more: rename it to MEMORIST_VECTOR_INDEX_FROM"
+        in index
+    )
+
+
+def test_a_moved_settings_file_has_the_new_names(home: Home) -> None:
+    old = home.config / "recollect" / "recollect.toml"
+    old.write_text("index_from = 7\n  failsafe=false # off\n[ttl_days]\nfact = 9\n")
+    settings = load(state_dir=home.folder)
+    assert (settings.vector_index_from, settings.spool, settings.ttl_days) == (
+        7,
+        False,
+        {"fact": 9},
+    )
+    text = (home.config / "memorist" / "memorist.toml").read_text()
+    assert text == "vector_index_from = 7\n  spool=false # off\n[ttl_days]\nfact = 9\n"
 
 
 class Killed(BaseException):
@@ -201,7 +217,7 @@ async def test_a_spool_in_a_folder_of_the_users_own_follows_the_database(
     own = tmp_path / "spool"
     own.mkdir()
     home.spool(home.old_db, "recollect").rename(own / home.spool(home.old_db, "recollect").name)
-    async with aio.open(failsafe_dir=own) as memory:
+    async with aio.open(spool_dir=own) as memory:
         assert Path(memory.settings.db) == home.db
         await assert_replayed(memory)
 
@@ -283,7 +299,7 @@ def test_processes_that_start_at_once_move_the_default_paths_together(tmp_path: 
     unpack("memory.db", made.old_db)
     (made.config / "recollect").mkdir(parents=True)
     (made.config / "recollect" / "recollect.toml").write_text('embedder = "hashing"\n')
-    drop = ("MEMORIST_FAILSAFE_DIR", "MEMORIST_DB", "MEMORIST_STATE_DIR")
+    drop = ("MEMORIST_SPOOL_DIR", "MEMORIST_DB", "MEMORIST_STATE_DIR")
     environment = {name: value for name, value in os.environ.items() if name not in drop}
     for name, folder in (("DATA", made.data), ("STATE", made.state), ("CONFIG", made.config)):
         environment[f"XDG_{name}_HOME"] = str(folder)

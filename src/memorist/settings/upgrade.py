@@ -12,6 +12,7 @@ import errno
 import hashlib
 import logging
 import os
+import re
 import tomllib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -26,6 +27,17 @@ from platformdirs import user_config_path, user_data_path, user_state_path
 log = logging.getLogger("memorist")
 _OLD = "recollect"
 _TABLES = {"migrations", "meta", "scopes", "memories"}  # of a database of version 0.1, and more
+_RENAMED = {
+    "corpus_mb": "index_cache_mb",
+    "failsafe": "spool",
+    "failsafe_dir": "spool_dir",
+    "index": "vector_index",
+    "index_from": "vector_index_from",
+    "llm_tenant_tokens": "llm_daily_tokens_per_tenant",
+    "llm_user_tokens": "llm_daily_tokens_per_user",
+    "spans": "otel",
+    "tend": "run_jobs",
+}
 _SPOOLS = Path("data", "memory")  # in the state folder
 
 
@@ -51,10 +63,12 @@ def move_config(config: Path, known: Collection[str]) -> Path:
     except (OSError, ValueError) as error:
         _warn(f"{old} was not moved to {config}, because it cannot be read: {error}")
         return config
-    if not found.keys() & set(known):
+    if not found.keys() & {*known, *_RENAMED}:
         return config
     with _lock():
         moves = _without_conflicts([Move("config", old, config)])
+        if moves and found.keys() & _RENAMED.keys():
+            _rename_settings(old)
         _run(moves)
     if not os.path.exists(config):
         return old
@@ -64,10 +78,26 @@ def move_config(config: Path, known: Collection[str]) -> Path:
     return config
 
 
+def _rename_settings(file: Path) -> None:
+    """Give the settings in a file their new names, all at once."""
+    old = "|".join(_RENAMED)
+    text = re.sub(
+        rf"^(\s*)({old})(?=\s*=)",
+        lambda match: match[1] + _RENAMED[match[2]],
+        file.read_text("utf-8"),
+        flags=re.MULTILINE,
+    )
+    beside = file.with_suffix(".new")
+    with suppress(OSError):  # then the file cannot be moved either, and that is reported
+        beside.write_text(text, "utf-8")
+        beside.replace(file)
+
+
 def warn_of_old_variables(known: Collection[str]) -> None:
     """Warn of environment variables of version 0.1, which are not read any more."""
-    for setting in known:
-        old, new = f"RECOLLECT_{setting.upper()}", f"MEMORIST_{setting.upper()}"
+    for setting in (*known, *_RENAMED):
+        old = f"RECOLLECT_{setting.upper()}"
+        new = f"MEMORIST_{_RENAMED.get(setting, setting).upper()}"
         if old in os.environ and new not in os.environ:
             _warn(f"The environment variable {old} is not read any more: rename it to {new}")
 
