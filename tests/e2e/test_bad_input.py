@@ -440,7 +440,9 @@ def test_a_wrong_setting_is_named(setting: dict[str, Any]) -> None:
 
 
 def test_only_postgresql_can_be_its_own_vector_index() -> None:
-    with pytest.raises(Misconfigured, match="'index': only PostgreSQL searches vectors itself"):
+    with pytest.raises(
+        Misconfigured, match="'vector_index': only PostgreSQL searches vectors itself"
+    ):
         memorist.open(":memory:", embedder="hashing", vector_index="store")
 
 

@@ -94,7 +94,7 @@ def test_a_header_stands_alone_where_nothing_answers(ana: BlockingScope) -> None
 def test_the_budget_holds_for_header_and_block_together(ana: BlockingScope) -> None:
     for n in range(6):
         told(ana, f"Box number {n} on the shelf holds the tools for winter {n}", "things", 0.6)
-    count = memorist.client.tokens.count_tokens
+    count = ana._inner.ctx.count_tokens
     for budget in (5, 40, 70, 100, 200):
         answer = ana.recall("Which box holds the tools?", since=0, budget=budget)
         assert count(answer.text) <= budget
