@@ -14,9 +14,9 @@ from typing import Any
 from ..client import Client
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ..extraction import job
-from ..ingest import guard, transitions
+from ..ingest import guard, transitions, validation
 from ..jobs import embed
-from ..manage import edit, validation
+from ..manage import edit
 from ..manage.journal import LORE
 from ..retrieve import profiles
 from ..scoped import ScopedClient

@@ -13,10 +13,10 @@ from dataclasses import replace
 
 from ..context import Context
 from ..errors import InvalidInput, Refused, StoreUnavailable
+from ..ingest import validation
 from ..results import SpaceSettings
 from ..storage.changes import Incognito, Setting
 from ..types import Draft, Labels, Outcome, Scope
-from . import validation
 
 INCOGNITO = "this session is incognito: nothing of it is kept, and nothing is recalled in it"
 OFF = "memory is off in this space: `memorist memory on` turns it on"
@@ -74,7 +74,7 @@ class Privacy:
     async def disabled_reason(self, session: str | None = None) -> str:
         """Why nothing is taken in or recalled in a session, this one unless another is named; empty if memory is on."""
         asked = self._labels.session if session is None else session
-        return (await off(self._ctx, self._scope, [asked])).get(asked, "")
+        return await disabled_reason(self._ctx, self._scope, asked)
 
     async def start_incognito(self, session: str | None = None) -> None:
         """Keep nothing of a session, this one unless another is named; recall nothing in it. Raises InvalidInput."""
@@ -115,6 +115,17 @@ async def off(ctx: Context, scope: Scope, sessions: Iterable[str | None]) -> dic
     for each, why in found.items():
         _note(ctx, (scope, each), why)
     return {each: why for each, why in found.items() if why}
+
+
+async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
+    """Return why memory is off in a session; empty if it is on."""
+    return (await off(ctx, scope, [session])).get(session, "")
+
+
+async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> str | None:
+    """Return the session as the history may name it: None if it is incognito."""
+    reason = await disabled_reason(ctx, scope, session)
+    return None if reason == INCOGNITO else session
 
 
 async def sharing(ctx: Context, scope: Scope) -> list[Scope]:
@@ -162,5 +173,5 @@ def _refusal(draft: Draft, why: str) -> str:
 
 async def refuse_incognito(ctx: Context, scope: Scope, session: str | None) -> None:
     """Raises Refused in a session that leaves no trace."""
-    if (await off(ctx, scope, [session])).get(session) == INCOGNITO:
+    if await disabled_reason(ctx, scope, session) == INCOGNITO:
         raise Refused(f"Not done: {INCOGNITO}")

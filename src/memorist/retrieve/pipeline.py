@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..context import Context
 from ..embedders import checked
 from ..errors import ProviderFailed, StoreDamaged
 from ..index import WORKING, Corpus
@@ -43,6 +44,19 @@ class Retrieve:
     count: Callable[[str], int]  # tokens of a text
     language: str
     index: NearestRows | None = None  # where the vectors of scopes are that are too large to hold
+
+
+def parts_of(ctx: Context) -> Retrieve:
+    """Return what recalling needs, from the context."""
+    return Retrieve(
+        store=ctx.store,
+        corpora=ctx.index,
+        embedder=ctx.embedder,
+        reranker=ctx.reranker,
+        count=ctx.count_tokens,
+        language=ctx.settings.language,
+        index=ctx.external_index,
+    )
 
 
 async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime) -> Recall:
