@@ -393,7 +393,7 @@ async def test_the_figures_show_the_mean_duration_of_each_verb(engine: Engine) -
         shown = (await client.get("/figures")).text
         metrics = (await client.get("/metrics")).text
     seconds = re.search(
-        r'^memorist_verb_seconds_sum{duty="",verb="recall"} (\S+)$', metrics, re.MULTILINE
+        r'^memorist_operation_duration_seconds_sum{job_name="",operation="recall"} (\S+)$', metrics, re.MULTILINE
     )
     row = re.search(r">recall</th><td[^>]*>(\d+)</td><td[^>]*>([\d.]+) ms<", shown)
     assert seconds

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from fastapi import Response
-from prometheus_client import CollectorRegistry
 
 from ...errors import InvalidInput
 from ...manage.keys import RIGHTS
@@ -249,29 +248,8 @@ async def figures(visit: Visit) -> Response:
         plots=plots,
         costs=costs,
         backlog=await visit.engine.backlog() if is_admin else None,
-        took=_took(visit.request.app.state.metrics.registry) if is_admin else {},
+        latencies=visit.request.app.state.metrics.latencies() if is_admin else {},
     )
-
-
-def _took(registry: CollectorRegistry) -> dict[str, tuple[int, float, str]]:
-    """How often each verb was called in this process, the mean of its milliseconds, and within how many 95 % were."""
-    seconds = next(each for each in registry.collect() if each.name == "memorist_verb_seconds")
-    kinds: dict[str, list[tuple[str, float]]] = {}
-    for sample in seconds.samples:
-        if not sample.labels["duty"]:
-            kinds.setdefault(sample.labels["verb"], []).append(
-                (sample.labels.get("le", sample.name), sample.value)
-            )
-    verbs = {verb: dict(samples) for verb, samples in kinds.items()}
-    return {verb: _latency(of) for verb, of in sorted(verbs.items()) if of[f"{seconds.name}_count"]}
-
-
-def _latency(of: Mapping[str, float]) -> tuple[int, float, str]:
-    calls, total = of["memorist_verb_seconds_count"], of["memorist_verb_seconds_sum"]
-    most = next(
-        name for name, number in of.items() if number >= 0.95 * calls
-    )  # bounds stand in order
-    return int(calls), 1000 * total / calls, "more" if most == "+Inf" else f"{1000 * float(most):g}"
 
 
 def _counted(
