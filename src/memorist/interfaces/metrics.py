@@ -1,4 +1,4 @@
-"""Prometheus metrics at `/metrics`: timings of this process, and jobs, events and LLM usage of the shared store.
+"""Prometheus metrics at `/metrics`: latencies of this process; jobs, events and LLM use of the store.
 
 Nothing is pushed anywhere. No label contains a user, a session or the text of a memory.
 """

@@ -1,4 +1,4 @@
-"""The web page at `/` of the server, where people see and manage their memories. It has no build step."""
+"""The web page at `/` of the server, where people see and manage their memories."""
 
 from __future__ import annotations
 

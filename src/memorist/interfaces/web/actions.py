@@ -1,4 +1,4 @@
-"""Form actions. Each calls one verb of the client and redirects to the page that shows the result."""
+"""Form actions. Each calls one verb of the client and redirects to a page that shows the result."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """SVG charts: stacked bars, lines over days, and a graph of related memories.
 
-Colors are classes of the stylesheet, for light and dark themes. The page shows the same numbers as text next to each
-bar and line chart, so those are hidden from screen readers.
+Colors are classes of the stylesheet, for light and dark themes. The page shows the same numbers as
+text next to each bar and line chart, so those are hidden from screen readers.
 """
 
 from __future__ import annotations

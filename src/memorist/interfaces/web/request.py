@@ -1,4 +1,4 @@
-"""What all pages share: sessions, forms, cookies, the scope that is shown, and rendering of pages and errors."""
+"""What all pages share: sessions, forms, cookies, the displayed scope, and rendering."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ templates.globals.update(render_diff=text.render_diff, charts=charts, version=__
 
 
 class Sessions:
-    """API keys of signed-in users. The browser only holds a random session id in an HttpOnly cookie."""
+    """API keys of signed-in users. Browsers only get a random session id, in an HttpOnly cookie."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -197,7 +197,7 @@ def render_page(request: Request, template: str, *, status: int = 200, **values:
 
 
 def render_error(request: Request, error: Exception) -> Response:
-    """Render an error with the same status and message as the REST API, or redirect to the sign-in page."""
+    """Render an error as the REST API reports it, or redirect to the sign-in page."""
     if isinstance(error, KeyRefused) and request.method == "GET":
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return redirect(request, f"/login?{urlencode({'to': path})}")
@@ -296,7 +296,7 @@ def _open_scope(request: Request, caller: Caller, form: dict[str, list[str]]) ->
 
 
 async def read_form(request: Request) -> dict[str, list[str]]:
-    """Parse a form of this session. Raises InvalidInput, or NotAllowed without a valid CSRF token."""
+    """Parse a form. Raises InvalidInput, or NotAllowed without the CSRF token of this session."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         body = (await request.body()).decode()

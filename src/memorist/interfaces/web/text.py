@@ -1,4 +1,4 @@
-"""Jinja filters for text written by others: it is escaped, isolated, and shows its invisible characters."""
+"""Jinja filters for text written by others: escaped, isolated, with invisible characters shown."""
 
 from __future__ import annotations
 
