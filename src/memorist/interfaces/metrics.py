@@ -1,4 +1,4 @@
-"""Prometheus metrics at `/metrics`: latencies of this process; jobs, events and LLM use of the store.
+"""Prometheus metrics at `/metrics`: latencies of this process, and figures of the shared store.
 
 Nothing is pushed anywhere. No label contains a user, a session or the text of a memory.
 """
