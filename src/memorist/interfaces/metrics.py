@@ -18,7 +18,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client import generate_latest as render_registry
 
-from ..client import Engine
+from ..client import Client
 from ..errors import MemoristError, ProviderFailed
 from ..results import Backlog
 from ..telemetry.instrumentation import DUTY, Tell
@@ -67,12 +67,12 @@ class Latency:
 class Metrics:
     """Observes the operations of a client, and reads its store when Prometheus scrapes."""
 
-    def __init__(self, engine: Engine, *, max_age_seconds: float = MAX_AGE_SECONDS) -> None:
-        self._engine = engine
+    def __init__(self, client: Client, *, max_age_seconds: float = MAX_AGE_SECONDS) -> None:
+        self._client = client
         self._max_age = max_age_seconds
         self._lock = asyncio.Lock()
         self._fresh_until = 0.0
-        self._events_since = engine.clock()
+        self._events_since = client.ctx.clock()
         self._counted = Counts[tuple[str, ...]]()
         self._registry = CollectorRegistry()
         # `job` is what Prometheus calls the scrape target, so this label has another name.
@@ -126,7 +126,7 @@ class Metrics:
                 self._events.labels(node, op, "ok")
         for labels in _OTHER_EVENTS:
             self._events.labels(*labels)
-        engine.watchers.append(self._observe)
+        client.ctx.observers.append(self._observe)
 
     def _gauge(self, name: str, help: str, labels: tuple[str, ...] = ()) -> Gauge:
         return Gauge(name, help, labels, registry=self._registry)
@@ -178,10 +178,10 @@ class Metrics:
             self._seconds.labels(*labels).observe(perf_counter() - started)
 
     async def _read_store(self) -> None:
-        now = self._engine.clock()
+        now = self._client.ctx.clock()
         try:
-            self._set_jobs(await self._engine.backlog(), now)
-            usage = await self._engine.spending(days=0)
+            self._set_jobs(await self._client.backlog(), now)
+            usage = await self._client.llm_usage(days=0)
             self._tokens.clear()
             for each in usage:
                 self._tokens.labels(each.task, each.model, "input").inc(each.tokens_in)
@@ -219,6 +219,6 @@ class Metrics:
 
     async def _count(self, *period: datetime) -> Counts[tuple[str, ...]]:
         counts = Counts[tuple[str, ...]]()
-        for each in await self._engine.store.tallies(None, *period):
+        for each in await self._client.ctx.store.tallies(None, *period):
             counts[each.node, each.op, each.status] += each.count
         return counts

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 if TYPE_CHECKING:
-    from ...client import Engine
-    from ...scoped import Scoped
+    from ...client import Client
+    from ...scoped import ScopedClient
     from ..rest.auth import Caller
 
     Request = ServerRequestContext[Any, Any]
-    OpenClient = Callable[[AsyncExitStack], Awaitable[Engine]]
-    Authenticate = Callable[[Engine, Request], Caller]
+    OpenClient = Callable[[AsyncExitStack], Awaitable[Client]]
+    Authenticate = Callable[[Client, Request], Caller]
 
 MAX_NAME = 60  # characters of a client's name
 # Since this revision, a question to the user is sent in the response to the request.
@@ -37,9 +37,9 @@ class Backend:
         self._open_client = open_client
         self._stack = AsyncExitStack()
         self._lock = asyncio.Lock()
-        self._client: Engine | None = None
+        self._client: Client | None = None
 
-    async def client(self) -> Engine:
+    async def client(self) -> Client:
         """Return the client, opened once. If opening fails, the next call tries again."""
         async with self._lock:
             if self._client is None:
@@ -65,7 +65,7 @@ class ToolCall:
     """One authorized request."""
 
     def __init__(
-        self, client: Engine, caller: Caller, request: Request, session: str | None
+        self, client: Client, caller: Caller, request: Request, session: str | None
     ) -> None:
         self._client = client
         self._caller = caller
@@ -76,9 +76,9 @@ class ToolCall:
     def agent(self) -> str | None:
         """The calling agent, if it has an allowlist."""
         agent = self._caller.agent
-        return agent if agent in self._client.access.allowlists else None
+        return agent if agent in self._client.ctx.allowlists.allowlists else None
 
-    def scope(self, *, role: str | None = None) -> Scoped:
+    def scope(self, *, role: str | None = None) -> ScopedClient:
         """Open the scope of this call; `role` is the speaker, if it is not the user."""
         space = getattr(self._request.request, "query_params", {}).get("space")
         return self._caller.scope(self._client, space, session=self._session, role=role)

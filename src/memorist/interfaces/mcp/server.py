@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import Receive, Scope, Send
 
-    from ...client import Engine
+    from ...client import Client
     from ..rest.auth import Caller
     from .request import Request
 
@@ -190,18 +190,18 @@ def remember_this() -> str:
 async def serve_stdio(call: Call, *, agent: str | None = None) -> None:
     """Serve one MCP client on stdin and stdout until it disconnects."""
 
-    async def open_client(stack: AsyncExitStack) -> Engine:
+    async def open_client(stack: AsyncExitStack) -> Client:
         from ... import aio  # the handshake does not wait for these imports
 
         return await stack.enter_async_context(aio.open(call.db))
 
-    def authenticate(client: Engine, _: Request) -> Caller:
+    def authenticate(client: Client, _: Request) -> Caller:
         from ..rest.auth import Caller
 
         settings = client.settings
         rights: tuple[str, ...] = RIGHTS
         if agent is not None:
-            client.access.allowed(agent)  # raises if the name is misspelt
+            client.ctx.allowlists.allowed(agent)  # raises if the name is misspelt
             rights = ("ask", "remember")
         return Caller(
             name="local",
@@ -217,20 +217,20 @@ async def serve_stdio(call: Call, *, agent: str | None = None) -> None:
 
 
 def serve_http(
-    app: Starlette, client: Engine, authenticate: Authenticate
+    app: Starlette, client: Client, authenticate: Authenticate
 ) -> AbstractAsyncContextManager[None]:
     """Serve MCP clients at `/mcp` of an app while the body runs."""
     max_bytes = client.settings.max_body_mb << 20
     return mount(app, build_http_server(client), authenticate, max_bytes=max_bytes)
 
 
-def build_http_server(client: Engine) -> MCPServer[None]:
+def build_http_server(client: Client) -> MCPServer[None]:
     """Build the server for callers that the app has authenticated."""
 
-    async def open_client(_: AsyncExitStack) -> Engine:
+    async def open_client(_: AsyncExitStack) -> Client:
         return client
 
-    def get_caller(_: Engine, request: Request) -> Caller:
+    def get_caller(_: Client, request: Request) -> Caller:
         http: Any = request.request
         caller: Caller = http.state.caller
         return caller

@@ -139,7 +139,7 @@ async def load_context(call: ToolCall, about: str, budget: int) -> answers.Conte
         lines = "\n".join(f"- {row['text']}" for row in rows)
         return answers.ContextResult(context=lines, person={}, note="")
     recall = await scope.recall(about, budget=budget)
-    disabled_reason = await scope.privacy.why_off()
+    disabled_reason = await scope.privacy.disabled_reason()
     profile = {} if disabled_reason else await scope.consent.about()
     return answers.ContextResult(context=recall.prompt(), person=profile, note=disabled_reason)
 

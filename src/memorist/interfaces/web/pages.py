@@ -233,12 +233,12 @@ async def _find_related(
 @route("GET", "/figures", "read")
 async def statistics(page: PageRequest) -> Response:
     """Events and LLM usage by day; for administrators also jobs and latencies."""
-    today = page.client.clock()
+    today = page.client.ctx.clock()
     days = [f"{today - timedelta(days=ago):%Y-%m-%d}" for ago in reversed(range(DAYS))]
     events = Counter[tuple[str, str, str]]()
-    for event in await page.memories.tallies(days=DAYS):
+    for event in await page.memories.event_counts(days=DAYS):
         events[event.op, event.status, event.day] += event.count
-    usage = await page.memories.spending(days=DAYS)
+    usage = await page.memories.llm_usage(days=DAYS)
     tokens = {"input": Counter[str](), "output": Counter[str]()}
     for each in usage:
         tokens["input"][each.day] += each.tokens_in

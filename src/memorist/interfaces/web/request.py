@@ -21,9 +21,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
 from ... import __version__
-from ...client import Engine
+from ...client import Client
 from ...errors import InvalidInput, KeyRefused, MemoristError, NotAllowed
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ..rest import problems
 from ..rest.auth import Caller
 from . import charts, text
@@ -107,12 +107,12 @@ class PageRequest:
 
     request: Request
     caller: Caller
-    memories: Scoped
+    memories: ScopedClient
     form: dict[str, list[str]] = field(default_factory=dict)
 
     @property
-    def client(self) -> Engine:
-        client: Engine = self.request.app.state.engine
+    def client(self) -> Client:
+        client: Client = self.request.app.state.engine
         return client
 
     @property
@@ -157,9 +157,9 @@ class PageRequest:
             self.request,
             template,
             page=self,
-            disabled_reason=await privacy.why_off(),
+            disabled_reason=await privacy.disabled_reason(),
             incognito_default=(await privacy.settings()).incognito_default,
-            now=self.client.clock(),
+            now=self.client.ctx.clock(),
             **values,
         )
 
@@ -283,7 +283,7 @@ async def _authenticate(request: Request, right: str) -> PageRequest:
     return replace(page, memories=_open_scope(request, caller, form), form=form)
 
 
-def _open_scope(request: Request, caller: Caller, form: dict[str, list[str]]) -> Scoped:
+def _open_scope(request: Request, caller: Caller, form: dict[str, list[str]]) -> ScopedClient:
     """Open the scope that the form names, or else the one last shown, as far as the key allows."""
     names: list[str | None] = []
     for part in ("space", "session"):
