@@ -20,7 +20,6 @@ from prometheus_client import generate_latest as render_registry
 
 from ..client import Client
 from ..errors import MemoristError, ProviderFailed
-from ..results import Backlog
 from ..telemetry.instrumentation import DUTY, Tell
 from .rest.auth import Caller, caller
 from .rest.route import Door
@@ -29,18 +28,33 @@ MAX_AGE_SECONDS = 10.0  # the store is not queried more often than this
 WINDOW = timedelta(hours=1)  # of events that are counted again at each scrape
 OVERLAP = timedelta(minutes=1)  # for events that are written with a delay
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+_OPERATION = ("operation", "job_name")  # `job` is what Prometheus calls the scrape target
+_JOB = ("job_name",)
+_GAUGES = {
+    "store_up": ("1 if the store answered, else 0", ()),
+    "jobs_waiting": ("Jobs that are due", _JOB),
+    "jobs_running": ("Jobs that are running", _JOB),
+    "jobs_failing": ("Jobs whose last run failed", _JOB),
+    "jobs_dead": ("Jobs that failed too often and are not retried", _JOB),
+    "jobs_oldest_waiting_seconds": ("Age of the oldest job that is due", _JOB),
+    "embed_p95_seconds": (
+        "95th percentile of the time until a memory has its vector, over the last 1,000",
+        (),
+    ),
+    "embed_failure_ratio": ("Share of the last 1,000 embedding batches that failed", ()),
+    "llm_tokens_today": (
+        "Tokens used by the language model today (UTC)",
+        ("task", "model", "direction"),
+    ),
+}
 # Exported as 0 from the start: Prometheus does not see an increase in a series that just appeared.
 _OPERATIONS = ("remember", "recall", "edit", "forget")
-_EVENTS = {
-    "hotpath": ("create", "merge", "ttl", "pin", "unpin", "delete", "disable"),
-    "episodic": ("create", "merge", "ttl", "pin", "unpin", "delete"),
-    "context": ("search", "use"),
-}
-_OTHER_EVENTS = (
-    ("hotpath", "ttl", "error"),
-    ("worker", "embed", "error"),
-    ("context", "use", "skipped"),
-)
+_EVENTS = """
+    hotpath create ok, hotpath merge ok, hotpath ttl ok, hotpath pin ok, hotpath unpin ok,
+    hotpath delete ok, hotpath disable ok, hotpath ttl error,
+    episodic create ok, episodic merge ok, episodic ttl ok, episodic pin ok, episodic unpin ok,
+    episodic delete ok, worker embed error, context search ok, context use ok, context use skipped
+"""
 routes = APIRouter(route_class=Door)
 
 
@@ -74,65 +88,35 @@ class Metrics:
         self._fresh_until = 0.0
         self._events_since = client.ctx.clock()
         self._counted = Counts[tuple[str, ...]]()
-        self._registry = CollectorRegistry()
-        # `job` is what Prometheus calls the scrape target, so this label has another name.
-        job, operation = ("job_name",), ("operation", "job_name")
+        self._registry = registry = CollectorRegistry()
         self._seconds = Histogram(
             "memorist_operation_duration_seconds",
             "Duration of operations in this process",
-            operation,
+            _OPERATION,
             buckets=_BUCKETS,
-            registry=self._registry,
+            registry=registry,
         )
-        self._failures = self._counter(
+        self._failures = Counter(
             "memorist_operation_failures",
             "Operations that failed in this process, invalid input excluded",
-            operation,
+            _OPERATION,
+            registry=registry,
         )
-        self._store_up = self._gauge("memorist_store_up", "1 if the store answered, else 0")
-        self._jobs = {
-            "waiting": self._gauge("memorist_jobs_waiting", "Jobs that are due", job),
-            "running": self._gauge("memorist_jobs_running", "Jobs that are running", job),
-            "failing": self._gauge("memorist_jobs_failing", "Jobs whose last run failed", job),
-            "set_aside": self._gauge(
-                "memorist_jobs_dead", "Jobs that failed too often and are not retried", job
-            ),
-        }
-        self._oldest = self._gauge(
-            "memorist_jobs_oldest_waiting_seconds", "Age of the oldest job that is due", job
-        )
-        self._embed_p95 = self._gauge(
-            "memorist_embed_p95_seconds",
-            "95th percentile of the time until a memory has its vector, over the last 1,000",
-        )
-        self._embed_failures = self._gauge(
-            "memorist_embed_failure_ratio", "Share of the last 1,000 embedding batches that failed"
-        )
-        self._events = self._counter(
+        self._events = Counter(
             "memorist_events",
             "Events of all processes since this process started",
             ("node", "op", "status"),
+            registry=registry,
         )
-        self._tokens = self._gauge(
-            "memorist_llm_tokens_today",
-            "Tokens used by the language model today (UTC)",
-            ("task", "model", "direction"),
-        )
-        for name in _OPERATIONS:
-            self._seconds.labels(name, "")
-            self._failures.labels(name, "")
-        for node, operations in _EVENTS.items():
-            for op in operations:
-                self._events.labels(node, op, "ok")
-        for labels in _OTHER_EVENTS:
-            self._events.labels(*labels)
+        self._gauges: dict[str, Gauge] = {}
+        for name, (help, labels) in _GAUGES.items():
+            self._gauges[name] = Gauge(f"memorist_{name}", help, labels, registry=registry)
+        for operation in _OPERATIONS:
+            self._seconds.labels(operation, "")
+            self._failures.labels(operation, "")
+        for event in _EVENTS.split(","):
+            self._events.labels(*event.split())
         client.ctx.observers.append(self._observe)
-
-    def _gauge(self, name: str, help: str, labels: tuple[str, ...] = ()) -> Gauge:
-        return Gauge(name, help, labels, registry=self._registry)
-
-    def _counter(self, name: str, help: str, labels: tuple[str, ...]) -> Counter:
-        return Counter(name, help, labels, registry=self._registry)
 
     async def text(self) -> bytes:
         """Render all metrics. While the store is down, its metrics keep their last values."""
@@ -180,30 +164,40 @@ class Metrics:
     async def _read_store(self) -> None:
         now = self._client.ctx.clock()
         try:
-            self._set_jobs(await self._client.backlog(), now)
+            jobs = await self._client.backlog()
             usage = await self._client.llm_usage(days=0)
-            self._tokens.clear()
-            for each in usage:
-                self._tokens.labels(each.task, each.model, "input").inc(each.tokens_in)
-                self._tokens.labels(each.task, each.model, "output").inc(each.tokens_out)
             await self._count_events(now)
         except ProviderFailed:
-            self._store_up.set(0)
-        else:
-            self._store_up.set(1)
+            self._gauges["store_up"].set(0)
+            return
+        for name, (_, labels) in _GAUGES.items():
+            if labels:
+                self._gauges[name].clear()
+            else:
+                self._gauges[name].set(0)
+        self._set_job("embed", waiting=0, running=0, failing=0, dead=0, oldest_waiting_seconds=0)
+        for job in jobs:
+            age = (now - job.oldest).total_seconds() if job.oldest else 0
+            self._set_job(
+                job.name,
+                waiting=job.waiting,
+                running=job.running,
+                failing=job.failing,
+                dead=job.set_aside,
+                oldest_waiting_seconds=age,
+            )
+            if job.name == "embed":
+                self._gauges["embed_p95_seconds"].set(job.p95_seconds or 0)
+                self._gauges["embed_failure_ratio"].set(job.failure_rate or 0)
+        tokens = self._gauges["llm_tokens_today"]
+        for each in usage:
+            tokens.labels(each.task, each.model, "input").inc(each.tokens_in)
+            tokens.labels(each.task, each.model, "output").inc(each.tokens_out)
+        self._gauges["store_up"].set(1)
 
-    def _set_jobs(self, backlog: list[Backlog], now: datetime) -> None:
-        for gauge in (*self._jobs.values(), self._oldest):
-            gauge.clear()
-        idle = Backlog(name="embed", waiting=0, running=0, failing=0, oldest=None)
-        for each in (idle, *backlog):
-            for attribute, gauge in self._jobs.items():
-                gauge.labels(each.name).set(getattr(each, attribute))
-            age = (now - each.oldest).total_seconds() if each.oldest else 0
-            self._oldest.labels(each.name).set(age)
-            if each.name == "embed":
-                self._embed_p95.set(each.p95_seconds or 0)
-                self._embed_failures.set(each.failure_rate or 0)
+    def _set_job(self, job: str, **values: float) -> None:
+        for name, value in values.items():
+            self._gauges[f"jobs_{name}"].labels(job).set(value)
 
     async def _count_events(self, now: datetime) -> None:
         """Add new events. Only the last hour is read, so the cost does not grow with the store."""

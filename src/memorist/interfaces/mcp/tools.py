@@ -196,7 +196,7 @@ async def memory_remember(
 @tool("Edit a memory", idempotent=False)
 async def memory_edit(
     id: Id, text: Annotated[str, Field(description="The new text.")]
-) -> answers.MemoryItem:
+) -> answers.ToolMemory:
     """Change the text of a memory when the user says that it is wrong or outdated. The previous
     version stays in the history.
     """
@@ -207,7 +207,7 @@ async def memory_edit(
 @tool("Pin or unpin a memory")
 async def memory_pin(
     id: Id, pinned: Annotated[bool, Field(description="False to unpin.")] = True
-) -> answers.MemoryItem:
+) -> answers.ToolMemory:
     """Pin a memory so that it is never trimmed and never expires, or unpin it. Only when the user
     asks for it.
     """
@@ -314,7 +314,7 @@ async def memory_decide(
     decision: Annotated[
         Literal["confirm", "reject"], Field(description="About the newer statement.")
     ],
-) -> answers.MemoryItem:
+) -> answers.ToolMemory:
     """Resolve a conflict the way the user decided: `confirm` keeps the newer statement, `reject`
     restores the older one. Never decide for the user. The result is the memory that is valid now.
     """
