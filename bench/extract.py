@@ -68,7 +68,7 @@ def evaluate(name: str, find: Finder, rows: Sequence[dict[str, Any]]) -> dict[st
         for each in row["facts"]
     )
     made, wanted = sum(map(len, found)), sum(len(row["facts"]) for row in rows)
-    worded = sum(not style_check.fault(fact) for few in found for fact in few)
+    worded = sum(not style_check.find_fault(fact) for few in found for fact in few)
     return {
         "method": name,
         "messages": len(rows),

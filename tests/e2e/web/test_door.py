@@ -25,7 +25,7 @@ from memorist.interfaces.web import routes
 from memorist.interfaces.web.request import SESSION_SECONDS, Sessions
 from memorist.interfaces.web.text import format_duration
 from memorist.storage.changes import Put
-from memorist.text.ids import new_id
+from memorist.text.clock import new_id
 from memorist.types import Memory
 
 EVERYTHING = ("read", "write", "admin")
