@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import tempfile
 import warnings
@@ -49,6 +50,16 @@ def _files_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[No
     """What is told while a store is away waits in a folder of the tests, not of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMORIST_FAILSAFE_DIR", str(tmp_path_factory.mktemp("failsafe")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _packaged_model() -> Iterator[None]:
+    """Load the embedding model once per process: each load takes a tenth of a second."""
+    from memorist.embedders import minilm
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(minilm, "_load", functools.cache(minilm._load))
         yield
 
 
