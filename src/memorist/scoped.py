@@ -14,7 +14,7 @@ from .context import Context
 from .errors import InvalidInput, NotFound, ProviderFailed, StoreUnavailable
 from .extraction import job
 from .extraction.job import Extracted
-from .ingest import guard, links, messages, trim
+from .ingest import links, messages, policies, trim
 from .ingest import pipeline as ingest
 from .jobs import compress
 from .jobs import roll_up as rollup
@@ -141,7 +141,7 @@ class ScopedClient:
     async def remember_drafts(self, made: Sequence[Draft], *, policy: str | None = None) -> Receipt:
         """Take in drafts that are already made, as dialects and importers do."""
         ctx = self.ctx
-        parts = ingest.parts_of(ctx, policy)
+        by = policies.named(policy or ctx.settings.policy, ctx.settings.capacity)
         remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: builtins.list[Outcome] = []
         for start in range(0, len(made), BATCH):
@@ -149,12 +149,7 @@ class ScopedClient:
             named = [
                 replace(draft, id=new_id(), told_at=now) for draft in made[start : start + BATCH]
             ]
-            take = partial(remember, scope=self.scope, parts=parts, now=now)
-            note = partial(ctx.access_log.note, self.scope)
-            admit = partial(
-                guard.admitted, scope=self.scope, policy=parts.policy, take=take, note=note
-            )
-            done = await privacy.admitted(ctx, self.scope, named, admit)
+            done = await remember(ctx, self.scope, named, by, now)
             if (written := journal.journal_of(ctx)) is not None:
                 new = [
                     draft
@@ -566,7 +561,7 @@ class ScopedClient:
             [id],
             self.scope,
             care_of(ctx),
-            policy=ingest.parts_of(ctx).policy,
+            policy=policies.named(ctx.settings.policy, ctx.settings.capacity),
             with_model=with_model,
         )
 
