@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidInput
-from ..manage import agent_query, allowlists
+from ..manage import agent_query
 from ..retrieve import profiles, render
 from ..scoped import ScopedClient
+from ..settings import allowlists
 from ..text import normalize
 from ..text.tokens import analyze, count_tokens
 from ..types import Draft, Filter, Memory, Outcome

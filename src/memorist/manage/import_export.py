@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     from ..scoped import ScopedClient
 
 FORMAT = 1
-_NOTES = (
-    "memorist",
-    "damaged",
-    "proposal",
-)  # to be read: they tell of the others, or what the person agreed to here
+_HEADS = ("memorist", "recollect")  # the first record; version 0.1 wrote "recollect"
+_NOTES = (*_HEADS, "damaged", "proposal")  # about other records, or what the person agreed to here
 BATCH = 256
 _MOST_NAME, _MOST_LABEL, _MOST_SUMMARY = 200, 1_000, 2_000  # characters
 _MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
@@ -100,7 +97,7 @@ def _check(record: Mapping[str, Any], how: Import) -> None:
     kind, data = record.get("record_type"), record.get("data")
     if kind not in (*_NOTES, *_READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
-    if kind == "memorist" and data.get("format") != FORMAT:
+    if kind in _HEADS and data.get("format") != FORMAT:
         raise InvalidInput(
             f"the export has format {data.get('format')!r}, this version reads {FORMAT}"
         )
