@@ -6,14 +6,13 @@ import builtins
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Any
 
 from .context import Context
 from .errors import InvalidInput, NotFound
 from .extraction import job
 from .extraction.job import Extracted
-from .ingest import guard, links, messages, validation
+from .ingest import links, messages, policies, validation
 from .ingest import pipeline as ingest
 from .jobs import compress
 from .jobs import roll_up as rollup
@@ -137,18 +136,14 @@ class ScopedClient:
         self, drafts: Sequence[Draft], *, policy: str | None = None
     ) -> Receipt:
         """Store drafts, as dialects and importers make them."""
-        ctx, parts = self.ctx, ingest.parts_of(self.ctx, policy)
+        ctx = self.ctx
+        by = policies.named(policy or ctx.settings.policy, ctx.settings.capacity)
         remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: builtins.list[Outcome] = []
         for start in range(0, len(drafts), BATCH):
             now = ctx.clock()
             batch = [replace(d, id=new_id(), told_at=now) for d in drafts[start : start + BATCH]]
-            take = partial(remember, scope=self.scope, parts=parts, now=now)
-            note = partial(ctx.access_log.note, self.scope)
-            admit = partial(
-                guard.admitted, scope=self.scope, policy=parts.policy, take=take, note=note
-            )
-            done = await privacy.admitted(ctx, self.scope, batch, admit)
+            done = await remember(ctx, self.scope, batch, by, now)
             if ctx.settings.journal_dir is not None:
                 pairs = zip(batch, done, strict=True)
                 new = [draft for draft, outcome in pairs if draft.id in outcome.ids]
@@ -412,7 +407,9 @@ class ScopedClient:
         memory, ctx = await self.get(id), self.ctx
         if why := await self.privacy.disabled_reason(memory.labels.session):
             return Extracted(by="nobody", why=why)
-        policy, with_model = ingest.parts_of(ctx).policy, ctx.settings.extract == "model"
+        settings = ctx.settings
+        policy = policies.named(settings.policy, settings.capacity)
+        with_model = settings.extract == "model"
         return await job.draw([id], self.scope, care_of(ctx), policy=policy, with_model=with_model)
 
     async def compress(

@@ -205,9 +205,9 @@ async def test_an_edge_takes_less_than_two_milliseconds_in_a_small_memory(tmp_pa
     async with aio.open(tmp_path / "small.db", state_dir=tmp_path, embedder="hashing") as small:
         scope, spent = small.scope("ana"), []
         ids = (await scope.remember_drafts(drafts, policy="milton")).ids
-        new = await small.store.get(scope.scope, ids[-10:])
-        assert small.embedder is not None
-        vectors = await small.embedder.encode_batch([memory.text for memory in new])
+        new = await small.ctx.store.get(scope.scope, ids[-10:])
+        assert small.ctx.embedder is not None
+        vectors = await small.ctx.embedder.encode_batch([memory.text for memory in new])
         puts = [
             Put(memory=memory, event="created", vector=v)
             for memory, v in zip(new, vectors, strict=True)

@@ -20,7 +20,7 @@ from uuid import UUID, uuid5
 from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import guard, messages, policies, validation
-from ..ingest.pipeline import FORGOTTEN
+from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ports import Store, Transaction, Vectors
 from ..results import Entry
@@ -159,7 +159,7 @@ async def _find_refusals(made: Sequence[Draft], scope: Scope, how: Import) -> li
 def _refusal(draft: Draft, off: str, scope: Scope, how: Import) -> str:
     if off == privacy.INCOGNITO or how.restore:
         return off if off == privacy.INCOGNITO else ""
-    why = off or (guard.refusal(draft, how.policy, scope.user) if draft.text else "")
+    why = off or (guard.find_refusal(draft, how.policy, scope.user) if draft.text else "")
     return f"{why}; {_AS_IT_WAS}" if why else ""
 
 
@@ -447,7 +447,7 @@ async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) 
 def _lower_authority(memory: Memory, scope: Scope, how: Import) -> Memory:
     """Limit a memory to the authority of its speaker."""
     draft = _draft(memory)
-    low = guard.lowered(draft, how.policy, scope.user)
+    low = guard.lower_authority(draft, how.policy, scope.user)
     if low == draft and authority.is_own(memory.labels.role, memory.speaker, scope.user):
         return memory
     return replace(
