@@ -113,8 +113,8 @@ async def recall(sizes: Sequence[int], asked: int, folder: Path) -> list[dict[st
         engine = await filled(folder / f"one-{size}.db", ["ana"], size)
         scope = engine.scope("ana")
         await scope.recall("warm up")
-        corpus = await engine.corpora.current(scope.scope, engine.store)
-        matrix = corpus.vectors(np.arange(corpus.n))
+        snapshot = await engine.snapshots.current(scope.scope, engine.store)
+        matrix = snapshot.vectors(np.arange(snapshot.n))
         took = await _in_turns(engine, scope, matrix, questions(asked, size))
         rows.append({"memories": size, **took})
         await engine.close()
@@ -202,11 +202,11 @@ def held():
     with open("/proc/self/statm") as f: return int(f.read().split()[1]) * resource.getpagesize()
 async def main():
     engine = await open_engine(sys.argv[1], embedder="none")
-    engine.corpora.model, engine.corpora.dimensions = "all-MiniLM-L6-v2", 384
-    await engine.corpora.current(engine.scope("nobody").scope, engine.store)
+    engine.snapshots.model, engine.snapshots.dimensions = "all-MiniLM-L6-v2", 384
+    await engine.snapshots.current(engine.scope("nobody").scope, engine.store)
     before = held()
-    corpus = await engine.corpora.current(engine.scope("ana").scope, engine.store)
-    print(corpus.n, corpus.size, held() - before)
+    snapshot = await engine.snapshots.current(engine.scope("ana").scope, engine.store)
+    print(snapshot.n, snapshot.size, held() - before)
     await engine.close()
 asyncio.run(main())
 """

@@ -19,7 +19,7 @@ from .jobs.index_sync import InStore, Mirror
 from .offline import Guarded
 from .ports import Adviser, Embedder, Reranker, Searching, Store
 from .retrieve import profiles
-from .retrieve.external_index import Nearest
+from .retrieve.external_index import NearestRows
 from .settings import Settings, load
 from .telemetry.instrumentation import Watcher
 from .text import tokens
@@ -154,7 +154,7 @@ def _check(settings: Settings) -> None:
 
 async def _near(
     settings: Settings, store: Store, embedder: Embedder | None
-) -> tuple[Nearest | None, int | None]:
+) -> tuple[NearestRows | None, int | None]:
     """What is asked for near vectors where a scope is too large to hold them, and from which size on that is usual."""
     if embedder is None or (settings.index is None and not _is_postgres(settings)):
         return None, None

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import InvalidInput
-from .index import Corpora
+from .index import SnapshotCache
 from .ingest import guard, policies
 from .ingest import pipeline as ingest
 from .jobs import embed, expire, registry
@@ -25,7 +25,7 @@ from .offline import Guarded, Outage
 from .offline.outage import Replayed
 from .ports import Adviser, Embedder, Reranker, Spool, Store
 from .results import Backlog, Key, Purged, Spending
-from .retrieve.external_index import Nearest
+from .retrieve.external_index import NearestRows
 from .scoped import Scoped
 from .storage.access_log import Usage
 from .telemetry.instrumentation import Watcher
@@ -54,7 +54,7 @@ class Engine:
         clock: Callable[[], datetime] = utcnow,
         count_tokens: Callable[[str], int] | None = None,
         spool: Spool | None = None,
-        near: Nearest | None = None,
+        near: NearestRows | None = None,
         lean_from: int | None = None,
         adviser: Adviser | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ class Engine:
             clock,
             count_tokens or tokens.count_tokens,
         )
-        self.corpora = Corpora(
+        self.snapshots = SnapshotCache(
             model=embedder.model if embedder else "",
             dimensions=embedder.dimensions if embedder else 1,
             limit_bytes=settings.corpus_mb << 20,
@@ -92,7 +92,7 @@ class Engine:
         policy = policies.named(self.settings.policy, self.settings.capacity)
         return ingest.Ingest(
             store=self.store,
-            corpora=self.corpora,
+            index=self.snapshots,
             embedder=self.embedder,
             policy=policy,
             new_id=new_id,
@@ -104,7 +104,7 @@ class Engine:
         """What the duties of tending work with."""
         return Care(
             store=self.store,
-            corpora=self.corpora,
+            index=self.snapshots,
             embedder=self.embedder,
             adviser=self.adviser,
             remember=self._derive,
@@ -158,7 +158,7 @@ class Engine:
 
     async def stats(self) -> dict[str, Any]:
         """Counts and sizes of the whole store, and what waits to be taken in after an outage."""
-        counts = await self.store.stats(None, self.corpora.model)
+        counts = await self.store.stats(None, self.snapshots.model)
         return counts if self.outage is None else {**counts, **await self.outage.counts()}
 
     async def spending(self, *, days: float = 30) -> list[Spending]:
@@ -249,7 +249,7 @@ class Engine:
 
     async def drop_vectors(self) -> int:
         """Delete the vectors of all models but the current one; how many there were."""
-        return await self.store.drop_vectors(self.corpora.model)
+        return await self.store.drop_vectors(self.snapshots.model)
 
     async def snapshot(self, *, refresh: bool = True) -> str:
         """Write what is known into MEMORY.md, for people to read; without `refresh` only if it is not there yet.

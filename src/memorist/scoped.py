@@ -453,12 +453,12 @@ class Scoped:
         engine = self._engine
         return retrieve.Retrieve(
             store=engine.store,
-            corpora=engine.corpora,
+            index=engine.snapshots,
             embedder=engine.embedder,
             reranker=engine.reranker,
             count=engine.count_tokens,
             language=engine.settings.language,
-            index=engine.near,
+            external_index=engine.near,
         )
 
     async def get(self, id: str) -> Memory:
@@ -753,7 +753,7 @@ class Scoped:
 
     async def stats(self) -> dict[str, Any]:
         """Counts of this scope."""
-        return await self._engine.store.stats(self.scope, self._engine.corpora.model)
+        return await self._engine.store.stats(self.scope, self._engine.snapshots.model)
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Everything kept in this scope, record by record, as `import_` takes it."""

@@ -187,9 +187,9 @@ async def test_an_edge_takes_less_than_two_milliseconds(engine: Engine, ana: Sco
         for memory, v in zip(new, vectors, strict=True)
     ]
     async with engine.store.transaction(ana.scope) as tx:
-        corpus = await engine.corpora.current(ana.scope, tx)
+        snapshot = await engine.snapshots.current(ana.scope, tx)
         start = time.perf_counter()
-        await links.link(tx, ana.scope, corpus, puts, Links(), engine.clock())
+        await links.link(tx, ana.scope, snapshot, puts, Links(), engine.clock())
         spent = time.perf_counter() - start
     made = len(await edges(ana))
     assert made >= 50
@@ -214,9 +214,9 @@ async def test_an_edge_takes_less_than_two_milliseconds_in_a_small_memory(tmp_pa
         ]
         for _ in range(5):
             async with small.store.transaction(scope.scope) as tx:
-                corpus = await small.corpora.current(scope.scope, tx)
+                snapshot = await small.snapshots.current(scope.scope, tx)
                 start = time.perf_counter()
-                await links.link(tx, scope.scope, corpus, puts, Links(), small.clock())
+                await links.link(tx, scope.scope, snapshot, puts, Links(), small.clock())
                 spent.append(time.perf_counter() - start)
         made = len(await edges(scope))
     assert made >= 30

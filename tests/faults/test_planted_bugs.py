@@ -91,7 +91,7 @@ BUGS = {
         "tests/faults/test_damage.py::test_no_altered_word_is_returned_from_a_damaged_file[flip in words]",
     ),
     "altered vectors are believed": Bug(
-        "corpus/snapshot.py",
+        "index/snapshot.py",
         {"made if is_unit.all() else": "made if True else"},
         "tests/faults/test_damage.py::test_an_altered_vector_is_left_out_and_told[nan]",
     ),
@@ -117,8 +117,8 @@ BUGS = {
     ),
     "a memory of tomorrow is younger than one of today": Bug(
         "retrieve/candidates.py",
-        {"age = np.maximum(clock.micros(now) - corpus.created[positions], 0)": "age = (clock.micros(now) - "
-         "corpus.created[positions])"},
+        {"age = np.maximum(clock.micros(now) - snapshot.created[positions], 0)": "age = (clock.micros(now) - "
+         "snapshot.created[positions])"},
         "tests/faults/test_clock.py::test_nothing_is_younger_than_now",
     ),
     "a failed write goes unnoticed": Bug(

@@ -9,7 +9,7 @@ import pytest
 
 from memorist import aio
 from memorist.errors import InvalidInput
-from memorist.index import Corpus
+from memorist.index import Snapshot
 from memorist.ingest import importance
 from memorist.ports import IndexRow
 from memorist.retrieve import candidates, diversify, fuse, gate, profiles, rank
@@ -186,10 +186,10 @@ def row(**fields: object) -> IndexRow:
 def features(
     profile: profiles.Profile, *rows: IndexRow, channel: str | None = None
 ) -> dict[str, list[float]]:
-    corpus = Corpus.empty("none", 1).extended(rows, [], 1)
+    snapshot = Snapshot.empty("none", 1).extended(rows, [], 1)
     found = candidates.find(
-        replace(profile, candidates="all"), corpus, understand("?"), None, corpus.alive,
-        channel=corpus.code("channel", channel), limit=9, pool=9, now=NOW,
+        replace(profile, candidates="all"), snapshot, understand("?"), None, snapshot.alive,
+        channel=snapshot.code("channel", channel), limit=9, pool=9, now=NOW,
     )  # fmt: skip
     return {name: column.tolist() for name, column in found.features.items()}
 

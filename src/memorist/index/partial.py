@@ -11,7 +11,7 @@ from ..ports import Vectors
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class PartialVectors:
     """Positions that may be near to a question, in ascending order, and their vectors."""
 
     positions: NDArray[np.intp]
@@ -20,7 +20,8 @@ class Near:
     def similarity(self, vector: Vectors, n: int) -> NDArray[np.float32]:
         """Cosine to each of n positions; 0 where no vector is known.
 
-        >>> Near(np.array([2]), np.array([[0.6, 0.8]], np.float32)).similarity(np.array([1, 0], np.float32), 3).tolist()
+        >>> known = PartialVectors(np.array([2]), np.array([[0.6, 0.8]], np.float32))
+        >>> known.similarity(np.array([1, 0], np.float32), 3).tolist()
         [0.0, 0.0, 0.6000000238418579]
         """
         near = np.zeros(n, np.float32)
@@ -37,5 +38,5 @@ class Near:
         return found
 
     @staticmethod
-    def none(dimensions: int) -> Near:
-        return Near(np.empty(0, np.intp), np.empty((0, dimensions), np.float32))
+    def none(dimensions: int) -> PartialVectors:
+        return PartialVectors(np.empty(0, np.intp), np.empty((0, dimensions), np.float32))

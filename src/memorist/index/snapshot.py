@@ -17,7 +17,7 @@ from ..text import clock
 from ..types import KINDS, STATES
 from . import postings as segment
 from .neighbors import Places
-from .partial import Near
+from .partial import PartialVectors
 from .postings import Segment
 from .vectors import Matrix
 
@@ -85,7 +85,7 @@ _DTYPES = dict(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus(Columns):
+class Snapshot(Columns):
     """A scope at one revision. Positions run from 0 to n - 1; a changed memory moves to a new position."""
 
     model: str
@@ -98,15 +98,15 @@ class Corpus(Columns):
     present: NDArray[np.bool_]  # not replaced, not gone
     alive: NDArray[np.bool_]  # counts for this question
     codes: Mapping[str, Mapping[str, int]]  # of sessions, speakers and channels
-    near: Near
+    near: PartialVectors
     sum: Vectors  # of all vectors that were ever added
 
     @staticmethod
-    def empty(model: str, dimensions: int, *, lean: bool = False) -> Corpus:
-        """Nothing yet; a lean corpus will hold no vectors."""
+    def empty(model: str, dimensions: int, *, lean: bool = False) -> Snapshot:
+        """Nothing yet; a lean snapshot will hold no vectors."""
         nothing = np.empty(0, np.bool_)
         nowhere: dict[str, Any] = {name: np.empty(0, dtype) for name, dtype in _DTYPES.items()}
-        return Corpus(
+        return Snapshot(
             **nowhere,
             model=model,
             dimensions=dimensions,
@@ -116,7 +116,7 @@ class Corpus(Columns):
             present=nothing,
             alive=nothing,
             codes={"session": {}, "speaker": {}, "channel": {}},
-            near=Near.none(dimensions),
+            near=PartialVectors.none(dimensions),
             sum=np.zeros(dimensions, np.float32),
         )
 
@@ -191,11 +191,11 @@ class Corpus(Columns):
             self.near.at(positions) if self.matrix is None else self.matrix.first(self.n)[positions]
         )
 
-    def with_near(self, vectors: Mapping[int, bytes]) -> Corpus:
+    def with_near(self, vectors: Mapping[int, bytes]) -> Snapshot:
         """The same scope, where the vectors of these rows are known; rows of other scopes are left out."""
         positions = self.positions(list(vectors))
         made = self._unit([vectors[row] for row in self.row[positions].tolist()])
-        return replace(self, near=Near(positions, made))
+        return replace(self, near=PartialVectors(positions, made))
 
     @cached_property
     def places(self) -> Places:
@@ -227,7 +227,7 @@ class Corpus(Columns):
         """Where the given rows stand now; those that are gone are left out."""
         return np.flatnonzero(np.isin(self.row, np.asarray(rows, np.int64)) & self.present)
 
-    def seen_as(self, states: Sequence[str], as_of: datetime | None = None) -> Corpus:
+    def seen_as(self, states: Sequence[str], as_of: datetime | None = None) -> Snapshot:
         """The same scope with other memories alive: those in these states, or those that held at a time."""
         wanted = np.isin(self.state, [STATES.index(s) for s in states or STATES if s in STATES])
         if as_of is not None:
@@ -238,7 +238,7 @@ class Corpus(Columns):
 
     def extended(
         self, rows: Sequence[IndexRow], gone: Sequence[int], revision: int, *, expected: int = 0
-    ) -> Corpus:
+    ) -> Snapshot:
         """The snapshot after some rows changed and others went; `expected` is how many rows it will have at last."""
         stale = self.positions([*(row.row for row in rows), *gone])
         present = np.concatenate([self.present, np.ones(len(rows), np.bool_)])

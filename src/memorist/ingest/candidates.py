@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Corpus
+from ..index import Snapshot
 from ..ports import Vectors
 from ..text import conflict, tokens
 from ..types import Memory
@@ -39,48 +39,48 @@ def is_turn(piece: Piece | Memory) -> bool:
 
 
 def found(
-    corpus: Corpus, pieces: Sequence[Piece], vectors: Mapping[str, Vectors], policy: Policy
+    snapshot: Snapshot, pieces: Sequence[Piece], vectors: Mapping[str, Vectors], policy: Policy
 ) -> Near:
     """The memories of a scope that each piece has to be compared with, by cosine and by what they speak of."""
     if policy.bands is None and not policy.conflicts:
         return Near({})
     texts = list(dict.fromkeys(piece.text for piece in pieces if not is_turn(piece)))
-    usable = corpus.alive & ((corpus.session < 0) | (corpus.speaker < 0))
+    usable = snapshot.alive & ((snapshot.session < 0) | (snapshot.speaker < 0))
     if not texts or not usable.any():
         return Near({})
     made: dict[str, Kin] = {}
-    for text, cosines in _similar(corpus, texts, vectors):
-        chosen = _nearest(corpus, cosines, usable, (policy.bands or Bands()).check_low)
+    for text, cosines in _similar(snapshot, texts, vectors):
+        chosen = _nearest(snapshot, cosines, usable, (policy.bands or Bands()).check_low)
         if policy.conflicts:
-            chosen |= _rivals(corpus, text, cosines, usable)
-        made[text] = {int(corpus.row[at]): float(cosines[at]) for at in sorted(chosen)}
+            chosen |= _rivals(snapshot, text, cosines, usable)
+        made[text] = {int(snapshot.row[at]): float(cosines[at]) for at in sorted(chosen)}
     return Near(made)
 
 
 def _similar(
-    corpus: Corpus, texts: Sequence[str], vectors: Mapping[str, Vectors]
+    snapshot: Snapshot, texts: Sequence[str], vectors: Mapping[str, Vectors]
 ) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Each text with its cosine to every position; 0 where either has no vector."""
-    nothing = np.zeros(corpus.dimensions, np.float32)
+    nothing = np.zeros(snapshot.dimensions, np.float32)
     for start in range(0, len(texts), TOGETHER):
         few = texts[start : start + TOGETHER]
         stacked = np.stack([vectors.get(text, nothing) for text in few], axis=1)
         near = (
-            np.zeros((corpus.n, len(few)), np.float32)
-            if corpus.is_lean
-            else corpus.similarity(stacked)
+            np.zeros((snapshot.n, len(few)), np.float32)
+            if snapshot.is_lean
+            else snapshot.similarity(stacked)
         )
         yield from zip(few, np.ascontiguousarray(near.T), strict=True)
 
 
 def _nearest(
-    corpus: Corpus, cosines: NDArray[np.float32], usable: NDArray[np.bool_], low: float
+    snapshot: Snapshot, cosines: NDArray[np.float32], usable: NDArray[np.bool_], low: float
 ) -> set[int]:
     return _best(np.flatnonzero((cosines >= low) & usable), cosines)
 
 
 def _rivals(
-    corpus: Corpus, text: str, cosines: NDArray[np.float32], usable: NDArray[np.bool_]
+    snapshot: Snapshot, text: str, cosines: NDArray[np.float32], usable: NDArray[np.bool_]
 ) -> set[int]:
     """Where the same is spoken of, however far the vectors are: another city is another place in their space, too."""
     read = conflict.statement(text)
@@ -91,9 +91,9 @@ def _rivals(
     groups.append([stem for word in _SAID_AS.get(verb, (verb,)) for stem in tokens.analyse(word)])
     left: NDArray[np.bool_] | None = None
     for stems in filter(None, groups):
-        here = np.zeros(corpus.n, np.bool_)
+        here = np.zeros(snapshot.n, np.bool_)
         for stem in stems:
-            here[corpus.postings(tokens.term_id(stem))[0]] = True
+            here[snapshot.postings(tokens.term_id(stem))[0]] = True
         left = here if left is None else left & here
     return set() if left is None else _best(np.flatnonzero(left & usable), cosines)
 

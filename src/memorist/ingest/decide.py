@@ -8,7 +8,7 @@ from datetime import datetime
 from heapq import nlargest
 from typing import Any
 
-from ..index import Corpus
+from ..index import Snapshot
 from ..ports import Transaction, Vectors
 from ..storage.changes import Change, Happened, Put, Relation
 from ..text import conflict, entities, normalize, simhash
@@ -29,7 +29,7 @@ class Desk:
     policy: Policy
     now: datetime
     new_id: Callable[[], str]
-    corpus: Corpus
+    snapshot: Snapshot
     known: dict[str, Memory]  # memories of the store that some piece may repeat, by id
     forgotten: set[str]  # normalised texts that must not come back
     keyed: dict[str, Memory]
@@ -208,9 +208,11 @@ class Desk:
             given: Vectors | None = self.puts[memory.id].vector
             return given
         rows = [row for row, id in self.rows.items() if id == memory.id]
-        positions = self.corpus.positions(rows)
+        positions = self.snapshot.positions(rows)
         found = (
-            self.corpus.vectors(positions) if len(positions) and not self.corpus.is_lean else None
+            self.snapshot.vectors(positions)
+            if len(positions) and not self.snapshot.is_lean
+            else None
         )
         return found[0] if found is not None and found.any() else None
 
@@ -352,7 +354,7 @@ def _form(draft: Draft) -> str:
 async def opened(
     tx: Transaction,
     scope: Scope,
-    corpus: Corpus,
+    snapshot: Snapshot,
     pieces: Sequence[Piece],
     *,
     policy: Policy,
@@ -363,7 +365,7 @@ async def opened(
 ) -> Desk:
     """Read everything that the pieces may meet, in a few queries."""
     known: dict[str, Memory] = {}
-    near = kin.found(corpus, pieces, vectors, policy)
+    near = kin.found(snapshot, pieces, vectors, policy)
     if policy.exact:
         for memories in (
             await tx.same_text(scope, {piece.content_hash for piece in pieces})
@@ -371,7 +373,9 @@ async def opened(
             known |= {memory.id: memory for memory in memories}
     rows = near.all()
     if policy.near:
-        rows |= {int(corpus.row[position]) for piece in pieces for position in _near(corpus, piece)}
+        rows |= {
+            int(snapshot.row[position]) for piece in pieces for position in _near(snapshot, piece)
+        }
     read = await tx.at_rows(scope, sorted(rows)) if rows else {}
     known |= {memory.id: memory for memory in read.values()}
     texts = (
@@ -383,7 +387,7 @@ async def opened(
         policy=policy,
         now=now,
         new_id=new_id,
-        corpus=corpus,
+        snapshot=snapshot,
         known=known,
         near=near,
         rows={row: memory.id for row, memory in read.items()},
@@ -419,6 +423,6 @@ def _cosine(a: Vectors, b: Vectors | None) -> float:
     return float(a @ b) if b is not None else 0.0
 
 
-def _near(corpus: Corpus, piece: Piece) -> Sequence[int]:
-    found = simhash.near(corpus.simhash, piece.simhash)
-    return [int(position) for position in found[corpus.alive[found]]] if len(found) else []
+def _near(snapshot: Snapshot, piece: Piece) -> Sequence[int]:
+    found = simhash.near(snapshot.simhash, piece.simhash)
+    return [int(position) for position in found[snapshot.alive[found]]] if len(found) else []

@@ -10,7 +10,7 @@ from datetime import datetime
 from ..embedders import checked
 from ..errors import ProviderFailed
 from ..extraction import job
-from ..index import Corpora
+from ..index import SnapshotCache
 from ..jobs.context import Also
 from ..ports import Embedder, Reading, Store, Vectors
 from ..storage.changes import Happened, Said
@@ -35,7 +35,7 @@ class Ingest:
     """What remembering needs beside the drafts."""
 
     store: Store
-    corpora: Corpora
+    index: SnapshotCache
     embedder: Embedder | None
     policy: Policy
     new_id: Callable[[], str]
@@ -57,12 +57,12 @@ async def remember(
     made, problem = await _embedded(every, parts)
     async with parts.store.transaction(scope) as tx:
         before = await _told_before(drafts, scope, tx)
-        corpus = await parts.corpora.current(scope, tx)
+        snapshot = await parts.index.current(scope, tx)
         keys = [_key(piece) for piece in every] if parts.policy.keyed_preferences else []
         desk = await desks.opened(
             tx,
             scope,
-            corpus,
+            snapshot,
             every,
             policy=parts.policy,
             keys=keys,
@@ -80,7 +80,7 @@ async def remember(
             desk.extra += job.queued(drafts, outcomes, parts.policy, desk.puts, now)
         await tx.apply(desk.changes)
         if parts.policy.links is not None:
-            await links.link(tx, scope, corpus, list(desk.puts.values()), parts.policy.links, now)
+            await links.link(tx, scope, snapshot, list(desk.puts.values()), parts.policy.links, now)
         if parts.policy.capacity is not None and any(
             outcome.status == "created" for outcome in outcomes
         ):
@@ -175,7 +175,7 @@ def _placed(piece: Piece, desk: Desk, vector: Vectors | None, parts: Ingest) -> 
         return Outcome(
             status="merged", ids=(desk.merge(twin.memory, piece).id,), reason="said before"
         )
-    weighed = weigh(piece, policy, vector, desk.corpus.centroid)
+    weighed = weigh(piece, policy, vector, desk.snapshot.centroid)
     if twin is not None:
         return _renewed(twin.memory, piece, desk, weighed, vector, model)
     if not importance.is_kept(weighed.importance, policy.gate, on_purpose=piece.draft.on_purpose):

@@ -88,7 +88,7 @@ async def edited(
     """
     made = await _vectors(engine, scope, id, text)
     async with engine.store.transaction(scope) as tx:
-        old, now, model = await _found(tx, scope, id), engine.clock(), engine.corpora.model
+        old, now, model = await _found(tx, scope, id), engine.clock(), engine.snapshots.model
         if old.state in ("superseded", "soft_deleted"):
             raise InvalidInput(
                 f"Memory {id!r} is {old.state}: edit the current version, or restore it first"
@@ -112,15 +112,15 @@ async def edited(
         }
         meta |= {"session": session} if session else {}
         links = policies.named(engine.settings.policy).links if text is not None else None
-        corpus = await engine.corpora.current(scope, tx) if links is not None else None
+        snapshot = await engine.snapshots.current(scope, tx) if links is not None else None
         put = Put(
             memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta
         )
         await tx.apply(
             [embedded(each, made) for each in (Put(memory=before, event=None, model=model), put)]
         )
-        if links is not None and corpus is not None:
-            await relations.link(tx, scope, corpus, [embedded(put, made)], links, now)
+        if links is not None and snapshot is not None:
+            await relations.link(tx, scope, snapshot, [embedded(put, made)], links, now)
     return embedded(put, made).memory
 
 

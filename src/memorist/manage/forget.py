@@ -151,7 +151,7 @@ async def _erased(engine: Engine, scope: Scope, ids: Sequence[str], manner: Mann
 
 async def swept(engine: Engine, scope: Scope, words: Sequence[str]) -> None:
     """Let nothing beside the store hold words that were erased in it."""
-    engine.corpora.drop(scope)
+    engine.snapshots.drop(scope)
     await cleared(engine, words)
     if engine.mirror is not None:
         with suppress(
@@ -264,7 +264,7 @@ async def _embedded(engine: Engine, scope: Scope, plan: Plan) -> None:
     if made:
         async with engine.store.transaction(scope) as tx:
             still = [m for m in await tx.get(scope, ids) if m.text in made]
-            model = engine.corpora.model
+            model = engine.snapshots.model
             await tx.apply(
                 [Embedded(memory_id=m.id, model=model, vector=made[m.text]) for m in still]
             )

@@ -486,7 +486,7 @@ def _imported(memory: Memory, vector: Vectors | None, engine: Engine) -> Put:
         memory=with_vector(memory, vector),
         event="created" if memory.state != "superseded" else None,
         vector=vector,
-        model=engine.corpora.model,
+        model=engine.snapshots.model,
         meta={"imported": True},
     )
 

@@ -129,7 +129,7 @@ async def _changes(
     meta: dict[str, Any],
 ) -> list[Change]:
     """The memory as it was, under a new revision; a text that goes is kept as an earlier version."""
-    now, model, old = engine.clock(), engine.corpora.model, step.now
+    now, model, old = engine.clock(), engine.snapshots.model, step.now
     then = await edit.with_free_key(
         tx, replace(step.then, updated_at=now, revision=old.revision + 1)
     )

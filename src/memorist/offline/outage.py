@@ -190,7 +190,7 @@ class Outage:
         await self._embed([memory for memory, _ in prepared])
         return standby.Standby(
             store=self._store,
-            corpora=self._engine.corpora,
+            index=self._engine.snapshots,
             waiting=prepared,
             embedded=self._vectors,
             is_away=without is not None,
@@ -324,6 +324,4 @@ def _message(draft: Draft) -> Draft:
 
 
 def _reading(parts: retrieve.Retrieve, reading: standby.Standby | None) -> retrieve.Retrieve:
-    return (
-        parts if reading is None else replace(parts, store=cast(Reading, reading), corpora=reading)
-    )
+    return parts if reading is None else replace(parts, store=cast(Reading, reading), index=reading)

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Corpus
+from ..index import Snapshot
 from ..text import clock
 from . import dense, fuse, sparse
 from . import score as blend
 from .profiles import Profile
-from .question import Question
+from .question import ParsedQuestion
 
 Column = NDArray[np.float64]
 PER_LEG = 100  # of each leg's ranking, where rankings are fused
@@ -56,8 +56,8 @@ def _picked(column: NDArray[Any], order: NDArray[np.intp]) -> NDArray[Any]:
 
 def find(
     profile: Profile,
-    corpus: Corpus,
-    question: Question,
+    snapshot: Snapshot,
+    question: ParsedQuestion,
     vector: NDArray[np.float32] | None,
     allowed: NDArray[np.bool_],
     *,
@@ -68,38 +68,38 @@ def find(
 ) -> Candidates:
     """The candidates of a profile, with the features that need no text."""
     if profile.candidates == "blend":
-        best = blend.blend(corpus, question, vector, allowed, profile.weights, now, pool)
+        best = blend.blend(snapshot, question, vector, allowed, profile.weights, now, pool)
         positions = best.positions.astype(np.intp)
-        near = np.zeros(len(positions)) if vector is None else corpus.vectors(positions) @ vector
+        near = np.zeros(len(positions)) if vector is None else snapshot.vectors(positions) @ vector
         return Candidates(
             positions=positions,
             features={"semantic": np.asarray(near, np.float64)},
             parts=best.parts,
             score=best.score,
             is_chance=vector is not None
-            and corpus.is_embedded
-            and best.evidence < blend.floor(corpus.count),
+            and snapshot.is_embedded
+            and best.evidence < blend.floor(snapshot.count),
         )
-    lexical, _ = sparse.bm25(corpus, question.terms)
-    semantic = dense.cosine(corpus, vector)
-    usable = allowed & corpus.alive
+    lexical, _ = sparse.bm25(snapshot, question.terms)
+    semantic = dense.cosine(snapshot, vector)
+    usable = allowed & snapshot.alive
     if profile.candidates == "fused":
         rankings = [
-            _ranking(leg, usable, corpus.row, max(pool, PER_LEG)).tolist()
+            _ranking(leg, usable, snapshot.row, max(pool, PER_LEG)).tolist()
             for leg in (lexical, semantic)
         ]
         fused = fuse.reciprocal_rank(rankings, k=profile.rrf_k)
         positions, ranks = np.array(list(fused), np.intp), np.array(list(fused.values()))
     else:
-        positions = _chosen(profile, corpus, lexical, semantic, usable, limit=limit, pool=pool)
+        positions = _chosen(profile, snapshot, lexical, semantic, usable, limit=limit, pool=pool)
         ranks = np.zeros(len(positions))
-    features = _features(profile, corpus, positions, lexical, semantic, channel, now)
+    features = _features(profile, snapshot, positions, lexical, semantic, channel, now)
     return Candidates(positions=positions, features={**features, "fused": ranks})
 
 
 def _chosen(
     profile: Profile,
-    corpus: Corpus,
+    snapshot: Snapshot,
     lexical: NDArray[np.float32],
     semantic: NDArray[np.float32],
     usable: NDArray[np.bool_],
@@ -111,11 +111,11 @@ def _chosen(
         return np.flatnonzero(usable)
     if profile.candidates == "recent":
         found = np.flatnonzero(usable)
-        return found[np.lexsort((corpus.row[found], -corpus.updated[found]))][
+        return found[np.lexsort((snapshot.row[found], -snapshot.updated[found]))][
             : max(pool, min(180, 12 * limit))
         ]
     leg = semantic if (semantic * usable).any() else lexical
-    return _ranking(leg, usable, corpus.row, max(pool, 4 * limit))
+    return _ranking(leg, usable, snapshot.row, max(pool, 4 * limit))
 
 
 def _ranking(
@@ -131,7 +131,7 @@ def _ranking(
 
 def _features(
     profile: Profile,
-    corpus: Corpus,
+    snapshot: Snapshot,
     positions: NDArray[np.intp],
     lexical: NDArray[np.float32],
     semantic: NDArray[np.float32],
@@ -141,37 +141,37 @@ def _features(
     best = float(lexical.max()) if len(lexical) else 0.0
     share = (lexical[positions] / best if best > 0 else lexical[positions]).astype(np.float64)
     near = semantic[positions].astype(np.float64)
-    importance = corpus.importance[positions].astype(np.float64)
+    importance = snapshot.importance[positions].astype(np.float64)
     return {
         "sparse": share,
         "semantic": near,
-        "relevance": np.where(corpus.embedded[positions] & semantic.any(), near, share),
-        "recency": _recency(profile, corpus, positions, now),
+        "relevance": np.where(snapshot.embedded[positions] & semantic.any(), near, share),
+        "recency": _recency(profile, snapshot, positions, now),
         "importance": importance,
         "level": np.clip(np.ceil(np.round(5 * importance, 6)), 1, 5) / 5,
-        "confidence": corpus.confidence[positions].astype(np.float64),
-        "channel": _channel(corpus, positions, channel),
-        "pinned": corpus.pinned[positions].astype(np.float64),
+        "confidence": snapshot.confidence[positions].astype(np.float64),
+        "channel": _channel(snapshot, positions, channel),
+        "pinned": snapshot.pinned[positions].astype(np.float64),
         "related": np.zeros(len(positions)),
     }
 
 
 def _recency(
-    profile: Profile, corpus: Corpus, positions: NDArray[np.intp], now: datetime
+    profile: Profile, snapshot: Snapshot, positions: NDArray[np.intp], now: datetime
 ) -> Column:
     if profile.recency is None:
         return np.zeros(len(positions))
     age = (
-        np.maximum(clock.micros(now) - corpus.created[positions], 0) / 1e6
+        np.maximum(clock.micros(now) - snapshot.created[positions], 0) / 1e6
     )  # a date in the future is now
     if profile.recency.shape == "hyperbolic":
         return np.asarray(1.0 / (1.0 + age / profile.recency.scale))
     return np.asarray(np.exp(-age / profile.recency.scale))
 
 
-def _channel(corpus: Corpus, positions: NDArray[np.intp], channel: int) -> Column:
+def _channel(snapshot: Snapshot, positions: NDArray[np.intp], channel: int) -> Column:
     """1 in the channel of the question, 0.25 for what belongs to none, 0 elsewhere or if no channel is asked from."""
     if channel == -1:
         return np.zeros(len(positions))
-    there = corpus.channel[positions]
+    there = snapshot.channel[positions]
     return np.where(there == channel, 1.0, np.where(there == -1, 0.25, 0.0))

@@ -3,11 +3,11 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Corpus
+from ..index import Snapshot
 
 
-def cosine(corpus: Corpus, vector: NDArray[np.float32] | None) -> NDArray[np.float32]:
+def cosine(snapshot: Snapshot, vector: NDArray[np.float32] | None) -> NDArray[np.float32]:
     """The cosine of each position with the question, never below 0; 0.0 where there is no vector."""
     if vector is None:
-        return np.zeros(corpus.n, dtype=np.float32)
-    return np.maximum(corpus.similarity(vector), np.float32(0.0))
+        return np.zeros(snapshot.n, dtype=np.float32)
+    return np.maximum(snapshot.similarity(vector), np.float32(0.0))

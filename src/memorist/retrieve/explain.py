@@ -50,14 +50,14 @@ async def stands(
 async def _measured(
     query: Query, memory: Memory, profile: Profile, parts: pipeline.Retrieve, now: datetime
 ) -> tuple[int, float, dict[str, float]] | None:
-    corpus, found, _ = await pipeline.look(query, profile, parts, now, pool=_ALL)
+    snapshot, found, _ = await pipeline.look(query, profile, parts, now, pool=_ALL)
     if profile.needs_text or "related" in profile.weights:
-        found, memories = await pipeline.read(corpus, found, query, parts.store, {})
+        found, memories = await pipeline.read(snapshot, found, query, parts.store, {})
         found = pipeline.with_words(profile, query, found, memories)
         found = await links.with_links(profile, query, found, memories, parts.store)
     found = rank.scored(profile, found)
     rows = await parts.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))
-    where = np.flatnonzero(np.isin(corpus.row[found.positions], rows))
+    where = np.flatnonzero(np.isin(snapshot.row[found.positions], rows))
     if not len(where):
         return None
     i = int(where[0])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ProviderFailed
-from ..index import Corpus
+from ..index import Snapshot
 from ..ports import Reading, Vectors
 from ..types import Scope
 from . import sparse
@@ -24,7 +24,7 @@ BY_WORDS = 200  # of the best matches by words
 EXACT = 2_000  # where a filter lets through no more than this, all of it is measured
 
 
-class Nearest(Protocol):
+class NearestRows(Protocol):
     """What is asked for rows that are near."""
 
     async def nearest(
@@ -35,29 +35,29 @@ class Nearest(Protocol):
 
 
 async def near(
-    corpus: Corpus,
+    snapshot: Snapshot,
     terms: Sequence[int],
     vector: Vectors,
     allowed: NDArray[np.bool_],
     *,
     scope: Scope,
     store: Reading,
-    index: Nearest | None,
-) -> tuple[Corpus, str]:
-    """The corpus with the vectors that matter to this question, and how the leg fared."""
+    index: NearestRows | None,
+) -> tuple[Snapshot, str]:
+    """The snapshot with the vectors that matter to this question, and how the leg fared."""
     said = "ok"
-    if int(allowed.sum()) <= min(EXACT, corpus.count - 1):
-        rows = corpus.row[allowed].tolist()
+    if int(allowed.sum()) <= min(EXACT, snapshot.count - 1):
+        rows = snapshot.row[allowed].tolist()
     else:
-        found, said = await _asked(index, scope, vector, corpus.revision)
-        rows = [*found, *corpus.row[_best_by_words(corpus, terms, allowed)].tolist()]
-    return corpus.with_near(
-        await store.vectors(scope, list(dict.fromkeys(rows)), model=corpus.model)
+        found, said = await _asked(index, scope, vector, snapshot.revision)
+        rows = [*found, *snapshot.row[_best_by_words(snapshot, terms, allowed)].tolist()]
+    return snapshot.with_near(
+        await store.vectors(scope, list(dict.fromkeys(rows)), model=snapshot.model)
     ), said
 
 
 async def _asked(
-    index: Nearest | None, scope: Scope, vector: Vectors, revision: int
+    index: NearestRows | None, scope: Scope, vector: Vectors, revision: int
 ) -> tuple[list[int], str]:
     if index is None:
         return [], "no vector index is configured for a scope of this size"
@@ -68,8 +68,8 @@ async def _asked(
 
 
 def _best_by_words(
-    corpus: Corpus, terms: Sequence[int], allowed: NDArray[np.bool_]
+    snapshot: Snapshot, terms: Sequence[int], allowed: NDArray[np.bool_]
 ) -> NDArray[np.intp]:
-    scores, _ = sparse.bm25(corpus, terms)
+    scores, _ = sparse.bm25(snapshot, terms)
     found = np.flatnonzero(allowed & (scores > 0))
     return found[np.argsort(-scores[found], kind="stable")[:BY_WORDS]]

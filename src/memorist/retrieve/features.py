@@ -1,6 +1,6 @@
 """What speaks for a memory beside its own words: where it stands, who said it and when.
 
-Each function returns one number per position of the corpus, usually between 0 and 1; the profile weighs them.
+Each function returns one number per position of the snapshot, usually between 0 and 1; the profile weighs them.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import NO_TIME, Corpus, Places
+from ..index import NO_TIME, Places, Snapshot
 from ..text import clock
 from ..text.dates import Interval
 from ..text.index import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
@@ -35,15 +35,17 @@ def neighbours(scores: Scores, place: Places) -> Scores:
     return _scattered(found, place, len(scores))
 
 
-def answers(corpus: Corpus, scores: Scores, place: Places, *, asks_assistant: bool) -> Scores:
+def answers(snapshot: Snapshot, scores: Scores, place: Places, *, asks_assistant: bool) -> Scores:
     """The score of the turn before where that ended in a question, for the reply tells what was asked.
 
     What an assistant replies tells nothing about the person, so it counts only where the assistant is asked about.
     """
-    asked = np.where(corpus.flags & ENDS_ASKING, scores, np.float32(0.0))
+    asked = np.where(snapshot.flags & ENDS_ASKING, scores, np.float32(0.0))
     found = _scattered(_before(asked[place.order], place), place, len(scores))
     return (
-        found if asks_assistant else np.where(corpus.flags & FROM_ASSISTANT, np.float32(0.0), found)
+        found
+        if asks_assistant
+        else np.where(snapshot.flags & FROM_ASSISTANT, np.float32(0.0), found)
     )
 
 
@@ -73,67 +75,67 @@ def _scattered(ordered: Scores, place: Places, n: int) -> Scores:
     return found
 
 
-def speaker(corpus: Corpus, number: int) -> Scores:
+def speaker(snapshot: Snapshot, number: int) -> Scores:
     """1 for what one of the speakers said."""
-    said: NDArray[np.bool_] = corpus.speaker == number
+    said: NDArray[np.bool_] = snapshot.speaker == number
     return said.astype(np.float32)
 
 
-def role(corpus: Corpus, *, asks_assistant: bool) -> Scores:
+def role(snapshot: Snapshot, *, asks_assistant: bool) -> Scores:
     """1 for the voice not asked about in a chat with an assistant, which is nearly always the assistant's."""
-    assistant = _marked(corpus, FROM_ASSISTANT)
-    return _marked(corpus, FROM_USER) if asks_assistant and assistant.any() else assistant
+    assistant = _marked(snapshot, FROM_ASSISTANT)
+    return _marked(snapshot, FROM_USER) if asks_assistant and assistant.any() else assistant
 
 
-def time(corpus: Corpus, intervals: Sequence[Interval]) -> Scores:
+def time(snapshot: Snapshot, intervals: Sequence[Interval]) -> Scores:
     """1 for what was said in the time named, a half within a month after it."""
-    found = np.zeros(corpus.n, dtype=np.float32)
-    known = corpus.occurred[corpus.occurred != NO_TIME] if intervals else corpus.occurred[:0]
+    found = np.zeros(snapshot.n, dtype=np.float32)
+    known = snapshot.occurred[snapshot.occurred != NO_TIME] if intervals else snapshot.occurred[:0]
     if not len(known):
         return found
     first, last = _moment(known.min()) - TOLD_WITHIN, _moment(known.max())
     stretches = [stretch for interval in intervals for stretch in interval.within(first, last)]
     for _, end in stretches:
-        found[_between(corpus, end, end + TOLD_WITHIN)] = 0.5
+        found[_between(snapshot, end, end + TOLD_WITHIN)] = 0.5
     for start, end in stretches:
-        found[_between(corpus, start, end)] = 1.0
+        found[_between(snapshot, start, end)] = 1.0
     return found
 
 
-def tells_when(corpus: Corpus) -> Scores:
+def tells_when(snapshot: Snapshot) -> Scores:
     """1 for a turn that names a time."""
-    return _marked(corpus, HAS_TIME)
+    return _marked(snapshot, HAS_TIME)
 
 
-def question(corpus: Corpus) -> Scores:
+def question(snapshot: Snapshot) -> Scores:
     """1 for a turn that only asks."""
-    return _marked(corpus, IS_QUESTION)
+    return _marked(snapshot, IS_QUESTION)
 
 
-def insight(corpus: Corpus) -> Scores:
+def insight(snapshot: Snapshot) -> Scores:
     """1 for what was only inferred."""
-    return np.asarray(corpus.kind == KINDS.index("insight"), np.float32)
+    return np.asarray(snapshot.kind == KINDS.index("insight"), np.float32)
 
 
-def summary(corpus: Corpus, scores: Scores) -> Scores:
+def summary(snapshot: Snapshot, scores: Scores) -> Scores:
     """Its own score again for what stands for several others, which cannot support it any more."""
-    return scores * _marked(corpus, IS_SUMMARY)
+    return scores * _marked(snapshot, IS_SUMMARY)
 
 
-def recency(corpus: Corpus, now: datetime) -> Scores:
+def recency(snapshot: Snapshot, now: datetime) -> Scores:
     """1 for now, halved every thirty days back; 0 where the time is unknown."""
     today = np.float32(clock.micros(now) / _MICROS_A_DAY)
-    halvings = np.maximum(today - corpus.days, np.float32(0.0)) / np.float32(HALF_LIFE)
+    halvings = np.maximum(today - snapshot.days, np.float32(0.0)) / np.float32(HALF_LIFE)
     return np.asarray(np.exp2(-halvings), dtype=np.float32)
 
 
-def _marked(corpus: Corpus, mark: int) -> Scores:
-    has_it: NDArray[np.bool_] = corpus.flags & mark != 0
+def _marked(snapshot: Snapshot, mark: int) -> Scores:
+    has_it: NDArray[np.bool_] = snapshot.flags & mark != 0
     return has_it.astype(np.float32)
 
 
-def _between(corpus: Corpus, start: datetime, end: datetime) -> NDArray[np.bool_]:
-    return (corpus.occurred >= clock.micros(start)) & (corpus.occurred < clock.micros(end))
+def _between(snapshot: Snapshot, start: datetime, end: datetime) -> NDArray[np.bool_]:
+    return (snapshot.occurred >= clock.micros(start)) & (snapshot.occurred < clock.micros(end))
 
 
 def _moment(micros: np.int64) -> datetime:

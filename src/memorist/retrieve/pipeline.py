@@ -13,23 +13,23 @@ from numpy.typing import NDArray
 
 from ..embedders import checked
 from ..errors import ProviderFailed, StoreDamaged
-from ..index import WORKING, Corpus
+from ..index import WORKING, Snapshot
 from ..ports import Embedder, Reading, Reranker, Vectors
 from ..text.index import IS_DRAWN
 from ..types import Cut, Hit, Memory, Query, Recall, Scope
 from . import budget, candidates, diversify, external_index, gate, links, rank, rerank
 from .candidates import Candidates
 from .profiles import Profile
-from .question import Question, understand
+from .question import ParsedQuestion, understand
 from .render import RENDERERS
 
 MOST_PREFERENCES = 100  # looked at, where they all stand first
 
 
 class Snapshots(Protocol):
-    """Where the snapshot of a scope comes from, as a rule `Corpora`."""
+    """Where the snapshot of a scope comes from, as a rule `SnapshotCache`."""
 
-    async def current(self, scope: Scope, source: Reading) -> Corpus: ...
+    async def current(self, scope: Scope, source: Reading) -> Snapshot: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,12 @@ class Retrieve:
     """What recalling needs beside the question."""
 
     store: Reading
-    corpora: Snapshots
+    index: Snapshots
     embedder: Embedder | None
     reranker: Reranker | None
     count: Callable[[str], int]  # tokens of a text
     language: str
-    index: external_index.Nearest | None = (
+    external_index: external_index.NearestRows | None = (
         None  # where the vectors of scopes are that are too large to hold
     )
 
@@ -51,8 +51,8 @@ async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime)
     """Answer a question with what is remembered."""
     if not query.text.strip():
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
-    corpus, found, legs = await look(query, profile, parts, now, pool=_pool(profile, query.limit))
-    found, memories = await read(corpus, found, query, parts.store, legs)
+    snapshot, found, legs = await look(query, profile, parts, now, pool=_pool(profile, query.limit))
+    found, memories = await read(snapshot, found, query, parts.store, legs)
     found = await links.with_links(
         profile, query, with_words(profile, query, found, memories), memories, parts.store
     )
@@ -62,7 +62,7 @@ async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime)
             query.text, profile, parts.reranker, found, memories
         )
     found, memories, weak = gate.kept(profile, found, memories)
-    found, memories = _diversified(profile, corpus, found, memories, query.limit)
+    found, memories = _diversified(profile, snapshot, found, memories, query.limit)
     if profile.sources_first:
         found, memories = _sources_first(found, memories, query.limit)
     if profile.preferences_first:
@@ -96,34 +96,34 @@ def _pool(profile: Profile, limit: int) -> int:
 
 async def look(
     query: Query, profile: Profile, parts: Retrieve, now: datetime, *, pool: int
-) -> tuple[Corpus, Candidates, dict[str, str]]:
+) -> tuple[Snapshot, Candidates, dict[str, str]]:
     """Find candidates: both legs over the scope, what the filter lets through, and which legs answered."""
-    corpus = _view(await parts.corpora.current(query.scope, parts.store), query)
-    allowed = await _allowed(corpus, query, profile, parts.store)
-    question = understand(query.text, corpus.speakers, now, parts.language)
+    snapshot = _view(await parts.index.current(query.scope, parts.store), query)
+    allowed = await _allowed(snapshot, query, profile, parts.store)
+    question = understand(query.text, snapshot.speakers, now, parts.language)
     by_meaning = profile.needs_meaning and len(query.text.strip()) >= profile.shortest
     vector, legs = (
-        await _embedded(question, corpus, parts.embedder)
+        await _embedded(question, snapshot, parts.embedder)
         if by_meaning
         else (None, {"sparse": "ok"})
     )
-    if corpus.is_lean and vector is not None:
-        corpus, said = await external_index.near(
-            corpus,
+    if snapshot.is_lean and vector is not None:
+        snapshot, said = await external_index.near(
+            snapshot,
             question.terms,
             vector,
             allowed,
             scope=query.scope,
             store=parts.store,
-            index=parts.index,
+            index=parts.external_index,
         )
         legs["dense"] = said if legs["dense"] == "ok" else legs["dense"]
-    if profile.sources_first and (corpus.flags & IS_DRAWN).any():
+    if profile.sources_first and (snapshot.flags & IS_DRAWN).any():
         pool *= 2  # some will stand behind
-    channel = corpus.code("channel", query.labels.channel)
+    channel = snapshot.code("channel", query.labels.channel)
     found = candidates.find(
         profile,
-        corpus,
+        snapshot,
         question,
         vector,
         allowed,
@@ -132,35 +132,35 @@ async def look(
         pool=pool,
         now=now,
     )
-    return corpus, found, legs
+    return snapshot, found, legs
 
 
-def _view(corpus: Corpus, query: Query) -> Corpus:
+def _view(snapshot: Snapshot, query: Query) -> Snapshot:
     """The scope with those memories alive that this question is about."""
     states = (*query.where.states, "compressed") if query.include_compressed else query.where.states
     return (
-        corpus
+        snapshot
         if states == ("active",) and query.as_of is None
-        else corpus.seen_as(states, query.as_of)
+        else snapshot.seen_as(states, query.as_of)
     )
 
 
 async def _allowed(
-    corpus: Corpus, query: Query, profile: Profile, store: Reading
+    snapshot: Snapshot, query: Query, profile: Profile, store: Reading
 ) -> NDArray[np.bool_]:
     """What the filter, asked of the store, and the profile let through."""
-    allowed = corpus.alive
+    allowed = snapshot.alive
     if not query.where.is_plain:
         rows = await store.rows_where(query.scope, replace(query.where, states=()))
-        allowed = allowed & np.isin(corpus.row, np.array(rows, np.int64))
+        allowed = allowed & np.isin(snapshot.row, np.array(rows, np.int64))
     if not profile.working_elsewhere:
-        here = corpus.session == corpus.code("session", query.labels.session)
-        allowed = allowed & ((corpus.kind != WORKING) | here)
+        here = snapshot.session == snapshot.code("session", query.labels.session)
+        allowed = allowed & ((snapshot.kind != WORKING) | here)
     return allowed
 
 
 async def _embedded(
-    question: Question, corpus: Corpus, embedder: Embedder | None
+    question: ParsedQuestion, snapshot: Snapshot, embedder: Embedder | None
 ) -> tuple[Vectors | None, dict[str, str]]:
     """The question's vector, or why there is none."""
     if embedder is None:
@@ -169,17 +169,15 @@ async def _embedded(
         vector = (await checked.encode(embedder, [question.dense_text]))[0]
     except ProviderFailed as error:
         return None, {"sparse": "ok", "dense": str(error)}
-    missing = (
-        f"{corpus.unembedded} of {corpus.count} memories have no vector yet: run `memorist index`"
-    )
-    return vector, {"sparse": "ok", "dense": "ok" if corpus.is_embedded else missing}
+    missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet: run `memorist index`"
+    return vector, {"sparse": "ok", "dense": "ok" if snapshot.is_embedded else missing}
 
 
 async def read(
-    corpus: Corpus, found: Candidates, query: Query, store: Reading, legs: dict[str, str]
+    snapshot: Snapshot, found: Candidates, query: Query, store: Reading, legs: dict[str, str]
 ) -> tuple[Candidates, list[Memory]]:
     """The candidates' memories; one that was erased a moment ago is left out, and one that was altered on disk."""
-    rows = corpus.row[found.positions].tolist()
+    rows = snapshot.row[found.positions].tolist()
     memories = await _at(rows, query, store, legs)
     there = [i for i, row in enumerate(rows) if row in memories]
     kept = found if len(there) == len(rows) else found.taken(np.array(there, np.intp))
@@ -240,12 +238,12 @@ _TIES: dict[str, Callable[[Memory], tuple[float, ...]]] = {
 
 
 def _diversified(
-    profile: Profile, corpus: Corpus, found: Candidates, memories: list[Memory], limit: int
+    profile: Profile, snapshot: Snapshot, found: Candidates, memories: list[Memory], limit: int
 ) -> tuple[Candidates, list[Memory]]:
     if profile.diversity is None or len(memories) < 2:
         return found, memories
     tags = [frozenset(memory.tags) for memory in memories]
-    checked = corpus.vectors(found.positions)
+    checked = snapshot.vectors(found.positions)
     order = diversify.order(found.score, checked, tags, trade=profile.diversity, k=4 * limit)
     return found.taken(np.array(order, np.intp)), [memories[i] for i in order]
 

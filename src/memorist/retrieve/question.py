@@ -30,7 +30,7 @@ MOST_READ = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ParsedQuestion:
     """A question as the legs and features read it."""
 
     text: str
@@ -46,7 +46,7 @@ class Question:
 
 def understand(
     text: str, speakers: Sequence[str] = (), now: datetime | None = None, language: str = "english"
-) -> Question:
+) -> ParsedQuestion:
     """Read a question against the speakers of its scope.
 
     >>> question = understand("When did Caroline's dog run away?", ["Melanie", "Caroline"])
@@ -56,7 +56,7 @@ def understand(
     head = text[:MOST_READ]
     named = named_speakers(head, speakers)
     terms = dict.fromkeys(tokens.term_id(term) for term in tokens.analyse(text, language))
-    return Question(
+    return ParsedQuestion(
         text=text,
         terms=tuple(terms)[:MOST_TERMS],
         dense_text=as_told(text, speakers[named[0]]) if named else text,

@@ -13,10 +13,10 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Corpus
+from ..index import Snapshot
 from . import dense, features, fuse, sparse
 from .profiles import DEFAULT
-from .question import Question
+from .question import ParsedQuestion
 
 DEFAULT_WEIGHTS = DEFAULT.weights
 Features = dict[str, NDArray[np.float32]]  # by name, one number per position
@@ -52,8 +52,8 @@ class Blend:
 
 
 def blend(
-    corpus: Corpus,
-    question: Question,
+    snapshot: Snapshot,
+    question: ParsedQuestion,
     query_vector: NDArray[np.float32] | None,
     allowed: NDArray[np.bool_] | None = None,
     weights: Mapping[str, float] = DEFAULT_WEIGHTS,
@@ -61,57 +61,59 @@ def blend(
     pool: int = 100,
 ) -> Blend:
     """The best `pool` memories for a question; equal scores are ordered by row."""
-    usable = corpus.alive if allowed is None else corpus.alive & allowed
-    found = _own_words(corpus, question, query_vector, usable)
+    usable = snapshot.alive if allowed is None else snapshot.alive & allowed
+    found = _own_words(snapshot, question, query_vector, usable)
     own = _weighed(found, weights)
-    found |= _surroundings(corpus, question, own) | _circumstances(corpus, question, now)
+    found |= _surroundings(snapshot, question, own) | _circumstances(snapshot, question, now)
     is_supported = usable & (own + found["neighbours"] > 0)
     return _best(
         found,
         weights,
         np.where(is_supported, _weighed(found, weights), np.float32(-np.inf)),
-        corpus.row,
+        snapshot.row,
         pool,
     )
 
 
 def _own_words(
-    corpus: Corpus,
-    question: Question,
+    snapshot: Snapshot,
+    question: ParsedQuestion,
     vector: NDArray[np.float32] | None,
     usable: NDArray[np.bool_],
 ) -> Features:
     """The two legs; what may not be returned does not support its neighbours either."""
-    lexical = fuse.absolute(*sparse.bm25(corpus, question.terms))
-    return {"sparse": lexical * usable, "semantic": dense.cosine(corpus, vector) * usable}
+    lexical = fuse.absolute(*sparse.bm25(snapshot, question.terms))
+    return {"sparse": lexical * usable, "semantic": dense.cosine(snapshot, vector) * usable}
 
 
-def _surroundings(corpus: Corpus, question: Question, own: NDArray[np.float32]) -> Features:
+def _surroundings(
+    snapshot: Snapshot, question: ParsedQuestion, own: NDArray[np.float32]
+) -> Features:
     """How well the turns around each memory match."""
-    place = corpus.places
+    place = snapshot.places
     return {
         "neighbours": features.neighbours(own, place),
-        "answers": features.answers(corpus, own, place, asks_assistant=question.asks_assistant),
+        "answers": features.answers(snapshot, own, place, asks_assistant=question.asks_assistant),
         "session": features.session(own, place),
-        "summary": features.summary(corpus, own),
+        "summary": features.summary(snapshot, own),
     }
 
 
-def _circumstances(corpus: Corpus, question: Question, now: datetime | None) -> Features:
+def _circumstances(snapshot: Snapshot, question: ParsedQuestion, now: datetime | None) -> Features:
     """Who said it, when, and whether it tells or asks: only what matters to this question."""
     found = {
-        "question": features.question(corpus),
-        "role": features.role(corpus, asks_assistant=question.asks_assistant),
-        "insight": features.insight(corpus),
+        "question": features.question(snapshot),
+        "role": features.role(snapshot, asks_assistant=question.asks_assistant),
+        "insight": features.insight(snapshot),
     }
     if len(question.speakers) == 1:
-        found["speaker"] = features.speaker(corpus, question.speakers[0])
+        found["speaker"] = features.speaker(snapshot, question.speakers[0])
     if question.intervals:
-        found["time"] = features.time(corpus, question.intervals)
+        found["time"] = features.time(snapshot, question.intervals)
     if question.asks_when:
-        found["tells_when"] = features.tells_when(corpus)
+        found["tells_when"] = features.tells_when(snapshot)
     if now is not None:
-        found["recency"] = features.recency(corpus, now)
+        found["recency"] = features.recency(snapshot, now)
     return found
 
 

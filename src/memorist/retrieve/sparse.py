@@ -5,26 +5,26 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Corpus
+from ..index import Snapshot
 
 K1 = 1.2
 B = 0.9
 
 
 def bm25(
-    corpus: Corpus, terms: Sequence[int], k1: float = K1, b: float = B
+    snapshot: Snapshot, terms: Sequence[int], k1: float = K1, b: float = B
 ) -> tuple[NDArray[np.float32], float]:
     """The BM25 score of each position, and about the best that these terms could reach.
 
     The bound makes the scores of different questions comparable.
     """
-    scores, total = np.zeros(corpus.n, dtype=np.float32), 0.0
+    scores, total = np.zeros(snapshot.n, dtype=np.float32), 0.0
     for term in terms:
-        where, often = corpus.postings(term)
-        weight = idf(corpus.count, len(where))
+        where, often = snapshot.postings(term)
+        weight = idf(snapshot.count, len(where))
         total += weight
         if len(where):
-            norm = k1 * (1.0 - b + b * corpus.length[where] / max(corpus.mean_length, 1e-9))
+            norm = k1 * (1.0 - b + b * snapshot.length[where] / max(snapshot.mean_length, 1e-9))
             scores[where] += np.float32(weight * (k1 + 1.0)) * often / (often + norm)
     return scores, 0.6 * (k1 + 1.0) * total
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from memorist.errors import StoreDamaged
-from memorist.index import Columns, Corpora, Corpus, cache
+from memorist.index import Columns, Snapshot, SnapshotCache, cache
 from memorist.index.vectors import Matrix
 from memorist.storage.changes import Embedded, Forget, Put
 from memorist.storage.sqlite.store import SqliteStore
@@ -51,37 +51,37 @@ async def apply(store: SqliteStore, *changes: Any, scope: Scope = ANA) -> None:
         await tx.apply(changes)
 
 
-def held(limit_bytes: int = 1 << 30) -> Corpora:
-    return Corpora(model=MODEL, dimensions=4, limit_bytes=limit_bytes)
+def held(limit_bytes: int = 1 << 30) -> SnapshotCache:
+    return SnapshotCache(model=MODEL, dimensions=4, limit_bytes=limit_bytes)
 
 
-async def fresh(store: SqliteStore, scope: Scope = ANA) -> Corpus:
+async def fresh(store: SqliteStore, scope: Scope = ANA) -> Snapshot:
     return await held().current(scope, store)
 
 
-def seen(corpus: Corpus) -> dict[int, tuple[Any, ...]]:
-    """What a corpus says of each row that is present, whatever its position or code."""
+def seen(snapshot: Snapshot) -> dict[int, tuple[Any, ...]]:
+    """What a snapshot says of each row that is present, whatever its position or code."""
     names = {
         column: {code: name for name, code in codes.items()}
-        for column, codes in corpus.codes.items()
+        for column, codes in snapshot.codes.items()
     }
     columns = [f.name for f in fields(Columns) if f.name not in names]
-    vectors = corpus.vectors(np.arange(corpus.n))
+    vectors = snapshot.vectors(np.arange(snapshot.n))
     return {
-        int(corpus.row[i]): (
-            *(getattr(corpus, column)[i].item() for column in columns),
-            *(names[column].get(int(getattr(corpus, column)[i])) for column in names),
+        int(snapshot.row[i]): (
+            *(getattr(snapshot, column)[i].item() for column in columns),
+            *(names[column].get(int(getattr(snapshot, column)[i])) for column in names),
             vectors[i].tobytes(),
-            bool(corpus.alive[i]),
+            bool(snapshot.alive[i]),
         )
-        for i in np.flatnonzero(corpus.present)
+        for i in np.flatnonzero(snapshot.present)
     }
 
 
-def postings(corpus: Corpus, word: str) -> dict[int, float]:
+def postings(snapshot: Snapshot, word: str) -> dict[int, float]:
     term = tokens.term_id(tokens.analyse(word, "english")[0])
-    positions, counts = corpus.postings(term)
-    return {int(corpus.row[p]): float(c) for p, c in zip(positions, counts, strict=True)}
+    positions, counts = snapshot.postings(term)
+    return {int(snapshot.row[p]): float(c) for p, c in zip(positions, counts, strict=True)}
 
 
 class Life:
@@ -147,7 +147,7 @@ async def test_a_corpus_kept_up_to_date_equals_one_read_anew(store: SqliteStore,
 
 
 @pytest.mark.parametrize("block", [1, 3, 7])
-async def test_many_pages_give_the_same_corpus(
+async def test_many_pages_give_the_same_snapshot(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     life = Life(store, block)
@@ -253,7 +253,7 @@ async def test_the_longest_unused_scope_goes_when_there_are_too_many(store: Sqli
     for scope in (*scopes, scopes[2]):
         await kept.current(scope, store)
     assert list(kept._held) == [scopes[3], scopes[4], scopes[2]]
-    assert kept._size == sum(corpus.size for corpus in kept._held.values())
+    assert kept._size == sum(snapshot.size for snapshot in kept._held.values())
 
 
 async def test_the_bytes_held_are_counted_as_scopes_grow_and_go(store: SqliteStore) -> None:
@@ -264,7 +264,7 @@ async def test_the_bytes_held_are_counted_as_scopes_grow_and_go(store: SqliteSto
             Put(memory=memory(f"tea {number}"), event="created", vector=[1, 0, 0, 0], model=MODEL),
         )
         await kept.current(ANA, store)
-        assert kept._size == sum(corpus.size for corpus in kept._held.values())
+        assert kept._size == sum(snapshot.size for snapshot in kept._held.values())
     kept.drop(ANA)
     assert kept._size == 0
 
