@@ -140,7 +140,7 @@ def _there(source: str) -> None:
 def _check(settings: Settings) -> None:
     """Raises Misconfigured for a name that nothing goes by, before anything is opened."""
     try:
-        profiles.named(settings.profile)
+        profiles.find(settings.profile)
         policies.named(settings.policy)
         tokens.analyse("words", settings.language)
     except (InvalidInput, ImportError) as error:

@@ -410,7 +410,7 @@ class Scoped:
         )
         await privacy.refuse_incognito(self._engine, self.scope, self.labels.session)
         memory = await self.get(id)
-        return await explain.stands(asked, memory, by, self._retrieve(), self._engine.clock())
+        return await explain.explain(asked, memory, by, self._retrieve(), self._engine.clock())
 
     def _query(
         self,
@@ -433,7 +433,7 @@ class Scoped:
         by = (
             profile
             if isinstance(profile, profiles.Profile)
-            else profiles.named(profile or settings.profile)
+            else profiles.find(profile or settings.profile)
         )
         if rerank is not None:
             by = replace(by, rerank=rerank)
@@ -456,7 +456,7 @@ class Scoped:
             index=engine.snapshots,
             embedder=engine.embedder,
             reranker=engine.reranker,
-            count=engine.count_tokens,
+            count_tokens=engine.count_tokens,
             language=engine.settings.language,
             external_index=engine.near,
         )

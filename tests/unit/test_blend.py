@@ -2,17 +2,20 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memorist.index import NO_TIME, Places
-from memorist.retrieve import fuse, sparse
+from memorist.index import NO_TIME, Neighbors
+from memorist.retrieve.candidates import reciprocal_rank
+from memorist.retrieve.features import Search, bm25
+from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.question import understand
-from memorist.retrieve.score import DEFAULT_WEIGHTS, Blend, blend, floor
+from memorist.retrieve.score import floor, score_all, select_best
 from memorist.text import clock, dates, tokens, turns
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
@@ -60,12 +63,12 @@ class TinySnapshot:
         return self.vectors @ vector
 
     @property
-    def places(self) -> Places:
+    def neighbors(self) -> Neighbors:
         alive = np.flatnonzero(self.alive)
         order = alive[np.lexsort((alive, self.sequence[alive], self.session[alive]))].astype(
             np.int32
         )
-        return Places.of(order, self.session)
+        return Neighbors.of(order, self.session)
 
     @property
     def days(self) -> NDArray[np.float32]:
@@ -78,10 +81,36 @@ def _flags(text: str, speaker: str) -> int:
     return marks | {"user": 4, "assistant": 8}.get(speaker, 0)
 
 
+class Ranked(NamedTuple):
+    """The best positions, best first, and what each part of their scores is."""
+
+    positions: NDArray[np.intp]
+    parts: dict[str, NDArray[np.float64]]
+    score: NDArray[np.float64]
+    evidence: float  # of the best match by its own words alone
+
+
 def ask(
-    snapshot: Any, text: str, vector: NDArray[np.float32] | None = None, **options: Any
-) -> Blend:
-    return blend(snapshot, understand(text, snapshot.speakers, NOW), vector, **options)
+    snapshot: Any,
+    text: str,
+    vector: NDArray[np.float32] | None = None,
+    *,
+    allowed: NDArray[np.bool_] | None = None,
+    weights: dict[str, float] | None = None,
+    pool: int = 100,
+) -> Ranked:
+    search = Search(
+        profile=DEFAULT if weights is None else replace(DEFAULT, weights=weights),
+        snapshot=snapshot,
+        question=understand(text, snapshot.speakers, NOW),
+        vector=vector,
+        usable=snapshot.alive if allowed is None else snapshot.alive & allowed,
+        now=NOW,
+    )
+    found = select_best(search, pool=pool)
+    parts, score = score_all(search.profile, found)
+    own = parts["sparse"] + parts["semantic"]
+    return Ranked(found.positions, parts, score, float(np.max(own, initial=0.0)))
 
 
 CHAT = (
@@ -100,7 +129,7 @@ def test_the_parts_of_a_score_add_up() -> None:
         "When did Caroline go to the beach in May?",
         np.array([1, 0], np.float32),
     )
-    assert set(found.parts) == set(DEFAULT_WEIGHTS)
+    assert set(found.parts) == set(DEFAULT.weights)
     np.testing.assert_allclose(found.score, sum(found.parts.values()), rtol=0, atol=1e-12)
     assert list(found.score) == sorted(found.score, reverse=True)
 
@@ -163,7 +192,7 @@ def test_the_dead_are_neither_returned_nor_counted() -> None:
     snapshot = TinySnapshot(CHAT, dead=[0])
     found = ask(snapshot, "beach")
     assert 0 not in found.positions
-    assert sparse.bm25(snapshot, [tokens.term_id("beach")])[0][0] == 0
+    assert bm25(snapshot, [tokens.term_id("beach")])[0][0] == 0
 
 
 def test_what_is_not_allowed_is_not_returned_and_supports_nothing() -> None:
@@ -179,7 +208,7 @@ def test_equal_scores_are_ordered_by_position() -> None:
 
 def test_of_two_equal_memories_the_newer_comes_first() -> None:
     snapshot = TinySnapshot([(None, "user", MAY, "tea time"), (None, "user", JUNE, "tea time")])
-    assert blend(snapshot, understand("tea"), None, now=NOW).positions.tolist() == [1, 0]
+    assert ask(snapshot, "tea").positions.tolist() == [1, 0]
 
 
 def test_the_pool_holds_the_best() -> None:
@@ -197,7 +226,7 @@ def test_a_part_that_has_no_weight_is_left_out() -> None:
 
 @pytest.mark.spec("THE-58", "THE-73")
 def test_rank_fusion_takes_an_empty_ranking() -> None:
-    assert fuse.reciprocal_rank([["a", "b"], []]) == {"a": 1 / 61, "b": 1 / 62}
+    assert reciprocal_rank([["a", "b"], []]) == {"a": 1 / 61, "b": 1 / 62}
 
 
 def test_a_larger_scope_asks_for_more_evidence() -> None:

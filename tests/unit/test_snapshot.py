@@ -14,7 +14,7 @@ import pytest
 
 from memorist.errors import StoreDamaged
 from memorist.index import Columns, Snapshot, SnapshotCache, cache
-from memorist.index.vectors import Matrix
+from memorist.index.vectors import Matrix, products
 from memorist.storage.changes import Embedded, Forget, Put
 from memorist.storage.sqlite.store import SqliteStore
 from memorist.text import terms, tokens
@@ -235,11 +235,11 @@ async def test_as_of_shows_what_held_then(store: SqliteStore) -> None:
     trimmed = memory("milk", valid_from=NOW - 9 * DAY, state="archived")
     await apply(store, *(Put(memory=each, event="created") for each in (old, new, trimmed)))
     now = await fresh(store)
-    views = {days: list(postings(now.seen_as(("active",), NOW - days * DAY), word)) != []
+    views = {days: list(postings(now.view(("active",), NOW - days * DAY), word)) != []
              for days, word in ((0, "porto"), (1, "porto"), (2, "lisbon"), (10, "lisbon"))}  # fmt: skip
     assert views == {0: True, 1: True, 2: True, 10: False}
-    assert now.seen_as(("active",), NOW - 2 * DAY).count == 1
-    assert now.seen_as(("archived",)).count == 1
+    assert now.view(("active",), NOW - 2 * DAY).count == 1
+    assert now.view(("archived",)).count == 1
     assert now.count == 1
 
 
@@ -306,7 +306,7 @@ async def test_an_altered_state_is_told(store: SqliteStore) -> None:
 def test_few_and_many_vectors_have_the_same_products(columns: int) -> None:
     chance = np.random.default_rng(columns)
     rows, asked = chance.random((7, 3), np.float32), chance.random((3, columns), np.float32)
-    matrix = Matrix(3, 9).added(0, rows)
+    first = Matrix(3, 9).add(0, rows).first(5)
 
-    assert np.allclose(matrix.products(5, asked), rows[:5] @ asked)
-    assert np.allclose(matrix.products(5, asked[:, 0]), rows[:5] @ asked[:, 0])
+    assert np.allclose(products(first, asked), rows[:5] @ asked)
+    assert np.allclose(products(first, asked[:, 0]), rows[:5] @ asked[:, 0])

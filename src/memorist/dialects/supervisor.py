@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidInput
 from ..manage import agent_query, allowlists
 from ..retrieve import profiles, render
+from ..retrieve.budget import Caps, fit
 from ..scoped import Scoped
 from ..text import normalize
 from ..text.tokens import analyse, count_tokens
@@ -114,7 +115,9 @@ class Supervisor:
             )
             lines += [self._line(memory) for memory in agent_query.few(found, access)]
             lines += [f"{self._line(memory)} (related)" for memory in found.related]
-        return "\n".join(_fitting(lines, budget, count))
+        caps = Caps(tokens=budget)
+        unique = list(dict.fromkeys(lines))
+        return fit(unique, caps, "\n".join, count, cost=lambda line: count(line + "\n")).text
 
     async def save_workflow(
         self,
@@ -228,12 +231,3 @@ def confident(message: str, context: str = "") -> float:
         return 1.0
     asked = set(analyse(message)) - set(analyse(" ".join(_BACK.findall(message))))
     return len(asked & set(analyse(context))) / len(asked) if asked else 0.0
-
-
-def _fitting(lines: Sequence[str], budget: int, count: Callable[[str], int]) -> Iterator[str]:
-    """The lines that fit into so many tokens."""
-    for line in dict.fromkeys(lines):
-        cost = count(line + "\n")
-        if cost <= budget:
-            budget -= cost
-            yield line

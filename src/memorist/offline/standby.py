@@ -101,7 +101,7 @@ class Standby:
         laid.known |= {row.row: self.waiting[-1 - row.row][0] for row in rows}
         laid.names, self._known, self.laid[scope] = names, laid.known, laid
         if rows:
-            laid.snapshot = laid.snapshot.extended(rows, [], base.revision)
+            laid.snapshot = laid.snapshot.extend(rows, [], base.revision)
         return laid.snapshot
 
     @property

@@ -1,8 +1,8 @@
 """The dense leg of a scope whose vectors another index holds.
 
-The index is asked for what is near, and nothing more is believed of it: what is not in the scope is dropped, and every
-cosine is worked out again from the store's own vectors. The best matches by words are measured too, so that without
-the index, or with one that is behind, an answer is poorer and never wrong.
+The index only proposes rows: what is not in the scope is dropped, and every cosine is computed again from the store's
+own vectors. The best matches by words are measured, too, so that without the index, or with a stale one, an answer is
+poorer but never wrong.
 """
 
 from __future__ import annotations
@@ -17,59 +17,47 @@ from ..errors import ProviderFailed
 from ..index import Snapshot
 from ..ports import Reading, Vectors
 from ..types import Scope
-from . import sparse
+from .features import bm25
 
-ASKED = 200  # rows wanted of the index
-BY_WORDS = 200  # of the best matches by words
-EXACT = 2_000  # where a filter lets through no more than this, all of it is measured
+ASKED = 200  # rows that the index proposes
+BY_WORDS = 200  # best matches by words
+EXACT = 2_000  # if a filter lets through no more than this, all of it is measured
 
 
 class NearestRows(Protocol):
-    """What is asked for rows that are near."""
+    """An index that proposes the rows nearest to a vector."""
 
     async def nearest(
         self, scope: Scope, vector: Vectors, *, limit: int, revision: int
     ) -> tuple[list[int], str]:
-        """The nearest rows at a revision of the scope, and "ok" or what is wrong. Raises ProviderFailed."""
+        """Return the nearest rows at a revision of the scope, and "ok" or what is wrong. Raises ProviderFailed."""
         ...
 
 
-async def near(
+async def load_nearest(
     snapshot: Snapshot,
     terms: Sequence[int],
     vector: Vectors,
-    allowed: NDArray[np.bool_],
-    *,
+    usable: NDArray[np.bool_],
     scope: Scope,
     store: Reading,
     index: NearestRows | None,
 ) -> tuple[Snapshot, str]:
-    """The snapshot with the vectors that matter to this question, and how the leg fared."""
-    said = "ok"
-    if int(allowed.sum()) <= min(EXACT, snapshot.count - 1):
-        rows = snapshot.row[allowed].tolist()
+    """Return the snapshot with the vectors that matter to this question, and "ok" or what is wrong with the index."""
+    if int(usable.sum()) <= min(EXACT, snapshot.count - 1):
+        rows, status = snapshot.row[usable].tolist(), "ok"
     else:
-        found, said = await _asked(index, scope, vector, snapshot.revision)
-        rows = [*found, *snapshot.row[_best_by_words(snapshot, terms, allowed)].tolist()]
-    return snapshot.with_near(
-        await store.vectors(scope, list(dict.fromkeys(rows)), model=snapshot.model)
-    ), said
-
-
-async def _asked(
-    index: NearestRows | None, scope: Scope, vector: Vectors, revision: int
-) -> tuple[list[int], str]:
-    if index is None:
-        return [], "no vector index is configured for a scope of this size"
-    try:
-        return await index.nearest(scope, vector, limit=ASKED, revision=revision)
-    except ProviderFailed as error:
-        return [], str(error)
-
-
-def _best_by_words(
-    snapshot: Snapshot, terms: Sequence[int], allowed: NDArray[np.bool_]
-) -> NDArray[np.intp]:
-    scores, _ = sparse.bm25(snapshot, terms)
-    found = np.flatnonzero(allowed & (scores > 0))
-    return found[np.argsort(-scores[found], kind="stable")[:BY_WORDS]]
+        rows, status = [], "no vector index is configured for a scope of this size"
+        if index is not None:
+            try:
+                rows, status = await index.nearest(
+                    scope, vector, limit=ASKED, revision=snapshot.revision
+                )
+            except ProviderFailed as error:
+                status = str(error)
+        scores, _ = bm25(snapshot, terms)
+        matching = np.flatnonzero(usable & (scores > 0))
+        best = matching[np.argsort(-scores[matching], kind="stable")[:BY_WORDS]]
+        rows = [*rows, *snapshot.row[best].tolist()]
+    vectors = await store.vectors(scope, list(dict.fromkeys(rows)), model=snapshot.model)
+    return snapshot.with_vectors(vectors), status
