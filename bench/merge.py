@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.embedders import checked
 from memorist.ingest import policies
-from memorist.text import conflict, saying
+from memorist.text import compare, contradictions
+from memorist.text.statements import parse
 from memorist.types import Draft
 
 from . import data, report
@@ -46,11 +47,11 @@ def written(name: str) -> list[tuple[str, str]]:
     return [(pair["new"], pair["old"]) for pair in map(json.loads, lines)]
 
 
-async def measured(engine: Engine, pairs: list[tuple[str, str]]) -> list[Pair]:
+async def measured(engine: Client, pairs: list[tuple[str, str]]) -> list[Pair]:
     """The pairs with their cosine."""
-    assert engine.embedder is not None
+    assert engine.ctx.embedder is not None
     new, old = [
-        await checked.encode(engine.embedder, [pair[side] for pair in pairs]) for side in (0, 1)
+        await checked.encode(engine.ctx.embedder, [pair[side] for pair in pairs]) for side in (0, 1)
     ]
     return [
         (a, b, float(cosine))
@@ -58,16 +59,16 @@ async def measured(engine: Engine, pairs: list[tuple[str, str]]) -> list[Pair]:
     ]
 
 
-async def spoken(engine: Engine, folder: Path) -> list[Pair]:
+async def spoken(engine: Client, folder: Path) -> list[Pair]:
     """The nearest earlier turn of the same speaker, for each turn of real conversations."""
-    assert engine.embedder is not None
+    assert engine.ctx.embedder is not None
     found: list[Pair] = []
     for talk in data.read(folder / "locomo-dev.jsonl"):
         for speaker in {said["name"] for said in talk.messages}:
             texts = list(
                 dict.fromkeys(said["content"] for said in talk.messages if said["name"] == speaker)
             )
-            made = await checked.encode(engine.embedder, texts)
+            made = await checked.encode(engine.ctx.embedder, texts)
             near = np.tril(made @ made.T, -1)
             found += [
                 (texts[i], texts[j], float(near[i, j]))
@@ -82,13 +83,13 @@ def bands(name: str, pairs: list[Pair]) -> list[dict[str, Any]]:
     rows = []
     for high, low in pairwise(EDGES):
         here = [pair for pair in pairs if low <= pair[2] < high]
-        verdicts = [saying.compare(new, old) for new, old, _ in here]
+        verdicts = [compare.verdict(parse(new), parse(old)) for new, old, _ in here]
         other = [pair for pair, verdict in zip(here, verdicts, strict=True) if verdict == "other"]
         rows.append(
             {
                 "pairs": name, "cosine from": low, "n": len(here), "same": verdicts.count("same"),
                 "more": verdicts.count("more"), "less": verdicts.count("less"),
-                "contradicts": sum(conflict.contradicts(new, old) for new, old, _ in other),
+                "contradicts": sum(contradictions.contradicts(parse(new), parse(old)) for new, old, _ in other),
             }
         )  # fmt: skip
     return rows
@@ -97,8 +98,10 @@ def bands(name: str, pairs: list[Pair]) -> list[dict[str, Any]]:
 def unrelated() -> dict[str, Any]:
     """Each statement against each other one: whatever is retired here has to be a contradiction."""
     texts = list(dict.fromkeys(old for name in ("repeat", "changed") for _, old in written(name)))
-    short = [text for text in texts if conflict.statement(text) is not None]
-    found = [pair for pair in permutations(short, 2) if conflict.contradicts(*pair)]
+    short = [text for text in texts if parse(text).clause is not None]
+    found = [
+        pair for pair in permutations(short, 2) if contradictions.contradicts(*map(parse, pair))
+    ]
     return {
         "statements": len(short),
         "pairs": len(short) * (len(short) - 1),
@@ -172,9 +175,11 @@ async def run(options: argparse.Namespace) -> None:
 
 def show(pairs: list[Pair], found: list[tuple[str, str]]) -> None:
     for new, old, cosine in pairs:
-        verdict = saying.compare(new, old)
+        verdict = compare.verdict(parse(new), parse(old))
         verdict_or = (
-            "contradicts" if verdict == "other" and conflict.contradicts(new, old) else verdict
+            "contradicts"
+            if verdict == "other" and contradictions.contradicts(parse(new), parse(old))
+            else verdict
         )
         if verdict_or != "other":
             print(f"{verdict_or}  {cosine:.2f}\n   {old}\n   {new}")

@@ -34,8 +34,7 @@ from memorist.storage.postgres.connection import completed, shown
 from memorist.storage.postgres.migrate import migrate, shipped
 from memorist.storage.postgres.store import PostgresStore
 from memorist.storage.queries import Readings
-from memorist.text.clock import parse
-from memorist.text.ids import new_id
+from memorist.text.clock import new_id, parse
 from memorist.types import Filter, Memory, Scope
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
@@ -684,7 +683,7 @@ def hits(db: str, tmp_path: Path) -> list[Any]:
         }
         for i, (name, text) in enumerate(TALK)
     ]
-    with memorist.open(db, state_dir=tmp_path, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(db, state_dir=tmp_path, embedder="hashing", spool=False) as memory:
         ana = memory.scope(user="ana")
         ana.import_(messages)
         found = [ana.recall(question, limit=5).hits for question in QUESTIONS]

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from memorist.index import NO_TIME, Neighbors
 from memorist.retrieve.candidates import reciprocal_rank
-from memorist.retrieve.features import Search, bm25
+from memorist.retrieve.features import SnapshotSearch, bm25
 from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.question import understand
 from memorist.retrieve.score import floor, score_all, select_best
-from memorist.text import clock, dates, tokens, turns
+from memorist.text import clock, dates, derived, tokens
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
 NOW = datetime(2023, 9, 1, tzinfo=UTC)
@@ -45,7 +45,7 @@ class TinySnapshot:
         self.kind = np.zeros(self.n, np.uint8)
         self.flags = np.array([_flags(text, speaker) for _, speaker, _, text in said], np.uint8)
         self.terms = [
-            Counter(map(tokens.term_id, tokens.analyse(tokens.sparse_text(t, s, a))))
+            Counter(map(tokens.term_id, tokens.analyze(tokens.sparse_text(t, s, a))))
             for _, s, a, t in said
         ]
         self.length = np.array([terms.total() for terms in self.terms], np.float32)
@@ -77,7 +77,9 @@ class TinySnapshot:
 
 
 def _flags(text: str, speaker: str) -> int:
-    marks = 1 * turns.is_question(text) | 2 * dates.has_time(text) | 16 * turns.ends_asking(text)
+    marks = (
+        1 * derived.is_question(text) | 2 * dates.has_time(text) | 16 * derived.ends_asking(text)
+    )
     return marks | {"user": 4, "assistant": 8}.get(speaker, 0)
 
 
@@ -99,7 +101,7 @@ def ask(
     weights: dict[str, float] | None = None,
     pool: int = 100,
 ) -> Ranked:
-    search = Search(
+    search = SnapshotSearch(
         profile=DEFAULT if weights is None else replace(DEFAULT, weights=weights),
         snapshot=snapshot,
         question=understand(text, snapshot.speakers, NOW),

@@ -14,7 +14,7 @@ from memorist.ingest import importance
 from memorist.ports import IndexRow
 from memorist.retrieve import candidates, diversify, profiles, score
 from memorist.retrieve.candidates import Candidate, Candidates, reciprocal_rank
-from memorist.retrieve.features import COMPUTED, Search, lexical
+from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical
 from memorist.retrieve.profiles import CLANKER, CLANKER_STRICT, MILTON, SUPERVISOR, THEORIA, VAULT
 from memorist.retrieve.question import understand
 from memorist.text import clock
@@ -188,7 +188,7 @@ def features(
     profile: profiles.Profile, *rows: IndexRow, channel: str | None = None
 ) -> dict[str, list[float]]:
     snapshot = Snapshot.empty("none", 1).extend(rows, [], 1)
-    search = Search(
+    search = SnapshotSearch(
         profile=replace(profile, candidates="all"), snapshot=snapshot, question=understand("?"), vector=None,
         usable=snapshot.alive, channel=snapshot.code("channel", channel), now=NOW,
     )  # fmt: skip
@@ -512,7 +512,7 @@ def test_any_profile_may_weigh_the_turns_around_a_memory() -> None:
     sessions = ["one", "one", "two"]
     rows = [row(row=i, session=sessions[i], sequence=i, vector=vectors[i]) for i in range(3)]
     snapshot = Snapshot.empty("none", 2).extend(rows, [], 1)
-    search = Search(
+    search = SnapshotSearch(
         profile=replace(weighed, candidates="all"), snapshot=snapshot, question=understand("?"),
         vector=np.array([1, 0], np.float32), usable=snapshot.alive, now=NOW,
     )  # fmt: skip

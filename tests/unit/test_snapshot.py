@@ -17,8 +17,8 @@ from memorist.index import Columns, Snapshot, SnapshotCache, cache
 from memorist.index.vectors import Matrix, products
 from memorist.storage.changes import Embedded, Forget, Put
 from memorist.storage.sqlite.store import SqliteStore
-from memorist.text import terms, tokens
-from memorist.text.ids import new_id
+from memorist.text import derived, tokens
+from memorist.text.clock import new_id
 from memorist.types import Labels, Memory, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
@@ -79,7 +79,7 @@ def seen(snapshot: Snapshot) -> dict[int, tuple[Any, ...]]:
 
 
 def postings(snapshot: Snapshot, word: str) -> dict[int, float]:
-    term = tokens.term_id(tokens.analyse(word, "english")[0])
+    term = tokens.term_id(tokens.analyze(word, "english")[0])
     positions, counts = snapshot.postings(term)
     return {int(snapshot.row[p]): float(c) for p, c in zip(positions, counts, strict=True)}
 
@@ -134,7 +134,9 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_corpus_kept_up_to_date_equals_one_read_anew(store: SqliteStore, seed: int) -> None:
+async def test_a_snapshot_kept_up_to_date_equals_one_read_anew(
+    store: SqliteStore, seed: int
+) -> None:
     life, kept = Life(store, seed), held()
     for _ in range(25):
         for _ in range(life.random.randint(1, 4)):
@@ -205,8 +207,8 @@ async def test_postings_equal_a_plain_count(store: SqliteStore, seed: int) -> No
     now = await fresh(store)
     rows = (await store.changed_since(ANA, 0, model=MODEL, limit=10_000)).rows
     for word in WORDS:
-        term = tokens.term_id(tokens.analyse(word, "english")[0])
-        plain = {row.row: Counter(dict(zip(*map(np.ndarray.tolist, terms.unpack(row.terms)), strict=True)))[term]
+        term = tokens.term_id(tokens.analyze(word, "english")[0])
+        plain = {row.row: Counter(dict(zip(*map(np.ndarray.tolist, derived.unpack(row.terms)), strict=True)))[term]
                  for row in rows if row.state == "active"}  # fmt: skip
         assert postings(now, word) == {row: count for row, count in plain.items() if count}
 
@@ -276,7 +278,7 @@ async def test_one_scope_is_kept_however_large_it_is(store: SqliteStore) -> None
     assert await kept.current(ANA, store) is kept._held[ANA]
 
 
-async def test_a_corpus_of_mostly_replaced_rows_begins_anew(store: SqliteStore) -> None:
+async def test_a_snapshot_of_mostly_replaced_rows_begins_anew(store: SqliteStore) -> None:
     kept, one = held(), memory("tea")
     for number in range(4):
         many = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..text import terms
+from ..text import derived
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Segment:
         numbers, counts = [np.empty(0, np.uint32)], [np.empty(0, np.uint8)]
         sizes = []
         for each in packed:
-            found, often = terms.unpack(each)
+            found, often = derived.unpack(each)
             numbers.append(found)
             counts.append(often)
             sizes.append(len(found))

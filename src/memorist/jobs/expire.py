@@ -6,11 +6,13 @@ What is pinned or was saved on purpose has no limit. What is put away can be res
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from ..ingest import transitions
 from ..ports import Reading, Store
 from ..results import Proposal, Purged
+from ..settings import Settings
 from ..storage.changes import Decided, Forget, Put
 from ..storage.paging import matching
 from ..types import Filter, Memory, Scope
@@ -30,6 +32,15 @@ class Limits:
     level: int = 3  # importance from which on use does not matter
     purge_days: float = 30  # from being put away to being erased
     retention_days: float = 0  # after they were summed up; 0: for ever
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Limits:
+        return cls(
+            ttl_days=settings.ttl_days,
+            level=settings.ttl_level,
+            purge_days=settings.purge_days,
+            retention_days=settings.retention_days,
+        )
 
     def of(self, category: str | None) -> float:
         return self.ttl_days.get((category or "").lower(), self.ttl_days.get(OTHERS, 0))
@@ -136,13 +147,7 @@ def _few(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _put_away(memory: Memory, limits: Limits, now: datetime) -> Put:
-    away = replace(
-        memory,
-        state="soft_deleted",
-        purge_at=now + timedelta(days=limits.purge_days),
-        updated_at=now,
-        revision=memory.revision + 1,
-    )
+    away = transitions.hide(memory, now, purge_at=now + timedelta(days=limits.purge_days))
     return Put(
         memory=away,
         event="soft_deleted",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import StoreDamaged
 from ..ports import Reading
 from ..types import Memory, Scope
-from .features import Column, Search, at, compute
+from .features import Column, SnapshotSearch, at, compute
 
 T = TypeVar("T")
 PER_LEG = 100  # of each leg's ranking, where rankings are fused
@@ -59,7 +59,7 @@ class Candidate:
 
 
 async def read(
-    found: Candidates, search: Search, scope: Scope, store: Reading, legs: dict[str, str]
+    found: Candidates, search: SnapshotSearch, scope: Scope, store: Reading, legs: dict[str, str]
 ) -> Candidates:
     """Read the memories; one erased a moment ago is left out, and so is one that was altered on disk.
 
@@ -80,7 +80,7 @@ async def read(
     return replace(found, memories=[memories[row] for row in rows])
 
 
-def select(search: Search, *, limit: int, pool: int) -> Candidates:
+def select(search: SnapshotSearch, *, limit: int, pool: int) -> Candidates:
     """Choose candidates by one leg, both, or the calendar, as the profile says."""
     kind, snapshot = search.profile.candidates, search.snapshot
     fused: dict[int, float] = {}
@@ -103,7 +103,7 @@ def select(search: Search, *, limit: int, pool: int) -> Candidates:
     return Candidates(positions=positions, features=features, relevance=features["relevance"])
 
 
-def _rank(search: Search, scores: NDArray[np.float32], most: int) -> NDArray[np.intp]:
+def _rank(search: SnapshotSearch, scores: NDArray[np.float32], most: int) -> NDArray[np.intp]:
     """Return usable positions with a score above 0, best first, equals by row."""
     found = np.flatnonzero(search.usable & (scores > 0))
     if len(found) > most:

@@ -7,21 +7,22 @@ from datetime import datetime
 
 import numpy as np
 
+from ..context import Context
 from ..types import Filter, Memory, Query, Reason
 from . import candidates, pipeline, score
 from .profiles import Profile
 
 
 async def explain(
-    query: Query, memory: Memory, profile: Profile, ctx: pipeline.Retrieve, now: datetime
+    ctx: Context, query: Query, memory: Memory, profile: Profile, now: datetime
 ) -> Reason:
     """Return how one memory ranks for a question, and why it was returned or left out."""
-    answer = await pipeline.recall(query, profile, ctx, now)
+    answer = await pipeline.recall(ctx, query, profile, now)
     for rank, hit in enumerate(answer.hits, 1):
         if hit.memory.id == memory.id:
             reason = Reason(id=memory.id, returned=True, reason="it was returned", rank=rank)
             return replace(reason, score=hit.score, parts=hit.parts)
-    ranked = await _rank_of(query, memory, profile, ctx, now)
+    ranked = await _rank_of(ctx, query, memory, profile, now)
     if ranked is None:
         return Reason(id=memory.id, returned=False, reason=_why_absent(memory, query))
     why = "others fit the question as well"
@@ -38,10 +39,10 @@ async def explain(
 
 
 async def _rank_of(
-    query: Query, memory: Memory, profile: Profile, ctx: pipeline.Retrieve, now: datetime
+    ctx: Context, query: Query, memory: Memory, profile: Profile, now: datetime
 ) -> Reason | None:
     """Rank one memory among all that match; None if it does not."""
-    search, _ = await pipeline.prepare(query, profile, ctx, now)
+    search, _ = await pipeline.prepare(ctx, query, profile, now)
     found = pipeline.select(search, query, everything=True)
     if profile.uses("lexical") or profile.uses("related"):
         found = await candidates.read(found, search, query.scope, ctx.store, {})

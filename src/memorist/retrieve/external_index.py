@@ -8,30 +8,19 @@ poorer but never wrong.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ProviderFailed
 from ..index import Snapshot
-from ..ports import Reading, Vectors
+from ..ports import NearestRows, Reading, Vectors
 from ..types import Scope
 from .features import bm25
 
 ASKED = 200  # rows that the index proposes
 BY_WORDS = 200  # best matches by words
 EXACT = 2_000  # if a filter lets through no more than this, all of it is measured
-
-
-class NearestRows(Protocol):
-    """An index that proposes the rows nearest to a vector."""
-
-    async def nearest(
-        self, scope: Scope, vector: Vectors, *, limit: int, revision: int
-    ) -> tuple[list[int], str]:
-        """Return the nearest rows at a revision of the scope, and "ok" or what is wrong. Raises ProviderFailed."""
-        ...
 
 
 async def load_nearest(

@@ -1,6 +1,6 @@
 """What speaks for a memory, one number per position of the snapshot and feature; the profile weighs them.
 
-`Search` is one question against one snapshot. It computes the two legs once, and every feature from them and from the
+`SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every feature from them and from the
 columns of the snapshot. Only `lexical`, `related` and `fused` come from elsewhere: they need texts, links or rankings.
 """
 
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ..index import NO_TIME, Neighbors, Snapshot
 from ..text import clock, normalize, tokens
-from ..text.index import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
+from ..text.derived import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
 from ..types import KINDS, Memory
 from .profiles import Profile
 from .question import ParsedQuestion
@@ -32,7 +32,7 @@ _MOST_ASKED, _MOST_FACT = 32, 96  # words that the compact overlap compares
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class SnapshotSearch:
     """One question against one snapshot."""
 
     profile: Profile
@@ -130,7 +130,7 @@ def neighbors(scores: Scores, place: Neighbors) -> Scores:
     return found
 
 
-def answers(search: Search) -> Scores:
+def answers(search: SnapshotSearch) -> Scores:
     """Return the score of the turn before where that ended in a question: the reply tells what was asked.
 
     A reply of the assistant tells nothing about the person, so it counts only where the assistant is asked about.
@@ -163,7 +163,7 @@ def session(scores: Scores, place: Neighbors) -> Scores:
 # Who said it and when
 
 
-def role(search: Search) -> NDArray[Any]:
+def role(search: SnapshotSearch) -> NDArray[Any]:
     """Mark what the side not asked about said in a chat with an assistant, which is nearly always the assistant."""
     flags = search.snapshot.flags
     assistant: NDArray[np.bool_] = flags & FROM_ASSISTANT != 0
@@ -172,13 +172,13 @@ def role(search: Search) -> NDArray[Any]:
     return assistant
 
 
-def speaker(search: Search) -> NDArray[np.bool_] | None:
+def speaker(search: SnapshotSearch) -> NDArray[np.bool_] | None:
     """Mark what the person said whom the question names, if it names exactly one."""
     named = search.question.speakers
     return search.snapshot.speaker == named[0] if len(named) == 1 else None
 
 
-def time(search: Search) -> Scores | None:
+def time(search: SnapshotSearch) -> Scores | None:
     """Return 1 for what was said in the time that the question names, a half within a month after it."""
     occurred = search.snapshot.occurred
     known = occurred[occurred != NO_TIME] if search.question.intervals else occurred[:0]
@@ -198,7 +198,7 @@ def time(search: Search) -> Scores | None:
     return found
 
 
-def recency(search: Search) -> NDArray[Any] | None:
+def recency(search: SnapshotSearch) -> NDArray[Any] | None:
     """Return how new each is: 1 for now, towards 0 with age; a date in the future is now."""
     fading = search.profile.recency
     if fading is None:
@@ -216,7 +216,7 @@ def recency(search: Search) -> NDArray[Any] | None:
 # What is stored with it
 
 
-def channel(search: Search) -> Column | None:
+def channel(search: SnapshotSearch) -> Column | None:
     """Return 1 in the channel of the question, 0.25 for what belongs to none, 0 elsewhere."""
     if search.channel == -1:
         return None
@@ -224,20 +224,20 @@ def channel(search: Search) -> Column | None:
     return np.where(there == search.channel, 1.0, np.where(there == -1, 0.25, 0.0))
 
 
-def level(search: Search) -> Column:
+def level(search: SnapshotSearch) -> Column:
     """Return the importance as one of five levels, from 0.2 to 1."""
     importance = search.snapshot.importance.astype(np.float64)
     return np.asarray(np.clip(np.ceil(np.round(5 * importance, 6)), 1, 5) / 5)
 
 
-def relevance(search: Search) -> Scores:
+def relevance(search: SnapshotSearch) -> Scores:
     """Return the semantic score where the memory has a vector and any vector matches, else the sparse one."""
     by_meaning = search.snapshot.embedded & search.semantic.any()
     return np.where(by_meaning, search.semantic, search.sparse)
 
 
 # One number per position, or None where the feature says nothing about this question.
-Feature = Callable[[Search], NDArray[Any] | None]
+Feature = Callable[[SnapshotSearch], NDArray[Any] | None]
 COMPUTED: dict[str, Feature] = {
     "sparse": lambda search: search.sparse,
     "semantic": lambda search: search.semantic,
@@ -263,7 +263,7 @@ COMPUTED: dict[str, Feature] = {
 }
 
 
-def compute(search: Search, always: set[str]) -> dict[str, NDArray[Any] | None]:
+def compute(search: SnapshotSearch, always: set[str]) -> dict[str, NDArray[Any] | None]:
     """Return these features and those that the profile uses, for all positions."""
     columns = {}
     for name, feature in COMPUTED.items():

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..context import Context
 from ..embedders import checked
 from ..errors import ProviderFailed
 from ..index import WORKING, Snapshot
-from ..ports import Embedder, Reading, Reranker, Vectors
-from ..text.index import IS_DRAWN
-from ..types import Cut, Hit, Query, Recall, Scope
+from ..ports import Embedder, Reading, Vectors
+from ..text.derived import IS_EXTRACTED
+from ..types import Cut, Hit, Query, Recall
 from . import budget, candidates, diversify, external_index, features, links, rerank, score
 from .candidates import Candidate, Candidates
-from .features import Search
+from .features import SnapshotSearch
 from .profiles import Profile
 from .question import ParsedQuestion, understand
 from .render import RENDERERS
@@ -26,30 +26,11 @@ from .render import RENDERERS
 MOST_PREFERENCES = 100  # that are read, where all of them come first
 
 
-class Snapshots(Protocol):
-    """Where the snapshot of a scope comes from, usually a `SnapshotCache`."""
-
-    async def current(self, scope: Scope, source: Reading) -> Snapshot: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retrieve:
-    """What recall needs beside the question."""
-
-    store: Reading
-    index: Snapshots
-    embedder: Embedder | None
-    reranker: Reranker | None
-    count_tokens: Callable[[str], int]
-    language: str
-    external_index: external_index.NearestRows | None = None  # of scopes too large to hold
-
-
-async def recall(query: Query, profile: Profile, ctx: Retrieve, now: datetime) -> Recall:
+async def recall(ctx: Context, query: Query, profile: Profile, now: datetime) -> Recall:
     """Answer a question from memory."""
     if not query.text.strip():
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
-    search, legs = await prepare(query, profile, ctx, now)
+    search, legs = await prepare(ctx, query, profile, now)
     found = select(search, query)
     found = await candidates.read(found, search, query.scope, ctx.store, legs)
     found = await add_text_features(found, search, query, ctx.store)
@@ -81,8 +62,8 @@ async def recall(query: Query, profile: Profile, ctx: Retrieve, now: datetime) -
 
 
 async def prepare(
-    query: Query, profile: Profile, ctx: Retrieve, now: datetime
-) -> tuple[Search, dict[str, str]]:
+    ctx: Context, query: Query, profile: Profile, now: datetime
+) -> tuple[SnapshotSearch, dict[str, str]]:
     """Read the question against the scope as it is now, and tell which legs can answer."""
     snapshot = await ctx.index.current(query.scope, ctx.store)
     states = query.where.states
@@ -91,7 +72,7 @@ async def prepare(
     if states != ("active",) or query.as_of is not None:
         snapshot = snapshot.view(states, query.as_of)
     usable = await _usable(snapshot, query, profile, ctx.store)
-    question = understand(query.text, snapshot.speakers, now, ctx.language)
+    question = understand(query.text, snapshot.speakers, now, ctx.settings.language)
     vector, legs = None, {"sparse": "ok"}
     if profile.needs_vector and len(query.text.strip()) >= profile.shortest:
         vector, legs["dense"] = await _embed(question, snapshot, ctx.embedder)
@@ -101,7 +82,7 @@ async def prepare(
         )
         if legs["dense"] == "ok":
             legs["dense"] = status
-    search = Search(
+    search = SnapshotSearch(
         profile=profile,
         snapshot=snapshot,
         question=question,
@@ -143,7 +124,7 @@ async def _embed(
     return vectors[0], f"{missing}: run `memorist index`"
 
 
-def select(search: Search, query: Query, *, everything: bool = False) -> Candidates:
+def select(search: SnapshotSearch, query: Query, *, everything: bool = False) -> Candidates:
     """Find candidates: a few more than are wanted where later steps keep the order, or all that match."""
     profile, limit, pool = search.profile, query.limit, max(30, 4 * query.limit)
     if everything:
@@ -152,7 +133,7 @@ def select(search: Search, query: Query, *, everything: bool = False) -> Candida
         pool = 0  # these specifications say how many
     elif profile.candidates == "blend" and not profile.rerank and profile.diversity is None:
         pool = limit + 2
-    if profile.sources_first and (search.snapshot.flags & IS_DRAWN).any():
+    if profile.sources_first and (search.snapshot.flags & IS_EXTRACTED).any():
         pool *= 2  # some will be put last
     if profile.candidates == "blend":
         return score.select_best(search, pool=pool)
@@ -160,7 +141,7 @@ def select(search: Search, query: Query, *, everything: bool = False) -> Candida
 
 
 async def add_text_features(
-    found: Candidates, search: Search, query: Query, store: Reading
+    found: Candidates, search: SnapshotSearch, query: Query, store: Reading
 ) -> Candidates:
     """Add the features that need texts or links, where the profile uses them."""
     if search.profile.uses("lexical"):

@@ -14,13 +14,13 @@ import numpy as np
 
 from ..types import Cut, Memory
 from .candidates import Candidate, Candidates
-from .features import Column, Search, at, compute
+from .features import Column, SnapshotSearch, at, compute
 from .profiles import Gate, Profile
 
 _LEAST = 0.001  # a best score below this is not stretched to 1
 
 
-def select_best(search: Search, *, pool: int) -> Candidates:
+def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
     """Score every memory of the scope and return the best; equals are ordered by row."""
     weights, own = search.profile.weights, search.own
     columns = compute(search, {"sparse", "semantic"})
@@ -126,7 +126,7 @@ def floor(count: int) -> float:
     return max(short, min(0.12 * math.log10(size / 8), 0.3))
 
 
-def is_chance(search: Search, candidates: Sequence[Candidate]) -> bool:
+def is_chance(search: SnapshotSearch, candidates: Sequence[Candidate]) -> bool:
     """Whether the best match is no better than the best of so many unrelated memories would be."""
     snapshot = search.snapshot
     if search.profile.candidates != "blend" or search.vector is None or not snapshot.is_embedded:
