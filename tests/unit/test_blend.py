@@ -70,6 +70,14 @@ class TinySnapshot:
         )
         return Neighbors.of(order, self.session)
 
+    def marked(self, flag: int) -> NDArray[np.bool_]:
+        return self.flags & flag != 0
+
+    @property
+    def replies(self) -> NDArray[np.intp]:
+        asking = np.append(self.marked(derived.ENDS_ASKING), False)
+        return np.flatnonzero(asking[self.neighbors.before])
+
     @property
     def days(self) -> NDArray[np.float32]:
         known = np.where(self.occurred == NO_TIME, -np.inf, self.occurred.astype(np.float64))

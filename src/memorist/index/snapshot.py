@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..errors import StoreDamaged
 from ..ports import IndexRow, Vectors
 from ..text import clock
+from ..text.derived import ENDS_ASKING
 from ..types import KINDS, STATES
 from .postings import Segment, add_segment
 from .vectors import Matrix, PartialVectors, products
@@ -77,25 +78,36 @@ _DTYPES: dict[str, type[np.generic]] = {
 
 @dataclass(frozen=True, slots=True)
 class Neighbors:
-    """The positions in the order of their sessions; a memory without a session stands alone."""
+    """The sessions of what is alive; a memory without a session stands alone.
 
-    order: NDArray[np.intp]
-    joined: NDArray[np.float32]  # 1 where the next in `order` is of the same session, else 0
+    `before`, `after` and `group` have one number per position; one past the last stands for none.
+    """
+
+    order: NDArray[np.intp]  # positions by session and place in it
     starts: NDArray[np.intp]  # where in `order` each session begins
-    sizes: NDArray[np.intp]  # of each session
+    before: NDArray[np.intp]  # position of the turn before, in the same session
+    after: NDArray[np.intp]
+    group: NDArray[np.intp]  # which of the sessions
 
     @staticmethod
     def of(order: NDArray[np.int32], session: NDArray[np.int32]) -> Neighbors:
         """Find the sessions among positions that are already in order, by the session of each position.
 
-        >>> Neighbors.of(np.array([2, 0, 1], np.int32), np.array([7, -1, 7], np.int32)).starts.tolist()
-        [0, 2]
+        >>> found = Neighbors.of(np.array([2, 0, 1], np.int32), np.array([7, -1, 7], np.int32))
+        >>> found.starts.tolist(), found.before.tolist(), found.group.tolist()
+        ([0, 1, 2], [3, 3, 3], [1, 2, 0])
+        >>> Neighbors.of(np.array([0, 2, 1], np.int32), np.array([7, -1, 7], np.int32)).before.tolist()
+        [3, 3, 0]
         """
-        ordered = session[order]
+        none, ordered = len(session), session[order]
         joined = (ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)
         starts = np.concatenate(([0], np.flatnonzero(~joined) + 1))[: len(order)]
-        sizes = np.diff(starts, append=len(order))
-        return Neighbors(order.astype(np.intp), joined.astype(np.float32), starts, sizes)
+        before, after = np.full((2, none), none, np.intp)
+        before[order[1:][joined]] = order[:-1][joined]
+        after[order[:-1][joined]] = order[1:][joined]
+        group = np.full(none, len(starts), np.intp)
+        group[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+        return Neighbors(order.astype(np.intp), starts, before, after, group)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +182,22 @@ class Snapshot(Columns):
             arrays += [each.terms, each.positions, each.counts]
         held = sum(int(array.nbytes) for array in arrays)
         return held + (self.matrix.nbytes if self.matrix else 0)
+
+    def marked(self, flag: int) -> NDArray[np.bool_]:
+        """Return which positions have a flag."""
+        if flag not in self._marks:
+            self._marks[flag] = self.flags & flag != 0
+        return self._marks[flag]
+
+    @cached_property
+    def _marks(self) -> dict[int, NDArray[np.bool_]]:
+        return {}
+
+    @cached_property
+    def replies(self) -> NDArray[np.intp]:
+        """The positions of turns whose turn before ends in a question."""
+        asking = np.append(self.marked(ENDS_ASKING), False)
+        return np.flatnonzero(asking[self.neighbors.before])
 
     def code(self, column: str, name: str | None) -> int:
         """Return the number of a session, speaker or channel; -1 for none, -2 if the scope has never seen it."""

@@ -1,7 +1,8 @@
 """What speaks for a memory, one number per position of the snapshot and feature; the profile weighs them.
 
-`SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every feature from them and from the
-columns of the snapshot. Only `lexical`, `related` and `fused` come from elsewhere: they need texts, links or rankings.
+`SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every feature from them and
+from the columns of the snapshot. Only `lexical`, `related` and `fused` come from elsewhere: they need texts, links or
+rankings.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from ..index import NO_TIME, Neighbors, Snapshot
 from ..text import clock, normalize, tokens
-from ..text.derived import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
+from ..text.derived import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
 from ..types import KINDS, Memory
 from .profiles import Profile
 from .question import ParsedQuestion
@@ -61,7 +62,8 @@ class SnapshotSearch:
         scores, bound = self.bm25
         if self.profile.candidates == "blend":
             share = scores / np.float32(bound) if bound > 0 else np.zeros_like(scores)
-            return share * self.usable
+            is_filtered = self.usable is not self.snapshot.alive  # the dead have no postings
+            return share * self.usable if is_filtered else share
         best = float(scores.max(initial=0.0))
         return scores / best if best > 0 else scores
 
@@ -115,19 +117,14 @@ def idf(count: int, holding: int) -> float:
 
 
 def neighbors(scores: Scores, place: Neighbors) -> Scores:
-    """Return the better score of the two turns around each: who speaks of a thing goes on speaking of it.
+    """Return the better score of the two turns around each: who speaks of a thing goes on about it.
 
     >>> place = Neighbors.of(np.array([0, 1, 2], np.int32), np.array([5, 5, 6], np.int32))
     >>> neighbors(np.array([0.5, 0.0, 0.25], dtype=np.float32), place).tolist()
     [0.0, 0.5, 0.0]
     """
-    ordered = scores[place.order]
-    better = np.zeros_like(ordered)
-    better[1:] = ordered[:-1] * place.joined
-    np.maximum(better[:-1], ordered[1:] * place.joined, out=better[:-1])
-    found = np.zeros(len(scores), np.float32)
-    found[place.order] = better
-    return found
+    padded = np.append(scores, np.float32(0.0))
+    return np.maximum(padded[place.before], padded[place.after])
 
 
 def answers(search: SnapshotSearch) -> Scores:
@@ -135,14 +132,11 @@ def answers(search: SnapshotSearch) -> Scores:
 
     A reply of the assistant tells nothing about the person, so it counts only where the assistant is asked about.
     """
-    place, flags = search.snapshot.neighbors, search.snapshot.flags
-    asked = np.where(flags & ENDS_ASKING, search.own, np.float32(0.0))[place.order]
-    before = np.zeros_like(asked)
-    before[1:] = asked[:-1] * place.joined
-    found = np.zeros(len(flags), np.float32)
-    found[place.order] = before
+    snapshot, replies = search.snapshot, search.snapshot.replies
     if not search.question.asks_assistant:
-        found[flags & FROM_ASSISTANT != 0] = 0.0
+        replies = replies[~snapshot.marked(FROM_ASSISTANT)[replies]]
+    found = np.zeros(snapshot.n, np.float32)
+    found[replies] = search.own[snapshot.neighbors.before[replies]]
     return found
 
 
@@ -153,22 +147,20 @@ def session(scores: Scores, place: Neighbors) -> Scores:
     >>> session(np.array([0.5, 0.0, 0.25], dtype=np.float32), place).tolist()
     [0.5, 0.5, 0.25]
     """
-    found = np.zeros_like(scores)
-    if len(place.order):
-        best = np.maximum.reduceat(scores[place.order], place.starts)
-        found[place.order] = np.repeat(best, place.sizes)
-    return found
+    if not len(place.order):
+        return np.zeros_like(scores)
+    best = np.maximum.reduceat(scores[place.order], place.starts)
+    return np.append(best, np.float32(0.0))[place.group]
 
 
 # Who said it and when
 
 
-def role(search: SnapshotSearch) -> NDArray[Any]:
+def role(search: SnapshotSearch) -> NDArray[np.bool_]:
     """Mark what the side not asked about said in a chat with an assistant, which is nearly always the assistant."""
-    flags = search.snapshot.flags
-    assistant: NDArray[np.bool_] = flags & FROM_ASSISTANT != 0
+    assistant = search.snapshot.marked(FROM_ASSISTANT)
     if search.question.asks_assistant and assistant.any():
-        return np.asarray(flags & FROM_USER != 0)
+        return search.snapshot.marked(FROM_USER)
     return assistant
 
 
@@ -244,14 +236,14 @@ COMPUTED: dict[str, Feature] = {
     "neighbours": lambda search: search.around,
     "answers": answers,
     "session": lambda search: session(search.own, search.snapshot.neighbors),
-    "summary": lambda search: search.own * (search.snapshot.flags & IS_SUMMARY != 0),
-    "question": lambda search: search.snapshot.flags & IS_QUESTION != 0,
+    "summary": lambda search: search.own * search.snapshot.marked(IS_SUMMARY),
+    "question": lambda search: search.snapshot.marked(IS_QUESTION),
     "role": role,
     "insight": lambda search: search.snapshot.kind == _INSIGHT,
     "speaker": speaker,
     "time": time,
     "tells_when": lambda search: (
-        search.snapshot.flags & HAS_TIME != 0 if search.question.asks_when else None
+        search.snapshot.marked(HAS_TIME) if search.question.asks_when else None
     ),
     "recency": recency,
     "relevance": relevance,

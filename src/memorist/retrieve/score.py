@@ -29,9 +29,10 @@ def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
         weight = weights.get(name, 0.0)
         if column is not None and weight and name not in ("sparse", "semantic"):
             total += np.float32(weight) * column
-    total[~(search.usable & (own + search.around > 0))] = -np.inf
+    is_supported = search.usable & (own + search.around > 0)
+    total = np.where(is_supported, total, np.float32(-np.inf))
     least = np.partition(total, -pool)[-pool] if 0 < pool < len(total) else -np.inf
-    positions = np.flatnonzero((total >= least) & (total > -np.inf))
+    positions = np.flatnonzero((total >= least) & is_supported)
     features = at(positions, columns)
     relevance = search.cosine[positions].astype(np.float64)
     found = Candidates(positions=positions, features=features, relevance=relevance)
