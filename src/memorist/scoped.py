@@ -195,7 +195,7 @@ class ScopedClient:
             news = delta.fitting(news, asked, ctx.count_tokens)
             fitted = delta.beside(news, asked, ctx.count_tokens)
         find = retrieve.recall if self.offline is None else self.offline.recall
-        answer = await find(fitted, by, retrieve.parts_of(ctx), ctx.clock())
+        answer = await find(ctx, fitted, by, ctx.clock())
         await recall.write_back(ctx, fitted, by, answer)
         recall.log_search(ctx, asked, answer)
         return answer if news is None else delta.before(news, answer, asked, ctx.count_tokens)
@@ -308,8 +308,7 @@ class ScopedClient:
         )
         await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
         memory = await self.get(id)
-        parts = retrieve.parts_of(self.ctx)
-        return await explain.stands(asked, memory, by, parts, self.ctx.clock())
+        return await explain.explain(self.ctx, asked, memory, by, self.ctx.clock())
 
     def _query(self, text: str, **options: Any) -> tuple[Query, Profile]:
         return recall.build_query(self.ctx, self.scope, self.labels, text, **options)

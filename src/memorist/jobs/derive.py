@@ -19,7 +19,7 @@ def care_of(ctx: Context) -> Care:
     """Return what jobs work with, from the context."""
     return Care(
         store=ctx.store,
-        corpora=ctx.index,
+        index=ctx.index,
         embedder=ctx.embedder,
         adviser=ctx.llm,
         remember=partial(_derive, ctx),

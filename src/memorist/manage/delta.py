@@ -15,6 +15,7 @@ from ..ingest import validation
 from ..ports import Reading
 from ..results import Logged, Updates
 from ..retrieve import render
+from ..retrieve.budget import Caps
 from ..storage.changes import Shown
 from ..types import Labels, Memory, Query, Recall, Scope
 from . import privacy
@@ -92,22 +93,18 @@ def header(since: int, lines: Sequence[str]) -> str:
 
 def fitting(news: Updates, asked: Query, count: Count) -> Updates:
     """The news, or none yet where there is no room for the header: it is told when there is."""
-    cramped = (
-        _left(asked.budget, count(news.text) + 1) == 0
-        or _left(asked.max_chars, len(news.text) + 1) == 0
-    )
-    return replace(news, text="", revision=news.since, changes=()) if cramped else news
+    room = Caps(tokens=asked.budget, chars=asked.max_chars).beside(news.text, count)
+    if room.tokens == 0 or room.chars == 0:
+        return replace(news, text="", revision=news.since, changes=())
+    return news
 
 
 def beside(news: Updates, asked: Query, count: Count) -> Query:
     """The query with the room that the header leaves."""
     if not news.text:
         return asked
-    budget, chars = (
-        _left(asked.budget, count(news.text) + 1),
-        _left(asked.max_chars, len(news.text) + 1),
-    )
-    return replace(asked, budget=budget, max_chars=chars)
+    room = Caps(tokens=asked.budget, chars=asked.max_chars).beside(news.text, count)
+    return replace(asked, budget=room.tokens, max_chars=room.chars)
 
 
 def before(news: Updates, answer: Recall, asked: Query, count: Count) -> Recall:
@@ -115,10 +112,6 @@ def before(news: Updates, answer: Recall, asked: Query, count: Count) -> Recall:
     text = "\n".join(filter(None, (news.text, answer.text)))
     tokens = count(text) if news.text else answer.tokens
     return replace(answer, query=asked, text=text, tokens=tokens, revision=news.revision)
-
-
-def _left(room: int | None, taken: int) -> int | None:
-    return None if room is None else max(0, room - taken)
 
 
 async def _standing(reading: Reading, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:

@@ -113,15 +113,15 @@ async def edited(
         }
         meta |= {"session": session} if session else {}
         links = policies.named(ctx.settings.policy).links if text is not None else None
-        corpus = await ctx.index.current(scope, tx) if links is not None else None
+        snapshot = await ctx.index.current(scope, tx) if links is not None else None
         put = Put(
             memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta
         )
         await tx.apply(
             [embedded(each, made) for each in (Put(memory=before, event=None, model=model), put)]
         )
-        if links is not None and corpus is not None:
-            await relations.link(tx, scope, corpus, [embedded(put, made)], links, now)
+        if links is not None and snapshot is not None:
+            await relations.link(tx, scope, snapshot, [embedded(put, made)], links, now)
     return embedded(put, made).memory
 
 

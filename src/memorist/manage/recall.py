@@ -44,7 +44,7 @@ def build_query(
         if value is not None:
             validation.number(name, value)
     if not isinstance(profile, Profile):
-        profile = profiles.named(profile or ctx.settings.profile)
+        profile = profiles.find(profile or ctx.settings.profile)
     if rerank is not None:
         profile = replace(profile, rerank=rerank)
     query = Query(
@@ -78,10 +78,9 @@ async def look_up(
         where=where,
         include_compressed=True,
     )
-    parts = pipeline.parts_of(ctx)
     if await privacy.disabled_reason(ctx, scope, labels.session) == privacy.INCOGNITO:
-        parts = replace(parts, embedder=None)
-    return (await pipeline.recall(query, profile, parts, ctx.clock())).memories
+        ctx = replace(ctx, embedder=None)
+    return (await pipeline.recall(ctx, query, profile, ctx.clock())).memories
 
 
 async def write_back(ctx: Context, query: Query, profile: Profile, answer: Recall) -> None:
