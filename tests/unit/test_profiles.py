@@ -10,7 +10,7 @@ import pytest
 from memorist import aio
 from memorist.errors import InvalidInput
 from memorist.index import Snapshot
-from memorist.ingest import importance
+from memorist.ingest import classify
 from memorist.ports import IndexRow
 from memorist.retrieve import candidates, diversify, profiles, score
 from memorist.retrieve.candidates import Candidate, Candidates, reciprocal_rank
@@ -117,7 +117,7 @@ def test_vault_takes_the_cosine_as_it_is() -> None:
 
 @pytest.mark.spec("MLS-21")
 def test_vault_weighs_novelty_and_salience() -> None:
-    assert importance.vault(0.5, 0.9) == pytest.approx(0.66)
+    assert classify.vault(0.5, 0.9) == pytest.approx(0.66)
 
 
 @pytest.mark.spec("THE-62")

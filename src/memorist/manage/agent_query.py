@@ -10,12 +10,11 @@ from functools import partial
 from typing import Any
 
 from ..errors import InvalidInput, NotAllowed
-from ..ingest import messages
+from ..ingest import messages, validation
 from ..retrieve import budget, profiles, render
 from ..settings import allowlists
 from ..settings.allowlists import Access, Category
 from ..types import Filter, Memory, Recall, Scope
-from . import validation
 
 RETURNS = ("bullets", "full")
 _LABELS = {"agent_id": "agent", "run_id": "run", "actor_id": "actor", "role": "role"}

@@ -9,16 +9,53 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ..context import Context
+from ..errors import InvalidInput, StoreUnavailable
+from ..ingest import validation
 from ..ports import Reading
 from ..results import Logged, Updates
+from ..retrieve import render
 from ..retrieve.budget import Caps
-from ..types import Memory, Query, Recall, Scope
+from ..storage.changes import Shown
+from ..types import Labels, Memory, Query, Recall, Scope
+from . import privacy
 
 BULLETS = 3
 Count = Callable[[str], int]  # tokens of a text
 Line = Callable[
     [str, Memory | None], str | None
 ]  # of an event and the memory as it stands; None if there is none
+
+
+async def read_updates(
+    ctx: Context, scope: Scope, labels: Labels, since: int | None, thread: str | None
+) -> Updates:
+    """Return the updates of a thread after a revision, or after those that were read last."""
+    validation.fields({"thread": thread})
+    name = thread or labels.thread or labels.session
+    if name is None or isinstance(since, bool) or not isinstance(since, int | None):
+        raise InvalidInput(
+            "Name the thread, here or with `scope(…, thread=…)`, and pass the revision as an integer"
+        )
+    if await privacy.disabled_reason(ctx, scope, name if thread else labels.session):
+        return Updates(thread=name, since=since or 0, revision=since or 0, changes=(), text="")
+    if since is not None:
+        return await told(ctx.store, scope, name, since, render.update)
+    async with ctx.store.transaction(scope) as tx:
+        since = await tx.shown(scope, name)
+        updates = await told(tx, scope, name, since, render.update)
+        await tx.apply([Shown(thread=name, revision=updates.revision)])
+    return updates
+
+
+async def read_updates_if_available(
+    ctx: Context, scope: Scope, labels: Labels, since: int
+) -> Updates:
+    """Return the updates of the current thread, or none while the store is unavailable."""
+    try:
+        return await read_updates(ctx, scope, labels, since, None)
+    except StoreUnavailable:
+        return Updates(thread="", since=since, revision=since, changes=(), text="")
 
 
 async def told(reading: Reading, scope: Scope, thread: str, since: int, line: Line) -> Updates:

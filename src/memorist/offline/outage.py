@@ -15,7 +15,10 @@ from ..context import Context
 from ..embedders import checked
 from ..errors import Conflict, InvalidInput, ProviderFailed, StoreFull, StoreUnavailable
 from ..index import SnapshotCache
+from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
+from ..ingest.analyze import to_items
+from ..ingest.policies import Policy
 from ..manage import records
 from ..ports import IndexRow, Spool, Store, Vectors
 from ..retrieve import pipeline as retrieve
@@ -69,21 +72,31 @@ class Offline:
         self._spool.close()
 
     async def remember(
-        self, drafts: Sequence[Draft], scope: Scope, parts: ingest.Ingest, now: datetime
-    ) -> Sequence[Outcome]:
-        """Take drafts in; while the store is away, keep them in a file and say so. Raises StoreUnavailable."""
+        self, ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy, now: datetime
+    ) -> list[Outcome]:
+        """Store drafts; while the store is unavailable, spool them and say so.
+
+        Raises StoreUnavailable.
+        """
         try:
             if why := self._store.away.get("writing"):
                 raise StoreUnavailable(why)
-            return await ingest.remember(drafts, scope, parts, now)
+            return await ingest.remember(ctx, scope, drafts, policy, now)
         except StoreFull:
             raise
         except StoreUnavailable as error:
-            told = [Pending(scope=scope, what=draft, policy=parts.policy.name) for draft in drafts]
-            kept = await self._kept(told, error)
-            return [
-                self._outcome(draft, each.what) for draft, each in zip(drafts, kept, strict=True)
+            items = to_items(drafts)
+            sessions = {draft.labels.session for draft in drafts}
+            privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
+            ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
+            admitted = [item for item in items if item.outcome is None]
+            pending = [
+                Pending(scope=scope, what=item.draft, policy=policy.name) for item in admitted
             ]
+            kept = await self._kept(pending, error) if pending else []
+            for item, each in zip(admitted, kept, strict=True):
+                item.outcome = self._outcome(item.draft, each.what)
+            return ingest.outcomes(items, scope.user)
 
     async def add_record(self, scope: Scope, patch: Summary) -> Summary | None:
         """Add to a long-term record; None if that waits in a file. Raises InvalidInput, StoreUnavailable."""
@@ -281,8 +294,10 @@ class Offline:
                 if each.id not in there and isinstance(each.what, Draft)
             ]
             policy = standby.policy(batch[0].policy, self._ctx.settings.capacity)
-            parts = replace(ingest.parts_of(self._ctx), policy=policy, store=store)
-            outcomes = await ingest.remember(new, scope, parts, self._ctx.clock())
+            items, ctx = to_items(new), replace(self._ctx, store=store)
+            drafts = await ingest.prepare(ctx, scope, items, policy, ctx.clock())
+            async with store.transaction(scope) as tx:
+                await ingest.write(tx, drafts)
         except (InvalidInput, Conflict) as error:
             if len(batch) == 1:
                 return {first.id or "": str(error)}
@@ -291,11 +306,10 @@ class Offline:
                 for one in batch
                 for id, why in (await self._handed_over([one], store)).items()
             }
-        told = zip(new, outcomes, strict=True)
         return {
-            draft.id or "": outcome.reason
-            for draft, outcome in told
-            if outcome.status == "conflicting"
+            item.draft.id or "": item.outcome.reason
+            for item in items
+            if item.outcome is not None and item.outcome.status == "conflicting"
         }
 
 

@@ -10,14 +10,13 @@ import numpy as np
 
 from ..index import Snapshot, SnapshotCache
 from ..ingest import policies
-from ..ingest.chunk import chunks
-from ..ingest.classify import classify
-from ..ingest.decide import WriteSession
+from ..ingest.analyze import analyze
+from ..ingest.classify import is_kept
+from ..ingest.decide import Create, WriteSession, build_memory
 from ..ports import Delta, IndexRow, Vectors
 from ..results import Page
 from ..storage.changes import Pending, Relation
 from ..text import clock, derived
-from ..text.clock import new_id
 from ..types import Draft, Filter, Labels, Memory, Scope
 from .proxy import Guarded
 
@@ -46,21 +45,20 @@ def prepared(pending: Pending, place: int, language: str) -> list[tuple[Memory, 
     draft, by = pending.what, policy(pending.policy)
     if not isinstance(draft, Draft) or draft.told_at is None:
         return []
-    writes = WriteSession(
+    known = WriteSession(
         scope=pending.scope,
         policy=by,
         now=draft.told_at,
-        new_id=new_id,
         snapshot=Snapshot.empty("", 1),
-        known={},
-        forgotten=set(),
-        keyed={},
         places={draft.labels.session or "": LAST + place},
     )
-    classified = [(chunk, classify(chunk, by, None, None)) for chunk in chunks(draft, by)]
-    kept = [pair for pair in classified if pair[1].importance >= by.gate or draft.on_purpose]
-    made = [writes.create(chunk, found, None, "", None) for chunk, found in kept]
-    return [(memory, index_row(memory, language)) for memory in made]
+    made = []
+    for chunk in analyze(draft, by):
+        memory = build_memory(chunk, known)
+        if is_kept(memory.importance, by.gate, on_purpose=draft.on_purpose):
+            known.add(chunk, Create(memory=memory))
+            made.append((memory, index_row(memory, language)))
+    return made
 
 
 @dataclass
