@@ -169,6 +169,9 @@ class PageRequest:
         return redirect(self.request, path, message)
 
 
+PageHandler = Callable[[PageRequest], Awaitable[Response]]
+
+
 def render_page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
     """Render a template. `page` is None where nobody is signed in."""
     theme = request.cookies.get("memorist_theme", "auto")
@@ -251,12 +254,10 @@ def set_cookie(
     )
 
 
-def route(
-    method: str, path: str, right: str
-) -> Callable[[Callable[[PageRequest], Awaitable[Response]]], Handler]:
+def route(method: str, path: str, right: str) -> Callable[[PageHandler], Handler]:
     """Register a page (GET) or a form action (POST) that needs a right."""
 
-    def register(answer: Callable[[PageRequest], Awaitable[Response]]) -> Handler:
+    def register(answer: PageHandler) -> Handler:
         async def handle(request: Request) -> Response:
             try:
                 return await answer(await _authenticate(request, right))
