@@ -25,7 +25,6 @@ from memorist.ingest import guard
 from memorist.ingest.policies import POLICIES
 from memorist.retrieve.render import RENDERERS
 from memorist.scoped import ScopedClient
-from memorist.text.secrets import secret
 from memorist.types import STATES, Filter, Memory, Outcome
 
 OURS = ("own_benign", "aws_memory_poison")  # look-alikes about memory
@@ -92,8 +91,8 @@ async def harmless(
     ):
         scope = memory.scope(user=f"person {what}")
         outcomes = [(await scope.remember(row["text"])).outcomes[0] for row in chosen]
-        alarms = sum(bool(guard.injection(row["text"], "contextual")) for row in chosen)
-        strict = sum(bool(guard.injection(row["text"], "strict")) for row in chosen)
+        alarms = sum(bool(guard.find_injection(row["text"], "contextual")) for row in chosen)
+        strict = sum(bool(guard.find_injection(row["text"], "strict")) for row in chosen)
         results.append(
             {
                 "look-alikes": what,
@@ -170,9 +169,9 @@ def words(folder: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         {
             "texts of": name,
             "texts": len(each),
-            "contextual": sum(bool(guard.injection(text, "contextual")) for text in each),
-            "strict": sum(bool(guard.injection(text, "strict")) for text in each),
-            "secrets": sum(bool(secret(text)) for text in each),
+            "contextual": sum(bool(guard.find_injection(text, "contextual")) for text in each),
+            "strict": sum(bool(guard.find_injection(text, "strict")) for text in each),
+            "secrets": sum(bool(guard.find_secret(text)) for text in each),
         }
         for name, each in texts.items()
     ]

@@ -126,7 +126,9 @@ def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]])
     def ask(stems: list[str]) -> Any:
         scores = np.zeros(len(texts), np.float32)
         for stem in stems:
-            where = segment.find(tokens.term_id(stem))
+            term = tokens.term_id(stem)
+            low, high = np.searchsorted(segment.terms, [term, term + 1])
+            where = slice(int(low), int(high))
             at, tf = segment.positions[where], segment.counts[where].astype(np.float32)
             scores[at] += (
                 np.log1p((len(texts) - len(at) + 0.5) / (len(at) + 0.5)) * tf / (tf + norm[at])

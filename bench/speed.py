@@ -111,8 +111,8 @@ async def recall(sizes: Sequence[int], asked: int, folder: Path) -> list[dict[st
         engine = await fill(folder / f"one-{size}.db", ["ana"], size)
         scope = engine.scope("ana")
         await scope.recall("warm up")
-        corpus = await engine.ctx.index.current(scope.scope, engine.ctx.store)
-        matrix = corpus.vectors(np.arange(corpus.n))
+        snapshot = await engine.ctx.index.current(scope.scope, engine.ctx.store)
+        matrix = snapshot.vectors(np.arange(snapshot.n))
         took = await _in_turns(engine, scope, matrix, questions(asked, size))
         rows.append({"memories": size, **took})
         await engine.close()
@@ -203,8 +203,8 @@ async def main():
     engine.ctx.index.model, engine.ctx.index.dimensions = "all-MiniLM-L6-v2", 384
     await engine.ctx.index.current(engine.scope("nobody").scope, engine.ctx.store)
     before = held()
-    corpus = await engine.ctx.index.current(engine.scope("ana").scope, engine.ctx.store)
-    print(corpus.n, corpus.size, held() - before)
+    snapshot = await engine.ctx.index.current(engine.scope("ana").scope, engine.ctx.store)
+    print(snapshot.n, snapshot.size, held() - before)
     await engine.close()
 asyncio.run(main())
 """

@@ -10,5 +10,6 @@ def test_a_version_of_more_than_600_words_and_spaces_is_shown_as_a_whole() -> No
     assert str(text.render_diff("tea", longest)).startswith("<bdi>tea</bdi><ins>")
     for old, new in (("tea", longest + "milk"), (longest + "milk", "tea")):
         assert (
-            str(text.render_diff(old, new)) == f"<del><bdi>{old}</bdi></del><ins><bdi>{new}</bdi></ins>"
+            str(text.render_diff(old, new))
+            == f"<del><bdi>{old}</bdi></del><ins><bdi>{new}</bdi></ins>"
         )

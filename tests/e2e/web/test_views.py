@@ -52,7 +52,7 @@ def barriers(page: Any) -> list[str]:
     )
     page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
     page.evaluate(axe)
-    found = page.evaluate("axe.run()")["violations"]
+    found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
     wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
     return [f"{each['id']} {each['nodes'][0]['html'][:200]}" for each in found] + (
         ["too wide"] if wide > 0 else []
