@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
-from .bootstrap import open_engine
-from .client import Engine
-from .scoped import Scoped
+from .bootstrap import open_client
+from .client import Client
+from .scoped import ScopedClient
+from .settings.options import Options
 
-__all__ = ["Engine", "Scoped", "open"]
+__all__ = ["Client", "ScopedClient", "open"]
 
 
 @asynccontextmanager
@@ -19,10 +20,10 @@ async def open(
     db: str | Path | None = None,
     *,
     count_tokens: Callable[[str], int] | None = None,
-    **settings: Any,
-) -> AsyncIterator[Engine]:
+    **settings: Unpack[Options],
+) -> AsyncIterator[Client]:
     """Open a memory for the length of a block. Every setting can be given by name."""
-    engine = await open_engine(db, count_tokens=count_tokens, **settings)
+    engine = await open_client(db, count_tokens=count_tokens, **settings)
     try:
         yield engine
     finally:

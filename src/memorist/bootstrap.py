@@ -8,20 +8,26 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Unpack
 from urllib.parse import parse_qs, urlsplit
 
-from .client import Engine, utcnow
+from .client import Client
+from .context import Context, utcnow
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
+from .index import SnapshotCache
 from .ingest import policies
 from .jobs import registry
 from .jobs.index_sync import InStore, Mirror
-from .offline import Guarded
-from .ports import BudgetedModel, Embedder, Reranker, Searching, Store
+from .offline import Offline
+from .offline.proxy import DatabaseProxy, StoreProxy
+from .ports import BudgetedModel, Embedder, NearestRows, Reranker
 from .retrieve import profiles
-from .retrieve.external_index import Nearest
-from .settings import Settings, load
-from .telemetry.instrumentation import Watcher
+from .settings import Settings, allowlists, load
+from .settings.options import Options
+from .storage.access_log import AccessLog
+from .storage.database import Database
+from .storage.store import Store
+from .telemetry.instrumentation import Observer
 from .text import tokens
 
 if TYPE_CHECKING:
@@ -29,10 +35,10 @@ if TYPE_CHECKING:
 
     from .llms.breaker import Breaker
     from .offline.spool import Files
-    from .storage.copy import Copied
-    from .storage.store import Relational
+    from .storage.store import Store
+    from .storage.tables import Copied
 
-    Opening = Callable[[Settings], Awaitable[Relational]]
+    Opening = Callable[[Settings], Awaitable[Store]]
 
 ARCHIVE = ".jsonl"  # what the name of a store that is a text file ends with
 TENDED_AT_ONCE = 8  # memories embedded together in the background of a process that also answers
@@ -42,12 +48,12 @@ LEAN_FROM = (
 )
 
 
-async def open_engine(
+async def open_client(
     db: str | Path | None = None,
     *,
     count_tokens: Callable[[str], int] | None = None,
-    **settings: Any,
-) -> Engine:
+    **settings: Unpack[Options],
+) -> Client:
     """Open a memory; `count_tokens` says what a text costs.
 
     Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
@@ -57,33 +63,44 @@ async def open_engine(
     embedder = _embedder(chosen)
     reranker = _reranker(chosen, embedder)
     model = language_model(chosen)
-    watchers = _watchers(chosen)
+    observers = _observers(chosen)
     store, spool = await _guarded(chosen)
-    near, usual = await _near(chosen, store, embedder)
-    engine = Engine(
+    external_index, usual = await _external_index(chosen, store, embedder)
+    ctx = Context(
         store=store,
+        index=SnapshotCache(
+            model=embedder.model if embedder else "",
+            dimensions=embedder.dimensions if embedder else 1,
+            limit_bytes=chosen.index_cache_mb << 20,
+            lean_from=usual if chosen.vector_index_from is None else chosen.vector_index_from,
+        ),
+        settings=chosen,
+        access_log=AccessLog(store),
+        allowlists=allowlists.load(chosen.categories),
         embedder=embedder,
         reranker=reranker,
-        settings=chosen,
-        adviser=None if model is None else _metered(chosen, model, store),
-        count_tokens=count_tokens,
-        spool=spool,
-        near=near,
-        lean_from=usual if near is None or chosen.index_from is None else chosen.index_from,
+        llm=None if model is None else _metered(chosen, model, store),
+        external_index=external_index,
+        has_spool=spool is not None,
+        count_tokens=count_tokens or tokens.count_tokens,
+        observers=observers,
     )
-    engine.watchers += watchers
-    if engine.outage is not None:
-        await engine.outage.opened()
-    if chosen.tend:
-        engine.background = registry.worker(
-            engine, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS
+    offline = None
+    if spool is not None and isinstance(store, StoreProxy):
+        offline = Offline(ctx, store, spool)
+    client = Client(ctx, offline)
+    if offline is not None:
+        await offline.opened()
+    if chosen.run_jobs:
+        client.background = registry.worker(
+            ctx, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS
         )
-        engine.background.begin()
-    return engine
+        client.background.begin()
+    return client
 
 
-def _watchers(settings: Settings) -> list[Watcher]:
-    if not settings.spans:
+def _observers(settings: Settings) -> list[Observer]:
+    if not settings.otel:
         return []
     from .telemetry import otel
 
@@ -102,7 +119,7 @@ async def copied(
 
     if source.endswith(ARCHIVE):
         return await _with(
-            load(db=target), lambda store: archive.read(Path(source), store, progress), _relational
+            load(db=target), lambda store: archive.read(Path(source), store, progress), _any_store
         )
     _there(source)
     if source == target:
@@ -115,13 +132,13 @@ async def copied(
         )
     return await _with(
         load(db=source),
-        lambda one: _with(load(db=target), lambda other: copy(one, other, progress), _relational),
+        lambda one: _with(load(db=target), lambda other: copy(one, other, progress), _any_store),
     )
 
 
 async def _with(
     settings: Settings,
-    work: Callable[[Relational], Awaitable[Copied]],
+    work: Callable[[Store], Awaitable[Copied]],
     opened: Opening | None = None,
 ) -> Copied:
     """Do something with a store, and close it."""
@@ -140,9 +157,9 @@ def _there(source: str) -> None:
 def _check(settings: Settings) -> None:
     """Raises Misconfigured for a name that nothing goes by, before anything is opened."""
     try:
-        profiles.named(settings.profile)
+        profiles.find(settings.profile)
         policies.named(settings.policy)
-        tokens.analyse("words", settings.language)
+        tokens.analyze("words", settings.language)
     except (InvalidInput, ImportError) as error:
         named = (
             f"no stemmer for {settings.language!r}"
@@ -152,18 +169,18 @@ def _check(settings: Settings) -> None:
         raise Misconfigured(f"A setting cannot be used: {named}") from error
 
 
-async def _near(
+async def _external_index(
     settings: Settings, store: Store, embedder: Embedder | None
-) -> tuple[Nearest | None, int | None]:
+) -> tuple[NearestRows | None, int | None]:
     """What is asked for near vectors where a scope is too large to hold them, and from which size on that is usual."""
-    if embedder is None or (settings.index is None and not _is_postgres(settings)):
+    if embedder is None or (settings.vector_index is None and not _is_postgres(settings)):
         return None, None
-    if settings.index in (None, "store"):
+    if settings.vector_index in (None, "store"):
         if not _is_postgres(settings):
             raise Misconfigured(
-                "Setting 'index': only PostgreSQL searches vectors itself; name chroma:… or weaviate:…"
+                "Setting 'vector_index': only PostgreSQL searches vectors itself; name chroma:… or weaviate:…"
             )
-        return InStore(cast(Searching, store), embedder.model), LEAN_FROM
+        return InStore(store, embedder.model), LEAN_FROM
     from . import vector_indexes
 
     try:
@@ -173,7 +190,7 @@ async def _near(
     ):  # it is away: until it is opened again, vectors are searched in the process
         return None, None
     index = vector_indexes.opened(
-        settings.index, model=embedder.model, dimensions=embedder.dimensions, store=name
+        settings.vector_index, model=embedder.model, dimensions=embedder.dimensions, store=name
     )
     return Mirror(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
 
@@ -182,8 +199,8 @@ def _is_postgres(settings: Settings) -> bool:
     return settings.db.startswith(("postgresql://", "postgres://"))
 
 
-async def _store(settings: Settings) -> Relational:
-    store = await _relational(settings)
+async def _store(settings: Settings) -> Store:
+    store = await _any_store(settings)
     if await store.is_unfinished():
         await store.close()
         raise Misconfigured(
@@ -192,7 +209,7 @@ async def _store(settings: Settings) -> Relational:
     return store
 
 
-async def _relational(settings: Settings) -> Relational:
+async def _any_store(settings: Settings) -> Store:
     kind, is_address, _ = settings.db.partition("://")
     if kind in ("postgresql", "postgres") and is_address:
         return await _postgres(settings)
@@ -200,18 +217,18 @@ async def _relational(settings: Settings) -> Relational:
         raise Misconfigured(
             f"Memorist cannot open {kind}://: name a file, :memory:, or postgresql://…"
         )
-    from .storage.sqlite.store import SqliteStore
+    from .storage.sqlite.database import SqliteDatabase
 
-    return await SqliteStore.open(settings.db, language=settings.language)
+    return await Store.open(await SqliteDatabase.open(settings.db), language=settings.language)
 
 
 def fail_safe_files(settings: Settings) -> Files | None:
     """Where what is told waits while this store is away, or None if it cannot be away or is to fail then."""
-    if not settings.failsafe or settings.db == ":memory:" or sys.platform == "win32":
+    if not settings.spool or settings.db == ":memory:" or sys.platform == "win32":
         return None
     from .offline.spool import Files
 
-    folder = settings.failsafe_dir or settings.state_dir / "data" / "memory"
+    folder = settings.spool_dir or settings.state_dir / "data" / "memory"
     return Files(folder / hashlib.sha256(os.fsencode(_place(settings.db))).hexdigest()[:16])
 
 
@@ -241,12 +258,19 @@ async def _guarded(settings: Settings) -> tuple[Store, Files | None]:
         why = error
     spool = fail_safe_files(settings)
     if spool is None:
-        return cast(Store, inner), None
+        assert inner is not None
+        return inner, None
     if is_address:
         with suppress(OSError):  # a machine without a place for files can still use the server
             spool.prepare()
     still = (lambda: None) if is_address else _unmoved(settings.db)
-    return cast(Store, Guarded(inner, reopen=lambda: _store(settings), still=still, why=why)), spool
+
+    async def reopen() -> Database:
+        return (await _store(settings)).database
+
+    database = None if inner is None else inner.database
+    proxy = DatabaseProxy(database, reopen=reopen, still=still, why=why)
+    return StoreProxy(proxy, language=settings.language), spool
 
 
 def _unmoved(db: str) -> Callable[[], None]:
@@ -266,10 +290,10 @@ def _unmoved(db: str) -> Callable[[], None]:
     return check
 
 
-async def _postgres(settings: Settings) -> Relational:
+async def _postgres(settings: Settings) -> Store:
     with needs_postgres():
-        from .storage.postgres.store import PostgresStore
-    return await PostgresStore.open(settings.db, language=settings.language)
+        from .storage.postgres.database import PostgresDatabase
+    return await Store.open(await PostgresDatabase.open(settings.db), language=settings.language)
 
 
 @contextmanager
@@ -306,10 +330,10 @@ def _inferring(settings: Settings) -> Embedder:
         from .embedders.minilm import MiniLM
 
         return MiniLM()
-    from .embedders.openai import MODEL, OpenAI
+    from .embedders.openai import MODEL, OpenAIEmbedder
 
     key = _key("embedder_key", settings.embedder_key, settings.embedder_url, "OPENAI_API_KEY")
-    return OpenAI(
+    return OpenAIEmbedder(
         named or MODEL, url=settings.embedder_url, key=key, dimensions=settings.embedder_dimensions
     )
 
@@ -344,8 +368,8 @@ def _metered(settings: Settings, model: Breaker, store: Store) -> BudgetedModel:
     return Metered(
         model,
         store,
-        user_cap=settings.llm_user_tokens,
-        tenant_cap=settings.llm_tenant_tokens,
+        user_cap=settings.llm_daily_tokens_per_user,
+        tenant_cap=settings.llm_daily_tokens_per_tenant,
         clock=utcnow,
     )
 

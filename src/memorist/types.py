@@ -397,4 +397,52 @@ def _brief(text: str, width: int = 100) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some memories, newest first, and where the next page begins."""
+
+    memories: tuple[Memory, ...]
+    cursor: str | None = None
+
+    def __iter__(self) -> Iterator[Memory]:
+        return iter(self.memories)
+
+    def __len__(self) -> int:
+        return len(self.memories)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What was forgotten, or would be: its own ids, and those of what rests on it."""
+
+    ids: tuple[str, ...] = ()  # what was asked for
+    derived: tuple[
+        str, ...
+    ] = ()  # what rested on that alone, and earlier statements that it had replaced
+    flagged: tuple[
+        str, ...
+    ] = ()  # what rests on other things too: it stays, marked; a summary is made anew
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """What was taken back, or would be."""
+
+    operations: tuple[str, ...]  # newest first
+    memories: tuple[Memory, ...]  # as they stand after it
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """What a look at everybody's time limits found."""
+
+    expired: tuple[str, ...] = ()  # put away for a while
+    purged: tuple[str, ...] = ()  # erased
+
+    def __add__(self, other: Purged) -> Purged:
+        return Purged(expired=self.expired + other.expired, purged=self.purged + other.purged)
+
+
 Messages = Sequence[Message | Mapping[str, Any]]

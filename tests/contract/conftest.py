@@ -9,24 +9,24 @@ from typing import Any
 import apsw
 import pytest
 
-from memorist.ports import Store
-from memorist.storage.sqlite.store import SqliteStore
+from memorist.storage.store import Store
+from stores import open_sqlite
 
 Tamper = Callable[..., Awaitable[list[Any]]]
 
 
-async def _sqlite_file(request: pytest.FixtureRequest) -> SqliteStore:
-    return await SqliteStore.open(request.getfixturevalue("tmp_path") / "memory.db")
+async def _sqlite_file(request: pytest.FixtureRequest) -> Store:
+    return await open_sqlite(request.getfixturevalue("tmp_path") / "memory.db")
 
 
-async def _sqlite_memory(request: pytest.FixtureRequest) -> SqliteStore:
-    return await SqliteStore.open(":memory:")
+async def _sqlite_memory(request: pytest.FixtureRequest) -> Store:
+    return await open_sqlite(":memory:")
 
 
 async def _postgres(request: pytest.FixtureRequest) -> Any:
-    from memorist.storage.postgres.store import PostgresStore
+    from stores import open_postgres
 
-    return await PostgresStore.open(request.getfixturevalue("ready_database"))
+    return await open_postgres(request.getfixturevalue("ready_database"))
 
 
 OPEN = {"sqlite": _sqlite_file, "sqlite-memory": _sqlite_memory, "postgres": _postgres}
@@ -43,7 +43,10 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 @pytest.fixture
 def tamper(store: Any) -> Tamper:
     """Run a statement on the database behind the store's back."""
-    return _tamper_postgres(store.url) if hasattr(store, "url") else _tamper_sqlite(store.path)
+    database = store.database
+    if hasattr(database, "url"):
+        return _tamper_postgres(database.url)
+    return _tamper_sqlite(database.path)
 
 
 def _tamper_sqlite(path: str) -> Tamper:

@@ -7,6 +7,7 @@ import statistics
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,17 @@ import pytest
 
 from memorist.errors import InvalidInput, NotFound, StoreDamaged
 from memorist.manage.checkpoints import Checkpoints
-from memorist.ports import Store
-from memorist.storage.graphs import Graphs, Lacking, State, Wanted, Write
-from memorist.storage.items import Items, Put
+from memorist.storage.documents import Documents, NewDocument
+from memorist.storage.graph_checkpoints import (
+    CheckpointFilter,
+    GraphCheckpoints,
+    GraphState,
+    MissingValues,
+    TaskWrite,
+)
+from memorist.storage.store import Store
 from memorist.text import clock
-from memorist.types import Scope
+from memorist.types import Labels, Scope
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -37,10 +44,15 @@ class Clock:
         return self.now
 
 
-def verbs(
-    store: Store, scope: Scope = ANA, *, most_bytes: int = 1 << 20, clock: Any = None
-) -> Checkpoints:
-    return Checkpoints(store.checkpoints(scope), clock=clock or Clock(), most_bytes=most_bytes)
+def verbs(store: Store, scope: Scope = ANA, *, most_mb: int = 1, clock: Any = None) -> Checkpoints:
+    ctx: Any = SimpleNamespace(
+        store=store,
+        clock=clock or Clock(),
+        settings=SimpleNamespace(max_checkpoint_mb=most_mb, memory_enabled=True),
+        disabled={},
+        has_spool=False,
+    )
+    return Checkpoints(ctx, scope, Labels())
 
 
 @pytest.mark.spec("IMP-119")
@@ -80,7 +92,7 @@ async def test_threads_are_listed_with_the_one_saved_last_first(store: Store) ->
 async def test_a_megabyte_is_saved_and_loaded_in_less_than_a_tenth_of_a_second(
     store: Store,
 ) -> None:
-    kept = verbs(store, most_bytes=2 << 20)
+    kept = verbs(store, most_mb=2)
     data = {"conversation_history": [{"content": f"{n} {'word ' * 200}"} for n in range(1024)]}
     saving, loading = [], []
     for _ in range(9):
@@ -206,44 +218,48 @@ async def test_checkpoints_leave_the_revision_of_a_scope_alone(store: Store) -> 
 
 def state(
     id: str, *, parent: str | None = None, thread: str = "t", ns: str = "", **channels: str | None
-) -> State:
-    return State(thread, ns, id, parent, channels, ("msgpack", id.encode()))
+) -> GraphState:
+    return GraphState(thread, ns, id, parent, channels, ("msgpack", id.encode()))
 
 
 def typed(text: str) -> tuple[str, bytes]:
     return "msgpack", text.encode()
 
 
-async def put(graphs: Graphs, made: State, run: str | None = None, **values: str) -> None:
+async def put(
+    graphs: GraphCheckpoints, made: GraphState, run: str | None = None, **values: str
+) -> None:
     await graphs.put(
         made, {name: typed(value) for name, value in values.items()}, metadata={}, run=run
     )
 
 
-async def found(graphs: Graphs, **wanted: Any) -> list[str]:
-    return [each.state.id for each in (await graphs.page(Wanted(**wanted), limit=100)).found]
+async def found(graphs: GraphCheckpoints, **wanted: Any) -> list[str]:
+    return [
+        each.state.id for each in (await graphs.page(CheckpointFilter(**wanted), limit=100)).found
+    ]
 
 
 async def test_a_value_is_kept_once_for_each_version(store: Store, tamper: Any) -> None:
-    graphs = Graphs(store, ANA)
+    graphs = GraphCheckpoints(store, ANA)
     await put(graphs, state("1", a="1", b="1"), a="first", b="other")
     await put(graphs, state("2", parent="1", a="2", b="1"), a="second")
-    newest, oldest = (await graphs.page(Wanted("t"), limit=5)).found
+    newest, oldest = (await graphs.page(CheckpointFilter("t"), limit=5)).found
     assert newest.values == {"a": typed("second"), "b": typed("other")}
     assert oldest.values == {"a": typed("first"), "b": typed("other")}
     assert await tamper("SELECT count(*) FROM graph_values") == [(3,)]
 
 
 async def test_a_value_that_was_left_out_and_is_not_kept_is_asked_for(store: Store) -> None:
-    graphs = Graphs(store, ANA)
-    with pytest.raises(Lacking) as told:
+    graphs = GraphCheckpoints(store, ANA)
+    with pytest.raises(MissingValues) as told:
         await put(graphs, state("1", a="1", b="1"), a="first")
     assert told.value.channels == ["b"]
     assert await found(graphs) == []
 
 
 async def test_a_checkpoint_that_lost_a_value_is_reported(store: Store, tamper: Any) -> None:
-    graphs = Graphs(store, ANA)
+    graphs = GraphCheckpoints(store, ANA)
     await put(graphs, state("1", a="1"), a="first")
     await tamper("DELETE FROM graph_values")
     with pytest.raises(StoreDamaged, match="'1'"):
@@ -253,29 +269,32 @@ async def test_a_checkpoint_that_lost_a_value_is_reported(store: Store, tamper: 
 async def test_writes_come_in_the_order_in_which_their_tasks_ran_and_only_once(
     store: Store,
 ) -> None:
-    graphs = Graphs(store, ANA)
+    graphs = GraphCheckpoints(store, ANA)
     await put(graphs, state("1"))
-    second = [Write("task-a", 0, "~b", "x", typed("2")), Write("task-a", 1, "~b", "y", typed("3"))]
+    second = [
+        TaskWrite("task-a", 0, "~b", "x", typed("2")),
+        TaskWrite("task-a", 1, "~b", "y", typed("3")),
+    ]
     first = [
-        Write("task-b", 0, "~a", "x", typed("1")),
-        Write("task-b", -1, "~a", "__error__", typed("e")),
+        TaskWrite("task-b", 0, "~a", "x", typed("1")),
+        TaskWrite("task-b", -1, "~a", "__error__", typed("e")),
     ]
     await graphs.write("t", "", "1", second)
     await graphs.write("t", "", "1", first)
-    await graphs.write("t", "", "1", [Write("task-b", 0, "~a", "x", typed("again"))])
-    await graphs.write("t", "", "1", [Write("task-b", -1, "~a", "__error__", typed("later"))])
-    ((_, _, writes),) = (await graphs.page(Wanted("t"), limit=1)).found
+    await graphs.write("t", "", "1", [TaskWrite("task-b", 0, "~a", "x", typed("again"))])
+    await graphs.write("t", "", "1", [TaskWrite("task-b", -1, "~a", "__error__", typed("later"))])
+    ((_, _, writes),) = (await graphs.page(CheckpointFilter("t"), limit=1)).found
     assert [write.data[1] for write in writes] == [b"later", b"1", b"2", b"3"]
 
 
 async def test_pages_neither_repeat_nor_skip_a_checkpoint(store: Store) -> None:
-    graphs = Graphs(store, ANA)
+    graphs = GraphCheckpoints(store, ANA)
     for thread in ("t", "u"):
         for number in range(4):
             await put(graphs, state(str(number), thread=thread))
     seen, after = [], None
     while True:
-        page = await graphs.page(Wanted(), limit=3, after=after)
+        page = await graphs.page(CheckpointFilter(), limit=3, after=after)
         seen += [(each.state.id, each.state.thread) for each in page.found]
         if page.last is None:
             break
@@ -285,7 +304,7 @@ async def test_pages_neither_repeat_nor_skip_a_checkpoint(store: Store) -> None:
 
 @pytest.mark.parametrize("name", ["source", "a.b", "7", "%24", "with space"])
 async def test_metadata_is_filtered_in_the_store(store: Store, name: str) -> None:
-    graphs = Graphs(store, ANA)
+    graphs = GraphCheckpoints(store, ANA)
     await graphs.put(state("1"), {}, metadata={name: '"yes"'}, run=None)
     await graphs.put(state("2"), {}, metadata={name: '"no"'}, run=None)
     await graphs.put(state("3"), {}, metadata={}, run=None)
@@ -295,17 +314,17 @@ async def test_metadata_is_filtered_in_the_store(store: Store, name: str) -> Non
 
 
 async def test_removing_a_run_keeps_the_values_that_others_share(store: Store, tamper: Any) -> None:
-    graphs = Graphs(store, ANA)
+    graphs = GraphCheckpoints(store, ANA)
     await put(graphs, state("1", a="1", b="1"), "run-1", a="mine", b="shared")
     await put(graphs, state("2", parent="1", a="2", b="1"), "run-2", a="theirs")
     await graphs.delete_runs(["run-1", "unknown"])
-    (left,) = (await graphs.page(Wanted("t"), limit=5)).found
+    (left,) = (await graphs.page(CheckpointFilter("t"), limit=5)).found
     assert left.values == {"a": typed("theirs"), "b": typed("shared")}
     assert await tamper("SELECT count(*) FROM graph_values") == [(2,)]
 
 
 async def test_pruning_keeps_the_ancestors_that_a_value_is_made_up_from(store: Store) -> None:
-    graphs = Graphs(store, ANA)
+    graphs = GraphCheckpoints(store, ANA)
     await put(graphs, state("1", log="1"), log="too old")
     await put(graphs, state("2", parent="1", log="2"), log="snapshot")
     await put(graphs, state("3", parent="2", log=None))
@@ -320,7 +339,7 @@ async def test_pruning_keeps_the_ancestors_that_a_value_is_made_up_from(store: S
 async def test_a_made_up_value_comes_as_the_nearest_value_and_the_writes_since(
     store: Store,
 ) -> None:
-    graphs = Graphs(store, ANA)
+    graphs = GraphCheckpoints(store, ANA)
     await put(graphs, state("1", log="1"), log="snapshot")
     await put(graphs, state("2", parent="1", log=None))
     await put(graphs, state("2f", parent="1", log=None))  # a fork: not on the way
@@ -330,7 +349,7 @@ async def test_a_made_up_value_comes_as_the_nearest_value_and_the_writes_since(
             "t",
             "",
             id,
-            [Write("task", 0, "", "log", typed(id)), Write("task", 1, "", "x", typed("-"))],
+            [TaskWrite("task", 0, "", "log", typed(id)), TaskWrite("task", 1, "", "x", typed("-"))],
         )
     made = await graphs.made_up("t", "", "3", ["log", "never"])
     assert made["never"] == (None, [])
@@ -339,12 +358,12 @@ async def test_a_made_up_value_comes_as_the_nearest_value_and_the_writes_since(
 
 
 async def test_a_long_way_back_is_walked_in_pages(store: Store) -> None:
-    graphs = Graphs(store, ANA)
+    graphs = GraphCheckpoints(store, ANA)
     await put(graphs, state("0000", log="1"), log="snapshot")
     for number in range(1, 250):
         await put(graphs, state(f"{number:04}", parent=f"{number - 1:04}", log=None))
         await graphs.write(
-            "t", "", f"{number:04}", [Write("task", 0, "", "log", typed(str(number)))]
+            "t", "", f"{number:04}", [TaskWrite("task", 0, "", "log", typed(str(number)))]
         )
     first, writes = (await graphs.made_up("t", "", None, ["log"]))["log"]
     assert first == typed("snapshot")
@@ -352,7 +371,7 @@ async def test_a_long_way_back_is_walked_in_pages(store: Store) -> None:
 
 
 async def test_another_users_thread_is_neither_seen_nor_touched(store: Store) -> None:
-    mine, theirs = Graphs(store, ANA), Graphs(store, BOB)
+    mine, theirs = GraphCheckpoints(store, ANA), GraphCheckpoints(store, BOB)
     await put(mine, state("1", a="1"), "run", a="mine")
     assert await found(theirs, thread="t") == []
     await theirs.copy_thread("t", "u")
@@ -364,7 +383,7 @@ async def test_another_users_thread_is_neither_seen_nor_touched(store: Store) ->
 
 
 async def test_removing_threads_of_a_user_who_has_none_makes_no_scope(store: Store) -> None:
-    graphs = Graphs(store, ANA)
+    graphs = GraphCheckpoints(store, ANA)
     await graphs.delete_threads(["t"])
     await graphs.delete_runs(["run"])
     await graphs.keep_latest(["t"])
@@ -372,11 +391,11 @@ async def test_removing_threads_of_a_user_who_has_none_makes_no_scope(store: Sto
 
 
 async def test_many_tasks_may_write_at_once(store: Store) -> None:
-    graphs = Graphs(store, ANA)
+    graphs = GraphCheckpoints(store, ANA)
     await put(graphs, state("1"))
-    writes = [[Write(f"task-{n}", 0, "", "x", typed(str(n)))] for n in range(20)]
+    writes = [[TaskWrite(f"task-{n}", 0, "", "x", typed(str(n)))] for n in range(20)]
     await asyncio.gather(*(graphs.write("t", "", "1", each) for each in writes))
-    (kept,) = (await graphs.page(Wanted("t"), limit=1)).found
+    (kept,) = (await graphs.page(CheckpointFilter("t"), limit=1)).found
     assert len(kept.writes) == 20
 
 
@@ -388,39 +407,41 @@ def vector(*numbers: float) -> Any:
 
 
 async def test_an_item_comes_back_as_it_was_put(store: Store) -> None:
-    items = Items(store, ANA)
+    items = Documents(store, ANA)
     value = '{"b": 1.0, "a": 1e300, "nul": "\\u0000", "text": "東京 😀"}'
-    await items.change([Put("users.ana", "k", value)], [], "", NOW)
+    await items.change([NewDocument("users.ana", "k", value)], [], "", NOW)
     kept = (await items.get([("users.ana", "k"), ("users", "k")], NOW))["users.ana", "k"]
     assert (kept.value, kept.created_at, kept.updated_at) == (value, clock.iso(NOW), clock.iso(NOW))
 
 
 async def test_items_below_a_namespace_are_found_and_its_neighbours_are_not(store: Store) -> None:
-    items = Items(store, ANA)
+    items = Documents(store, ANA)
     names = ["a", "a.b", "a.b.c", "a-b", "a/b", "ab", "b", "A", "a%"]
-    await items.change([Put(name, "k", "{}") for name in names], [], "", NOW)
+    await items.change([NewDocument(name, "k", "{}") for name in names], [], "", NOW)
     assert {item.namespace for item in await items.under("a", NOW)} == {"a", "a.b", "a.b.c"}
     assert len(await items.under("", NOW)) == len(names)
-    assert await Items(store, BOB).under("", NOW) == []
+    assert await Documents(store, BOB).under("", NOW) == []
 
 
 async def test_an_expired_item_is_not_found_and_goes_with_the_next_write(
     store: Store, tamper: Any
 ) -> None:
-    items = Items(store, ANA)
-    await items.change([Put("n", "k", "{}", 10, [("$", vector(1, 0))])], [], "m", NOW)
+    items = Documents(store, ANA)
+    await items.change([NewDocument("n", "k", "{}", 10, [("$", vector(1, 0))])], [], "m", NOW)
     later = NOW + timedelta(minutes=10)
     assert await items.get([("n", "k")], later) == {}
     assert (await items.under("n", later), await items.namespaces(later)) == ([], [])
     assert await items.vectors("n", "m", later) == []
-    await items.change([Put("n", "other", "{}")], [], "", later)
+    await items.change([NewDocument("n", "other", "{}")], [], "", later)
     assert await tamper("SELECT key FROM items") == [("other",)]
     assert await tamper("SELECT count(*) FROM item_vectors") == [(0,)]
 
 
 async def test_an_item_that_is_read_lives_on(store: Store) -> None:
-    items = Items(store, ANA)
-    await items.change([Put("n", "k", "{}", 10), Put("n", "forever", "{}")], [], "", NOW)
+    items = Documents(store, ANA)
+    await items.change(
+        [NewDocument("n", "k", "{}", 10), NewDocument("n", "forever", "{}")], [], "", NOW
+    )
     soon = NOW + timedelta(minutes=9)
     await items.refresh((await items.get([("n", "k"), ("n", "forever")], soon)).values(), soon)
     assert len(await items.get([("n", "k")], NOW + timedelta(minutes=18))) == 1
@@ -429,11 +450,14 @@ async def test_an_item_that_is_read_lives_on(store: Store) -> None:
 
 
 async def test_putting_an_item_again_leaves_none_of_its_old_vectors(store: Store) -> None:
-    items = Items(store, ANA)
+    items = Documents(store, ANA)
     await items.change(
-        [Put("n", "k", "{}", None, [("a", vector(1, 0)), ("b", vector(0, 1))])], [], "m", NOW
+        [NewDocument("n", "k", "{}", None, [("a", vector(1, 0)), ("b", vector(0, 1))])],
+        [],
+        "m",
+        NOW,
     )
-    await items.change([Put("n", "k", "{}", None, [("a", vector(0.5, 0))])], [], "m", NOW)
+    await items.change([NewDocument("n", "k", "{}", None, [("a", vector(0.5, 0))])], [], "m", NOW)
     assert await items.vectors("n", "m", NOW) == [(("n", "k"), vector(0.5, 0).tobytes())]
     assert await items.vectors("n", "another model", NOW) == []
     await items.change([], [("n", "k")], "m", NOW)

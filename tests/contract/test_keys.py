@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
-from memorist.ports import Store
-from memorist.results import Key
+from memorist.storage.keys import Key
+from memorist.storage.store import Store
 
 Tamper = Callable[..., Awaitable[list[Any]]]
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
@@ -26,31 +26,31 @@ KEY = Key(
 
 
 async def test_a_key_is_found_by_its_secret_alone(store: Store) -> None:
-    await store.add_key(KEY, "s3cret")
-    assert await store.key("k1", "s3cret") == KEY
-    assert await store.key("k1", "other") is None
-    assert await store.key("k2", "s3cret") is None
-    assert await store.keys() == [KEY]
+    await store.keys.add(KEY, "s3cret")
+    assert await store.keys.get("k1", "s3cret") == KEY
+    assert await store.keys.get("k1", "other") is None
+    assert await store.keys.get("k2", "s3cret") is None
+    assert await store.keys.list() == [KEY]
 
 
 async def test_a_revoked_key_is_no_good_and_stays_listed(store: Store) -> None:
-    await store.add_key(KEY, "s3cret")
-    assert await store.revoke("k1", NOW)
-    assert not await store.revoke("k1", NOW)
-    assert not await store.revoke("k2", NOW)
-    (kept,) = await store.keys()
+    await store.keys.add(KEY, "s3cret")
+    assert await store.keys.revoke("k1", NOW)
+    assert not await store.keys.revoke("k1", NOW)
+    assert not await store.keys.revoke("k2", NOW)
+    (kept,) = await store.keys.list()
     assert not kept.is_good(NOW)
     assert KEY.is_good(NOW)
 
 
 async def begin(store: Store, request: str = "r1", caller: str = "k1") -> str | None:
-    return await store.begin_request(caller, "once", request, at=NOW, since=LONG_AGO)
+    return await store.requests.begin(caller, "once", request, at=NOW, since=LONG_AGO)
 
 
 async def test_a_request_is_answered_once(store: Store) -> None:
     assert await begin(store) is None
     assert await begin(store) == "pending"
-    await store.end_request("k1", "once", '{"ids": ["m1"]}', begun=NOW)
+    await store.requests.end("k1", "once", '{"ids": ["m1"]}', begun=NOW)
     assert await begin(store) == '{"ids": ["m1"]}'
     assert await begin(store, "another") == ""
     assert await begin(store, caller="k2") is None
@@ -58,14 +58,14 @@ async def test_a_request_is_answered_once(store: Store) -> None:
 
 async def test_a_request_that_failed_can_be_made_again(store: Store) -> None:
     assert await begin(store) is None
-    await store.end_request("k1", "once", None, begun=NOW)
+    await store.requests.end("k1", "once", None, begun=NOW)
     assert await begin(store) is None
 
 
 async def test_an_old_request_is_let_go_of(store: Store) -> None:
     await begin(store)
     assert (
-        await store.begin_request("k1", "once", "r1", at=NOW, since=NOW + timedelta(seconds=1))
+        await store.requests.begin("k1", "once", "r1", at=NOW, since=NOW + timedelta(seconds=1))
         is None
     )
 
@@ -78,20 +78,21 @@ async def test_of_many_at_once_one_is_first(store: Store) -> None:
 async def test_a_request_whose_server_died_can_be_made_again_after_a_while(store: Store) -> None:
     assert await begin(store) is None
     later = NOW + timedelta(minutes=6)
-    assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) is None
-    assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) == "pending"
+    assert await store.requests.begin("k1", "once", "r1", at=later, since=LONG_AGO) is None
+    assert await store.requests.begin("k1", "once", "r1", at=later, since=LONG_AGO) == "pending"
 
 
 async def test_who_was_taken_for_gone_ends_nothing_that_another_began(store: Store) -> None:
     later = NOW + timedelta(minutes=6)
     assert await begin(store) is None
-    assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) is None
+    assert await store.requests.begin("k1", "once", "r1", at=later, since=LONG_AGO) is None
     for late in (None, '{"ids": ["m1"]}'):
-        await store.end_request("k1", "once", late, begun=NOW)
-        assert await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) == "pending"
-    await store.end_request("k1", "once", '{"ids": ["m2"]}', begun=later)
+        await store.requests.end("k1", "once", late, begun=NOW)
+        assert await store.requests.begin("k1", "once", "r1", at=later, since=LONG_AGO) == "pending"
+    await store.requests.end("k1", "once", '{"ids": ["m2"]}', begun=later)
     assert (
-        await store.begin_request("k1", "once", "r1", at=later, since=LONG_AGO) == '{"ids": ["m2"]}'
+        await store.requests.begin("k1", "once", "r1", at=later, since=LONG_AGO)
+        == '{"ids": ["m2"]}'
     )
 
 

@@ -16,8 +16,7 @@ from memorist.errors import BadModelAnswer, ModelUnavailable
 from memorist.llms import cost
 from memorist.llms.anthropic import Anthropic
 from memorist.llms.openai import OpenAI
-from memorist.ports import LanguageModel
-from memorist.results import Prompt
+from memorist.ports import LanguageModel, Prompt
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -26,30 +26,31 @@ from memorist.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
-from memorist.storage.changes import Embedded, Forget, Save
+from memorist.storage.changes import Embedding, Forget, Save
+from memorist.storage.check import check
 from memorist.storage.database import EVERY
 from memorist.storage.migrations import Migration
 from memorist.storage.postgres import hnsw
-from memorist.storage.postgres.connection import completed, shown
+from memorist.storage.postgres.connection import complete_url, hide_password
 from memorist.storage.postgres.migrate import migrate, shipped
-from memorist.storage.postgres.store import PostgresStore
-from memorist.storage.queries import Readings
-from memorist.text.clock import parse
-from memorist.text.ids import new_id
+from memorist.storage.queries import Reader
+from memorist.storage.store import Store
+from memorist.text.clock import new_id, parse
 from memorist.types import Filter, Memory, Scope
+from stores import open_postgres
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = parse("2026-05-31T14:00:00Z")
 
 
 @pytest.fixture
-async def store(ready_database: str) -> AsyncIterator[PostgresStore]:
-    opened = await PostgresStore.open(ready_database)
+async def store(ready_database: str) -> AsyncIterator[Store]:
+    opened = await open_postgres(ready_database)
     yield opened
     await opened.close()
 
 
-async def keep(store: PostgresStore, text: str, scope: Scope = ANA, vector: Any = None) -> Memory:
+async def keep(store: Store, text: str, scope: Scope = ANA, vector: Any = None) -> Memory:
     made = Memory(
         id=new_id(), scope=scope, text=text, kind="episodic", created_at=NOW, updated_at=NOW
     )
@@ -67,7 +68,7 @@ async def keep(store: PostgresStore, text: str, scope: Scope = ANA, vector: Any 
     return made
 
 
-async def texts(store: PostgresStore, scope: Scope = ANA) -> list[str]:
+async def texts(store: Store, scope: Scope = ANA) -> list[str]:
     return [each.text for each in await store.page(scope, Filter(), limit=1000)]
 
 
@@ -182,14 +183,14 @@ def test_what_a_row_needs_cannot_be_left_out(
 
 @pytest.mark.parametrize("value", ["a\0b", "half \ud83d"])
 async def test_what_postgresql_cannot_keep_is_refused_and_changes_nothing(
-    store: PostgresStore, value: str
+    store: Store, value: str
 ) -> None:
     with pytest.raises(InvalidInput):
         await keep(store, value)
     assert await texts(store) == []
 
 
-async def test_a_vector_comes_back_bit_for_bit(store: PostgresStore) -> None:
+async def test_a_vector_comes_back_bit_for_bit(store: Store) -> None:
     vector = np.random.default_rng(7).standard_normal(384).astype(np.float32)
     vector[0], vector[1] = -0.0, 1e-42
     await keep(store, "tea", vector=vector)
@@ -204,7 +205,7 @@ class Careless:
     """A session whose statements have lost the condition on the scope."""
 
     def __init__(self, inner: Any) -> None:
-        self._inner, self.dialect = inner, inner.dialect
+        self._inner, self.dialect, self.secret = inner, inner.dialect, b""
 
     async def rows(
         self, sql: str, values: Any = (), *, scope: int | None = None
@@ -214,73 +215,74 @@ class Careless:
         )
         return found
 
-    async def many(self, sql: str, values: Any, *, scope: int | None = None) -> None:
-        raise NotImplementedError
+    async def read(self, queries: Any, *, scope: int | None = None) -> list[Any]:
+        return [await self.rows(*each, scope=scope) for each in queries]
 
 
 @pytest.mark.spec("THE-12", "THE-14")
-async def test_a_row_begins_without_a_vector_and_said_once(store: PostgresStore) -> None:
+async def test_a_row_begins_without_a_vector_and_said_once(store: Store) -> None:
     sql = "SELECT column_name, column_default FROM information_schema.columns WHERE table_schema = 'memorist' "
     sql += "AND table_name = 'memories' AND column_name IN ('needs_embedding', 'repeat_count')"
-    assert dict(asked(store.url, sql)) == {"needs_embedding": "1", "repeat_count": "0"}
+    assert dict(asked(store.database.url, sql)) == {"needs_embedding": "1", "repeat_count": "0"}
 
 
 @pytest.mark.spec("THE-109")
 async def test_with_the_scope_forgotten_in_every_statement_no_foreign_row_comes_back(
-    store: PostgresStore,
+    store: Store,
 ) -> None:
     theirs = await keep(store, "theirs", BOB, [1.0, 0.0])
     await keep(store, "mine", ANA, [0.0, 1.0])
-    careless = Readings(Careless(store._session), {}, b"")
+    careless = Reader(Careless(store.database), {})
     assert [each.text for each in await careless.page(ANA, Filter(), limit=9)] == ["mine"]
     assert await careless.get(ANA, [theirs.id]) == []
     assert len((await careless.changed_since(ANA, 0, model="m", limit=9)).rows) == 1
     assert len(await careless.rows_where(ANA, Filter(states=()))) == 1
-    assert await careless.wordings(ANA, theirs.id) == []
+    assert await careless.versions(ANA, theirs.id) == []
 
 
 async def test_without_a_scope_no_row_is_seen_and_only_on_request_all_are(
-    store: PostgresStore,
+    store: Store,
 ) -> None:
     await keep(store, "mine")
     await keep(store, "theirs", BOB)
     tables = asked(
-        store.url, "SELECT tablename FROM pg_tables WHERE schemaname = 'memorist' AND rowsecurity"
+        store.database.url,
+        "SELECT tablename FROM pg_tables WHERE schemaname = 'memorist' AND rowsecurity",
     )
     assert len(tables) > 15
     for (table,) in tables:
-        assert await store._session.rows(f"SELECT count(*) FROM {table}") == [(0,)]
-    assert await store._session.rows("SELECT count(*) FROM memories", scope=EVERY) == [(2,)]
+        assert await store.database.rows(f"SELECT count(*) FROM {table}") == [(0,)]
+    assert await store.database.rows("SELECT count(*) FROM memories", scope=EVERY) == [(2,)]
 
 
-async def test_every_table_with_a_scope_is_behind_the_wall(store: PostgresStore) -> None:
+async def test_every_table_with_a_scope_is_behind_the_wall(store: Store) -> None:
     sql = """SELECT relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'scope'
     WHERE relnamespace = 'memorist'::regnamespace AND relkind IN ('r', 'p')
     AND NOT (relrowsecurity AND relforcerowsecurity)"""
-    assert asked(store.url, sql) == []
+    assert asked(store.database.url, sql) == []
 
 
-async def test_a_row_cannot_be_written_into_another_scope(store: PostgresStore) -> None:
+async def test_a_row_cannot_be_written_into_another_scope(store: Store) -> None:
     await keep(store, "mine")
     await keep(store, "theirs", BOB)
     _, bob = await store.number(ANA), await store.number(BOB)
     with pytest.raises(MemoristError, match="row-level security"):
         async with store.transaction(ANA) as tx:
-            await tx._session.rows(
+            await tx.connection.rows(
                 "INSERT INTO erased (scope, row, changed) VALUES (?, 1, 1)", (bob,)
             )
     async with store.transaction(ANA) as tx:
-        await tx._session.rows("DELETE FROM memories")
-        await tx._session.rows("UPDATE history SET actor = 'me'")
+        await tx.connection.rows("DELETE FROM memories")
+        await tx.connection.rows("UPDATE history SET actor = 'me'")
     assert (await texts(store), await texts(store, BOB)) == ([], ["theirs"])
-    assert (await store.history(BOB))[0].actor != "me"
+    assert (await store.history.entries(BOB))[0].actor != "me"
 
 
 async def test_a_check_tells_when_the_wall_is_down(database: str) -> None:
-    store = await PostgresStore.open(database)
-    assert await store.check() == []
+    store = await open_postgres(database)
+    assert await check(store) == []
     asked(database, "ALTER TABLE memories DISABLE ROW LEVEL SECURITY")
-    assert "Row-level security does not guard memories" in "\n".join(await store.check())
+    assert "Row-level security does not guard memories" in "\n".join(await check(store))
     await store.close()
 
 
@@ -301,13 +303,13 @@ def _name(url: str) -> str:
 
 
 async def test_the_wall_holds_for_the_owner_of_the_tables(plain: str) -> None:
-    store = await PostgresStore.open(plain)
+    store = await open_postgres(plain)
     await keep(store, "mine")
     await keep(store, "theirs", BOB)
-    assert await store._session.rows(
+    assert await store.database.rows(
         "SELECT text FROM memories", scope=await store.number(ANA)
     ) == [("mine",)]
-    assert await store.check() == []
+    assert await check(store) == []
     await store.vacuum()
     await store.close()
 
@@ -319,7 +321,7 @@ async def test_a_database_without_pgvector_names_the_way_out(database: str) -> N
     )
     asked(database, f"ALTER DATABASE {_name(database)} OWNER TO plain")
     with pytest.raises(Misconfigured, match="CREATE EXTENSION vector"):
-        await PostgresStore.open(database.replace("postgres:@", "plain@"))
+        await open_postgres(database.replace("postgres:@", "plain@"))
 
 
 async def test_letters_of_every_script_have_a_case_without_the_newest_collation(
@@ -386,20 +388,22 @@ async def test_a_step_that_fails_leaves_the_schema_as_it_was(database: str) -> N
 async def test_a_newer_and_an_altered_database_are_left_alone(database: str) -> None:
     await migrate(database, [*shipped(), SECOND])
     with pytest.raises(MigrationNeeded, match="newer"):
-        await PostgresStore.open(database)
+        await open_postgres(database)
     asked(database, "DELETE FROM migrations WHERE number = 99")
     asked(database, "UPDATE migrations SET checksum = 'x' WHERE number = 1")
     with pytest.raises(StoreDamaged, match="is not the one Memorist ships"):
-        await PostgresStore.open(database)
+        await open_postgres(database)
 
 
 OPEN = """
 import asyncio, sys
-from memorist.storage.postgres.store import PostgresStore
+from memorist.storage.check import check
+from memorist.storage.postgres.database import PostgresDatabase
+from memorist.storage.store import Store
 
 async def main():
-    store = await PostgresStore.open(sys.argv[1])
-    assert await store.check() == []
+    store = await Store.open(await PostgresDatabase.open(sys.argv[1]))
+    assert await check(store) == []
     await store.close()
 
 asyncio.run(main())
@@ -419,7 +423,7 @@ def test_many_servers_may_open_a_new_database_at_once(database: str) -> None:
 
 async def test_a_schema_of_others_in_the_same_database_is_left_alone(database: str) -> None:
     asked(database, "CREATE TABLE public.memories (mine text)")
-    store = await PostgresStore.open(database)
+    store = await open_postgres(database)
     await keep(store, "tea")
     await store.close()
     assert asked(database, "SELECT count(*) FROM public.memories") == [(0,)]
@@ -432,7 +436,7 @@ async def test_a_database_in_partitions_does_all_the_same(database: str) -> None
     await migrate(database, partitions=4)
     parts = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'memories'::regclass"
     assert asked(database, parts) == [(4,)]
-    store = await PostgresStore.open(database)
+    store = await open_postgres(database)
     for number in range(12):
         await keep(store, f"memory {number}", Scope(user=f"user {number}"), [1.0, 0.0])
     gone = await keep(store, "gone")
@@ -442,14 +446,14 @@ async def test_a_database_in_partitions_does_all_the_same(database: str) -> None
     assert [await texts(store, Scope(user=f"user {n}")) for n in range(12)] == [
         [f"memory {n}"] for n in range(12)
     ]
-    assert len(await store.claim_unembedded("other", worker="w", limit=50, lease_seconds=9)) == 12
-    assert await store.check() == []
+    assert len(await store.embeddings.claim("other", worker="w", limit=50, lease_seconds=9)) == 12
+    assert await check(store) == []
     await store.close()
 
 
-async def test_a_database_in_use_is_not_cut_into_partitions(store: PostgresStore) -> None:
+async def test_a_database_in_use_is_not_cut_into_partitions(store: Store) -> None:
     with pytest.raises(InvalidInput, match="memorist copy"):
-        await migrate(store.url, partitions=4)
+        await migrate(store.database.url, partitions=4)
 
 
 async def test_a_partition_is_behind_the_wall_too(database: str) -> None:
@@ -469,7 +473,7 @@ def exact(vectors: Any, wanted: Any, limit: int) -> list[int]:
     return [int(i) for i in np.argsort(-cosines, kind="stable")[:limit]]
 
 
-async def test_nearest_is_exact_in_a_small_scope(store: PostgresStore) -> None:
+async def test_nearest_is_exact_in_a_small_scope(store: Store) -> None:
     vectors = np.random.default_rng(3).standard_normal((60, 8)).astype(np.float32)
     for number, vector in enumerate(vectors):
         await keep(store, f"memory {number}", vector=vector)
@@ -492,8 +496,8 @@ async def test_nearest_uses_the_index_in_a_large_scope(
     database: str, partitions: int | None
 ) -> None:
     await migrate(database, partitions=partitions)
-    store = await PostgresStore.open(database)
-    store.hnsw_from = 100
+    store = await open_postgres(database)
+    store.database.hnsw_from = 100
     await keep(store, "mine")
     await keep(store, "theirs", BOB)
     numbers = (await store.number(ANA), await store.number(BOB))
@@ -525,21 +529,21 @@ async def test_nearest_uses_the_index_in_a_large_scope(
 # Notes and connections
 
 
-async def test_a_change_is_heard_in_another_process_at_once(store: PostgresStore) -> None:
-    other = await PostgresStore.open(store.url)
-    await other.changes(0)
+async def test_a_change_is_heard_in_another_process_at_once(store: Store) -> None:
+    other = await open_postgres(store.database.url)
+    await other.wait_for_change(0)
     await keep(store, "tea")
     begun = time.monotonic()
-    await other.changes(20)
+    await other.wait_for_change(20)
     assert time.monotonic() - begun < 10
     await other.close()
 
 
-async def test_two_servers_never_lose_an_update(store: PostgresStore) -> None:
-    other = await PostgresStore.open(store.url)
+async def test_two_servers_never_lose_an_update(store: Store) -> None:
+    other = await open_postgres(store.database.url)
     kept = await keep(store, "tea")
 
-    async def once_more(server: PostgresStore) -> None:
+    async def once_more(server: Store) -> None:
         async with server.transaction(ANA) as tx:
             (now,) = await tx.get(ANA, [kept.id])
             await asyncio.sleep(0)
@@ -552,7 +556,7 @@ async def test_two_servers_never_lose_an_update(store: PostgresStore) -> None:
     await other.close()
 
 
-async def test_writers_that_wait_for_a_scope_keep_nobody_from_reading(store: PostgresStore) -> None:
+async def test_writers_that_wait_for_a_scope_keep_nobody_from_reading(store: Store) -> None:
     async with store.transaction(ANA):
         waiting = [asyncio.create_task(keep(store, f"memory {n}")) for n in range(30)]
         await asyncio.sleep(0.05)
@@ -561,26 +565,27 @@ async def test_writers_that_wait_for_a_scope_keep_nobody_from_reading(store: Pos
     assert len(await texts(store)) == 30
 
 
-async def test_scopes_are_written_side_by_side(store: PostgresStore) -> None:
+async def test_scopes_are_written_side_by_side(store: Store) -> None:
     async with store.transaction(ANA) as tx:
         await tx.apply([])
         await asyncio.wait_for(keep(store, "theirs", BOB), timeout=5)
 
 
-async def test_more_calls_than_connections_wait_their_turn(store: PostgresStore) -> None:
+async def test_more_calls_than_connections_wait_their_turn(store: Store) -> None:
     await keep(store, "tea")
     assert await asyncio.gather(*(texts(store) for _ in range(60))) == [["tea"]] * 60
     busy = asked(
-        store.url, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'memorist'"
+        store.database.url,
+        "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'memorist'",
     )
     assert busy[0][0] <= 10
 
 
-async def test_connections_that_the_server_ended_are_replaced(store: PostgresStore) -> None:
+async def test_connections_that_the_server_ended_are_replaced(store: Store) -> None:
     await keep(store, "tea")
     await asyncio.gather(*(texts(store) for _ in range(10)))
     asked(
-        store.url,
+        store.database.url,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'memorist'",
     )
     await asyncio.sleep(0.2)
@@ -590,7 +595,7 @@ async def test_connections_that_the_server_ended_are_replaced(store: PostgresSto
 
 
 async def test_a_connection_lost_in_a_transaction_is_told_and_nothing_is_kept(
-    store: PostgresStore,
+    store: Store,
 ) -> None:
     await keep(store, "tea")
 
@@ -601,7 +606,7 @@ async def test_a_connection_lost_in_a_transaction_is_told_and_nothing_is_kept(
         async with store.transaction(ANA) as tx:
             await tx.apply([Save(memory=made, event="created")])
             asked(
-                store.url,
+                store.database.url,
                 "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE state LIKE 'idle in%'",
             )
             await asyncio.sleep(0.1)
@@ -611,7 +616,7 @@ async def test_a_connection_lost_in_a_transaction_is_told_and_nothing_is_kept(
     assert await texts(store) == ["tea"]
 
 
-async def test_an_error_of_the_caller_stays_what_it_is(store: PostgresStore) -> None:
+async def test_an_error_of_the_caller_stays_what_it_is(store: Store) -> None:
     for error in (TimeoutError, OSError, ValueError):
         with pytest.raises(error):
             async with store.transaction(ANA):
@@ -622,31 +627,31 @@ async def test_an_error_of_the_caller_stays_what_it_is(store: PostgresStore) -> 
 async def test_a_server_that_is_not_there_is_told_at_once() -> None:
     begun = time.monotonic()
     with pytest.raises(StoreUnavailable, match="see that the server runs"):
-        await PostgresStore.open("postgresql://ana:secret@127.0.0.1:1/memories")
+        await open_postgres("postgresql://ana:secret@127.0.0.1:1/memories")
     assert time.monotonic() - begun < 5
 
 
 async def test_a_database_that_is_not_there_is_named(postgres: str) -> None:
     with pytest.raises(ProviderFailed, match="nowhere"):
-        await PostgresStore.open(postgres.replace("/postgres?", "/nowhere?"))
+        await open_postgres(postgres.replace("/postgres?", "/nowhere?"))
 
 
 @pytest.mark.parametrize("url", ["postgresql://h/x?nonsense=1", "postgresql://[half/x"])
 async def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(Misconfigured):
-        await PostgresStore.open(url)
+        await open_postgres(url)
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("", "5"), ("?connect_timeout=9", "9")])
 def test_a_connection_is_given_up_after_5_seconds_unless_the_address_says_otherwise(
     given: str, seconds: str
 ) -> None:
-    parts = completed(f"postgresql://db.example/memories{given}").split()
+    parts = complete_url(f"postgresql://db.example/memories{given}").split()
     assert f"connect_timeout={seconds}" in parts
 
 
 def test_a_password_is_never_shown() -> None:
-    assert "secret" not in shown("postgresql://ana:secret@h:5433/x") + shown(
+    assert "secret" not in hide_password("postgresql://ana:secret@h:5433/x") + hide_password(
         "host=h password=secret dbname=x"
     )
 
@@ -684,7 +689,7 @@ def hits(db: str, tmp_path: Path) -> list[Any]:
         }
         for i, (name, text) in enumerate(TALK)
     ]
-    with memorist.open(db, state_dir=tmp_path, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(db, state_dir=tmp_path, embedder="hashing", spool=False) as memory:
         ana = memory.scope(user="ana")
         ana.import_(messages)
         found = [ana.recall(question, limit=5).hits for question in QUESTIONS]
@@ -699,19 +704,17 @@ def test_the_same_talk_gives_the_same_hits_order_and_scores(
     assert on_server == on_file
 
 
-async def test_a_backup_opens_as_a_file_with_all_there_is(
-    store: PostgresStore, tmp_path: Path
-) -> None:
-    from memorist.storage.sqlite.store import SqliteStore
+async def test_a_backup_opens_as_a_file_with_all_there_is(store: Store, tmp_path: Path) -> None:
+    from stores import open_sqlite
 
     made = await keep(store, "tea", vector=[0.5, 0.25])
     async with store.transaction(ANA) as tx:
-        await tx.apply([Embedded(memory_id=made.id, model="other", vector=[1, 0, 0])])
+        await tx.save_vectors([Embedding(memory_id=made.id, model="other", vector=[1, 0, 0])])
     await store.backup(tmp_path / "copy.db")
-    copy = await SqliteStore.open(tmp_path / "copy.db")
+    copy = await open_sqlite(tmp_path / "copy.db")
     assert (await copy.changed_since(ANA, 0, model="m", limit=9)).rows == (
         await store.changed_since(ANA, 0, model="m", limit=9)
     ).rows
-    assert await copy.history(ANA) == await store.history(ANA)
+    assert await copy.history.entries(ANA) == await store.history.entries(ANA)
     assert await copy.tombstones(ANA, ["tea"], NOW) == set()
     await copy.close()

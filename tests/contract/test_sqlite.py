@@ -7,21 +7,24 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from memorist.errors import MemoristError, StoreUnavailable
 from memorist.storage.changes import Save
-from memorist.storage.sqlite.store import SqliteStore, Thread
-from memorist.text.clock import parse
-from memorist.text.ids import new_id
+from memorist.storage.check import check
+from memorist.storage.sqlite.database import ConnectionThread
+from memorist.storage.store import Store
+from memorist.text.clock import new_id, parse
 from memorist.types import Filter, Memory, Scope
+from stores import open_sqlite
 
 ANA = Scope(user="ana")
 NOW = parse("2026-05-31T14:00:00Z")
 
 
-async def keep(store: SqliteStore, text: str) -> None:
+async def keep(store: Store, text: str) -> None:
     made = Memory(
         id=new_id(), scope=ANA, text=text, kind="episodic", created_at=NOW, updated_at=NOW
     )
@@ -29,7 +32,7 @@ async def keep(store: SqliteStore, text: str) -> None:
         await tx.apply([Save(memory=made, event="created")])
 
 
-async def texts(store: SqliteStore) -> list[str]:
+async def texts(store: Store) -> list[str]:
     return [each.text for each in await store.page(ANA, Filter(), limit=1000)]
 
 
@@ -50,9 +53,9 @@ NAMES = [
 
 
 async def test_reading_does_not_make_a_file_that_is_missing(tmp_path: Path) -> None:
-    reader = Thread(str(tmp_path / "m.db"), name="reader")
+    reader = ConnectionThread(str(tmp_path / "m.db"), name="reader")
     with pytest.raises(StoreUnavailable):
-        await reader.rows("SELECT 1")
+        await reader.read([("SELECT 1", ())])
     await reader.close()
     assert not (tmp_path / "m.db").exists()
 
@@ -64,13 +67,39 @@ async def test_any_name_is_a_plain_name(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = name if relative else str(tmp_path / name)
-    store = await SqliteStore.open(path)
+    store = await open_sqlite(path)
     await keep(store, "tea")
     await store.close()
-    assert sorted(os.listdir(tmp_path)) == sorted([name, f"{name}-reserve"])
-    again = await SqliteStore.open(path)
+    assert os.listdir(tmp_path) == [name]
+    again = await open_sqlite(path)
     assert await texts(again) == ["tea"]
     await again.close()
+
+
+async def test_the_last_one_to_close_gives_the_reserved_space_back(tmp_path: Path) -> None:
+    one, two = await open_sqlite(tmp_path / "m.db"), await open_sqlite(tmp_path / "m.db")
+    await keep(one, "tea")
+    await one.close()
+    assert (tmp_path / "m.db-reserve").stat().st_size == 1 << 20
+    await keep(two, "milk")
+    await two.close()
+    assert os.listdir(tmp_path) == ["m.db"]
+
+
+async def test_a_temporary_database_reserves_no_space() -> None:
+    with TemporaryDirectory() as folder:
+        store = await open_sqlite(Path(folder) / "m.db")
+        assert "m.db-reserve" not in os.listdir(folder)
+        assert not store.make_room()
+        await store.close()
+
+
+async def test_a_database_opens_where_no_space_can_be_reserved(tmp_path: Path) -> None:
+    (tmp_path / "m.db-reserve").symlink_to(tmp_path / "nowhere" / "file")
+    store = await open_sqlite(tmp_path / "m.db")
+    await keep(store, "tea")
+    assert "cannot be written" in store.database.reserve_problem
+    await store.close()
 
 
 async def test_a_relative_name_stays_where_it_was_opened(
@@ -78,7 +107,7 @@ async def test_a_relative_name_stays_where_it_was_opened(
 ) -> None:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
-    store = await SqliteStore.open("memory.db")
+    store = await open_sqlite("memory.db")
     monkeypatch.chdir(tmp_path / "elsewhere")
     await keep(store, "tea")
     assert await texts(store) == ["tea"]
@@ -87,20 +116,20 @@ async def test_a_relative_name_stays_where_it_was_opened(
 
 
 async def test_folders_are_made_as_needed(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "a" / "b" / "memory.db")
+    store = await open_sqlite(tmp_path / "a" / "b" / "memory.db")
     await store.close()
     assert (tmp_path / "a" / "b" / "memory.db").exists()
 
 
 async def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match=r"memory\.db"):
-        await SqliteStore.open(tmp_path)
+        await open_sqlite(tmp_path)
 
 
 async def test_a_folder_inside_a_file_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StoreUnavailable, match="choose another place"):
-        await SqliteStore.open(tmp_path / "file" / "memory.db")
+        await open_sqlite(tmp_path / "file" / "memory.db")
 
 
 @pytest.fixture
@@ -125,16 +154,16 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 
 async def test_a_read_only_place_is_told(read_only: Path) -> None:
     with pytest.raises(StoreUnavailable, match="permissions"):
-        await SqliteStore.open(read_only / "memory.db")
+        await open_sqlite(read_only / "memory.db")
     with pytest.raises(StoreUnavailable, match="choose another place"):
-        await SqliteStore.open(read_only / "folder" / "memory.db")
+        await open_sqlite(read_only / "folder" / "memory.db")
 
 
 async def test_two_databases_in_memory_share_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    one, two = await SqliteStore.open(":memory:"), await SqliteStore.open(":memory:")
+    one, two = await open_sqlite(":memory:"), await open_sqlite(":memory:")
     await keep(one, "tea")
     assert (await texts(one), await texts(two)) == (["tea"], [])
     assert os.listdir(tmp_path) == []
@@ -143,7 +172,7 @@ async def test_two_databases_in_memory_share_nothing(
 
 
 async def test_a_database_in_memory_is_read_and_written_at_once() -> None:
-    store = await SqliteStore.open(":memory:")
+    store = await open_sqlite(":memory:")
 
     async def write(name: str) -> None:
         for number in range(25):
@@ -155,12 +184,12 @@ async def test_a_database_in_memory_is_read_and_written_at_once() -> None:
 
     await asyncio.gather(write("a"), write("b"), read(), read(), read())
     assert len(await texts(store)) == 50
-    assert await store.check() == []
+    assert await check(store) == []
     await store.close()
 
 
 async def test_two_stores_in_one_process_see_each_other(tmp_path: Path) -> None:
-    one, two = await SqliteStore.open(tmp_path / "m.db"), await SqliteStore.open(tmp_path / "m.db")
+    one, two = await open_sqlite(tmp_path / "m.db"), await open_sqlite(tmp_path / "m.db")
     await asyncio.gather(*(keep(store, f"memory {i}") for i in range(20) for store in (one, two)))
     assert len(await texts(one)) == len(await texts(two)) == 40
     await one.close()
@@ -168,8 +197,8 @@ async def test_two_stores_in_one_process_see_each_other(tmp_path: Path) -> None:
 
 
 async def test_a_backup_holds_everything_that_was_acknowledged_before_it(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "m.db")
-    other = await SqliteStore.open(tmp_path / "m.db")
+    store = await open_sqlite(tmp_path / "m.db")
+    other = await open_sqlite(tmp_path / "m.db")
     done: list[str] = []
 
     async def write() -> None:
@@ -182,9 +211,9 @@ async def test_a_backup_holds_everything_that_was_acknowledged_before_it(tmp_pat
         await asyncio.sleep(0.05)
         before = len(done)
         await store.backup(tmp_path / f"copy{number}.db")
-        copy = await SqliteStore.open(tmp_path / f"copy{number}.db")
+        copy = await open_sqlite(tmp_path / f"copy{number}.db")
         assert len(await texts(copy)) >= before
-        assert await copy.check() == []
+        assert await check(copy) == []
         await copy.close()
     writing.cancel()
     await asyncio.gather(writing, return_exceptions=True)
@@ -197,21 +226,21 @@ async def test_a_backup_is_a_file_whatever_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    store = await SqliteStore.open(":memory:")
+    store = await open_sqlite(":memory:")
     await store.backup(Path(name))
     await store.close()
     assert os.listdir(tmp_path) == [name]
 
 
 async def test_a_backup_into_a_missing_folder_names_the_folder(tmp_path: Path) -> None:
-    store = await SqliteStore.open(":memory:")
+    store = await open_sqlite(":memory:")
     with pytest.raises(StoreUnavailable, match="nowhere"):
         await store.backup(tmp_path / "nowhere" / "copy.db")
     await store.close()
 
 
 async def test_closing_twice_is_fine(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "m.db")
+    store = await open_sqlite(tmp_path / "m.db")
     await store.close()
     await store.close()
     with pytest.raises(MemoristError, match="closed"):
@@ -219,20 +248,20 @@ async def test_closing_twice_is_fine(tmp_path: Path) -> None:
 
 
 async def test_terms_are_made_anew_for_another_language(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "m.db", language="english")
+    store = await open_sqlite(tmp_path / "m.db", language="english")
     await keep(store, "Die Häuser stehen leer")
     before = (await store.changed_since(ANA, 0, model="m", limit=9)).rows[0].terms
     revision = await store.revision(ANA)
     await store.close()
-    again = await SqliteStore.open(tmp_path / "m.db", language="german")
+    again = await open_sqlite(tmp_path / "m.db", language="german")
     changed = await again.changed_since(ANA, revision, model="m", limit=9)
     assert changed.rows[0].terms != before
-    assert await again.check() == []
+    assert await check(again) == []
     await again.close()
 
 
 async def test_nobody_else_can_read_what_is_kept(tmp_path: Path) -> None:
-    store = await SqliteStore.open(tmp_path / "new" / "m.db")
+    store = await open_sqlite(tmp_path / "new" / "m.db")
     await keep(store, "tea")
     await store.backup(tmp_path / "new" / "copy.db")
     assert {

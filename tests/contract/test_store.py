@@ -12,29 +12,30 @@ from typing import Any
 import numpy as np
 import pytest
 
+import stores
 from memorist.embedders.hashing import Hashing
 from memorist.errors import Conflict, EmbedderUnavailable, InvalidInput, MemoristError, StoreDamaged
 from memorist.jobs.embed import backfill
-from memorist.ports import Delta, Store
-from memorist.results import Proposal, SpaceSettings
+from memorist.storage import proposals, summaries
 from memorist.storage.changes import (
-    AddTombstones,
-    Change,
-    Decided,
-    Embedded,
+    Embedding,
     Forget,
-    Incognito,
+    MemoryAccess,
     Relation,
     Save,
     SeenMessage,
-    Setting,
-    Summary,
     Unrelated,
-    Used,
 )
-from memorist.text import clock, normalize, terms
-from memorist.text.ids import new_id
+from memorist.storage.check import check
+from memorist.storage.export import export
+from memorist.storage.proposals import Proposal
+from memorist.storage.queries import Delta, SpaceSettings
+from memorist.storage.store import Store
+from memorist.storage.summaries import Summary
+from memorist.text import clock, derived, normalize
+from memorist.text.clock import new_id
 from memorist.types import Filter, Labels, Memory, Message, Outcome, Scope
+from stores import Call, decided, incognito, open_sqlite, tombstones, write, write_in
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -52,9 +53,8 @@ def put(kept: Memory, event: Any = "created", **given: Any) -> Save:
     return Save(memory=kept, event=event, **given)
 
 
-async def apply(store: Store, *changes: Change, scope: Scope = ANA) -> None:
-    async with store.transaction(scope) as tx:
-        await tx.apply(changes)
+async def apply(store: Store, *changes: Any, scope: Scope = ANA) -> None:
+    await write(store, scope, *changes)
 
 
 async def keep(store: Store, *texts: str, **given: Any) -> list[Memory]:
@@ -447,14 +447,14 @@ async def test_a_transaction_rolls_everything_back_if_the_block_raises(
 
     async def interrupted() -> None:
         async with store.transaction(ANA) as tx:
-            await tx.apply([put(kept), said("msg-1", "hello")])
+            await write_in(tx, put(kept), said("msg-1", "hello"))
             raise error
 
     with pytest.raises(error):
         await interrupted()
     assert await store.get(ANA, [kept.id]) == []
-    assert await store.history(ANA) == []
-    assert await store.said(ANA, {"msg-1": ""}) == {}
+    assert await store.history.entries(ANA) == []
+    assert await store.seen(ANA, {"msg-1": ""}) == {}
     assert await store.revision(ANA) == 0
 
 
@@ -498,7 +498,7 @@ async def test_a_transaction_cancelled_at_any_moment_leaves_no_lock(store: Store
         await asyncio.gather(task, return_exceptions=True)
     await asyncio.wait_for(keep(store, "afterwards"), timeout=5)
     assert (await store.page(ANA, Filter(), limit=1)).memories[0].text == "afterwards"
-    assert await store.check() == []
+    assert await check(store) == []
 
 
 async def test_cancelling_one_that_waits_for_its_turn_leaves_the_other_alone(store: Store) -> None:
@@ -542,7 +542,7 @@ async def test_each_public_write_has_one_line_of_history(store: Store) -> None:
         put(replace(kept, pinned=True, revision=2), "updated", actor="me", meta={"pinned": True}),
     )
     await apply(store, forget(kept, reason="asked", actor="me"))
-    lines = await store.history(ANA, kept.id)
+    lines = await store.history.entries(ANA, kept.id)
     assert [line.event for line in lines] == ["DELETE", "UPDATE", "ADD"]
     assert (lines[0].actor, lines[0].meta) == ("me", {"reason": "asked"})
     assert (lines[2].new_ref, lines[1].new_ref) == (f"{kept.id}#1", f"{kept.id}#2")
@@ -556,7 +556,7 @@ async def test_each_event_has_its_word_in_the_history(store: Store) -> None:
     for event, word in EVENTS.items():
         kept = memory(event)
         await apply(store, put(kept, event))
-        assert [line.event for line in await store.history(ANA, kept.id)] == [word]
+        assert [line.event for line in await store.history.entries(ANA, kept.id)] == [word]
 
 
 @pytest.mark.spec("IMP-14")
@@ -575,14 +575,14 @@ async def test_an_earlier_version_has_no_history_of_its_own(store: Store) -> Non
     version = memory(state="superseded")
     await apply(store, put(version, None))
     assert await store.get(ANA, [version.id]) == [version]
-    assert await store.history(ANA) == []
+    assert await store.history.entries(ANA) == []
 
 
 async def test_history_is_newest_first_even_within_a_moment(store: Store) -> None:
     (kept,) = await keep(store, "tea")
     for revision in range(2, 30):
         await apply(store, put(replace(kept, revision=revision), "updated"))
-    assert [line.new_ref for line in await store.history(ANA, limit=5)] == [
+    assert [line.new_ref for line in await store.history.entries(ANA, limit=5)] == [
         f"{kept.id}#{n}" for n in range(29, 24, -1)
     ]
 
@@ -604,14 +604,14 @@ async def test_a_memory_is_only_written_to_its_own_scope(store: Store) -> None:
 async def test_being_used_makes_no_revision_and_no_history(store: Store) -> None:
     (kept,) = await keep(store, "tea")
     before = await store.revision(ANA)
-    await apply(store, Used(memory_id=kept.id, at=NOW, scores={"total": 1.0}))
+    await apply(store, MemoryAccess(memory_id=kept.id, at=NOW, scores={"total": 1.0}))
     await apply(
-        store, Used(memory_id=kept.id, at=NOW + HOUR, scores={"total": 2.0}, accessed=False)
+        store, MemoryAccess(memory_id=kept.id, at=NOW + HOUR, scores={"total": 2.0}, accessed=False)
     )
     (now,) = await store.get(ANA, [kept.id])
     assert (now.access_count, now.last_accessed, now.last_scores) == (1, NOW, {"total": 2.0})
     assert await store.revision(ANA) == before
-    assert len(await store.history(ANA)) == 1
+    assert len(await store.history.entries(ANA)) == 1
 
 
 # What changed
@@ -621,7 +621,7 @@ async def test_a_revision_grows_with_each_committed_change(store: Store) -> None
     assert await store.revision(ANA) == 0
     seen = [0]
     (kept,) = await keep(store, "tea")
-    for change in (put(replace(kept, revision=2), "updated"), Embedded(memory_id=kept.id, model=MODEL, vector=[1, 0]),
+    for change in (put(replace(kept, revision=2), "updated"), Embedding(memory_id=kept.id, model=MODEL, vector=[1, 0]),
                    said("msg", "hello"), forget(kept)):  # fmt: skip
         seen.append(await store.revision(ANA))
         await apply(store, change)
@@ -696,7 +696,7 @@ async def test_an_index_row_holds_what_the_legs_need(store: Store) -> None:
     assert (row.session, row.channel) == ("s", "c")
     assert row.vector is not None
     assert np.array_equal(np.frombuffer(row.vector, "<f4"), vector)
-    assert len(terms.unpack(row.terms)[0]) > 0
+    assert len(derived.unpack(row.terms)[0]) > 0
 
 
 # Vectors
@@ -706,7 +706,7 @@ async def test_an_index_row_holds_what_the_legs_need(store: Store) -> None:
 async def test_vectors_are_kept_for_each_memory_and_model(store: Store) -> None:
     kept = memory()
     await apply(store, put(kept, vector=[1, 0], model="two"))
-    await apply(store, Embedded(memory_id=kept.id, model="three", vector=[0, 0, 1]))
+    await apply(store, Embedding(memory_id=kept.id, model="three", vector=[0, 0, 1]))
     sizes = {
         model: len((await delta(store, model=model)).rows[0].vector or b"")
         for model in ("two", "three", "none")
@@ -720,7 +720,7 @@ async def test_a_new_text_takes_the_vectors_of_the_old_one_away(store: Store) ->
     await apply(store, put(kept, vector=[1, 0], model="two"))
     await apply(store, put(replace(kept, text="milk", needs_embedding=True), "updated"))
     assert (await delta(store, model="two")).rows[0].vector is None
-    assert [each.text for _, each in await store.unembedded("two", limit=5)] == ["milk"]
+    assert [each.text for _, each in await store.embeddings.pending("two", limit=5)] == ["milk"]
 
 
 async def test_a_vector_stays_as_long_as_the_text_does(store: Store) -> None:
@@ -738,10 +738,12 @@ async def test_unembedded_lists_what_a_model_has_not_seen_by_row_in_all_scopes(
     await keep(store, "one")
     await keep(store, "two", scope=BOB)
     await keep(store, "gone", state="soft_deleted")
-    first = await store.unembedded("two", limit=1)
-    rest = await store.unembedded("two", limit=5, after=first[0][0])
+    first = await store.embeddings.pending("two", limit=1)
+    rest = await store.embeddings.pending("two", limit=5, after=first[0][0])
     assert [(each.text, each.scope) for _, each in (*first, *rest)] == [("one", ANA), ("two", BOB)]
-    assert [each.text for _, each in await store.unembedded("two", limit=9, everything=True)] == [
+    assert [
+        each.text for _, each in await store.embeddings.pending("two", limit=9, everything=True)
+    ] == [
         "done",
         "one",
         "two",
@@ -753,7 +755,7 @@ async def test_unembedded_lists_what_a_model_has_not_seen_by_row_in_all_scopes(
 
 async def claim(store: Store, worker: str, **given: Any) -> list[str]:
     usual = {"worker": worker, "limit": 2, "lease_seconds": 60.0}
-    return [each.text for _, each in await store.claim_unembedded("two", **{**usual, **given})]
+    return [each.text for _, each in await store.embeddings.claim("two", **{**usual, **given})]
 
 
 async def test_two_workers_never_get_the_same_row_while_the_lease_holds(store: Store) -> None:
@@ -794,7 +796,7 @@ async def test_what_a_worker_gives_back_is_free_at_once(store: Store) -> None:
     await keep(store, "a", "b", "c")
     await claim(store, "one")
     await claim(store, "two")
-    await store.release("one")
+    await store.embeddings.release("one")
     assert await claim(store, "three", limit=9) == ["a", "b"]
 
 
@@ -814,7 +816,7 @@ async def test_a_claimed_memory_can_be_changed_and_forgotten(store: Store) -> No
     await claim(store, "w")
     await apply(store, put(replace(one, pinned=True), "updated"))
     await apply(store, forget(two))
-    assert await store.check() == []
+    assert await check(store) == []
 
 
 @pytest.mark.spec("THE-115")
@@ -825,7 +827,7 @@ async def test_workers_drain_the_queue_and_no_row_is_embedded_twice(store: Store
     assert sum(each.embedded for each in done) == 60
     for scope in (ANA, BOB):
         assert await store.rows_where(scope, Filter(needs_embedding=True)) == []
-    assert await store.check() == []
+    assert await check(store) == []
 
 
 async def test_a_worker_whose_model_fails_gives_its_rows_back(store: Store) -> None:
@@ -841,24 +843,24 @@ async def test_a_worker_whose_model_fails_gives_its_rows_back(store: Store) -> N
 
 async def test_one_at_a_time_is_alone(store: Store) -> None:
     async with (
-        store.alone("tending") as first,
-        store.alone("tending") as second,
-        store.alone("trimming") as other,
+        store.try_lock("tending") as first,
+        store.try_lock("tending") as second,
+        store.try_lock("trimming") as other,
     ):
         assert (first, second, other) == (True, False, True)
-    async with store.alone("tending") as again:
+    async with store.try_lock("tending") as again:
         assert again
 
 
 async def test_waiting_for_changes_ends_in_time(store: Store) -> None:
-    await asyncio.wait_for(store.changes(0.05), timeout=5)
+    await asyncio.wait_for(store.wait_for_change(0.05), timeout=5)
 
 
 async def test_a_vector_of_a_memory_that_is_gone_is_not_kept(store: Store) -> None:
     (kept,) = await keep(store, "tea")
     await apply(store, forget(kept))
-    await apply(store, Embedded(memory_id=kept.id, model=MODEL, vector=[1, 0]))
-    assert await store.check() == []
+    await apply(store, Embedding(memory_id=kept.id, model=MODEL, vector=[1, 0]))
+    assert await check(store) == []
 
 
 # Messages, long-term records
@@ -870,9 +872,9 @@ async def test_a_message_is_answered_as_it_was_the_first_time(store: Store) -> N
     )
     await apply(store, said("msg-1", "hello", outcome=outcome))
     await apply(store, said("msg-1", "something else"))
-    before = (await store.said(ANA, {"msg-1": "digest of hello", "msg-2": ""}))["msg-1"]
+    before = (await store.seen(ANA, {"msg-1": "digest of hello", "msg-2": ""}))["msg-1"]
     assert (before.same, before.outcome) == (True, outcome)
-    assert not (await store.said(ANA, {"msg-1": "digest of goodbye"}))["msg-1"].same
+    assert not (await store.seen(ANA, {"msg-1": "digest of goodbye"}))["msg-1"].same
 
 
 async def test_the_words_of_a_message_are_kept_where_no_memory_holds_them(store: Store) -> None:
@@ -901,8 +903,8 @@ async def test_long_term_records_are_newest_first_and_kept_once(store: Store) ->
     new = replace(old, id="p2", data={"tea": "no"}, at=NOW + HOUR)
     await apply(store, old, new)
     await apply(store, old)
-    assert await store.summaries(ANA, "user_profile") == [new, old]
-    assert await store.summaries(ANA, "project_memory") == []
+    assert await summaries.load(store, ANA, "user_profile") == [new, old]
+    assert await summaries.load(store, ANA, "project_memory") == []
 
 
 # Forgetting
@@ -937,14 +939,14 @@ async def test_forgetting_blanks_messages_and_what_the_history_said(store: Store
     )
     await apply(store, forget(kept))
     assert set(await store.messages(ANA, ["msg-1", "msg-2"])) == {"msg-2"}
-    assert all(not line.meta for line in await store.history(ANA))
+    assert all(not line.meta for line in await store.history.entries(ANA))
 
 
 async def test_forgetting_twice_is_told_once(store: Store) -> None:
     (kept,) = await keep(store, "tea")
     await apply(store, forget(kept))
     await apply(store, forget(kept))
-    assert [line.event for line in await store.history(ANA)] == ["DELETE", "ADD"]
+    assert [line.event for line in await store.history.entries(ANA)] == ["DELETE", "ADD"]
 
 
 @pytest.mark.spec("THE-84")
@@ -961,8 +963,8 @@ async def test_a_text_can_be_buried_without_being_erased_and_the_longer_time_cou
     store: Store,
 ) -> None:
     (kept,) = await keep(store, "tea")
-    await apply(store, AddTombstones(texts=("tea",), until=NOW + 9 * HOUR))
-    await apply(store, AddTombstones(texts=("tea",), until=NOW + 2 * HOUR))
+    await apply(store, tombstones("tea", until=NOW + 9 * HOUR))
+    await apply(store, tombstones("tea", until=NOW + 2 * HOUR))
     assert await store.tombstones(ANA, ["tea"], NOW + 8 * HOUR) == {"tea"}
     assert await store.get(ANA, [kept.id]) == [kept]
     await apply(store, put(replace(kept, revision=2), "restored"))
@@ -979,13 +981,13 @@ async def test_the_history_keeps_what_a_change_took_the_place_of_under_the_name_
         put(replace(milk, tags=("x",)), "updated"),
     )
     await apply(store, put(replace(tea, pinned=False), "updated"))
-    both = (await store.history(ANA, milk.id))[0].meta["operation"]
-    since = await store.history_since(ANA, "operation", both)
+    both = (await store.history.entries(ANA, milk.id))[0].meta["operation"]
+    since = await store.history.since(ANA, "operation", both)
     assert [entry.meta["before"] for entry in since] == [
         {"pinned": False, "tags": []}, {"tags": []}, {"pinned": True, "tags": ["hot"]},
     ]  # fmt: skip
     assert [entry.meta["operation"] == both for entry in since] == [True, True, False]
-    assert await store.history_since(BOB, "operation", both) == []
+    assert await store.history.since(BOB, "operation", both) == []
 
 
 async def test_what_happened_since_a_session_is_asked_of_its_own_scope(store: Store) -> None:
@@ -993,7 +995,7 @@ async def test_what_happened_since_a_session_is_asked_of_its_own_scope(store: St
     await keep(store, "theirs", scope=BOB, labels=talk)
     await keep(store, "before")
     (kept,) = await keep(store, "tea", labels=talk)
-    assert [entry.memory_id for entry in await store.history_since(ANA, "session", "talk")] == [
+    assert [entry.memory_id for entry in await store.history.since(ANA, "session", "talk")] == [
         kept.id
     ]
 
@@ -1002,7 +1004,7 @@ async def test_the_history_is_checked_in_its_own_scope(store: Store) -> None:
     await keep(store, "tea")
     await keep(store, "theirs", scope=BOB)
     await keep(store, "milk")
-    assert await store.check() == []
+    assert await check(store) == []
 
 
 async def test_a_tombstone_without_an_end_stands_for_ever(store: Store) -> None:
@@ -1014,14 +1016,14 @@ async def test_a_tombstone_without_an_end_stands_for_ever(store: Store) -> None:
 async def test_a_tombstone_whose_time_is_long_over_goes_with_the_old_events(store: Store) -> None:
     await apply(
         store,
-        AddTombstones(texts=("tea",), until=NOW + HOUR),
-        AddTombstones(texts=("milk",), until=None),
+        tombstones("tea", until=NOW + HOUR),
+        tombstones("milk", until=None),
     )
     async with store.transaction(ANA) as tx:
-        await tx.tidy(NOW)
+        await tx.delete_old(NOW)
     assert await store.tombstones(ANA, ["tea", "milk"], NOW) == {"tea", "milk"}
     async with store.transaction(ANA) as tx:
-        await tx.tidy(NOW + 2 * HOUR)
+        await tx.delete_old(NOW + 2 * HOUR)
     assert await store.tombstones(ANA, ["tea", "milk"], NOW) == {"milk"}
 
 
@@ -1072,14 +1074,14 @@ async def test_nothing_is_seen_from_another_scope(store: Store, other: Scope) ->
         assert (await delta(store, scope=other)).gone == []
         assert await store.same_text(other, [kept.content_hash]) == {}
         assert await store.by_key(other, [kept.key or ""]) == {}
-        assert await store.said(other, {"msg-1": ""}) == {}
+        assert await store.seen(other, {"msg-1": ""}) == {}
         assert await store.messages(other, ["msg-1"]) == {}
         assert await store.last_sequence(other, "s") == -1
         assert await store.tombstones(other, ["milk"], NOW) == set()
-        assert await store.history(other, kept.id) == []
-        assert await store.summaries(other, "user_profile") == []
+        assert await store.history.entries(other, kept.id) == []
+        assert await summaries.load(store, other, "user_profile") == []
         assert (await store.stats(other, MODEL))["memories"] == written
-        assert kept.id not in str([record async for record in store.export(other)])
+        assert kept.id not in str([record async for record in export(store, other)])
         await keep(store, "their own", scope=other)
 
 
@@ -1090,11 +1092,11 @@ async def test_nothing_is_changed_from_another_scope(store: Store) -> None:
         id="p1", record_type="user_profile", name="ana", data={"a": 1}, evidence_ids=(), at=NOW
     )
     await apply(store, put(kept, vector=[1, 0], model=MODEL), said("msg-1", "hello"), record)
-    before = [each async for each in store.export(ANA)]
+    before = [each async for each in export(store, ANA)]
     for theirs in (
         forget(kept),
-        Embedded(memory_id=kept.id, model=MODEL, vector=[0, 1]),
-        Used(memory_id=kept.id, at=NOW, scores={}),
+        Embedding(memory_id=kept.id, model=MODEL, vector=[0, 1]),
+        MemoryAccess(memory_id=kept.id, at=NOW, scores={}),
         said("msg-1", "theirs"),
     ):
         await apply(store, theirs, scope=BOB)
@@ -1107,9 +1109,9 @@ async def test_nothing_is_changed_from_another_scope(store: Store) -> None:
     assert [each.text for each in await store.get(BOB, [kept.id])] == [
         "theirs"
     ]  # the same id, and another memory
-    assert [each async for each in store.export(ANA)] == before
+    assert [each async for each in export(store, ANA)] == before
     assert np.frombuffer((await delta(store)).rows[0].vector or b"", "<f4").tolist() == [1, 0]
-    assert [line.event for line in await store.history(ANA)] == ["ADD"]
+    assert [line.event for line in await store.history.entries(ANA)] == ["ADD"]
 
 
 # The store as a whole
@@ -1147,24 +1149,23 @@ async def test_an_export_gives_history_then_memories_then_messages_then_long_ter
     )
     await apply(store, record, said("msg-1", "hello"), put(memory("tea")), put(memory("milk")))
     await keep(store, "theirs", scope=BOB)
-    mine = [each async for each in store.export(ANA)]
+    mine = [each async for each in export(store, ANA)]
     kinds = ["history", "history", "memory", "memory", "message", "project_memory"]
     assert [each["record_type"] for each in mine] == kinds
     assert [each["data"].text for each in mine[2:4]] == ["tea", "milk"]
-    assert len([each async for each in store.export(None)]) == 8
+    assert len([each async for each in export(store, None)]) == 8
 
 
 async def test_a_backup_is_complete_and_can_be_opened(store: Store, tmp_path: Path) -> None:
-    from memorist.storage.sqlite.store import SqliteStore
 
     made = await keep(store, "tea", "milk")
     await store.backup(tmp_path / "copy.db")
     with pytest.raises(InvalidInput, match="exists"):
         await store.backup(tmp_path / "copy.db")
-    copy = await SqliteStore.open(tmp_path / "copy.db")
+    copy = await open_sqlite(tmp_path / "copy.db")
     try:
         assert await copy.get(ANA, [each.id for each in made]) == made
-        assert await copy.check() == []
+        assert await check(copy) == []
     finally:
         await copy.close()
 
@@ -1172,12 +1173,12 @@ async def test_a_backup_is_complete_and_can_be_opened(store: Store, tmp_path: Pa
 async def test_a_vacuum_changes_nothing_that_can_be_read(store: Store) -> None:
     made = await keep(store, *(f"memory {i}" for i in range(50)))
     await apply(store, *map(forget, made[::2]))
-    before = [each async for each in store.export(ANA)]
+    before = [each async for each in export(store, ANA)]
     rows = (await delta(store)).rows
     await store.vacuum()
-    assert [each async for each in store.export(ANA)] == before
+    assert [each async for each in export(store, ANA)] == before
     assert (await delta(store)).rows == rows
-    assert await store.check() == []
+    assert await check(store) == []
 
 
 async def test_a_closed_store_says_so(store: Store) -> None:
@@ -1211,7 +1212,7 @@ async def test_altered_words_are_never_returned(store: Store, tamper: Any, chang
     await tamper(f"UPDATE memories SET {change} WHERE id = ?", [kept.id])
     with pytest.raises(StoreDamaged):
         await store.get(ANA, [kept.id])
-    assert await store.check() != []
+    assert await check(store) != []
 
 
 async def test_a_memory_that_wandered_into_another_scope_is_not_shown(
@@ -1267,8 +1268,8 @@ async def test_the_relations_of_a_forgotten_memory_go_with_it(store: Store) -> N
 # What the person decides
 
 
-def setting(name: str, value: bool) -> Setting:
-    return Setting(name=name, value=value, at=NOW, actor="ana")
+def setting(name: str, value: bool) -> Call:
+    return stores.setting(name, value, at=NOW, actor="ana")
 
 
 async def test_settings_are_of_their_own_scope_and_the_last_word_counts(store: Store) -> None:
@@ -1282,7 +1283,7 @@ async def test_settings_are_of_their_own_scope_and_the_last_word_counts(store: S
     assert (await store.space_settings(ANA, ()))[0] == SpaceSettings(incognito_default=True)
     await keep(store, "tea", scope=BOB)
     assert await store.space_settings(BOB, ["s"]) == (SpaceSettings(), set())
-    assert [(line.event, line.actor) for line in await store.history(ANA)] == [
+    assert [(line.event, line.actor) for line in await store.history.entries(ANA)] == [
         ("UPDATE", "ana")
     ] * 3
 
@@ -1290,7 +1291,7 @@ async def test_settings_are_of_their_own_scope_and_the_last_word_counts(store: S
 async def test_incognito_sessions_are_of_their_own_scope_and_leave_no_name(
     store: Store, tamper: Any
 ) -> None:
-    hidden = Incognito(session="the party", is_on=True, at=NOW)
+    hidden = incognito("the party", True, at=NOW)
     await apply(store, hidden, hidden)
     await keep(store, "tea", scope=BOB)
     assert await store.space_settings(ANA, ["the party", "work", None]) == (
@@ -1298,9 +1299,9 @@ async def test_incognito_sessions_are_of_their_own_scope_and_leave_no_name(
         {"the party"},
     )
     assert await store.space_settings(BOB, ["the party"]) == (SpaceSettings(), set())
-    assert await store.history(ANA) == [], "not even that there was one"
+    assert await store.history.entries(ANA) == [], "not even that there was one"
     assert "party" not in str(await tamper("SELECT * FROM incognito_sessions"))
-    await apply(store, replace(hidden, is_on=False), setting("incognito_default", True))
+    await apply(store, incognito("the party", False, at=NOW), setting("incognito_default", True))
     asked = ["the party", "work", None]
     assert (await store.space_settings(ANA, asked))[1] == {"work", None}, (
         "all but the one that was ended"
@@ -1315,16 +1316,14 @@ def proposal(field: str, value: str, **given: Any) -> Proposal:
 async def test_proposals_are_of_their_own_scope_and_as_they_were_made(store: Store) -> None:
     name = proposal("preferred_name", "Änne", evidence=("m1", "m2"))
     city = proposal("city", "Porto", at=NOW + HOUR)
-    await apply(
-        store, *(Decided(proposal=each, decision="proposed", at=NOW) for each in (city, name))
-    )
+    await apply(store, *(decided(each, "proposed", at=NOW) for each in (city, name)))
     await keep(store, "tea", scope=BOB)
-    assert await store.proposals(ANA) == [name, city]
-    assert await store.proposals(BOB) == []
+    assert await proposals.load(store, ANA) == [name, city]
+    assert await proposals.load(store, BOB) == []
     agreed = replace(name, decided="approved", decided_at=NOW + HOUR)
-    await apply(store, Decided(proposal=agreed, decision="approved", at=NOW + HOUR, actor="ana"))
-    assert await store.proposals(ANA) == [agreed, city]
-    newest = (await store.history(ANA, name.id))[0]
+    await apply(store, decided(agreed, "approved", at=NOW + HOUR, actor="ana"))
+    assert await proposals.load(store, ANA) == [agreed, city]
+    newest = (await store.history.entries(ANA, name.id))[0]
     assert (newest.event, newest.actor, newest.meta["decision"]) == ("UPDATE", "ana", "approved")
 
 
@@ -1333,10 +1332,10 @@ async def test_a_proposal_that_is_gone_leaves_no_word(
     store: Store, tamper: Any, decision: str
 ) -> None:
     city = proposal("city", "Quillback")
-    await apply(store, Decided(proposal=city, decision="proposed", at=NOW))
-    await apply(store, Decided(proposal=city, decision=decision, at=NOW))
-    assert await store.proposals(ANA) == []
-    assert [line.event for line in await store.history(ANA, city.id)] == ["DELETE", "ADD"]
+    await apply(store, decided(city, "proposed", at=NOW))
+    await apply(store, decided(city, decision, at=NOW))
+    assert await proposals.load(store, ANA) == []
+    assert [line.event for line in await store.history.entries(ANA, city.id)] == ["DELETE", "ADD"]
     said_no = normalize.wording("city: Quillback")
     assert await store.tombstones(ANA, [said_no], NOW) == (
         {said_no} if decision == "denied" else set()
@@ -1359,10 +1358,10 @@ async def test_a_forget_withdraws_what_was_inferred_from_it_alone_unless_it_was_
     agreed = proposal("language", "pt", evidence=(tea.id,), decided="approved", decided_at=NOW)
     await apply(
         store,
-        *(Decided(proposal=each, decision="proposed", at=NOW) for each in (alone, both, agreed)),
+        *(decided(each, "proposed", at=NOW) for each in (alone, both, agreed)),
     )
     await apply(store, forget(tea))
-    assert {each.field for each in await store.proposals(ANA)} == {"tone", "language"}
+    assert {each.field for each in await proposals.load(store, ANA)} == {"tone", "language"}
 
 
 PLANTED = {
@@ -1381,6 +1380,6 @@ PLANTED = {
 async def test_a_check_finds_planted_damage(store: Store, tamper: Any, planted: str) -> None:
     await apply(store, put(memory("tea", needs_embedding=False), vector=[1, 0, 0, 0], model=MODEL))
     await keep(store, "milk")
-    assert await store.check() == []
+    assert await check(store) == []
     await tamper(PLANTED[planted])
-    assert await store.check() != []
+    assert await check(store) != []

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from memorist.errors import Conflict
-from memorist.ports import Store
-from memorist.results import LlmUsage, Task
-from memorist.storage.changes import Change, Checked, Done, Queue, Save
+from memorist.storage.changes import Comparison, Save
+from memorist.storage.llm_usage import LlmUsage
+from memorist.storage.store import Store
+from memorist.storage.tasks import NewTask, Task
 from memorist.types import Memory, Scope
+from stores import done, write
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -20,21 +23,22 @@ DAY = "2026-05-31"
 NAMES = ("extract", "consolidate")
 
 
-async def apply(store: Store, *changes: Change, scope: Scope = ANA) -> None:
-    async with store.transaction(scope) as tx:
-        await tx.apply(changes)
+async def apply(store: Store, *changes: Any, scope: Scope = ANA) -> None:
+    await write(store, scope, *changes)
 
 
 async def claim(
     store: Store, *, now: datetime = NOW, limit: int = 10, seconds: float = 60
 ) -> list[Task]:
-    return await store.claim_tasks(NAMES, now=now, limit=limit, lease_seconds=seconds)
+    return await store.tasks.claim(NAMES, now=now, limit=limit, lease_seconds=seconds)
 
 
 async def test_work_is_given_to_one_only_and_the_longest_due_first(store: Store) -> None:
-    await apply(store, Queue(name="extract", key="m2", due_at=NOW, payload={"ids": ["m2"]}))
-    await apply(store, Queue(name="extract", key="m1", due_at=NOW - timedelta(hours=1)), scope=BOB)
-    await apply(store, Queue(name="consolidate", due_at=LATER))
+    await apply(store, NewTask(name="extract", key="m2", due_at=NOW, payload={"ids": ["m2"]}))
+    await apply(
+        store, NewTask(name="extract", key="m1", due_at=NOW - timedelta(hours=1)), scope=BOB
+    )
+    await apply(store, NewTask(name="consolidate", due_at=LATER))
     first, second = await claim(store)
     assert (first.scope, first.key, first.attempts) == (BOB, "m1", 1)
     assert (second.scope, second.key, second.payload, second.due_at) == (
@@ -45,15 +49,17 @@ async def test_work_is_given_to_one_only_and_the_longest_due_first(store: Store)
     )
     assert await claim(store) == []
     assert [task.name for task in await claim(store, now=LATER)] == ["consolidate"]
-    assert await store.claim_tasks(["other"], now=LATER, limit=9, lease_seconds=1) == []
+    assert await store.tasks.claim(["other"], now=LATER, limit=9, lease_seconds=1) == []
 
 
 async def test_work_that_is_done_is_over_or_comes_round_again(store: Store) -> None:
     await apply(
-        store, Queue(name="extract", key="m1", due_at=NOW), Queue(name="consolidate", due_at=NOW)
+        store,
+        NewTask(name="extract", key="m1", due_at=NOW),
+        NewTask(name="consolidate", due_at=NOW),
     )
     duty, once = sorted(await claim(store), key=lambda task: task.name)
-    await apply(store, Done(task=once), Done(task=duty, again_at=LATER))
+    await apply(store, done(once), done(duty, again_at=LATER))
     assert await claim(store) == []
     (again,) = await claim(store, now=LATER)
     assert (again.name, again.attempts) == ("consolidate", 1)
@@ -62,26 +68,26 @@ async def test_work_that_is_done_is_over_or_comes_round_again(store: Store) -> N
 async def test_what_a_dead_worker_had_is_free_after_its_lease_and_its_late_result_is_refused(
     store: Store,
 ) -> None:
-    await apply(store, Queue(name="extract", key="m1", due_at=NOW))
+    await apply(store, NewTask(name="extract", key="m1", due_at=NOW))
     (late,) = await claim(store, seconds=0.01)
     await asyncio.sleep(0.05)
     (taken,) = await claim(store)
     assert taken.attempts == 2
     with pytest.raises(Conflict, match="extract"):
-        await apply(store, Queue(name="consolidate", due_at=NOW), Done(task=late))
-    await store.postpone(late, due_at=LATER)  # not his any more
-    await apply(store, Done(task=taken))
+        await apply(store, NewTask(name="consolidate", due_at=NOW), done(late))
+    await store.tasks.postpone(late, due_at=LATER)  # not his any more
+    await apply(store, done(taken))
     assert await claim(store, now=LATER) == []
 
 
 async def test_work_that_fails_is_put_off_and_counted(store: Store) -> None:
     await apply(
         store,
-        Queue(name="extract", key="m1", due_at=NOW),
-        Queue(name="extract", key="m2", due_at=NOW),
+        NewTask(name="extract", key="m1", due_at=NOW),
+        NewTask(name="extract", key="m2", due_at=NOW),
     )
     (failed,) = await claim(store, limit=1)
-    (log,) = await store.backlog(NOW)
+    (log,) = await store.tasks.backlog(NOW)
     assert (log.name, log.waiting, log.running, log.failing, log.oldest) == (
         "extract",
         1,
@@ -89,22 +95,22 @@ async def test_work_that_fails_is_put_off_and_counted(store: Store) -> None:
         0,
         NOW,
     )
-    await store.postpone(failed, due_at=LATER)
-    (log,) = await store.backlog(NOW)
+    await store.tasks.postpone(failed, due_at=LATER)
+    (log,) = await store.tasks.backlog(NOW)
     assert (log.waiting, log.running, log.failing) == (1, 0, 1)
-    (log,) = await store.backlog(LATER)
+    (log,) = await store.tasks.backlog(LATER)
     assert log.waiting == 2
 
 
 async def test_the_same_work_waits_once_and_the_earlier_time_counts(store: Store) -> None:
     for due in (LATER, NOW, LATER):
-        await apply(store, Queue(name="consolidate", due_at=due))
+        await apply(store, NewTask(name="consolidate", due_at=due))
     (task,) = await claim(store)
     assert task.due_at == NOW
 
 
 async def test_many_workers_never_get_the_same_work(store: Store) -> None:
-    await apply(store, *(Queue(name="extract", key=f"m{n:03}", due_at=NOW) for n in range(60)))
+    await apply(store, *(NewTask(name="extract", key=f"m{n:03}", due_at=NOW) for n in range(60)))
     given = await asyncio.gather(*(claim(store, limit=10) for _ in range(12)))
     keys = [task.key for some in given for task in some]
     assert len(keys) == len(set(keys))
@@ -118,17 +124,17 @@ async def test_a_pair_that_was_compared_is_known_for_a_while(store: Store) -> No
         for id in ("a", "b")
     )
     await apply(store, *(Save(memory=each, event="created") for each in (first, second)))
-    await apply(store, Checked(a="a", b="b", score=0.71, at=NOW))
-    assert await store.checked(ANA, NOW) == {("a", "b", 0.71)}
-    assert await store.checked(ANA, LATER) == set()
-    assert await store.checked(BOB, NOW) == set()
+    await apply(store, Comparison(a="a", b="b", score=0.71, at=NOW))
+    assert await store.compared_since(ANA, NOW) == {("a", "b", 0.71)}
+    assert await store.compared_since(ANA, LATER) == set()
+    assert await store.compared_since(BOB, NOW) == set()
     async with store.transaction(ANA) as tx:
-        await tx.tidy(LATER)
-    assert await store.checked(ANA, NOW) == set()
+        await tx.delete_old(LATER)
+    assert await store.compared_since(ANA, NOW) == set()
 
 
 async def spend(store: Store, scope: Scope, tokens: int, **caps: int) -> bool:
-    return await store.reserve(
+    return await store.llm_usage.reserve(
         scope,
         task="extract",
         model="m",
@@ -145,11 +151,11 @@ async def test_what_was_set_aside_counts_until_it_is_known_what_it_cost(store: S
         store, Scope(user="ana", space="work"), 200, user_cap=1000
     )  # the cap is the person's
     assert await spend(store, BOB, 200, user_cap=1000)
-    await store.settle(
+    await store.llm_usage.settle(
         ANA, task="extract", model="m", day=DAY, reserved=900, tokens_in=100, tokens_out=20
     )
     assert await spend(store, ANA, 200, user_cap=1000)
-    assert await store.spending(ANA, DAY) == [
+    assert await store.llm_usage.list(ANA, DAY) == [
         LlmUsage(
             scope=ANA,
             day=DAY,
@@ -161,8 +167,8 @@ async def test_what_was_set_aside_counts_until_it_is_known_what_it_cost(store: S
             reserved=200,
         )
     ]
-    assert len(await store.spending(None, DAY)) == 2
-    assert await store.spending(None, "2026-06-01") == []
+    assert len(await store.llm_usage.list(None, DAY)) == 2
+    assert await store.llm_usage.list(None, "2026-06-01") == []
 
 
 async def test_the_tenant_has_a_cap_of_its_own(store: Store) -> None:
@@ -177,28 +183,28 @@ async def test_nobody_gets_beyond_a_cap_however_many_ask_at_once(store: Store) -
 
 
 async def test_a_lease_can_be_renewed_by_whoever_has_it(store: Store) -> None:
-    await apply(store, Queue(name="extract", key="m1", due_at=NOW))
+    await apply(store, NewTask(name="extract", key="m1", due_at=NOW))
     (task,) = await claim(store, seconds=0.3)
-    assert await store.renew(task, lease_seconds=60)
+    assert await store.tasks.renew(task, lease_seconds=60)
     await asyncio.sleep(0.4)
     assert await claim(store) == []
-    await apply(store, Done(task=task))
-    assert not await store.renew(task, lease_seconds=60)
+    await apply(store, done(task))
+    assert not await store.tasks.renew(task, lease_seconds=60)
 
 
 async def test_what_was_given_back_unbegun_does_not_count_as_begun(store: Store) -> None:
-    await apply(store, Queue(name="extract", key="m1", due_at=NOW))
+    await apply(store, NewTask(name="extract", key="m1", due_at=NOW))
     for _ in range(20):
         (task,) = await claim(store)
         assert task.attempts == 1
-        await store.postpone(task, due_at=NOW, failed=False)
+        await store.tasks.postpone(task, due_at=NOW, failed=False)
 
 
 async def test_what_ended_whoever_began_it_comes_after_what_nobody_began(store: Store) -> None:
     await apply(
         store,
-        Queue(name="extract", key="deadly", due_at=NOW),
-        Queue(name="extract", key="m2", due_at=LATER),
+        NewTask(name="extract", key="deadly", due_at=NOW),
+        NewTask(name="extract", key="m2", due_at=LATER),
     )
     assert [task.key for task in await claim(store, seconds=0.01, now=LATER, limit=1)] == ["deadly"]
     await asyncio.sleep(0.05)
@@ -207,31 +213,33 @@ async def test_what_ended_whoever_began_it_comes_after_what_nobody_began(store: 
 
 async def test_work_that_fails_again_and_again_is_set_aside_but_not_a_duty(store: Store) -> None:
     await apply(
-        store, Queue(name="extract", key="m1", due_at=NOW), Queue(name="consolidate", due_at=NOW)
+        store,
+        NewTask(name="extract", key="m1", due_at=NOW),
+        NewTask(name="consolidate", due_at=NOW),
     )
     for _ in range(8):
         for task in await claim(store):
-            await store.postpone(task, due_at=NOW)
+            await store.tasks.postpone(task, due_at=NOW)
     assert [task.name for task in await claim(store)] == ["consolidate"]
-    logs = {log.name: log for log in await store.backlog(NOW)}
+    logs = {log.name: log for log in await store.tasks.backlog(NOW)}
     assert (logs["extract"].waiting, logs["extract"].failing, logs["extract"].set_aside) == (
         0,
         1,
         1,
     )
     assert (logs["consolidate"].running, logs["consolidate"].set_aside) == (1, 0)
-    assert await store.retry(["extract"], now=LATER) == 1
+    assert await store.tasks.retry(["extract"], now=LATER) == 1
     assert [(task.key, task.attempts) for task in await claim(store, now=LATER)] == [("m1", 1)]
-    assert await store.retry(["extract"], now=LATER) == 0
+    assert await store.tasks.retry(["extract"], now=LATER) == 0
 
 
 async def test_each_scope_gets_a_duty_once_and_the_whole_store_only_one(store: Store) -> None:
     for scope in (ANA, BOB):
-        await apply(store, Queue(name="other", due_at=NOW), scope=scope)
+        await apply(store, NewTask(name="other", due_at=NOW), scope=scope)
     due = {ANA: NOW, BOB: LATER}
-    assert await store.seed("consolidate", due=due.__getitem__, latest=LATER) == 2
-    assert await store.seed("consolidate", due=due.__getitem__, latest=LATER) == 0
-    assert await store.seed("extract", due=due.__getitem__, latest=LATER, whole=True) == 1
+    assert await store.tasks.seed("consolidate", due=due.__getitem__, latest=LATER) == 2
+    assert await store.tasks.seed("consolidate", due=due.__getitem__, latest=LATER) == 0
+    assert await store.tasks.seed("extract", due=due.__getitem__, latest=LATER, whole=True) == 1
     found = await claim(store, now=LATER)
     assert [(t.name, t.scope, t.due_at) for t in found] == [
         ("consolidate", ANA, NOW), ("extract", ANA, NOW), ("consolidate", BOB, LATER),
@@ -239,6 +247,6 @@ async def test_each_scope_gets_a_duty_once_and_the_whole_store_only_one(store: S
 
 
 async def test_a_duty_that_is_due_too_late_is_due_earlier(store: Store) -> None:
-    await apply(store, Queue(name="consolidate", due_at=NOW + timedelta(days=9999)))
-    assert await store.seed("consolidate", due=lambda scope: NOW, latest=LATER) == 0
+    await apply(store, NewTask(name="consolidate", due_at=NOW + timedelta(days=9999)))
+    assert await store.tasks.seed("consolidate", due=lambda scope: NOW, latest=LATER) == 0
     assert [task.due_at for task in await claim(store, now=LATER)] == [LATER]

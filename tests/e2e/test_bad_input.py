@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import memorist
+from memorist.client import Client
 from memorist.errors import (
     InvalidInput,
     MemoristError,
@@ -320,7 +321,7 @@ def test_an_edit_of_a_wrong_kind_changes_nothing(ana: BlockingScope, given: dict
 
 
 CALLS: dict[str, Any] = {
-    "label": lambda ana, id: ana._inner._engine.scope("ana", session=["s"]),
+    "label": lambda ana, id: Client(ana._inner.ctx).scope("ana", session=["s"]),
     "tags": lambda ana, id: ana.edit(id, tags=[1]),
     "tags as text": lambda ana, id: ana.edit(id, tags="tea"),
     "summary": lambda ana, id: ana.edit(id, summary=5),
@@ -431,7 +432,7 @@ def test_a_name_that_is_no_file_is_told(db: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [{"embedder": "nope"}, {"colour": "blue"}, {"cache_mb": -1}, {"corpus_mb": "x"}]
+    "setting", [{"embedder": "nope"}, {"colour": "blue"}, {"cache_mb": -1}, {"index_cache_mb": "x"}]
 )
 def test_a_wrong_setting_is_named(setting: dict[str, Any]) -> None:
     with pytest.raises(Misconfigured, match=next(iter(setting))):
@@ -439,8 +440,10 @@ def test_a_wrong_setting_is_named(setting: dict[str, Any]) -> None:
 
 
 def test_only_postgresql_can_be_its_own_vector_index() -> None:
-    with pytest.raises(Misconfigured, match="'index': only PostgreSQL searches vectors itself"):
-        memorist.open(":memory:", embedder="hashing", index="store")
+    with pytest.raises(
+        Misconfigured, match="'vector_index': only PostgreSQL searches vectors itself"
+    ):
+        memorist.open(":memory:", embedder="hashing", vector_index="store")
 
 
 def test_a_closed_memory_says_so() -> None:

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import memorist
 from memorist.dialects.supervisor import Supervisor
 from memorist.errors import InvalidInput
+from memorist.storage.history import thread_changes
 from memorist.sync import Blocking, BlockingScope
 
 
@@ -94,7 +95,7 @@ def test_a_header_stands_alone_where_nothing_answers(ana: BlockingScope) -> None
 def test_the_budget_holds_for_header_and_block_together(ana: BlockingScope) -> None:
     for n in range(6):
         told(ana, f"Box number {n} on the shelf holds the tools for winter {n}", "things", 0.6)
-    count = memorist.client.tokens.count_tokens
+    count = ana._inner.ctx.count_tokens
     for budget in (5, 40, 70, 100, 200):
         answer = ana.recall("Which box holds the tools?", since=0, budget=budget)
         assert count(answer.text) <= budget
@@ -173,10 +174,10 @@ def test_a_recall_while_the_store_is_away_keeps_the_news_for_later(
 ) -> None:
     told(ana, NAME, "personal", 0.4)
     ana.recall("What is the preferred name?")
-    memory._inner.store.away["reading"] = "the cable is out"  # type: ignore[attr-defined]
+    memory._inner.ctx.store.away["reading"] = "the cable is out"  # type: ignore[attr-defined]
     answer = ana.recall("What is the preferred name?", since=0)
     assert (answer.degraded, answer.revision) == (True, 0)
-    memory._inner.store.found("reading")  # type: ignore[attr-defined]
+    memory._inner.ctx.store.found("reading")  # type: ignore[attr-defined]
     assert ana.recall("What is the preferred name?", since=0).revision == 1
 
 
@@ -200,7 +201,7 @@ def test_a_revision_is_a_whole_number(ana: BlockingScope, since: object) -> None
 
 
 def test_without_a_thread_there_is_nothing_to_tell(memory: Blocking) -> None:
-    with pytest.raises(InvalidInput, match="which thread"):
+    with pytest.raises(InvalidInput, match="Name the thread"):
         memory.scope("ana").delta()
 
 
@@ -217,7 +218,10 @@ def test_writers_at_the_same_time_never_share_or_skip_a_revision(place: str) -> 
             ]
             drafts = [[{"content": text, "role": "user"} for text in each] for each in texts]
             await asyncio.gather(*(scopes[n % 2].remember(each) for n, each in enumerate(drafts)))
-            return [each.revision for each in await one.store.logged(scopes[0].scope, "t", 0)]
+            return [
+                each.revision
+                for each in await thread_changes(one.ctx.store, scopes[0].scope, "t", 0)
+            ]
 
     assert asyncio.run(together()) == list(range(1, 21))
 
@@ -242,7 +246,7 @@ def test_the_log_keeps_the_last_changes_of_a_thread(memory: Blocking, ana: Block
     told(memory.scope("ana", thread="quiet"), SHIP, "goals", 0.4)
     memory._loop.run(_many(ana, id, 1000))
     ana.purge()
-    log = memory._loop.run(memory._inner.store.logged(ana.scope, "t", 0))
+    log = memory._loop.run(thread_changes(memory._inner.ctx.store, ana.scope, "t", 0))
     assert [each.revision for each in log] == list(range(2, 1002))
     assert len(memory.scope("ana", thread="quiet").delta(0).changes) == 1
 
@@ -250,7 +254,7 @@ def test_the_log_keeps_the_last_changes_of_a_thread(memory: Blocking, ana: Block
 async def _many(ana: BlockingScope, id: str, times: int) -> None:
     from memorist.storage.changes import Save
 
-    store = ana._inner._engine.store
+    store = ana._inner.ctx.store
     async with store.transaction(ana.scope) as tx:
         (memory,) = await tx.get(ana.scope, [id])
         for _ in range(times):

@@ -16,7 +16,8 @@ from memorist.errors import InvalidInput, NotFound
 from memorist.interfaces.cli import app
 from memorist.manage import records
 from memorist.manage.forget import SOURCE_FORGOTTEN
-from memorist.storage.changes import Summary
+from memorist.storage import summaries
+from memorist.storage.summaries import Summary
 from memorist.sync import Blocking
 from memorist.types import STATES, Draft, Filter
 
@@ -31,7 +32,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blocking]
         else request.getfixturevalue("ready_database")
     )
     with memorist.open(place, embedder="hashing") as opened:
-        opened._inner.clock = Clock(NOW)
+        opened._inner.ctx.clock = Clock(NOW)
         yield opened
 
 
@@ -114,10 +115,10 @@ def test_a_long_term_record_rests_on_what_is_left(memory: Blocking, ana: Any, al
     made = Summary(
         id="p1", record_type="user_profile", name="ana", data=data, evidence_ids=evidence, at=NOW
     )
-    run, store = memory._loop.run, memory._inner.store
+    run, store = memory._loop.run, memory._inner.ctx.store
     run(records.add(store, ana.scope, made))
     ana.forget(one)
-    left = run(store.summaries(ana.scope, "user_profile"))
+    left = run(summaries.load(store, ana.scope, "user_profile"))
     if alone:
         assert left == []
     else:
@@ -135,10 +136,10 @@ def test_a_long_term_record_names_the_oldest_forgotten_source_first(
     made = Summary(
         id="p1", record_type="user_profile", name="ana", data=data, evidence_ids=evidence, at=NOW
     )
-    run, store = memory._loop.run, memory._inner.store
+    run, store = memory._loop.run, memory._inner.ctx.store
     run(records.add(store, ana.scope, made))
     ana.forget(new)
-    (left,) = run(store.summaries(ana.scope, "user_profile"))
+    (left,) = run(summaries.load(store, ana.scope, "user_profile"))
     assert left.data["source_forgotten"] == [old, new]
 
 
@@ -168,7 +169,7 @@ def test_a_question_can_say_what_to_forget(ana: Any) -> None:
 @pytest.mark.parametrize("where", [None, Filter(), Filter(ids=()), Filter(states=("archived",))])
 def test_nothing_in_particular_is_not_everything(ana: Any, where: Filter | None) -> None:
     kept(ana, "The parrot is called Bosco.")
-    with pytest.raises(InvalidInput, match="Say what to forget"):
+    with pytest.raises(InvalidInput, match="Pass what to forget"):
         ana.forget_where(where=where, dry_run=False)
     assert len(ana.list(limit=10)) == 1
 
@@ -197,7 +198,7 @@ def test_a_forgotten_text_comes_back_by_no_automatic_way_until_its_time_is_over(
     )
     memory.scope("ana").import_([each for each in exported if each["record_type"] == "memory"])
     assert len(ana.list(limit=10)) == 0
-    clock = memory._inner.clock
+    clock = memory._inner.ctx.clock
     clock.now += timedelta(days=max(keep_days, 1), seconds=-1)
     assert ana.remember("The safe opens with Quagga 77.").count("refused") == 1
     clock.now += timedelta(seconds=2)
@@ -208,7 +209,7 @@ def test_a_text_can_be_forgotten_for_ever_and_still_be_saved_on_purpose(
     memory: Blocking, ana: Any
 ) -> None:
     ana.forget(kept(ana, "The safe opens with Quagga 77."), never_again=True)
-    memory._inner.clock.now += timedelta(days=20_000)
+    memory._inner.ctx.clock.now += timedelta(days=20_000)
     assert ana.remember("The safe opens with Quagga 77.").count("refused") == 1
     assert ana.remember("The safe opens with Quagga 77.", manually_saved=True).count("created") == 1
     ana.forget(ana.list(limit=1).memories[0].id, keep_days=1)

@@ -38,24 +38,25 @@ class Bug:
 
 BUGS = {
     "acknowledged before it is committed": Bug(
-        "storage/sqlite/store.py",
+        "storage/sqlite/database.py",
         {
-            'await asyncio.shield(self._writer.rows("COMMIT"))': "self._late = asyncio.ensure_future("
-            'self._writer.rows("COMMIT"))',
-            "super().__init__(reader,": "super().__init__(writer,",  # so that it still reads what it wrote
+            "await asyncio.shield(self._writer.run(_commit))": "self._late = asyncio.ensure_future("
+            "self._writer.run(_commit))",
+            # so that it still reads what it wrote
+            'self._reader = ConnectionThread(path, name="reader", threads=READERS)': "self._reader = writer",
         },
         POWER,
     ),
     "no transaction": Bug(
-        "storage/sqlite/store.py",
+        "storage/sqlite/database.py",
         {
             'connection.execute("BEGIN IMMEDIATE")': "pass",
-            'await asyncio.shield(self._writer.rows("COMMIT"))': "pass",
+            "await asyncio.shield(self._writer.run(_commit))": "pass",
         },
         STORE.format("test_apply_makes_all_the_changes_or_none"),
     ),
     "a transaction that others can overtake": Bug(
-        "storage/sqlite/store.py",
+        "storage/sqlite/database.py",
         {'"BEGIN IMMEDIATE"': '"BEGIN"'},
         "tests/faults/test_many_processes.py::test_eight_processes_lose_no_update",
     ),
@@ -63,15 +64,16 @@ BUGS = {
         "storage/sqlite/connection.py", {"synchronous = FULL": "synchronous = NORMAL"}, POWER
     ),
     "history outside of the transaction": Bug(
-        "storage/writing.py",
+        "storage/transaction.py",
         {
-            "        await self._log(puts, undo)\n": '        await self._session.rows("COMMIT")\n'
-            '        await self._session.rows("BEGIN IMMEDIATE")\n        await self._log(puts, undo)\n'
+            "        reported = [": "        await self.write(batches)\n        batches = []\n"
+            '        await self.connection.rows("COMMIT")\n'
+            '        await self.connection.rows("BEGIN IMMEDIATE")\n        reported = ['
         },
         POWER,
     ),
     "a filter without its scope": Bug(
-        "storage/reading.py",
+        "storage/queries.py",
         {"WHERE scope = ? AND {condition} ORDER BY row": "WHERE ? > 0 AND {condition} ORDER BY row"},
         "tests/contract/test_store.py::test_nothing_is_seen_from_another_scope[sqlite-default-bob-default]",
     ),
@@ -81,8 +83,8 @@ BUGS = {
         RESIDUE.format("test_a_forgotten_text_is_nowhere_on_disk"),
     ),
     "erased words stay in the log": Bug(
-        "storage/sqlite/store.py",
-        {"self._unclean |= writings.erased": "pass"},
+        "storage/sqlite/database.py",
+        {"self._must_wipe = self._must_wipe or connection.must_wipe": "pass"},
         RESIDUE.format("test_a_forgotten_text_is_nowhere_on_disk"),
     ),
     "altered rows are believed": Bug(
@@ -91,12 +93,12 @@ BUGS = {
         "tests/faults/test_damage.py::test_no_altered_word_is_returned_from_a_damaged_file[flip in words]",
     ),
     "altered vectors are believed": Bug(
-        "corpus/snapshot.py",
+        "index/snapshot.py",
         {"made if is_unit.all() else": "made if True else"},
         "tests/faults/test_damage.py::test_an_altered_vector_is_left_out_and_told[nan]",
     ),
     "forgotten texts come back": Bug(
-        "ingest/desk.py",
+        "ingest/decide.py",
         {"return normalise.wording(piece.text) in self.forgotten": "return False"},
         RESIDUE.format("test_a_forgotten_text_does_not_come_back_by_itself_in_any_form"),
     ),
@@ -106,41 +108,41 @@ BUGS = {
         "tests/faults/test_kill.py::test_what_was_acknowledged_survives_being_killed",
     ),
     "vectors of different models meet": Bug(
-        "storage/reading.py",
+        "storage/queries.py",
         {"v.memory = m.row AND v.model = ?": "v.memory = m.row AND ? <> ''"},
         MODEL.format("test_another_model_answers_by_words_and_says_so_until_it_has_embedded[another name]"),
     ),
     "vectors that are none are kept": Bug(
-        "vectors.py",
+        "embedders/checked.py",
         {"if not np.isfinite(made).all():": "if False:"},
         MODEL.format("test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer[nan]"),
     ),
     "a memory of tomorrow is younger than one of today": Bug(
-        "retrieve/candidates.py",
-        {"age = np.maximum(clock.micros(now) - corpus.created[positions], 0)": "age = (clock.micros(now) - "
-         "corpus.created[positions])"},
+        "retrieve/features.py",
+        {"age = np.maximum(clock.micros(search.now) - search.snapshot.created, 0)": "age = (clock.micros(search.now) - "
+         "search.snapshot.created)"},
         "tests/faults/test_clock.py::test_nothing_is_younger_than_now",
     ),
     "a failed write goes unnoticed": Bug(
-        "storage/sqlite/store.py",
-        {'await asyncio.shield(self._writer.rows("COMMIT"))': "with suppress(MemoristError):\n"
-         '                    await self._writer.rows("COMMIT")'},
+        "storage/sqlite/database.py",
+        {"await asyncio.shield(self._writer.run(_commit))": "with suppress(MemoristError):\n"
+         "                    await self._writer.run(_commit)"},
         "tests/faults/test_failing_writes.py::test_a_failing_write_is_told_and_nothing_is_lost",
     ),
     "a commit that the server may still lose": Bug(
-        "storage/postgres/sessions.py",
-        {"'on', true) WHERE current_setting('synchronous_commit') = 'off'": "'off', true)"},
+        "storage/postgres/database.py",
+        {"'on', true) \"\n    \"WHERE current_setting('synchronous_commit') = 'off'\"": "'off', true)\""},
         "tests/faults/test_server.py::test_a_server_that_is_stopped_and_killed_under_load_loses_nothing",
     ),
     "a lost answer taken for a success": Bug(
-        "storage/postgres/sessions.py",
-        {"            await _to_the_end(session.commit())": "            with suppress(Exception):\n"
-         "                await _to_the_end(session.commit())"},
+        "storage/postgres/database.py",
+        {"                await asyncio.shield(committing)": "                with suppress(Exception):\n"
+         "                    await asyncio.shield(committing)"},
         "tests/faults/test_server.py::test_a_commit_whose_answer_is_lost_is_no_success_and_happens_once",
     ),
     "two writers in one scope": Bug(
-        "storage/postgres/store.py",
-        {"lock = lock_of(scope.tenant, scope.user, scope.space)": "lock = None"},
+        "storage/postgres/database.py",
+        {"lock = lock_number(scope.tenant, scope.user, scope.space)": "lock = None"},
         "tests/contract/test_postgres.py::test_two_servers_never_lose_an_update",
     ),
 }  # fmt: skip
@@ -233,7 +235,7 @@ SCOPED = re.compile(
 )  # whether there is any row at all only saves a question
 FILTERS = [
     (file, number)
-    for file in ("storage/reading.py", "storage/relational.py")
+    for file in ("storage/queries.py", "storage/store.py")
     for number in range(len(SCOPED.findall((PACKAGE / file).read_text("utf-8"))))
 ]
 

@@ -10,24 +10,25 @@ from typing import Any
 
 import pytest
 
-from memorist.storage.changes import Checked, Embedded, Forget, Relation, Save, Shown
-from memorist.storage.sqlite.store import SqliteStore
-from memorist.storage.store import Relational
+from memorist.storage.changes import Comparison, Embedding, Forget, Relation, Save
+from memorist.storage.history import shown_revision, thread_changes
+from memorist.storage.store import Store
 from memorist.text.clock import parse
 from memorist.types import RELATED, Labels, Memory, Scope
+from stores import open_sqlite
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = parse("2026-05-31T14:00:00Z")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Relational]:
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     if request.param == "sqlite":
-        opened: Relational = await SqliteStore.open(tmp_path / "memory.db")
+        opened: Store = await open_sqlite(tmp_path / "memory.db")
     else:
-        from memorist.storage.postgres.store import PostgresStore
+        from stores import open_postgres
 
-        opened = await PostgresStore.open(request.getfixturevalue("ready_database"))
+        opened = await open_postgres(request.getfixturevalue("ready_database"))
     yield opened
     await opened.close()
 
@@ -44,7 +45,7 @@ def memory(scope: Scope, name: str, **fields: Any) -> Memory:
     )
 
 
-async def filled(store: Relational, scope: Scope) -> None:
+async def filled(store: Store, scope: Scope) -> None:
     """A scope with an earlier version, a vector, something forgotten and something hidden."""
     kept, gone, hidden = (memory(scope, name) for name in ("tea", "milk", "ship"))
     version = memory(scope, "an older tea", state="superseded", superseded_by=kept.id)
@@ -53,18 +54,14 @@ async def filled(store: Relational, scope: Scope) -> None:
         await tx.apply(
             [Save(memory=each, event="created") for each in (kept, gone, hidden, version, cup)]
         )
-        await tx.apply([Embedded(memory_id=kept.id, model="m", vector=[1.0, 0.0])])
+        await tx.save_vectors([Embedding(memory_id=kept.id, model="m", vector=[1.0, 0.0])])
         await tx.apply(
             [Relation(from_id=kept.id, to_id=version.id, type="similar", strength=0.5, at=NOW)]
         )
-        await tx.apply(
-            [
-                Relation(from_id=kept.id, to_id=cup.id, type=RELATED, at=NOW),
-                Shown(thread="t", revision=1),
-            ]
-        )
-        await tx.apply([Checked(a=cup.id, b=kept.id, score=0.5, at=NOW)])
-    await store.move(scope, "index", 7)
+        await tx.apply([Relation(from_id=kept.id, to_id=cup.id, type=RELATED, at=NOW)])
+        await tx.mark_shown("t", 1)
+        await tx.record_comparisons([Comparison(a=cup.id, b=kept.id, score=0.5, at=NOW)])
+    await store.set_index_position(scope, "index", 7)
     async with store.transaction(scope) as tx:
         hide = replace(hidden, state="soft_deleted")
         forget = Forget(memory_id=gone.id, at=NOW, until=NOW + timedelta(hours=24))
@@ -73,7 +70,7 @@ async def filled(store: Relational, scope: Scope) -> None:
 
 @pytest.mark.spec("THE-109")
 async def test_versions_vectors_relations_erased_rows_and_tombstones_are_seen_from_their_own_scope_alone(
-    store: Relational,
+    store: Store,
 ) -> None:
     await filled(store, ANA)
     async with store.transaction(BOB) as tx:
@@ -82,8 +79,8 @@ async def test_versions_vectors_relations_erased_rows_and_tombstones_are_seen_fr
     async with store.transaction(BOB) as tx:
         await tx.apply([Forget(memory_id="bob-gone", at=NOW, until=NOW + timedelta(hours=24))])
     rows = [row.row for row in (await store.changed_since(ANA, 0, model="m", limit=100)).rows]
-    assert await store.wordings(ANA, "ana-tea") == ["an older tea", "tea"]
-    assert await store.wordings(BOB, "ana-tea") == []
+    assert await store.versions(ANA, "ana-tea") == ["an older tea", "tea"]
+    assert await store.versions(BOB, "ana-tea") == []
     assert len(await store.vectors(ANA, rows, model="m")) == 1
     assert await store.vectors(BOB, rows, model="m") == {}
     assert len((await store.changed_since(ANA, 1, model="m", limit=100)).gone) == 2
@@ -92,8 +89,11 @@ async def test_versions_vectors_relations_erased_rows_and_tombstones_are_seen_fr
     assert await store.tombstones(BOB, ["milk", "gone"], NOW) == {"gone"}
     assert len(await store.relations(ANA, "similar", limit=9)) == 1
     assert await store.relations(BOB, "similar", limit=9) == []
-    assert (await store.position(ANA, "index"), await store.position(BOB, "index")) == (7, 0)
+    assert (await store.index_position(ANA, "index"), await store.index_position(BOB, "index")) == (
+        7,
+        0,
+    )
     assert [len(await store.links(who, ["ana-tea", "ana-cup"])) for who in (ANA, BOB)] == [1, 0]
-    assert [len(await store.logged(who, "t", 0)) for who in (ANA, BOB)] == [1, 0]
-    assert [await store.shown(who, "t") for who in (ANA, BOB)] == [1, 0]
-    assert [len(await store.checked(who, NOW)) for who in (ANA, BOB)] == [1, 0]
+    assert [len(await thread_changes(store, who, "t", 0)) for who in (ANA, BOB)] == [1, 0]
+    assert [await shown_revision(store, who, "t") for who in (ANA, BOB)] == [1, 0]
+    assert [len(await store.compared_since(who, NOW)) for who in (ANA, BOB)] == [1, 0]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from memorist.errors import InvalidInput
-from memorist.offline.spool import Files
-from memorist.storage.changes import Pending, Summary
+from memorist.offline.spool import Files, Pending
+from memorist.storage.summaries import Summary
 from memorist.types import Draft, Labels, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
@@ -160,7 +160,7 @@ ADD_AND_REMOVE = """
 import sys
 from pathlib import Path
 from memorist.types import Draft, Scope
-from memorist.storage.changes import Pending
+from memorist.offline.spool import Pending
 from memorist.offline.spool import Files
 
 folder, name = sys.argv[1:]

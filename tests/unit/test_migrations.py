@@ -15,7 +15,7 @@ import pytest
 from memorist.errors import MigrationNeeded, StoreDamaged
 from memorist.storage.sqlite import connection as connections
 from memorist.storage.sqlite.migrate import Migration, migrate, shipped
-from memorist.storage.sqlite.store import SqliteStore
+from stores import open_sqlite
 
 NEXT = len(shipped()) + 1
 ADDED = Migration(
@@ -216,7 +216,7 @@ def test_a_step_that_fails_leaves_the_schema_as_it_was(path: str) -> None:
 async def test_a_database_of_a_newer_version_is_left_alone(path: str) -> None:
     opened_and_migrated(path, [*shipped(), ADDED])
     with pytest.raises(MigrationNeeded, match="newer"):
-        await SqliteStore.open(path)
+        await open_sqlite(path)
     assert asked(path, "SELECT max(number) FROM migrations") == [(NEXT,)]
 
 
@@ -228,16 +228,18 @@ async def test_an_altered_step_is_told(path: str, change: str) -> None:
     opened_and_migrated(path)
     asked(path, change)
     with pytest.raises(StoreDamaged, match="is not the one Memorist ships"):
-        await SqliteStore.open(path)
+        await open_sqlite(path)
 
 
 OPEN = """
 import asyncio, sys
-from memorist.storage.sqlite.store import SqliteStore
+from memorist.storage.check import check
+from memorist.storage.sqlite.database import SqliteDatabase
+from memorist.storage.store import Store
 
 async def main():
-    store = await SqliteStore.open(sys.argv[1])
-    assert await store.check() == []
+    store = await Store.open(await SqliteDatabase.open(sys.argv[1]))
+    assert await check(store) == []
     await store.close()
 
 asyncio.run(main())

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from memorist.offline.proxy import MOST_TEXTS, Texts
 from memorist.offline.standby import passes
 from memorist.storage.changes import Forget, Save
-from memorist.storage.sqlite.store import SqliteStore
 from memorist.types import Filter, Labels, Memory, Scope
+from stores import open_sqlite
 
 NOW = datetime(2026, 5, 31, tzinfo=UTC)
 ANA = Scope(user="ana")
@@ -44,7 +44,7 @@ def where(chance: random.Random) -> Filter:
 async def test_a_filter_lets_through_what_the_store_would() -> None:
     chance = random.Random(3)
     made = {each.id: each for each in (memory(number, chance) for number in range(60))}
-    store = await SqliteStore.open(":memory:")
+    store = await open_sqlite(":memory:")
     async with store.transaction(ANA) as tx:
         await tx.apply([Save(memory=each, event="created") for each in made.values()])
     for _ in range(300):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memorist.llms import schema
-from memorist.text.summarize import MOST_ASKED, Turn, ask, extract, fault
+from memorist.text.summarize import MOST_ASKED, Turn, ask, extract, find_fault
 
 MEETING = [
     Turn("Hi all! How was your weekend?", "Bo"),
@@ -76,9 +76,9 @@ def test_a_name_cannot_pose_as_somebody_else() -> None:
     "text", ["." * 200_000, "a. " * 60_000, "Ana 1 " * 30_000, "\n" * 200_000, "Dr. " * 40_000]
 )
 def test_hostile_texts_take_little_time(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     extract([Turn(text)])
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.spec("MLS-60")
@@ -115,5 +115,5 @@ def test_a_model_that_answers_with_more_than_a_summary_is_refused() -> None:
     ],
 )
 def test_a_summary_by_a_model_holds_nothing_that_nobody_said(summary: str, why: str) -> None:
-    found = fault(summary, MEETING)
+    found = find_fault(summary, MEETING)
     assert (why in found) if why else found == ""

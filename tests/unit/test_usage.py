@@ -10,30 +10,31 @@ import pytest
 
 from memorist.storage import access_log
 from memorist.storage.access_log import AccessLog
-from memorist.storage.changes import Save, Used
-from memorist.storage.sqlite.store import SqliteStore
+from memorist.storage.changes import MemoryAccess, Save
+from memorist.storage.store import Store
 from memorist.types import Memory, Scope
+from stores import open_sqlite
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
 ANA = Scope(user="ana")
 TEA = Memory(id="m1", scope=ANA, text="tea", kind="episodic", created_at=NOW, updated_at=NOW)
-USED = Used(memory_id="m1", at=NOW, scores={"total": 1.0})
+USED = MemoryAccess(memory_id="m1", at=NOW, scores={"total": 1.0})
 
 
 @pytest.fixture
-async def store() -> AsyncIterator[SqliteStore]:
-    opened = await SqliteStore.open(":memory:")
+async def store() -> AsyncIterator[Store]:
+    opened = await open_sqlite(":memory:")
     async with opened.transaction(ANA) as tx:
         await tx.apply([Save(memory=TEA, event="created")])
     yield opened
     await opened.close()
 
 
-async def times(store: SqliteStore) -> int:
+async def times(store: Store) -> int:
     return (await store.get(ANA, ["m1"]))[0].access_count
 
 
-async def test_closing_writes_what_is_waiting(store: SqliteStore) -> None:
+async def test_closing_writes_what_is_waiting(store: Store) -> None:
     uses = AccessLog(store)
     uses.note(ANA, [USED, USED])
     await uses.close()
@@ -42,7 +43,7 @@ async def test_closing_writes_what_is_waiting(store: SqliteStore) -> None:
 
 @pytest.mark.parametrize("moment", range(8))
 async def test_closing_interrupts_no_write(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, moment: int
+    store: Store, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
     monkeypatch.setattr(access_log, "SECONDS", 0.0)
     uses = AccessLog(store)
@@ -53,7 +54,7 @@ async def test_closing_interrupts_no_write(
 
 
 async def test_many_uses_are_written_without_waiting(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access_log, "SECONDS", 60.0)
     uses = AccessLog(store)
@@ -64,7 +65,7 @@ async def test_many_uses_are_written_without_waiting(
     assert await times(store) == access_log.AT_MOST
 
 
-async def test_a_store_that_is_away_loses_statistics_and_nothing_else(store: SqliteStore) -> None:
+async def test_a_store_that_is_away_loses_statistics_and_nothing_else(store: Store) -> None:
     uses = AccessLog(store)
     uses.note(ANA, [USED])
     await store.close()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidInput
-from ..manage import agent_query, allowlists
+from ..manage import agent_query
 from ..retrieve import profiles, render
-from ..scoped import Scoped
+from ..retrieve.budget import Caps, fit
+from ..scoped import ScopedClient
+from ..settings import allowlists
 from ..text import normalize
-from ..text.tokens import analyse, count_tokens
+from ..text.tokens import analyze, count_tokens
 from ..types import Draft, Filter, Memory, Outcome
 
 TOOL = "memory.query"
@@ -60,8 +62,8 @@ _BACK = re.compile(  # what a turn says that leans on another one
 class Supervisor:
     """The API of the implementation spec over one scope."""
 
-    def __init__(self, scope: Scoped) -> None:
-        self._scope, self._engine = scope, scope._engine
+    def __init__(self, scope: ScopedClient) -> None:
+        self._scope, self._ctx = scope, scope.ctx
 
     async def query(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Answer a call of the tool `memory.query`. Raises NotAllowed for a category the agent may not read."""
@@ -101,8 +103,8 @@ class Supervisor:
         How-tos are left out, and so is every category that the agent may not read; where memory is off, it is empty.
         Raises NotAllowed.
         """
-        access, count = self._engine.access, self._engine.count_tokens
-        if await self._scope.privacy.why_off():
+        access, count = self._ctx.allowlists, self._ctx.count_tokens
+        if await self._scope.privacy.disabled_reason():
             return ""
         names = [name for name in access.allowed(agent) if name != allowlists.PROCEDURAL]
         whole = [name for name in names if access.category(name).context == "all"]
@@ -114,7 +116,9 @@ class Supervisor:
             )
             lines += [self._line(memory) for memory in agent_query.few(found, access)]
             lines += [f"{self._line(memory)} (related)" for memory in found.related]
-        return "\n".join(_fitting(lines, budget, count))
+        caps = Caps(tokens=budget)
+        unique = list(dict.fromkeys(lines))
+        return fit(unique, caps, "\n".join, count, cost=lambda line: count(line + "\n")).text
 
     async def save_workflow(
         self,
@@ -161,7 +165,7 @@ class Supervisor:
         return await self.save_workflow(task, runs[-1], **given)
 
     def _line(self, memory: Memory) -> str:
-        return f"- {render.bullet(memory, self._engine.access.category(memory.category or memory.kind).name)}"
+        return f"- {render.bullet(memory, self._ctx.allowlists.category(memory.category or memory.kind).name)}"
 
     async def _all(self, names: Sequence[str]) -> list[Memory]:
         where = Filter(categories=allowlists.spellings(names))
@@ -226,14 +230,5 @@ def confident(message: str, context: str = "") -> float:
     """
     if not _BACK.search(message.replace("’", "'")):
         return 1.0
-    asked = set(analyse(message)) - set(analyse(" ".join(_BACK.findall(message))))
-    return len(asked & set(analyse(context))) / len(asked) if asked else 0.0
-
-
-def _fitting(lines: Sequence[str], budget: int, count: Callable[[str], int]) -> Iterator[str]:
-    """The lines that fit into so many tokens."""
-    for line in dict.fromkeys(lines):
-        cost = count(line + "\n")
-        if cost <= budget:
-            budget -= cost
-            yield line
+    asked = set(analyze(message)) - set(analyze(" ".join(_BACK.findall(message))))
+    return len(asked & set(analyze(context))) / len(asked) if asked else 0.0

@@ -6,25 +6,28 @@ its budget, otherwise by rules. The facts take the ordinary way in, in one trans
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
 from ..ingest import guard, policies
+from ..ingest.pipeline import EXTRACT
 from ..ingest.policies import Facts, Policy
 from ..jobs.context import Care
-from ..ports import Reading, Transaction
-from ..results import Task
-from ..storage.changes import Change, Done, Event, Queue
+from ..storage import tasks
+from ..storage.changes import Change, Event
+from ..storage.queries import Reader
+from ..storage.tasks import Task
+from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Scope
 
 if TYPE_CHECKING:
     from .facts import Fact
 
-NAME = "extract"  # of the work that waits
+NAME = EXTRACT
 TAG = "extracted"  # of a fact that was drawn out of a turn
 
 
@@ -48,35 +51,6 @@ class _Found:
     why: str = ""
     facts: Sequence[Fact] = ()
     dropped: list[str] = field(default_factory=list)
-
-
-def queued(
-    drafts: Sequence[Draft],
-    outcomes: Sequence[Outcome],
-    policy: Policy,
-    written: Collection[str],
-    now: datetime,
-) -> Iterator[Queue]:
-    """Note the turns that facts are to be drawn from: what people say themselves, and what is written for it now."""
-    for draft, outcome in zip(drafts, outcomes, strict=True):
-        if (
-            outcome.status in ("created", "superseded")
-            and outcome.ids[0] in written
-            and is_turn(draft)
-        ):
-            payload = {"ids": list(outcome.ids), "policy": policy.name}
-            yield Queue(name=NAME, key=outcome.ids[0], due_at=now, payload=payload)
-
-
-def is_turn(draft: Draft) -> bool:
-    """Whether somebody said it in a conversation, and not an assistant or a tool; what is derived is no turn."""
-    was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
-    return (
-        was_said
-        and authority.is_own_role(draft.labels.role)
-        and draft.kind in (None, "episodic")
-        and not (draft.evidence_ids or draft.compression_source)
-    )
 
 
 async def run(task: Task, care: Care, *, with_model: bool) -> int:
@@ -127,13 +101,15 @@ async def draw(
         noted = Event(
             node="worker", op="classify", at=now, status=status, memory_id=about, category=how
         )
-        return [noted] if task is None else [noted, Done(task=task)]
+        if task is not None:
+            await tasks.finish(tx, task)
+        return [noted]
 
     await care.remember(drafts, scope, policy=limits.policy, now=now, also=also)
     return Extracted(by=found.by, why=found.why, outcomes=tuple(outcomes), dropped=tuple(dropped))
 
 
-async def _said(reading: Reading, scope: Scope, ids: Sequence[str]) -> list[Memory]:
+async def _said(reading: Reader, scope: Scope, ids: Sequence[str]) -> list[Memory]:
     """The turn, piece by piece; nothing if a part of it is gone or put away, or its session is to leave no trace."""
     found = await reading.get(scope, ids)
     _, hidden = await reading.space_settings(scope, {memory.labels.session for memory in found})
@@ -174,7 +150,7 @@ async def _found(
         return _Found(by="rules", facts=by_rules, why=type(error).__name__)
 
 
-async def _left(reading: Reading, scope: Scope, limits: Facts, now: datetime) -> int:
+async def _left(reading: Reader, scope: Scope, limits: Facts, now: datetime) -> int:
     """How many facts may still be drawn out today."""
     if limits.daily is None:
         return limits.kept
@@ -194,7 +170,7 @@ def _admitted(
     best = sorted(found.facts, key=lambda fact: (-fact.importance, -fact.confidence))
     for fact in best:
         draft = _draft(fact, said, limits)
-        why = guard.refusal(draft, policies.named(limits.policy), scope.user)
+        why = guard.find_refusal(draft, policies.named(limits.policy), scope.user)
         if any(normalize.wording(fact.text) == normalize.wording(memory.text) for memory in said):
             why = "it is the turn itself"
         elif len(fact.text) > limits.longest:
@@ -222,7 +198,7 @@ def _draft(fact: Fact, said: Sequence[Memory], limits: Facts) -> Draft:
         speaker=speaker,
         at=turn.occurred_at,
         kind="procedural" if limits.of_subject and fact.type == "preference" else "semantic",
-        fact_type=guard.fact_type(fact.type),
+        fact_type=guard.to_fact_type(fact.type),
         category=fact.category,
         tags=(TAG,),
         evidence_ids=tuple(memory.id for memory in said),

@@ -8,11 +8,12 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Corpus
-from ..ports import Reading, Transaction
-from ..results import HistoryEntry
+from ..index import Snapshot
 from ..storage.changes import Change, Event, Relation, Save, Unrelated
-from ..text.ids import new_id
+from ..storage.history import HistoryEntry
+from ..storage.queries import Reader
+from ..storage.transaction import Transaction
+from ..text.clock import new_id
 from ..types import KINDS, RELATED, Memory, Related, Scope
 from .policies import Links
 
@@ -23,22 +24,30 @@ Near = dict[str, float]  # ids with their cosine
 
 
 async def link(
-    tx: Transaction, scope: Scope, corpus: Corpus, puts: Sequence[Save], by: Links, now: datetime
+    tx: Transaction,
+    scope: Scope,
+    snapshot: Snapshot,
+    puts: Sequence[Save],
+    by: Links,
+    now: datetime,
 ) -> None:
     """Relate the facts that were written to what is nearest to them, in the same transaction.
 
     One relation stands for both directions, so it is kept under the newer id. A memory with new words loses the
-    relations of the old ones. `corpus` is the scope as it was before the write; one without vectors links nothing.
+    relations of the old ones. `snapshot` is the scope as it was before the write; one without vectors links nothing.
     """
     new = [put for put in puts if _is_fact(put)]
-    if not new or corpus.is_lean:
+    if not new or snapshot.is_lean:
         return
     gone = {put.memory.id for put in puts if not put.memory.is_active}
     made: dict[tuple[str, str], Change] = {}
-    told: list[Change] = []
-    for put, near in zip(new, await _near(tx, scope, corpus, new, by), strict=True):
+    told: list[Event] = []
+    entries: list[HistoryEntry] = []
+    for put, near in zip(new, await _near(tx, scope, snapshot, new, by), strict=True):
         best = _best(near, {put.memory.id, *gone}, by.most)
-        told += _told(put.memory, best, tx.operation, now)
+        if best:
+            entries.append(_entry(put.memory, best, tx.operation, now))
+            told.append(_event(put.memory, best, now))
         for other, cosine in best:
             newer, older = max(put.memory.id, other), min(put.memory.id, other)
             made[newer, older] = Relation(
@@ -49,40 +58,40 @@ async def link(
     ended = [each for each in stale if (each.from_id, each.to_id) not in made]
     gone_stale = [Unrelated(from_id=each.from_id, to_id=each.to_id, type=RELATED) for each in ended]
     await tx.apply([*gone_stale, *made.values(), *told])
+    if entries:
+        await tx.touch(entries=entries)
 
 
-def _told(
+def _entry(
     memory: Memory, best: Sequence[tuple[str, float]], operation: str, now: datetime
-) -> list[Change]:
-    """That a memory was linked: one line in the history and one event, however many the links are."""
-    if not best:
-        return []
-    meta = {"operation": operation, "links": dict(best)}
-    thread = memory.labels.thread or memory.labels.session
-    return [
-        HistoryEntry(
-            id=new_id(),
-            memory_id=memory.id,
-            event="LINK",
-            old_ref=None,
-            new_ref=best[0][0],
-            actor=None,
-            meta=meta,
-            at=now,
-        ),
-        Event(
-            node="hotpath",
-            op="link",
-            at=now,
-            thread=thread,
-            memory_id=memory.id,
-            category=memory.category,
-            sim=best[0][1],
-        ),
-    ]
+) -> HistoryEntry:
+    """Return one line of the history that says to what a memory was linked."""
+    return HistoryEntry(
+        id=new_id(),
+        memory_id=memory.id,
+        event="LINK",
+        old_ref=None,
+        new_ref=best[0][0],
+        actor=None,
+        meta={"operation": operation, "links": dict(best)},
+        at=now,
+    )
 
 
-async def related(reading: Reading, memory: Memory, *, limit: int) -> list[Related]:
+def _event(memory: Memory, best: Sequence[tuple[str, float]], now: datetime) -> Event:
+    """Return one event for all links of a memory."""
+    return Event(
+        node="hotpath",
+        op="link",
+        at=now,
+        thread=memory.labels.thread or memory.labels.session,
+        memory_id=memory.id,
+        category=memory.category,
+        sim=best[0][1],
+    )
+
+
+async def related(reading: Reader, memory: Memory, *, limit: int) -> list[Related]:
     """What a memory is linked to, nearest first."""
     found = (await reading.links(memory.scope, [memory.id]))[:limit]
     strength = {
@@ -100,10 +109,10 @@ def _is_fact(put: Save) -> bool:
 
 
 async def _near(
-    tx: Transaction, scope: Scope, corpus: Corpus, new: Sequence[Save], by: Links
+    tx: Transaction, scope: Scope, snapshot: Snapshot, new: Sequence[Save], by: Links
 ) -> list[Near]:
     """What is near to each: in the store, and told in the same call."""
-    found = list(_rows(corpus, new, by))
+    found = list(_rows(snapshot, new, by))
     rows = sorted({row for each in found for row, _ in each})
     ids = (
         {row: memory.id for row, memory in (await tx.at_rows(scope, rows)).items()} if rows else {}
@@ -118,22 +127,22 @@ async def _near(
     return near
 
 
-def _rows(corpus: Corpus, new: Sequence[Save], by: Links) -> Iterator[list[tuple[int, float]]]:
+def _rows(snapshot: Snapshot, new: Sequence[Save], by: Links) -> Iterator[list[tuple[int, float]]]:
     """The rows nearest to each, with their cosine; more than are wanted, for some may be on their way out."""
-    usable = corpus.alive & np.isin(corpus.kind, _LINKED_KINDS)
+    usable = snapshot.alive & np.isin(snapshot.kind, _LINKED_KINDS)
     for start in range(0, len(new), TOGETHER):
         few = np.stack([put.vector for put in new[start : start + TOGETHER]], axis=1)
-        for cosines in np.ascontiguousarray(corpus.similarity(few).T):
-            best = _first(corpus, np.flatnonzero((cosines >= by.least) & usable), cosines)[
+        for cosines in np.ascontiguousarray(snapshot.similarity(few).T):
+            best = _first(snapshot, np.flatnonzero((cosines >= by.least) & usable), cosines)[
                 : 2 * by.most
             ]
-            yield [(int(corpus.row[at]), float(cosines[at])) for at in best]
+            yield [(int(snapshot.row[at]), float(cosines[at])) for at in best]
 
 
 def _first(
-    corpus: Corpus, found: NDArray[np.intp], cosines: NDArray[np.float32]
+    snapshot: Snapshot, found: NDArray[np.intp], cosines: NDArray[np.float32]
 ) -> NDArray[np.intp]:
-    return found[np.lexsort((-corpus.row[found], -cosines[found]))]
+    return found[np.lexsort((-snapshot.row[found], -cosines[found]))]
 
 
 def _best(near: Near, without: set[str], most: int) -> list[tuple[str, float]]:

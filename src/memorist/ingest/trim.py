@@ -9,9 +9,8 @@ from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any
 
-from ..ports import Transaction
-from ..storage.changes import Change, Event, Save, Used
-from ..storage.paging import matching
+from ..storage.changes import Change, Event, MemoryAccess, Save
+from ..storage.transaction import Transaction
 from ..text import clock
 from ..types import Filter, Memory, Scope
 
@@ -29,21 +28,22 @@ async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> lis
     over = len(await tx.rows_where(scope, Filter())) - cap
     if over <= 0:
         return []
-    candidates = await matching(tx, scope, Filter(pinned=False, manually_saved=False))
+    candidates = await tx.find_all(scope, Filter(pinned=False, manually_saved=False))
     scores = {memory.id: fresh_scores(memory, now) for memory in candidates}
     victims = least_valuable(candidates, scores, over)
-    changes: list[Change] = [
-        Used(memory_id=m.id, at=now, scores=scores[m.id], accessed=False)
+    scored = [
+        MemoryAccess(memory_id=m.id, at=now, scores=scores[m.id], accessed=False)
         for m in candidates
         if scores[m.id] is not m.last_scores
     ]
-    changes += [
+    changes: list[Change] = [
         Save(memory=_trimmed(memory, now), event="soft_deleted", meta={"reason": "capacity"})
         for memory in victims
     ]
     if len(victims) < over:
         changes.append(Event(node="hotpath", op="ttl", at=now, status="error"))
     await tx.apply(changes)
+    await tx.record_access(scored)
     return [memory.id for memory in victims]
 
 

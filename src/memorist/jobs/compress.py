@@ -6,11 +6,10 @@ from datetime import timedelta
 
 import numpy as np
 
-from ..index import Corpus
-from ..ports import Reading
-from ..results import Task
-from ..storage.changes import Done
-from ..storage.paging import matching
+from ..index import Snapshot
+from ..storage import tasks
+from ..storage.queries import Reader
+from ..storage.tasks import Task
 from ..types import KINDS, STATES, Filter, Labels, Memory, Scope
 from .context import Care
 from .schedule import again
@@ -24,7 +23,7 @@ async def run(task: Task, care: Care, *, threshold: int = THRESHOLD) -> int:
     """Compress what is due in a scope. Each session is one transaction: nothing is done by half or twice."""
     done = await compress(care, task.scope, threshold=threshold)
     async with care.store.transaction(task.scope) as tx:
-        await tx.apply([Done(task=task, again_at=again(task, EVERY, care.now()))])
+        await tasks.finish(tx, task, again_at=again(task, EVERY, care.now()))
     return len(done.memories) + len(done.summaries)
 
 
@@ -40,7 +39,7 @@ async def compress(
 
     What is pinned or was saved on purpose stays as it is.
     """
-    open_ones = oldest(await care.corpora.current(scope, care.store))
+    open_ones = oldest(await care.index.current(scope, care.store))
     most = max(1, threshold // 2) if sessions is None else sessions
     done = SummedUp(dry_run=dry_run)
     for session in open_ones if len(open_ones) > threshold else ():
@@ -55,22 +54,22 @@ async def compress(
     return done
 
 
-def oldest(corpus: Corpus) -> list[str]:
+def oldest(snapshot: Snapshot) -> list[str]:
     """The sessions with episodes that are not compressed yet, by when the first of them was made."""
     is_open = (
-        corpus.present
-        & (corpus.state == STATES.index("active"))
-        & (corpus.kind == KINDS.index("episodic"))
+        snapshot.present
+        & (snapshot.state == STATES.index("active"))
+        & (snapshot.kind == KINDS.index("episodic"))
     )
-    is_open &= (corpus.session >= 0) & ~corpus.pinned
-    codes = corpus.session[is_open]
-    order = np.lexsort((codes, corpus.occurred[is_open], corpus.created[is_open]))
-    names = {code: name for name, code in corpus.codes["session"].items()}
+    is_open &= (snapshot.session >= 0) & ~snapshot.pinned
+    codes = snapshot.session[is_open]
+    order = np.lexsort((codes, snapshot.occurred[is_open], snapshot.created[is_open]))
+    names = {code: name for name, code in snapshot.codes["session"].items()}
     return [names[code] for code in dict.fromkeys(codes[order].tolist())]
 
 
-async def _said(reading: Reading, scope: Scope, session: str) -> list[Memory]:
+async def _said(reading: Reader, scope: Scope, session: str) -> list[Memory]:
     where = Filter(
         kinds=("episodic",), pinned=False, manually_saved=False, labels=Labels(session=session)
     )
-    return await matching(reading, scope, where)
+    return await reading.find_all(scope, where)

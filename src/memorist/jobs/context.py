@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from ..index import Corpora
-from ..ports import BudgetedModel, Embedder, Store, Transaction
+from ..index import SnapshotCache
+from ..ports import BudgetedModel, Embedder
 from ..storage.changes import Change
+from ..storage.store import Store
+from ..storage.transaction import Transaction
 from ..types import Draft, Outcome, Scope
 
 Also = Callable[[Transaction, Sequence[Outcome]], Awaitable[Sequence[Change]]]
@@ -33,7 +35,7 @@ class Care:
     """What a duty works with."""
 
     store: Store
-    corpora: Corpora
+    index: SnapshotCache
     embedder: Embedder | None
     adviser: BudgetedModel | None  # None: rules do what a language model would
     remember: Remember

@@ -12,10 +12,11 @@ from typing import Any
 
 from ..embedders import checked
 from ..errors import ProviderFailed, StoreUnavailable
-from ..ports import Embedder, Store, Vectors
-from ..storage.changes import Change, Embedded, Event
-from ..text import index
-from ..text.ids import new_id
+from ..ports import Embedder, Vectors
+from ..storage.changes import Change, Embedding, Event
+from ..storage.store import Store
+from ..text import derived
+from ..text.clock import new_id
 from ..types import Memory, Scope
 
 LEASE_SECONDS = 120.0  # longer than a model may take for a batch
@@ -56,9 +57,9 @@ async def backfill(
         "dimensions": embedder.dimensions,
     }
     claim = partial(
-        store.claim_unembedded, worker=worker, lease_seconds=lease_seconds, waiting=waiting
+        store.embeddings.claim, worker=worker, lease_seconds=lease_seconds, waiting=waiting
     )
-    ask = store.unembedded if dry_run else claim
+    ask = store.embeddings.pending if dry_run else claim
     problem: ProviderFailed | None = None
     while not stop() and (batch := await ask(embedder.model, after=after, **usual)):
         after = batch[-1][0]
@@ -104,7 +105,7 @@ async def _done(
         raise
     finally:
         with suppress(StoreUnavailable):  # then the lease ends by itself
-            await asyncio.shield(store.release(worker))
+            await asyncio.shield(store.embeddings.release(worker))
 
 
 async def _encoded(
@@ -115,7 +116,7 @@ async def _encoded(
         return list(
             zip(
                 memories,
-                await checked.encode(embedder, [index.meaning_of(m) for m in memories]),
+                await checked.encode(embedder, [derived.meaning_of(m) for m in memories]),
                 strict=True,
             )
         ), None
@@ -125,16 +126,16 @@ async def _encoded(
     made: list[tuple[Memory, Vectors]] = []
     for memory in memories:
         with suppress(ProviderFailed):
-            made.append((memory, (await checked.encode(embedder, [index.meaning_of(memory)]))[0]))
+            made.append((memory, (await checked.encode(embedder, [derived.meaning_of(memory)]))[0]))
     return made, problem
 
 
 async def _keep(
     store: Store, model: str, made: Sequence[tuple[Memory, Vectors]], now: datetime
 ) -> None:
-    by_scope: dict[Scope, dict[tuple[str, str], Embedded]] = {}
+    by_scope: dict[Scope, dict[tuple[str, str], Embedding]] = {}
     for memory, vector in made:
-        by_scope.setdefault(memory.scope, {})[memory.id, memory.text] = Embedded(
+        by_scope.setdefault(memory.scope, {})[memory.id, memory.text] = Embedding(
             memory_id=memory.id, model=model, vector=vector
         )
     for scope, there in by_scope.items():
@@ -146,7 +147,8 @@ async def _keep(
                 Event(node="worker", op="embed", at=now, memory_id=id) for id in waited or (None,)
             ]
             if still:  # a text that was edited in the meantime has another vector
-                await tx.apply([*(there[memory.id, memory.text] for memory in still), *lines])
+                await tx.save_vectors([there[memory.id, memory.text] for memory in still])
+                await tx.apply(lines)
 
 
 async def _failed(store: Store, memories: Sequence[Memory], now: datetime) -> None:

@@ -6,14 +6,17 @@ What is pinned or was saved on purpose has no limit. What is put away can be res
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from ..ports import Reading, Store
-from ..results import Proposal, Purged
-from ..storage.changes import Decided, Forget, Save
-from ..storage.paging import matching
-from ..types import Filter, Memory, Scope
+from ..ingest import transitions
+from ..settings import Settings
+from ..storage import proposals
+from ..storage.changes import Forget, Save
+from ..storage.proposals import Proposal
+from ..storage.queries import Reader
+from ..storage.store import Store
+from ..types import Filter, Memory, Purged, Scope
 
 OTHERS = "*"
 EVENTS_KEPT = timedelta(days=90)
@@ -30,6 +33,15 @@ class Limits:
     level: int = 3  # importance from which on use does not matter
     purge_days: float = 30  # from being put away to being erased
     retention_days: float = 0  # after they were summed up; 0: for ever
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Limits:
+        return cls(
+            ttl_days=settings.ttl_days,
+            level=settings.ttl_level,
+            purge_days=settings.purge_days,
+            retention_days=settings.retention_days,
+        )
 
     def of(self, category: str | None) -> float:
         return self.ttl_days.get((category or "").lower(), self.ttl_days.get(OTHERS, 0))
@@ -64,19 +76,19 @@ async def purge(
                 for m in await tx.get(scope, few)
                 if is_due(m, now) or (m.id in summed_up and not m.on_purpose)
             ]
-            words += [text for memory in over for text in await tx.wordings(scope, memory.id)]
+            words += [text for memory in over for text in await tx.versions(scope, memory.id)]
             await tx.apply([_erasing(memory, now) for memory in over])
         gone += [memory.id for memory in over]
     async with store.transaction(scope) as tx:
-        await tx.apply(lapsed(await tx.proposals(scope), now))
-        await tx.tidy(now - EVENTS_KEPT)
+        for late in lapsed(await proposals.load(tx, scope), now):
+            await tx.decide_proposal(late, "lapsed", at=now)
+        await tx.delete_old(now - EVENTS_KEPT)
     return Purged(expired=tuple(away), purged=tuple(gone)), list(dict.fromkeys(words))
 
 
-def lapsed(proposals: Iterable[Proposal], now: datetime) -> list[Decided]:
-    """What the person did not agree to in time goes with its words."""
-    late = (each for each in proposals if each.decided is None and each.lapses_at <= now)
-    return [Decided(proposal=each, decision="lapsed", at=now) for each in late]
+def lapsed(proposals: Iterable[Proposal], now: datetime) -> list[Proposal]:
+    """Return the proposals that the person did not agree to in time."""
+    return [each for each in proposals if each.decided is None and each.lapses_at <= now]
 
 
 def is_unused(memory: Memory, limits: Limits, now: datetime) -> bool:
@@ -93,7 +105,7 @@ def is_due(memory: Memory, now: datetime) -> bool:
     return memory.state == "soft_deleted" and memory.purge_at is not None and memory.purge_at < now
 
 
-async def _unused(reading: Reading, scope: Scope, limits: Limits, now: datetime) -> list[str]:
+async def _unused(reading: Reader, scope: Scope, limits: Limits, now: datetime) -> list[str]:
     days = [days for days in limits.ttl_days.values() if days > 0]
     if not days:
         return []
@@ -105,27 +117,27 @@ async def _unused(reading: Reading, scope: Scope, limits: Limits, now: datetime)
     )
     return [
         memory.id
-        for memory in await matching(reading, scope, where)
+        for memory in await reading.find_all(scope, where)
         if is_unused(memory, limits, now)
     ]
 
 
-async def _summed_up(reading: Reading, scope: Scope, limits: Limits, now: datetime) -> list[str]:
+async def _summed_up(reading: Reader, scope: Scope, limits: Limits, now: datetime) -> list[str]:
     """What a summary was made of that is old enough."""
     if not limits.retention_days:
         return []
     before = now - timedelta(days=limits.retention_days)
     states = ("active", "compressed", "archived")
-    summaries = await matching(
-        reading, scope, Filter(compression_source=True, created_before=before, states=states)
+    summaries = await reading.find_all(
+        scope, Filter(compression_source=True, created_before=before, states=states)
     )
     ids = dict.fromkeys(id for each in summaries for id in (*each.evidence_ids, *each.source_ids))
     return [memory.id for memory in await reading.get(scope, list(ids)) if not memory.on_purpose]
 
 
-async def _ids(reading: Reading, scope: Scope, where: Filter) -> list[str]:
+async def _ids(reading: Reader, scope: Scope, where: Filter) -> list[str]:
     """The ids that pass, a memory before its versions, which go with it."""
-    found = await matching(reading, scope, where)
+    found = await reading.find_all(scope, where)
     return [
         memory.id for memory in sorted(found, key=lambda memory: memory.superseded_by is not None)
     ]
@@ -136,13 +148,7 @@ def _few(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _put_away(memory: Memory, limits: Limits, now: datetime) -> Save:
-    away = replace(
-        memory,
-        state="soft_deleted",
-        purge_at=now + timedelta(days=limits.purge_days),
-        updated_at=now,
-        revision=memory.revision + 1,
-    )
+    away = transitions.hide(memory, now, purge_at=now + timedelta(days=limits.purge_days))
     return Save(
         memory=away,
         event="soft_deleted",

@@ -16,7 +16,9 @@ from hashlib import blake2b
 import numpy as np
 
 from ..errors import IndexUnavailable
-from ..ports import IndexEntry, IndexRow, Searching, Store, VectorIndex, Vectors
+from ..ports import IndexEntry, VectorIndex, Vectors
+from ..storage.rows import IndexRow
+from ..storage.store import Store
 from ..types import Scope
 
 PAGE = 1024  # rows read from the store and put into the index at a time
@@ -79,7 +81,7 @@ class Mirror:
 
         Raises IndexUnavailable, StoreUnavailable.
         """
-        async with self._store.alone(_lock_of(self.index.name, scope)) as alone:
+        async with self._store.try_lock(_lock_of(self.index.name, scope)) as alone:
             if alone:
                 await self._catch_up(scope)
         return alone
@@ -88,7 +90,7 @@ class Mirror:
         """Empty the index and fill it from the store; how many entries it holds then."""
         await self.index.clear()
         for done, scope in enumerate(await self._store.scopes(), 1):
-            await self._store.move(scope, self.index.name, 0)
+            await self._store.set_index_position(scope, self.index.name, 0)
             self._seen.pop(scope, None)
             await self.follow(scope)
             progress(done)
@@ -100,7 +102,7 @@ class Mirror:
         await self.index.close()
 
     async def _catch_up(self, scope: Scope) -> None:
-        since = await self._store.position(scope, self.index.name)
+        since = await self._store.index_position(scope, self.index.name)
         delta = await self._store.changed_since(scope, since, model=self._model, limit=PAGE)
         first = delta.revision
         while True:
@@ -111,7 +113,7 @@ class Mirror:
                 scope, since, model=self._model, limit=PAGE, after=delta.next
             )
         if first != since:
-            await self._store.move(scope, self.index.name, first)
+            await self._store.set_index_position(scope, self.index.name, first)
         self._seen[scope] = first
 
     async def _put(self, scope: Scope, rows: list[IndexRow], gone: list[int]) -> None:
@@ -137,7 +139,7 @@ def _lock_of(index: str, scope: Scope) -> str:
 class InStore:
     """The store itself is asked; it needs no following."""
 
-    def __init__(self, store: Searching, model: str) -> None:
+    def __init__(self, store: Store, model: str) -> None:
         self._store, self._model = store, model
 
     async def nearest(
@@ -147,6 +149,15 @@ class InStore:
             row
             for row, _ in await self._store.nearest(scope, vector, model=self._model, limit=limit)
         ], "ok"
+
+    def note(self, scope: Scope) -> None:
+        """Do nothing: the store is its own index."""
+
+    async def follow(self, scope: Scope) -> bool:
+        return True
+
+    async def close(self) -> None:
+        """Do nothing: the store is closed by the client."""
 
 
 def _ignored(task: asyncio.Task[bool]) -> None:

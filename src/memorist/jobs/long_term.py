@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from ..ingest import transitions
 from ..manage import records
-from ..ports import Store
-from ..storage.changes import Change, Forget, Save, Summary
-from ..storage.paging import matching
+from ..storage import summaries
+from ..storage.changes import Change, Forget, Save
+from ..storage.store import Store
+from ..storage.summaries import Summary
 from ..text import authority
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import ITEM_TYPES, Filter, Memory, Scope
 
 PROJECT = "project:"  # begins the tag that names the project of an item
@@ -41,7 +43,7 @@ async def promote(
     What is pinned or was saved on purpose stays. Each few hundred items are one transaction.
     """
     where = Filter(item_types=ITEM_TYPES, created_before=before, pinned=False, manually_saved=False)
-    items = sorted(await matching(store, scope, where), key=lambda item: (item.created_at, item.id))
+    items = sorted(await store.find_all(scope, where), key=lambda item: (item.created_at, item.id))
     done, projects = Promoted(), set[str]()
     for start in range(0, len(items), AT_ONCE):
         few = items[start : start + AT_ONCE]
@@ -52,11 +54,13 @@ async def promote(
             ]
             made = [await records.added(tx, store, scope, patch) for patch in patches(still, now)]
             words = (
-                [text for item in still for text in await tx.wordings(scope, item.id)]
+                [text for item in still for text in await tx.versions(scope, item.id)]
                 if erase
                 else []
             )
-            await tx.apply([*made, *_gone(still, now, erase=erase)])
+            for record in made:
+                await summaries.save(tx, record)
+            await tx.apply(_gone(still, now, erase=erase))
         projects |= {record.name for record in made if record.record_type == "project_memory"}
         profile = max(done.profile, *(record.record_type == "user_profile" for record in made), 0)
         done = Promoted(
@@ -130,8 +134,5 @@ def _gone(items: Sequence[Memory], now: datetime, *, erase: bool) -> list[Change
             for i in items
         ]
     meta = {"state": "archived", "reason": "compressed into long-term memory"}
-    away = [
-        replace(item, state="archived", updated_at=now, revision=item.revision + 1)
-        for item in items
-    ]
+    away = [transitions.archive(item, now) for item in items]
     return [Save(memory=item, event="updated", meta=meta) for item in away]

@@ -14,10 +14,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
-from ..ports import Reading, Transaction
-from ..results import Prompt, Task
-from ..storage.changes import Change, Done
-from ..text import authority, joining, style_check
+from ..ports import Prompt
+from ..storage import tasks
+from ..storage.changes import Change
+from ..storage.queries import Reader
+from ..storage.tasks import Task
+from ..storage.transaction import Transaction
+from ..text import authority, compare, style_check
+from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Memory, Outcome, Scope
 from . import schedule
 from .consolidate import unheard
@@ -80,27 +84,26 @@ async def run(task: Task, care: Care, *, hours: float = 24.0) -> int:
     Nothing is asked within so many hours of the last insight; 0 hours: never.
     """
     now, scope = care.now(), task.scope
-    done = Done(task=task, again_at=schedule.again(task, EVERY, now))
     last = await _last(care.store, scope)
     if (
         care.adviser is None
         or not hours
         or (last is not None and now < last + timedelta(hours=hours))
     ):
-        return await _ended(care, task, [done])
+        return await _ended(care, task, [], now)
     notes = await gathered(care.store, scope, last)
     if not any(last is None or memory.created_at > last for memory in notes.all):
-        return await _ended(care, task, [done])
+        return await _ended(care, task, [], now)
     try:
         drafts = insights(await care.adviser.answer(scope, question(notes)), notes)
-        return await _kept(drafts, notes, care, scope, now, done)
+        return await _kept(drafts, notes, care, task, now)
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-        return await _ended(care, task, [unheard(error, now), done])
+        return await _ended(care, task, [unheard(error, now)], now)
     except _Overtaken:
-        return await _ended(care, task, [done])
+        return await _ended(care, task, [], now)
 
 
-async def _last(reading: Reading, scope: Scope) -> datetime | None:
+async def _last(reading: Reader, scope: Scope) -> datetime | None:
     """When the last insight was made, whatever became of it."""
     page = await reading.page(
         scope, Filter(kinds=("insight",), categories=(CATEGORY,), states=STATES), limit=1
@@ -108,17 +111,18 @@ async def _last(reading: Reading, scope: Scope) -> datetime | None:
     return next((memory.created_at for memory in page), None)
 
 
-async def _ended(care: Care, task: Task, changes: Sequence[Change]) -> int:
+async def _ended(care: Care, task: Task, changes: Sequence[Change], now: datetime) -> int:
     async with care.store.transaction(task.scope) as tx:
         await tx.apply(changes)
+        await tasks.finish(tx, task, again_at=schedule.again(task, EVERY, now))
     return 0
 
 
 async def _kept(
-    drafts: Sequence[Draft], notes: Notes, care: Care, scope: Scope, now: datetime, done: Done
+    drafts: Sequence[Draft], notes: Notes, care: Care, task: Task, now: datetime
 ) -> int:
     """Keep the insights and end the task at once; raises _Overtaken, and keeps nothing, if the notes have changed."""
-    made = 0
+    made, scope = 0, task.scope
 
     async def also(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Change]:
         nonlocal made
@@ -128,13 +132,14 @@ async def _kept(
         ]:
             raise _Overtaken
         made = sum(outcome.status == "created" for outcome in outcomes)
-        return [done]
+        await tasks.finish(tx, task, again_at=schedule.again(task, EVERY, now))
+        return []
 
     await care.remember(drafts, scope, policy=POLICY, now=now, also=also)
     return made
 
 
-async def gathered(reading: Reading, scope: Scope, last: datetime | None) -> Notes:
+async def gathered(reading: Reader, scope: Scope, last: datetime | None) -> Notes:
     """What the person did, said of themselves since the last insight, and said last, in their own words."""
     recent = await reading.page(scope, Filter(kinds=("episodic",)), limit=_PAGE)
     own = [memory for memory in recent if authority.is_persons(memory)]
@@ -175,15 +180,15 @@ def question(notes: Notes) -> Prompt:
 
 def insights(answer: Mapping[str, Any], notes: Notes) -> list[Draft]:
     """The insights of an answer that can be kept: readable by themselves, in the third person, nothing invented."""
-    source = "\n".join(memory.text for memory in notes.all)
+    source = parse("\n".join(memory.text for memory in notes.all))
     given = [
         each for each in answer["insights"][:MOST] if len(each["summary"]) <= style_check.LONGEST
     ]
-    read = [(style_check.normalised(each["summary"]), each) for each in given]
+    read = [(style_check.to_statement(each["summary"]), each) for each in given]
     return [
         _draft(text, each, notes)
         for text, each in read
-        if text and not joining.invents(text, source)
+        if text and not compare.invents(parse(text), source)
     ]
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ports import Vectors
-from ..results import Task
-from ..storage.changes import Done
+from ..storage import tasks
+from ..storage.tasks import Task
 from ..types import Filter, Memory, Scope
 from .context import Care
 from .schedule import again
@@ -26,7 +26,7 @@ async def run(task: Task, care: Care, *, days: float = DAYS) -> int:
     """Roll up what is due in a scope. Each topic is a transaction of its own."""
     done = await roll_up(care, task.scope, days=days)
     async with care.store.transaction(task.scope) as tx:
-        await tx.apply([Done(task=task, again_at=again(task, EVERY, care.now()))])
+        await tasks.finish(tx, task, again_at=again(task, EVERY, care.now()))
     return len(done.memories) + len(done.summaries)
 
 
@@ -56,12 +56,12 @@ async def _unused(care: Care, scope: Scope, days: float) -> tuple[list[Memory], 
         compression_source=False,
     )
     rows = sorted(await care.store.rows_where(scope, where))[:AT_ONCE]
-    held = await care.store.vectors(scope, rows, model=care.corpora.model)
+    held = await care.store.vectors(scope, rows, model=care.index.model)
     there = await care.store.at_rows(scope, list(held))
     found = {memory.id: row for row, memory in there.items()}
     able = in_order(list(there.values()))
     read = [np.frombuffer(held[found[memory.id]], "<f4") for memory in able]
-    return able, np.stack(read) if read else np.zeros((0, care.corpora.dimensions), np.float32)
+    return able, np.stack(read) if read else np.zeros((0, care.index.dimensions), np.float32)
 
 
 def topics(vectors: Vectors) -> list[list[int]]:

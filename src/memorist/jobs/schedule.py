@@ -16,9 +16,9 @@ from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from ..errors import Conflict, ProviderFailed, StoreUnavailable
-from ..ports import Store
-from ..results import Task
 from ..storage.changes import Event
+from ..storage.store import Store
+from ..storage.tasks import Task
 from ..types import Op, Scope
 from .context import Care
 
@@ -105,13 +105,13 @@ async def done(
     """Do one claimed piece of work, or put it off. Raises StoreUnavailable; then the lease ends by itself."""
     try:
         if duty.derives and await is_off(task.scope):
-            await care.store.postpone(task, due_at=care.now() + OFF_FOR, failed=False)
+            await care.store.tasks.postpone(task, due_at=care.now() + OFF_FOR, failed=False)
             return Did(skipped=1)
         changed = await _under_lease(task, duty, care, lease_seconds)
         return Did(runs=1, changed=changed or 0)
     except asyncio.CancelledError:
         with suppress(ProviderFailed):
-            await asyncio.shield(care.store.postpone(task, due_at=task.due_at, failed=False))
+            await asyncio.shield(care.store.tasks.postpone(task, due_at=task.due_at, failed=False))
         raise
     except StoreUnavailable:
         raise
@@ -145,13 +145,13 @@ async def _held(task: Task, store: Store, seconds: float) -> None:
     while is_ours:
         await asyncio.sleep(seconds / 3)
         with suppress(ProviderFailed):  # the lease outlasts a short outage
-            is_ours = await store.renew(task, lease_seconds=seconds)
+            is_ours = await store.tasks.renew(task, lease_seconds=seconds)
 
 
 async def _put_off(task: Task, error: Exception, care: Care) -> Did:
     """Try again later; a failure is an event, without a word of what it was about."""
     now = care.now()
-    await care.store.postpone(
+    await care.store.tasks.postpone(
         task, due_at=now + timedelta(seconds=backoff(task.attempts, *_PATIENCE)), failed=True
     )
     if isinstance(error, Conflict):  # somebody was faster, or changed what it was about

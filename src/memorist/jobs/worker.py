@@ -62,9 +62,11 @@ class Worker:
         now = self._care.now()
         await self._seed(lambda *_, **__: now)
         if retry:
-            await self._care.store.retry(list(self._duties), now=now)
+            await self._care.store.tasks.retry(list(self._duties), now=now)
         self._of = sum(
-            each.waiting for each in await self._care.store.backlog(now) if self._is_ours(each.name)
+            each.waiting
+            for each in await self._care.store.tasks.backlog(now)
+            if self._is_ours(each.name)
         )
         with suppress(ProviderFailed):  # counted; what does not need the model is done all the same
             await self._embed()
@@ -78,7 +80,7 @@ class Worker:
         """Do what is due until `stop`; then what is under way is finished, or given back if it takes too long."""
         news = asyncio.Event(), asyncio.Event()
         with suppress(ProviderFailed):
-            await self._care.store.changes(0)  # from here on nothing new goes unnoticed
+            await self._care.store.wait_for_change(0)  # from here on nothing new goes unnoticed
         lanes = [
             asyncio.create_task(self._lane(*each))
             for each in zip((self._embed, self._due), news, strict=True)
@@ -119,7 +121,7 @@ class Worker:
             if duty.every is not None:
                 when = partial(due, name=name, every=duty.every)
                 latest = self._care.now() + 2 * duty.every
-                await self._care.store.seed(name, due=when, latest=latest, whole=duty.whole)
+                await self._care.store.tasks.seed(name, due=when, latest=latest, whole=duty.whole)
 
     async def _embed(self) -> bool:
         """Embed all that waits. Raises ProviderFailed if some of it could not be."""
@@ -163,7 +165,7 @@ class Worker:
         """Do the piece of work that is longest due, one at a time: what nobody has begun is free for others."""
         if not self._duties:
             return False
-        found = await self._care.store.claim_tasks(
+        found = await self._care.store.tasks.claim(
             list(self._duties), now=self._care.now(), limit=1, lease_seconds=self._lease
         )
         for task in found:
@@ -195,7 +197,7 @@ class Worker:
     async def _watch(self, news: Sequence[asyncio.Event]) -> None:
         while True:
             try:
-                await self._care.store.changes(LOOK_SECONDS)
+                await self._care.store.wait_for_change(LOOK_SECONDS)
             except ProviderFailed:
                 await asyncio.sleep(_PATIENCE[0])
             for each in news:

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 
 from ..errors import BadModelAnswer, ModelUnavailable
-from ..ports import LanguageModel
+from ..ports import LanguageModel, ModelAnswer, Prompt
 from ..providers.http import Circuit
-from ..results import ModelAnswer, Prompt
 
 
 class Breaker:

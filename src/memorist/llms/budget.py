@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
-from ..ports import Store
-from ..results import Prompt
+from ..ports import Prompt
+from ..storage.store import Store
 from ..types import Scope
 from . import cost
 from .breaker import Breaker
@@ -53,7 +53,7 @@ class Metered:
             raise
         finally:
             with suppress(ProviderFailed):  # then what was set aside stays counted
-                await self._store.settle(
+                await self._store.llm_usage.settle(
                     scope,
                     **call,
                     reserved=most_in + most_out,
@@ -63,7 +63,7 @@ class Metered:
 
     async def _reserve(self, scope: Scope, call: dict[str, Any], tokens: int) -> None:
         try:
-            is_left = await self._store.reserve(
+            is_left = await self._store.llm_usage.reserve(
                 scope, tokens=tokens, user_cap=self._user_cap, tenant_cap=self._tenant_cap, **call
             )
         except ProviderFailed as error:
@@ -73,7 +73,7 @@ class Metered:
         if not is_left:
             raise OverBudget(
                 "The tokens of the day do not suffice to ask the language model: rules did its work. "
-                "Raise `llm_user_tokens` or `llm_tenant_tokens`, or wait until tomorrow (UTC)"
+                "Raise `llm_daily_tokens_per_user` or `llm_daily_tokens_per_tenant`, or wait until tomorrow (UTC)"
             )
 
     async def close(self) -> None:

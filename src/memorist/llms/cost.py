@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ..results import Prompt
+from ..ports import Prompt
 from ..text.tokens import count_tokens
 
 TRIES = 2  # a question is asked once more if the answer cannot be used

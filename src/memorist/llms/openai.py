@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar
 
+from ..ports import Prompt
 from ..providers import http
-from ..results import Prompt
 from . import schema
 from .structured import Laddered, Said, Way, count, told
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime
-from typing import TYPE_CHECKING
-
+from ..context import Context
 from ..errors import NotFound
-from ..ports import Reading
+from ..ingest import transitions
 from ..storage.changes import Change, Relation, Save, Unrelated
+from ..storage.queries import Reader
 from ..types import CONTRADICTS, Conflict, Memory, Scope
-
-if TYPE_CHECKING:
-    from ..client import Engine
 
 
 async def open_ones(
-    reading: Reading, scope: Scope, *, limit: int, id: str | None = None
+    reading: Reader, scope: Scope, *, limit: int, id: str | None = None
 ) -> list[Conflict]:
     """The conflicts that nobody has decided yet, newest first; those about what was since changed are left out."""
     found = await reading.relations(scope, CONTRADICTS, limit=limit, from_id=id)
@@ -38,25 +33,23 @@ def _conflict(relation: Relation, memories: dict[str, Memory]) -> Conflict | Non
     return Conflict(new=new, old=old, at=relation.at)
 
 
-async def confirmed(engine: Engine, scope: Scope, id: str, actor: str | None) -> Memory:
+async def confirmed(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
     """Let the newer one stand. Raises NotFound."""
-    async with engine.store.transaction(scope) as tx:
+    async with ctx.store.transaction(scope) as tx:
         both = await _open(tx, scope, id)
-        new = replace(both.new, updated_at=engine.clock(), revision=both.new.revision + 1)
+        new = transitions.revise(both.new, ctx.clock())
         meta = {"decision": "confirmed", "between": [both.new.id, both.old.id]}
         await tx.apply([Save(memory=new, event="updated", actor=actor, meta=meta), _closed(both)])
     return new
 
 
-async def rejected(engine: Engine, scope: Scope, id: str, actor: str | None) -> Memory:
+async def rejected(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
     """Bring the older one back, and keep the newer one as what was rejected: it never held. Raises NotFound."""
-    async with engine.store.transaction(scope) as tx:
-        both, now = await _open(tx, scope, id), engine.clock()
-        old = _changed(replace(both.old, state="active", superseded_by=None, valid_to=None), now)
-        never = both.new.valid_from or both.new.created_at
-        new = _changed(
-            replace(both.new, state="superseded", superseded_by=old.id, valid_to=never), now
-        )
+    async with ctx.store.transaction(scope) as tx:
+        both, now = await _open(tx, scope, id), ctx.clock()
+        old = transitions.restore(both.old, now)
+        never = transitions.held_since(both.new)
+        new = transitions.supersede(both.new, now, by=old.id, since=never)
         meta = {"decision": "rejected"}
         changes: list[Change] = [
             Save(
@@ -71,17 +64,13 @@ async def rejected(engine: Engine, scope: Scope, id: str, actor: str | None) -> 
     return old
 
 
-async def _open(reading: Reading, scope: Scope, id: str) -> Conflict:
+async def _open(reading: Reader, scope: Scope, id: str) -> Conflict:
     found = await open_ones(reading, scope, limit=1, id=str(id))
     if not found:
         raise NotFound(
             f"Memory {id!r} contradicts nothing that waits for a decision: see `conflicts`"
         )
     return found[0]
-
-
-def _changed(memory: Memory, now: datetime) -> Memory:
-    return replace(memory, updated_at=now, revision=memory.revision + 1)
 
 
 def _closed(both: Conflict) -> Unrelated:

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..context import Context
 from ..embedders import checked
 from ..errors import Conflict, InvalidInput, NotFound, ProviderFailed
 from ..ingest import links as relations
-from ..ingest import policies
-from ..ingest.chunk import Piece
-from ..ports import Store, Transaction, Vectors
+from ..ingest import policies, transitions, validation
+from ..ports import Vectors
 from ..storage.changes import Save
+from ..storage.store import Store
+from ..storage.transaction import Transaction
 from ..text import normalize
-from ..text.ids import new_id
-from ..types import Draft, Evidence, Filter, HistoryEvent, Memory, Message, Scope
+from ..text.clock import new_id
+from ..types import Evidence, Filter, HistoryEvent, Labels, Memory, Message, Scope
+from . import privacy
 
-if TYPE_CHECKING:
-    from ..client import Engine
+LONGEST_SUMMARY = 280  # characters
 
 
 async def changed(
-    engine: Engine,
+    ctx: Context,
     scope: Scope,
     id: str,
     event: HistoryEvent,
@@ -34,9 +36,9 @@ async def changed(
 
     Raises NotFound.
     """
-    async with engine.store.transaction(scope) as tx:
+    async with ctx.store.transaction(scope) as tx:
         old = await _found(tx, scope, id)
-        new = replace(old, **fields, updated_at=engine.clock(), revision=old.revision + 1)
+        new = transitions.revise(old, ctx.clock(), **fields)
         new = await with_free_key(tx, new)
         told = {name: value for name, value in fields.items() if isinstance(value, (bool, str))}
         meta = {**told, **({"session": session} if session else {})}
@@ -73,7 +75,7 @@ async def versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Save
 
 
 async def edited(
-    engine: Engine,
+    ctx: Context,
     scope: Scope,
     id: str,
     text: str | None,
@@ -86,9 +88,12 @@ async def edited(
 
     Raises NotFound, InvalidInput; Conflict if it has another revision than was thought.
     """
-    made = await _vectors(engine, scope, id, text)
-    async with engine.store.transaction(scope) as tx:
-        old, now, model = await _found(tx, scope, id), engine.clock(), engine.corpora.model
+    if text is not None:
+        validation.text(text, ctx.settings.max_text_chars)
+    fields = _checked({name: value for name, value in fields.items() if value is not None})
+    made = await _vectors(ctx, scope, id, text)
+    async with ctx.store.transaction(scope) as tx:
+        old, now, model = await _found(tx, scope, id), ctx.clock(), ctx.index.model
         if old.state in ("superseded", "soft_deleted"):
             raise InvalidInput(
                 f"Memory {id!r} is {old.state}: edit the current version, or restore it first"
@@ -97,10 +102,8 @@ async def edited(
             raise Conflict(
                 f"Memory {id!r} was changed: it has revision {old.revision}, not {revision}"
             )
-        before = replace(
-            old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=now, key=None
-        )
-        new = replace(old, **fields, updated_at=now, revision=old.revision + 1)
+        before = transitions.earlier_version(old, now, id=new_id())
+        new = transitions.revise(old, now, **fields)
         if "importance" in fields:
             new = replace(new, base_importance=new.importance)
         if text is not None:
@@ -111,22 +114,51 @@ async def edited(
             "fields": sorted([*fields, *(["text"] if text is not None else [])])
         }
         meta |= {"session": session} if session else {}
-        links = policies.named(engine.settings.policy).links if text is not None else None
-        corpus = await engine.corpora.current(scope, tx) if links is not None else None
+        links = policies.named(ctx.settings.policy).links if text is not None else None
+        snapshot = await ctx.index.current(scope, tx) if links is not None else None
         put = Save(
             memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta
         )
         await tx.apply(
             [embedded(each, made) for each in (Save(memory=before, event=None, model=model), put)]
         )
-        if links is not None and corpus is not None:
-            await relations.link(tx, scope, corpus, [embedded(put, made)], links, now)
+        if links is not None and snapshot is not None:
+            await relations.link(tx, scope, snapshot, [embedded(put, made)], links, now)
     return embedded(put, made).memory
 
 
+def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an edit as they are stored. Raises InvalidInput."""
+    validation.fields(fields)
+    summary, tags = fields.get("summary"), fields.get("tags")
+    if summary is not None and len(summary) > LONGEST_SUMMARY:
+        raise InvalidInput(
+            f"A summary has at most {LONGEST_SUMMARY} characters, not {len(summary)}"
+        )
+    if tags is None:
+        return dict(fields)
+    return {**fields, "tags": tuple(dict.fromkeys(tag.lower() for tag in tags))}
+
+
+async def set_pinned(
+    ctx: Context, scope: Scope, labels: Labels, id: str, pinned: bool, actor: str | None
+) -> Memory:
+    """Pin or unpin a memory. Raises NotFound."""
+    session = await privacy.traceable_session(ctx, scope, labels.session)
+    return await changed(ctx, scope, id, "updated", {"pinned": pinned}, actor, session)
+
+
+async def restore(ctx: Context, scope: Scope, labels: Labels, id: str, actor: str | None) -> Memory:
+    """Make a hidden or archived memory active again. Raises NotFound."""
+    session = await privacy.traceable_session(ctx, scope, labels.session)
+    fields = {"state": "active", "purge_at": None}
+    return await changed(ctx, scope, id, "restored", fields, actor, session)
+
+
 def _reworded(memory: Memory, text: str) -> Memory:
-    piece = Piece(Draft(text=text), _cleaned(text))
-    return replace(memory, text=piece.text, content_hash=piece.content_hash, simhash=piece.simhash)
+    clean = _cleaned(text)
+    content_hash, simhash = normalize.content_hash(clean), normalize.simhash64(clean)
+    return replace(memory, text=clean, content_hash=content_hash, simhash=simhash)
 
 
 def embedded(put: Save, made: Mapping[str, Vectors]) -> Save:
@@ -151,18 +183,18 @@ def with_vector(memory: Memory, vector: Vectors | None) -> Memory:
     return replace(memory, needs_embedding=vector is None)
 
 
-async def _vectors(engine: Engine, scope: Scope, id: str, text: str | None) -> dict[str, Vectors]:
+async def _vectors(ctx: Context, scope: Scope, id: str, text: str | None) -> dict[str, Vectors]:
     """Vectors of the text before and after an edit, made before the write lock is taken."""
-    before = [memory.text for memory in await engine.store.get(scope, [str(id)])]
-    return await encoded(engine, [*before, *([_cleaned(text)] if text is not None else [])])
+    before = [memory.text for memory in await ctx.store.get(scope, [str(id)])]
+    return await encoded(ctx, [*before, *([_cleaned(text)] if text is not None else [])])
 
 
-async def encoded(engine: Engine, texts: Sequence[str]) -> dict[str, Vectors]:
+async def encoded(ctx: Context, texts: Sequence[str]) -> dict[str, Vectors]:
     """The vectors of texts, or none where the model is away: they are made later."""
-    if engine.embedder is None:
+    if ctx.embedder is None:
         return {}
     try:
-        return dict(zip(texts, await checked.encode(engine.embedder, texts), strict=True))
+        return dict(zip(texts, await checked.encode(ctx.embedder, texts), strict=True))
     except ProviderFailed:
         return {}
 
@@ -193,8 +225,8 @@ async def evidence(store: Store, memory: Memory) -> Evidence:
 
 async def _said(store: Store, memory: Memory, message_id: str) -> str | None:
     """The words of a message that a memory, or an earlier version of it, holds word for word."""
-    for words in await store.wordings(memory.scope, memory.id):
-        said = await store.said(memory.scope, {message_id: normalize.digest(words)})
+    for words in await store.versions(memory.scope, memory.id):
+        said = await store.seen(memory.scope, {message_id: normalize.digest(words)})
         if message_id in said and said[message_id].same:
             return words
     return None

@@ -7,20 +7,19 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
-from ..errors import NotFound, ProviderFailed, StoreDamaged, StoreFull
+from ..context import Context
+from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, StoreFull
+from ..ingest import transitions, validation
+from ..jobs import expire
 from ..jobs.summarize import in_order, tags_of, turns_of
-from ..ports import Forgetful, Reading, Transaction
-from ..results import Forgotten
-from ..storage.changes import AddTombstones, Change, Embedded, Forget, Save
-from ..storage.paging import matching
-from ..text import index, normalize, simhash, summarize
-from ..types import GUILD, STATES, Filter, Memory, Scope
-from . import edit
-
-if TYPE_CHECKING:
-    from ..client import Engine
+from ..ports import Forgetful
+from ..storage.changes import Embedding, Forget, Save
+from ..storage.queries import Reader
+from ..storage.transaction import Transaction
+from ..text import derived, normalize, summarize
+from ..types import GUILD, STATES, Filter, Forgotten, Labels, Memory, Purged, Scope
+from . import edit, journal, privacy, recall
 
 SOURCE_FORGOTTEN = (
     "source-forgotten"  # the tag of what rests on something forgotten, and on other things too
@@ -66,23 +65,55 @@ class Plan:
         )
 
 
-async def forget(
-    engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner, *, dry_run: bool
-) -> Forgotten:
+async def check_manner(
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    reason: str,
+    keep_days: float,
+    never_again: bool,
+    actor: str | None,
+) -> Manner:
+    """Return how to forget. Raises InvalidInput."""
+    validation.days(keep_days)
+    validation.fields({"reason": reason, "actor": actor})
+    return Manner(
+        reason=reason,
+        actor=actor,
+        keep_days=keep_days,
+        never_again=never_again,
+        session=await privacy.traceable_session(ctx, scope, labels.session),
+    )
+
+
+async def find(
+    ctx: Context, scope: Scope, labels: Labels, query: str | None, where: Filter | None
+) -> list[str]:
+    """Return the ids of what a query finds, best first, or of all that a filter matches.
+
+    Raises InvalidInput if neither is given.
+    """
+    wanted = validation.where(where)
+    if query:
+        memories = await recall.look_up(ctx, scope, labels, query, MOST_FOUND, where)
+        return [memory.id for memory in memories]
+    if wanted.is_plain:
+        raise InvalidInput("Pass what to forget: a query, or a filter that names more than states")
+    return [memory.id for memory in await ctx.store.find_all(scope, wanted)]
+
+
+async def preview(ctx: Context, scope: Scope, ids: Sequence[str]) -> Forgotten:
+    """Return what forgetting these memories would erase."""
+    return (await planned(ctx.store, scope, ids)).told(dry_run=True)
+
+
+async def forget(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:
     """Forget memories with what rests on them, all or none. Raises NotFound, StoreUnavailable."""
-    if dry_run:
-        return (await planned(engine.store, scope, ids)).told(dry_run=True)
-    waiting = {
-        id for id in ids if engine.outage is not None and await engine.outage.forget(scope, id)
-    }
-    rest = [id for id in ids if id not in waiting]
-    if not rest:
-        return Forgotten(ids=tuple(ids))
-    done = await (_hidden if manner.keep_days else _erased)(engine, scope, rest, manner)
-    return replace(done.told(dry_run=False), ids=tuple(ids))
+    done = await (_hidden if manner.keep_days else _erased)(ctx, scope, ids, manner)
+    return done.told(dry_run=False)
 
 
-async def planned(reading: Reading, scope: Scope, ids: Sequence[str]) -> Plan:
+async def planned(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
     """Follow evidence and replaced statements from these memories on, until nothing more goes."""
     replaced: dict[str, None] = {}
     derived: dict[str, None] = {}
@@ -122,62 +153,71 @@ def rests_on(memory: Memory) -> set[str]:
     }
 
 
-async def _replaced_by(reading: Reading, scope: Scope, id: str) -> list[Memory]:
+async def _replaced_by(reading: Reader, scope: Scope, id: str) -> list[Memory]:
     with suppress(StoreDamaged):  # a row that was altered on disk goes with the memory all the same
-        return await matching(reading, scope, Filter(versions_of=id, states=STATES))
+        return await reading.find_all(scope, Filter(versions_of=id, states=STATES))
     return []
 
 
-async def _resting_on(reading: Reading, scope: Scope, ids: Sequence[str]) -> list[Memory]:
+async def _resting_on(reading: Reader, scope: Scope, ids: Sequence[str]) -> list[Memory]:
     some = [tuple(ids[start : start + AT_ONCE]) for start in range(0, len(ids), AT_ONCE)]
     return [
         m
         for few in some
-        for m in await matching(reading, scope, Filter(derived_from=few, states=STATES))
+        for m in await reading.find_all(scope, Filter(derived_from=few, states=STATES))
     ]
 
 
-async def _erased(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner) -> Plan:
+async def _erased(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Plan:
     """Remove memories everywhere, at once."""
     try:
-        plan, words = await _erase(engine, scope, ids, manner)
+        plan, words = await _erase(ctx, scope, ids, manner)
     except StoreFull:  # erasing needs room too: a little was kept aside for it
-        engine.store.make_room()
-        plan, words = await _erase(engine, scope, ids, manner)
-    await swept(engine, scope, words)
-    await _embedded(engine, scope, plan)
+        ctx.store.make_room()
+        plan, words = await _erase(ctx, scope, ids, manner)
+    await swept(ctx, scope, words)
+    await _embedded(ctx, scope, plan)
     return plan
 
 
-async def swept(engine: Engine, scope: Scope, words: Sequence[str]) -> None:
+async def purge(ctx: Context, scope: Scope, *, dry_run: bool) -> Purged:
+    """Expire what was not used for long, and erase what was expired for long enough."""
+    limits = expire.Limits.from_settings(ctx.settings)
+    done, words = await expire.purge(ctx.store, scope, limits, ctx.clock(), dry_run=dry_run)
+    if words:
+        await swept(ctx, scope, words)
+    return done
+
+
+async def swept(ctx: Context, scope: Scope, words: Sequence[str]) -> None:
     """Let nothing beside the store hold words that were erased in it."""
-    engine.corpora.drop(scope)
-    await cleared(engine, words)
-    if engine.mirror is not None:
+    ctx.index.drop(scope)
+    await cleared(ctx, words)
+    if ctx.external_index is not None:
         with suppress(
             ProviderFailed
         ):  # an index that is away forgets it as soon as it follows again
-            await engine.mirror.follow(scope)
+            await ctx.external_index.follow(scope)
 
 
-async def cleared(engine: Engine, words: Sequence[str]) -> None:
+async def cleared(ctx: Context, words: Sequence[str]) -> None:
     """Take words out of the cache and the journal: before they are erased, so that a kill in between leaves none."""
-    if isinstance(engine.embedder, Forgetful):
-        await engine.embedder.forget(words)
-    if engine.journal is not None:
-        await asyncio.to_thread(engine.journal.redact, words)
+    if isinstance(ctx.embedder, Forgetful):
+        await ctx.embedder.forget(words)
+    if (written := journal.journal_of(ctx)) is not None:
+        await asyncio.to_thread(written.redact, words)
 
 
 async def _erase(
-    engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner
+    ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner
 ) -> tuple[Plan, list[str]]:
-    now = engine.clock()
-    until = _until(engine, manner, now)
-    async with engine.store.transaction(scope) as tx:
+    now = ctx.clock()
+    until = _until(ctx, manner, now)
+    async with ctx.store.transaction(scope) as tx:
         words = await _wordings(tx, scope, ids)
         plan = await planned(tx, scope, ids)
         more = [*plan.derived, *plan.replaced]
-        words += [text for id in more for text in await tx.wordings(scope, id)]
+        words += [text for id in more for text in await tx.versions(scope, id)]
         words += await _meanings(tx, scope, [*ids, *more])
         reasons = {
             **dict.fromkeys(more, "it rested on what was forgotten"),
@@ -189,14 +229,14 @@ async def _erase(
         ]
         await tx.apply([*_flagged(plan, now), *gone])
         words += await _summed_up_anew(tx, scope, plan, now)
-        await cleared(engine, words)
+        await cleared(ctx, words)
     return plan, list(dict.fromkeys(words))
 
 
 async def _wordings(tx: Transaction, scope: Scope, ids: Iterable[str]) -> list[str]:
     out: list[str] = []
     for id in ids:
-        words = await tx.wordings(scope, id)
+        words = await tx.versions(scope, id)
         if not words:
             raise NotFound(f"No memory with id {id!r} in this scope")
         out += words
@@ -207,7 +247,7 @@ async def _meanings(tx: Transaction, scope: Scope, ids: Sequence[str]) -> list[s
     """What was embedded of memories where that is more than their words."""
     with suppress(StoreDamaged):  # a row that was altered on disk goes all the same
         return (
-            [index.meaning_of(memory) for memory in await tx.get(scope, ids)]
+            [derived.meaning_of(memory) for memory in await tx.get(scope, ids)]
             if scope.user == GUILD
             else []
         )
@@ -234,7 +274,7 @@ async def _summed_up_anew(tx: Transaction, scope: Scope, plan: Plan, now: dateti
     """
     words: list[str] = []
     for old in plan.summaries:
-        words += await tx.wordings(scope, old.id)
+        words += await tx.versions(scope, old.id)
         await tx.apply(
             [Forget(memory_id=old.id, at=now, until=now, reason=SOURCE_FORGOTTEN, purged=True)]
         )
@@ -249,79 +289,73 @@ async def _summed_up_anew(tx: Transaction, scope: Scope, plan: Plan, now: dateti
                 category=None,
                 needs_embedding=True,
                 content_hash=normalize.content_hash(text),
-                simhash=simhash.simhash64(text),
+                simhash=normalize.simhash64(text),
             )
             meta = {"reason": "summed up without a source that was forgotten", "final": True}
             await tx.apply([Save(memory=anew, event="created", meta=meta)])
     return words
 
 
-async def _embedded(engine: Engine, scope: Scope, plan: Plan) -> None:
+async def _embedded(ctx: Context, scope: Scope, plan: Plan) -> None:
     """Give summaries that were made anew their vectors, or leave that for later."""
     ids = [memory.id for memory in plan.summaries]
-    memories = await engine.store.get(scope, ids) if ids else []
-    made = await edit.encoded(engine, [memory.text for memory in memories]) if memories else {}
+    memories = await ctx.store.get(scope, ids) if ids else []
+    made = await edit.encoded(ctx, [memory.text for memory in memories]) if memories else {}
     if made:
-        async with engine.store.transaction(scope) as tx:
+        async with ctx.store.transaction(scope) as tx:
             still = [m for m in await tx.get(scope, ids) if m.text in made]
-            model = engine.corpora.model
-            await tx.apply(
-                [Embedded(memory_id=m.id, model=model, vector=made[m.text]) for m in still]
+            model = ctx.index.model
+            await tx.save_vectors(
+                [Embedding(memory_id=m.id, model=model, vector=made[m.text]) for m in still]
             )
 
 
 def _without(memory: Memory, gone: set[str], now: datetime) -> Memory:
-    return replace(
+    return transitions.revise(
         memory,
+        now,
         evidence_ids=tuple(id for id in memory.evidence_ids if id not in gone),
         source_ids=tuple(id for id in memory.source_ids if id not in gone),
         evidence_text=None,  # it may quote what is gone
         tags=tuple(dict.fromkeys((*memory.tags, SOURCE_FORGOTTEN))),
-        updated_at=now,
-        revision=memory.revision + 1,
     )
 
 
-async def _hidden(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner) -> Plan:
+async def _hidden(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Plan:
     """Let memories disappear, with what rests on them alone; they can be restored until they are purged."""
-    now = engine.clock()
+    now = ctx.clock()
     purge_at = now + timedelta(days=manner.keep_days)
-    until = _until(engine, manner, now)
-    async with engine.store.transaction(
+    until = _until(ctx, manner, now)
+    async with ctx.store.transaction(
         scope
     ) as tx:  # by itself: what is hidden can be brought back, this cannot
         plan = await planned(tx, scope, ids)
         words = await _summed_up_anew(tx, scope, plan, now)
     if words:
-        await swept(engine, scope, words)
-        await _embedded(engine, scope, plan)
-    async with engine.store.transaction(scope) as tx:
+        await swept(ctx, scope, words)
+        await _embedded(ctx, scope, plan)
+    async with ctx.store.transaction(scope) as tx:
         plan = await planned(tx, scope, ids)
         found = await tx.get(scope, [*ids, *plan.derived])
         if missing := set(ids).difference(memory.id for memory in found):
             raise NotFound(f"No memory with id {min(missing)!r} in this scope")
         puts = [put for memory in found for put in await _hide(tx, memory, purge_at, now, manner)]
-        words = [text for memory in found for text in await tx.wordings(scope, memory.id)]
+        words = [text for memory in found for text in await tx.versions(scope, memory.id)]
         texts = tuple(dict.fromkeys([*words, *(put.memory.text for put in puts)]))
-        changes: list[Change] = [
-            *puts,
-            AddTombstones(texts=texts, until=max(until, purge_at) if until else None),
-        ]
-        await tx.apply(changes)
+        await tx.apply(puts)
+        await tx.add_tombstones(texts, max(until, purge_at) if until else None)
     return replace(plan, flagged=())
 
 
 async def _hide(
     tx: Transaction, old: Memory, purge_at: datetime, now: datetime, manner: Manner
 ) -> list[Save]:
-    new = replace(
-        old, state="soft_deleted", purge_at=purge_at, updated_at=now, revision=old.revision + 1
-    )
+    new = transitions.hide(old, now, purge_at=purge_at)
     meta = {"state": new.state, "reason": manner.reason, "session": manner.session}
     told = {name: value for name, value in meta.items() if value}
     put = Save(memory=new, event="soft_deleted", actor=manner.actor, meta=told)
     return [put, *await edit.versions_along(tx, old, new)]
 
 
-def _until(engine: Engine, manner: Manner, now: datetime) -> datetime | None:
-    return None if manner.never_again else now + timedelta(hours=engine.settings.tombstone_hours)
+def _until(ctx: Context, manner: Manner, now: datetime) -> datetime | None:
+    return None if manner.never_again else now + timedelta(hours=ctx.settings.tombstone_hours)

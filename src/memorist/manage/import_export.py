@@ -4,36 +4,41 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 from uuid import UUID, uuid5
 
+from ..context import Context
 from ..errors import InvalidInput
-from ..ingest import guard, messages, policies
-from ..ingest.chunk import Piece
-from ..ingest.pipeline import FORGOTTEN
+from ..ingest import guard, messages, policies, validation
+from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
-from ..ports import Store, Transaction, Vectors
-from ..results import HistoryEntry
-from ..storage import codec
-from ..storage.changes import Save, SeenMessage, Summary
+from ..ports import Vectors
+from ..storage import codec, summaries
+from ..storage.changes import Save, SeenMessage
+from ..storage.export import export
+from ..storage.history import HistoryEntry
+from ..storage.store import Store
+from ..storage.summaries import Summary
+from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
-from . import privacy, validation
+from . import privacy
 from .edit import encoded, with_free_key, with_vector
 from .records import PROFILE, PROJECT
 
-if TYPE_CHECKING:
-    from ..client import Engine
-    from ..scoped import Scoped
-
 FORMAT = 1
-_NOTES = (
-    "memorist",
-    "damaged",
-    "proposal",
-)  # to be read: they tell of the others, or what the person agreed to here
+_HEADS = ("memorist", "recollect")  # the first record; version 0.1 wrote "recollect"
+_NOTES = (*_HEADS, "damaged", "proposal")  # about other records, or what the person agreed to here
 BATCH = 256
 _MOST_NAME, _MOST_LABEL, _MOST_SUMMARY = 200, 1_000, 2_000  # characters
 _MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
@@ -44,7 +49,7 @@ _AS_IT_WAS = "if this is an export of your own, restore it (restore=True, --rest
 async def exported(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
     """All records as plain values: first what they are, then history, memories, messages, long-term records."""
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
-    async for record in store.export(scope):
+    async for record in export(store, scope):
         data = record["data"]
         yield {**record, "data": data if isinstance(data, dict) else codec.dump(data)}
 
@@ -53,13 +58,15 @@ async def exported(store: Store, scope: Scope | None) -> AsyncIterator[dict[str,
 class Import:
     """How records are taken in."""
 
-    engine: Engine
-    into: Scoped | None = None  # without one, each record goes to the scope it names
+    ctx: Context
+    scope: Scope | None = None  # without one, each record goes to the scope it names
+    labels: Labels = field(default_factory=Labels)
+    remember: Callable[[list[Any]], Awaitable[Receipt]] | None = None  # stores messages
     restore: bool = False  # the owner brings an own export back: neither the guard nor a space that is off stops it
 
     @property
     def policy(self) -> Policy:
-        return policies.named(self.engine.settings.policy)
+        return policies.named(self.ctx.settings.policy)
 
 
 async def imported(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:
@@ -94,20 +101,20 @@ def _check(record: Mapping[str, Any], how: Import) -> None:
     if not isinstance(record, Mapping):
         raise InvalidInput("it is no object")
     if "content" in record:
-        if how.into is None:
+        if how.scope is None:
             raise InvalidInput("it is a message: say whose it is, with a scope or --user")
-        messages.message(record, how.into.labels)
+        messages.message(record, how.labels)
         return
     kind, data = record.get("record_type"), record.get("data")
     if kind not in (*_NOTES, *_READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
-    if kind == "memorist" and data.get("format") != FORMAT:
+    if kind in _HEADS and data.get("format") != FORMAT:
         raise InvalidInput(
             f"the export has format {data.get('format')!r}, this version reads {FORMAT}"
         )
     if kind in _READERS:
         _bound(_READERS[kind](data), how)
-        if how.into is None:
+        if how.scope is None:
             _scope(data)
 
 
@@ -120,13 +127,13 @@ def _sort(record: Mapping[str, Any]) -> str:
 async def _take(batch: Sequence[Mapping[str, Any]], how: Import) -> Sequence[Outcome]:
     """Take in records of one sort. What is refused has an outcome; of the rest only memories and messages have one."""
     if "content" in batch[0]:
-        assert how.into is not None
-        return (await how.into.remember(list(batch))).outcomes
+        assert how.remember is not None
+        return (await how.remember(list(batch))).outcomes
     kind = batch[0]["record_type"]
     if kind in _NOTES:
         return []
     data = [record["data"] for record in batch]
-    scope = how.into.scope if how.into is not None else _scope(data[0])
+    scope = how.scope if how.scope is not None else _scope(data[0])
     values = [_READERS[kind](each) for each in data]
     if kind == "memory":
         return await _take_memories(values, scope, how)
@@ -135,10 +142,10 @@ async def _take(batch: Sequence[Mapping[str, Any]], how: Import) -> Sequence[Out
     if kind == "history":
         home = data[0].get("scope")
         entries = [each if home == asdict(scope) else _elsewhere(each, scope) for each in kept]
-        await _take_history(entries, scope, how.engine)
+        await _take_history(entries, scope, how.ctx)
     elif kind == "message":
-        async with how.engine.store.transaction(scope) as tx:
-            await tx.apply([await _drop_forgotten_words(each, tx, scope) for each in kept])
+        async with how.ctx.store.transaction(scope) as tx:
+            await tx.save_messages([await _drop_forgotten_words(each, tx, scope) for each in kept])
     else:
         reasons += await _take_summaries(kept, scope, how)
     return [Outcome(status="refused", reason=why) for why in reasons if why]
@@ -149,14 +156,14 @@ async def _find_refusals(made: Sequence[Draft], scope: Scope, how: Import) -> li
 
     A record that claims to be pinned or manually saved gets no exception.
     """
-    off = await privacy.off(how.engine, scope, {draft.labels.session for draft in made})
+    off = await privacy.off(how.ctx, scope, {draft.labels.session for draft in made})
     return [_refusal(draft, off.get(draft.labels.session, ""), scope, how) for draft in made]
 
 
 def _refusal(draft: Draft, off: str, scope: Scope, how: Import) -> str:
     if off == privacy.INCOGNITO or how.restore:
         return off if off == privacy.INCOGNITO else ""
-    why = off or (guard.refusal(draft, how.policy, scope.user) if draft.text else "")
+    why = off or (guard.find_refusal(draft, how.policy, scope.user) if draft.text else "")
     return f"{why}; {_AS_IT_WAS}" if why else ""
 
 
@@ -197,17 +204,18 @@ async def _drop_forgotten_words(said: SeenMessage, tx: Transaction, scope: Scope
     return said if there.issuperset(ids) else replace(said, keep_text=False)
 
 
-async def _take_summaries(summaries: Sequence[Summary], scope: Scope, how: Import) -> list[str]:
+async def _take_summaries(records: Sequence[Summary], scope: Scope, how: Import) -> list[str]:
     """Keep long-term records that are not here yet; return why others are not taken."""
-    store, reasons = how.engine.store, list[str]()
-    kinds = {each.record_type for each in summaries}
-    here = {known.id for kind in kinds for known in await store.summaries(scope, kind)}
+    store, reasons = how.ctx.store, list[str]()
+    kinds = {each.record_type for each in records}
+    here = {known.id for kind in kinds for known in await summaries.load(store, scope, kind)}
     async with store.transaction(scope) as tx:
-        for each in summaries:
+        for each in records:
             if each.id in here:
                 continue
             why = await _missing_support(each, tx, scope, how)
-            await tx.apply([] if why else [each])
+            if not why:
+                await summaries.save(tx, each)
             reasons.append(why)
     return reasons
 
@@ -241,11 +249,10 @@ def _memory(data: Mapping[str, Any]) -> Memory:
     made = replace(
         made, text=normalize.storable(made.text), tags=tuple(map(normalize.storable, made.tags))
     )
-    piece = Piece(Draft(text=made.text), made.text)
     return replace(
         made,
-        content_hash=piece.content_hash,
-        simhash=piece.simhash,
+        content_hash=normalize.content_hash(made.text),
+        simhash=normalize.simhash64(made.text),
         superseded_by=None if made.is_active else made.superseded_by,
         purge_at=None if made.is_active else made.purge_at,
     )
@@ -315,7 +322,7 @@ def _bound_part(name: str, value: object, how: Import) -> None:
     if any("\0" in text for text in texts):
         raise InvalidInput(f"{name} holds a NUL character: take it out")
     if name in _TEXTS:
-        validation.size("".join(texts), how.engine.settings.max_text_chars)
+        validation.size("".join(texts), how.ctx.settings.max_text_chars)
     if how.restore or name in _TEXTS:
         return
     most = _MOST_SUMMARY if name == "summary" else _MOST_LABEL
@@ -386,15 +393,15 @@ def _elsewhere(entry: HistoryEntry, scope: Scope) -> HistoryEntry:
     )
 
 
-async def _take_history(entries: Sequence[HistoryEntry], scope: Scope, engine: Engine) -> None:
+async def _take_history(entries: Sequence[HistoryEntry], scope: Scope, ctx: Context) -> None:
     """Add what happened before, without the words of what was forgotten here; what is here already stays as it is."""
     words = {
         entry.id: normalize.wording(str(entry.meta.get("before", {}).get("text", "")))
         for entry in entries
     }
-    async with engine.store.transaction(scope) as tx:
-        forgotten = await tx.tombstones(scope, set(words.values()), engine.clock())
-        await tx.apply(
+    async with ctx.store.transaction(scope) as tx:
+        forgotten = await tx.tombstones(scope, set(words.values()), ctx.clock())
+        await tx.import_history(
             [_mark_imported(each, keep=words[each.id] not in forgotten) for each in entries]
         )
 
@@ -422,17 +429,17 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) -> list[Outcome]:
     """Keep memories as they are, with vectors of this engine's model; those already here stay untouched."""
-    engine = how.engine
+    ctx = how.ctx
     refusals = await _find_refusals([_draft(memory) for memory in memories], scope, how)
     reasons = {memory.id: why for memory, why in zip(memories, refusals, strict=True)}
     memories = [
         memory if how.restore else _lower_authority(memory, scope, how) for memory in memories
     ]
-    vectors = await encoded(engine, [memory.text for memory in memories if not reasons[memory.id]])
-    async with engine.store.transaction(scope) as tx:
+    vectors = await encoded(ctx, [memory.text for memory in memories if not reasons[memory.id]])
+    async with ctx.store.transaction(scope) as tx:
         there = {memory.id for memory in await tx.get(scope, [memory.id for memory in memories])}
         compared = {memory.id: normalize.wording(memory.text) for memory in memories}
-        forgotten = await tx.tombstones(scope, list(compared.values()), engine.clock())
+        forgotten = await tx.tombstones(scope, list(compared.values()), ctx.clock())
         reasons |= {id: FORGOTTEN for id, text in compared.items() if text in forgotten}
         new = {
             memory.id: memory
@@ -440,17 +447,16 @@ async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) 
             if memory.id not in there and not reasons[memory.id]
         }
         placed = await _assign_places(list(new.values()), tx, scope)
-        await tx.apply([_imported(memory, vectors.get(memory.text), engine) for memory in placed])
+        await tx.apply([_imported(memory, vectors.get(memory.text), ctx) for memory in placed])
     return [_taken(memory.id, there, reasons[memory.id]) for memory in memories]
 
 
 def _lower_authority(memory: Memory, scope: Scope, how: Import) -> Memory:
     """Limit a memory to the authority of its speaker."""
     draft = _draft(memory)
-    low = guard.lowered(draft, how.policy, scope.user)
+    low = guard.lower_authority(draft, how.policy, scope.user)
     if low == draft and authority.is_own(memory.labels.role, memory.speaker, scope.user):
         return memory
-    piece = Piece(low, low.text)
     return replace(
         memory,
         text=low.text,
@@ -461,8 +467,8 @@ def _lower_authority(memory: Memory, scope: Scope, how: Import) -> Memory:
         fact_type=low.fact_type,
         procedural_form=None,
         key=None,
-        content_hash=piece.content_hash,
-        simhash=piece.simhash,
+        content_hash=normalize.content_hash(low.text),
+        simhash=normalize.simhash64(low.text),
     )
 
 
@@ -483,12 +489,12 @@ async def _assign_places(memories: Sequence[Memory], tx: Transaction, scope: Sco
     return placed
 
 
-def _imported(memory: Memory, vector: Vectors | None, engine: Engine) -> Save:
+def _imported(memory: Memory, vector: Vectors | None, ctx: Context) -> Save:
     return Save(
         memory=with_vector(memory, vector),
         event="created" if memory.state != "superseded" else None,
         vector=vector,
-        model=engine.corpora.model,
+        model=ctx.index.model,
         meta={"imported": True},
     )
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from ..errors import InvalidInput
-from ..ports import Store, Transaction
-from ..storage.changes import Summary
+from ..storage import summaries
+from ..storage.store import Store
+from ..storage.summaries import Summary
+from ..storage.transaction import Transaction
 from ..text import authority
 from ..types import Scope
 
@@ -23,14 +25,14 @@ async def add(store: Store, scope: Scope, patch: Summary) -> Summary:
     """
     async with store.transaction(scope) as tx:
         made = await added(tx, store, scope, patch)
-        await tx.apply([made])
+        await summaries.save(tx, made)
     return made
 
 
 async def added(tx: Transaction, store: Store, scope: Scope, patch: Summary) -> Summary:
     """The newest record of its name with the lists of a patch, as `add` keeps it. Raises InvalidInput."""
     evidence = await _evidence(tx, scope, patch)
-    versions = await store.summaries(scope, patch.record_type)  # nobody else writes meanwhile
+    versions = await summaries.load(tx, scope, patch.record_type)
     done = next((version for version in versions if version.id == patch.id), None)
     if done is not None:
         return done
@@ -53,7 +55,7 @@ def newest(versions: Sequence[Summary], name: str) -> Summary | None:
 async def _evidence(tx: Transaction, scope: Scope, patch: Summary) -> list[str]:
     """The memories that the items' ids stand for, all of them there; for a profile, all in the person's own words."""
     ids = patch.evidence_ids
-    said = await tx.said(scope, dict.fromkeys(ids, ""))
+    said = await tx.seen(scope, dict.fromkeys(ids, ""))
     meant = {id: next(iter(said[id].outcome.ids), id) if id in said else id for id in ids}
     there = {memory.id: memory for memory in await tx.get(scope, list(meant.values()))}
     missing = [id for id in ids if meant[id] not in there]

@@ -9,23 +9,28 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from ..context import Context
 from ..embedders import checked
 from ..errors import Conflict, InvalidInput, ProviderFailed, StoreFull, StoreUnavailable
+from ..index import SnapshotCache
+from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
+from ..ingest.analyze import to_items
+from ..ingest.policies import Policy
 from ..manage import records
-from ..ports import IndexRow, Reading, Spool, Store, Vectors
+from ..ports import Vectors
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
-from ..storage.changes import Pending, Summary
-from ..text.ids import new_id
+from ..storage.rows import IndexRow
+from ..storage.store import Store
+from ..storage.summaries import Summary
+from ..text.clock import new_id
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
 from . import standby
-from .proxy import Guarded
-
-if TYPE_CHECKING:
-    from ..client import Engine
+from .proxy import StoreProxy
+from .spool import Files, Pending
 
 FIRST_LOOK, LONGEST = 0.5, 2.0  # seconds between two looks whether the store is back
 OPENING = 5.0  # seconds that opening waits for what an earlier outage left behind
@@ -43,16 +48,16 @@ class Replayed:
     waiting: int = 0  # still, or again
 
 
-class Outage:
+class Offline:
     """Keeps what is told while the store is away and hands it over, once and in order. Closed by the engine."""
 
-    def __init__(self, engine: Engine, store: Guarded, spool: Spool) -> None:
-        self._engine, self._store, self._spool = engine, store, spool
+    def __init__(self, ctx: Context, store: StoreProxy, spool: Files) -> None:
+        self._ctx, self._store, self._spool = ctx, store, spool
         self._made: dict[str, list[tuple[Memory, IndexRow]]] = {}  # of what waits, by id
         self._vectors: dict[str, Vectors] = {}
         self._laid: dict[Scope, standby.Laid] = {}
         self._task: asyncio.Task[None] | None = None
-        store.on_loss = self._watch
+        store.proxy.on_loss = self._watch
 
     async def opened(self) -> None:
         """Begin to hand over what an earlier outage left behind, or to look for a store that is not there yet."""
@@ -70,26 +75,36 @@ class Outage:
         self._spool.close()
 
     async def remember(
-        self, drafts: Sequence[Draft], scope: Scope, parts: ingest.Ingest, now: datetime
-    ) -> Sequence[Outcome]:
-        """Take drafts in; while the store is away, keep them in a file and say so. Raises StoreUnavailable."""
+        self, ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy, now: datetime
+    ) -> list[Outcome]:
+        """Store drafts; while the store is unavailable, spool them and say so.
+
+        Raises StoreUnavailable.
+        """
         try:
             if why := self._store.away.get("writing"):
                 raise StoreUnavailable(why)
-            return await ingest.remember(drafts, scope, parts, now)
+            return await ingest.remember(ctx, scope, drafts, policy, now)
         except StoreFull:
             raise
         except StoreUnavailable as error:
-            told = [Pending(scope=scope, what=draft, policy=parts.policy.name) for draft in drafts]
-            kept = await self._kept(told, error)
-            return [
-                self._outcome(draft, each.what) for draft, each in zip(drafts, kept, strict=True)
+            items = to_items(drafts)
+            sessions = {draft.labels.session for draft in drafts}
+            privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
+            ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
+            admitted = [item for item in items if item.outcome is None]
+            pending = [
+                Pending(scope=scope, what=item.draft, policy=policy.name) for item in admitted
             ]
+            kept = await self._kept(pending, error) if pending else []
+            for item, each in zip(admitted, kept, strict=True):
+                item.outcome = self._outcome(item.draft, each.what)
+            return ingest.outcomes(items, scope.user)
 
     async def add_record(self, scope: Scope, patch: Summary) -> Summary | None:
         """Add to a long-term record; None if that waits in a file. Raises InvalidInput, StoreUnavailable."""
         try:
-            return await records.add(self._engine.store, scope, patch)
+            return await records.add(self._ctx.store, scope, patch)
         except StoreFull:
             raise
         except StoreUnavailable as error:
@@ -128,17 +143,15 @@ class Outage:
         there = not self._store.away and await self._store.get(scope, [id])
         return bool(gone) and not there
 
-    async def recall(
-        self, query: Query, profile: Profile, parts: retrieve.Retrieve, now: datetime
-    ) -> Recall:
+    async def recall(self, ctx: Context, query: Query, profile: Profile, now: datetime) -> Recall:
         """Answer; with what waits, and without the store if it is away, which the answer says."""
         waiting = await self._waiting(query.scope)
         if "reading" not in self._store.away:
             with suppress(StoreUnavailable):
                 beside = await self._beside(query.scope, waiting) if waiting else None
-                return await retrieve.recall(query, profile, _reading(parts, beside), now)
+                return await retrieve.recall(_reading(ctx, beside), query, profile, now)
         left = await self._left(waiting, without=query.scope)
-        answer = await retrieve.recall(query, profile, _reading(parts, left), now)
+        answer = await retrieve.recall(_reading(ctx, left), query, profile, now)
         why = self._store.away.get("reading", "it was away for a moment")
         return replace(answer, legs={**answer.legs, "store": why})
 
@@ -173,7 +186,7 @@ class Outage:
     async def _beside(self, scope: Scope, waiting: Sequence[Pending]) -> standby.Standby:
         """The store, and what waits and has not been handed over a moment ago."""
         names = dict.fromkeys((_message_id(each) for each in waiting), "")
-        told = await self._store.said(scope, names)
+        told = await self._store.seen(scope, names)
         return await self._left([each for each in waiting if _message_id(each) not in told])
 
     async def _left(
@@ -182,7 +195,7 @@ class Outage:
         """What can be read: the store and what waits, or without the store for a scope, what was lately seen of it."""
         prepared = await asyncio.to_thread(self._prepared, waiting)
         if without is not None:
-            language, fresh = self._engine.settings.language, self._store.texts.fresh(without)
+            language, fresh = self._ctx.settings.language, self._store.texts.fresh(without)
             prepared = [
                 *((memory, standby.index_row(memory, language)) for memory in fresh),
                 *prepared,
@@ -190,7 +203,7 @@ class Outage:
         await self._embed([memory for memory, _ in prepared])
         return standby.Standby(
             store=self._store,
-            corpora=self._engine.corpora,
+            index=self._ctx.index,
             waiting=prepared,
             embedded=self._vectors,
             is_away=without is not None,
@@ -198,7 +211,7 @@ class Outage:
         )
 
     def _prepared(self, waiting: Sequence[Pending]) -> list[tuple[Memory, IndexRow]]:
-        made, language = self._made, self._engine.settings.language
+        made, language = self._made, self._ctx.settings.language
         for each in waiting:
             if each.id not in made:
                 made[each.id] = standby.prepared(each, len(made), language)
@@ -206,9 +219,9 @@ class Outage:
 
     async def _embed(self, memories: Sequence[Memory]) -> None:
         new = [memory for memory in memories if memory.id not in self._vectors][-EMBEDDED_AT_ONCE:]
-        if new and self._engine.embedder is not None:
+        if new and self._ctx.embedder is not None:
             with suppress(ProviderFailed):
-                made = await checked.encode(self._engine.embedder, [memory.text for memory in new])
+                made = await checked.encode(self._ctx.embedder, [memory.text for memory in new])
                 self._vectors |= {
                     memory.id: vector for memory, vector in zip(new, made, strict=True)
                 }
@@ -283,9 +296,11 @@ class Outage:
                 for each in batch
                 if each.id not in there and isinstance(each.what, Draft)
             ]
-            policy = standby.policy(batch[0].policy, self._engine.settings.capacity)
-            parts = replace(self._engine.ingest, policy=policy, store=store)
-            outcomes = await ingest.remember(new, scope, parts, self._engine.clock())
+            policy = standby.policy(batch[0].policy, self._ctx.settings.capacity)
+            items, ctx = to_items(new), replace(self._ctx, store=store)
+            drafts = await ingest.prepare(ctx, scope, items, policy, ctx.clock())
+            async with store.transaction(scope) as tx:
+                await ingest.write(tx, drafts)
         except (InvalidInput, Conflict) as error:
             if len(batch) == 1:
                 return {first.id or "": str(error)}
@@ -294,11 +309,10 @@ class Outage:
                 for one in batch
                 for id, why in (await self._handed_over([one], store)).items()
             }
-        told = zip(new, outcomes, strict=True)
         return {
-            draft.id or "": outcome.reason
-            for draft, outcome in told
-            if outcome.status == "conflicting"
+            item.draft.id or "": item.outcome.reason
+            for item in items
+            if item.outcome is not None and item.outcome.status == "conflicting"
         }
 
 
@@ -323,7 +337,7 @@ def _message(draft: Draft) -> Draft:
     return replace(draft, message_id=draft.id, source_ids=(draft.id or new_id(), *draft.source_ids))
 
 
-def _reading(parts: retrieve.Retrieve, reading: standby.Standby | None) -> retrieve.Retrieve:
-    return (
-        parts if reading is None else replace(parts, store=cast(Reading, reading), corpora=reading)
-    )
+def _reading(ctx: Context, reading: standby.Standby | None) -> Context:
+    if reading is None:
+        return ctx
+    return replace(ctx, store=cast(Store, reading), index=cast(SnapshotCache, reading))

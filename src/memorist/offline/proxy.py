@@ -1,17 +1,20 @@
-"""A store that may be away: who asks is told at once, instead of waiting for it again and again."""
+"""A store that may be unavailable: callers get an error at once, instead of waiting for it again and again."""
 
 from __future__ import annotations
 
-import inspect
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from ..errors import StoreFull, StoreUnavailable
-from ..ports import Delta, Store, Transaction
+from ..ports import Vectors
 from ..storage.changes import Change, Forget, Save
+from ..storage.database import Connection, Database, Dialect, Query, Rows, Values, VectorSearch
+from ..storage.queries import Delta
+from ..storage.store import Store
+from ..storage.transaction import Transaction
 from ..types import Memory, Scope
 
 MOST_TEXTS = 2000
@@ -68,102 +71,94 @@ class Texts:
                 del self._fresh[scope]
 
 
-class _Followed:
-    """A transaction whose changes are noted."""
+class DatabaseProxy:
+    """A database behind a switch. Implements `Database`.
 
-    def __init__(self, inner: Transaction, texts: Texts) -> None:
-        self._inner, self._texts, self.changes = inner, texts, list[Change]()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    async def changed_since(self, scope: Scope, revision: int, **named: Any) -> Delta:
-        delta = await self._inner.changed_since(scope, revision, **named)
-        self._texts.caught_up(scope)
-        return delta
-
-    async def apply(self, changes: Sequence[Change]) -> None:
-        await self._inner.apply(changes)
-        self.changes += changes
-
-
-class Guarded:
-    """A store behind a switch. Implements `ports.Store` by asking the inner store, whatever that offers.
-
-    After a call that found it away, calls fail at once until `found` says that it is there again. A store that
+    After a call that found it unavailable, calls fail at once until `found` says that it is back. A database that
     cannot be written may still be read.
     """
 
     def __init__(
         self,
-        inner: Store | None,
+        inner: Database | None,
         *,
-        reopen: Callable[[], Awaitable[Store]],
+        reopen: Callable[[], Awaitable[Database]],
         still: Callable[[], None] = lambda: None,
         why: StoreUnavailable | None = None,
     ) -> None:
-        self.inner, self._reopen, self._still = inner, reopen, still
-        self.away: dict[Way, str] = (
-            {} if why is None else {"reading": str(why), "writing": str(why)}
-        )
-        self.texts = Texts()
+        self.inner = inner
+        self._reopen = reopen
+        self._still = still
+        self.away: dict[Way, str] = {}
+        if why is not None:
+            self.away = {"reading": str(why), "writing": str(why)}
         self.on_loss: Callable[[], None] = lambda: None
 
-    def __getattr__(self, name: str) -> Any:
-        offered = getattr(self._there("reading"), name)
-        if not inspect.iscoroutinefunction(offered):
-            return offered
+    @property
+    def dialect(self) -> Dialect:
+        return self._open().dialect
 
-        async def ask(*given: Any, **named: Any) -> Any:
-            with self._noticing("reading"):
-                return await offered(*given, **named)
+    @property
+    def secret(self) -> bytes:
+        return self._open().secret
 
-        return ask
-
-    async def backup(self, path: Path) -> None:
-        await self._there("reading").backup(
-            path
-        )  # where it goes may be away, which says nothing about the store
-
-    async def at_rows(self, scope: Scope, rows: Sequence[int]) -> dict[int, Memory]:
+    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
         with self._noticing("reading"):
-            found = await self._there("reading").at_rows(scope, rows)
-        self.texts.learn(found.values())
-        return found
+            return await self._open().rows(sql, values, scope=scope)
 
-    async def changed_since(self, scope: Scope, revision: int, **named: Any) -> Delta:
+    async def read(self, queries: Sequence[Query], *, scope: int | None = None) -> list[Rows]:
         with self._noticing("reading"):
-            delta = await self._there("reading").changed_since(scope, revision, **named)
-        self.texts.caught_up(scope)
-        return delta
+            return await self._open().read(queries, scope=scope)
 
     @asynccontextmanager
-    async def transaction(self, scope: Scope) -> AsyncIterator[_Followed]:
+    async def transaction(
+        self, scope: Scope | None = None, *, number: int | None = None
+    ) -> AsyncIterator[Connection]:
         with self._noticing("writing"):
             self._still()
-            async with self._there("writing").transaction(scope) as tx:
-                followed = _Followed(tx, self.texts)
-                yield followed
-        self.texts.follow(scope, followed.changes)
+            async with self._open().transaction(scope, number=number) as connection:
+                yield connection
 
-    async def reached(self) -> Store:
-        """The store itself, opened if it never was. Raises StoreUnavailable."""
-        if self.inner is None:
-            self.inner = await self._reopen()
-        self._still()
-        return self.inner
+    def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
+        return self._open().try_lock(name)
 
-    def found(self, way: Way) -> None:
-        """It is there again."""
-        self.away.pop(way, None)
+    async def nearest(
+        self, scope: int, vector: Vectors, *, model: str, limit: int
+    ) -> list[tuple[int, float]]:
+        with self._noticing("reading"):
+            inner = self._open()
+            assert isinstance(inner, VectorSearch)
+            return await inner.nearest(scope, vector, model=model, limit=limit)
+
+    async def wait_for_change(self, seconds: float) -> None:
+        with self._noticing("reading"):
+            await self._open().wait_for_change(seconds)
+
+    async def backup(self, path: Path) -> None:
+        # The target may be unavailable, which says nothing about the store.
+        await self._open().backup(path)
+
+    async def vacuum(self) -> None:
+        with self._noticing("reading"):
+            await self._open().vacuum()
+
+    def make_room(self) -> bool:
+        return self._open().make_room()
 
     async def close(self) -> None:
         if self.inner is not None:
             await self.inner.close()
 
-    def _there(self, way: Way) -> Store:
+    async def reach(self) -> Database:
+        """Return the database itself, opened if it never was. Raises StoreUnavailable."""
         if self.inner is None:
-            raise StoreUnavailable(self.away.get(way))
+            self.inner = await self._reopen()
+        self._still()
+        return self.inner
+
+    def _open(self) -> Database:
+        if self.inner is None:
+            raise StoreUnavailable(self.away.get("reading"))
         return self.inner
 
     @contextmanager
@@ -172,7 +167,7 @@ class Guarded:
             raise StoreUnavailable(self.away[way])
         try:
             yield
-        except StoreFull:  # somebody has to make room: waiting does not help
+        except StoreFull:  # waiting does not help: somebody has to make room
             raise
         except StoreUnavailable as error:
             self.away["writing"] = str(error)
@@ -180,3 +175,47 @@ class Guarded:
                 self.away["reading"] = str(error)
             self.on_loss()
             raise
+
+
+class StoreProxy(Store):
+    """A store whose database may be unavailable; it knows some memories that were read or written lately."""
+
+    def __init__(self, database: DatabaseProxy, *, language: str = "english") -> None:
+        super().__init__(database, language=language)
+        self.proxy = database
+        self.texts = Texts()
+
+    @property
+    def away(self) -> dict[Way, str]:
+        """Why the store cannot be read or written; empty while it can."""
+        return self.proxy.away
+
+    async def at_rows(self, scope: Scope, numbers: Sequence[int]) -> dict[int, Memory]:
+        found = await super().at_rows(scope, numbers)
+        self.texts.learn(found.values())
+        return found
+
+    async def changed_since(
+        self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0
+    ) -> Delta:
+        delta = await super().changed_since(scope, revision, model=model, limit=limit, after=after)
+        self.texts.caught_up(scope)
+        return delta
+
+    @asynccontextmanager
+    async def transaction(self, scope: Scope) -> AsyncIterator[Transaction]:
+        async with super().transaction(scope) as tx:
+            try:
+                yield tx
+            finally:
+                if tx.has_read_changes:
+                    self.texts.caught_up(scope)
+        self.texts.follow(scope, tx.applied)
+
+    async def reached(self) -> Store:
+        """Return the store itself, opened if it never was. Raises StoreUnavailable."""
+        return Store(await self.proxy.reach(), language=self.language)
+
+    def found(self, way: Way) -> None:
+        """Note that the store is back."""
+        self.away.pop(way, None)

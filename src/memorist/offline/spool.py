@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 from ..storage import codec
-from ..storage.changes import Pending, Summary
+from ..storage.summaries import Summary
 from ..types import Draft, Scope
 
 ITEM = "memory_item"
@@ -31,6 +31,19 @@ _KINDS: dict[str, type[Draft | Summary]] = {
     "user_profile": Summary,
     "project_memory": Summary,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """Something that waits until the store is back."""
+
+    scope: Scope
+    what: Draft | Summary  # a summary holds what is to be added to the newest record of its name
+    policy: str = "default"  # of a draft
+
+    @property
+    def id(self) -> str:
+        return self.what.id or ""
 
 
 def line(pending: Pending) -> bytes:
@@ -125,7 +138,7 @@ def _parsed(content: bytes) -> Iterator[tuple[bytes, Pending | None]]:
 
 
 class Files:
-    """The fail-safe files of one store. Implements `ports.Spool`."""
+    """The fail-safe files of one store. Methods block for as long as the disk takes, and raise OSError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ..errors import MemoristError
-from ..ports import Store
 from ..types import Scope
-from .changes import Event, Used
+from .changes import Event, MemoryAccess
+from .store import Store
 
 AT_MOST = 256  # uses held back before they are written
 SECONDS = 1.0
@@ -20,11 +20,11 @@ class AccessLog:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[Scope, list[Used | Event]] = {}
+        self._waiting: dict[Scope, list[MemoryAccess | Event]] = {}
         self._task: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
-    def note(self, scope: Scope, uses: Sequence[Used | Event]) -> None:
+    def note(self, scope: Scope, uses: Sequence[MemoryAccess | Event]) -> None:
         """Remember to write these."""
         if not uses:
             return
@@ -40,7 +40,10 @@ class AccessLog:
         for scope, uses in waiting.items():
             with suppress(MemoristError):
                 async with self._store.transaction(scope) as tx:
-                    await tx.apply(uses)
+                    await tx.apply([each for each in uses if isinstance(each, Event)])
+                    await tx.record_access(
+                        [each for each in uses if isinstance(each, MemoryAccess)]
+                    )
 
     async def close(self) -> None:
         """Write what is waiting; a write that is under way is not interrupted."""

@@ -1,28 +1,55 @@
-"""Keys that let somebody in, and requests that were answered already. Neither belongs to one scope."""
+"""API keys. They belong to no scope; of a secret only a keyed digest is stored."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from ..results import Key
 from ..text import clock
 from . import rows
-from .queries import digest
-from .tasks import Together
+from .database import Database
+from .queries import Reader
 
-ABANDONED = timedelta(minutes=5)  # after which nobody is at a request any more that has no answer
 _COLUMNS = "id, name, tenant, user_id, space, agent, rights, created_at, expires_at, revoked_at"
 
 
-class Keys(Together):
-    """The part of a store that knows callers."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """An API key: who its bearer is, and what they may do. Its secret is shown once and stored as a digest."""
 
-    async def add_key(self, key: Key, secret: str) -> None:
+    id: str
+    name: str
+    user: str
+    created_at: datetime
+    tenant: str = "default"
+    space: str | None = None  # None: every space of the user
+    agent: str | None = None  # for categories with an allowlist
+    rights: tuple[str, ...] = ("read", "write")  # read · write · owner · admin
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+
+    def is_good(self, now: datetime) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+class Keys:
+    """Stores API keys."""
+
+    def __init__(self, database: Database, reader: Reader) -> None:
+        self._database = database
+        self._reader = reader
+
+    async def add(self, key: Key, secret: str) -> None:
+        """Store a key."""
+        sql = (
+            "INSERT INTO api_keys (id, digest, name, tenant, user_id, space, agent, rights, created_at, expires_at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        )
         values = (
             key.id,
-            digest(self._secret, secret),
+            self._reader.digest(secret),
             key.name,
             key.tenant,
             key.user,
@@ -32,58 +59,29 @@ class Keys(Together):
             clock.iso(key.created_at),
             clock.iso(key.expires_at) if key.expires_at else None,
         )
-        sql = "INSERT INTO api_keys (id, digest, name, tenant, user_id, space, agent, rights, created_at, expires_at) "
-        async with self._together() as session:
-            await session.rows(f"{sql}VALUES ({', '.join('?' * len(values))})", values)
+        async with self._database.transaction() as connection:
+            await connection.rows(sql, values)
 
-    async def key(self, id: str, secret: str) -> Key | None:
+    async def get(self, id: str, secret: str) -> Key | None:
+        """Return the key with that id and secret; also one that is revoked or has expired."""
         sql = f"SELECT {_COLUMNS} FROM api_keys WHERE id = ? AND digest = ?"
-        found = await self._session.rows(sql, (id, digest(self._secret, secret)))
-        return _key(found[0]) if found else None
+        found = await self._database.rows(sql, (id, self._reader.digest(secret)))
+        return _parse(found[0]) if found else None
 
-    async def keys(self) -> list[Key]:
-        return [
-            _key(row)
-            for row in await self._session.rows(
-                f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, id"
-            )
-        ]
+    async def list(self) -> list[Key]:
+        """Return all keys, oldest first, revoked ones too."""
+        sql = f"SELECT {_COLUMNS} FROM api_keys ORDER BY created_at, id"
+        return [_parse(row) for row in await self._database.rows(sql)]
 
     async def revoke(self, id: str, at: datetime) -> bool:
+        """Revoke a key; False if it does not exist or was revoked before."""
         sql = "UPDATE api_keys SET revoked_at = ? WHERE id = ? AND revoked_at IS NULL RETURNING id"
-        async with self._together() as session:
-            return bool(await session.rows(sql, (clock.iso(at), id)))
-
-    async def begin_request(
-        self, caller: str, key: str, request: str, *, at: datetime, since: datetime
-    ) -> str | None:
-        asked = digest(self._secret, request)
-        async with self._together() as session:
-            await session.rows("DELETE FROM answered WHERE at < ?", (clock.iso(since),))
-            lost = "DELETE FROM answered WHERE caller = ? AND key = ? AND answer IS NULL AND at < ?"
-            await session.rows(lost, (caller, key, clock.iso(at - ABANDONED)))
-            sql = "INSERT INTO answered (caller, key, request, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING "
-            if await session.rows(f"{sql}RETURNING key", (caller, key, asked, clock.iso(at))):
-                return None
-            sql = "SELECT request, answer FROM answered WHERE caller = ? AND key = ?"
-            same, answer = (await session.rows(sql, (caller, key)))[0]
-        return "" if same != asked else answer or "pending"
-
-    async def end_request(
-        self, caller: str, key: str, answer: str | None, *, begun: datetime
-    ) -> None:
-        which, values = " WHERE caller = ? AND key = ? AND at = ?", (caller, key, clock.iso(begun))
-        async with self._together() as session:
-            if answer is None:
-                await session.rows(f"DELETE FROM answered{which}", values)
-            else:
-                await session.rows(f"UPDATE answered SET answer = ?{which}", (answer, *values))
+        async with self._database.transaction() as connection:
+            return bool(await connection.rows(sql, (clock.iso(at), id)))
 
 
-def _key(row: Sequence[Any]) -> Key:
-    id, name, tenant, user, space, agent, rights, *times = row
-    created, expires, revoked = (rows.moment(time) if time else None for time in times)
-    assert created is not None
+def _parse(row: Sequence[Any]) -> Key:
+    id, name, tenant, user, space, agent, rights, created, expires, revoked = row
     return Key(
         id=id,
         name=name,
@@ -92,7 +90,7 @@ def _key(row: Sequence[Any]) -> Key:
         space=space,
         agent=agent,
         rights=tuple(rights.split()),
-        created_at=created,
-        expires_at=expires,
-        revoked_at=revoked,
+        created_at=rows.moment(created),
+        expires_at=rows.moment(expires) if expires else None,
+        revoked_at=rows.moment(revoked) if revoked else None,
     )

@@ -1,18 +1,42 @@
-"""What the language model cost, and the caps that it never goes beyond."""
+"""What language models cost, and the daily caps that are never exceeded."""
 
 from __future__ import annotations
 
-from ..results import LlmUsage
+from dataclasses import dataclass
+
 from ..types import Scope
-from .database import EVERY
-from .tasks import Together
+from .database import EVERY, Database
+from .queries import Reader
 
 _TABLE = "spending p JOIN scopes s ON s.id = p.scope"
 _TOKENS = "p.tokens_in + p.tokens_out + p.reserved"
+_RESERVE = (
+    "INSERT INTO spending (scope, day, task, model, calls, tokens_in, tokens_out, reserved) "
+    "SELECT id, ?, ?, ?, 0, 0, 0, ? FROM scopes WHERE tenant = ? AND user_id = ? AND space = ? "
+    "ON CONFLICT (scope, day, task, model) DO UPDATE SET reserved = spending.reserved + excluded.reserved"
+)
 
 
-class Spendings(Together):
-    """The part of a store that keeps the ledger."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmUsage:
+    """What one task of a language model cost in a scope on one day."""
+
+    scope: Scope
+    day: str  # 2026-11-16, UTC
+    task: str
+    model: str
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    reserved: int = 0  # tokens reserved for calls that are under way, or never came back
+
+
+class UsageLedger:
+    """Reserves and counts the tokens of language models."""
+
+    def __init__(self, database: Database, reader: Reader) -> None:
+        self._database = database
+        self._reader = reader
 
     async def reserve(
         self,
@@ -25,28 +49,27 @@ class Spendings(Together):
         user_cap: int,
         tenant_cap: int,
     ) -> bool:
-        async with self._together() as session:
-            if lock := session.dialect.lock:
-                await session.rows(lock.format("spending"))
-            sql = f"SELECT coalesce(sum(CASE WHEN s.user_id = ? THEN {_TOKENS} ELSE 0 END), 0), "
-            sql += f"coalesce(sum({_TOKENS}), 0) FROM {_TABLE} WHERE s.tenant = ? AND p.day = ?"
-            found = await session.rows(sql, (scope.user, scope.tenant, day), scope=EVERY)
-            if any(
-                cap and int(spent) + tokens > cap
-                for spent, cap in zip(found[0], (user_cap, tenant_cap), strict=True)
-            ):
+        """Reserve tokens for a call, if the user and the tenant have so many left on that day (0: no cap).
+
+        What is used and reserved never exceeds a cap, however many processes ask at a time.
+        """
+        sql = f"SELECT coalesce(sum(CASE WHEN s.user_id = ? THEN {_TOKENS} ELSE 0 END), 0), "
+        sql += f"coalesce(sum({_TOKENS}), 0) FROM {_TABLE} WHERE s.tenant = ? AND p.day = ?"
+        key = (scope.tenant, scope.user, scope.space)
+        create = (
+            "INSERT INTO scopes (tenant, user_id, space) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+        )
+        async with self._database.transaction() as connection:
+            if lock := connection.dialect.lock:
+                await connection.rows(lock.format("spending"))
+            found = await connection.rows(sql, (scope.user, scope.tenant, day), scope=EVERY)
+            by_user, by_tenant = map(int, found[0])
+            if user_cap and by_user + tokens > user_cap:
                 return False
-            key = (scope.tenant, scope.user, scope.space)
-            await session.rows(
-                "INSERT INTO scopes (tenant, user_id, space) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-                key,
-            )
-            await session.rows(
-                "INSERT INTO spending (scope, day, task, model, calls, tokens_in, tokens_out, reserved) "
-                "SELECT id, ?, ?, ?, 0, 0, 0, ? FROM scopes WHERE tenant = ? AND user_id = ? AND space = ? "
-                "ON CONFLICT (scope, day, task, model) DO UPDATE SET reserved = spending.reserved + excluded.reserved",
-                (day, task, model, tokens, *key),
-                scope=EVERY,
+            if tenant_cap and by_tenant + tokens > tenant_cap:
+                return False
+            await connection.read(
+                [(create, key), (_RESERVE, (day, task, model, tokens, *key))], scope=EVERY
             )
         return True
 
@@ -61,33 +84,30 @@ class Spendings(Together):
         tokens_in: int,
         tokens_out: int,
     ) -> None:
-        number = await self.number(scope)
-        async with self._together() as session:
-            await session.rows(
-                "UPDATE spending SET calls = calls + 1, tokens_in = tokens_in + ?, tokens_out = tokens_out + ?, "
-                "reserved = reserved - ? WHERE scope = ? AND day = ? AND task = ? AND model = ?",
-                (tokens_in, tokens_out, reserved, number, day, task, model),
-                scope=number,
-            )
-
-    async def spending(self, scope: Scope | None, since: str) -> list[LlmUsage]:
-        number = EVERY if scope is None else await self.number(scope)
-        sql = "SELECT s.tenant, s.user_id, s.space, p.day, p.task, p.model, p.calls, p.tokens_in, p.tokens_out, "
-        sql += f"p.reserved FROM {_TABLE} WHERE p.day >= ?{'' if scope is None else ' AND p.scope = ?'} "
-        values = (since,) if scope is None else (since, number)
-        found = await self._session.rows(
-            f"{sql}ORDER BY p.day, 1, 2, 3, p.task, p.model", values, scope=number
+        """Replace what was reserved for a call by what it cost."""
+        number = await self._reader.number(scope)
+        sql = (
+            "UPDATE spending SET calls = calls + 1, tokens_in = tokens_in + ?, tokens_out = tokens_out + ?, "
+            "reserved = reserved - ? WHERE scope = ? AND day = ? AND task = ? AND model = ?"
         )
-        return [
-            LlmUsage(
-                scope=Scope(tenant=row[0], user=row[1], space=row[2]),
-                day=row[3],
-                task=row[4],
-                model=row[5],
-                calls=row[6],
-                tokens_in=row[7],
-                tokens_out=row[8],
-                reserved=row[9],
-            )
-            for row in found
-        ]
+        values = (tokens_in, tokens_out, reserved, number, day, task, model)
+        async with self._database.transaction() as connection:
+            await connection.rows(sql, values, scope=number)
+
+    async def list(self, scope: Scope | None, since: str) -> list[LlmUsage]:
+        """Return what was used from that day on, by scope, day, task and model."""
+        sql = "SELECT s.tenant, s.user_id, s.space, p.day, p.task, p.model, p.calls, p.tokens_in, "
+        sql += f"p.tokens_out, p.reserved FROM {_TABLE} WHERE p.day >= ?"
+        number = EVERY
+        values: tuple[object, ...] = (since,)
+        if scope is not None:
+            number = await self._reader.number(scope)
+            sql += " AND p.scope = ?"
+            values = (since, number)
+        sql += " ORDER BY p.day, 1, 2, 3, p.task, p.model"
+        names = ("day", "task", "model", "calls", "tokens_in", "tokens_out", "reserved")
+        usage = []
+        for tenant, user, space, *rest in await self._database.rows(sql, values, scope=number):
+            owner = Scope(tenant=tenant, user=user, space=space)
+            usage.append(LlmUsage(scope=owner, **dict(zip(names, rest, strict=True))))
+        return usage

@@ -1,165 +1,355 @@
-"""The statements that read one scope, in the SQL that every engine understands."""
+"""Reading one scope, inside a transaction or outside of one, in SQL that every engine understands."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 from ..errors import InvalidInput
-from ..ports import Delta, SeenBefore
-from ..results import Page, Proposal, SpaceSettings, ThreadChange
 from ..text import clock
-from ..types import RELATED, Filter, Memory, Outcome, Scope
+from ..types import RELATED, Filter, Memory, Message, Outcome, Page, Scope
 from . import filters, rows
 from .changes import Relation
-from .database import Session, Values
+from .database import Connection, Database, Query, Rows, Values
+from .rows import IndexRow
 
-_SELECT = f"SELECT {', '.join(rows.COLUMNS)} FROM memories"
+Value = TypeVar("Value")
+_LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
+PAGE = 1000  # memories read at a time where all are wanted
+_COLUMNS = ", ".join(rows.COLUMNS)
 _INDEX = ", ".join(f"m.{name.strip()}" for name in rows.INDEX_COLUMNS.split(","))
-_FEW = 500  # values in one IN (…)
-SETTINGS = tuple(each.name for each in fields(SpaceSettings))
+_ERASED = ", ".join(["e.row", "'erased'", *["NULL"] * (len(rows.INDEX_COLUMNS.split(",")) - 1)])
 
 
-class Readings:
-    """Reads a scope through a session. Implements `ports.Reading`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """What changed in a scope."""
 
-    def __init__(self, session: Session, known: dict[Scope, int], secret: bytes) -> None:
-        self._session = session
-        self._known = known  # scopes by their number, which never changes
-        self._secret = secret
+    revision: int  # of the scope, when this page was read
+    rows: list[IndexRow]  # as they are now
+    gone: list[int]  # rows that were erased since the revision; they come with the first page
+    next: int | None  # where the next page begins
+    total: int = 0  # how many rows changed, on the first of several pages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenBefore:
+    """A message that was stored earlier."""
+
+    same: bool  # with the same content
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpaceSettings:
+    """What the person has decided about remembering in a space."""
+
+    memory_enabled: bool = True
+    incognito_default: bool = False  # a session is incognito unless that was ended for it
+    sharing: bool = False  # the person's other spaces may recall what is tagged `share:SPACE`
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checks:
+    """What decides whether something may be stored, read together."""
+
+    settings: SpaceSettings = SpaceSettings()
+    incognito: frozenset[str | None] = frozenset()  # of the sessions that were asked about
+    tombstones: frozenset[str] = frozenset()  # those of the texts that were forgotten
+    seen: Mapping[str, SeenBefore] = field(default_factory=dict)  # messages, by id
+
+
+class Reader:
+    """Reads one scope at a time. What is in another scope is not found, whatever its id."""
+
+    def __init__(self, connection: Connection | Database, numbers: dict[Scope, int]) -> None:
+        self.connection = connection
+        self.numbers = numbers  # of scopes, which never change
 
     async def number(self, scope: Scope) -> int:
-        """The number of a scope, or -1 if nothing was ever remembered in it."""
-        if scope not in self._known:
+        """Return the number of a scope, or -1 if nothing was ever stored in it."""
+        if scope not in self.numbers:
             sql = "SELECT id FROM scopes WHERE tenant = ? AND user_id = ? AND space = ?"
-            found = await self._session.rows(sql, (scope.tenant, scope.user, scope.space))
+            found = await self.connection.rows(sql, (scope.tenant, scope.user, scope.space))
             if not found:
                 return -1
-            self._known[scope] = found[0][0]
-        return self._known[scope]
+            self.numbers[scope] = found[0][0]
+        return self.numbers[scope]
+
+    async def rows(self, scope: Scope, sql: str, values: Values = ()) -> Rows:
+        """Run a statement about one scope; the number of the scope is its first value."""
+        number = self.numbers.get(scope) or await self.number(scope)
+        if number < 0:
+            return []
+        return await self.connection.rows(sql, (number, *values), scope=number)
+
+    async def rows_in(
+        self, scope: Scope, sql: str, column: str, wanted: Iterable[Any], *before: Any
+    ) -> Rows:
+        """Run a query about one scope for values of a column, some at a time."""
+        distinct = list(dict.fromkeys(wanted))
+        found: Rows = []
+        for some in portions(distinct):
+            condition = f" AND {column} IN ({placeholders(len(some))})"
+            found += await self.rows(scope, sql + condition, (*before, *some))
+        return found
+
+    def digest(self, text: str) -> str:
+        """Return a keyed digest: without the key nobody can test a guess against it."""
+        text_bytes = text.encode("utf-8", "surrogatepass")
+        return hmac.new(self.connection.secret, text_bytes, hashlib.sha256).hexdigest()
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> list[Memory]:
+        """Return the memories with these ids, in any state, in the order of the ids, without the missing.
+
+        Each row is checked against its hash: raises StoreDamaged rather than return altered text.
+        """
         found = {memory.id: memory for memory in await self._memories(scope, "id", ids)}
         return [found[id] for id in dict.fromkeys(ids) if id in found]
 
+    async def _memories(self, scope: Scope, column: str, wanted: Iterable[Any]) -> list[Memory]:
+        sql = f"SELECT {_COLUMNS} FROM memories WHERE scope = ?"
+        return [rows.memory(row, scope) for row in await self.rows_in(scope, sql, column, wanted)]
+
     async def at_rows(self, scope: Scope, numbers: Sequence[int]) -> dict[int, Memory]:
-        sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ?"
-        found = await self._in(sql, scope, "row", numbers)
+        """Return the memories at these row numbers, checked like `get`."""
+        sql = f"SELECT row, {_COLUMNS} FROM memories WHERE scope = ?"
+        found = await self.rows_in(scope, sql, "row", numbers)
         return {row[0]: rows.memory(row[1:], scope) for row in found}
 
     async def page(
         self, scope: Scope, where: Filter, *, limit: int, cursor: str | None = None
     ) -> Page:
-        condition, values = filters.condition(where, self._session.dialect)
-        sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row < ? AND {condition}"
-        before = _row_of(cursor) if cursor else 2**62
-        found = await self._rows(
+        """Return memories that pass a filter, newest first; pages never repeat or skip a memory."""
+        condition, values = filters.condition(where, self.connection.dialect)
+        sql = f"SELECT row, {_COLUMNS} FROM memories WHERE scope = ? AND row < ? AND {condition}"
+        before = _parse_cursor(cursor) if cursor else 2**62
+        found = await self.rows(
             scope, f"{sql} ORDER BY row DESC LIMIT ?", (before, *values, limit + 1)
         )
         memories = tuple(rows.memory(row[1:], scope) for row in found[:limit])
         return Page(memories, f"r{found[limit - 1][0]}" if len(found) > limit else None)
 
+    async def find_all(self, scope: Scope, where: Filter) -> list[Memory]:
+        """Return all memories that pass a filter, newest first."""
+        page = await self.page(scope, where, limit=PAGE)
+        found = [*page.memories]
+        while page.cursor:
+            page = await self.page(scope, where, limit=PAGE, cursor=page.cursor)
+            found += page.memories
+        return found
+
     async def rows_where(self, scope: Scope, where: Filter) -> list[int]:
-        condition, values = filters.condition(where, self._session.dialect)
+        """Return the row numbers of all memories that pass the filter."""
+        condition, values = filters.condition(where, self.connection.dialect)
         sql = f"SELECT row FROM memories WHERE scope = ? AND {condition} ORDER BY row"
-        return [row[0] for row in await self._rows(scope, sql, values)]
+        return [row[0] for row in await self.rows(scope, sql, values)]
 
     async def revision(self, scope: Scope) -> int:
-        found = await self._rows(scope, "SELECT revision FROM scopes WHERE id = ?")
+        """Return a number that grows with each committed change of the scope; 0 before the first."""
+        found = await self.rows(scope, "SELECT revision FROM scopes WHERE id = ?")
         return found[0][0] if found else 0
 
     async def changed_since(
         self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0
     ) -> Delta:
-        now = await self.revision(scope)
-        if now == revision:
-            return Delta(revision=now, rows=[], gone=[], next=None)
+        """Return what changed after a revision, in pages of at most `limit` rows, by row number."""
+        number = await self.number(scope)
+        if number < 0:
+            return Delta(revision=0, rows=[], gone=[], next=None)
         # Where everything changed, the plus keeps the planner from that index: by row there is nothing to sort.
         changed = "m.changed > ?" if revision else "+m.changed > ?"
-        some = f"WHERE m.scope = ? AND {changed} AND m.state <> 'soft_deleted'"
-        number = await self.number(scope)
-        found = await self._rows(
-            scope,
-            f"SELECT {_INDEX}, v.embedding FROM memories m "
-            f"LEFT JOIN vectors v ON v.scope = ? AND v.memory = m.row AND v.model = ? {some} "
-            "AND m.row > ? ORDER BY m.row LIMIT ?",
-            (model, number, revision, after, limit),
+        source = (
+            "memories m LEFT JOIN vectors v ON v.scope = ? AND v.memory = m.row AND v.model = ?"
         )
-        several = len(found) == limit and after == 0
-        total = (
-            await self._rows(scope, f"SELECT count(*) FROM memories m {some}", (revision,))
-            if several
-            else None
+        sql = f"SELECT {_INDEX}, v.embedding FROM {source} WHERE m.scope = ? AND {changed} AND m.row > ?"
+        values: tuple[Any, ...] = (number, model, number, revision, after)
+        if revision and not after:  # erased rows, and hidden ones among the others
+            sql += f" UNION ALL SELECT {_ERASED} FROM erased e WHERE e.scope = ? AND e.changed > ?"
+            values += (number, revision)
+        else:
+            sql += " AND m.state <> 'soft_deleted'"
+        now, found = await self._read_revision(
+            number, (f"{sql} ORDER BY 1 LIMIT ?", (*values, limit))
         )
-        gone = await self._gone(scope, revision) if revision and not after else []
+        if now == revision:
+            return Delta(revision=now, rows=[], gone=[], next=None)
+        is_full = len(found) == limit
+        gone = [row[0] for row in found if row[1] in ("erased", "soft_deleted")]
+        total = len(found) - len(gone)
+        if is_full and not after:
+            total, gone = await self._count_changes(number, revision)
         return Delta(
             revision=now,
-            rows=[rows.index_row(row) for row in found],
+            rows=[rows.index_row(row) for row in found if row[1] not in ("erased", "soft_deleted")],
             gone=gone,
-            next=found[-1][0] if len(found) == limit else None,
-            total=total[0][0] if total else len(found),
+            next=found[-1][0] if is_full else None,
+            total=total,
         )
 
-    async def _gone(self, scope: Scope, revision: int) -> list[int]:
-        found = await self._rows(
-            scope,
-            "SELECT row FROM erased WHERE scope = ? AND changed > ? UNION ALL "
-            "SELECT row FROM memories WHERE scope = ? AND changed > ? AND state = 'soft_deleted'",
-            (revision, await self.number(scope), revision),
+    async def _read_revision(self, number: int, query: Query) -> tuple[int, Rows]:
+        """Return the revision of a scope, and then the rows of a query about it."""
+        revision = ("SELECT revision FROM scopes WHERE id = ?", (number,))
+        found, changed = await self.connection.read([revision, query], scope=number)
+        return int(found[0][0]) if found else 0, changed
+
+    async def _count_changes(self, number: int, revision: int) -> tuple[int, list[int]]:
+        """Count the rows that changed since a revision, and return all that are gone."""
+        changed = "FROM memories WHERE scope = ? AND changed > ? AND state"
+        counted, gone = await self.connection.read(
+            [
+                (f"SELECT count(*) {changed} <> 'soft_deleted'", (number, revision)),
+                (
+                    "SELECT row FROM erased WHERE scope = ? AND changed > ? UNION ALL "
+                    f"SELECT row {changed} = 'soft_deleted'",
+                    (number, revision, number, revision),
+                ),
+            ],
+            scope=number,
         )
-        return [row[0] for row in found]
+        return counted[0][0], [row[0] for row in gone] if revision else []
 
     async def vectors(
         self, scope: Scope, numbers: Sequence[int], *, model: str
     ) -> dict[int, bytes]:
-        sql = "SELECT memory, embedding FROM vectors WHERE scope = ?"
-        return dict(await self._in(f"{sql} AND model = ?", scope, "memory", numbers, model))
+        """Return the vectors of one model at these row numbers: float32, little-endian."""
+        sql = "SELECT memory, embedding FROM vectors WHERE scope = ? AND model = ?"
+        return dict(await self.rows_in(scope, sql, "memory", numbers, model))
 
     async def same_text(self, scope: Scope, hashes: Iterable[str]) -> dict[str, list[Memory]]:
-        out: dict[str, list[Memory]] = {}
-        for memory in await self._memories(scope, "content_hash", list(hashes)):
+        """Return active memories by content hash."""
+        found: dict[str, list[Memory]] = {}
+        for memory in await self._memories(scope, "content_hash", hashes):
             if memory.is_active:
-                out.setdefault(memory.content_hash, []).append(memory)
-        return out
+                found.setdefault(memory.content_hash, []).append(memory)
+        return found
 
     async def by_key(self, scope: Scope, keys: Iterable[str]) -> dict[str, Memory]:
-        found = await self._memories(scope, "key", list(keys))
+        """Return active memories by their key."""
+        found = await self._memories(scope, "key", keys)
         return {memory.key: memory for memory in found if memory.is_active and memory.key}
 
-    async def said(self, scope: Scope, digests: Mapping[str, str]) -> dict[str, SeenBefore]:
-        found = await self._in(
-            "SELECT id, digest, outcome FROM messages WHERE scope = ?", scope, "id", list(digests)
-        )
-        return {
-            id: SeenBefore(
-                same=kept == digest(self._secret, digests[id]), outcome=_outcome(outcome, id)
-            )
-            for id, kept, outcome in found
-        }
+    async def checks(
+        self,
+        scope: Scope,
+        *,
+        sessions: Iterable[str | None] = (),
+        texts: Iterable[str] = (),
+        messages: Mapping[str, str] | None = None,
+        now: datetime | None = None,
+    ) -> Checks:
+        """Return what decides whether something may be stored, in one statement.
 
-    async def wordings(self, scope: Scope, id: str) -> list[str]:
-        sql = "SELECT text FROM memories WHERE scope = ? AND superseded_by = ? ORDER BY row"  # OR would use no index
-        older = await self._rows(scope, sql, (id,))
-        own = await self._rows(scope, "SELECT text FROM memories WHERE scope = ? AND id = ?", (id,))
-        return [row[0] for row in (*older, *own)]
+        That is the settings of the space, which of the sessions are incognito (None: no session), which of the texts
+        (normalized for comparison) were forgotten and must not come back yet, and what became of messages that
+        were stored before; `messages` maps their ids to digests of their content.
+        """
+        asked = set(sessions)
+        marks = {self.session_mark(each, True): each for each in asked if each is not None}
+        ends = {self.session_mark(each, False): each for each in asked if each is not None}
+        digests = {self.digest(text): text for text in texts}
+        number = await self.number(scope)
+        if number < 0:
+            return Checks()
+        each = self.connection.dialect.each.format("?")
+        parts = ["SELECT 'setting', key, value, '' FROM space_settings WHERE scope = ?"]
+        values: list[Any] = [number]
+        if marks:
+            parts.append(
+                "SELECT 'session', session, '', '' FROM incognito_sessions WHERE scope = ? "
+                f"AND session IN (SELECT value FROM {each})"
+            )
+            values += [number, json.dumps([*marks, *ends])]
+        if digests:
+            parts.append(
+                "SELECT 'tombstone', digest, '', '' FROM tombstones WHERE scope = ? "
+                f"AND digest IN (SELECT value FROM {each}) AND (until IS NULL OR until > ?)"
+            )
+            values += [number, json.dumps([*digests]), clock.iso(now or _LONG_AGO)]
+        if messages:
+            parts.append(
+                "SELECT 'message', id, digest, CAST(outcome AS TEXT) FROM messages WHERE scope = ? "
+                f"AND id IN (SELECT value FROM {each})"
+            )
+            values += [number, json.dumps([*messages])]
+        found = await self._read_checks(number, " UNION ALL ".join(parts), values)
+        by_kind: dict[str, list[tuple[str, str, str]]] = {}
+        for kind, key, value, more in found:
+            by_kind.setdefault(kind, []).append((key, value, more))
+        settings = SpaceSettings(
+            **{
+                key: value == "true"
+                for key, value, _ in by_kind.get("setting", ())
+                if key in SpaceSettings.__slots__
+            }
+        )
+        noted = {key for key, _, _ in by_kind.get("session", ())}
+        incognito: set[str | None] = {marks[key] for key in noted if key in marks}
+        if settings.incognito_default:
+            incognito |= asked - {ends[key] for key in noted if key in ends}
+        seen = {}
+        for id, kept, outcome in by_kind.get("message", ()):
+            same = messages is not None and kept == self.digest(messages[id])
+            seen[id] = SeenBefore(same=same, outcome=rows.outcome(outcome, id))
+        return Checks(
+            settings=settings,
+            incognito=frozenset(incognito),
+            tombstones=frozenset(digests[key] for key, _, _ in by_kind.get("tombstone", ())),
+            seen=seen,
+        )
+
+    async def space_settings(
+        self, scope: Scope, sessions: Iterable[str | None] = ()
+    ) -> tuple[SpaceSettings, frozenset[str | None]]:
+        """Return the settings of the space, and which of the sessions are incognito."""
+        found = await self.checks(scope, sessions=sessions)
+        return found.settings, found.incognito
+
+    async def seen(self, scope: Scope, digests: Mapping[str, str]) -> Mapping[str, SeenBefore]:
+        """Return what became of messages that were stored before, by id, given digests of their content."""
+        return (await self.checks(scope, messages=digests)).seen
+
+    async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
+        """Return those of the texts (normalized) that were forgotten and must not come back yet."""
+        return (await self.checks(scope, texts=texts, now=now)).tombstones
+
+    async def _read_checks(self, number: int, sql: str, values: list[Any]) -> Rows:
+        return await self.connection.rows(sql, values, scope=number)
+
+    def session_mark(self, session: str, is_on: bool) -> str:
+        """Return the digest for a session that is incognito, or is not although the others are."""
+        return self.digest(f"{'incognito' if is_on else 'open'}\0{session}")
+
+    async def versions(self, scope: Scope, id: str) -> list[str]:
+        """Return the texts of a memory, earliest version first, even if a row was altered."""
+        sql = "SELECT text, 0 FROM memories WHERE scope = ? AND id = ? UNION ALL "  # OR would use no index
+        sql += "SELECT text, row FROM memories WHERE scope = ? AND superseded_by = ?"
+        found = await self.rows(scope, sql, (id, await self.number(scope), id))
+        older = sorted((row[1], row[0]) for row in found if row[1])
+        return [*(text for _, text in older), *(row[0] for row in found if not row[1])]
 
     async def relations(
         self, scope: Scope, type: str, *, limit: int, from_id: str | None = None
     ) -> list[Relation]:
-        sql = "SELECT from_id, to_id, strength, created_at FROM relations WHERE scope = ? AND relation_type = ?"
-        sql += " AND from_id = ?" if from_id is not None else ""
-        values = (type, limit) if from_id is None else (type, from_id, limit)
-        found = await self._rows(scope, f"{sql} ORDER BY created_at DESC, id DESC LIMIT ?", values)
-        return [
-            Relation(from_id=a, to_id=b, type=type, strength=s, at=rows.moment(at))
-            for a, b, s, at in found
-        ]
+        """Return the relations of a type in a scope, or of one memory, newest first."""
+        sql = "SELECT from_id, to_id, strength, created_at FROM relations WHERE scope = ? "
+        sql += "AND relation_type = ?"
+        values: tuple[Any, ...] = (type,)
+        if from_id is not None:
+            sql += " AND from_id = ?"
+            values += (from_id,)
+        found = await self.rows(
+            scope, f"{sql} ORDER BY created_at DESC, id DESC LIMIT ?", (*values, limit)
+        )
+        return [_relation(type, row) for row in found]
 
     async def links(self, scope: Scope, ids: Sequence[str]) -> list[Relation]:
+        """Return the `related_to` relations from or to these memories whose other end is active, strongest first."""
         found: dict[tuple[str, str], Relation] = {}
         for here, there in (("from_id", "to_id"), ("to_id", "from_id")):
             sql = (
@@ -167,115 +357,59 @@ class Readings:
                 f"JOIN memories m ON m.scope = r.scope AND m.id = r.{there} AND m.state = 'active' "
                 "WHERE r.scope = ? AND r.relation_type = ?"
             )
-            for a, b, strength, at in await self._in(sql, scope, f"r.{here}", ids, RELATED):
-                found[a, b] = Relation(
-                    from_id=a, to_id=b, type=RELATED, strength=strength, at=rows.moment(at)
-                )
+            for row in await self.rows_in(scope, sql, f"r.{here}", ids, RELATED):
+                found[row[0], row[1]] = _relation(RELATED, row)
         return sorted(found.values(), key=lambda each: (-each.strength, each.from_id, each.to_id))
 
     async def last_sequence(self, scope: Scope, session: str) -> int:
+        """Return the highest sequence number used in a session, or -1."""
         sql = "SELECT coalesce(max(sequence), -1) FROM memories WHERE scope = ? AND session = ?"
-        found = await self._rows(scope, sql, (session,))
+        found = await self.rows(scope, sql, (session,))
         return int(found[0][0]) if found else -1
 
-    async def logged(self, scope: Scope, thread: str, since: int) -> list[ThreadChange]:
-        sql = "SELECT rev, memory_id, event, ts FROM change_log WHERE scope = ? AND thread_id = ? AND rev > ?"
-        found = await self._rows(scope, f"{sql} ORDER BY rev", (thread, since))
-        return [
-            ThreadChange(revision=rev, memory_id=id, event=event, at=rows.moment(ts))
-            for rev, id, event, ts in found
-        ]
+    async def messages(self, scope: Scope, ids: Sequence[str]) -> dict[str, Message]:
+        """Return messages by id, as far as the store keeps their text apart from their memories."""
+        sql = "SELECT id, text, role, name, at, session FROM messages WHERE scope = ?"
+        found = {}
+        for id, text, role, name, at, session in await self.rows_in(scope, sql, "id", ids):
+            if text is not None:
+                sent_at = rows.moment(at) if at else None
+                found[id] = Message(
+                    id=id, content=text, role=role, name=name, at=sent_at, session=session
+                )
+        return found
 
-    async def shown(self, scope: Scope, thread: str) -> int:
-        sql = "SELECT shown FROM thread_revision WHERE scope = ? AND thread_id = ?"
-        found = await self._rows(scope, sql, (thread,))
-        return int(found[0][0]) if found else 0
-
-    async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> set[str]:
-        if not await self._rows(scope, "SELECT 1 FROM tombstones WHERE scope = ? LIMIT 1"):
-            return set()
-        digests = {digest(self._secret, text): text for text in texts}
-        sql = "SELECT digest, until FROM tombstones WHERE scope = ?"
-        found = await self._in(sql, scope, "digest", list(digests))
-        return {digests[d] for d, until in found if until is None or until > clock.iso(now)}
-
-    async def space_settings(
-        self, scope: Scope, sessions: Iterable[str | None]
-    ) -> tuple[SpaceSettings, set[str | None]]:
-        asked = set(sessions)
-        marks = {
-            each: (self.mark(each, True), self.mark(each, False))
-            for each in asked
-            if each is not None
-        }
-        wanted = [mark for both in marks.values() for mark in both] or [""]
-        found = await self._rows(
-            scope,
-            "SELECT key, value FROM space_settings WHERE scope = ? UNION ALL "
-            "SELECT session, '' FROM incognito_sessions "
-            f"WHERE scope = ? AND session IN ({', '.join('?' * len(wanted))})",
-            (await self.number(scope), *wanted),
-        )
-        told = dict(found)
-        settings = SpaceSettings(
-            **{key: value == "true" for key, value in found if key in SETTINGS}
-        )
-        started, ended = ({each for each, both in marks.items() if both[i] in told} for i in (0, 1))
-        return settings, started | (asked - ended if settings.incognito_default else set())
-
-    def mark(self, session: str, is_on: bool) -> str:
-        """What stands for a session that is incognito, or is not although the others are."""
-        return digest(self._secret, f"{'incognito' if is_on else 'open'}\0{session}")
-
-    async def checked(self, scope: Scope, since: datetime) -> set[tuple[str, str, float]]:
+    async def compared_since(self, scope: Scope, since: datetime) -> set[tuple[str, str, float]]:
+        """Return the pairs of memories that a model compared since then, with their rounded cosine."""
         sql = "SELECT id_a, id_b, score FROM pair_fingerprints WHERE scope = ? AND checked_at >= ?"
-        return {(a, b, score) for a, b, score in await self._rows(scope, sql, (clock.iso(since),))}
-
-    async def proposals(self, scope: Scope) -> list[Proposal]:
-        sql = "SELECT id, field, proposal, decided, created_at, lapses_at FROM consent_queue WHERE scope = ?"
-        return [
-            rows.proposal(row, scope)
-            for row in await self._rows(scope, f"{sql} ORDER BY created_at, id")
-        ]
-
-    async def _memories(self, scope: Scope, column: str, values: Sequence[Any]) -> list[Memory]:
-        found = await self._in(f"{_SELECT} WHERE scope = ?", scope, column, values)
-        return [rows.memory(row, scope) for row in found]
-
-    async def _in(
-        self, sql: str, scope: Scope, column: str, values: Sequence[Any], *before: Any
-    ) -> list[tuple[Any, ...]]:
-        """Run a query for each few of the values, so that no statement takes too many."""
-        distinct = list(dict.fromkeys(values)) if await self.number(scope) >= 0 else []
-        out: list[tuple[Any, ...]] = []
-        for start in range(0, len(distinct), _FEW):
-            few = distinct[start : start + _FEW]
-            marks = ", ".join("?" * len(few))
-            out += await self._rows(scope, f"{sql} AND {column} IN ({marks})", (*before, *few))
-        return out
-
-    async def _rows(self, scope: Scope, sql: str, values: Values = ()) -> list[tuple[Any, ...]]:
-        """Run a statement about one scope; the number of the scope is its first value."""
-        number = await self.number(scope)
-        return [] if number < 0 else await self._session.rows(sql, (number, *values), scope=number)
+        return {(a, b, score) for a, b, score in await self.rows(scope, sql, (clock.iso(since),))}
 
 
-def digest(secret: bytes, text: str) -> str:
-    """A keyed digest: without the key nobody can test a guess against it."""
-    return hmac.new(secret, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
+def _relation(type: str, row: Sequence[Any]) -> Relation:
+    from_id, to_id, strength, at = row
+    return Relation(from_id=from_id, to_id=to_id, type=type, strength=strength, at=rows.moment(at))
 
 
-def _outcome(text: str, message_id: str) -> Outcome:
-    status, ids, reason = rows.outcome(text)
-    return Outcome(status=status, ids=tuple(ids), reason=reason, message_id=message_id)
-
-
-def _row_of(cursor: str) -> int:
-    if not (
-        isinstance(cursor, str)
-        and cursor.startswith("r")
-        and cursor[1:].isdecimal()
-        and len(cursor) < 20
-    ):
+def _parse_cursor(cursor: str) -> int:
+    is_valid = isinstance(cursor, str) and cursor.startswith("r") and len(cursor) < 20
+    if not (is_valid and cursor[1:].isdecimal()):
         raise InvalidInput(f"{cursor!r} is not a cursor: pass the `cursor` of the page before")
     return int(cursor[1:])
+
+
+def placeholders(n: int, each: str = "?") -> str:
+    """Return a list of placeholders for an IN or VALUES clause.
+
+    >>> placeholders(2)
+    '?, ?'
+    """
+    return ", ".join([each] * n)
+
+
+def portions(values: Sequence[Value], size: int = 500) -> list[Sequence[Value]]:
+    """Split values into portions that one statement can take.
+
+    >>> portions("abc", 2)
+    ['ab', 'c']
+    """
+    return [values[start : start + size] for start in range(0, len(values), size)]

@@ -1,4 +1,4 @@
-"""Memories as rows and rows as memories: the one place that knows the order of the columns."""
+"""Memories as rows and rows as memories: the only module that knows the order of the columns."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from dataclasses import fields
 from datetime import datetime
 from numbers import Real
 from types import NoneType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InvalidInput, StoreDamaged
-from ..ports import IndexRow
-from ..results import HistoryEntry, Proposal
-from ..text import clock, simhash
-from ..types import Labels, Memory, Scope
+from ..text import clock, normalize
+from ..types import Labels, Memory, Outcome, Scope
 
 LABELS = tuple(f.name for f in fields(Labels))
 _TEXTS = (
@@ -96,11 +94,35 @@ _INDEX_TYPES: tuple[Any, ...] = (
     bytes,
     _BLOB,
 )
-_ALTERED = "A row was altered on disk: run `memorist check`, and restore a backup"
+ALTERED = "A row was altered on disk: run `memorist check`, and restore a backup"
+
+
+class IndexRow(NamedTuple):
+    """What the legs of recall need of one memory, without its text."""
+
+    row: int  # number of the row in the store; a memory keeps it for life
+    state: str
+    session: str | None
+    sequence: int | None
+    speaker: str | None
+    channel: str | None
+    kind: str
+    occurred: int | None  # this and the next four: microseconds since 1970
+    created: int
+    updated: int
+    valid_from: int | None
+    valid_to: int | None
+    importance: float
+    confidence: float
+    pinned: bool
+    simhash: int
+    flags: int  # as `text.index` sets them
+    terms: bytes  # as `text.terms` packs them
+    vector: bytes | None  # float32, or None if that model has not embedded it
 
 
 def values(memory: Memory) -> tuple[Any, ...]:
-    """A memory as the values of `COLUMNS`. Raises InvalidInput for a value that would not come back as it went in."""
+    """Return a memory as the values of `COLUMNS`. Raises InvalidInput for a value that would not come back equal."""
     hashed = (
         _text("id", memory.id),
         *(_text(name, getattr(memory.labels, name)) for name in LABELS),
@@ -111,7 +133,7 @@ def values(memory: Memory) -> tuple[Any, ...]:
         *(_time(getattr(memory, name)) for name in _TIMES),
         *(_json(getattr(memory, name)) for name in _LISTS),
         _json(memory.importance_parts),
-        simhash.to_signed(memory.simhash),
+        normalize.to_signed(memory.simhash),
     )
     use = (
         _time(memory.last_accessed),
@@ -122,7 +144,7 @@ def values(memory: Memory) -> tuple[Any, ...]:
 
 
 def memory(row: Sequence[Any], scope: Scope) -> Memory:
-    """The memory that a row of `COLUMNS` holds. Raises StoreDamaged if the row is not what was written."""
+    """Return the memory in a row of `COLUMNS`. Raises StoreDamaged if the row was altered."""
     hashed = tuple(row[: len(HASHED)])
     if row_hash(hashed, scope) != row[len(HASHED)]:
         raise StoreDamaged(f"Memory {row[0]!r} was altered on disk: restore a backup, or forget it")
@@ -134,7 +156,7 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
     for i in _LIST_PLACES:
         made[i] = tuple(loaded(made[i]))
     made[_PARTS] = loaded(made[_PARTS])
-    made[_SIMHASH] = simhash.to_unsigned(made[_SIMHASH])
+    made[_SIMHASH] = normalize.to_unsigned(made[_SIMHASH])
     made[_SCORES] = loaded(made[_SCORES]) if made[_SCORES] else None
     fields = dict(
         zip(_NAMED, (*made[_AFTER_LABELS : len(HASHED)], *made[len(HASHED) + 1 :]), strict=True)
@@ -143,23 +165,23 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
 
 
 def row_hash(hashed: tuple[Any, ...], scope: Scope) -> bytes:
-    """A digest of a row's values and of whose they are: one flipped bit changes it."""
+    """Return a digest of a row's values and of its scope: one flipped bit changes it."""
     whole = (scope.tenant, scope.user, scope.space, *hashed)
     return hashlib.blake2b(repr(whole).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def index_row(row: Sequence[Any]) -> IndexRow:
-    """A row of `INDEX_COLUMNS` and a vector, as the legs need it."""
+    """Return a row of `INDEX_COLUMNS` and a vector. Raises StoreDamaged."""
     if not (
         all(map(isinstance, row, _INDEX_TYPES)) and 0 <= row[16] < 256 and len(row[17]) % 5 == 0
     ):
-        raise StoreDamaged(_ALTERED)
+        raise StoreDamaged(ALTERED)
     made: list[Any] = [
         *row[:7],
         *map(_micros, row[7:12]),
         *row[12:14],
         bool(row[14]),
-        simhash.to_unsigned(row[15]),
+        normalize.to_unsigned(row[15]),
     ]
     return IndexRow(*made, *row[16:])
 
@@ -168,75 +190,32 @@ def _micros(text: str | None) -> int | None:
     try:
         return None if text is None else clock.micros_of(text)
     except ValueError as error:
-        raise StoreDamaged(_ALTERED) from error
-
-
-def entry(row: Sequence[Any]) -> HistoryEntry:
-    """A row of the history."""
-    id, memory_id, event, old, new, actor, meta, at = row
-    return HistoryEntry(
-        id=id,
-        memory_id=memory_id,
-        event=event,
-        old_ref=old,
-        new_ref=new,
-        actor=actor,
-        meta=loaded(meta),
-        at=moment(at),
-    )
-
-
-def proposed(made: Proposal, scope: Scope) -> str:
-    """What the column of a proposal holds: its words, sealed, so that none but those that were shown are approved."""
-    words: list[Any] = [made.value, list(made.evidence), _time(made.decided_at)]
-    return json.dumps(
-        [*words, row_hash((made.id, made.field, made.decided, *words), scope).hex()],
-        ensure_ascii=False,
-    )
-
-
-def proposal(row: Sequence[Any], scope: Scope) -> Proposal:
-    """A row of the proposals. Raises StoreDamaged if its words are not those that were written."""
-    id, field, text, decided, at, lapses_at = row
-    *words, seal = loaded(text) or ("",)
-    if seal != row_hash((id, field, decided, *words), scope).hex():
-        raise StoreDamaged(_ALTERED)
-    value, evidence, decided_at = words
-    return Proposal(
-        id=id,
-        field=field,
-        value=value,
-        evidence=tuple(evidence),
-        decided=decided,
-        at=moment(at),
-        lapses_at=moment(lapses_at),
-        decided_at=_parsed(decided_at),
-    )
+        raise StoreDamaged(ALTERED) from error
 
 
 def loaded(text: str) -> Any:
-    """What a column of JSON holds. Raises StoreDamaged."""
+    """Return the value of a JSON column. Raises StoreDamaged."""
     try:
         return () if text == "[]" else json.loads(text)
     except (ValueError, TypeError) as error:
-        raise StoreDamaged(_ALTERED) from error
+        raise StoreDamaged(ALTERED) from error
 
 
-def outcome(text: str) -> tuple[Any, list[str], str]:
-    """What a message's column holds of its outcome: status, ids, reason. Raises StoreDamaged."""
+def outcome(text: str, message_id: str) -> Outcome:
+    """Return the outcome that a message's column holds. Raises StoreDamaged."""
     found = loaded(text)
     if not (isinstance(found, list) and len(found) == 3):
-        raise StoreDamaged(_ALTERED)
+        raise StoreDamaged(ALTERED)
     status, ids, reason = found
-    return status, ids, reason
+    return Outcome(status=status, ids=tuple(ids), reason=reason, message_id=message_id)
 
 
 def moment(text: str) -> datetime:
-    """What a column of times holds. Raises StoreDamaged."""
+    """Return the value of a column of times. Raises StoreDamaged."""
     try:
         return clock.parse(text)
     except (ValueError, TypeError) as error:
-        raise StoreDamaged(_ALTERED) from error
+        raise StoreDamaged(ALTERED) from error
 
 
 def _text(name: str, value: object) -> str | None:
@@ -246,7 +225,7 @@ def _text(name: str, value: object) -> str | None:
 
 
 def _number(name: str, value: object) -> float:
-    """The number as a column of reals gives it back: never whole, never -0.0."""
+    """Return the number as a column of reals returns it: never an int, never -0.0."""
     if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
         raise InvalidInput(f"{name} is a finite number, not {value!r:.60}")
     return float(value) + 0.0

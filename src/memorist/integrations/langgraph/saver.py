@@ -29,8 +29,16 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from ...errors import InvalidInput, StoreDamaged
 from ...manage.checkpoints import thread_name
-from ...scoped import Scoped
-from ...storage.graphs import Found, Graphs, Lacking, State, Typed, Wanted, Write
+from ...scoped import ScopedClient
+from ...storage.graph_checkpoints import (
+    CheckpointFilter,
+    GraphCheckpoints,
+    GraphState,
+    MissingValues,
+    StoredCheckpoint,
+    TaskWrite,
+    Typed,
+)
 from ...sync import Blocking, BlockingScope
 from .bridge import Bridge, blocking
 from .serde import StrictSerializer
@@ -53,15 +61,15 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 
     def __init__(
         self,
-        scope: Scoped | BlockingScope,
+        scope: ScopedClient | BlockingScope,
         *,
         allowed_types: Iterable[type | tuple[str, ...]] = (),
         serde: SerializerProtocol | None = None,
     ) -> None:
         super().__init__(serde=serde or StrictSerializer(allowed_types))
         self._bridge = Bridge(scope)
-        engine = self._bridge.scope._engine
-        self._graphs = Graphs(engine.store, scope.scope)
+        engine = self._bridge.scope.ctx
+        self._graphs = GraphCheckpoints(engine.store, scope.scope)
         self._most = engine.settings.max_checkpoint_mb << 20
 
     @classmethod
@@ -93,7 +101,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         bare = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         data = self._dumped("checkpoint", {"checkpoint": bare, "metadata": about})
         thread, ns = _place(config)
-        state = State(
+        state = GraphState(
             thread,
             ns,
             checkpoint["id"],
@@ -112,7 +120,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         )
         try:
             await self._bridge.wait(keep(values))
-        except Lacking as lacking:
+        except MissingValues as lacking:
             await self._bridge.wait(keep(values | self._values(checkpoint, lacking.channels)))
         return _config(thread, ns, checkpoint["id"])
 
@@ -130,7 +138,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
     ) -> None:
         """Keep what a task wrote; a second time changes nothing."""
         made = [
-            Write(
+            TaskWrite(
                 task_id,
                 WRITES_IDX_MAP.get(channel, place),
                 task_path,
@@ -149,7 +157,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that is named, or the newest of the thread; None if there is none."""
-        wanted = Wanted(*_place(config), get_checkpoint_id(config) or None)
+        wanted = CheckpointFilter(*_place(config), get_checkpoint_id(config) or None)
         page = await self._bridge.wait(self._graphs.page(wanted, limit=1))
         return self._tuple(page.found[0]) if page.found else None
 
@@ -246,7 +254,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         number = int(current.split(".")[0]) if current else 0
         return f"{number + 1:032}.{secrets.token_hex(8)}"
 
-    def _tuple(self, found: Found) -> CheckpointTuple:
+    def _tuple(self, found: StoredCheckpoint) -> CheckpointTuple:
         state = found.state
         kept = self._loaded(state.data)
         values = {name: self._loaded(value) for name, value in found.values.items()}
@@ -258,7 +266,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
             pending_writes=[self._pending(write) for write in found.writes],
         )
 
-    def _pending(self, write: Write) -> PendingWrite:
+    def _pending(self, write: TaskWrite) -> PendingWrite:
         return write.task, write.channel, self._loaded(write.data)
 
     def _loaded(self, data: Typed) -> Any:
@@ -303,14 +311,14 @@ def _writes_of(
     source: BaseCheckpointSaver[Any],
     tuples: Sequence[CheckpointTuple],
     dumped: Callable[[str, Any], Typed],
-) -> Iterator[tuple[RunnableConfig, builtins.list[Write]]]:
+) -> Iterator[tuple[RunnableConfig, builtins.list[TaskWrite]]]:
     """What tasks wrote to each checkpoint."""
     if not isinstance(source, InMemorySaver):
         for each in tuples:
             yield (
                 each.config,
                 [  # tuples do not tell the path: in its place, the position keeps the order
-                    Write(
+                    TaskWrite(
                         task,
                         WRITES_IDX_MAP.get(channel, position),
                         f"{position:08}",
@@ -325,7 +333,9 @@ def _writes_of(
         yield (
             _config(*key),
             [
-                Write(task, place, path, channel, dumped(channel, source.serde.loads_typed(data)))
+                TaskWrite(
+                    task, place, path, channel, dumped(channel, source.serde.loads_typed(data))
+                )
                 for (task, place), (_, channel, data, path) in writes.items()
             ],
         )
@@ -365,16 +375,18 @@ def _channels(checkpoint: Checkpoint, metadata: Mapping[str, Any]) -> dict[str, 
 
 def _wanted(
     config: RunnableConfig | None, filter: Mapping[str, Any], before: RunnableConfig | None
-) -> Wanted:
+) -> CheckpointFilter:
     words = {
         quote(str(name)): None if value is None else _canonical(value)
         for name, value in filter.items()
     }
     if config is None:
-        return Wanted(before=_id(before), metadata=words)
+        return CheckpointFilter(before=_id(before), metadata=words)
     thread, ns = _place(config)
     named = config["configurable"].get("checkpoint_ns")
-    return Wanted(thread, None if named is None else ns, _id(config) or None, _id(before), words)
+    return CheckpointFilter(
+        thread, None if named is None else ns, _id(config) or None, _id(before), words
+    )
 
 
 def _canonical(value: Any) -> str:

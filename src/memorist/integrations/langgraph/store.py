@@ -33,8 +33,8 @@ from langgraph.store.base import (
 
 from ...embedders.checked import encode
 from ...errors import InvalidInput
-from ...scoped import Scoped
-from ...storage import items
+from ...scoped import ScopedClient
+from ...storage import documents
 from ...sync import Blocking, BlockingScope
 from ...text import normalize
 from .bridge import Bridge, blocking
@@ -62,15 +62,15 @@ class MemoristStore(BaseStore):
 
     def __init__(
         self,
-        scope: Scoped | BlockingScope,
+        scope: ScopedClient | BlockingScope,
         *,
         fields: Sequence[str] = ("$",),
         ttl: TTLConfig | None = None,
     ) -> None:
         self.ttl_config = ttl
         self._bridge = Bridge(scope)
-        self._engine = self._bridge.scope._engine
-        self._items = items.Items(self._engine.store, scope.scope)
+        self._ctx = self._bridge.scope.ctx
+        self._items = documents.Documents(self._ctx.store, scope.scope)
         self._fields = tuple(fields)
 
     @classmethod
@@ -98,16 +98,16 @@ class MemoristStore(BaseStore):
 
     async def asweep_ttl(self) -> int:
         """Remove what has expired, and say how many. Writing anything does the same."""
-        return await self._bridge.wait(self._items.sweep(self._engine.clock()))
+        return await self._bridge.wait(self._items.sweep(self._ctx.clock()))
 
     sweep_ttl = blocking(asweep_ttl)
 
     async def _batch(self, ops: Sequence[Op]) -> list[Result]:
-        now = self._engine.clock()
+        now = self._ctx.clock()
         keys = [_key(op.namespace, op.key) for op in ops if isinstance(op, GetOp)]
         kept = await self._items.get(keys, now) if keys else {}
         results: list[Result] = []
-        read: list[items.Item] = []
+        read: list[documents.Document] = []
         for op in ops:
             if isinstance(op, GetOp):
                 found = kept.get(_key(op.namespace, op.key))
@@ -127,10 +127,12 @@ class MemoristStore(BaseStore):
         await self._change([op for op in ops if isinstance(op, PutOp)], now)
         return results
 
-    async def _search(self, op: SearchOp, now: datetime) -> list[tuple[items.Item, float | None]]:
+    async def _search(
+        self, op: SearchOp, now: datetime
+    ) -> list[tuple[documents.Document, float | None]]:
         """The items under a prefix that pass the filter; with a query, those nearest in meaning first."""
         prefix, end = _name(op.namespace_prefix), op.offset + op.limit
-        if not (op.query and self._engine.embedder):
+        if not (op.query and self._ctx.embedder):
             if not op.filter:
                 found = await self._items.under(prefix, now, limit=op.limit, offset=op.offset)
                 return [(item, None) for item in found]
@@ -151,9 +153,11 @@ class MemoristStore(BaseStore):
         )  # those without a vector come last
         return [(item, scores.get(item[:2])) for item in passing[op.offset : end]]
 
-    async def _scores(self, query: str, prefix: str, now: datetime) -> dict[items.Key, float]:
+    async def _scores(
+        self, query: str, prefix: str, now: datetime
+    ) -> dict[documents.DocumentKey, float]:
         """The cosine of the question with the nearest field of each item."""
-        embedder = self._engine.embedder
+        embedder = self._ctx.embedder
         assert embedder is not None
         found = await self._items.vectors(prefix, embedder.model, now)
         if not found:
@@ -162,7 +166,7 @@ class MemoristStore(BaseStore):
         matrix = np.frombuffer(b"".join(vector for _, vector in found), "<f4").reshape(
             len(found), -1
         )
-        scores: dict[items.Key, float] = {}
+        scores: dict[documents.DocumentKey, float] = {}
         for (key, _), score in zip(found, (matrix @ asked).tolist(), strict=True):
             scores[key] = max(score, scores.get(key, -1.0))
         return scores
@@ -171,13 +175,13 @@ class MemoristStore(BaseStore):
         last = {_key(op.namespace, op.key): op for op in ops}
         if not last:
             return
-        embedder = self._engine.embedder
+        embedder = self._ctx.embedder
         values = {key: self._dumped(op.value) for key, op in last.items() if op.value is not None}
         texts = {key: _texts(last[key], self._fields) for key in values} if embedder else {}
         every = [text for named in texts.values() for _, text in named]
         vectors = iter(await encode(embedder, every) if embedder and every else ())
         puts = [
-            items.Put(
+            documents.NewDocument(
                 *key,
                 value,
                 _ttl(last[key].ttl),
@@ -194,7 +198,7 @@ class MemoristStore(BaseStore):
             size = len(text.encode("utf-8", "surrogatepass"))
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"An item is a mapping that JSON knows: {error}") from error
-        most = self._engine.settings.max_checkpoint_mb
+        most = self._ctx.settings.max_checkpoint_mb
         if size > most << 20:
             raise InvalidInput(
                 f"{size:,} bytes are too many: put less, or raise max_checkpoint_mb ({most})"
@@ -211,7 +215,7 @@ def _name(namespace: tuple[str, ...]) -> str:
     return ".".join(namespace)
 
 
-def _key(namespace: tuple[str, ...], key: str) -> items.Key:
+def _key(namespace: tuple[str, ...], key: str) -> documents.DocumentKey:
     """Raises InvalidInput for names that not every database can hold."""
     name, key = _name(namespace), str(key)
     if normalize.storable(name + key) != name + key or len((name + key).encode()) > _MOST_BYTES:
@@ -221,7 +225,7 @@ def _key(namespace: tuple[str, ...], key: str) -> items.Key:
     return name, key
 
 
-def _fields(item: items.Item) -> dict[str, Any]:
+def _fields(item: documents.Document) -> dict[str, Any]:
     return {
         "namespace": tuple(item.namespace.split(".")) if item.namespace else (),
         "key": item.key,
@@ -276,7 +280,7 @@ def _matches(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
     )
 
 
-def _passes(item: items.Item, wanted: Mapping[str, Any]) -> bool:
+def _passes(item: documents.Document, wanted: Mapping[str, Any]) -> bool:
     return not wanted or _holds(json.loads(item.value), wanted)
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...errors import InvalidInput
-from ...results import Forgotten
-from ...types import STATES, Filter, Memory
+from ...types import STATES, Filter, Forgotten, Memory
 from .app import Call, command
 from .memories import Id
 

@@ -194,7 +194,8 @@ def _language_model(settings: Settings) -> Iterator[Finding]:
         yield Finding(about="language model", state="bad", seen=str(error))
         return
     where = _address(settings.llm_url or "its maker")
-    caps = f"{settings.llm_user_tokens:,} tokens a user and {settings.llm_tenant_tokens:,} a tenant a day (0: no limit)"
+    user, tenant = settings.llm_daily_tokens_per_user, settings.llm_daily_tokens_per_tenant
+    caps = f"{user:,} tokens a user and {tenant:,} a tenant a day (0: no limit)"
     yield Finding(
         about="language model",
         state="good",
@@ -254,11 +255,19 @@ def _file(settings: Settings) -> Iterator[Finding]:
     try:
         with memorist.open(place) as memory:
             counts, problems = memory.stats(), memory.check()
+            has_reserve = Path(f"{place}-reserve").exists()
     except MemoristError as error:  # whose message names the way out
         yield Finding(about="file", state="bad", seen=str(error))
         return
     seen = f"{_address(place)}, {counts['memories']} memories, {counts['bytes']:,} bytes"
     yield Finding(about="file", state="good", seen=seen)
+    if place != ":memory:" and "://" not in place and not has_reserve:
+        yield Finding(
+            about="file",
+            state="poor",
+            seen="no space is reserved beside it, so forgetting may fail on a full disk",
+            mend="free some space, or allow writing to its folder",
+        )
     yield from _health(problems)
     yield from _vectors(settings, counts)
 

@@ -17,8 +17,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...results import HistoryEntry
 from ...storage import codec
+from ...storage.history import HistoryEntry
 from ...types import Evidence, Hit, Memory, Reason, Recall, Receipt
 
 _JOINERS = "\u200c\u200d"  # parts of emoji and of Indic scripts

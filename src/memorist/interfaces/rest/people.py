@@ -11,8 +11,11 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from ...manage.consent import FIELDS
-from ...results import Backlog, LlmUsage, Proposal, SavedCheckpoint
-from ...scoped import Scoped
+from ...scoped import ScopedClient
+from ...storage.checkpoints import SavedCheckpoint
+from ...storage.llm_usage import LlmUsage
+from ...storage.proposals import Proposal
+from ...storage.tasks import Backlog
 from ...types import Receipt
 from . import bodies
 from .answers import Decision, Privacy, Withdrawn
@@ -33,8 +36,8 @@ class Lately(Place):
     days: Days = 30
 
 
-async def _privacy(mine: Scoped) -> Privacy:
-    why = await mine.privacy.why_off()
+async def _privacy(mine: ScopedClient) -> Privacy:
+    why = await mine.privacy.disabled_reason()
     return Privacy(
         space=mine.scope.space, **asdict(await mine.privacy.settings()), on=not why, reason=why
     )
@@ -101,7 +104,7 @@ async def about(mine: Reads) -> dict[str, str | list[str]]:
 @routes.put("/about/{field}")
 async def tell(field: Field, mine: Writes, told: bodies.Value) -> Decision:
     """What the person says of themselves: it is in force at once."""
-    return _decided(await mine.consent.tell(field, told.value, actor=mine.scope.user))
+    return _decided(await mine.consent.set(field, told.value, actor=mine.scope.user))
 
 
 @routes.delete("/about/{field}")
@@ -146,7 +149,7 @@ async def export(mine: Reads) -> StreamingResponse:
     return StreamingResponse(_lines(mine), media_type="application/x-ndjson")
 
 
-async def _lines(mine: Scoped) -> AsyncIterator[str]:
+async def _lines(mine: ScopedClient) -> AsyncIterator[str]:
     async for record in mine.export():
         yield json.dumps(record) + "\n"
 
@@ -180,7 +183,7 @@ async def costs(
     request: Request, caller: Reader, asked: Annotated[Lately, Query()]
 ) -> list[LlmUsage]:
     """What the language model cost in a space, by day, task and model."""
-    return await scoped(request, caller, asked).spending(days=asked.days)
+    return await scoped(request, caller, asked).llm_usage(days=asked.days)
 
 
 @routes.get("/backlog")

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...errors import NotAllowed
-from ...results import HistoryEntry
+from ...storage.history import HistoryEntry
 from ...types import GUILD
 from .answers import Found, Markdown, Refreshed
 from .auth import Caller, May

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Query, Request
 
 from ...extraction.job import Extracted
 from ...jobs.summarize import SummedUp
-from ...results import EventCount, Purged
-from ...types import Recall
+from ...storage.history import EventCount
+from ...types import Purged, Recall
 from . import bodies
 from .bodies import Id, Word, scoped
 from .entries import CLASHES, Reader, Some, Writer, Writes
@@ -50,7 +50,7 @@ async def tallies(
     request: Request, caller: Reader, asked: Annotated[Lately, Query()]
 ) -> list[EventCount]:
     """How often the parts did what, day by day."""
-    return await scoped(request, caller, asked).tallies(days=asked.days)
+    return await scoped(request, caller, asked).event_counts(days=asked.days)
 
 
 @routes.post("/purge")

@@ -6,74 +6,86 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import apsw
 from psycopg import sql
 
 from .. import atomic
-from ..database import EVERY
-from ..sqlite import backup as checks
+from ..sqlite import backup as copies
+from ..sqlite.connection import connect
+from ..sqlite.connection import translated as translated_file
 from ..sqlite.migrate import migrate
-from ..sqlite.store import Thread
 from . import pipeline
-from .connection import translated
-from .pipeline import Connection
-from .sessions import Manner, Outside
+from .connection import Pool, translated
 
-_PAGE = 1000
-_TABLES = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' AND name <> 'migrations'"
+PAGE = 1000
+_TABLES = (
+    "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' "
+    "AND name <> 'migrations'"
+)
 
 
-async def backup(source: Outside, path: Path) -> None:
-    """Copy every table as it is at one moment, while others write. Raises InvalidInput, StoreUnavailable."""
-    target = await asyncio.to_thread(checks.new_path, path)
-    made = await asyncio.to_thread(atomic.draft, target)
+async def backup(pool: Pool, settings: pipeline.Statement, path: Path) -> None:
+    """Copy every table as it is at one moment, while others write.
+
+    `settings` is the statement that makes all scopes visible. Raises InvalidInput, StoreUnavailable.
+    """
+    target = await asyncio.to_thread(copies.new_path, path)
+    draft = await asyncio.to_thread(atomic.draft, target)
     try:
-        file = Thread(str(made), name="backup")
-        try:
-            await file.run(lambda connection: migrate(connection, str(made)))
-            expected = await _copied(source, file)
-        finally:
-            await file.close()
-        await asyncio.to_thread(checks.verify, made, expected)
-        await asyncio.to_thread(atomic.publish, made, target)
+        async with pool.lease() as connection:
+            with translated(pool.place), translated_file(str(target)):
+                begin = ("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ())
+                await pipeline.exchange(connection, [begin, settings])
+                file = await asyncio.to_thread(_create, draft)
+                try:
+                    expected = await _copy_tables(connection, file)
+                finally:
+                    await asyncio.to_thread(file.close)
+                await pipeline.commit(connection)
+        await asyncio.to_thread(copies.verify, draft, expected)
+        await asyncio.to_thread(atomic.publish, draft, target)
     except BaseException:
-        await asyncio.to_thread(atomic.discard, made)
+        await asyncio.to_thread(atomic.discard, draft)
         raise
 
 
-async def _copied(source: Outside, file: Thread) -> dict[str, int]:
-    """Fill the file, and return how many rows each of its tables has to have."""
-    await file.rows("PRAGMA foreign_keys = OFF")
-    await file.rows("BEGIN IMMEDIATE")
-    await file.rows("DELETE FROM meta")
-    async with source.pool.lease() as connection:
-        with translated(source.manner.place):
-            copied = await _copy_tables(connection, file, source.manner)
-    await file.rows("COMMIT")
-    ((migrations,),) = await file.rows("SELECT count(*) FROM migrations")
-    return {**copied, "migrations": migrations}
+def _create(path: Path) -> apsw.Connection:
+    """Create an empty database, and begin to fill it."""
+    file = connect(str(path))
+    migrate(file, str(path))
+    file.execute("PRAGMA foreign_keys = OFF")
+    file.execute("BEGIN IMMEDIATE")
+    file.execute("DELETE FROM meta")
+    return file
 
 
-async def _copy_tables(connection: Connection, file: Thread, manner: Manner) -> dict[str, int]:
-    await pipeline.asked(
-        connection,
-        [("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", ()), manner.settings(EVERY)],
-    )
-    copied = {
-        table: await _copy_table(connection, file, table) for (table,) in await file.rows(_TABLES)
-    }
-    await pipeline.commit(connection)
+async def _copy_tables(connection: pipeline.Connection, file: apsw.Connection) -> dict[str, int]:
+    """Fill the file; return how many rows each of its tables has to have."""
+    copied: dict[str, int] = {}
+    for (table,) in file.execute(_TABLES).fetchall():
+        copied[str(table)] = await _copy_table(connection, file, str(table))
+    await asyncio.to_thread(file.execute, "COMMIT")
+    ((migrations,),) = file.execute("SELECT count(*) FROM migrations").fetchall()
+    copied["migrations"] = int(str(migrations))
     return copied
 
 
-async def _copy_table(connection: Connection, file: Thread, table: str) -> int:
-    names = [row[0] for row in await file.rows("SELECT name FROM pragma_table_info(?)", (table,))]
-    columns = sql.SQL(", ").join(map(sql.Identifier, names))
+async def _copy_table(connection: pipeline.Connection, file: apsw.Connection, table: str) -> int:
+    columns = file.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+    names = [str(row[0]) for row in columns]
+    query = sql.SQL("SELECT {} FROM {}").format(
+        sql.SQL(", ").join(map(sql.Identifier, names)), sql.Identifier(table)
+    )
     insert = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-    rows = 0
+    count = 0
     async with connection.cursor("copying", binary=True) as cursor:
-        await cursor.execute(sql.SQL("SELECT {} FROM {}").format(columns, sql.Identifier(table)))
-        while page := await cursor.fetchmany(_PAGE):
-            batch: list[tuple[Any, ...]] = page
-            await file.many(insert, batch)
-            rows += len(batch)
-    return rows
+        await cursor.execute(query)
+        while page := await cursor.fetchmany(PAGE):
+            rows: list[tuple[Any, ...]] = page
+            await asyncio.to_thread(_insert, file, insert, rows)
+            count += len(rows)
+    return count
+
+
+def _insert(file: apsw.Connection, statement: str, rows: list[tuple[Any, ...]]) -> None:
+    file.executemany(statement, rows).fetchall()

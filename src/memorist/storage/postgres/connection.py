@@ -49,8 +49,8 @@ class Pool:
     """Connections that are open and idle, and a limit to how many are in use."""
 
     def __init__(self, url: str, *, adapters: AdaptersMap, size: int = _SIZE) -> None:
-        self.place, self.adapters = shown(url), adapters
-        self._info = completed(url)
+        self.place, self.adapters = hide_password(url), adapters
+        self._info = complete_url(url)
         self._idle: deque[tuple[float, Connection]] = deque()
         self._free = asyncio.Semaphore(size)
         self._closed = False
@@ -144,19 +144,19 @@ async def answered(place: str) -> AsyncIterator[None]:
             yield
 
 
-def completed(url: str) -> str:
+def complete_url(url: str) -> str:
     """The address with what we add where it does not say otherwise."""
-    with translated(shown(url)):
+    with translated(hide_password(url)):
         given = conninfo_to_dict(url)
         return make_conninfo(
             url, **{name: value for name, value in _USUAL.items() if name not in given}
         )
 
 
-def shown(url: str) -> str:
+def hide_password(url: str) -> str:
     """An address as it may be printed, without its password.
 
-    >>> shown("postgresql://ana:secret@db.example:5433/memories")
+    >>> hide_password("postgresql://ana:secret@db.example:5433/memories")
     'postgresql://ana@db.example:5433/memories'
     """
     try:
@@ -209,6 +209,13 @@ _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
         (errors.UndefinedTable, errors.UndefinedColumn),
         lambda place, said: MigrationNeeded(
             f"{place} lacks part of the schema: run `memorist migrate` ({said})"
+        ),
+    ),
+    (
+        (errors.DuplicateSchema,),
+        lambda place, said: Misconfigured(
+            f"{place} holds the tables of version 0.1 and another schema with the new name: rename or drop that one "
+            f"({said})"
         ),
     ),
     (

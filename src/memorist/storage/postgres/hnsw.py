@@ -9,7 +9,7 @@ import hashlib
 
 from psycopg import sql
 
-from .connection import completed, connect, shown, translated
+from .connection import complete_url, connect, hide_password, translated
 from .migrate import SCHEMA, search_path
 from .pipeline import Connection
 
@@ -35,7 +35,10 @@ NEAR = (
     "AND dims = {dims} ORDER BY (embedding::halfvec({dims})) <=> (?::vector::halfvec({dims})) LIMIT ?) "
     "SELECT memory, 1 - (embedding <=> ?) FROM near ORDER BY 2 DESC, 1 LIMIT ?"
 )
-MANNER = "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('hnsw.ef_search', ?, true)"
+SEARCH_SETTINGS = (
+    "SELECT set_config('hnsw.iterative_scan', 'relaxed_order', true), "
+    "set_config('hnsw.ef_search', ?, true)"
+)
 WIDER = 4  # as many candidates as are wanted, to be scored anew
 
 
@@ -46,8 +49,8 @@ def tail(model: str, dims: int) -> str:
 
 async def build(url: str, *, least: int = HNSW_FROM) -> list[str]:
     """Index every model with so many vectors, while others go on writing; gives the indexes that were made."""
-    place = shown(url)
-    connection = await connect(completed(url), place, autocommit=True)
+    place = hide_password(url)
+    connection = await connect(complete_url(url), place, autocommit=True)
     try:
         with translated(place):
             return await _built(connection, least)

@@ -94,10 +94,10 @@ def adapters(vector: int | None) -> AdaptersMap:
 
 
 @lru_cache(1024)
-def numbered(sql: str) -> str:
-    """Question marks as the server counts them; those in quotes are left alone.
+def number_placeholders(sql: str) -> str:
+    """Return the statement with $1, $2, … for its question marks; those in quotes are left alone.
 
-    >>> numbered("SELECT '?' WHERE a = ? AND b = ?")
+    >>> number_placeholders("SELECT '?' WHERE a = ? AND b = ?")
     "SELECT '?' WHERE a = $1 AND b = $2"
     """
     count = itertools.count(1)

@@ -10,7 +10,6 @@ import errno
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +31,18 @@ DIALECT = Dialect(
     each="json_each({})",
     head="json_extract({}, '$[1][0]')",
     now="unixepoch('subsec')",
-    size="length(embedding) / 4",
+    dimensions="length(embedding) / 4",
     row="m.row",
     skip_locked="",
     lock="",
     day="substr({}, 1, 10)",
     columns="SELECT name FROM pragma_table_info(?)",
+    size="SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
+    integrity="PRAGMA integrity_check(20)",
 )
 BUSY_SECONDS = 30  # with eight writers 5 s failed now and then
-IN_MEMORY = (
-    "file:/"  # what the name of a database in memory begins with; a path on disk is absolute
-)
-_MOMENT = 0.001  # seconds
+IN_MEMORY = "file:/"  # prefix of a database in memory; a path on disk is absolute
+_RETRY_SECONDS = 0.001
 _OURS = {"migrations", "meta", "scopes", "memories"}
 _PRAGMAS = (
     "synchronous = FULL",
@@ -53,14 +52,14 @@ _PRAGMAS = (
 )
 
 
-def private(path: Path) -> None:
-    """Make a file that nobody else can read; one that is there stays as it is. What fails, SQLite tells."""
+def create_private(path: Path) -> None:
+    """Create a file that only its owner can read; an existing one stays as it is. SQLite reports failures."""
     with suppress(OSError):
         path.touch(mode=0o600, exist_ok=False)
 
 
 def connect(path: str, *, create: bool = True) -> apsw.Connection:
-    """Open a database file, made if it does not exist. Raises StoreUnavailable, StoreDamaged.
+    """Open a database file. Raises StoreUnavailable, StoreDamaged.
 
     A file that is not ours is left as it is.
     """
@@ -90,26 +89,24 @@ def _prepare(connection: apsw.Connection, path: str) -> None:
         )
     _use_wal(connection)
     for pragma in _PRAGMAS:
-        connection.execute(
-            f"PRAGMA {pragma}"
-        ).fetchall()  # a pragma that is not read to its end may not happen
+        connection.execute(f"PRAGMA {pragma}").fetchall()  # takes effect only if read to its end
 
 
 def wait(connection: apsw.Connection, path: str, seconds: int = BUSY_SECONDS) -> None:
-    """Wait so long for the locks of others. In memory a writer keeps readers out, so they look again every moment."""
-    if path.startswith(IN_MEMORY):
-        connection.set_busy_handler(partial(_again, seconds))
-    else:
+    """Set how long to wait for locks. In memory a writer locks readers out, so they retry every moment."""
+    if not path.startswith(IN_MEMORY):
         connection.set_busy_timeout(seconds * 1000)
+        return
 
+    def retry(tries: int) -> bool:
+        time.sleep(_RETRY_SECONDS)
+        return tries * _RETRY_SECONDS < seconds
 
-def _again(seconds: int, tries: int) -> bool:
-    time.sleep(_MOMENT)
-    return tries * _MOMENT < seconds
+    connection.set_busy_handler(retry)
 
 
 def _use_wal(connection: apsw.Connection) -> None:
-    """Changing the journal does not wait for others by itself, so it is tried again while they are at it."""
+    """Switch to WAL. Changing the journal does not wait for locks by itself, so it is retried."""
     until = time.monotonic() + BUSY_SECONDS
     while True:
         try:
@@ -128,35 +125,38 @@ def _lower(*values: Any) -> Any:
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Turn the driver's errors into ours, with the way out."""
+    """Turn the driver's errors into ours."""
     try:
         yield
-    except MemoristError:
-        raise
-    except apsw.Error as error:
-        raise _ours(error, path) from error
-    except UnicodeDecodeError as error:
-        raise StoreDamaged(_damaged(path)) from error
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            "A name or an id holds half a surrogate pair: it is not text that can be kept"
-        ) from error
-    except OverflowError as error:
-        raise InvalidInput("A number is too large: it has to fit into 64 bits") from error
+    except (apsw.Error, UnicodeError, OverflowError) as error:
+        raise translate(error, path) from error
 
 
-def _ours(error: apsw.Error, path: str) -> MemoristError:
-    if isinstance(error, apsw.FullError) or _no_room(error):
+def translate(error: Exception, path: str) -> MemoristError:
+    """Return our error for one of the driver's, with the way out."""
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidInput("A name or an id holds half a surrogate pair: it cannot be stored")
+    if isinstance(error, OverflowError):
+        return InvalidInput("A number is too large: it has to fit into 64 bits")
+    # The index of the log is mapped into memory; where it cannot grow, SQLite reports an I/O error.
+    no_room = getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE
+    no_room = no_room or getattr(error, "errno", None) == errno.ENOSPC
+    if isinstance(error, apsw.FullError) or no_room:
         return StoreFull(
             f"The disk that holds {path!r} is full: nothing was written. Free some space and retry"
         )
-    if isinstance(error, (apsw.NotADBError, apsw.CorruptError, apsw.FormatError)):
-        return StoreDamaged(_damaged(path))
-    if isinstance(
-        error, (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError)
-    ):
+    damaged = (UnicodeError, apsw.NotADBError, apsw.CorruptError, apsw.FormatError)
+    if isinstance(error, damaged):
+        if not Path(path).exists():
+            return StoreDamaged(f"{path!r} is not a database that can be read")
+        return StoreDamaged(
+            f"{path!r} is damaged or not a Memorist database: restore a backup, or choose another file"
+        )
+    closed = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError)
+    if isinstance(error, closed):
         return StoreUnavailable(
-            f"{path!r} cannot be opened for writing: check the folder and its permissions, or choose another place"
+            f"{path!r} cannot be opened for writing: check the folder and its permissions, "
+            "or choose another place"
         )
     if isinstance(error, (apsw.BusyError, apsw.LockedError)):
         return StoreUnavailable(
@@ -164,24 +164,10 @@ def _ours(error: apsw.Error, path: str) -> MemoristError:
         )
     if isinstance(error, apsw.ConstraintError):
         return Conflict(
-            f"This contradicts what is already kept: read it again and repeat the change ({error})"
+            f"This contradicts what is already stored: read it again and repeat the change ({error})"
         )
     if isinstance(error, (apsw.TooBigError, apsw.RangeError)):
-        return InvalidInput(f"SQLite cannot keep a value of that size: {error}")
+        return InvalidInput(f"SQLite cannot store a value of that size: {error}")
     if isinstance(error, apsw.IOError):
         return StoreUnavailable(f"Reading or writing {path!r} failed: {error}")
-    return ProviderFailed(f"SQLite said: {error}")
-
-
-def _no_room(error: apsw.Error) -> bool:
-    """The index of the log is mapped into memory, and where it cannot grow SQLite speaks of an I/O error."""
-    extended = getattr(error, "extendedresult", 0)
-    return extended == apsw.SQLITE_IOERR_SHMSIZE or getattr(error, "errno", None) == errno.ENOSPC
-
-
-def _damaged(path: str) -> str:
-    if not Path(path).exists():
-        return f"{path!r} is not a database that can be read"
-    return (
-        f"{path!r} is damaged or not a Memorist database: restore a backup, or choose another file"
-    )
+    return ProviderFailed(f"SQLite reported: {error}")

@@ -1,0 +1,216 @@
+"""The settings: from arguments, the environment (`MEMORIST_*`) or a TOML file, in that order."""
+
+from __future__ import annotations
+
+import os
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal
+
+from platformdirs import user_config_path, user_data_path, user_state_path
+from pydantic import AliasChoices, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from ..errors import Misconfigured
+from . import upgrade
+
+
+def _milton(name: str) -> AliasChoices:
+    """Return both variables of a setting; ours takes precedence."""
+    return AliasChoices(f"MEMORIST_{name}", f"MILTON_{name}")
+
+
+class Settings(BaseSettings):
+    """All settings. Each one is also an environment variable, such as `MEMORIST_PROFILE`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="MEMORIST_",
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+        populate_by_name=True,
+    )
+
+    db: str = Field(default_factory=lambda: str(user_data_path("memorist") / "memory.db"))
+    """Database: a file, `:memory:`, or `postgresql://…`."""
+    state_dir: Path = Field(default_factory=lambda: user_state_path("memorist"))
+    """Folder for caches and spooled writes."""
+    journal_dir: Path | None = None
+    """Folder for a Markdown journal of each day and a snapshot of what is known; none by default."""
+    tenant: str = "default"
+    """Default tenant of a scope."""
+    user: str | None = None
+    """User of the command line; by default your login name."""
+    space: str = "default"
+    """Default space of a scope."""
+    language: str = "english"
+    """Language of texts in Latin script, used for stemming."""
+    embedder: str = Field("minilm", pattern=r"^(minilm|hashing|none|openai(:.+)?)$")
+    """Embedding model: `minilm`, `hashing`, `none`, or `openai:MODEL` (texts are sent to the server)."""
+    embedder_url: str | None = Field(None, pattern="^https?://[^ ]+$")
+    """Base URL of an OpenAI-compatible server, for example `http://localhost:11434/v1`."""
+    embedder_key: SecretStr | None = None
+    """API key of the embedding server; OpenAI's is also read from `OPENAI_API_KEY`."""
+    embedder_dimensions: int | None = Field(None, ge=1)
+    """Vector size of the model; known for OpenAI's models."""
+    cache_mb: int = Field(256, ge=0)
+    """Size of the embedding cache on disk in MB; 0 turns it off."""
+    index_cache_mb: int = Field(1024, ge=1)
+    """Memory for the in-process indexes of scopes, in MB."""
+    vector_index: str | None = None
+    """External vector index: `chroma:FOLDER`, `chroma:http://…`, `weaviate:http://…`, or `store` (pgvector)."""
+    vector_index_from: int | None = Field(None, ge=0)
+    """Number of memories in a scope from which the vector index is used; default: always, with pgvector 250,000."""
+    reranker: Literal["none", "maxsim", "cross-encoder"] = "none"
+    """Model that re-ranks the best candidates, where a profile or a call asks for it."""
+    cross_encoder: Path | None = None
+    """Folder of a cross-encoder with `model.onnx` and `vocab.txt`."""
+    llm: str = Field("none", pattern=r"^(none|(openai|anthropic):.+)$")
+    """Language model: `openai:MODEL` (also Ollama, vLLM, llama.cpp) or `anthropic:MODEL`."""
+    llm_url: str | None = Field(None, pattern="^https?://[^ ]+$")
+    """Base URL of the language model, for example `http://localhost:11434/v1`."""
+    llm_key: SecretStr | None = None
+    """API key; without `llm_url` also read from `OPENAI_API_KEY` or `ANTHROPIC_API_KEY`."""
+    llm_timeout: float = Field(20, gt=0)
+    """Timeout of one answer in seconds, retries included."""
+    llm_daily_tokens_per_user: int = Field(200_000, ge=0)
+    """Tokens the language model may use per user and day (UTC); then rules take over. 0: no limit."""
+    llm_daily_tokens_per_tenant: int = Field(2_000_000, ge=0)
+    """Tokens per tenant and day."""
+    memory_enabled: bool = True
+    """If off, nothing is stored automatically and nothing is recalled; viewing, editing and forgetting still work."""
+    memory_store_responses: bool = Field(False, validation_alias=_milton("MEMORY_STORE_RESPONSES"))
+    """Whether agent hooks also store the agent's replies. This and the next four also read `MILTON_…`."""
+    memory_context_limit: int = Field(6, ge=0, validation_alias=_milton("MEMORY_CONTEXT_LIMIT"))
+    """Number of memories that hooks add to the prompt."""
+    memory_context_max_chars: int = Field(
+        2000, ge=0, validation_alias=_milton("MEMORY_CONTEXT_MAX_CHARS")
+    )
+    """Maximum length of that context, in whole lines."""
+    memory_recency_bias: float = Field(
+        0.35, ge=0, le=1, validation_alias=_milton("MEMORY_RECENCY_BIAS")
+    )
+    """Weight of recency in that context, from 0 to 1."""
+    memory_profile_limit: int = Field(5, ge=0, validation_alias=_milton("MEMORY_PROFILE_LIMIT"))
+    """Number of profile lines that come first."""
+    policy: str = "default"
+    """Write policy."""
+    extract: Literal["off", "rules", "model"] = "off"
+    """How facts are extracted from conversation turns in the background: by rules, or by a language model within its
+    budget (rules if it is unavailable)."""
+    capacity: int | None = Field(None, ge=0)
+    """Maximum number of memories per user and space; beyond it the least valuable are hidden. Default: that of the
+    write policy; 0: no limit."""
+    profile: str = "default"
+    """Ranking profile."""
+    categories: Path | None = None
+    """YAML or TOML file with categories and agent allowlists; by default the documented ones."""
+    max_text_chars: int = Field(1_000_000, ge=1)
+    """Maximum length of one text."""
+    max_query_chars: int = Field(10_000, ge=1)
+    """Maximum length of a question; the rest is ignored."""
+    max_checkpoint_mb: int = Field(32, ge=1)
+    """Maximum size of one checkpoint or item in MB."""
+    tombstone_hours: float = Field(24, ge=0)
+    """How long a forgotten text is not stored again automatically."""
+    ttl_days: dict[str, float] = Field(default_factory=lambda: {"*": 60.0})
+    """Days without use after which `purge` hides unimportant memories, by category; `*`: all others; 0: never."""
+    ttl_level: int = Field(3, ge=1, le=6)
+    """Importance level (1 to 5) from which memories never expire."""
+    purge_days: float = Field(30, ge=0)
+    """Days for which a hidden memory can be restored before `purge` erases it."""
+    retention_days: float = Field(0, ge=0)
+    """Days after which `purge` erases the originals of summaries, for example 180; 0: never."""
+    compression_threshold: int = Field(10, ge=1)
+    """Number of unsummarized sessions from which `compress` summarizes the oldest half."""
+    rollup_days: float = Field(0, ge=0)
+    """Days without use after which a job merges memories on one topic; 0: off."""
+    run_jobs: bool = False
+    """Whether background jobs run in this process, as `memorist worker` runs them in its own."""
+    consolidate_pairs: int = Field(50, ge=0)
+    """Memory pairs per scope and day for which a language model is asked whether they say the same."""
+    reflect_hours: float = Field(24, ge=0)
+    """Hours between two reflections on a person (needs a language model); 0: never."""
+    log: Literal["off", "text", "json"] = "off"
+    """Log of `serve` and `worker` on stderr: one line per request, verb and job, without any text."""
+    otel: bool = False
+    """Whether verbs and jobs are OpenTelemetry spans; needs the extra `otel`."""
+    max_body_mb: int = Field(8, ge=1)
+    """Maximum size of a request to `memorist serve` in MB."""
+    rate_limit: int = Field(6000, ge=0)
+    """Requests per minute and caller of `memorist serve`; 0: no limit."""
+    jwt_jwks: str | None = None
+    """JWKS file or URL used to verify tokens."""
+    jwt_issuer: str | None = None
+    """Required issuer of a token. This and the audience are required with `jwt_jwks`."""
+    jwt_audience: str | None = None
+    """Required audience of a token."""
+    spool: bool = True
+    """Write to spool files while the database is unavailable, and store them later."""
+    spool_dir: Path | None = None
+    """Folder of the spool files; default: `data/memory` in `state_dir`."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        file = config_file()
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, file)
+
+
+def config_file() -> Path:
+    """Return the TOML file with settings. Raises ValueError if MEMORIST_CONFIG names a missing file."""
+    named = os.environ.get("MEMORIST_CONFIG")
+    if named and not Path(named).is_file():
+        raise ValueError(f"{named} does not exist")
+    if named:
+        return Path(named)
+    return upgrade.move_config(
+        user_config_path("memorist") / "memorist.toml", Settings.model_fields
+    )
+
+
+def suggest(name: str) -> str:
+    """Return " Did you mean …?" for a misspelt setting; empty if none is similar.
+
+    >>> suggest("embeder")
+    " Did you mean 'embedder'?"
+    """
+    found = get_close_matches(name, Settings.model_fields, n=1)
+    return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def load(**given: Any) -> Settings:
+    """Return the effective settings. Raises Misconfigured, naming the setting that is wrong.
+
+    None means "not given", except for `vector_index` and `journal_dir`, where it means "none".
+    """
+    none = ("vector_index", "journal_dir")
+    chosen = {name: value for name, value in given.items() if value is not None or name in none}
+    upgrade.warn_of_old_variables(Settings.model_fields)
+    try:
+        made = Settings(**chosen)
+        kept = upgrade.move_data(
+            db=None if "db" in made.model_fields_set else Path(made.db),
+            state_dir=None if "state_dir" in made.model_fields_set else made.state_dir,
+            spool_dir=made.spool_dir or made.state_dir / "data" / "memory",
+        )
+        return Settings(**chosen, **kept) if kept else made
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"])) or "settings"
+        if first["type"] == "extra_forbidden":
+            raise Misconfigured(f"There is no setting {name!r}.{suggest(name)}") from error
+        raise Misconfigured(f"Setting {name!r}: {first['msg']}. See `memorist doctor`") from error
+    except ValueError as error:  # a TOML file that cannot be read
+        raise Misconfigured(f"The configuration file cannot be read: {error}") from error
