@@ -66,7 +66,10 @@ _THREAD_CHANGE = (
     "INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
-_STATE = "SELECT 'scope', '', coalesce(head, ''), CAST(revision AS TEXT) FROM scopes WHERE id = ?"
+_STATE = (
+    "SELECT 'scope', CASE WHEN EXISTS (SELECT 1 FROM tombstones t WHERE t.scope = s.id) THEN 'yes' ELSE '' END, "
+    "coalesce(head, ''), CAST(revision AS TEXT) FROM scopes s WHERE s.id = ?"
+)
 
 
 class Transaction(Reader):
@@ -95,6 +98,7 @@ class Transaction(Reader):
         self.new_number: int | None = None  # of a scope that this transaction created
         self._revision: int | None = None  # of the scope, before this transaction
         self._head: str | None = None  # the digest of the last entry of the history
+        self._has_tombstones = True
         self._is_changed = False
         self._is_moved = False  # the new revision is written
 
@@ -151,6 +155,7 @@ class Transaction(Reader):
         return number, self._revision + 1
 
     def _note_state(self, row: Sequence[Any]) -> None:
+        self._has_tombstones = bool(row[1])
         self._head = row[2] or None
         self._revision = int(row[3])
 
@@ -175,6 +180,11 @@ class Transaction(Reader):
             if row[0] == "scope":
                 self._note_state(row)
         return found
+
+    async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
+        if not self._has_tombstones and scope == self.scope:
+            return frozenset()
+        return await super().tombstones(scope, texts, now)
 
     async def write(self, batches: Iterable[Batch]) -> None:
         """Run batches about this scope, in order, in one trip to the database."""
@@ -297,6 +307,7 @@ class Transaction(Reader):
             ids = [each.id for each in gone]
             texts = {each.text for each in gone}
             wordings = {normalize.wording(text) for text in texts}
+            self._has_tombstones = True
             batches.append(self._tombstones(number, texts, change.until))
             summaries, has_proposals = await erase.find_derived(self, self.scope, ids)
             batches += erase.detach_summaries(number, summaries, ids, wordings)
@@ -444,6 +455,7 @@ class Transaction(Reader):
 
     async def add_tombstones(self, texts: Collection[str], until: datetime | None) -> None:
         """Prevent automatic re-creation of texts until then, or for ever."""
+        self._has_tombstones = True
         await self.write([self._tombstones(await self.create_scope(), texts, until)])
 
     def _tombstones(self, number: int, texts: Collection[str], until: datetime | None) -> Batch:
