@@ -1,4 +1,5 @@
-"""The ports to providers. A docstring here is a contract; `tests/contract` holds every provider to it."""
+"""The ports to providers. A docstring here is a contract; `tests/contract` holds every provider
+to it."""
 
 from __future__ import annotations
 
@@ -103,7 +104,8 @@ class BudgetedModel(Protocol):
     async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
         """A value that fits the schema of the question; what it cost is in the ledger of the scope.
 
-        Raises ModelUnavailable, BadModelAnswer or OverBudget: then rules do the work, and the receipt says so.
+        Raises ModelUnavailable, BadModelAnswer or OverBudget: then rules do the work, and the
+        receipt says so.
         """
         ...
 
@@ -112,7 +114,8 @@ class BudgetedModel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntry:
-    """A memory as a vector index keeps it: where it stands in the store, its vector, and what can be filtered on."""
+    """A memory as a vector index keeps it: where it stands in the store, its vector, and what
+    can be filtered on."""
 
     row: int
     vector: Vectors
@@ -122,7 +125,8 @@ class IndexEntry:
 
 
 class VectorIndex(Protocol):
-    """Finds near vectors outside this process. It holds derived data: filled from the store, never trusted alone.
+    """Finds near vectors outside this process. It holds derived data: filled from the store, never
+    trusted alone.
 
     Every method raises IndexUnavailable if the index does not answer in time.
     """
@@ -141,7 +145,8 @@ class VectorIndex(Protocol):
         ...
 
     async def nearest(self, scope: Scope, vector: Vectors, *, limit: int) -> list[int]:
-        """The rows of a scope whose vectors are nearest by cosine, nearest first, about as well as it can."""
+        """The rows of a scope whose vectors are nearest by cosine, nearest first, about as well
+        as it can."""
         ...
 
     async def clear(self) -> None:

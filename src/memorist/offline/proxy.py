@@ -1,4 +1,5 @@
-"""A store that may be unavailable: callers get an error at once, instead of waiting for it again and again."""
+"""A store that may be unavailable: callers get an error at once, instead of waiting for it again
+and again."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ Way = Literal["reading", "writing"]
 
 
 class Texts:
-    """Memories that were lately read or written, so that some can still be shown while the store is away."""
+    """Memories that were lately read or written, so that some can still be shown while the store
+    is away."""
 
     def __init__(self) -> None:
         self._held: OrderedDict[tuple[Scope, str], Memory] = OrderedDict()
@@ -74,8 +76,8 @@ class Texts:
 class DatabaseProxy:
     """A database behind a switch. Implements `Database`.
 
-    After a call that found it unavailable, calls fail at once until `found` says that it is back. A database that
-    cannot be written may still be read.
+    After a call that found it unavailable, calls fail at once until `found` says that it is back. A
+    database that cannot be written may still be read.
     """
 
     def __init__(
@@ -178,7 +180,8 @@ class DatabaseProxy:
 
 
 class StoreProxy(Store):
-    """A store whose database may be unavailable; it knows some memories that were read or written lately."""
+    """A store whose database may be unavailable; it knows some memories that were read or
+    written lately."""
 
     def __init__(self, database: DatabaseProxy, *, language: str = "english") -> None:
         super().__init__(database, language=language)

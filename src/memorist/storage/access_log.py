@@ -1,4 +1,5 @@
-"""Which memories were recalled, written back off the hot path: a recall does not wait for a disk."""
+"""Which memories were recalled, written back off the hot path: a recall does not wait for a
+disk."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ SECONDS = 1.0
 
 
 class AccessLog:
-    """Collects uses and writes them a moment later; `flush` writes them now. Closed by whoever made it."""
+    """Collects uses and writes them a moment later; `flush` writes them now. Closed by whoever
+    made it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -61,7 +61,8 @@ async def write(store: Store, path: Path, report: Callable[[int, int], None]) ->
 async def read(path: Path, store: Store, report: Callable[[int, int], None]) -> Copied:
     """Fill a new store from a file; one that was half filled is emptied and filled again.
 
-    Raises NotFound; Conflict if the store holds anything else; InvalidInput if the file is not an archive, or cut.
+    Raises NotFound; Conflict if the store holds anything else; InvalidInput if the file is not an
+    archive, or cut.
     """
     records = _read_lines(path)
     head: dict[str, Any] = await asyncio.to_thread(next, records, {})
@@ -83,7 +84,8 @@ async def read(path: Path, store: Store, report: Callable[[int, int], None]) -> 
         report(done, done)
     if sums is None:
         raise InvalidInput(
-            f"{str(path)!r} is cut: it has no end. The store stays unfinished until a whole file is read"
+            f"{str(path)!r} is cut: it has no end. The store stays unfinished until a whole file "
+            "is read"
         )
     for table in KEYS:
         count, hash = await tables.digest(store, table)
@@ -147,6 +149,7 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
                 record = None
             if not isinstance(record, dict):
                 raise InvalidInput(
-                    f"Line {number} of {str(path)!r} cannot be read: it is not an archive, or cut or altered"
+                    f"Line {number} of {str(path)!r} cannot be read: it is not an archive, or cut "
+                    "or altered"
                 )
             yield record

@@ -1,4 +1,5 @@
-"""A new file that has its name only once it is complete and on disk: written beside, synced, renamed.
+"""A new file that has its name only once it is complete and on disk: written beside, synced,
+renamed.
 
 A process that is killed in between leaves a hidden file ending in `.partial`, which can be deleted.
 """
@@ -18,7 +19,8 @@ BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database whi
 
 
 def draft(path: Path) -> Path:
-    """Create an empty file beside `path` that only its owner can read. Raises StoreUnavailable, StoreFull."""
+    """Create an empty file beside `path` that only its owner can read. Raises StoreUnavailable,
+    StoreFull."""
     made = path.with_name(f".{path.name[:40]}.{uuid4().hex[:8]}.partial")
     with _translated(path):
         os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))

@@ -25,7 +25,8 @@ class Save:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forget:
-    """Erase a memory's content everywhere; a tombstone prevents automatic re-creation until `until`."""
+    """Erase a memory's content everywhere; a tombstone prevents automatic re-creation until
+    `until`."""
 
     memory_id: str
     at: datetime
@@ -57,7 +58,8 @@ class Unrelated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One thing that a part of the system did: enough to count it and to see when, never any content."""
+    """One thing that a part of the system did: enough to count it and to see when, never any
+    content."""
 
     node: Node
     op: Op

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InvalidInput, MemoristError, StoreDamaged
 from ..text import derived
 from ..types import Scope
-from . import rows
+from . import history, rows
 from .database import EVERY, Rows
 from .store import Store
 
 PAGE = 500
 _COLUMNS = ", ".join(f"m.{column}" for column in rows.COLUMNS)
+_CHAINED = "id, memory_id, event, old_ref, new_ref, actor, ts"  # covered by the chain
+_KEPT = "EXISTS (SELECT 1 FROM memories m WHERE m.scope = h.scope AND m.id = {})"
+_ENTRIES = (
+    f"SELECT h.row, h.digest, h.seal, h.meta, {_KEPT.format('h.memory_id')} "
+    f"AND (h.old_ref IS NULL OR {_KEPT.format('h.old_ref')}), "
+    f"{', '.join(f'h.{name}' for name in _CHAINED.split(', '))} "
+    "FROM history h WHERE h.scope = ? AND h.row > ? ORDER BY h.row LIMIT 500"
+)
 _SAME = "m.scope = v.scope AND m.row = v.memory"
 
 
@@ -25,7 +34,7 @@ async def check(store: Store) -> list[str]:
         problems += await _altered_rows(store)
         problems += await _orphans(store)
         for scope in await store.scopes():
-            problems += await store.history.verify(scope)
+            problems += await _verify_history(store, scope)
     except (StoreDamaged, InvalidInput) as error:  # it cannot even be read to the end
         return [str(error)]
     return problems
@@ -59,14 +68,16 @@ def _find_altered(page: Rows, scopes: dict[Any, Scope], language: str) -> list[s
             continue
         if (terms, flags) != (derived.terms_of(memory, language), derived.flags_of(memory)):
             problems.append(
-                f"The terms of memory {memory.id!r} are not those of its text: run `memorist index --force`"
+                f"The terms of memory {memory.id!r} are not those of its text: run `memorist "
+                "index --force`"
             )
     return problems
 
 
 async def _orphans(store: Store) -> list[str]:
     questions = {
-        "vectors without a memory in their scope": "SELECT count(*) FROM vectors v WHERE NOT EXISTS "
+        "vectors without a memory in their "
+        "scope": "SELECT count(*) FROM vectors v WHERE NOT EXISTS "
         f"(SELECT 1 FROM memories m WHERE {_SAME})",
         "vectors of a wrong size": "SELECT count(*) FROM vectors "
         f"WHERE {store.database.dialect.dimensions} <> dims",
@@ -83,3 +94,55 @@ async def _orphans(store: Store) -> list[str]:
         if count:
             problems.append(f"{count} {name}")
     return problems
+
+
+async def _verify_history(store: Store, scope: Scope) -> list[str]:
+    """Return which entries of the history were altered, removed or moved."""
+    head = (await store.rows(scope, "SELECT head FROM scopes WHERE id = ?"))[0][0]
+    sql = "SELECT memory_id, max(row) FROM history WHERE scope = ? AND event = 'DELETE' "
+    erased: dict[str, int] = dict(await store.rows(scope, f"{sql}GROUP BY memory_id"))
+    problems: list[str] = []
+    last: str | None = None
+    after = 0
+    while page := await store.rows(scope, _ENTRIES, (after,)):
+        problems += await asyncio.to_thread(find_broken, store.database.secret, page, last, erased)
+        after, last = page[-1][:2]
+    if last != head:
+        problems.append(f"The end of the history of {scope.user!r} is missing: restore a backup")
+    return problems
+
+
+def find_broken(
+    secret: bytes, page: Rows, before: str | None, erased: Mapping[str, int]
+) -> list[str]:
+    """Return what is wrong with entries that follow each other, given the digest before the first.
+
+    A row is its number, digest, seal, payload, whether the memories it names all exist, and the
+    values that the chain covers. `erased` maps a memory to the row in which it was last erased:
+    until then its payloads may be empty.
+    """
+    problems = []
+    for number, digest, seal, meta, is_kept, *entry in page:
+        if digest is None and before is None:  # older than the chain
+            continue
+        was_erased = any(erased.get(id or "", -1) >= number for id in (entry[1], entry[3]))
+        may_be_empty = not is_kept or was_erased
+        if digest != history.link(secret, before, entry, seal):
+            problems.append(
+                f"Entry {entry[0]} of the history was altered, or one before it is missing or was "
+                "moved: "
+                "restore a backup"
+            )
+        elif not _is_sealed(secret, meta, seal) and not (meta == history.EMPTY and may_be_empty):
+            problems.append(
+                f"The payload of entry {entry[0]} of the history was altered: restore a backup"
+            )
+        before = digest
+    return problems
+
+
+def _is_sealed(secret: bytes, meta: str, seal: str) -> bool:
+    try:
+        return history.seal_payload(secret, meta) == seal
+    except (ValueError, TypeError):  # it is not even JSON
+        return False

@@ -39,8 +39,10 @@ class ThreadCheckpoints:
             found = await tx.rows(
                 self._scope,
                 "INSERT INTO supervisor_checkpoints "
-                "(scope, id, user_id, thread_id, checkpoint_data, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?) "
-                "ON CONFLICT (scope, user_id, thread_id) DO UPDATE SET checkpoint_data = excluded.checkpoint_data, "
+                "(scope, id, user_id, thread_id, checkpoint_data, created_at, updated_at) VALUES "
+                "(?, ?, ?, ?, ?, ?, ?) "
+                "ON CONFLICT (scope, user_id, thread_id) DO UPDATE SET checkpoint_data = "
+                "excluded.checkpoint_data, "
                 "updated_at = excluded.updated_at RETURNING thread_id, created_at, updated_at",
                 (new_id(), self._scope.user, thread, data, now, now),
             )
@@ -50,7 +52,8 @@ class ThreadCheckpoints:
         """Return a document equal to the one that was saved last."""
         found = await self._store.rows(
             self._scope,
-            "SELECT checkpoint_data FROM supervisor_checkpoints WHERE scope = ? AND user_id = ? AND thread_id = ?",
+            "SELECT checkpoint_data FROM supervisor_checkpoints WHERE scope = ? AND user_id = ? "
+            "AND thread_id = ?",
             (self._scope.user, thread),
         )
         if found and not isinstance(found[0][0], str):
@@ -73,7 +76,8 @@ class ThreadCheckpoints:
             tx.connection.wipe_after_commit()
             gone = await tx.rows(
                 self._scope,
-                "DELETE FROM supervisor_checkpoints WHERE scope = ? AND user_id = ? AND thread_id = ? RETURNING id",
+                "DELETE FROM supervisor_checkpoints WHERE scope = ? AND user_id = ? AND thread_id "
+                "= ? RETURNING id",
                 (self._scope.user, thread),
             )
         return bool(gone)

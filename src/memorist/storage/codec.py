@@ -24,7 +24,8 @@ def _adapter(kind: type[Any]) -> Any:
 def dump(value: Any, *, strict: bool = False) -> dict[str, Any]:
     """A value as JSON knows it: times as ISO 8601 text, tuples as lists.
 
-    A field of the wrong type is warned of, or raises ValueError if the value has to be as it should.
+    A field of the wrong type is warned of, or raises ValueError if the value has to be as it
+    should.
     """
     warnings = "error" if strict else "warn"
     plain: dict[str, Any] = _adapter(type(value)).dump_python(value, mode="json", warnings=warnings)

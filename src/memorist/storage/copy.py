@@ -1,8 +1,8 @@
 """A whole store into another one, table by table and row by row, between any two engines.
 
-Every row keeps its key, so no reference has to be changed, and the keyed digests stay valid because the copy takes
-the key over. Each page is committed together with the progress: an interrupted copy goes on where it stopped. At the
-end both sides are counted and hashed.
+Every row keeps its key, so no reference has to be changed, and the keyed digests stay valid because
+the copy takes the key over. Each page is committed together with the progress: an interrupted copy
+goes on where it stopped. At the end both sides are counted and hashed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ async def copy(source: Store, target: Store, report: Report) -> Copied:
         if await tables.digest(source, table) != await tables.digest(target, table):
             if progress is None:
                 raise Conflict(
-                    f"One of them was written to since the copy, as {table!r} shows: take a new database"
+                    f"One of them was written to since the copy, as {table!r} shows: take a new "
+                    "database"
                 )
             await _restart(target, table, progress)
             raise Conflict(
@@ -62,21 +63,24 @@ async def _begin(source: Store, target: Store) -> dict[str, list[Any]] | None:
     if progress is not None:
         if not is_same:
             raise Conflict(
-                "The target is an unfinished copy of another store: finish that one, or take a new one"
+                "The target is an unfinished copy of another store: finish that one, or take a "
+                "new one"
             )
         return progress
     if is_same:
         return None
     if await target.scopes():
         raise Conflict(
-            "The target holds memories already: copy into a new database, or `memorist import` into this"
+            "The target holds memories already: copy into a new database, or `memorist import` "
+            "into this"
         )
     await tables.begin(target, secret)
     return {}
 
 
 async def _restart(target: Store, table: str, progress: dict[str, list[Any]]) -> None:
-    """Empty a table that differs, and those that refer to it, so that the next run copies them again."""
+    """Empty a table that differs, and those that refer to it, so that the next run copies them
+    again."""
     order = list(KEYS)
     stale = order[order.index(table) :] if table in ("scopes", "memories") else [table]
     async with target.database.transaction() as connection:

@@ -1,4 +1,5 @@
-"""The storage port: what differs between SQLite and PostgreSQL. All other SQL is understood by both."""
+"""The storage port: what differs between SQLite and PostgreSQL. All other SQL is understood by
+both."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ EVERY = 0  # stands for all scopes, whose numbers begin with 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """SQL that engines write differently. For both, times are sortable text and JSON is text in Python."""
+    """SQL that engines write differently. For both, times are sortable text and JSON is text in
+    Python."""
 
     lower: str  # a text in lower case, in any script
     each: str  # the members of a JSON array, as rows with a `value`
@@ -40,8 +42,9 @@ class Dialect:
 class Connection(Protocol):
     """Statements inside one transaction.
 
-    `scope` is the number of the scope whose rows a statement is about, or EVERY. An engine may hide all other
-    rows, so without it a statement sees only tables that belong to no scope (or what it saw before).
+    `scope` is the number of the scope whose rows a statement is about, or EVERY. An engine may hide
+    all other rows, so without it a statement sees only tables that belong to no scope (or what it
+    saw before).
     """
 
     @property
@@ -65,7 +68,8 @@ class Connection(Protocol):
         ...
 
     def wipe_after_commit(self) -> None:
-        """Leave no trace of deleted text in the database's files once this transaction is committed."""
+        """Leave no trace of deleted text in the database's files once this transaction is
+        committed."""
         ...
 
     def notify_after_commit(self, scope: int, revision: int) -> None:
@@ -76,8 +80,8 @@ class Connection(Protocol):
 class Database(Protocol):
     """A transactional SQL database. Every implementation passes the tests in tests/contract.
 
-    Raises StoreUnavailable if it cannot be reached, StoreFull if there is no room, StoreDamaged if its contents
-    cannot be trusted. Any number of processes may use one database at a time.
+    Raises StoreUnavailable if it cannot be reached, StoreFull if there is no room, StoreDamaged if
+    its contents cannot be trusted. Any number of processes may use one database at a time.
     """
 
     @property
@@ -107,7 +111,8 @@ class Database(Protocol):
         ...
 
     def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
-        """Hold a named lock for the length of the body; yields False if another process holds it."""
+        """Hold a named lock for the length of the body; yields False if another process holds
+        it."""
         ...
 
     async def wait_for_change(self, seconds: float) -> None:
@@ -123,7 +128,8 @@ class Database(Protocol):
         ...
 
     def make_room(self) -> bool:
-        """Release the space reserved for a full disk, so that forgetting works; False if there is none."""
+        """Release the space reserved for a full disk, so that forgetting works; False if there
+        is none."""
         ...
 
     async def close(self) -> None: ...
@@ -136,5 +142,6 @@ class VectorSearch(Protocol):
     async def nearest(
         self, scope: int, vector: Vectors, *, model: str, limit: int
     ) -> list[tuple[int, float]]:
-        """Return row numbers with their cosine, nearest first: exact in small scopes, approximate in large ones."""
+        """Return row numbers with their cosine, nearest first: exact in small scopes,
+        approximate in large ones."""
         ...

@@ -1,4 +1,5 @@
-"""JSON documents that an agent stores under namespaces and keys of its own (LangGraph calls them items)."""
+"""JSON documents that an agent stores under namespaces and keys of its own (LangGraph calls them
+items)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..text import clock
 from ..types import Scope
-from .queries import placeholders, portions
+from .filters import placeholders, portions
 from .store import Store
 from .transaction import Transaction
 
@@ -43,7 +44,8 @@ class NewDocument(NamedTuple):
 
 
 class Documents:
-    """The documents of one scope. Expired ones are not found, and are deleted with the next write."""
+    """The documents of one scope. Expired ones are not found, and are deleted with the next
+    write."""
 
     def __init__(self, store: Store, scope: Scope) -> None:
         self._store = store
@@ -64,7 +66,8 @@ class Documents:
     async def under(
         self, prefix: str, now: datetime, *, limit: int | None = None, offset: int = 0
     ) -> list[Document]:
-        """The items in a namespace and in those below it, in the order in which they were first put."""
+        """The items in a namespace and in those below it, in the order in which they were first
+        put."""
         within, values = _within(prefix)
         page = "" if limit is None else " LIMIT ? OFFSET ?"
         found = await self._store.rows(
@@ -80,9 +83,13 @@ class Documents:
     ) -> list[tuple[DocumentKey, bytes]]:
         """The vectors of one model in a namespace and in those below it."""
         within, values = _within(prefix)
-        sql = f"SELECT i.namespace, i.key, i.embedding FROM item_vectors i WHERE i.scope = ?{within} AND i.model = ?"
+        sql = (
+            "SELECT i.namespace, i.key, i.embedding FROM item_vectors i WHERE i.scope = "
+            f"?{within} AND i.model = ?"
+        )
         found = await self._store.rows(self._scope, sql, (*values, model))
-        expired = "SELECT namespace, key FROM items WHERE scope = ? AND expires_at <= ?"  # few: cheaper than a join
+        # few: cheaper than a join
+        expired = "SELECT namespace, key FROM items WHERE scope = ? AND expires_at <= ?"
         gone = set(await self._store.rows(self._scope, expired, (clock.iso(now),)))
         return [
             ((namespace, key), embedding)
@@ -110,9 +117,11 @@ class Documents:
             )
             at = clock.iso(now)
             await tx.write_each(
-                "INSERT INTO items (scope, namespace, key, value, created_at, updated_at, ttl_minutes, expires_at) "
+                "INSERT INTO items (scope, namespace, key, value, created_at, updated_at, "
+                "ttl_minutes, expires_at) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, namespace, key) DO UPDATE SET "
-                "value = excluded.value, updated_at = excluded.updated_at, ttl_minutes = excluded.ttl_minutes, "
+                "value = excluded.value, updated_at = excluded.updated_at, ttl_minutes = "
+                "excluded.ttl_minutes, "
                 "expires_at = excluded.expires_at",
                 [
                     (p.namespace, p.key, p.value, at, at, p.ttl_minutes, _until(p.ttl_minutes, now))
@@ -120,7 +129,8 @@ class Documents:
                 ],
             )
             await tx.write_each(
-                "INSERT INTO item_vectors (scope, namespace, key, field, model, embedding) VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO item_vectors (scope, namespace, key, field, model, embedding) VALUES "
+                "(?, ?, ?, ?, ?, ?)",
                 [
                     (p.namespace, p.key, field, model, np.asarray(vector, "<f4").tobytes())
                     for p in puts
@@ -131,7 +141,8 @@ class Documents:
                 tx.connection.wipe_after_commit()
 
     async def refresh(self, read: Iterable[Document], now: datetime) -> None:
-        """Extend the life of documents that were read, for as long as they were given when they were stored."""
+        """Extend the life of documents that were read, for as long as they were given when they
+        were stored."""
         lasting = [each for each in read if each.ttl_minutes is not None]
         if not lasting:
             return
@@ -164,7 +175,8 @@ async def _delete_expired(tx: Transaction, now: datetime) -> int:
 
 
 def _within(prefix: str) -> tuple[str, list[str]]:
-    """A namespace and those below it, as one range of the key: `/` comes right after the dot, and some before it."""
+    """A namespace and those below it, as one range of the key: `/` comes right after the dot,
+    and some before it."""
     if not prefix:
         return "", []
     sql = " AND i.namespace >= ? AND i.namespace < ? AND (i.namespace = ? OR i.namespace >= ?)"

@@ -8,7 +8,7 @@ from typing import Any
 from ..types import Memory, Scope
 from . import rows
 from .database import EVERY, Database
-from .queries import placeholders, portions
+from .filters import placeholders, portions
 
 _COLUMNS = ", ".join(f"m.{column}" for column in rows.COLUMNS)
 _MEMORIES = (
@@ -16,16 +16,20 @@ _MEMORIES = (
     "FROM memories m JOIN scopes s ON s.id = m.scope"
 )
 _UNEMBEDDED = (
-    "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.scope = m.scope AND v.memory = m.row AND v.model = ? "
+    "NOT EXISTS (SELECT 1 FROM vectors v WHERE v.scope = m.scope AND v.memory = m.row AND v.model "
+    "= ? "
     "AND v.dims = coalesce(?, v.dims))"
 )
 _CLAIM = """
 WITH free AS (
-  SELECT m.scope, m.row FROM memories m WHERE {row} > ? AND m.state <> 'soft_deleted' {only} AND NOT EXISTS (
-    SELECT 1 FROM claims c WHERE c.scope = m.scope AND c.memory = m.row AND c.model = ? AND c.worker <> ?
+  SELECT m.scope, m.row FROM memories m
+  WHERE {row} > ? AND m.state <> 'soft_deleted' {only} AND NOT EXISTS (
+    SELECT 1 FROM claims c
+    WHERE c.scope = m.scope AND c.memory = m.row AND c.model = ? AND c.worker <> ?
     AND c.until > {now} AND c.until <= {now} + ?)
   ORDER BY {row} LIMIT ? {skip_locked})
-INSERT INTO claims (scope, memory, model, worker, until) SELECT scope, row, ?, ?, {now} + ? FROM free WHERE 1 = 1
+INSERT INTO claims (scope, memory, model, worker, until)
+SELECT scope, row, ?, ?, {now} + ? FROM free WHERE 1 = 1
 ON CONFLICT (scope, memory, model) DO UPDATE SET worker = excluded.worker, until = excluded.until
 WHERE claims.worker = excluded.worker OR claims.until <= {now} OR claims.until > {now} + ?
 RETURNING memory"""
@@ -69,9 +73,11 @@ class EmbeddingQueue:
         after: int = 0,
         dimensions: int | None = None,
     ) -> list[tuple[int, Memory]]:
-        """Claim memories as `pending` returns them; after the lease, those that were not embedded are free again.
+        """Claim memories as `pending` returns them; after the lease, those that were not embedded
+        are free again.
 
-        `waiting` asks only for those that no model has embedded, which is fast however many others there are.
+        `waiting` asks only for those that no model has embedded, which is fast however many others
+        there are.
         """
         only, values = ("", ()) if everything else (f"AND {_UNEMBEDDED}", (model, dimensions))
         only = f"AND m.needs_embedding = 1 {only}" if waiting else only

@@ -1,19 +1,29 @@
-"""Erasing a memory: its text is removed wherever it is stored. The transaction runs the batches made here."""
+"""Erasing a memory: its text is removed wherever it is stored. The transaction runs the batches
+made here."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, NamedTuple
 
-from ..text import normalize
+from ..text import clock, normalize
+from ..text.clock import new_id
 from ..types import Scope
-from . import rows
+from . import proposals, rows
+from .changes import Forget
 from .database import Batch, Rows
-from .history import dump_json
-from .queries import Reader, placeholders
+from .filters import placeholders
+from .history import HistoryEntry, dump_json
+from .queries import Reader
 
+_TOMBSTONE = (
+    "INSERT INTO tombstones (scope, digest, until) VALUES (?, ?, ?) "
+    "ON CONFLICT (scope, digest) DO UPDATE SET until = CASE WHEN tombstones.until IS NULL "
+    "OR tombstones.until > excluded.until THEN tombstones.until ELSE excluded.until END"
+)
 SOURCE_FORGOTTEN = "source_forgotten"  # in a long-term record: ids of its sources that are erased
 
 
@@ -41,7 +51,8 @@ async def find(reader: Reader, scope: Scope, id: str) -> list[Erased]:
 
 
 def delete(number: int, changed: int, gone: Sequence[Erased]) -> list[Batch]:
-    """Return the batches that remove rows, vectors, relations, and their text in history and messages."""
+    """Return the batches that remove rows, vectors, relations, and their text in history and
+    messages."""
     erased = [(number, each.row, changed) for each in gone]
     by_row = [(number, each.row) for each in gone]
     by_id = [(number, each.id) for each in gone]
@@ -67,8 +78,52 @@ def delete(number: int, changed: int, gone: Sequence[Erased]) -> list[Batch]:
     ]
 
 
+async def prepare(
+    reader: Reader, scope: Scope, change: Forget, gone: Sequence[Erased], changed: int
+) -> tuple[list[Batch], list[HistoryEntry]]:
+    """Return the batches that erase rows and what rests on them alone, and their entries."""
+    number = await reader.number(scope)
+    batches: list[Batch] = []
+    entries: list[HistoryEntry] = []
+    if not change.purged:
+        ids = [each.id for each in gone]
+        texts = {each.text for each in gone}
+        wordings = {normalize.wording(text) for text in texts}
+        batches.append(tombstones(reader, number, texts, change.until))
+        summaries, has_proposals = await find_derived(reader, scope, ids)
+        batches += detach_summaries(number, summaries, ids, wordings)
+        lost = await proposals.unsupported(reader, scope, ids) if has_proposals else []
+        for proposal in lost:
+            batches += proposals.write(scope, number, proposal, "withdrawn")
+            entries.append(proposals.entry(proposal, "withdrawn", change.at, None))
+    batches += delete(number, changed, gone)
+    entries.append(
+        HistoryEntry(
+            id=new_id(),
+            memory_id=change.memory_id,
+            event="DELETE",
+            old_ref=None,
+            new_ref=None,
+            actor=change.actor,
+            meta={"reason": change.reason} if change.reason else {},
+            at=change.at,
+        )
+    )
+    return batches, entries
+
+
+def tombstones(
+    reader: Reader, number: int, texts: Collection[str], until: datetime | None
+) -> Batch:
+    """Return the batch that leaves a keyed digest of each text; the longer time counts."""
+    end = clock.iso(until) if until else None
+    digests = [reader.digest(normalize.wording(text)) for text in texts]
+    return _TOMBSTONE, [(number, digest, end) for digest in digests]
+
+
 async def find_derived(reader: Reader, scope: Scope, ids: Sequence[str]) -> tuple[Rows, bool]:
-    """Return the long-term records that name these memories as evidence, and whether there are proposals."""
+    """Return the long-term records that name these memories as evidence, and whether there are
+    proposals."""
     number = await reader.number(scope)
     each = reader.connection.dialect.each.format("evidence_ids")
     sql = "SELECT id, data, evidence_ids FROM summaries WHERE scope = ? AND EXISTS "
@@ -83,7 +138,8 @@ async def find_derived(reader: Reader, scope: Scope, ids: Sequence[str]) -> tupl
 def detach_summaries(
     number: int, summaries: Rows, ids: Sequence[str], texts: Collection[str]
 ) -> list[Batch]:
-    """Return the batches that delete long-term records that rest on these memories alone, and mark the others.
+    """Return the batches that delete long-term records that rest on these memories alone, and mark
+    the others.
 
     Those that stay lose the reference and the lines with these texts.
     """

@@ -1,4 +1,5 @@
-"""Everything that is stored in a scope, as plain values, in an order in which it can be imported again."""
+"""Everything that is stored in a scope, as plain values, in an order in which it can be imported
+again."""
 
 from __future__ import annotations
 
@@ -72,8 +73,10 @@ async def _messages(store: Store, scope: Scope) -> Records:
     head = store.database.dialect.head.format("s.outcome")
     found = await store.rows(
         scope,
-        "SELECT s.id, s.session, s.role, s.name, s.at, s.text, s.outcome, m.id, m.text FROM messages s "
-        f"LEFT JOIN memories m ON m.scope = s.scope AND m.id = {head} WHERE s.scope = ? ORDER BY s.row",
+        "SELECT s.id, s.session, s.role, s.name, s.at, s.text, s.outcome, m.id, m.text FROM "
+        "messages s "
+        f"LEFT JOIN memories m ON m.scope = s.scope AND m.id = {head} WHERE s.scope = ? ORDER BY "
+        "s.row",
     )
     versioned = {row[0] for row in await store.rows(scope, _VERSIONED)}
     for id, session, role, name, at, text, outcome, memory_id, memory_text in found:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ..text import clock
 from ..types import Filter
@@ -29,6 +29,7 @@ _EQUAL = (
 )
 _TIMES = ("created", "updated", "occurred")
 _FEW = 500
+Value = TypeVar("Value")
 
 
 def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
@@ -77,7 +78,7 @@ def _among(column: str, values: Sequence[Any], dialect: Dialect) -> list[tuple[s
                 [json.dumps(list(values))],
             )
         ]
-    return [(f"{column} IN ({', '.join('?' * len(values))})", values)] if values else []
+    return [(f"{column} IN ({placeholders(len(values))})", values)] if values else []
 
 
 def _ranges(where: Filter) -> list[tuple[str, Sequence[Any]]]:
@@ -99,8 +100,27 @@ def _ranges(where: Filter) -> list[tuple[str, Sequence[Any]]]:
 
 
 def _in_json(column: str, value: str, n: int, dialect: Dialect) -> str:
-    return f"EXISTS (SELECT 1 FROM {dialect.each.format(column)} WHERE {value} IN ({', '.join('?' * n)}))"
+    members = dialect.each.format(column)
+    return f"EXISTS (SELECT 1 FROM {members} WHERE {value} IN ({placeholders(n)}))"
 
 
 def _plain(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
+
+
+def placeholders(n: int, each: str = "?") -> str:
+    """Return a list of placeholders for an IN or VALUES clause.
+
+    >>> placeholders(2)
+    '?, ?'
+    """
+    return ", ".join([each] * n)
+
+
+def portions(values: Sequence[Value], size: int = 500) -> list[Sequence[Value]]:
+    """Split values into portions that one statement can take.
+
+    >>> portions("abc", 2)
+    ['ab', 'c']
+    """
+    return [values[start : start + size] for start in range(0, len(values), size)]

@@ -1,4 +1,5 @@
-"""Checkpoints of LangGraph graphs: the state after each step, the values of its channels, the writes of its tasks.
+"""Checkpoints of LangGraph graphs: the state after each step, the values of its channels, the
+writes of its tasks.
 
 The value of a channel is stored once for each version, however many checkpoints share it.
 """
@@ -12,7 +13,8 @@ from typing import Any, NamedTuple
 from ..errors import Conflict, StoreDamaged
 from ..types import Scope
 from .database import Rows
-from .queries import Reader, placeholders, portions
+from .filters import placeholders, portions
+from .queries import Reader
 from .store import Store
 from .transaction import Transaction
 
@@ -41,7 +43,8 @@ class GraphState(NamedTuple):
 
 
 class TaskWrite(NamedTuple):
-    """What one task wrote to one channel. A negative place is a mark of the graph's own, and may be written again."""
+    """What one task wrote to one channel. A negative place is a mark of the graph's own, and may
+    be written again."""
 
     task: str
     place: int
@@ -66,7 +69,8 @@ class CheckpointPage(NamedTuple):
 
 
 class CheckpointFilter(NamedTuple):
-    """Which checkpoints; what is None does not restrict. Metadata is compared as the text of its JSON."""
+    """Which checkpoints; what is None does not restrict. Metadata is compared as the text of its
+    JSON."""
 
     thread: str | None = None
     ns: str | None = None
@@ -76,7 +80,8 @@ class CheckpointFilter(NamedTuple):
 
 
 class MissingValues(Exception):
-    """Values were left out that are not kept yet: put the checkpoint again, with those of the channels named here."""
+    """Values were left out that are not kept yet: put the checkpoint again, with those of the
+    channels named here."""
 
     def __init__(self, channels: Sequence[str]) -> None:
         super().__init__(", ".join(channels))
@@ -98,7 +103,8 @@ class GraphCheckpoints:
         metadata: Mapping[str, str],
         run: str | None,
     ) -> None:
-        """Keep a checkpoint and those of its channels' values that are new. Raises MissingValues."""
+        """Keep a checkpoint and those of its channels' values that are new. Raises
+        MissingValues."""
         channels = json.dumps(dict(state.channels), sort_keys=True)
         row = (*state[:4], run, channels, json.dumps(dict(metadata)), *state.data)
         new = [(*state[:2], name, state.channels[name], *value) for name, value in values.items()]
@@ -106,7 +112,8 @@ class GraphCheckpoints:
             await tx.create_scope()
             await tx.write_each(
                 "INSERT INTO graph_values (scope, thread_id, ns, channel, version, type, data) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, thread_id, ns, channel, version) DO NOTHING",
+                "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, thread_id, ns, channel, "
+                "version) DO NOTHING",
                 new,
             )
             left_out = {pair for pair in _pairs([state]) if pair[0] not in values}
@@ -117,23 +124,29 @@ class GraphCheckpoints:
                 raise MissingValues([channel for channel, _ in lacking])
             await tx.rows(
                 self._scope,
-                "INSERT INTO graph_checkpoints (scope, thread_id, ns, checkpoint_id, parent_id, run_id, channels, "
+                "INSERT INTO graph_checkpoints (scope, thread_id, ns, checkpoint_id, parent_id, "
+                "run_id, channels, "
                 "metadata, type, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-                "ON CONFLICT (scope, thread_id, ns, checkpoint_id) DO UPDATE SET parent_id = excluded.parent_id, "
-                "run_id = excluded.run_id, channels = excluded.channels, metadata = excluded.metadata, "
+                "ON CONFLICT (scope, thread_id, ns, checkpoint_id) DO UPDATE SET parent_id = "
+                "excluded.parent_id, "
+                "run_id = excluded.run_id, channels = excluded.channels, metadata = "
+                "excluded.metadata, "
                 "type = excluded.type, data = excluded.data",
                 row,
             )
 
     async def write(self, thread: str, ns: str, id: str, writes: Iterable[TaskWrite]) -> None:
-        """Keep what a task wrote. The same again changes nothing, except for marks of the graph's own."""
+        """Keep what a task wrote. The same again changes nothing, except for marks of the
+        graph's own."""
         async with self._store.transaction(self._scope) as tx:
             await tx.create_scope()
             await tx.write_each(
-                "INSERT INTO graph_writes (scope, thread_id, ns, checkpoint_id, task_id, idx, task_path, channel, "
+                "INSERT INTO graph_writes (scope, thread_id, ns, checkpoint_id, task_id, idx, "
+                "task_path, channel, "
                 "type, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
                 "ON CONFLICT (scope, thread_id, ns, checkpoint_id, task_id, idx) DO UPDATE SET "
-                "channel = excluded.channel, type = excluded.type, data = excluded.data WHERE excluded.idx < 0",
+                "channel = excluded.channel, type = excluded.type, data = excluded.data WHERE "
+                "excluded.idx < 0",
                 [(thread, ns, id, *write[:4], *write.data) for write in writes],
             )
 
@@ -157,7 +170,8 @@ class GraphCheckpoints:
         )
 
     async def _filled(self, states: Sequence[GraphState]) -> list[StoredCheckpoint]:
-        """The checkpoints with their values and writes, but without any that was removed in the meantime."""
+        """The checkpoints with their values and writes, but without any that was removed in the
+        meantime."""
         groups: dict[tuple[str, str], list[GraphState]] = {}
         for state in states:
             groups.setdefault((state.thread, state.ns), []).append(state)
@@ -179,7 +193,8 @@ class GraphCheckpoints:
                 found.append(StoredCheckpoint(state, whole, writes[state[:2]].get(state.id, [])))
             elif await self._exists(state):
                 raise StoreDamaged(
-                    f"Checkpoint {state.id!r} of thread {state.thread!r} has lost values: use an older one"
+                    f"Checkpoint {state.id!r} of thread {state.thread!r} has lost values: use an "
+                    "older one"
                 )
         return found
 
@@ -199,8 +214,10 @@ class GraphCheckpoints:
         for some in portions(ids, FEW):
             found = await self._store.rows(
                 self._scope,
-                f"SELECT checkpoint_id, task_id, idx, task_path, channel, type, data FROM graph_writes WHERE {_KEY} "
-                f"AND checkpoint_id IN ({placeholders(len(some))}){only} ORDER BY task_path, task_id, idx",
+                "SELECT checkpoint_id, task_id, idx, task_path, channel, type, data FROM "
+                f"graph_writes WHERE {_KEY} "
+                f"AND checkpoint_id IN ({placeholders(len(some))}){only} ORDER BY task_path, "
+                "task_id, idx",
                 (thread, ns, *some, *channels),
             )
             for id, task, place, path, channel, kind, data in found:
@@ -214,7 +231,8 @@ class GraphCheckpoints:
     async def made_up(
         self, thread: str, ns: str, id: str | None, channels: Sequence[str]
     ) -> dict[str, tuple[Typed | None, list[TaskWrite]]]:
-        """What the values of channels are made up from: the nearest value before a checkpoint, and the writes since."""
+        """What the values of channels are made up from: the nearest value before a checkpoint,
+        and the writes since."""
         path = await self._ancestors(thread, ns, id, channels)
         writes = await self._writes(thread, ns, [state.id for state, _ in path], channels)
         firsts: dict[str, str] = {}
@@ -234,7 +252,8 @@ class GraphCheckpoints:
     async def _ancestors(
         self, thread: str, ns: str, id: str | None, channels: Sequence[str]
     ) -> list[tuple[GraphState, set[str]]]:
-        """The checkpoints before one, nearest first, each with the channels for which no value was found yet."""
+        """The checkpoints before one, nearest first, each with the channels for which no value
+        was found yet."""
         known = await self._up_to(thread, ns, id)
         state = known.get(id or max(known, default=""))
         path: list[tuple[GraphState, set[str]]] = []
@@ -288,13 +307,15 @@ class GraphCheckpoints:
             for table, columns in _TABLES.items():
                 await tx.rows(
                     self._scope,
-                    f"INSERT INTO {table} (scope, thread_id, {columns}) SELECT ?, ?, {columns} FROM {table} "
+                    f"INSERT INTO {table} (scope, thread_id, {columns}) SELECT ?, ?, {columns} "
+                    f"FROM {table} "
                     "WHERE scope = ? AND thread_id = ? ON CONFLICT DO NOTHING",
                     (target, await tx.number(self._scope), source),
                 )
 
     async def keep_latest(self, threads: Sequence[str]) -> None:
-        """Remove all but the newest checkpoint in each namespace, and those its values are made up from."""
+        """Remove all but the newest checkpoint in each namespace, and those its values are made
+        up from."""
         async with self._store.transaction(self._scope) as tx:
             tx.connection.wipe_after_commit()
             for thread in threads:

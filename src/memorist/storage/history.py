@@ -1,13 +1,14 @@
-"""What happened, written beside what was changed and in the same transaction: history, thread changes, events.
+"""What happened, written beside what was changed and in the same transaction: history, thread
+changes, events.
 
-The history is a chain: each entry is sealed together with the one before, so that none is altered, lost or moved
-unnoticed. The payload of an entry has a seal of its own, and the chain covers the seal. Forgetting can therefore
-empty the payload and leave the chain whole: it still shows that something happened, when and by whom.
+The history is a chain: each entry is sealed together with the one before, so that none is altered,
+lost or moved unnoticed. The payload of an entry has a seal of its own, and the chain covers the
+seal. Forgetting can therefore empty the payload and leave the chain whole: it still shows that
+something happened, when and by whom.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,13 +16,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from ..text import clock
+from ..text import clock, derived
 from ..text.clock import new_id
 from ..types import NODES, Memory, Node, Op, Scope
 from . import rows
 from .changes import Event, Save
-from .database import EVERY, Batch, Rows
-from .queries import Reader, placeholders
+from .database import EVERY, Batch
+from .filters import placeholders
+from .queries import Reader
 
 HISTORY_OF = {
     "created": "ADD",
@@ -45,16 +47,17 @@ _OPS: dict[str, Op] = {
 }
 CAPACITY = "capacity"  # the reason why a memory is hidden in a full scope
 ThreadLine: TypeAlias = tuple[str, str, str, str, str]  # thread, memory, event, payload, time
+_THREAD_REVISION = (
+    "INSERT INTO thread_revision (scope, thread_id, rev) VALUES (?, ?, ?) "
+    "ON CONFLICT (scope, thread_id) DO UPDATE SET rev = thread_revision.rev + excluded.rev "
+    "RETURNING rev"
+)
+_THREAD_CHANGE = (
+    "INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+)
 EMPTY = "{}"  # the payload of a forgotten memory's entries
 _COLUMNS = "id, memory_id, event, old_ref, new_ref, actor, meta, ts"
-_CHAINED = "id, memory_id, event, old_ref, new_ref, actor, ts"  # covered by the chain
-_KEPT = "EXISTS (SELECT 1 FROM memories m WHERE m.scope = h.scope AND m.id = {})"
-_ENTRIES = (
-    f"SELECT h.row, h.digest, h.seal, h.meta, {_KEPT.format('h.memory_id')} "
-    f"AND (h.old_ref IS NULL OR {_KEPT.format('h.old_ref')}), "
-    f"{', '.join(f'h.{name}' for name in _CHAINED.split(', '))} "
-    "FROM history h WHERE h.scope = ? AND h.row > ? ORDER BY h.row LIMIT 500"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,30 +179,12 @@ class History:
             for day, node, op, status, count in found
         ]
 
-    async def verify(self, scope: Scope) -> list[str]:
-        """Return which entries of the history were altered, removed or moved."""
-        head = (await self._reader.rows(scope, "SELECT head FROM scopes WHERE id = ?"))[0][0]
-        sql = "SELECT memory_id, max(row) FROM history WHERE scope = ? AND event = 'DELETE' "
-        erased: dict[str, int] = dict(await self._reader.rows(scope, f"{sql}GROUP BY memory_id"))
-        problems: list[str] = []
-        last: str | None = None
-        after = 0
-        while page := await self._reader.rows(scope, _ENTRIES, (after,)):
-            problems += await asyncio.to_thread(
-                find_broken, self._reader.connection.secret, page, last, erased
-            )
-            after, last = page[-1][:2]
-        if last != head:
-            problems.append(
-                f"The end of the history of {scope.user!r} is missing: restore a backup"
-            )
-        return problems
-
 
 async def thread_changes(
     reader: Reader, scope: Scope, thread: str, since: int
 ) -> list[ThreadChange]:
-    """Return the changes of a thread after a revision, oldest first, as far back as they are stored."""
+    """Return the changes of a thread after a revision, oldest first, as far back as they are
+    stored."""
     sql = "SELECT rev, memory_id, event, ts FROM change_log WHERE scope = ? AND thread_id = ? "
     found = await reader.rows(scope, f"{sql}AND rev > ? ORDER BY rev", (thread, since))
     return [
@@ -250,7 +235,8 @@ def chain(
         head = link(secret, head, plain, seal)
         values.append((number, *plain, meta, seal, head))
     sql = (
-        "INSERT INTO history (scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal, digest) "
+        "INSERT INTO history (scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, "
+        "seal, digest) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     return [(sql, values)], head
@@ -259,7 +245,8 @@ def chain(
 def insert_events(number: int, user: str, events: Iterable[Event]) -> Batch:
     """Return the batch that stores events."""
     sql = (
-        "INSERT INTO events (id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts) "
+        "INSERT INTO events (id, scope, user_id, thread_id, node, op, status, memory_id, "
+        "category, sim, ts) "
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
     )
     values = []
@@ -269,13 +256,30 @@ def insert_events(number: int, user: str, events: Iterable[Event]) -> Batch:
     return sql, values
 
 
+async def thread_lines(reader: Reader, number: int, lines: Sequence[ThreadLine]) -> Batch:
+    """Return the batch that gives each change of a thread the next revision of that thread."""
+    last: dict[str, int] = {}
+    threads = [line[0] for line in lines]
+    for thread in sorted(set(threads)):
+        count = threads.count(thread)
+        values = (number, thread, count)
+        found = await reader.connection.rows(_THREAD_REVISION, values, scope=number)
+        last[thread] = int(found[0][0]) - count
+    made = []
+    for thread, *line in lines:
+        last[thread] += 1
+        made.append((new_id(), number, thread, last[thread], *line))
+    return _THREAD_CHANGE, made
+
+
 def thread_of(memory: Memory) -> str | None:
     """Return the thread whose changes a change of this memory belongs to."""
     return memory.labels.thread or memory.labels.session
 
 
 def thread_change(save: Save, saves: Sequence[Save]) -> ThreadLine | None:
-    """Return a change as its thread reports it; None where it does not, or another change says the same."""
+    """Return a change as its thread reports it; None where it does not, or another change says
+    the same."""
     memory = save.memory
     thread = thread_of(memory)
     if thread is None or save.event in (None, "linked"):
@@ -288,6 +292,29 @@ def thread_change(save: Save, saves: Sequence[Save]) -> ThreadLine | None:
                 return None
     event = "updated" if save.event == "superseded" else str(save.event)
     return thread, memory.id, event, dump_json(save.meta), clock.iso(memory.updated_at)
+
+
+async def undo_payloads(
+    reader: Reader, scope: Scope, operation: str, saves: Sequence[Save]
+) -> dict[str, dict[str, Any]]:
+    """Return what the history needs to undo each change: operation, session, the fields
+    before."""
+    changed = [save.memory.id for save in saves if save.event not in (None, "created")]
+    old: dict[str, Memory] = {}
+    if changed:
+        old = {memory.id: memory for memory in await reader.get(scope, changed)}
+    undo: dict[str, dict[str, Any]] = {}
+    for save in saves:
+        if save.event is None:
+            continue
+        memory = save.memory
+        kept = undo[memory.id] = {"operation": operation}
+        session = memory.labels.session if save.event == "created" else None
+        if session and "session" not in save.meta:
+            kept["session"] = session
+        if memory.id in old:
+            kept["before"] = derived.changed_fields(old[memory.id], memory)
+    return undo
 
 
 def event_of(save: Save) -> Event:
@@ -327,40 +354,6 @@ def seal_payload(secret: bytes, meta: str) -> str:
 def link(secret: bytes, before: str | None, entry: Sequence[Any], seal: str) -> str:
     """Return the digest of an entry together with the digest of the one before."""
     return _digest(secret, repr((before, *entry, seal)))
-
-
-def find_broken(
-    secret: bytes, page: Rows, before: str | None, erased: Mapping[str, int]
-) -> list[str]:
-    """Return what is wrong with entries that follow each other, given the digest before the first.
-
-    A row is its number, digest, seal, payload, whether the memories it names all exist, and the values that the chain
-    covers. `erased` maps a memory to the row in which it was last erased: until then its payloads may be empty.
-    """
-    problems = []
-    for number, digest, seal, meta, is_kept, *entry in page:
-        if digest is None and before is None:  # older than the chain
-            continue
-        was_erased = any(erased.get(id or "", -1) >= number for id in (entry[1], entry[3]))
-        may_be_empty = not is_kept or was_erased
-        if digest != link(secret, before, entry, seal):
-            problems.append(
-                f"Entry {entry[0]} of the history was altered, or one before it is missing or was moved: "
-                "restore a backup"
-            )
-        elif not _is_sealed(secret, meta, seal) and not (meta == EMPTY and may_be_empty):
-            problems.append(
-                f"The payload of entry {entry[0]} of the history was altered: restore a backup"
-            )
-        before = digest
-    return problems
-
-
-def _is_sealed(secret: bytes, meta: str, seal: str) -> bool:
-    try:
-        return seal_payload(secret, meta) == seal
-    except (ValueError, TypeError):  # it is not even JSON
-        return False
 
 
 def _digest(secret: bytes, text: str) -> str:

@@ -17,7 +17,8 @@ _COLUMNS = "id, name, tenant, user_id, space, agent, rights, created_at, expires
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """An API key: who its bearer is, and what they may do. Its secret is shown once and stored as a digest."""
+    """An API key: who its bearer is, and what they may do. Its secret is shown once and stored
+    as a digest."""
 
     id: str
     name: str
@@ -44,7 +45,8 @@ class Keys:
     async def add(self, key: Key, secret: str) -> None:
         """Store a key."""
         sql = (
-            "INSERT INTO api_keys (id, digest, name, tenant, user_id, space, agent, rights, created_at, expires_at) "
+            "INSERT INTO api_keys (id, digest, name, tenant, user_id, space, agent, rights, "
+            "created_at, expires_at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         )
         values = (

@@ -13,7 +13,8 @@ _TOKENS = "p.tokens_in + p.tokens_out + p.reserved"
 _RESERVE = (
     "INSERT INTO spending (scope, day, task, model, calls, tokens_in, tokens_out, reserved) "
     "SELECT id, ?, ?, ?, 0, 0, 0, ? FROM scopes WHERE tenant = ? AND user_id = ? AND space = ? "
-    "ON CONFLICT (scope, day, task, model) DO UPDATE SET reserved = spending.reserved + excluded.reserved"
+    "ON CONFLICT (scope, day, task, model) DO UPDATE SET reserved = spending.reserved + "
+    "excluded.reserved"
 )
 
 
@@ -49,7 +50,8 @@ class UsageLedger:
         user_cap: int,
         tenant_cap: int,
     ) -> bool:
-        """Reserve tokens for a call, if the user and the tenant have so many left on that day (0: no cap).
+        """Reserve tokens for a call, if the user and the tenant have so many left on that day (0:
+        no cap).
 
         What is used and reserved never exceeds a cap, however many processes ask at a time.
         """
@@ -87,7 +89,8 @@ class UsageLedger:
         """Replace what was reserved for a call by what it cost."""
         number = await self._reader.number(scope)
         sql = (
-            "UPDATE spending SET calls = calls + 1, tokens_in = tokens_in + ?, tokens_out = tokens_out + ?, "
+            "UPDATE spending SET calls = calls + 1, tokens_in = tokens_in + ?, tokens_out = "
+            "tokens_out + ?, "
             "reserved = reserved - ? WHERE scope = ? AND day = ? AND task = ? AND model = ?"
         )
         values = (tokens_in, tokens_out, reserved, number, day, task, model)

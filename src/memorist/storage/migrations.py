@@ -1,4 +1,5 @@
-"""Numbered migrations with checksums: a database knows what made it, and nothing is run twice or altered."""
+"""Numbered migrations with checksums: a database knows what made it, and nothing is run twice or
+altered."""
 
 from __future__ import annotations
 

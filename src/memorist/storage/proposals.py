@@ -1,4 +1,5 @@
-"""Proposals for the user context: values that were inferred, and what the person decided about them."""
+"""Proposals for the user context: values that were inferred, and what the person decided about
+them."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ GONE = ("denied", "withdrawn", "lapsed")  # decisions after which a proposal is 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A value for a field of the user context, and what the person decided. Its value never changes."""
+    """A value for a field of the user context, and what the person decided. Its value never
+    changes."""
 
     id: str
     field: str
@@ -36,7 +38,8 @@ class Proposal:
 
 
 async def load(reader: Reader, scope: Scope) -> list[Proposal]:
-    """Return the proposals that wait or are in force, oldest first. Raises StoreDamaged for an altered one."""
+    """Return the proposals that wait or are in force, oldest first. Raises StoreDamaged for an
+    altered one."""
     sql = "SELECT id, field, proposal, decided, created_at, lapses_at FROM consent_queue "
     found = await reader.rows(scope, f"{sql}WHERE scope = ? ORDER BY created_at, id")
     return [_parse(row, scope) for row in found]
@@ -56,7 +59,8 @@ async def unsupported(reader: Reader, scope: Scope, gone: Collection[str]) -> li
 
 
 def write(scope: Scope, number: int, proposal: Proposal, decision: str) -> list[Batch]:
-    """Return the batches that store a proposal after a decision, or delete it together with its text.
+    """Return the batches that store a proposal after a decision, or delete it together with its
+    text.
 
     Decisions are proposed, supported, approved, corroborated, told, denied, lapsed and withdrawn.
     """

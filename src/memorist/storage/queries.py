@@ -1,4 +1,5 @@
-"""Reading one scope, inside a transaction or outside of one, in SQL that every engine understands."""
+"""Reading one scope, inside a transaction or outside of one, in SQL that every engine
+understands."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from ..errors import InvalidInput
 from ..text import clock
@@ -18,8 +19,8 @@ from .changes import Relation
 from .database import Connection, Database, Query, Rows, Values
 from .rows import IndexRow
 
-Value = TypeVar("Value")
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
+FEW = 500  # values in one statement
 PAGE = 1000  # memories read at a time where all are wanted
 _COLUMNS = ", ".join(rows.COLUMNS)
 _INDEX = ", ".join(f"m.{name.strip()}" for name in rows.INDEX_COLUMNS.split(","))
@@ -94,8 +95,9 @@ class Reader:
         """Run a query about one scope for values of a column, some at a time."""
         distinct = list(dict.fromkeys(wanted))
         found: Rows = []
-        for some in portions(distinct):
-            condition = f" AND {column} IN ({placeholders(len(some))})"
+        for start in range(0, len(distinct), FEW):
+            some = distinct[start : start + FEW]
+            condition = f" AND {column} IN ({', '.join('?' * len(some))})"
             found += await self.rows(scope, sql + condition, (*before, *some))
         return found
 
@@ -105,7 +107,8 @@ class Reader:
         return hmac.new(self.connection.secret, text_bytes, hashlib.sha256).hexdigest()
 
     async def get(self, scope: Scope, ids: Sequence[str]) -> list[Memory]:
-        """Return the memories with these ids, in any state, in the order of the ids, without the missing.
+        """Return the memories with these ids, in any state, in the order of the ids, without the
+        missing.
 
         Each row is checked against its hash: raises StoreDamaged rather than return altered text.
         """
@@ -151,7 +154,8 @@ class Reader:
         return [row[0] for row in await self.rows(scope, sql, values)]
 
     async def revision(self, scope: Scope) -> int:
-        """Return a number that grows with each committed change of the scope; 0 before the first."""
+        """Return a number that grows with each committed change of the scope; 0 before the
+        first."""
         found = await self.rows(scope, "SELECT revision FROM scopes WHERE id = ?")
         return found[0][0] if found else 0
 
@@ -162,12 +166,16 @@ class Reader:
         number = await self.number(scope)
         if number < 0:
             return Delta(revision=0, rows=[], gone=[], next=None)
-        # Where everything changed, the plus keeps the planner from that index: by row there is nothing to sort.
+        # Where everything changed, the plus keeps the planner from that index: by row there is
+        # nothing to sort.
         changed = "m.changed > ?" if revision else "+m.changed > ?"
         source = (
             "memories m LEFT JOIN vectors v ON v.scope = ? AND v.memory = m.row AND v.model = ?"
         )
-        sql = f"SELECT {_INDEX}, v.embedding FROM {source} WHERE m.scope = ? AND {changed} AND m.row > ?"
+        sql = (
+            f"SELECT {_INDEX}, v.embedding FROM {source} WHERE m.scope = ? AND {changed} AND "
+            "m.row > ?"
+        )
         values: tuple[Any, ...] = (number, model, number, revision, after)
         if revision and not after:  # erased rows, and hidden ones among the others
             sql += f" UNION ALL SELECT {_ERASED} FROM erased e WHERE e.scope = ? AND e.changed > ?"
@@ -245,9 +253,10 @@ class Reader:
     ) -> Checks:
         """Return what decides whether something may be stored, in one statement.
 
-        That is the settings of the space, which of the sessions are incognito (None: no session), which of the texts
-        (normalized for comparison) were forgotten and must not come back yet, and what became of messages that
-        were stored before; `messages` maps their ids to digests of their content.
+        That is the settings of the space, which of the sessions are incognito (None: no session),
+        which of the texts (normalized for comparison) were forgotten and must not come back yet,
+        and what became of messages that were stored before; `messages` maps their ids to digests of
+        their content.
         """
         asked = set(sessions)
         marks = {self.session_mark(each, True): each for each in asked if each is not None}
@@ -311,7 +320,8 @@ class Reader:
         return found.settings, found.incognito
 
     async def seen(self, scope: Scope, digests: Mapping[str, str]) -> Mapping[str, SeenBefore]:
-        """Return what became of messages that were stored before, by id, given digests of their content."""
+        """Return what became of messages that were stored before, by id, given digests of their
+        content."""
         return (await self.checks(scope, messages=digests)).seen
 
     async def tombstones(self, scope: Scope, texts: Iterable[str], now: datetime) -> frozenset[str]:
@@ -327,7 +337,8 @@ class Reader:
 
     async def versions(self, scope: Scope, id: str) -> list[str]:
         """Return the texts of a memory, earliest version first, even if a row was altered."""
-        sql = "SELECT text, 0 FROM memories WHERE scope = ? AND id = ? UNION ALL "  # OR would use no index
+        # OR would use no index
+        sql = "SELECT text, 0 FROM memories WHERE scope = ? AND id = ? UNION ALL "
         sql += "SELECT text, row FROM memories WHERE scope = ? AND superseded_by = ?"
         found = await self.rows(scope, sql, (id, await self.number(scope), id))
         older = sorted((row[1], row[0]) for row in found if row[1])
@@ -349,7 +360,8 @@ class Reader:
         return [_relation(type, row) for row in found]
 
     async def links(self, scope: Scope, ids: Sequence[str]) -> list[Relation]:
-        """Return the `related_to` relations from or to these memories whose other end is active, strongest first."""
+        """Return the `related_to` relations from or to these memories whose other end is active,
+        strongest first."""
         found: dict[tuple[str, str], Relation] = {}
         for here, there in (("from_id", "to_id"), ("to_id", "from_id")):
             sql = (
@@ -380,7 +392,8 @@ class Reader:
         return found
 
     async def compared_since(self, scope: Scope, since: datetime) -> set[tuple[str, str, float]]:
-        """Return the pairs of memories that a model compared since then, with their rounded cosine."""
+        """Return the pairs of memories that a model compared since then, with their rounded
+        cosine."""
         sql = "SELECT id_a, id_b, score FROM pair_fingerprints WHERE scope = ? AND checked_at >= ?"
         return {(a, b, score) for a, b, score in await self.rows(scope, sql, (clock.iso(since),))}
 
@@ -395,21 +408,3 @@ def _parse_cursor(cursor: str) -> int:
     if not (is_valid and cursor[1:].isdecimal()):
         raise InvalidInput(f"{cursor!r} is not a cursor: pass the `cursor` of the page before")
     return int(cursor[1:])
-
-
-def placeholders(n: int, each: str = "?") -> str:
-    """Return a list of placeholders for an IN or VALUES clause.
-
-    >>> placeholders(2)
-    '?, ?'
-    """
-    return ", ".join([each] * n)
-
-
-def portions(values: Sequence[Value], size: int = 500) -> list[Sequence[Value]]:
-    """Split values into portions that one statement can take.
-
-    >>> portions("abc", 2)
-    ['ab', 'c']
-    """
-    return [values[start : start + size] for start in range(0, len(values), size)]

@@ -1,4 +1,5 @@
-"""Requests that were answered already, so that a repeated one gets the same answer. They belong to no scope."""
+"""Requests that were answered already, so that a repeated one gets the same answer. They belong
+to no scope."""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ class Requests:
     ) -> str | None:
         """Note that a caller makes a request under a key of their own; None if it is new.
 
-        Otherwise return the answer it was given, "pending" while there is none, or an empty text if it was another
-        request. Requests from before `since` are deleted, and pending ones that were abandoned. Of the request only
-        a keyed digest is stored.
+        Otherwise return the answer it was given, "pending" while there is none, or an empty text if
+        it was another request. Requests from before `since` are deleted, and pending ones that were
+        abandoned. Of the request only a keyed digest is stored.
         """
         digest = self._reader.digest(request)
         lost = "DELETE FROM answered WHERE caller = ? AND key = ? AND answer IS NULL AND at < ?"
@@ -46,7 +47,8 @@ class Requests:
         return "" if known != digest else answer or "pending"
 
     async def end(self, caller: str, key: str, answer: str | None, *, begun: datetime) -> None:
-        """Store the answer, which holds ids and no text; None if the request failed and may be made again.
+        """Store the answer, which holds ids and no text; None if the request failed and may be made
+        again.
 
         It answers the request that began then: nothing happens if another one has begun since.
         """

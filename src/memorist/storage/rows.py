@@ -69,7 +69,8 @@ _FLAG_PLACES, _LIST_PLACES = (tuple(map(COLUMNS.index, names)) for names in (_FL
 _TIME_PLACES = tuple(map(COLUMNS.index, (*_TIMES, "last_accessed")))
 _PARTS, _SIMHASH, _SCORES = map(COLUMNS.index, ("importance_parts", "simhash", "last_scores"))
 INDEX_COLUMNS = (
-    "row, state, session, sequence, speaker, channel, kind, occurred_at, created_at, updated_at, valid_from, valid_to, "
+    "row, state, session, sequence, speaker, channel, kind, occurred_at, created_at, updated_at, "
+    "valid_from, valid_to, "
     "importance, confidence, pinned, simhash, flags, terms"
 )
 _WORD, _BLOB = (str, NoneType), (bytes, NoneType)
@@ -122,7 +123,8 @@ class IndexRow(NamedTuple):
 
 
 def values(memory: Memory) -> tuple[Any, ...]:
-    """Return a memory as the values of `COLUMNS`. Raises InvalidInput for a value that would not come back equal."""
+    """Return a memory as the values of `COLUMNS`. Raises InvalidInput for a value that would not
+    come back equal."""
     hashed = (
         _text("id", memory.id),
         *(_text(name, getattr(memory.labels, name)) for name in LABELS),

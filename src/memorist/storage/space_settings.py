@@ -1,4 +1,5 @@
-"""What the person decided about remembering in a space: settings, and sessions that are incognito."""
+"""What the person decided about remembering in a space: settings, and sessions that are
+incognito."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ async def save(
 async def set_incognito(tx: Transaction, session: str, is_on: bool, *, at: datetime) -> None:
     """Begin or end the incognito mode of a session.
 
-    The session's name is stored as a digest, and nothing in the history; incognito sessions are counted by day.
+    The session's name is stored as a digest, and nothing in the history; incognito sessions are
+    counted by day.
     """
     number = await tx.create_scope()
     now = tx.session_mark(session, is_on)

@@ -30,8 +30,9 @@ PAGE = 500
 class Store(Reader):
     """Stores memories. Reads any scope outside a transaction, and opens transactions on one.
 
-    Raises StoreUnavailable if the database cannot be reached, StoreFull if there is no room, StoreDamaged if what
-    it holds cannot be trusted. Any number of processes may use one store at a time.
+    Raises StoreUnavailable if the database cannot be reached, StoreFull if there is no room,
+    StoreDamaged if what it holds cannot be trusted. Any number of processes may use one store at a
+    time.
     """
 
     def __init__(self, database: Database, *, language: str = "english") -> None:
@@ -47,7 +48,8 @@ class Store(Reader):
 
     @classmethod
     async def open(cls, database: Database, *, language: str = "english") -> Store:
-        """Open a store; terms of another language or version are made again. Closes the database if that fails."""
+        """Open a store; terms of another language or version are made again. Closes the database
+        if that fails."""
         store = cls(database, language=language)
         try:
             await store._update_terms()
@@ -72,7 +74,8 @@ class Store(Reader):
             self.numbers[scope] = tx.new_number
 
     def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
-        """Hold a named lock for the length of the body; yields False if another process holds it."""
+        """Hold a named lock for the length of the body; yields False if another process holds
+        it."""
         return self.database.try_lock(name)
 
     async def name(self) -> str:
@@ -87,7 +90,8 @@ class Store(Reader):
     async def nearest(
         self, scope: Scope, vector: Vectors, *, model: str, limit: int
     ) -> list[tuple[int, float]]:
-        """Return row numbers with their cosine, nearest first, where the database searches vectors itself."""
+        """Return row numbers with their cosine, nearest first, where the database searches
+        vectors itself."""
         number = await self.number(scope)
         if number < 0:
             return []
@@ -96,7 +100,8 @@ class Store(Reader):
         return await self.database.nearest(number, vector, model=model, limit=limit)
 
     async def index_position(self, scope: Scope, name: str) -> int:
-        """Return how far a vector index has followed the scope: a revision, 0 if it has not begun."""
+        """Return how far a vector index has followed the scope: a revision, 0 if it has not
+        begun."""
         sql = "SELECT revision FROM index_positions WHERE scope = ? AND name = ?"
         found = await self.rows(scope, sql, (name,))
         return found[0][0] if found else 0
@@ -162,7 +167,8 @@ class Store(Reader):
         await self.database.vacuum()
 
     def make_room(self) -> bool:
-        """Release the space reserved for a full disk, so that forgetting works; False if there is none."""
+        """Release the space reserved for a full disk, so that forgetting works; False if there
+        is none."""
         return self.database.make_room()
 
     async def close(self) -> None:
@@ -177,13 +183,17 @@ class Store(Reader):
         for scope in await self.scopes():
             async with self.transaction(scope) as tx:
                 await _update_terms(tx)
-        sql = "INSERT INTO meta VALUES ('analysis', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+        sql = (
+            "INSERT INTO meta VALUES ('analysis', ?) ON CONFLICT (key) DO UPDATE SET value = "
+            "excluded.value"
+        )
         async with self.database.transaction() as connection:
             await connection.rows(sql, (wanted,))
 
 
 async def _update_terms(tx: Transaction) -> None:
-    """Write all memories of a scope again; those without a fingerprint or a vector are marked to get one."""
+    """Write all memories of a scope again; those without a fingerprint or a vector are marked to
+    get one."""
     number, changed = await tx.next_revision()
     sql = f"SELECT row, {', '.join(rows.COLUMNS)} FROM memories WHERE scope = ? AND row > ? "
     sql += f"ORDER BY row LIMIT {PAGE}"

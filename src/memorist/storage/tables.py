@@ -1,4 +1,5 @@
-"""All tables of a store as one stream of pages: what copies and archives move, and how they compare."""
+"""All tables of a store as one stream of pages: what copies and archives move, and how they
+compare."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .database import EVERY, Connection, Rows
-from .queries import placeholders
+from .filters import placeholders
 from .store import Store
 
 PAGE = 500

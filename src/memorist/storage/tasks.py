@@ -1,7 +1,8 @@
 """Tasks that wait in the store. A claim is a lease, so nothing is done twice.
 
-A task that was begun before, and perhaps killed its worker, comes after those that were not. A lease that ends later
-than one could that begins now was given before the clock was set back: it counts for nothing.
+A task that was begun before, and perhaps killed its worker, comes after those that were not. A
+lease that ends later than one could that begins now was given before the clock was set back: it
+counts for nothing.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from ..text.clock import new_id
 from ..types import Scope
 from . import rows
 from .database import EVERY, Database
+from .filters import placeholders
 from .history import dump_json
-from .queries import Reader, placeholders
+from .queries import Reader
 from .transaction import Transaction
 
 MAX_ATTEMPTS = 8  # of a task with a key, before it is set aside
@@ -28,14 +30,16 @@ RECENT = 1000  # events from which the figures of embedding come
 _CLAIM = """
 WITH free AS (
   SELECT m.scope, m.name, m.key FROM tasks m WHERE m.name IN ({names}) AND m.due_at <= ?
-  AND (m.key = '' OR m.attempts < {most}) AND (m.lease IS NULL OR m.until <= {now} OR m.until > {now} + ?)
+  AND (m.key = '' OR m.attempts < {most})
+  AND (m.lease IS NULL OR m.until <= {now} OR m.until > {now} + ?)
   ORDER BY m.attempts, m.due_at, m.scope, m.name, m.key LIMIT ?
   {skip_locked})
 UPDATE tasks SET lease = ?, until = {now} + ?, attempts = attempts + 1
 WHERE (scope, name, key) IN (SELECT scope, name, key FROM free)
 RETURNING scope, name, key, payload, due_at, attempts"""
 _BACKLOG = """
-SELECT name, count(CASE WHEN {free} AND NOT {aside} AND due_at <= ? THEN 1 END), count(CASE WHEN NOT {free} THEN 1 END),
+SELECT name, count(CASE WHEN {free} AND NOT {aside} AND due_at <= ? THEN 1 END),
+count(CASE WHEN NOT {free} THEN 1 END),
 count(CASE WHEN {free} AND attempts > 0 THEN 1 END), count(CASE WHEN {free} AND {aside} THEN 1 END),
 min(CASE WHEN {free} AND NOT {aside} AND due_at <= ? THEN due_at END)
 FROM tasks GROUP BY name ORDER BY name"""
@@ -47,7 +51,8 @@ WHERE NOT EXISTS (SELECT 1 FROM tasks t WHERE t.scope = s.id AND t.name = ? AND 
 ORDER BY s.id LIMIT ?"""
 _WAITING = """
 SELECT count(*), min(updated_at), count(CASE WHEN EXISTS (
-  SELECT 1 FROM claims c WHERE c.scope = m.scope AND c.memory = m.row AND c.until > {now}) THEN 1 END)
+  SELECT 1 FROM claims c
+  WHERE c.scope = m.scope AND c.memory = m.row AND c.until > {now}) THEN 1 END)
 FROM memories m WHERE m.needs_embedding = 1 AND m.state <> 'soft_deleted'"""
 _EMBEDDED = """
 SELECT e.status, e.ts, m.created_at, m.updated_at FROM events e
@@ -106,8 +111,9 @@ class Tasks:
     ) -> list[Task]:
         """Claim tasks of these names that are due, in all scopes, for so long.
 
-        Longest due first, but those that were begun before come last, so that none holds up the others. One with a
-        key that was begun eight times without being finished is set aside: nobody gets it.
+        Longest due first, but those that were begun before come last, so that none holds up the
+        others. One with a key that was begun eight times without being finished is set aside:
+        nobody gets it.
         """
         dialect = self._database.dialect
         lease = new_id()
@@ -147,7 +153,8 @@ class Tasks:
         return await self._update(task, sql, lease_seconds)
 
     async def postpone(self, task: Task, *, due_at: datetime, failed: bool = True) -> None:
-        """Give a task back for a later time, unless its lease was lost. One that did not fail counts as not begun."""
+        """Give a task back for a later time, unless its lease was lost. One that did not fail
+        counts as not begun."""
         sql = "UPDATE tasks SET due_at = ?, attempts = attempts - ?, lease = NULL, until = NULL "
         await self._update(task, sql, clock.iso(due_at), 0 if failed else 1)
 
@@ -162,7 +169,8 @@ class Tasks:
     async def seed(
         self, name: str, *, due: Callable[[Scope], datetime], latest: datetime, whole: bool = False
     ) -> int:
-        """Give a recurring task to each scope that lacks it, or to one scope for all; return how many got one.
+        """Give a recurring task to each scope that lacks it, or to one scope for all; return how
+        many got one.
 
         One that is due after `latest` was postponed by a clock that was ahead: it is due then.
         """
@@ -204,7 +212,8 @@ class Tasks:
         return _FREE.format(now=self._database.dialect.now)
 
     async def backlog(self, now: datetime) -> list[Backlog]:
-        """Return how many tasks wait, by name, in all scopes; `embed` counts memories without a vector."""
+        """Return how many tasks wait, by name, in all scopes; `embed` counts memories without a
+        vector."""
         at = clock.iso(now)
         found, ((waiting, oldest, running),), recent = await self._database.read(
             [

@@ -42,32 +42,21 @@ UPSERT = (
 _VECTOR = (
     "INSERT INTO vectors (scope, memory, model, dims, embedding) "
     "SELECT scope, row, ?, ?, ? FROM memories WHERE scope = ? AND id = ? "
-    "ON CONFLICT (scope, memory, model) DO UPDATE SET dims = excluded.dims, embedding = excluded.embedding"
+    "ON CONFLICT (scope, memory, model) DO UPDATE SET dims = excluded.dims, embedding = "
+    "excluded.embedding"
 )
 _STALE_VECTORS = (
     "DELETE FROM vectors WHERE scope = ? AND memory = "
     "(SELECT row FROM memories WHERE scope = ? AND id = ? AND text <> ?)"
-)
-_TOMBSTONE = (
-    "INSERT INTO tombstones (scope, digest, until) VALUES (?, ?, ?) "
-    "ON CONFLICT (scope, digest) DO UPDATE SET until = CASE WHEN tombstones.until IS NULL "
-    "OR tombstones.until > excluded.until THEN tombstones.until ELSE excluded.until END"
 )
 _MESSAGE = (
     "INSERT INTO messages (scope, id, session, role, name, at, text, digest, outcome) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, id) DO UPDATE SET "
     "text = excluded.text, outcome = excluded.outcome WHERE messages.digest = excluded.digest"
 )
-_THREAD_REVISION = (
-    "INSERT INTO thread_revision (scope, thread_id, rev) VALUES (?, ?, ?) "
-    "ON CONFLICT (scope, thread_id) DO UPDATE SET rev = thread_revision.rev + excluded.rev RETURNING rev"
-)
-_THREAD_CHANGE = (
-    "INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-)
 _STATE = (
-    "SELECT 'scope', CASE WHEN EXISTS (SELECT 1 FROM tombstones t WHERE t.scope = s.id) THEN 'yes' ELSE '' END, "
+    "SELECT 'scope', CASE WHEN EXISTS (SELECT 1 FROM tombstones t WHERE t.scope = s.id) THEN "
+    "'yes' ELSE '' END, "
     "coalesce(head, ''), CAST(revision AS TEXT) FROM scopes s WHERE s.id = ?"
 )
 
@@ -198,7 +187,8 @@ class Transaction(Reader):
             raise
 
     async def write_each(self, sql: str, values: Iterable[Values]) -> None:
-        """Run a statement for each set of values; the number of the scope is the first value of each."""
+        """Run a statement for each set of values; the number of the scope is the first value of
+        each."""
         number = await self.number(self.scope)
         await self.write([(sql, [(number, *each) for each in values])])
 
@@ -206,7 +196,7 @@ class Transaction(Reader):
         if any(save.memory.scope != self.scope for save in saves):
             raise InvalidInput("A memory can only be written to its own scope")
         number, changed = await self.next_revision()
-        undo = await self._undo(saves)
+        undo = await history.undo_payloads(self, self.scope, self.operation, saves)
         batches: list[Batch] = []
         known = [save for save in saves if save.event != "created"]
         # A vector belongs to one text, whatever its model.
@@ -242,7 +232,7 @@ class Transaction(Reader):
             )
         batches += self._append_history(number, changed, entries)
         lines = [history.thread_change(save, reported) for save in reported]
-        batches.append(await self._thread_lines(number, [line for line in lines if line]))
+        batches.append(await history.thread_lines(self, number, [line for line in lines if line]))
         made = [history.event_of(save) for save in reported]
         batches.append(history.insert_events(number, self.scope.user, [*made, *events]))
         await self.write(batches)
@@ -252,25 +242,6 @@ class Transaction(Reader):
         values = rows.values(memory)  # refuses what cannot be stored
         terms = derived.terms_of(memory, self.language)
         return (number, changed, *values, derived.flags_of(memory), terms)
-
-    async def _undo(self, saves: Sequence[Save]) -> dict[str, dict[str, Any]]:
-        """Return what the history needs to undo each change: operation, session, the fields before."""
-        changed = [save.memory.id for save in saves if save.event not in (None, "created")]
-        old: dict[str, Memory] = {}
-        if changed:
-            old = {memory.id: memory for memory in await self.get(self.scope, changed)}
-        undo: dict[str, dict[str, Any]] = {}
-        for save in saves:
-            if save.event is None:
-                continue
-            memory = save.memory
-            kept = undo[memory.id] = {"operation": self.operation}
-            session = memory.labels.session if save.event == "created" else None
-            if session and "session" not in save.meta:
-                kept["session"] = session
-            if memory.id in old:
-                kept["before"] = derived.changed_fields(old[memory.id], memory)
-        return undo
 
     def _append_history(
         self, number: int, changed: int, entries: Sequence[HistoryEntry]
@@ -289,7 +260,8 @@ class Transaction(Reader):
         await self.write([*batches, *self._append_history(number, changed, entries)])
 
     async def import_history(self, entries: Sequence[HistoryEntry]) -> None:
-        """Append entries from elsewhere to the history; those that exist already stay as they are."""
+        """Append entries from elsewhere to the history; those that exist already stay as they
+        are."""
         sql = "SELECT id FROM history WHERE scope = ?"
         ids = [entry.id for entry in entries]
         known = {row[0] for row in await self.rows_in(self.scope, sql, "id", ids)}
@@ -301,38 +273,13 @@ class Transaction(Reader):
         if not gone:  # another process was faster
             return
         number, changed = await self.next_revision()
-        batches: list[Batch] = []
-        entries: list[HistoryEntry] = []
-        if not change.purged:
-            ids = [each.id for each in gone]
-            texts = {each.text for each in gone}
-            wordings = {normalize.wording(text) for text in texts}
-            self._has_tombstones = True
-            batches.append(self._tombstones(number, texts, change.until))
-            summaries, has_proposals = await erase.find_derived(self, self.scope, ids)
-            batches += erase.detach_summaries(number, summaries, ids, wordings)
-            lost = await proposals.unsupported(self, self.scope, ids) if has_proposals else []
-            for proposal in lost:
-                batches += proposals.write(self.scope, number, proposal, "withdrawn")
-                entries.append(proposals.entry(proposal, "withdrawn", change.at, None))
-        batches += erase.delete(number, changed, gone)
-        entries.append(
-            HistoryEntry(
-                id=new_id(),
-                memory_id=change.memory_id,
-                event="DELETE",
-                old_ref=None,
-                new_ref=None,
-                actor=change.actor,
-                meta={"reason": change.reason} if change.reason else {},
-                at=change.at,
-            )
-        )
+        batches, entries = await erase.prepare(self, self.scope, change, gone, changed)
+        self._has_tombstones = self._has_tombstones or not change.purged
         batches += self._append_history(number, changed, entries)
         thread = gone[0].thread
         if thread is not None:
             line = (thread, change.memory_id, "deleted", history.EMPTY, clock.iso(change.at))
-            batches.append(await self._thread_lines(number, [line]))
+            batches.append(await history.thread_lines(self, number, [line]))
         event = Event(
             node="worker" if change.purged else history.node_of(gone[0].kind),
             op="delete",
@@ -347,29 +294,17 @@ class Transaction(Reader):
     async def decide_proposal(
         self, proposal: Proposal, decision: str, *, at: datetime, actor: str | None = None
     ) -> None:
-        """Store a proposal as it now is; one that is denied, withdrawn or lapsed is deleted with its text."""
+        """Store a proposal as it now is; one that is denied, withdrawn or lapsed is deleted with
+        its text."""
         number = await self.create_scope()
         batches = proposals.write(self.scope, number, proposal, decision)
         if decision == "denied":  # the person is never asked the same again
-            batches.append(self._tombstones(number, {f"{proposal.field}: {proposal.value}"}, None))
+            batches.append(
+                erase.tombstones(self, number, {f"{proposal.field}: {proposal.value}"}, None)
+            )
         if decision in proposals.GONE:
             self.connection.wipe_after_commit()
         await self.touch(*batches, entries=[proposals.entry(proposal, decision, at, actor)])
-
-    async def _thread_lines(self, number: int, lines: Sequence[history.ThreadLine]) -> Batch:
-        """Return the batch that gives each change of a thread the next revision of that thread."""
-        last: dict[str, int] = {}
-        threads = [line[0] for line in lines]
-        for thread in sorted(set(threads)):
-            count = threads.count(thread)
-            values = (number, thread, count)
-            found = await self.connection.rows(_THREAD_REVISION, values, scope=number)
-            last[thread] = int(found[0][0]) - count
-        made = []
-        for thread, *line in lines:
-            last[thread] += 1
-            made.append((new_id(), number, thread, last[thread], *line))
-        return _THREAD_CHANGE, made
 
     async def _insert_events(self, events: Sequence[Event]) -> None:
         number = await self.number(self.scope)
@@ -390,12 +325,16 @@ class Transaction(Reader):
             for each in relations
         ]
         sql = (
-            "INSERT INTO relations (id, scope, from_id, to_id, relation_type, strength, created_at) "
+            "INSERT INTO relations (id, scope, from_id, to_id, relation_type, strength, "
+            "created_at) "
             "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (scope, from_id, to_id, relation_type) "
             "DO UPDATE SET strength = excluded.strength"
         )
         gone = [(number, each.from_id, each.to_id, each.type) for each in ended]
-        delete = "DELETE FROM relations WHERE scope = ? AND from_id = ? AND to_id = ? AND relation_type = ?"
+        delete = (
+            "DELETE FROM relations WHERE scope = ? AND from_id = ? AND to_id = ? AND "
+            "relation_type = ?"
+        )
         await self.write([(sql, values), (delete, gone)])
 
     async def save_messages(self, messages: Sequence[SeenMessage]) -> None:
@@ -425,7 +364,10 @@ class Transaction(Reader):
         for memory in await self.get(self.scope, [each.memory_id for each in made]):
             row_hash = rows.values(replace(memory, needs_embedding=False))[len(rows.HASHED)]
             done.append((row_hash, changed, number, memory.id))
-        sql = "UPDATE memories SET needs_embedding = 0, row_hash = ?, changed = ? WHERE scope = ? AND id = ?"
+        sql = (
+            "UPDATE memories SET needs_embedding = 0, row_hash = ?, changed = ? WHERE scope = ? "
+            "AND id = ?"
+        )
         await self.touch((_VECTOR, vectors), (sql, done))
 
     async def record_access(self, uses: Sequence[MemoryAccess]) -> None:
@@ -437,7 +379,8 @@ class Transaction(Reader):
             at = clock.iso(use.at)
             values.append((scores, use.accessed, at, int(use.accessed), number, use.memory_id))
         sql = (
-            "UPDATE memories SET last_scores = ?, last_accessed = CASE WHEN ? THEN ? ELSE last_accessed END, "
+            "UPDATE memories SET last_scores = ?, last_accessed = CASE WHEN ? THEN ? ELSE "
+            "last_accessed END, "
             "access_count = access_count + ? WHERE scope = ? AND id = ?"
         )
         await self.write([(sql, values)])
@@ -446,7 +389,8 @@ class Transaction(Reader):
         """Store which pairs of memories were compared."""
         number = await self.number(self.scope)
         sql = (
-            "INSERT INTO pair_fingerprints (scope, id_a, id_b, score, checked_at) VALUES (?, ?, ?, ?, ?) "
+            "INSERT INTO pair_fingerprints (scope, id_a, id_b, score, checked_at) VALUES (?, ?, "
+            "?, ?, ?) "
             "ON CONFLICT (scope, id_a, id_b) DO UPDATE SET score = excluded.score, "
             "checked_at = excluded.checked_at"
         )
@@ -456,13 +400,7 @@ class Transaction(Reader):
     async def add_tombstones(self, texts: Collection[str], until: datetime | None) -> None:
         """Prevent automatic re-creation of texts until then, or for ever."""
         self._has_tombstones = True
-        await self.write([self._tombstones(await self.create_scope(), texts, until)])
-
-    def _tombstones(self, number: int, texts: Collection[str], until: datetime | None) -> Batch:
-        """Return the batch that leaves a keyed digest of each text; the longer time counts."""
-        end = clock.iso(until) if until else None
-        digests = [self.digest(normalize.wording(text)) for text in texts]
-        return _TOMBSTONE, [(number, digest, end) for digest in digests]
+        await self.write([erase.tombstones(self, await self.create_scope(), texts, until)])
 
     async def mark_shown(self, thread: str, revision: int) -> None:
         """Store up to which revision the changes of a thread were shown."""
@@ -471,11 +409,14 @@ class Transaction(Reader):
         await self.write([(sql, [(revision, number, thread, revision)])])
 
     async def delete_old(self, before: datetime) -> None:
-        """Delete events and comparisons from before a time, tombstones that ended before it, and all but the last
-        changes of each thread."""
+        """Delete events and comparisons from before a time, tombstones that ended before it, and
+        all but the last changes of each thread."""
         number = await self.number(self.scope)
         old = (number, clock.iso(before))
-        sql = "DELETE FROM change_log WHERE scope = ? AND rev <= (SELECT t.rev FROM thread_revision t "
+        sql = (
+            "DELETE FROM change_log WHERE scope = ? AND rev <= (SELECT t.rev FROM thread_revision "
+            "t "
+        )
         sql += "WHERE t.scope = change_log.scope AND t.thread_id = change_log.thread_id) - ?"
         await self.write(
             [

@@ -1,8 +1,9 @@
 """Vector indexes outside the process, and what the adapters to them share.
 
-An index holds vectors and marks, never words. Collections of different databases or models do not mix: both are in the
-collection's name. The scope is one mark of its own, a digest, so that no product's reading of names matters: Weaviate
-compares texts without their outer blanks, and Chroma answers twice as fast with one condition as with three.
+An index holds vectors and marks, never words. Collections of different databases or models do not
+mix: both are in the collection's name. The scope is one mark of its own, a digest, so that no
+product's reading of names matters: Weaviate compares texts without their outer blanks, and Chroma
+answers twice as fast with one condition as with three.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ Item = TypeVar("Item")
 
 
 def opened(spec: str, *, model: str, dimensions: int, store: str) -> VectorIndex:
-    """The index that a setting names, such as `chroma:FOLDER` or `weaviate:http://HOST:8080`; it connects when used.
+    """The index that a setting names, such as `chroma:FOLDER` or `weaviate:http://HOST:8080`; it
+    connects when used.
 
     Raises Misconfigured for anything else, and where the library is missing.
     """
@@ -48,7 +50,8 @@ def opened(spec: str, *, model: str, dimensions: int, store: str) -> VectorIndex
         key = environ.get("WEAVIATE_API_KEY")
         return Weaviate(place, model=model, dimensions=dimensions, store=store, api_key=key)
     raise Misconfigured(
-        f"{spec!r} names no vector index: chroma:FOLDER, chroma:http://HOST:8000 or weaviate:http://HOST:8080"
+        f"{spec!r} names no vector index: chroma:FOLDER, chroma:http://HOST:8000 or "
+        "weaviate:http://HOST:8080"
     )
 
 

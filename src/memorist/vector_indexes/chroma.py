@@ -1,6 +1,7 @@
 """Chroma as a vector index: a folder in this process, or a server.
 
-Its own embedding functions and its telemetry stay off. A folder belongs to one process at a time, as Chroma has it.
+Its own embedding functions and its telemetry stay off. A folder belongs to one process at a time,
+as Chroma has it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ SHAPE = {"hnsw": {"space": "cosine", "ef_construction": 200, "ef_search": 200, "
 
 
 class Chroma:
-    """A collection of a Chroma folder or server as a VectorIndex. It opens when it is first asked."""
+    """A collection of a Chroma folder or server as a VectorIndex. It opens when it is first
+    asked."""
 
     def __init__(
         self, place: str, *, model: str, dimensions: int, store: str, wait: float = WAIT
@@ -139,8 +141,9 @@ class Chroma:
 class _Server:
     """What a folder's client does, over HTTP.
 
-    Chroma's own `AsyncHttpClient` cannot be closed, shares its connections with every other server that the event
-    loop talks to, remembers each failed attempt for good, and does not check certificates unless told to.
+    Chroma's own `AsyncHttpClient` cannot be closed, shares its connections with every other server
+    that the event loop talks to, remembers each failed attempt for good, and does not check
+    certificates unless told to.
     """
 
     def __init__(self, url: str) -> None:

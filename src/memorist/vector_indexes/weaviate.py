@@ -1,7 +1,9 @@
-"""Weaviate as a vector index: one collection with an HNSW index by cosine, which makes no vectors itself.
+"""Weaviate as a vector index: one collection with an HNSW index by cosine, which makes no vectors
+itself.
 
-The address is the one of REST; gRPC is looked for on port 50051 of the same host (443 with https), or where
-`?grpc=HOST:PORT` says. The client's own start-up checks stay off: they would ask the package index for newer versions.
+The address is the one of REST; gRPC is looked for on port 50051 of the same host (443 with https),
+or where `?grpc=HOST:PORT` says. The client's own start-up checks stay off: they would ask the
+package index for newer versions.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ TEXTS = ("scope", "tenant", "user_id", "space", "session_id", "memory_type")
 
 
 class Weaviate:
-    """A collection of a Weaviate server as a VectorIndex. It connects when it is first asked, and after a failure."""
+    """A collection of a Weaviate server as a VectorIndex. It connects when it is first asked,
+    and after a failure."""
 
     def __init__(
         self,
@@ -114,7 +117,8 @@ class Weaviate:
             async with answered(self.name, self._wait):
                 yield (await self._connected()).collections.use(self._title)
         except IndexUnavailable:
-            await self.close()  # a new connection is refused at once where the old one would be tried again and again
+            # a new connection is refused at once where the old one would be tried again and again
+            await self.close()
             raise
 
     async def _connected(self) -> Any:

@@ -27,7 +27,8 @@ _TABLES = (
 async def backup(pool: Pool, settings: pipeline.Statement, path: Path) -> None:
     """Copy every table as it is at one moment, while others write.
 
-    `settings` is the statement that makes all scopes visible. Raises InvalidInput, StoreUnavailable.
+    `settings` is the statement that makes all scopes visible. Raises InvalidInput,
+    StoreUnavailable.
     """
     target = await asyncio.to_thread(copies.new_path, path)
     draft = await asyncio.to_thread(atomic.draft, target)

@@ -1,8 +1,9 @@
 """Connections to PostgreSQL: how they are opened and shared, and how their errors become ours.
 
-A pool of our own, because one that connects in the background cannot say why it has no connection, and lets every
-caller wait for the same timeout. Nothing is kept in a session: each transaction begins with its own settings, so a
-pooler between us and the server may hand out another connection each time.
+A pool of our own, because one that connects in the background cannot say why it has no connection,
+and lets every caller wait for the same timeout. Nothing is kept in a session: each transaction
+begins with its own settings, so a pooler between us and the server may hand out another connection
+each time.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Pool:
 
     @asynccontextmanager
     async def lease(self) -> AsyncIterator[Connection]:
-        """A connection for the length of a block; one that was interrupted or lost is not used again."""
+        """A connection for the length of a block; one that was interrupted or lost is not used
+        again."""
         await self._turn()
         try:
             connection = await self._taken()
@@ -89,7 +91,8 @@ class Pool:
         return await connect(self._info, self.place, self.adapters, autocommit=True)
 
     async def _after(self, error: BaseException, connection: Connection) -> None:
-        """Give back a connection that only said no. What was interrupted may still be under way: close it."""
+        """Give back a connection that only said no. What was interrupted may still be under way:
+        close it."""
         if isinstance(error, Exception) and not isinstance(error, StoreUnavailable):
             with suppress(psycopg.Error, TimeoutError):
                 async with asyncio.timeout(_GRACE_SECONDS):
@@ -113,7 +116,8 @@ class Pool:
 
 
 async def _is_alive(connection: Connection) -> bool:
-    """Whether the server has not hung up, as far as can be seen without asking it. Closes what is dead."""
+    """Whether the server has not hung up, as far as can be seen without asking it. Closes what
+    is dead."""
     with suppress(psycopg.Error):
         if not connection.closed:
             connection.pgconn.consume_input()  # what it said last,
@@ -132,13 +136,17 @@ async def connect(
             async with asyncio.timeout(2 * CONNECT_SECONDS):
                 return await AsyncConnection.connect(info, context=adapters, **given)
         except psycopg.OperationalError as error:
-            wrong = f"{place} cannot be reached: see that the server runs and the address is right, and retry"
+            wrong = (
+                f"{place} cannot be reached: see that the server runs and the address is right, "
+                "and retry"
+            )
             raise StoreUnavailable(f"{wrong} ({' '.join(str(error).split())})") from error
 
 
 @asynccontextmanager
 async def answered(place: str) -> AsyncIterator[None]:
-    """Wait no longer than the server itself would, for it may be gone without a word; its errors become ours."""
+    """Wait no longer than the server itself would, for it may be gone without a word; its errors
+    become ours."""
     with translated(place):
         async with asyncio.timeout(ANSWER_SECONDS + _GRACE_SECONDS):
             yield
@@ -214,7 +222,8 @@ _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
     (
         (errors.DuplicateSchema,),
         lambda place, said: Misconfigured(
-            f"{place} holds the tables of version 0.1 and another schema with the new name: rename or drop that one "
+            f"{place} holds the tables of version 0.1 and another schema with the new name: "
+            "rename or drop that one "
             f"({said})"
         ),
     ),
@@ -239,7 +248,8 @@ _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
     (
         (errors.ReadOnlySqlTransaction, psycopg.OperationalError),
         lambda place, said: StoreUnavailable(
-            f"{place} went away: whether a change that was under way is kept is not known. See that the server runs, "
+            f"{place} went away: whether a change that was under way is kept is not known. See "
+            "that the server runs, "
             f"and retry ({said})"
         ),
     ),
@@ -260,7 +270,8 @@ def _ours(error: psycopg.Error, place: str) -> MemoristError:
     said = " ".join(str(error).split())
     if "ProactorEventLoop" in said:
         return Misconfigured(
-            "PostgreSQL needs another event loop on Windows: asyncio.run(…, loop_factory=asyncio.SelectorEventLoop)"
+            "PostgreSQL needs another event loop on Windows: asyncio.run(…, "
+            "loop_factory=asyncio.SelectorEventLoop)"
         )
     if isinstance(error, psycopg.ProgrammingError) and error.sqlstate is None:
         return Misconfigured(

@@ -1,7 +1,7 @@
 """PostgreSQL with pgvector as a `Database`, for any number of servers and workers.
 
-Row-level security compares every row with a setting of the transaction, so even one SELECT follows another that
-makes the setting; they travel together, in one trip.
+Row-level security compares every row with a setting of the transaction, so even one SELECT follows
+another that makes the setting; they travel together, in one trip.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ _NUMBERED = (
     ("scopes_id_seq", "id", "scopes"),
 )
 _INTEGRITY = (
-    "SELECT 'Row-level security does not guard ' || relname || ': run `memorist migrate` as its owner' "
+    "SELECT 'Row-level security does not guard ' || relname || ': run `memorist migrate` as its "
+    "owner' "
     f"FROM pg_class c WHERE {_OURS} AND NOT relispartition AND EXISTS "
     "(SELECT 1 FROM pg_attribute WHERE attrelid = c.oid AND attname = 'scope') "
     "AND NOT row_security_active(oid) ORDER BY relname"
@@ -163,7 +164,8 @@ class PostgresDatabase:
 
     @classmethod
     async def open(cls, url: str) -> PostgresDatabase:
-        """Connect, and create or migrate the schema. Raises StoreUnavailable, Misconfigured, MigrationNeeded."""
+        """Connect, and create or migrate the schema. Raises StoreUnavailable, Misconfigured,
+        MigrationNeeded."""
         await migrate.migrate(url)
         return cls(url, await _read_info(url))
 
@@ -223,7 +225,8 @@ class PostgresDatabase:
     async def nearest(
         self, scope: int, vector: Vectors, *, model: str, limit: int
     ) -> list[tuple[int, float]]:
-        """Return row numbers with their cosine, nearest first: exact in small scopes, approximate in large ones."""
+        """Return row numbers with their cosine, nearest first: exact in small scopes,
+        approximate in large ones."""
         wanted = np.asarray(vector, "<f4")
         if not await self._is_large(scope, model):
             values = (wanted, scope, model, len(wanted), limit)
@@ -242,7 +245,8 @@ class PostgresDatabase:
         return [(row, cosine) for row, cosine in found]
 
     async def _is_large(self, scope: int, model: str) -> bool:
-        """Check whether an exact scan would be slow; a scope that was large once is taken to stay so."""
+        """Check whether an exact scan would be slow; a scope that was large once is taken to
+        stay so."""
         if (scope, model) not in self._large:
             few = "SELECT 1 FROM vectors WHERE scope = ? AND model = ? LIMIT ?"
             sql = f"SELECT count(*) FROM ({few}) few"
@@ -321,7 +325,8 @@ def _dialect(collations: set[str]) -> Dialect:
         f"WHERE {_OURS}",
         integrity=_INTEGRITY,
         renumber=tuple(
-            f"SELECT setval('{sequence}', (SELECT coalesce(max({column}), 0) + 1 FROM {table}), false)"
+            f"SELECT setval('{sequence}', (SELECT coalesce(max({column}), 0) + 1 FROM {table}), "
+            "false)"
             for sequence, column, table in _NUMBERED
         ),
     )

@@ -1,4 +1,5 @@
-"""The approximate index for very large scopes: HNSW over half-precision numbers, one for each model.
+"""The approximate index for very large scopes: HNSW over half-precision numbers, one for each
+model.
 
 Below `HNSW_FROM` vectors an exact scan within the scope is as fast and misses nothing.
 """
@@ -20,19 +21,25 @@ _MODELS = (
     "HAVING count(*) >= %s ORDER BY model, dims"
 )
 _LEAVES = (
-    "SELECT c.relname FROM pg_class c WHERE c.relkind = 'r' AND (c.oid = 'vectors'::regclass OR EXISTS "
-    "(SELECT 1 FROM pg_inherits i WHERE i.inhrelid = c.oid AND i.inhparent = 'vectors'::regclass)) ORDER BY 1"
+    "SELECT c.relname FROM pg_class c WHERE c.relkind = 'r' AND (c.oid = 'vectors'::regclass OR "
+    "EXISTS "
+    "(SELECT 1 FROM pg_inherits i WHERE i.inhrelid = c.oid AND i.inhparent = "
+    "'vectors'::regclass)) ORDER BY 1"
 )
 
 
 EXACT = (
-    "SELECT v.memory, 1 - (v.embedding <=> ?) FROM vectors v WHERE v.scope = ? AND v.model = ? AND v.dims = ? "
+    "SELECT v.memory, 1 - (v.embedding <=> ?) FROM vectors v WHERE v.scope = ? AND v.model = ? "
+    "AND v.dims = ? "
     "ORDER BY 2 DESC, 1 LIMIT ?"
 )
-# The index is only found with its condition in so many words; what it gives is scored anew with whole numbers.
+# The index is only found with its condition in so many words; what it gives is scored anew with
+# whole numbers.
 NEAR = (
-    "WITH near AS MATERIALIZED (SELECT memory, embedding FROM vectors WHERE scope = ? AND model = {model} "
-    "AND dims = {dims} ORDER BY (embedding::halfvec({dims})) <=> (?::vector::halfvec({dims})) LIMIT ?) "
+    "WITH near AS MATERIALIZED (SELECT memory, embedding FROM vectors WHERE scope = ? AND model = "
+    "{model} "
+    "AND dims = {dims} ORDER BY (embedding::halfvec({dims})) <=> (?::vector::halfvec({dims})) "
+    "LIMIT ?) "
     "SELECT memory, 1 - (embedding <=> ?) FROM near ORDER BY 2 DESC, 1 LIMIT ?"
 )
 SEARCH_SETTINGS = (
@@ -48,7 +55,8 @@ def tail(model: str, dims: int) -> str:
 
 
 async def build(url: str, *, least: int = HNSW_FROM) -> list[str]:
-    """Index every model with so many vectors, while others go on writing; gives the indexes that were made."""
+    """Index every model with so many vectors, while others go on writing; gives the indexes that
+    were made."""
     place = hide_password(url)
     connection = await connect(complete_url(url), place, autocommit=True)
     try:
@@ -94,6 +102,7 @@ def _index(name: str, table: str, model: str, dims: int) -> sql.Composed:
         sql.Literal(dims),
     )
     return sql.SQL(
-        "CREATE INDEX CONCURRENTLY {} ON {} USING hnsw ((embedding::halfvec({})) halfvec_cosine_ops) "
+        "CREATE INDEX CONCURRENTLY {} ON {} USING hnsw ((embedding::halfvec({})) "
+        "halfvec_cosine_ops) "
         "WHERE model = {} AND dims = {}"
     ).format(*words)

@@ -1,4 +1,5 @@
-"""The schema on PostgreSQL, brought to its newest state: tables, partitions, row-level security, rights.
+"""The schema on PostgreSQL, brought to its newest state: tables, partitions, row-level security,
+rights.
 
 Everything stands in the schema `memorist`, so a database can be shared with other programs.
 """
@@ -27,8 +28,10 @@ _LOCK = 0x5EC0_11EC  # whoever holds it migrates
 _OLDEST = 150000
 _TABLES = (
     "SELECT c.relname, c.relispartition, c.relrowsecurity AND c.relforcerowsecurity, EXISTS "
-    "(SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'scope' AND NOT a.attisdropped) "
-    f"FROM pg_class c WHERE c.relnamespace = '{SCHEMA}'::regnamespace AND c.relkind IN ('r', 'p') ORDER BY 1"
+    "(SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'scope' AND NOT "
+    "a.attisdropped) "
+    f"FROM pg_class c WHERE c.relnamespace = '{SCHEMA}'::regnamespace AND c.relkind IN ('r', 'p') "
+    "ORDER BY 1"
 )
 _IS_OLD = (
     "SELECT count(*) FILTER (WHERE nspname = $1) = 0 AND count(*) FILTER (WHERE nspname = $2) = 3 "
@@ -50,10 +53,12 @@ def shipped() -> list[Migration]:
 async def migrate(
     url: str, steps: Sequence[Migration] | None = None, *, partitions: int | None = None
 ) -> list[int]:
-    """Bring the database to the newest schema, in one transaction, and give the steps that were made.
+    """Bring the database to the newest schema, in one transaction, and give the steps that were
+    made.
 
-    Any number of servers may call it at once: one migrates, the others find it done. Raises MigrationNeeded for a
-    database from a newer version, StoreDamaged for an altered one, InvalidInput for partitions of one that is in use.
+    Any number of servers may call it at once: one migrates, the others find it done. Raises
+    MigrationNeeded for a database from a newer version, StoreDamaged for an altered one,
+    InvalidInput for partitions of one that is in use.
     """
     place = hide_password(url)
     steps = shipped() if steps is None else steps
@@ -89,7 +94,8 @@ async def _migrated(
     count = await _partitions(connection, schema) if done else partitions or 0
     if partitions is not None and partitions != count:
         raise InvalidInput(
-            f"{place} is in use, and its partitions stay as they are: migrate a new database with --partitions, "
+            f"{place} is in use, and its partitions stay as they are: migrate a new database with "
+            "--partitions, "
             "and `memorist copy` into it"
         )
     missing = migrations.missing(done, steps, place)
@@ -130,7 +136,8 @@ async def _install(connection: Connection, schema: str, place: str) -> None:
         errors.FeatureNotSupported,
     ) as error:
         raise Misconfigured(
-            f"{place} has no pgvector: install it on the server, and run CREATE EXTENSION vector as an administrator"
+            f"{place} has no pgvector: install it on the server, and run CREATE EXTENSION vector "
+            "as an administrator"
         ) from error
     await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
     path = await search_path(connection, schema)
@@ -157,7 +164,8 @@ async def _done(connection: Connection, schema: str) -> dict[int, str]:
 async def _run(connection: Connection, step: Migration, partitions: int) -> None:
     if step.number == 1:
         await connection.execute(
-            "CREATE TABLE migrations (number integer PRIMARY KEY, name text, checksum text NOT NULL)"
+            "CREATE TABLE migrations (number integer PRIMARY KEY, name text, checksum text NOT "
+            "NULL)"
         )
     for statement in step.statements:
         await _made(connection, statement, partitions)
@@ -193,7 +201,8 @@ async def _partitions(connection: Connection, schema: str) -> int:
 
 
 async def _guard(connection: Connection) -> None:
-    """Put the wall around every table with a scope, and let the role without privileges work inside it."""
+    """Put the wall around every table with a scope, and let the role without privileges work
+    inside it."""
     tables = await pipeline.rows(connection, _TABLES)
     for name, _, is_guarded, has_scope in tables:
         if has_scope and not is_guarded:

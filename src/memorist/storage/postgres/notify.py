@@ -1,7 +1,8 @@
 """Telling other processes that a scope changed, with LISTEN and NOTIFY.
 
-A notification is a hint that may be lost, so listeners also look again after a while. It is sent after the commit
-and for many commits together, because commits that notify wait for each other on the whole server.
+A notification is a hint that may be lost, so listeners also look again after a while. It is sent
+after the commit and for many commits together, because commits that notify wait for each other on
+the whole server.
 """
 
 from __future__ import annotations

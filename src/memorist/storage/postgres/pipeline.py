@@ -1,6 +1,7 @@
 """Several statements in one trip to the server.
 
-The driver's own pipeline waits once or more for each statement; here everything is sent, and then everything is read.
+The driver's own pipeline waits once or more for each statement; here everything is sent, and then
+everything is read.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _GOOD = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 async def exchange(
     connection: Connection, statements: Sequence[Statement]
 ) -> list[list[tuple[Any, ...]]]:
-    """Return the rows of each statement. Outside a transaction they are one; the first failure ends them all."""
+    """Return the rows of each statement. Outside a transaction they are one; the first failure
+    ends them all."""
     transformer = Transformer(connection)
     dumped = [(sql.encode(), *_dump(transformer, values)) for sql, values in statements]
     results = await _exchange_all(
@@ -57,7 +59,8 @@ async def repeat(connection: Connection, batches: Sequence[Repeated]) -> None:
 
 
 async def commit(connection: Connection) -> None:
-    """Commit. Raises ProviderFailed if nothing was left: the server answers ROLLBACK then, without an error."""
+    """Commit. Raises ProviderFailed if nothing was left: the server answers ROLLBACK then,
+    without an error."""
     (result,) = await _exchange_all(
         connection, [partial(_send, connection.pgconn, b"COMMIT", [], [], [])]
     )

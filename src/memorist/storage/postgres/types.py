@@ -1,4 +1,5 @@
-"""Values on their way in and out: times are ISO text and JSON is text on our side, typed columns on the other.
+"""Values on their way in and out: times are ISO text and JSON is text on our side, typed columns on
+the other.
 
 Everything is read in the binary protocol, so a vector costs a copy and no parsing.
 """
@@ -61,7 +62,8 @@ class _Jsonb(Loader):
 
 
 class _Vector(Loader):
-    """Dimensions and a reserved number, two bytes each, then the numbers, all with the high byte first."""
+    """Dimensions and a reserved number, two bytes each, then the numbers, all with the high byte
+    first."""
 
     format = Format.BINARY
 
@@ -77,7 +79,8 @@ class _Numbers(Dumper):
 
 
 def adapters(vector: int | None) -> AdaptersMap:
-    """How values are written and read; `vector` is the number that the database gave pgvector's type."""
+    """How values are written and read; `vector` is the number that the database gave pgvector's
+    type."""
     made = AdaptersMap(psycopg.adapters)
     made.register_dumper(int, Int8Dumper)  # one width for all, so that a statement is prepared once
     for name, loader in (

@@ -18,7 +18,8 @@ _TABLES = (
 
 
 def backup(connection: apsw.Connection, path: Path) -> None:
-    """Copy the database into a new file while others go on writing. Raises InvalidInput, StoreUnavailable."""
+    """Copy the database into a new file while others go on writing. Raises InvalidInput,
+    StoreUnavailable."""
     target = new_path(path)
     with translated(str(target)):
         copy(connection, target)
@@ -27,7 +28,8 @@ def backup(connection: apsw.Connection, path: Path) -> None:
 def new_path(path: Path) -> Path:
     """Return the absolute path, in which no name is special to SQLite.
 
-    Raises InvalidInput if the file exists, or the log of an earlier one, which SQLite would take for this one's.
+    Raises InvalidInput if the file exists, or the log of an earlier one, which SQLite would take
+    for this one's.
     """
     for end in ("", *atomic.BESIDE):
         if os.path.exists(f"{path}{end}"):
@@ -36,7 +38,8 @@ def new_path(path: Path) -> Path:
 
 
 def copy(source: apsw.Connection, path: Path) -> None:
-    """Copy a database as it is at one moment. The file gets its name when the copy is complete, checked and on disk."""
+    """Copy a database as it is at one moment. The file gets its name when the copy is complete,
+    checked and on disk."""
     made = atomic.draft(path)
     try:
         source.execute(
@@ -85,5 +88,6 @@ def verify(path: Path, expected: dict[str, int]) -> None:
     wrong = sorted(name for name in expected | found if expected.get(name) != found.get(name))
     if wrong:
         raise StoreDamaged(
-            f"The copy {str(path)!r} is not complete ({', '.join(wrong)}): check the disk and try again"
+            f"The copy {str(path)!r} is not complete ({', '.join(wrong)}): check the disk and try "
+            "again"
         )

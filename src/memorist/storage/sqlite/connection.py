@@ -1,7 +1,8 @@
 """One SQLite connection: how it is opened, how its errors become ours.
 
-WAL lets readers go on while one writes; `synchronous=FULL` makes a commit survive power loss (`NORMAL` does not);
-`BEGIN IMMEDIATE` keeps what a transaction read from changing under it; `secure_delete` overwrites what is erased.
+WAL lets readers go on while one writes; `synchronous=FULL` makes a commit survive power loss
+(`NORMAL` does not); `BEGIN IMMEDIATE` keeps what a transaction read from changing under it;
+`secure_delete` overwrites what is erased.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ _PRAGMAS = (
 
 
 def create_private(path: Path) -> None:
-    """Create a file that only its owner can read; an existing one stays as it is. SQLite reports failures."""
+    """Create a file that only its owner can read; an existing one stays as it is. SQLite reports
+    failures."""
     with suppress(OSError):
         path.touch(mode=0o600, exist_ok=False)
 
@@ -93,7 +95,8 @@ def _prepare(connection: apsw.Connection, path: str) -> None:
 
 
 def wait(connection: apsw.Connection, path: str, seconds: int = BUSY_SECONDS) -> None:
-    """Set how long to wait for locks. In memory a writer locks readers out, so they retry every moment."""
+    """Set how long to wait for locks. In memory a writer locks readers out, so they retry every
+    moment."""
     if not path.startswith(IN_MEMORY):
         connection.set_busy_timeout(seconds * 1000)
         return
@@ -150,7 +153,8 @@ def translate(error: Exception, path: str) -> MemoristError:
         if not Path(path).exists():
             return StoreDamaged(f"{path!r} is not a database that can be read")
         return StoreDamaged(
-            f"{path!r} is damaged or not a Memorist database: restore a backup, or choose another file"
+            f"{path!r} is damaged or not a Memorist database: restore a backup, or choose another "
+            "file"
         )
     closed = (apsw.CantOpenError, apsw.ReadOnlyError, apsw.PermissionsError, apsw.AuthError)
     if isinstance(error, closed):
@@ -164,7 +168,8 @@ def translate(error: Exception, path: str) -> MemoristError:
         )
     if isinstance(error, apsw.ConstraintError):
         return Conflict(
-            f"This contradicts what is already stored: read it again and repeat the change ({error})"
+            "This contradicts what is already stored: read it again and repeat the change "
+            f"({error})"
         )
     if isinstance(error, (apsw.TooBigError, apsw.RangeError)):
         return InvalidInput(f"SQLite cannot store a value of that size: {error}")

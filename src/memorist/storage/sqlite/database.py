@@ -1,6 +1,7 @@
 """SQLite as a `Database`: one file, any number of processes.
 
-One thread owns the connection that writes, a few own connections that read, so the event loop is never blocked.
+One thread owns the connection that writes, a few own connections that read, so the event loop is
+never blocked.
 """
 
 from __future__ import annotations
@@ -174,7 +175,8 @@ class SqliteDatabase:
                 await self._wipe()
 
     async def _wipe(self) -> None:
-        """Remove deleted text from the log. The commit stands: after a failure the next write tries again."""
+        """Remove deleted text from the log. The commit stands: after a failure the next write
+        tries again."""
         with suppress(MemoristError):
             self._must_wipe = not await self._writer.run(checkpoint)
 
@@ -225,7 +227,8 @@ def parse_secret(rows: Rows, place: str) -> bytes:
 
 
 def checkpoint(connection: apsw.Connection, *, seconds: int = CHECKPOINT_SECONDS) -> bool:
-    """Move what was committed into the file and empty the log; False if other processes still read it."""
+    """Move what was committed into the file and empty the log; False if other processes still
+    read it."""
     if not connection.filename:  # in memory there is no log
         return True
     connection.set_busy_timeout(seconds * 1000)
@@ -276,7 +279,8 @@ def _lock(place: str) -> apsw.Connection | None:
 
 
 def _create_reserve(path: str) -> str:
-    """Reserve a little space, and return why that is not possible; a temporary database needs none."""
+    """Reserve a little space, and return why that is not possible; a temporary database needs
+    none."""
     reserve = Path(f"{path}-reserve")
     folder = reserve.parent
     if reserve.exists() or (folder.name.startswith("tmp") and folder.parent == Path(gettempdir())):

@@ -22,10 +22,11 @@ def shipped() -> list[Migration]:
 def migrate(
     connection: apsw.Connection, path: str, steps: Sequence[Migration] | None = None
 ) -> list[int]:
-    """Bring the database to the newest schema, in one transaction, after a backup of what was there.
+    """Bring the database to the newest schema, in one transaction, after a backup of what was
+    there.
 
-    Any number of processes may call it at once: one migrates, the others find it done. Raises MigrationNeeded for a
-    database from a newer version, StoreDamaged for an altered one.
+    Any number of processes may call it at once: one migrates, the others find it done. Raises
+    MigrationNeeded for a database from a newer version, StoreDamaged for an altered one.
     """
     steps = shipped() if steps is None else steps
     if not migrations.missing(_done(connection), steps, path):
@@ -56,7 +57,8 @@ def _done(connection: apsw.Connection) -> dict[int, str]:
 def _run(connection: apsw.Connection, step: Migration) -> None:
     if step.number == 1:
         connection.execute(
-            "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, checksum TEXT NOT NULL)"
+            "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, checksum TEXT NOT "
+            "NULL)"
         )
     for statement in step.statements:
         connection.execute(statement)
