@@ -180,8 +180,8 @@ async def once(engine: Engine, model: Scripted | None, most: int) -> None:
     due = engine.clock() + consolidate.EVERY
     (task,) = await engine.store.claim_tasks(["consolidate"], now=due, limit=1, lease_seconds=3600)
     await consolidate.run(
-        task,
         replace(engine.care, adviser=model),
+        task,
         policy=policies.named(engine.settings.policy),
         most=most,
     )

@@ -122,9 +122,8 @@ async def run(
     name: str = "consolidate",
 ) -> int:
     care = replace(engine.care, adviser=adviser)
-    return await consolidate.run(
-        await claimed(engine, name), care, policy=policies.named(policy), most=most
-    )
+    task = await claimed(engine, name)
+    return await consolidate.run(care, task, policy=policies.named(policy), most=most)
 
 
 async def texts(ana: Scoped) -> set[str]:

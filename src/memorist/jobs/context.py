@@ -38,3 +38,15 @@ class Care:
     adviser: Adviser | None  # None: rules do what a language model would
     remember: Remember
     now: Callable[[], datetime]
+
+    @property
+    def index(self) -> Corpora:
+        return self.corpora
+
+    @property
+    def llm(self) -> Adviser | None:
+        return self.adviser
+
+    @property
+    def clock(self) -> Callable[[], datetime]:
+        return self.now

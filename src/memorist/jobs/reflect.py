@@ -20,7 +20,7 @@ from ..storage.changes import Change, Done
 from ..text import authority, joining, style_check
 from ..types import STATES, Draft, Filter, Memory, Outcome, Scope
 from . import schedule
-from .consolidate import unheard
+from .consolidate import model_failure
 from .context import Care
 
 EVERY = timedelta(days=1)
@@ -95,7 +95,7 @@ async def run(task: Task, care: Care, *, hours: float = 24.0) -> int:
         drafts = insights(await care.adviser.answer(scope, question(notes)), notes)
         return await _kept(drafts, notes, care, scope, now, done)
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-        return await _ended(care, task, [unheard(error, now), done])
+        return await _ended(care, task, [model_failure(error, now), done])
     except _Overtaken:
         return await _ended(care, task, [done])
 

@@ -64,7 +64,7 @@ def _deriving(settings: Settings, policy: Policy) -> Iterator[tuple[str, Run, ti
     if policy.bands is not None:
         yield (
             "consolidate",
-            partial(consolidate.run, policy=policy, most=settings.consolidate_pairs),
+            _consolidate(policy, settings.consolidate_pairs),
             consolidate.EVERY,
         )
     if settings.llm != "none" and settings.reflect_hours:
@@ -77,6 +77,13 @@ def _deriving(settings: Settings, policy: Policy) -> Iterator[tuple[str, Run, ti
         )
     if settings.rollup_days:
         yield "rollup", partial(roll_up.run, days=settings.rollup_days), roll_up.EVERY
+
+
+def _consolidate(policy: Policy, most: int) -> Run:
+    async def run(task: Task, care: Care) -> int:
+        return await consolidate.run(care, task, policy=policy, most=most)
+
+    return run
 
 
 def worker(engine: Engine, **options: Any) -> Worker:

@@ -104,6 +104,11 @@ def in_order(memories: Sequence[Memory]) -> list[Memory]:
     )
 
 
+def versions(memories: Sequence[Memory]) -> list[tuple[str, int, State]]:
+    """Return what tells whether memories were changed since they were read."""
+    return [(memory.id, memory.revision, memory.state) for memory in memories]
+
+
 def tags_of(memories: Sequence[Memory]) -> tuple[str, ...]:
     """The tags that most of them have."""
     counts = Counter(tag for memory in memories for tag in memory.tags)
