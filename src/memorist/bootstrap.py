@@ -15,13 +15,13 @@ from .client import Engine, utcnow
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .ingest import policies
 from .jobs import registry
-from .jobs.index_sync import InStore, Mirror
+from .jobs.index_sync import IndexSync, StoreSearch
 from .offline import Guarded
 from .ports import Adviser, Embedder, Reranker, Searching, Store
 from .retrieve import profiles
 from .retrieve.external_index import Nearest
 from .settings import Settings, load
-from .telemetry.instrumentation import Watcher
+from .telemetry.instrumentation import Observer
 from .text import tokens
 
 if TYPE_CHECKING:
@@ -78,16 +78,16 @@ async def open_engine(
         engine.background = registry.worker(
             engine, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS
         )
-        engine.background.begin()
+        engine.background.start()
     return engine
 
 
-def _watchers(settings: Settings) -> list[Watcher]:
+def _watchers(settings: Settings) -> list[Observer]:
     if not settings.spans:
         return []
     from .telemetry import otel
 
-    return [otel.watcher()]
+    return [otel.observer()]
 
 
 async def copied(
@@ -163,7 +163,7 @@ async def _near(
             raise Misconfigured(
                 "Setting 'index': only PostgreSQL searches vectors itself; name chroma:… or weaviate:…"
             )
-        return InStore(cast(Searching, store), embedder.model), LEAN_FROM
+        return StoreSearch(cast(Searching, store), embedder.model), LEAN_FROM
     from . import vector_indexes
 
     try:
@@ -175,7 +175,7 @@ async def _near(
     index = vector_indexes.opened(
         settings.index, model=embedder.model, dimensions=embedder.dimensions, store=name
     )
-    return Mirror(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
+    return IndexSync(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
 
 
 def _is_postgres(settings: Settings) -> bool:

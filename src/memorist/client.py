@@ -17,9 +17,8 @@ from .ingest import guard, policies
 from .ingest import pipeline as ingest
 from .jobs import embed, expire, registry
 from .jobs.context import Also, Care
-from .jobs.index_sync import Mirror
-from .jobs.schedule import Tended
-from .jobs.worker import Worker
+from .jobs.index_sync import IndexSync
+from .jobs.worker import JobReport, Worker
 from .manage import allowlists, import_export, journal, keys, validation
 from .offline import Guarded, Outage
 from .offline.outage import Replayed
@@ -28,7 +27,7 @@ from .results import Backlog, Key, Purged, Spending
 from .retrieve.external_index import Nearest
 from .scoped import Scoped
 from .storage.access_log import Usage
-from .telemetry.instrumentation import Watcher
+from .telemetry.instrumentation import Observer
 from .text import tokens
 from .text.ids import new_id
 from .types import Draft, Labels, Outcome, Receipt, Scope
@@ -71,7 +70,7 @@ class Engine:
             limit_bytes=settings.corpus_mb << 20,
             lean_from=lean_from,
         )
-        self.near, self.mirror = near, near if isinstance(near, Mirror) else None
+        self.near, self.mirror = near, near if isinstance(near, IndexSync) else None
         self.usage = Usage(store)
         self.access = allowlists.load(settings.categories)
         self.off: dict[
@@ -80,7 +79,7 @@ class Engine:
         self.journal = (
             None if settings.journal_dir is None else journal.Journal(settings.journal_dir)
         )
-        self.watchers: list[Watcher] = []  # of what the verbs and the duties do
+        self.watchers: list[Observer] = []  # of what the verbs and the duties do
         self.background: Worker | None = None  # tends in this process, where that is asked for
         self.outage = (
             Outage(self, store, spool) if spool is not None and isinstance(store, Guarded) else None
@@ -173,10 +172,10 @@ class Engine:
         return Replayed() if self.outage is None else await self.outage.replay()
 
     @property
-    def limits(self) -> expire.Limits:
+    def limits(self) -> expire.Retention:
         """How long things are kept, by the settings."""
         given = self.settings
-        return expire.Limits(
+        return expire.Retention(
             ttl_days=given.ttl_days,
             level=given.ttl_level,
             purge_days=given.purge_days,
@@ -197,7 +196,7 @@ class Engine:
         retry: bool = False,
         batch_size: int = 32,
         progress: Callable[[int, int], None] = lambda done, of: None,
-    ) -> Tended:
+    ) -> JobReport:
         """Do what is due, once: embed what has no vector, put away and erase what is over, and the other duties.
 
         What fails is put off and counted, and is tried again at a later time; what failed too often is set aside until
@@ -206,7 +205,7 @@ class Engine:
         validation.number("batch_size", batch_size)
         return await registry.worker(
             self, only=only, batch_size=batch_size, progress=progress
-        ).once(retry=retry)
+        ).run_once(retry=retry)
 
     async def backlog(self) -> list[Backlog]:
         """How much work waits, since when, and what fails, by duty; of `embed` also how long a vector takes."""
@@ -219,7 +218,7 @@ class Engine:
         force: bool = False,
         dry_run: bool = False,
         progress: Callable[[int], None] = lambda done: None,
-    ) -> embed.Indexed:
+    ) -> embed.IndexReport:
         """Embed what has no vector of the current model, or everything with `force`. Raises EmbedderUnavailable."""
         if self.embedder is None:
             raise InvalidInput(
@@ -346,4 +345,4 @@ class Engine:
                 if part is not None:
                     last.push_async_callback(part.close)
             if self.background is not None:
-                await self.background.end()
+                await self.background.close()

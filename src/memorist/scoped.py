@@ -17,7 +17,7 @@ from .ingest import guard, links, messages, policies, trim
 from .ingest import pipeline as ingest
 from .jobs import compress, expire
 from .jobs import roll_up as rollup
-from .jobs.summarize import SummedUp
+from .jobs.summarize import SummaryReport
 from .manage import (
     agent_query,
     chat_commands,
@@ -39,7 +39,7 @@ from .retrieve import explain, profiles, render
 from .retrieve import pipeline as retrieve
 from .storage.changes import Happened, Shown, Used
 from .storage.paging import matching
-from .telemetry.instrumentation import watched
+from .telemetry.instrumentation import observed
 from .text import feedback as echo
 from .text import normalize
 from .text.ids import new_id
@@ -136,7 +136,7 @@ class Scoped:
         made = self._drafts(what, messages.moment(at), common)
         return await self.remember_drafts(made, policy=policy)
 
-    @watched("remember", lambda receipt: len(receipt.ids))
+    @observed("remember", lambda receipt: len(receipt.ids))
     async def remember_drafts(self, made: Sequence[Draft], *, policy: str | None = None) -> Receipt:
         """Take in drafts that are already made, as dialects and importers do."""
         engine = self._engine
@@ -166,7 +166,7 @@ class Scoped:
                 await journal.noted(engine.journal, engine.store, self.scope, new, now)
             outcomes += done
         if engine.mirror is not None:
-            engine.mirror.note(self.scope)
+            engine.mirror.notify(self.scope)
         return Receipt(tuple(outcomes))
 
     def _drafts(
@@ -194,7 +194,7 @@ class Scoped:
             validation.size(each.content, most)
         return [messages.draft(each, self.labels, common) for each in said]
 
-    @watched("recall", len)
+    @observed("recall", len)
     async def recall(
         self,
         query: str,
@@ -480,7 +480,7 @@ class Scoped:
             self.scope, validation.where(where), limit=min(limit, 1000), cursor=cursor
         )
 
-    @watched("edit", lambda _: 1)
+    @observed("edit", lambda _: 1)
     async def edit(
         self,
         id: str,
@@ -576,7 +576,7 @@ class Scoped:
 
     async def compress(
         self, *, threshold: int | None = None, sessions: int | None = None, dry_run: bool = False
-    ) -> SummedUp:
+    ) -> SummaryReport:
         """Sum up the oldest sessions, each in one memory, if there are more of them than the threshold.
 
         What was said is kept behind its summary and comes back with `include_compressed`, or by `restore`. With
@@ -590,7 +590,7 @@ class Scoped:
             self._engine.care, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
         )
 
-    async def roll_up(self, *, days: float = rollup.DAYS, dry_run: bool = False) -> SummedUp:
+    async def roll_up(self, *, days: float = rollup.DAYS, dry_run: bool = False) -> SummaryReport:
         """Make one memory of each topic among what nobody used for so many days; the originals are archived behind it.
 
         They can be restored. With `dry_run` it only says what would be rolled up. Raises InvalidInput.
@@ -606,7 +606,7 @@ class Scoped:
         """Take the pin off again. Raises NotFound."""
         return await self._changed(id, "updated", {"pinned": False}, actor)
 
-    @watched("forget", _gone)
+    @observed("forget", _gone)
     async def forget(
         self,
         id: str,
@@ -625,7 +625,7 @@ class Scoped:
         manner = await self._manner(reason, keep_days, never_again, actor)
         return await forgetting.forget(self._engine, self.scope, [str(id)], manner, dry_run=False)
 
-    @watched("forget", _gone)
+    @observed("forget", _gone)
     async def forget_where(
         self,
         query: str | None = None,

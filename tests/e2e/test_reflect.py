@@ -77,7 +77,7 @@ async def run(engine: Engine, adviser: Scripted | None, **options: float) -> int
     (task,) = await engine.store.claim_tasks(
         ["reflect"], now=engine.clock(), limit=1, lease_seconds=60
     )
-    made = await reflect.run(task, replace(engine.care, adviser=adviser), **options)
+    made = await reflect.run(replace(engine.care, adviser=adviser), task, **options)
     assert (
         await engine.store.claim_tasks(["reflect"], now=engine.clock(), limit=1, lease_seconds=60)
         == []

@@ -215,7 +215,7 @@ def embed(path: str, lease: str) -> None:
             tell("open")
             await registry.worker(
                 memory, only=["embed"], batch_size=4, lease_seconds=float(lease)
-            ).stay()
+            ).run()
 
     asyncio.run(run())
 
@@ -227,7 +227,7 @@ def tend(path: str, duty: str, lease: str, settings: str) -> None:
             tell("open")
             await registry.worker(
                 memory, only=[duty], batch_size=4, lease_seconds=float(lease)
-            ).once()
+            ).run_once()
             tell("done")
 
     asyncio.run(run())

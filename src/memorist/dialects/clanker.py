@@ -227,7 +227,7 @@ class Clanker:
                     Filter(kinds=_FACTS, needs_embedding=True), limit=BACKFILLED
                 )
                 if bare.memories:
-                    await embed.some(
+                    await embed.embed_now(
                         self._engine.store, embedder, bare.memories, self._engine.clock()
                     )
 

@@ -17,7 +17,7 @@ from ..client import Engine
 from ..errors import InvalidInput, MemoristError, Misconfigured, ProviderFailed
 from ..extraction import job
 from ..ingest import guard
-from ..jobs.debounce import Refresh
+from ..jobs.debounce import Debounced
 from ..jobs.worker import EMBED
 from ..text.ids import new_id
 from ..types import Message, Outcome
@@ -58,12 +58,12 @@ class Intake:
         self._line: deque[tuple[asyncio.Future[bool], Keep]] = deque()
         self._authors: set[tuple[str, str]] = set()  # who may have more facts now than are kept
         self._work: asyncio.Task[None] | None = None
-        self._refresh: Refresh | None = None
+        self._refresh: Debounced | None = None
 
     async def __aenter__(self) -> Intake:
         if self._engine.journal is not None:
             await self.refresh_memory_markdown()
-            self._refresh = Refresh(self.refresh_memory_markdown)
+            self._refresh = Debounced(self.refresh_memory_markdown)
         return self
 
     async def __aexit__(
@@ -187,7 +187,7 @@ class Intake:
                 if not turn.done():  # whoever waited for it may have gone
                     turn.set_result(is_taken)
             if self._refresh is not None:
-                self._refresh.soon()
+                self._refresh.request()
 
     async def _turn(self, keep: Keep) -> bool:
         """One turn; a failure is put off and counted by whoever tends, and the next turn comes all the same."""

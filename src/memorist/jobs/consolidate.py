@@ -24,13 +24,14 @@ from ..ingest import links as relations
 from ..ingest.policies import Bands, Policy
 from ..ports import Adviser
 from ..results import Ask, Task
-from ..storage.changes import Change, Done, Happened, Put
+from ..storage.changes import Change, Happened, Put
 from ..text import joining, normalize
 from ..text.ids import new_id
 from ..types import Filter, Memory
-from . import consolidate_pairs, schedule
+from . import consolidate_pairs
 from .consolidate_pairs import NearRows, Pair
 from .context import Care
+from .schedule import finish
 from .summarize import versions
 
 T = TypeVar("T")
@@ -71,7 +72,7 @@ async def run(ctx: Care, task: Task, *, policy: Policy, most: int = MAX_PAIRS) -
     `most` is the number of pairs that the language model is asked about per day.
     """
     now, count = ctx.clock(), 0
-    changes: list[Change] = [Done(task=task, again_at=schedule.again(task, EVERY, now))]
+    changes: list[Change] = []
     if policy.bands is not None:
         run = _Run(ctx=ctx, task=task, policy=policy, bands=policy.bands, now=now)
         undecided = await run.join_by_rules(await run.find_near())
@@ -79,10 +80,9 @@ async def run(ctx: Care, task: Task, *, policy: Policy, most: int = MAX_PAIRS) -
             try:
                 await run.join_by_model(ctx.llm, undecided, most)
             except (ModelUnavailable, OverBudget) as error:
-                changes.insert(0, model_failure(error, now))
+                changes.append(model_failure(error, now))
         count = run.count
-    async with ctx.store.transaction(task.scope) as tx:
-        await tx.apply(changes)
+    await finish(ctx, task, EVERY, changes)
     return count
 
 

@@ -134,8 +134,8 @@ def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
         return None
     if (a.kind == "insight") != (b.kind == "insight"):
         return None
-    names_days = values.values(a.text).days or values.values(b.text).days
-    if names_days and _since(a).date() != _since(b).date():
+    is_other_day = _since(a).date() != _since(b).date()
+    if is_other_day and (values.values(a.text).days or values.values(b.text).days):
         return None
     old, new = sorted((a, b), key=lambda memory: (_since(memory), memory.id))
     return Pair(old=old, new=new, cosine=cosine)

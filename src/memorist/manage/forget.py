@@ -157,7 +157,7 @@ async def swept(engine: Engine, scope: Scope, words: Sequence[str]) -> None:
         with suppress(
             ProviderFailed
         ):  # an index that is away forgets it as soon as it follows again
-            await engine.mirror.follow(scope)
+            await engine.mirror.sync(scope)
 
 
 async def cleared(engine: Engine, words: Sequence[str]) -> None:
