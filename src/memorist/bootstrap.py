@@ -17,7 +17,7 @@ from .ingest import policies
 from .jobs import registry
 from .jobs.index_sync import IndexSync, StoreSearch
 from .offline import Guarded
-from .ports import Adviser, Embedder, Reranker, Searching, Store
+from .ports import BudgetedModel, Embedder, Reranker, Searching, Store
 from .retrieve import profiles
 from .retrieve.external_index import Nearest
 from .settings import Settings, load
@@ -319,11 +319,11 @@ def language_model(settings: Settings) -> Breaker | None:
     kind, _, named = settings.llm.partition(":")
     if kind == "none":
         return None
-    from .llms.anthropic import Anthropic
+    from .llms.anthropic import AnthropicModel
     from .llms.breaker import Breaker
-    from .llms.openai import OpenAI
+    from .llms.openai import OpenAIModel
 
-    provider = OpenAI if kind == "openai" else Anthropic
+    provider = OpenAIModel if kind == "openai" else AnthropicModel
     key = _key("llm_key", settings.llm_key, settings.llm_url, f"{kind.upper()}_API_KEY")
     return Breaker(provider(named, url=settings.llm_url, key=key, timeout=settings.llm_timeout))
 
@@ -338,10 +338,10 @@ def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) 
     return key
 
 
-def _metered(settings: Settings, model: Breaker, store: Store) -> Adviser:
-    from .llms.budget import Metered
+def _metered(settings: Settings, model: Breaker, store: Store) -> BudgetedModel:
+    from .llms.budget import MeteredModel
 
-    return Metered(
+    return MeteredModel(
         model,
         store,
         user_cap=settings.llm_user_tokens,

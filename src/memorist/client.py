@@ -22,7 +22,7 @@ from .jobs.worker import JobReport, Worker
 from .manage import allowlists, import_export, journal, keys, validation
 from .offline import Guarded, Outage
 from .offline.outage import Replayed
-from .ports import Adviser, Embedder, Reranker, Spool, Store
+from .ports import BudgetedModel, Embedder, Reranker, Spool, Store
 from .results import Backlog, Key, Purged, Spending
 from .retrieve.external_index import Nearest
 from .scoped import Scoped
@@ -55,7 +55,7 @@ class Engine:
         spool: Spool | None = None,
         near: Nearest | None = None,
         lean_from: int | None = None,
-        adviser: Adviser | None = None,
+        adviser: BudgetedModel | None = None,
     ) -> None:
         self.adviser = adviser
         self.store, self.embedder, self.reranker = store, embedder, reranker

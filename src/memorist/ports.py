@@ -92,7 +92,7 @@ class LanguageModel(Protocol):
     async def close(self) -> None: ...
 
 
-class Adviser(Protocol):
+class BudgetedModel(Protocol):
     """A language model within the budget of whoever it works for; `llms.metered` makes one."""
 
     async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from memorist.client import Engine
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from memorist.ingest import policies
 from memorist.jobs import consolidate
-from memorist.ports import Adviser
+from memorist.ports import BudgetedModel
 from memorist.results import Ask, Task
 from memorist.scoped import Scoped
 from memorist.storage.changes import Queue, Used
@@ -115,7 +115,7 @@ async def claimed(engine: Engine, name: str) -> Task:
 
 async def run(
     engine: Engine,
-    adviser: Adviser | None = None,
+    adviser: BudgetedModel | None = None,
     *,
     policy: str = "default",
     most: int = 50,

@@ -1,4 +1,6 @@
-"""Compression: the oldest sessions of a scope are replaced by one summary each; their turns stay, compressed."""
+"""Compression: the oldest sessions of a scope are replaced by one summary each; their turns stay,
+compressed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ async def compress(
     sessions: int | None = None,
     dry_run: bool = False,
 ) -> SummaryReport:
-    """Summarize the oldest sessions if there are more than the threshold: half as many, or `sessions` of them.
+    """Summarize the oldest sessions if there are more than the threshold: half as many, or
+    `sessions` of them.
 
     Pinned and manually saved memories stay as they are. Each session is one transaction.
     """
@@ -58,7 +61,7 @@ async def compress(
 
 
 def oldest_sessions(corpus: Corpus) -> list[str]:
-    """Return the sessions with turns that are not compressed yet, in the order in which they began."""
+    """Return the sessions with uncompressed turns, in the order in which they began."""
     is_open = corpus.present & (corpus.state == STATES.index("active"))
     is_open &= corpus.kind == KINDS.index("episodic")
     is_open &= (corpus.session >= 0) & ~corpus.pinned

@@ -1,8 +1,10 @@
-"""Pairs of memories that may state the same fact, and the changes that make one memory of such a pair.
+"""Pairs of memories that may state the same fact, and the changes that make one memory of such a
+pair.
 
-Candidate pairs are found in the vectors of a scope, nearest first, before any text is read. Joining can be undone:
-nothing is erased, the memory that goes is superseded by the one that stays, which keeps the evidence of both. A memory
-that a person pinned or saved manually always stays; of two such memories both stay.
+Candidate pairs are found in the vectors of a scope, nearest first, before any text is read. Joining
+can be undone: nothing is erased, the memory that goes is superseded by the one that stays, which
+keeps the evidence of both. A memory that a person pinned or saved manually always stays; of two
+such memories both stay.
 """
 
 from __future__ import annotations
@@ -87,8 +89,9 @@ def select_positions(
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the positions to compare, and the positions to compare them with.
 
-    Compared is what changed in the last three days, is important, or is recalled frequently (the rows `used`), with
-    everything that changed in the last ninety days. Turns of a conversation are left out.
+    Compared is what changed in the last three days, is important, or is recalled frequently (the
+    rows `used`), with everything that changed in the last ninety days. Turns of a conversation are
+    left out.
     """
     is_turn = (corpus.session >= 0) & (corpus.speaker >= 0)
     recent = corpus.alive & corpus.embedded & ~is_turn & (corpus.kind != _WORKING)
@@ -104,7 +107,9 @@ def select_positions(
 def find_near(
     corpus: Corpus, compared: NDArray[np.intp], others: NDArray[np.intp], low: float
 ) -> list[NearRows]:
-    """Return the pairs with a cosine of at least `low`, nearest first: a few per memory, of the same speaker."""
+    """Return the pairs with a cosine of at least `low`, nearest first: a few per memory, of the
+    same speaker.
+    """
     found: dict[tuple[int, int], float] = {}
     other_vectors = corpus.vectors(others)
     for start in range(0, len(compared), _BATCH):
@@ -125,8 +130,8 @@ def find_near(
 def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
     """Return both as a pair, the older one first, or None if they cannot be about the same.
 
-    They have to be statements of one speaker about one subject. Insights are compared with insights only, workflows
-    with nothing, and words such as "tomorrow" mean another day on another day.
+    They have to be statements of one speaker about one subject. Insights are compared with insights
+    only, workflows with nothing, and words such as "tomorrow" mean another day on another day.
     """
     if not (a.is_active and b.is_active) or "workflow" in (a.procedural_form, b.procedural_form):
         return None
@@ -233,7 +238,7 @@ def recreate(
 
 
 def supersede(pair: Pair, now: datetime) -> list[Change]:
-    """Let the newer value replace the older one, and list the contradiction for a person to decide."""
+    """Let the newer value replace the older one, and list the contradiction."""
     if pair.old.on_purpose:
         return []
     put = _supersede(pair.old, pair.new.id, now, event="superseded")

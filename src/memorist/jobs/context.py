@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from ..index import Corpora
-from ..ports import Adviser, Embedder, Store, Transaction
+from ..ports import BudgetedModel, Embedder, Store, Transaction
 from ..storage.changes import Change
 from ..types import Draft, Outcome, Scope
 
@@ -16,12 +16,15 @@ Also = Callable[[Transaction, Sequence[Outcome]], Awaitable[Sequence[Change]]]
 
 
 class Remember(Protocol):
-    """The ordinary way in: guards, tombstones, merge bands and history hold for what is derived, too."""
+    """The ordinary way in: guards, tombstones, merge bands and history hold for what is derived,
+    too.
+    """
 
     async def __call__(
         self, drafts: Sequence[Draft], scope: Scope, *, policy: str, now: datetime, also: Also
     ) -> None:
-        """Take drafts in, and make in the same transaction what `also` gives when it has seen what became of them.
+        """Take drafts in, and make in the same transaction what `also` gives when it has seen what
+        became of them.
 
         `also` is called exactly once; if it raises, nothing happens at all.
         """
@@ -35,7 +38,7 @@ class Care:
     store: Store
     corpora: Corpora
     embedder: Embedder | None
-    adviser: Adviser | None  # None: rules do what a language model would
+    adviser: BudgetedModel | None  # None: rules do what a language model would
     remember: Remember
     now: Callable[[], datetime]
 
@@ -44,7 +47,7 @@ class Care:
         return self.corpora
 
     @property
-    def llm(self) -> Adviser | None:
+    def llm(self) -> BudgetedModel | None:
         return self.adviser
 
     @property

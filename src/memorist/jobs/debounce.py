@@ -1,4 +1,6 @@
-"""Background work that runs shortly after it was requested, once for many requests, and at regular intervals."""
+"""Background work that runs shortly after it was requested, once for many requests, and at regular
+intervals.
+"""
 
 from __future__ import annotations
 

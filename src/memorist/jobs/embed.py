@@ -1,4 +1,6 @@
-"""Embedding of memories that have no vector: after an outage, under another model, or where the policy defers it."""
+"""Embedding of memories that have no vector: after an outage, under another model, or where the
+policy defers it.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +43,13 @@ async def backfill(
     progress: Callable[[int], None] = lambda done: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> IndexReport:
-    """Embed what this model has not embedded yet; with `force` everything, with `waiting` only new memories.
+    """Embed what this model has not embedded yet; with `force` everything, with `waiting` only new
+    memories.
 
-    Each batch is claimed and committed on its own: any number of processes share the work, an interrupted run continues
-    where it stopped, and the claims of a killed process end with their lease. A text that the model cannot embed is
-    skipped, and the error is raised at the end. Raises ProviderFailed.
+    Each batch is claimed and committed on its own: any number of processes share the work, an
+    interrupted run continues where it stopped, and the claims of a killed process end with their
+    lease. A text that the model cannot embed is skipped, and the error is raised at the end. Raises
+    ProviderFailed.
     """
     worker, model, dimensions = new_id(), embedder.model, embedder.dimensions
     found, embedded, batches, after = 0, 0, 0, 0
@@ -95,7 +99,10 @@ async def _embed_claimed(
     worker: str,
     now: Callable[[], datetime],
 ) -> tuple[int, ProviderFailed | None]:
-    """Embed a claimed batch; return how many memories got a vector, and why others did not. Raises ProviderFailed."""
+    """Embed a claimed batch; return how many memories got a vector, and why others did not.
+
+    Raises ProviderFailed.
+    """
     try:
         vectors, problem = await _encode(embedder, memories)
         await _save(store, embedder.model, vectors, now())
@@ -117,7 +124,10 @@ async def _embed_claimed(
 async def _encode(
     embedder: Embedder, memories: Sequence[Memory]
 ) -> tuple[list[tuple[Memory, Vectors]], ProviderFailed | None]:
-    """Return the vectors, without those of texts that the model refuses. Raises ProviderFailed if it refuses all."""
+    """Return the vectors, without those of texts that the model refuses.
+
+    Raises ProviderFailed if it refuses all.
+    """
     texts = [index.meaning_of(memory) for memory in memories]
     try:
         vectors = await checked.encode(embedder, texts)

@@ -1,6 +1,8 @@
-"""Retention: memories that were not used for long are soft-deleted, and erased some time after that.
+"""Retention: memories that were not used for long are soft-deleted, and erased some time after
+that.
 
-Pinned and manually saved memories do not expire. A soft-deleted memory can be restored until it is erased.
+Pinned and manually saved memories do not expire. A soft-deleted memory can be restored until it is
+erased.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Keeping a vector index in step with the store.
 
-The store's change log is the outbox: each scope has a revision, each row the revision that changed it last, and the
-index a position among them that moves only after the index has accepted everything before it. So nothing is lost when
-either of them is down, and applying the same changes twice does no harm.
+The store's change log is the outbox: each scope has a revision, each row the revision that changed
+it last, and the index a position among them that moves only after the index has accepted everything
+before it. So nothing is lost when either of them is down, and applying the same changes twice does
+no harm.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class IndexSync:
     async def nearest(
         self, scope: Scope, vector: Vectors, *, limit: int, revision: int
     ) -> tuple[list[int], str]:
-        """Search the index once it has caught up with `revision`; if that takes long, search it as it is and say so.
+        """Search the index once it has caught up with `revision`; if that takes long, search it as
+        it is and say so.
 
         Raises IndexUnavailable.
         """
@@ -76,7 +78,8 @@ class IndexSync:
         return task
 
     async def sync(self, scope: Scope) -> bool:
-        """Copy the changes up to the newest revision of a scope; return False if another process is doing it.
+        """Copy the changes up to the newest revision of a scope; return False if another process is
+        doing it.
 
         Raises IndexUnavailable, StoreUnavailable.
         """
@@ -142,7 +145,9 @@ class StoreSearch:
 
 
 def _lock_name(index: str, scope: Scope) -> str:
-    """Return one of a few lock names, which scopes share, so that a store need not keep one for each."""
+    """Return one of a few lock names, which scopes share, so that a store need not keep one for
+    each.
+    """
     key = repr((index, scope.tenant, scope.user, scope.space)).encode("utf-8", "surrogatepass")
     return f"index-{blake2b(key, digest_size=1).digest()[0] % LOCKS:x}"
 

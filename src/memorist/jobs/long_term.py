@@ -1,4 +1,6 @@
-"""From short-term items to long-term records, as Milton does it: the items are the evidence and stay, archived."""
+"""From short-term items to long-term records, as Milton does it: the items are the evidence and
+stay, archived.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,8 @@ class Promoted:
 async def promote(
     store: Store, scope: Scope, *, before: datetime, now: datetime, erase: bool = False
 ) -> Promoted:
-    """Write the items from before a time into the records they belong to, and archive them, or erase them.
+    """Write the items from before a time into the records they belong to, and archive them, or
+    erase them.
 
     What is pinned or was saved on purpose stays. Each few hundred items are one transaction.
     """

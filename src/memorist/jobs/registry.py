@@ -99,6 +99,8 @@ def worker(engine: Engine, **options: Any) -> Worker:
 
 
 async def is_memory_off(engine: Engine, scope: Scope) -> bool:
-    """Whether memory is off in a scope; a space of incognito sessions still holds what others stored."""
+    """Whether memory is off in a scope; a space of incognito sessions still holds what others
+    stored.
+    """
     why = await engine.scope(scope.user, scope.space, scope.tenant).privacy.why_off()
     return why not in ("", INCOGNITO)

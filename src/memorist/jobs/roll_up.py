@@ -1,4 +1,6 @@
-"""Roll-up: old memories about the same topic are replaced by one summary; the originals are archived."""
+"""Roll-up: old memories about the same topic are replaced by one summary; the originals are
+archived.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ async def roll_up(
 ) -> SummaryReport:
     """Make one memory of each topic among the memories that were not used for so many days.
 
-    Pinned and manually saved memories, workflows and summaries stay as they are. Each topic is one transaction.
+    Pinned and manually saved memories, workflows and summaries stay as they are. Each topic is one
+    transaction.
     """
     memories, vectors = await _find_unused(ctx, scope, days)
     done = SummaryReport(dry_run=dry_run)
@@ -44,7 +47,9 @@ async def roll_up(
 
 
 async def _find_unused(ctx: Care, scope: Scope, days: float) -> tuple[list[Memory], Vectors]:
-    """Return the memories that may be rolled up and have a vector, in the order of time, and their vectors."""
+    """Return the memories that may be rolled up and have a vector, in the order of time, and their
+    vectors.
+    """
     where = Filter(
         kinds=("episodic", "semantic"),
         used_before=ctx.clock() - timedelta(days=days),
@@ -64,7 +69,8 @@ async def _find_unused(ctx: Care, scope: Scope, days: float) -> tuple[list[Memor
 
 
 def find_topics(vectors: Vectors) -> list[list[int]]:
-    """Return positions that belong together: each with the nearest later ones that are near and still free.
+    """Return positions that belong together: each with the nearest later ones that are near and
+    still free.
 
     >>> find_topics(np.asarray([[1, 0], [0, 1], [1, 0], [0.8, 0.6]], np.float32))
     [[0, 2, 3]]

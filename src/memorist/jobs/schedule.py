@@ -24,7 +24,9 @@ def next_turn(scope: Scope, name: str, every: timedelta, after: datetime) -> dat
 
 
 def next_due(task: Task, every: timedelta, now: datetime) -> datetime:
-    """Return when a job that has just run is due again: at its next turn, but after half a period at the earliest."""
+    """Return when a job that has just run is due again: at its next turn, but after half a period
+    at the earliest.
+    """
     return next_turn(task.scope, task.name, every, now + every / 2)
 
 

@@ -1,7 +1,9 @@
-"""Replacing several memories by one summary, which names them as its evidence; they stay, compressed or archived.
+"""Replacing several memories by one summary, which names them as its evidence; they stay,
+compressed or archived.
 
-A language model writes the summary if one is configured, its budget allows it and the result is grounded in the
-sources; otherwise sentences of the sources are selected. Sources that were changed in the meantime are left alone.
+A language model writes the summary if one is configured, its budget allows it and the result is
+grounded in the sources; otherwise sentences of the sources are selected. Sources that were changed
+in the meantime are left alone.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
-from ..ports import Adviser, Transaction
+from ..ports import BudgetedModel, Transaction
 from ..storage.changes import Change, Happened, Put
 from ..text import authority, normalize, summarize
 from ..text.ids import new_id
@@ -61,9 +63,15 @@ class _Changed(Exception):
 
 
 async def write_summary(
-    llm: Adviser | None, scope: Scope, turns: Sequence[Turn], *, longest: int = summarize.LONGEST
+    llm: BudgetedModel | None,
+    scope: Scope,
+    turns: Sequence[Turn],
+    *,
+    longest: int = summarize.LONGEST,
 ) -> SummaryText:
-    """Summarize turns by a model if possible, otherwise by rules; the text is empty if there are no words in them."""
+    """Summarize turns by a model if possible, otherwise by rules; the text is empty if there are no
+    words in them.
+    """
     why = ""
     if llm is not None:
         try:
@@ -78,7 +86,9 @@ async def write_summary(
 
 
 def turns_of(memories: Sequence[Memory]) -> list[Turn]:
-    """Return the texts of memories as turns; with speakers, unless all of them are the person's own words."""
+    """Return the texts of memories as turns; with speakers, unless all of them are the person's own
+    words.
+    """
     is_own = all(authority.is_persons(memory) for memory in memories)
     return [Turn(memory.text, None if is_own else _speaker(memory)) for memory in memories]
 
@@ -116,7 +126,8 @@ async def replace_by_summary(
 ) -> str | None:
     """Summarize memories and set their state, in one transaction; return the id of the summary.
 
-    None if they were left alone, because one of them was changed in the meantime or the summary was refused.
+    None if they were left alone, because one of them was changed in the meantime or the summary was
+    refused.
     """
     sources = in_order(memories)
     turns = turns_of(sources)

@@ -1,6 +1,8 @@
-"""The worker: runs the jobs that are due, once or until it is stopped, beside any number of other workers.
+"""The worker: runs the jobs that are due, once or until it is stopped, beside any number of other
+workers.
 
-Pending work is rows with a lease in the store. A periodic job that was missed several times runs once.
+Pending work is rows with a lease in the store. A periodic job that was missed several times runs
+once.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ log = logging.getLogger("memorist")
 class Job:
     """Background work, periodic or queued by a write.
 
-    `run` applies its own changes, the last ones together with `Done`, and returns how many memories it changed.
+    `run` applies its own changes, the last ones together with `Done`, and returns how many memories
+    it changed.
     """
 
     name: str
@@ -136,7 +139,9 @@ class Worker:
         return self.report
 
     async def run(self) -> JobReport:
-        """Run what is due until `stop`; then finish what is in progress, or give it back if that takes too long."""
+        """Run what is due until `stop`; then finish what is in progress, or give it back if that
+        takes too long.
+        """
         news = asyncio.Event(), asyncio.Event()
         with suppress(ProviderFailed):
             await self._ctx.store.changes(0)  # from here on every change is noticed
@@ -220,7 +225,10 @@ class Worker:
         return await self._run_next()
 
     async def _run_next(self) -> bool:
-        """Run the task that is due longest; return False if there is none. Other workers may take the rest."""
+        """Run the task that is due longest; return False if there is none.
+
+        Other workers may take the rest.
+        """
         if not self._jobs:
             return False
         tasks = await self._ctx.store.claim_tasks(
@@ -276,7 +284,10 @@ class Worker:
             await asyncio.gather(running, renewing, return_exceptions=True)
 
     async def _postpone(self, task: Task, error: Exception) -> JobResult:
-        """Retry a task later. The event and the log name the error but not its message, which may hold stored text."""
+        """Retry a task later.
+
+        The event and the log name the error but not its message, which may hold stored text.
+        """
         now = self._ctx.clock()
         due_at = now + timedelta(seconds=backoff(task.attempts, *_TASK_BACKOFF))
         await self._ctx.store.postpone(task, due_at=due_at, failed=True)

@@ -1,4 +1,5 @@
-"""Observing verbs and jobs from outside: what runs, how it ends and how many memories it concerns, never their text.
+"""Observing verbs and jobs from outside: what runs, how it ends and how many memories it concerns,
+never their text.
 
 Observers are a list of the client; while it is empty, a verb costs nothing more.
 """
@@ -33,7 +34,9 @@ def observe(observers: Sequence[Observer], what: str) -> Iterator[ReportCount]:
 
 
 def observed(what: str, count: Callable[[Any], int]) -> Callable[[Verb[P, T]], Verb[P, T]]:
-    """Decorate a verb of a scope so that it is observed; `count` returns how many memories a result concerns."""
+    """Decorate a verb of a scope so that it is observed; `count` returns how many memories a result
+    concerns.
+    """
 
     def wrap(method: Verb[P, T]) -> Verb[P, T]:
         @functools.wraps(method)

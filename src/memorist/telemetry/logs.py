@@ -19,7 +19,10 @@ log = logging.getLogger("memorist.verbs")
 
 
 class LineFormatter(logging.Formatter):
-    """Writes one line per record, as JSON or as text. Of an error only its class: its message may hold stored text."""
+    """Writes one line per record, as JSON or as text.
+
+    Of an error only its class: its message may hold stored text.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""OpenTelemetry spans, named after its conventions for memory. The process configures where they are exported.
+"""OpenTelemetry spans, named after its conventions for memory. The process configures where they
+are exported.
 
 Spans hold no text, no question, no user and no session, and of an error only its class.
 """
@@ -20,7 +21,10 @@ OPERATIONS = {
 
 
 def observer() -> Observer:
-    """Return an observer that makes a span of each verb and job. Raises Misconfigured without OpenTelemetry."""
+    """Return an observer that makes a span of each verb and job.
+
+    Raises Misconfigured without OpenTelemetry.
+    """
     try:
         from opentelemetry.trace import SpanKind, Status, StatusCode, get_tracer
     except ImportError as error:
