@@ -23,9 +23,9 @@ from typing import Any
 
 from bench import report
 from memorist import aio
-from memorist.client import Engine
-from memorist.ingest import policies
+from memorist.client import Client
 from memorist.jobs import consolidate
+from memorist.jobs.schedule import DAILY
 from memorist.results import Ask
 from memorist.storage.changes import Queue
 from memorist.storage.paging import matching
@@ -173,18 +173,16 @@ class Scripted:
         return int.from_bytes(digest[:4]) < STUBBORN * 2**32 or self.chance.random() < CHANCE
 
 
-async def once(engine: Engine, model: Scripted | None, most: int) -> None:
+async def once(engine: Client, model: Scripted | None, most: int) -> None:
     """One run of the duty."""
-    async with engine.store.transaction(WHO) as tx:
-        await tx.apply([Queue(name="consolidate", due_at=engine.clock())])
-    due = engine.clock() + consolidate.EVERY
-    (task,) = await engine.store.claim_tasks(["consolidate"], now=due, limit=1, lease_seconds=3600)
-    await consolidate.run(
-        replace(engine.care, adviser=model),
-        task,
-        policy=policies.named(engine.settings.policy),
-        most=most,
+    async with engine.ctx.store.transaction(WHO) as tx:
+        await tx.apply([Queue(name="consolidate", due_at=engine.ctx.clock())])
+    due = engine.ctx.clock() + DAILY
+    (task,) = await engine.ctx.store.claim_tasks(
+        ["consolidate"], now=due, limit=1, lease_seconds=3600
     )
+    settings = engine.settings.model_copy(update={"consolidate_pairs": most})
+    await consolidate.run(replace(engine.ctx, llm=model, settings=settings), task)
 
 
 def figures(
@@ -237,8 +235,8 @@ async def run(options: argparse.Namespace) -> None:
     report.save("consolidate", {"rows": rows, "costs": costs})
 
 
-async def _all(engine: Engine) -> list[Memory]:
-    return await matching(engine.store, WHO, Filter(states=("active", "superseded")))
+async def _all(engine: Client) -> list[Memory]:
+    return await matching(engine.ctx.store, WHO, Filter(states=("active", "superseded")))
 
 
 def show(found: list[Memory], facts: Mapping[str, str]) -> None:

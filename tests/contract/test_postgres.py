@@ -684,7 +684,7 @@ def hits(db: str, tmp_path: Path) -> list[Any]:
         }
         for i, (name, text) in enumerate(TALK)
     ]
-    with memorist.open(db, state_dir=tmp_path, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(db, state_dir=tmp_path, embedder="hashing", spool=False) as memory:
         ana = memory.scope(user="ana")
         ana.import_(messages)
         found = [ana.recall(question, limit=5).hits for question in QUESTIONS]

@@ -33,7 +33,7 @@ def ana(memory: Blocking) -> BlockingScope:
 def counted(scope: BlockingScope) -> Counter[tuple[str, str]]:
     """How often each thing was done, by operation and status."""
     counts: Counter[tuple[str, str]] = Counter()
-    for tally in scope.tallies():
+    for tally in scope.event_counts():
         counts[tally.op, tally.status] += tally.count
     return counts
 
@@ -62,7 +62,7 @@ def test_the_soft_cap_is_a_setting_and_what_goes_is_counted_and_can_be_restored(
             ana.remember(f"Heron {number} stands in the river.")
             work.remember(f"Invoice {number} is paid.", policy="theoria")
         assert (len(ana.list()), len(work.list())) == (3, 3)
-        trims = [(tally.node, tally.count) for tally in ana.tallies() if tally.op == "ttl"]
+        trims = [(tally.node, tally.count) for tally in ana.event_counts() if tally.op == "ttl"]
         assert sum(count for _, count in trims) == 2
         assert {node for node, _ in trims} <= {"hotpath", "episodic"}, (
             "not those of the worker, which are expiries"

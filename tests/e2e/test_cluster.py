@@ -50,13 +50,13 @@ def run(environment: dict[str, str], *words: str) -> tuple[int, Any, str]:
 
 def told(db: str, texts: Iterator[str]) -> None:
     """Remember without a model, so that the vectors are left to workers."""
-    with memorist.open(db, embedder="none", failsafe=False) as memory:
+    with memorist.open(db, embedder="none", spool=False) as memory:
         for number, text in enumerate(texts):
             memory.scope(user=f"user {number % 3}").remember(text)
 
 
 def waiting(db: str) -> int:
-    with memorist.open(db, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(db, embedder="hashing", spool=False) as memory:
         return int(memory.stats()["without_embeddings"])
 
 

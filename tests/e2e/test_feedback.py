@@ -31,8 +31,8 @@ def ana(memory: Blocking) -> BlockingScope:
 
 def turns(memory: Blocking, scope: BlockingScope) -> dict[str, int]:
     """How many turns used what was recalled, and how many did not."""
-    memory._loop.run(memory._inner.usage.flush())
-    return {tally.status: tally.count for tally in scope.tallies() if tally.op == "use"}
+    memory._loop.run(memory._inner.ctx.access_log.flush())
+    return {tally.status: tally.count for tally in scope.event_counts() if tally.op == "use"}
 
 
 @pytest.mark.spec("THE-98")

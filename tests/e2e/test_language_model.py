@@ -58,9 +58,9 @@ async def asked(place: str, llm_server: Server) -> str:
     async with aio.open(
         place, embedder="none", llm="openai:m", llm_url=f"{llm_server.url}/v1"
     ) as engine:
-        assert engine.adviser is not None
-        await engine.adviser.answer(ANA, ASK)
-        await engine.adviser.answer(Scope(tenant="default", user="eva", space="default"), ASK)
+        assert engine.ctx.llm is not None
+        await engine.ctx.llm.answer(ANA, ASK)
+        await engine.ctx.llm.answer(Scope(tenant="default", user="eva", space="default"), ASK)
     return place
 
 
@@ -150,13 +150,13 @@ async def test_a_real_model_answers_in_the_shape_it_is_asked_for_and_within_its_
         "llm_url": f"{smollm}/v1",
         "llm_timeout": 120,
     }
-    async with aio.open(tmp_path / "m.db", **told, llm_user_tokens=cap) as engine:
-        assert engine.adviser is not None
+    async with aio.open(tmp_path / "m.db", **told, llm_daily_tokens_per_user=cap) as engine:
+        assert engine.ctx.llm is not None
         for _ in range(5):
-            value = await engine.adviser.answer(ANA, ASK)
+            value = await engine.ctx.llm.answer(ANA, ASK)
             assert set(value) == {"name", "drinks", "likes"}
         assert re.search("ana", str(value["name"]), re.IGNORECASE)
-        (row,) = await engine.spending()
+        (row,) = await engine.llm_usage()
         assert row.calls == 5
         assert row.tokens_in + row.tokens_out <= cap
         assert row.reserved == 0

@@ -129,7 +129,7 @@ async def test_a_text_file_that_is_cut_or_altered_is_told(tmp_path: Path) -> Non
         with pytest.raises(InvalidInput, match=r"cut|altered"):
             await open.copied(str(archive), str(target))
         with pytest.raises(Misconfigured):
-            await open.open_engine(target, embedder="none")
+            await open.open_client(target, embedder="none")
     archive.write_text(whole)
     assert (await open.copied(str(archive), str(target))).tables["memories"] == 301
 
@@ -213,7 +213,7 @@ async def test_a_copy_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -
         )
     _killed_on_the_way(source, target)
     with pytest.raises(memorist.errors.MemoristError, match="memorist copy"):
-        await open.open_engine(target, embedder="none")
+        await open.open_client(target, embedder="none")
     before = _count(target)
     assert 0 < before < 6000
     done = await open.copied(str(source), str(target))

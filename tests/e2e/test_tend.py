@@ -15,14 +15,15 @@ from typer.testing import CliRunner
 
 import memorist
 from clocks import Clock
-from memorist.client import Engine
+from memorist.client import Client
+from memorist.context import Context
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
 from memorist.interfaces.cli import app
 from memorist.jobs import registry
-from memorist.jobs.context import Care
 from memorist.jobs.schedule import backoff, next_due, next_turn
 from memorist.jobs.worker import Job, JobResult, Worker
+from memorist.manage import privacy
 from memorist.results import Task
 from memorist.storage.changes import Done, Queue
 from memorist.types import Filter, Scope
@@ -37,45 +38,36 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def memory(place: str, clock: Clock, tmp_path: Path) -> AsyncIterator[Engine]:
+async def memory(place: str, clock: Clock, tmp_path: Path) -> AsyncIterator[Client]:
     """Vectors are left to whoever tends."""
     async with memorist.aio.open(
         place, embedder="hashing", policy="theoria", journal_dir=tmp_path / "j"
     ) as made:
-        made.clock = clock
+        made.ctx.clock = clock
         yield made
 
 
 class Duties:
     """A worker with a duty of the test."""
 
-    def __init__(self, memory: Engine, run: Callable[[Care, Task], Any], **more: Any) -> None:
-        self._memory, self.duty, self.off = memory, Job(name="sum", run=run, **more), False
+    def __init__(self, memory: Client, run: Callable[[Context, Task], Any], **more: Any) -> None:
+        self._memory, self.duty = memory, Job(name="sum", run=run, **more)
         self.seconds = 60.0
 
     def worker(self) -> Worker:
-        return Worker(
-            self._memory.care,
-            [self.duty],
-            is_off=self._is_off,
-            only=["sum"],
-            lease_seconds=self.seconds,
-        )
+        return Worker(self._memory.ctx, [self.duty], only=["sum"], lease_seconds=self.seconds)
 
     async def once(self, **more: Any) -> JobResult:
         return (await self.worker().run_once(**more))["sum"]
 
-    async def _is_off(self, scope: Scope) -> bool:
-        return self.off
 
-
-async def finish(care: Care, task: Task, *, again_at: datetime | None = None) -> None:
-    async with care.store.transaction(task.scope) as tx:
+async def finish(ctx: Context, task: Task, *, again_at: datetime | None = None) -> None:
+    async with ctx.store.transaction(task.scope) as tx:
         await tx.apply([Done(task=task, again_at=again_at)])
 
 
-async def queued(memory: Engine, *keys: str, user: str = "ana") -> None:
-    async with memory.store.transaction(Scope(user=user)) as tx:
+async def queued(memory: Client, *keys: str, user: str = "ana") -> None:
+    async with memory.ctx.store.transaction(Scope(user=user)) as tx:
         await tx.apply([Queue(name="sum", key=key, due_at=NOW) for key in keys])
 
 
@@ -84,33 +76,35 @@ def logged(found: Any, name: str) -> Any:
 
 
 @pytest.mark.spec("THE-94")
-async def test_tending_gives_vectors_to_what_has_none(memory: Engine) -> None:
+async def test_tending_gives_vectors_to_what_has_none(memory: Client) -> None:
     texts = [
         f"The {word} shelf holds {n} books."
         for n, word in enumerate(["red", "blue", "green", "old", "new"])
     ]
     for text in texts:
         await memory.scope("ana").remember(text)
-    assert len(await memory.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True))) == 5
+    assert (
+        len(await memory.ctx.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True))) == 5
+    )
     told: list[tuple[int, int]] = []
-    tended = await memory.tend(
+    tended = await memory.run_jobs(
         only=["embed"], batch_size=2, progress=lambda done, of: told.append((done, of))
     )
     assert tended.jobs == {"embed": JobResult(runs=1, changed=5)}
     assert [done for done, _ in told[:3]] == [2, 4, 5], "two at a time"
     assert told[-1] == (5, 5)
-    assert await memory.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True)) == []
-    assert (await memory.tend(only=["embed"])).jobs == {}
+    assert await memory.ctx.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True)) == []
+    assert (await memory.run_jobs(only=["embed"])).jobs == {}
     with pytest.raises(InvalidInput, match="No job 'sweep': choose from embed, purge"):
-        await memory.tend(only=["sweep"])
+        await memory.run_jobs(only=["sweep"])
 
 
 async def test_all_duties_of_a_memory_are_done_once_and_then_wait_for_their_turn(
-    memory: Engine, clock: Clock, tmp_path: Path
+    memory: Client, clock: Clock, tmp_path: Path
 ) -> None:
     await memory.scope("ana").remember("The kettle is blue.", importance=0.4)
     await memory.scope("bob").remember("The garden has a gate.", importance=0.4)
-    tended = await memory.tend()
+    tended = await memory.run_jobs()
     assert {name: did.runs for name, did in tended.jobs.items()} == {
         "embed": 1,
         "purge": 2,
@@ -118,9 +112,9 @@ async def test_all_duties_of_a_memory_are_done_once_and_then_wait_for_their_turn
         "snapshot": 1,
     }
     assert (tmp_path / "j" / "MEMORY.md").exists()
-    assert (await memory.tend()).jobs == {}
+    assert (await memory.run_jobs()).jobs == {}
     clock.now = NOW + 70 * DAY
-    tended = await memory.tend()
+    tended = await memory.run_jobs()
     assert {name: did.runs for name, did in tended.jobs.items()} == {
         "purge": 2,
         "trim": 2,
@@ -131,14 +125,14 @@ async def test_all_duties_of_a_memory_are_done_once_and_then_wait_for_their_turn
 
 @pytest.mark.spec("IMP-33")
 async def test_a_worker_that_was_off_for_a_week_does_a_daily_duty_once(
-    memory: Engine, clock: Clock
+    memory: Client, clock: Clock
 ) -> None:
     await memory.scope("ana").remember("The kettle is blue.")
     runs: list[datetime] = []
 
-    async def run(care: Care, task: Task) -> None:
-        runs.append(care.now())
-        await finish(care, task, again_at=next_due(task, DAY, care.now()))
+    async def run(ctx: Context, task: Task) -> None:
+        runs.append(ctx.clock())
+        await finish(ctx, task, again_at=next_due(task, DAY, ctx.clock()))
 
     duties = Duties(memory, run, every=DAY)
     for hours in (0, 1, 7 * 24, 7 * 24 + 1, 9 * 24):
@@ -163,22 +157,26 @@ def test_scopes_have_their_turns_spread_over_the_day_and_each_always_at_the_same
         assert next_due(task, DAY, first + 7 * DAY + HOUR) == first + 8 * DAY
 
 
-async def test_a_staying_worker_begins_with_each_scope_at_its_own_time(memory: Engine) -> None:
+async def test_a_staying_worker_begins_with_each_scope_at_its_own_time(memory: Client) -> None:
     for n in range(5):
         await memory.scope(f"user {n}").remember("The kettle is blue.")
-    worker = registry.worker(memory, only=["purge"])
+    worker = registry.worker(memory.ctx, only=["purge"])
     worker.start()
     await _until(lambda: _waiting_later(memory))
     await worker.close()
-    found = await memory.store.claim_tasks(["purge"], now=NOW + DAY, limit=9, lease_seconds=60)
+    found = await memory.ctx.store.claim_tasks(["purge"], now=NOW + DAY, limit=9, lease_seconds=60)
     assert {task.due_at for task in found} == {
         next_turn(Scope(user=f"user {n}"), "purge", DAY, NOW) for n in range(5)
     }
 
 
-async def _waiting_later(memory: Engine) -> bool:
+async def _waiting_later(memory: Client) -> bool:
     return (
-        sum(each.waiting for each in await memory.store.backlog(NOW + DAY) if each.name == "purge")
+        sum(
+            each.waiting
+            for each in await memory.ctx.store.backlog(NOW + DAY)
+            if each.name == "purge"
+        )
         == 5
     )
 
@@ -190,25 +188,25 @@ async def _until(happened: Callable[[], Any], seconds: float = 20) -> None:
 
 
 async def test_a_duty_that_a_clock_put_off_for_years_comes_back(
-    memory: Engine, clock: Clock
+    memory: Client, clock: Clock
 ) -> None:
     await memory.scope("ana").remember("The kettle is blue.")
     clock.now = NOW + 3650 * DAY
-    await memory.tend(only=["purge"])
+    await memory.run_jobs(only=["purge"])
     clock.now = NOW
-    assert (await memory.tend(only=["purge"])).jobs == {}
+    assert (await memory.run_jobs(only=["purge"])).jobs == {}
     clock.now = NOW + 2 * DAY
-    assert (await memory.tend(only=["purge"]))["purge"].runs == 1
+    assert (await memory.run_jobs(only=["purge"]))["purge"].runs == 1
 
 
 @pytest.mark.spec("THE-94")
 async def test_what_fails_is_put_off_and_after_eight_times_set_aside(
-    memory: Engine, clock: Clock
+    memory: Client, clock: Clock
 ) -> None:
     tries: list[datetime] = []
 
-    async def run(care: Care, task: Task) -> None:
-        tries.append(care.now())
+    async def run(ctx: Context, task: Task) -> None:
+        tries.append(ctx.clock())
         raise ProviderFailed("away")
 
     await memory.scope("ana").remember("The kettle is blue.")
@@ -233,14 +231,14 @@ async def test_what_fails_is_put_off_and_after_eight_times_set_aside(
 
 @pytest.mark.spec("THE-94")
 async def test_two_tasks_that_failed_together_are_due_again_at_different_times(
-    memory: Engine,
+    memory: Client,
 ) -> None:
-    async def run(care: Care, task: Task) -> None:
+    async def run(ctx: Context, task: Task) -> None:
         raise ProviderFailed("away")
 
     await queued(memory, "m1", "m2", "m3")
     assert await Duties(memory, run).once() == JobResult(failed=3)
-    again = await memory.store.claim_tasks(["sum"], now=NOW + HOUR, limit=9, lease_seconds=60)
+    again = await memory.ctx.store.claim_tasks(["sum"], now=NOW + HOUR, limit=9, lease_seconds=60)
     waits = [(task.due_at - NOW).total_seconds() for task in again]
     assert len(set(waits)) == 3
     assert 15 <= min(waits) < max(waits) <= 30
@@ -260,12 +258,12 @@ def test_two_that_failed_together_do_not_try_again_together() -> None:
 
 
 async def test_a_bug_in_a_duty_stops_nothing(
-    memory: Engine, caplog: pytest.LogCaptureFixture
+    memory: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run(care: Care, task: Task) -> int:
+    async def run(ctx: Context, task: Task) -> int:
         if task.key == "m1":
             raise KeyError("a secret word")
-        await finish(care, task)
+        await finish(ctx, task)
         return 3
 
     await memory.scope("ana").remember("The kettle is blue.")
@@ -277,36 +275,36 @@ async def test_a_bug_in_a_duty_stops_nothing(
 
 
 async def test_where_memory_is_off_nothing_is_derived_and_nothing_counts_as_failed(
-    memory: Engine, clock: Clock
+    memory: Client, clock: Clock
 ) -> None:
     await queued(memory, "m1")
     duties = Duties(memory, finish, derives=True)
-    duties.off = True
+    await memory.scope("ana").privacy.set(memory_enabled=False)
     for hours in range(20):
         clock.now = NOW + hours * 2 * HOUR
         assert await duties.once() == JobResult(skipped=1)
     log = logged(await memory.backlog(), "sum")
     assert (log.failing, log.set_aside) == (0, 0)
-    duties.off = False
+    await memory.scope("ana").privacy.set(memory_enabled=True)
     clock.now += 2 * HOUR
     assert await duties.once() == JobResult(runs=1)
 
 
-async def test_a_space_that_was_turned_off_is_seen_by_tending(memory: Engine) -> None:
+async def test_a_space_that_was_turned_off_is_seen_by_tending(memory: Client) -> None:
     ana = memory.scope("ana")
     await ana.remember("The kettle is blue.")
-    assert not await registry.is_memory_off(memory, ana.scope)
+    assert not await privacy.is_space_off(memory.ctx, ana.scope)
     await ana.privacy.set(memory_enabled=False)
-    assert await registry.is_memory_off(memory, ana.scope)
+    assert await privacy.is_space_off(memory.ctx, ana.scope)
 
 
-async def test_a_long_duty_keeps_its_lease_and_is_not_done_twice(memory: Engine) -> None:
+async def test_a_long_duty_keeps_its_lease_and_is_not_done_twice(memory: Client) -> None:
     begun: list[str] = []
 
-    async def slow(care: Care, task: Task) -> None:
+    async def slow(ctx: Context, task: Task) -> None:
         begun.append(task.key)
         await asyncio.sleep(1.2)
-        await finish(care, task)
+        await finish(ctx, task)
 
     await queued(memory, "m1")
     duties = Duties(memory, slow)
@@ -320,10 +318,10 @@ async def test_a_long_duty_keeps_its_lease_and_is_not_done_twice(memory: Engine)
     assert set(others) == {JobResult()}
 
 
-async def test_a_duty_whose_lease_was_lost_is_stopped_and_changes_nothing(memory: Engine) -> None:
+async def test_a_duty_whose_lease_was_lost_is_stopped_and_changes_nothing(memory: Client) -> None:
     ended: list[str] = []
 
-    async def slow(care: Care, task: Task) -> None:
+    async def slow(ctx: Context, task: Task) -> None:
         try:
             await asyncio.sleep(20)
         finally:
@@ -334,7 +332,7 @@ async def test_a_duty_whose_lease_was_lost_is_stopped_and_changes_nothing(memory
     duties.seconds = 2.7
     working = asyncio.create_task(duties.once())
     await _until(lambda: _running(memory))
-    async with memory.store.transaction(Scope(user="ana")) as tx:  # somebody else has it
+    async with memory.ctx.store.transaction(Scope(user="ana")) as tx:  # somebody else has it
         number = await tx.number(Scope(user="ana"))  # type: ignore[attr-defined]
         await tx._session.rows(
             "UPDATE tasks SET lease = 'theirs' WHERE scope = ?", (number,), scope=number
@@ -343,19 +341,19 @@ async def test_a_duty_whose_lease_was_lost_is_stopped_and_changes_nothing(memory
     assert ended == ["m1"]
 
 
-async def _running(memory: Engine) -> bool:
+async def _running(memory: Client) -> bool:
     return any(each.running for each in await memory.backlog())
 
 
 async def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(
-    memory: Engine,
+    memory: Client,
 ) -> None:
-    async def endless(care: Care, task: Task) -> None:
+    async def endless(ctx: Context, task: Task) -> None:
         await asyncio.sleep(600)
 
     await queued(memory, "m1")
     made = Duties(memory, endless)
-    worker = Worker(memory.care, [made.duty], is_off=made._is_off, only=["sum"], drain_seconds=0.1)
+    worker = Worker(memory.ctx, [made.duty], only=["sum"], drain_seconds=0.1)
     worker.start()
     await _until(lambda: _running(memory))
     await worker.close()
@@ -376,20 +374,20 @@ class Moody(Hashing):
 
 @pytest.mark.spec("THE-94", "THE-95", "CLK-86")
 async def test_backlog_age_time_to_embed_and_failures_are_figures(
-    memory: Engine, clock: Clock
+    memory: Client, clock: Clock
 ) -> None:
     ana = memory.scope("ana")
-    memory.embedder = embedder = Moody()
+    memory.ctx.embedder = embedder = Moody()
     for n, color in enumerate(("blue", "green", "red")):
         clock.now = NOW + n * HOUR
         await ana.remember(f"The {color} shelf holds {n} books.")
     log = logged(await memory.backlog(), "embed")
     assert (log.waiting, log.oldest, log.p95_seconds, log.failure_rate) == (3, NOW, None, None)
     embedder.away, clock.now = True, NOW + 3 * HOUR
-    assert (await memory.tend(only=["embed"]))["embed"] == JobResult(failed=2)
+    assert (await memory.run_jobs(only=["embed"]))["embed"] == JobResult(failed=2)
     assert logged(await memory.backlog(), "embed").failure_rate == 1.0
     embedder.away, clock.now = False, NOW + 4 * HOUR
-    await memory.tend(only=["embed"])
+    await memory.run_jobs(only=["embed"])
     log = logged(await memory.backlog(), "embed")
     assert (log.waiting, log.oldest, log.p95_seconds, log.failure_rate) == (0, None, 4 * 3600, 0.5)
     statuses = Counter(line.status for line in await ana.events(node="worker", op="embed"))
@@ -400,14 +398,14 @@ async def test_backlog_age_time_to_embed_and_failures_are_figures(
 
 
 async def test_a_text_that_the_model_cannot_take_keeps_no_other_from_its_vector(
-    memory: Engine,
+    memory: Client,
 ) -> None:
-    memory.embedder = Moody()
+    memory.ctx.embedder = Moody()
     for n in range(9):
         await memory.scope("ana").remember(
             f"The {'poison' if n == 2 else 'green'} shelf number {n * 111} has {n} books."
         )
-    tended = await memory.tend(only=["embed"], batch_size=4)
+    tended = await memory.run_jobs(only=["embed"], batch_size=4)
     assert tended["embed"].changed == 8
     assert tended["embed"].failed
     log = logged(await memory.backlog(), "embed")
@@ -415,26 +413,28 @@ async def test_a_text_that_the_model_cannot_take_keeps_no_other_from_its_vector(
 
 
 async def test_a_memory_can_tend_itself_while_it_is_used(place: str) -> None:
-    async with memorist.aio.open(place, embedder="hashing", policy="theoria", tend=True) as memory:
+    async with memorist.aio.open(
+        place, embedder="hashing", policy="theoria", run_jobs=True
+    ) as memory:
         ana = memory.scope("ana")
         for n in range(20):
             await ana.remember(f"The {n} green shelves hold {n * 7} books.")
         assert (await ana.recall("green shelves")).hits
         await _until(lambda: _embedded(memory))
-    async with memorist.aio.open(place, embedder="hashing", failsafe=False) as memory:
+    async with memorist.aio.open(place, embedder="hashing", spool=False) as memory:
         assert await memory.check() == []
         assert [each.running for each in await memory.backlog()] == [0] * len(
             await memory.backlog()
         )
 
 
-async def _embedded(memory: Engine) -> bool:
+async def _embedded(memory: Client) -> bool:
     stats = await memory.stats()
     return bool(stats["memories"] == 20 and stats["without_embeddings"] == 0)
 
 
 def test_a_blocking_memory_tends_itself_and_closes(tmp_path: Path) -> None:
-    with memorist.open(tmp_path / "m.db", embedder="hashing", tend=True) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", run_jobs=True) as memory:
         memory.scope("ana").remember("The kettle is blue.")
     with memorist.open(tmp_path / "m.db", embedder="hashing") as memory:
         assert memory.check() == []
@@ -463,10 +463,10 @@ def test_the_commands_say_what_was_done_and_what_waits(
 
 
 def test_while_a_model_is_away_the_other_duties_are_done(tmp_path: Path) -> None:
-    with memorist.open(tmp_path / "m.db", embedder="none", failsafe=False) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="none", spool=False) as memory:
         memory.scope("ana").remember("The kettle is blue.")
-        memory._inner.embedder = embedder = Moody()
+        memory._inner.ctx.embedder = embedder = Moody()
         embedder.away = True
-        tended = memory.tend()
+        tended = memory.run_jobs()
     assert tended["embed"].failed == 2
     assert tended["purge"].runs == 1

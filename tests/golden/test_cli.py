@@ -163,7 +163,7 @@ def folder(tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Pat
     for name, value in {
         "DB": "memory.db",
         "STATE_DIR": "state",
-        "FAILSAFE_DIR": "failsafe",
+        "SPOOL_DIR": "failsafe",
     }.items():
         monkeypatch.setenv(f"MEMORIST_{name}", value)
     monkeypatch.setenv("MEMORIST_CONFIG", "memorist.toml")

@@ -6,25 +6,27 @@ its budget, otherwise by rules. The facts take the ordinary way in, in one trans
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from ..context import Context
 from ..errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
 from ..ingest import guard, policies
+from ..ingest.derive import derive
 from ..ingest.policies import Facts, Policy
-from ..jobs.context import Care
+from ..ingest.turns import EXTRACT
 from ..ports import Reading, Transaction
 from ..results import Task
-from ..storage.changes import Change, Done, Happened, Queue
+from ..storage.changes import Change, Done, Happened
 from ..text import authority, normalize
 from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Scope
 
 if TYPE_CHECKING:
     from .facts import Fact
 
-NAME = "extract"  # of the work that waits
+NAME = EXTRACT
 TAG = "extracted"  # of a fact that was drawn out of a turn
 
 
@@ -50,63 +52,33 @@ class _Found:
     dropped: list[str] = field(default_factory=list)
 
 
-def queued(
-    drafts: Sequence[Draft],
-    outcomes: Sequence[Outcome],
-    policy: Policy,
-    written: Collection[str],
-    now: datetime,
-) -> Iterator[Queue]:
-    """Note the turns that facts are to be drawn from: what people say themselves, and what is written for it now."""
-    for draft, outcome in zip(drafts, outcomes, strict=True):
-        if (
-            outcome.status in ("created", "superseded")
-            and outcome.ids[0] in written
-            and is_turn(draft)
-        ):
-            payload = {"ids": list(outcome.ids), "policy": policy.name}
-            yield Queue(name=NAME, key=outcome.ids[0], due_at=now, payload=payload)
-
-
-def is_turn(draft: Draft) -> bool:
-    """Whether somebody said it in a conversation, and not an assistant or a tool; what is derived is no turn."""
-    was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
-    return (
-        was_said
-        and authority.is_own_role(draft.labels.role)
-        and draft.kind in (None, "episodic")
-        and not (draft.evidence_ids or draft.compression_source)
-    )
-
-
-async def run(task: Task, care: Care, *, with_model: bool) -> int:
+async def run(ctx: Context, task: Task) -> int:
     """Draw facts out of the turn of a task; how many memories that made or changed.
 
     What was forgotten or put away since gives none. Raises Conflict if somebody else has the task, or changed the turn.
     """
     policy = policies.POLICIES.get(str(task.payload.get("policy")), policies.POLICIES["default"])
     ids = [str(id) for id in task.payload.get("ids", ())]
-    done = await draw(ids, task.scope, care, policy=policy, with_model=with_model, task=task)
+    done = await draw(ids, task.scope, ctx, policy=policy, task=task)
     return len(done.ids)
 
 
 async def draw(
     ids: Sequence[str],
     scope: Scope,
-    care: Care,
+    ctx: Context,
     *,
     policy: Policy,
-    with_model: bool,
     task: Task | None = None,
 ) -> Extracted:
     """Draw facts out of a turn that was kept under these ids.
 
     Raises Conflict if it changed meanwhile. A model that is away, over its budget or of no use is no error.
     """
-    limits, now = policy.extract or Facts(policy=policy.name), care.now()
-    said = await _said(care.store, scope, ids)
-    found = await _found(said, scope, care, limits, with_model)
-    left = await _left(care.store, scope, limits, now)
+    limits, now = policy.extract or Facts(policy=policy.name), ctx.clock()
+    said = await _said(ctx.store, scope, ids)
+    found = await _found(said, scope, ctx, limits)
+    left = await _left(ctx.store, scope, limits, now)
     drafts, dropped = _admitted(found, said, scope, limits, left)
     outcomes: list[Outcome] = []
 
@@ -129,7 +101,7 @@ async def draw(
         )
         return [noted] if task is None else [noted, Done(task=task)]
 
-    await care.remember(drafts, scope, policy=limits.policy, now=now, also=also)
+    await derive(ctx, scope, drafts, policy=limits.policy, now=now, also=also)
     return Extracted(by=found.by, why=found.why, outcomes=tuple(outcomes), dropped=tuple(dropped))
 
 
@@ -146,9 +118,7 @@ def _words(said: Sequence[Memory]) -> list[str]:
     return [memory.text for memory in said]
 
 
-async def _found(
-    said: Sequence[Memory], scope: Scope, care: Care, limits: Facts, with_model: bool
-) -> _Found:
+async def _found(said: Sequence[Memory], scope: Scope, ctx: Context, limits: Facts) -> _Found:
     """The facts of a turn, by a model if it can and may, otherwise by rules."""
     from . import advise  # a tenth of a second of patterns, which only those need who draw facts
     from . import facts as extract
@@ -165,10 +135,10 @@ async def _found(
     by_rules = extract.facts(text, who=who, at=at, most=most)
     if len(text) <= limits.longer and all(fact.confidence < extract.CONFIDENT for fact in by_rules):
         return _Found(by="nobody", why="it is short and holds nothing that lasts")
-    if not with_model or care.adviser is None:
+    if ctx.settings.extract != "model" or ctx.llm is None:
         return _Found(by="rules", facts=by_rules)
     try:
-        facts, dropped = await advise.facts(care.adviser, scope, text, who=who, at=at, most=most)
+        facts, dropped = await advise.facts(ctx.llm, scope, text, who=who, at=at, most=most)
         return _Found(by="model", facts=facts, dropped=dropped)
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
         return _Found(by="rules", facts=by_rules, why=type(error).__name__)

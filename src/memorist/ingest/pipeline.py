@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ..context import Context
 from ..embedders import checked
 from ..errors import ProviderFailed
-from ..extraction import job
 from ..index import Corpora
-from ..jobs.context import Also
-from ..ports import Embedder, Reading, Store, Vectors
-from ..storage.changes import Happened, Said
+from ..ports import Embedder, Reading, Store, Transaction, Vectors
+from ..storage.changes import Change, Happened, Said
 from ..text import normalize
+from ..text.ids import new_id
 from ..types import Draft, Memory, Message, Outcome, Scope, Status
 from . import decide as desks
-from . import importance, links, trim
+from . import importance, links, policies, trim, turns
 from .chunk import Piece, pieces
 from .classify import Weighed, weigh
 from .decide import Desk
 from .policies import Policy
 
+Also = Callable[[Transaction, Sequence[Outcome]], Awaitable[Sequence[Change]]]
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
 FAILED = "not embedded yet"  # how a problem begins that is a failure, and no want of a model
 Before = dict[
@@ -41,6 +42,19 @@ class Ingest:
     new_id: Callable[[], str]
     extract: bool = (
         False  # note the turns that facts are to be drawn from, where the policy has that
+    )
+
+
+def parts_of(ctx: Context, policy: str | None = None) -> Ingest:
+    """Return what remembering needs, under a policy or that of the settings."""
+    settings = ctx.settings
+    return Ingest(
+        store=ctx.store,
+        corpora=ctx.index,
+        embedder=ctx.embedder,
+        policy=policies.named(policy or settings.policy, settings.capacity),
+        new_id=new_id,
+        extract=settings.extract != "off",
     )
 
 
@@ -77,7 +91,7 @@ async def remember(
         if problem.startswith(FAILED):
             desk.extra.append(Happened(node="hotpath", op="embed", at=now, status="error"))
         if parts.extract and parts.policy.extract is not None:
-            desk.extra += job.queued(drafts, outcomes, parts.policy, desk.puts, now)
+            desk.extra += turns.queue(drafts, outcomes, parts.policy, desk.puts, now)
         await tx.apply(desk.changes)
         if parts.policy.links is not None:
             await links.link(tx, scope, corpus, list(desk.puts.values()), parts.policy.links, now)

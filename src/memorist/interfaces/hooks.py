@@ -50,7 +50,9 @@ def answer(moment: Moment, call: Call, given: str) -> str:
         )
         mine = place.scope(memory)
         if moment == "session-start":
-            return _told(moment, "" if mine.privacy.why_off() else _start(mine, memory.settings))
+            return _told(
+                moment, "" if mine.privacy.disabled_reason() else _start(mine, memory.settings)
+            )
         if moment == "prompt":
             return _told(moment, _prompt(mine, memory.settings, _text(event.get("prompt"))))
         mine.remember(list(_last_turn(_text(event.get("transcript_path")), mine, memory.settings)))

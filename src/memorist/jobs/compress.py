@@ -4,34 +4,29 @@ compressed.
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import numpy as np
 
+from ..context import Context
 from ..index import Corpus
 from ..results import Task
 from ..storage.paging import matching
 from ..types import KINDS, STATES, Filter, Labels, Scope
-from .context import Care
-from .schedule import finish
+from .schedule import DAILY, finish
 from .summarize import SummaryReport, replace_by_summary
 
-THRESHOLD = 10  # sessions
-EVERY = timedelta(days=1)
 
-
-async def run(ctx: Care, task: Task, *, threshold: int = THRESHOLD) -> int:
+async def run(ctx: Context, task: Task) -> int:
     """Compress the sessions that are due in a scope; return the number of changed memories."""
-    done = await compress(ctx, task.scope, threshold=threshold)
-    await finish(ctx, task, EVERY)
+    done = await compress(ctx, task.scope, threshold=ctx.settings.compression_threshold)
+    await finish(ctx, task, DAILY)
     return len(done.memories) + len(done.summaries)
 
 
 async def compress(
-    ctx: Care,
+    ctx: Context,
     scope: Scope,
     *,
-    threshold: int = THRESHOLD,
+    threshold: int,
     sessions: int | None = None,
     dry_run: bool = False,
 ) -> SummaryReport:

@@ -20,9 +20,11 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
+from ..context import Context
 from ..embedders import checked
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
 from ..ingest import links as relations
+from ..ingest import policies
 from ..ingest.policies import Bands, Policy
 from ..ports import BudgetedModel
 from ..results import Ask, Task
@@ -32,14 +34,11 @@ from ..text.ids import new_id
 from ..types import Filter, Memory
 from . import consolidate_pairs
 from .consolidate_pairs import NearRows, Pair
-from .context import Care
-from .schedule import finish
+from .schedule import DAILY, finish
 from .summarize import versions
 
 T = TypeVar("T")
-EVERY = timedelta(days=1)
 ASK_AGAIN = timedelta(days=14)  # until the model is asked about a pair once more
-MAX_PAIRS = 50  # that the model is asked about, per scope and day
 MAX_PER_MEMORY = 5  # pairs of one memory that it is asked about
 BATCH = 10  # pairs in one question
 MAX_CHARS = 500  # of a text that it is asked about
@@ -69,24 +68,21 @@ _VERDICT = _object(pair={"type": "integer"}, same_fact={"type": "boolean"})
 _COMPOSED = _object(text={"type": "string", "maxLength": joining.LONGEST})
 
 
-async def run(ctx: Care, task: Task, *, policy: Policy, most: int = MAX_PAIRS) -> int:
-    """Join memories of the task's scope that state the same fact; return the number of joined
-    pairs.
-
-    `most` is the number of pairs that the language model is asked about per day.
-    """
+async def run(ctx: Context, task: Task) -> int:
+    """Join memories that state the same fact; return the number of joined pairs."""
     now, count = ctx.clock(), 0
+    policy = policies.named(ctx.settings.policy, ctx.settings.capacity)
     changes: list[Change] = []
     if policy.bands is not None:
         run = _Run(ctx=ctx, task=task, policy=policy, bands=policy.bands, now=now)
         undecided = await run.join_by_rules(await run.find_near())
         if ctx.llm is not None:
             try:
-                await run.join_by_model(ctx.llm, undecided, most)
+                await run.join_by_model(ctx.llm, undecided)
             except (ModelUnavailable, OverBudget) as error:
                 changes.append(model_failure(error, now))
         count = run.count
-    await finish(ctx, task, EVERY, changes)
+    await finish(ctx, task, DAILY, changes)
     return count
 
 
@@ -94,7 +90,7 @@ async def run(ctx: Care, task: Task, *, policy: Policy, most: int = MAX_PAIRS) -
 class _Run:
     """One run in one scope."""
 
-    ctx: Care
+    ctx: Context
     task: Task
     policy: Policy
     bands: Bands
@@ -150,15 +146,15 @@ class _Run:
     def _compare(self, pairs: Sequence[Pair]) -> list[bool]:
         return [consolidate_pairs.is_same(pair, self.bands) for pair in pairs]
 
-    async def join_by_model(self, model: BudgetedModel, left: Sequence[Pair], most: int) -> None:
+    async def join_by_model(self, model: BudgetedModel, left: Sequence[Pair]) -> None:
         """Ask about the pairs for which an answer can matter.
 
         Raises ModelUnavailable, OverBudget.
         """
-        scope = self.task.scope
-        asked = await self.ctx.store.checked(scope, self.now - ASK_AGAIN)
-        today = await self.ctx.store.checked(scope, self.now - EVERY)
-        most -= len(today)
+        ctx, scope = self.ctx, self.task.scope
+        asked = await ctx.store.checked(scope, self.now - ASK_AGAIN)
+        today = await ctx.store.checked(scope, self.now - DAILY)
+        most = ctx.settings.consolidate_pairs - len(today)
         for batch in batches(await asyncio.to_thread(self._choose, left, asked, most)):
             try:
                 await self._ask(model, batch)

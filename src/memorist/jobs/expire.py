@@ -11,11 +11,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from ..ports import Reading, Store
-from ..results import Proposal, Purged
+from ..context import Context
+from ..manage import forget
+from ..ports import Reading
+from ..results import Proposal, Purged, Task
+from ..settings import Settings
 from ..storage.changes import Change, Decided, Forget, Put
 from ..storage.paging import matching
 from ..types import Filter, Memory, Scope
+from .schedule import DAILY, finish
 
 OTHERS = "*"
 EVENTS_KEPT = timedelta(days=90)
@@ -31,14 +35,29 @@ class Retention:
     purge_days: float = 30  # from soft deletion to erasure
     retention_days: float = 0  # of what was summarized; 0: forever
 
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Retention:
+        return cls(
+            ttl_days=settings.ttl_days,
+            level=settings.ttl_level,
+            purge_days=settings.purge_days,
+            retention_days=settings.retention_days,
+        )
+
     def days(self, category: str | None) -> float:
         return self.ttl_days.get((category or "").lower(), self.ttl_days.get(OTHERS, 0))
 
 
-async def purge(
-    store: Store, scope: Scope, limits: Retention, now: datetime, *, dry_run: bool
-) -> tuple[Purged, list[str]]:
-    """Soft-delete what is unused and erase what is due; return the ids and the erased texts."""
+async def run(ctx: Context, task: Task) -> int:
+    """Purge a scope; return the number of changed memories."""
+    done = await purge(ctx, task.scope)
+    await finish(ctx, task, DAILY)
+    return len(done.expired) + len(done.purged)
+
+
+async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
+    """Soft-delete what is unused and erase what is due; with `dry_run` only say what would go."""
+    store, now, limits = ctx.store, ctx.clock(), Retention.from_settings(ctx.settings)
     unused = await _find_unused(store, scope, limits, now)
     summarized = await _find_summarized(store, scope, limits, now)
     where = Filter(states=("soft_deleted",), purge_before=now)
@@ -46,7 +65,7 @@ async def purge(
     due.sort(key=lambda memory: memory.superseded_by is not None)  # versions go with their memory
     erasable = [*(memory.id for memory in due), *summarized]
     if dry_run:
-        return Purged(expired=tuple(unused), purged=tuple(erasable)), []
+        return Purged(expired=tuple(unused), purged=tuple(erasable))
     expired: list[str] = []
     for batch in _batches(unused):
         async with store.transaction(scope) as tx:
@@ -65,17 +84,19 @@ async def purge(
                 is_expired = is_due(memory, now)
                 if is_expired or (memory.id in summarized and not memory.on_purpose):
                     reason = "soft-deleted long ago" if is_expired else "summarized long ago"
-                    forget = Forget(
+                    erased = Forget(
                         memory_id=memory.id, at=now, until=now, reason=reason, purged=True
                     )
-                    changes.append(forget)
+                    changes.append(erased)
                     purged.append(memory.id)
                     texts += await tx.wordings(scope, memory.id)
             await tx.apply(changes)
     async with store.transaction(scope) as tx:
         await tx.apply(lapse(await tx.proposals(scope), now))
         await tx.tidy(now - EVENTS_KEPT)
-    return Purged(expired=tuple(expired), purged=tuple(purged)), list(dict.fromkeys(texts))
+    if texts:
+        await forget.swept(ctx, scope, list(dict.fromkeys(texts)))
+    return Purged(expired=tuple(expired), purged=tuple(purged))
 
 
 def lapse(proposals: Iterable[Proposal], now: datetime) -> list[Decided]:

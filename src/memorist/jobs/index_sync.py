@@ -143,6 +143,15 @@ class StoreSearch:
         found = await self._store.nearest(scope, vector, model=self._model, limit=limit)
         return [row for row, _ in found], "ok"
 
+    def notify(self, scope: Scope) -> None:
+        """Do nothing: the store is its own index."""
+
+    async def sync(self, scope: Scope) -> bool:
+        return True
+
+    async def close(self) -> None:
+        """Do nothing: the store is closed by the client."""
+
 
 def _lock_name(index: str, scope: Scope) -> str:
     """Return one of a few lock names, which scopes share, so that a store need not keep one for

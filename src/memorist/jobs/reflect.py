@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
+from ..ingest.derive import derive
 from ..ports import Reading, Transaction
 from ..results import Ask, Task
 from ..storage.changes import Change, Done
 from ..text import authority, joining, style_check
 from ..types import STATES, Draft, Filter, Memory, Outcome, Scope
 from .consolidate import model_failure
-from .context import Care
-from .schedule import finish, next_due
+from .schedule import DAILY, finish, next_due
 from .summarize import versions
 
-EVERY = timedelta(days=1)
 POLICY = "insight"
 CATEGORY = "relationship_dynamic"
 ACTIVITIES, FACTS, CHARACTERS = 5, 3, 1000  # limits of what the model gets to read
@@ -75,12 +75,12 @@ class Notes:
         return *self.activities, *self.facts, *self.turns
 
 
-async def run(ctx: Care, task: Task, *, hours: float = 24.0) -> int:
+async def run(ctx: Context, task: Task) -> int:
     """Ask for insights if there is something new; return how many were stored.
 
-    The model is not asked within so many hours of the last insight; 0 hours: never.
+    The model is not asked within `reflect_hours` of the last insight; 0 hours: never.
     """
-    now, scope = ctx.clock(), task.scope
+    now, scope, hours = ctx.clock(), task.scope, ctx.settings.reflect_hours
     changes: list[Change] = []
     last = await _last_insight(ctx.store, scope)
     is_early = last is not None and now < last + timedelta(hours=hours)
@@ -89,13 +89,13 @@ async def run(ctx: Care, task: Task, *, hours: float = 24.0) -> int:
         if any(last is None or memory.created_at > last for memory in notes.all):
             try:
                 answer = await ctx.llm.answer(scope, question(notes))
-                done = Done(task=task, again_at=next_due(task, EVERY, now))
+                done = Done(task=task, again_at=next_due(task, DAILY, now))
                 return await _save(ctx, insights(answer, notes), notes, done, now)
             except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
                 changes.append(model_failure(error, now))
             except _Changed:
                 pass  # the next run reads the notes again
-    await finish(ctx, task, EVERY, changes)
+    await finish(ctx, task, DAILY, changes)
     return 0
 
 
@@ -106,7 +106,9 @@ async def _last_insight(reading: Reading, scope: Scope) -> datetime | None:
     return page.memories[0].created_at if page.memories else None
 
 
-async def _save(ctx: Care, drafts: Sequence[Draft], notes: Notes, done: Done, now: datetime) -> int:
+async def _save(
+    ctx: Context, drafts: Sequence[Draft], notes: Notes, done: Done, now: datetime
+) -> int:
     """Store the insights and end the task in one transaction.
 
     Raises _Changed if a note was changed.
@@ -121,7 +123,7 @@ async def _save(ctx: Care, drafts: Sequence[Draft], notes: Notes, done: Done, no
         created = sum(outcome.status == "created" for outcome in outcomes)
         return [done]
 
-    await ctx.remember(drafts, scope, policy=POLICY, now=now, also=also)
+    await derive(ctx, scope, drafts, policy=POLICY, now=now, also=also)
     return created
 
 

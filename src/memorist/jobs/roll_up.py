@@ -8,29 +8,28 @@ from datetime import timedelta
 
 import numpy as np
 
+from ..context import Context
 from ..ports import Vectors
 from ..results import Task
 from ..types import Filter, Memory, Scope
-from .context import Care
-from .schedule import finish
+from .schedule import WEEKLY, finish
 from .summarize import SummaryReport, in_order, replace_by_summary
 
 DAYS = 90.0  # without use
 NEAR = 0.6  # cosine to the first memory of a topic
 FEWEST, MOST = 3, 12  # memories of a topic
 MAX_MEMORIES = 2000  # per run, the oldest ones
-EVERY = timedelta(days=7)
 
 
-async def run(ctx: Care, task: Task, *, days: float = DAYS) -> int:
+async def run(ctx: Context, task: Task) -> int:
     """Roll up the topics of a scope; return the number of changed memories."""
-    done = await roll_up(ctx, task.scope, days=days)
-    await finish(ctx, task, EVERY)
+    done = await roll_up(ctx, task.scope, days=ctx.settings.rollup_days)
+    await finish(ctx, task, WEEKLY)
     return len(done.memories) + len(done.summaries)
 
 
 async def roll_up(
-    ctx: Care, scope: Scope, *, days: float = DAYS, dry_run: bool = False
+    ctx: Context, scope: Scope, *, days: float = DAYS, dry_run: bool = False
 ) -> SummaryReport:
     """Make one memory of each topic among the memories that were not used for so many days.
 
@@ -46,7 +45,7 @@ async def roll_up(
     return done
 
 
-async def _find_unused(ctx: Care, scope: Scope, days: float) -> tuple[list[Memory], Vectors]:
+async def _find_unused(ctx: Context, scope: Scope, days: float) -> tuple[list[Memory], Vectors]:
     """Return the memories that may be rolled up and have a vector, in the order of time, and their
     vectors.
     """

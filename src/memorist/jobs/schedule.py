@@ -7,11 +7,12 @@ import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from ..context import Context
 from ..results import Task
 from ..storage.changes import Change, Done
 from ..types import Scope
-from .context import Care
 
+HOURLY, DAILY, WEEKLY = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -35,7 +36,9 @@ def backoff(tries: int, first: float, most: float) -> float:
     return min(most, first * 2.0 ** min(tries - 1, 30)) * random.uniform(0.5, 1.0)
 
 
-async def finish(ctx: Care, task: Task, every: timedelta, changes: Sequence[Change] = ()) -> None:
+async def finish(
+    ctx: Context, task: Task, every: timedelta, changes: Sequence[Change] = ()
+) -> None:
     """Apply the last changes of a task and record when it is due again, in one transaction."""
     done = Done(task=task, again_at=next_due(task, every, ctx.clock()))
     async with ctx.store.transaction(task.scope) as tx:

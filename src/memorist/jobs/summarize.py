@@ -13,14 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
+from ..ingest.derive import derive
 from ..ports import BudgetedModel, Transaction
 from ..storage.changes import Change, Happened, Put
 from ..text import authority, normalize, summarize
 from ..text.ids import new_id
 from ..text.summarize import Turn
 from ..types import Draft, Labels, Memory, Outcome, Scope, State
-from .context import Care
 
 ROLE = "summary"  # of a text that is nobody's own words any more
 MAX_TAGS = 12
@@ -122,7 +123,7 @@ def tags_of(memories: Sequence[Memory]) -> tuple[str, ...]:
 
 
 async def replace_by_summary(
-    ctx: Care, memories: Sequence[Memory], *, state: State, session: str | None = None
+    ctx: Context, memories: Sequence[Memory], *, state: State, session: str | None = None
 ) -> str | None:
     """Summarize memories and set their state, in one transaction; return the id of the summary.
 
@@ -140,7 +141,7 @@ async def replace_by_summary(
 
 
 async def _save(
-    ctx: Care,
+    ctx: Context,
     sources: Sequence[Memory],
     turns: Sequence[Turn],
     made: SummaryText,
@@ -187,7 +188,7 @@ async def _save(
         return [*changes, replace(event, memory_id=saved)]
 
     try:
-        await ctx.remember([draft], scope, policy=ROLE, now=now, also=also)
+        await derive(ctx, scope, [draft], policy=ROLE, now=now, also=also)
     except _Changed:
         return None
     return saved

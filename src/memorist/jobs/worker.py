@@ -17,12 +17,13 @@ from functools import partial
 from time import monotonic
 from typing import cast
 
+from ..context import Context
 from ..errors import Conflict, InvalidInput, ProviderFailed, StoreUnavailable
+from ..manage import privacy
 from ..results import Task
 from ..storage.changes import Happened
-from ..telemetry.instrumentation import JOB, Observer, observe
-from ..types import Op, Scope
-from .context import Care
+from ..telemetry.instrumentation import JOB, observe
+from ..types import Op
 from .embed import backfill
 from .schedule import backoff, next_turn
 
@@ -48,7 +49,7 @@ class Job:
     """
 
     name: str
-    run: Callable[[Care, Task], Awaitable[int | None]]
+    run: Callable[[Context, Task], Awaitable[int | None]]
     every: timedelta | None = None  # None: only when it was queued
     whole_store: bool = False  # once for the store instead of once per scope
     derives: bool = False  # it creates memories, so it waits where memory is off
@@ -87,11 +88,9 @@ class Worker:
 
     def __init__(
         self,
-        ctx: Care,
+        ctx: Context,
         jobs: Iterable[Job],
         *,
-        is_off: Callable[[Scope], Awaitable[bool]],
-        observers: Sequence[Observer] = (),
         only: Sequence[str] = (),
         batch_size: int = 32,
         lease_seconds: float = LEASE_SECONDS,
@@ -103,7 +102,7 @@ class Worker:
             if name != EMBED and name not in by_name:
                 known = ", ".join((EMBED, *by_name))
                 raise InvalidInput(f"No job {name!r}: choose from {known}")
-        self._ctx, self._is_off, self._observers = ctx, is_off, observers
+        self._ctx = ctx
         self._jobs = {name: job for name, job in by_name.items() if name in only or not only}
         self._embeds = ctx.embedder is not None and (EMBED in only or not only)
         self._batch_size, self._lease, self._drain = batch_size, lease_seconds, drain_seconds
@@ -242,10 +241,10 @@ class Worker:
         """Run a claimed task, or postpone it. Raises StoreUnavailable; then the lease runs out."""
         ctx, job = self._ctx, self._jobs[task.name]
         try:
-            if job.derives and await self._is_off(task.scope):
+            if job.derives and await privacy.is_space_off(ctx, task.scope):
                 await ctx.store.postpone(task, due_at=ctx.clock() + OFF_FOR, failed=False)
                 return JobResult(skipped=1)
-            with observe(self._observers, JOB + job.name) as report_count:
+            with observe(ctx.observers, JOB + job.name) as report_count:
                 changed = await self._run_under_lease(task, job)
                 report_count(changed or 0)
             return JobResult(runs=1, changed=changed or 0)

@@ -105,7 +105,8 @@ class MeteredModel:
         if not is_within:
             raise OverBudget(
                 "The daily token budget of the language model is used up, so rules were used. "
-                "Raise `llm_user_tokens` or `llm_tenant_tokens`, or wait until tomorrow (UTC)"
+                "Raise `llm_daily_tokens_per_user` or `llm_daily_tokens_per_tenant`, or wait until"
+                " tomorrow (UTC)"
             )
 
     async def close(self) -> None:

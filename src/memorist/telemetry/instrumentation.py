@@ -41,7 +41,7 @@ def observed(what: str, count: Callable[[Any], int]) -> Callable[[Verb[P, T]], V
     def wrap(method: Verb[P, T]) -> Verb[P, T]:
         @functools.wraps(method)
         async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            observers = self._engine.watchers
+            observers = self.ctx.observers
             if not observers:
                 return await method(self, *args, **kwargs)
             with observe(observers, what) as report_count:

@@ -29,7 +29,7 @@ def observer() -> Observer:
         from opentelemetry.trace import SpanKind, Status, StatusCode, get_tracer
     except ImportError as error:
         raise Misconfigured(
-            "Setting 'spans' needs another package: pip install \"memorist[otel]\""
+            "Setting 'otel' needs another package: pip install \"memorist[otel]\""
         ) from error
     tracer = get_tracer("memorist")
 

@@ -111,7 +111,7 @@ class Call:
             raise NotFound(
                 f"There is no memory at {place!r}: `memorist remember` makes one, --db names another"
             )
-        with memorist.open(self.db, tend=False) as memory:
+        with memorist.open(self.db, run_jobs=False) as memory:
             yield memory
 
     @contextmanager

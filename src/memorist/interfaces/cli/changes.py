@@ -62,7 +62,7 @@ def events(
     from . import output
 
     with call.mine() as mine:
-        counted = mine.tallies(days=days) if count else []
+        counted = mine.event_counts(days=days) if count else []
         found = [] if count else mine.events(node=node, op=op, limit=limit)
     for each in (*counted, *found):
         if call.json:

@@ -100,7 +100,9 @@ def tend(
     from . import output
 
     with call.memory() as memory, output.progress("Tending", None, hidden=call.json) as advance:
-        tended = memory.tend(only=only or (), retry=retry, batch_size=batch_size, progress=advance)
+        tended = memory.run_jobs(
+            only=only or (), retry=retry, batch_size=batch_size, progress=advance
+        )
     _told(call, tended)
     if any(did.failed for did in tended.jobs.values()):
         output.note(
@@ -166,9 +168,9 @@ async def _work(db: str | None, batch_size: int) -> JobReport:
     from ...jobs import registry
     from ...telemetry import logs
 
-    async with memorist.aio.open(db, tend=False) as memory:
-        logs.configure(memory.settings.log, memory.watchers)
-        working = registry.worker(memory, batch_size=batch_size)
+    async with memorist.aio.open(db, run_jobs=False) as memory:
+        logs.configure(memory.settings.log, memory.ctx.observers)
+        working = registry.worker(memory.ctx, batch_size=batch_size)
         on_signals(working.stop)
         return await working.run()
 

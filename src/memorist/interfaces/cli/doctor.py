@@ -194,7 +194,8 @@ def _language_model(settings: Settings) -> Iterator[Finding]:
         yield Finding(about="language model", state="bad", seen=str(error))
         return
     where = _address(settings.llm_url or "its maker")
-    caps = f"{settings.llm_user_tokens:,} tokens a user and {settings.llm_tenant_tokens:,} a tenant a day (0: no limit)"
+    user, tenant = settings.llm_daily_tokens_per_user, settings.llm_daily_tokens_per_tenant
+    caps = f"{user:,} tokens a user and {tenant:,} a tenant a day (0: no limit)"
     yield Finding(
         about="language model",
         state="good",

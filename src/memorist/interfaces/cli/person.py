@@ -70,7 +70,7 @@ def incognito(
 def _state(call: Call, mine: BlockingScope) -> None:
     from . import output
 
-    why, settings = mine.privacy.why_off(), mine.privacy.settings()
+    why, settings = mine.privacy.disabled_reason(), mine.privacy.settings()
     if call.json:
         output.as_json({**asdict(settings), "on": not why, "reason": why})
     else:
@@ -110,7 +110,7 @@ def consent(
         elif action == "withdraw":
             _withdrawn(call, mine, what)
         elif value is not None:
-            _told(call, mine.consent.tell(what, value, actor=mine.scope.user))
+            _told(call, mine.consent.set(what, value, actor=mine.scope.user))
         else:
             _told(
                 call,

@@ -58,14 +58,14 @@ async def _serve(call: Call, host: str, port: int, needs_keys: bool, tend: bool)
         raise Misconfigured(
             'The server needs other packages: pip install "memorist[server]"'
         ) from error
-    async with memorist.aio.open(call.db, tend=tend) as memory:
+    async with memorist.aio.open(call.db, run_jobs=tend) as memory:
         settings, local = memory.settings, None
-        logs.configure(settings.log, memory.watchers)
+        logs.configure(settings.log, memory.ctx.observers)
         if not needs_keys and middleware.is_loopback(host):
             user = call.user or settings.user or login()
             local = auth.Caller(name="local", user=user, tenant=call.tenant or settings.tenant)
         elif (
-            not any(key.is_good(memory.clock()) for key in await memory.keys())
+            not any(key.is_good(memory.ctx.clock()) for key in await memory.keys())
             and settings.jwt_jwks is None
         ):
             raise Misconfigured(

@@ -232,7 +232,7 @@ def costs(
     from . import output
 
     with call.memory() as memory:
-        found = (memory if everyone else call.scope(memory)).spending(days=days)
+        found = (memory if everyone else call.scope(memory)).llm_usage(days=days)
     for each in found:
         if call.json:
             output.as_line(each)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
 from ... import __version__
-from ...client import Engine
+from ...client import Client
 from .. import metrics, web
 from ..mcp.server import over_http
 from . import entries, mem0, people, problems, recalling, seeds, upkeep
@@ -52,11 +52,11 @@ async def healthz() -> dict[str, str]:
 @health.get("/readyz")
 async def readyz(request: Request) -> dict[str, str]:
     """The store answers."""
-    await request.app.state.engine.store.name()
+    await request.app.state.engine.ctx.store.name()
     return {"status": "ready"}
 
 
-def create_app(engine: Engine, *, local: Caller | None = None) -> FastAPI:
+def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
     """The server of an engine, which stays open until whoever opened it closes it.
 
     `local` is who asks without a key, for an address that only this machine reaches; without it, everybody needs a key.

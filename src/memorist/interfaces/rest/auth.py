@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import HTTPConnection
 
-from ...client import Engine
+from ...client import Client
 from ...errors import KeyRefused, NotAllowed
 from ...manage.keys import RIGHTS
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 
 if TYPE_CHECKING:
     from .jwt import Jwt
@@ -44,7 +44,7 @@ class Caller:
                 f"This needs the right {needed!r}; this key has {', '.join(self.rights) or 'none'}"
             )
 
-    def scope(self, engine: Engine, space: str | None = None, **labels: str | None) -> Scoped:
+    def scope(self, engine: Client, space: str | None = None, **labels: str | None) -> ScopedClient:
         """What they ask about. Raises NotAllowed for a space or an agent that is not theirs."""
         for what, own, named in (
             ("space", self.space, space),
@@ -61,7 +61,7 @@ class Caller:
 class Doorkeeper:
     """Knows callers by what they show; without anything they are the local person, where there is one."""
 
-    def __init__(self, engine: Engine, local: Caller | None = None) -> None:
+    def __init__(self, engine: Client, local: Caller | None = None) -> None:
         self._engine, self.local, self._jwt = engine, local, _signed(engine)
 
     async def verify(self, header: str | None) -> Caller:
@@ -76,7 +76,7 @@ class Doorkeeper:
         token = rest.strip() if scheme.lower() in _SCHEMES and rest else header.strip()
         if self._jwt is not None and token.count(".") == 2:
             return self._listed(await self._jwt.caller(token))
-        key = await self._engine.known(token)
+        key = await self._engine.authenticate(token)
         return self._listed(
             Caller(
                 name=key.id,
@@ -97,14 +97,14 @@ class Doorkeeper:
             caller = replace(
                 caller, rights=tuple(right for right in caller.rights if right != "owner")
             )
-        if caller.agent not in self._engine.access.allowlists:
+        if caller.agent not in self._engine.ctx.allowlists.allowlists:
             return caller
         return replace(
             caller, rights=tuple(_NARROWER[right] for right in caller.rights if right in _NARROWER)
         )
 
 
-def _signed(engine: Engine) -> Jwt | None:
+def _signed(engine: Client) -> Jwt | None:
     if engine.settings.jwt_jwks is None:
         return None
     from .jwt import Jwt

@@ -16,10 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from ...client import Engine
+from ...client import Client
 from ...ingest import policies
 from ...retrieve import profiles
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ...text import clock
 from ...types import Filter, Labels
 from .auth import Caller
@@ -345,12 +345,12 @@ class Records(Body):
     restore: bool = False
 
 
-def engine_of(request: Request) -> Engine:
-    found: Engine = request.app.state.engine
+def engine_of(request: Request) -> Client:
+    found: Client = request.app.state.engine
     return found
 
 
-def scoped(request: Request, caller: Caller, told: Place | Body) -> Scoped:
+def scoped(request: Request, caller: Caller, told: Place | Body) -> ScopedClient:
     """The part of the memory that a request is about."""
     names = ("space", "session", "thread", "channel", "run", "agent", "actor")
     given = {name: getattr(told, name, None) for name in names}

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from ...errors import Conflict as Changed
 from ...errors import NotFound
 from ...results import Entry, Forgotten, Updates
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ...types import Conflict, Evidence, Filter, Memory, Reason, Receipt, Related
 from . import bodies
 from .answers import Listed, Summed, Taken
@@ -31,16 +31,16 @@ MISSING, CLASHES = declared(404), declared(404, 409)
 _ETAG = re.compile(r'"(\d{1,18})"')
 
 
-def _reads(request: Request, caller: Reader, place: Annotated[Place, Query()]) -> Scoped:
+def _reads(request: Request, caller: Reader, place: Annotated[Place, Query()]) -> ScopedClient:
     return scoped(request, caller, place)
 
 
-def _writes(request: Request, caller: Writer, place: Annotated[Place, Query()]) -> Scoped:
+def _writes(request: Request, caller: Writer, place: Annotated[Place, Query()]) -> ScopedClient:
     return scoped(request, caller, place)
 
 
-Reads = Annotated[Scoped, Depends(_reads)]
-Writes = Annotated[Scoped, Depends(_writes)]
+Reads = Annotated[ScopedClient, Depends(_reads)]
+Writes = Annotated[ScopedClient, Depends(_writes)]
 
 
 def tagged(response: Response, memory: Memory) -> Memory:
@@ -115,15 +115,15 @@ async def list_entries(
     return Listed(entries=list(page.memories), cursor=_cursor(page.cursor, mine, where))
 
 
-def _bound(mine: Scoped, where: Filter) -> str:
+def _bound(mine: ScopedClient, where: Filter) -> str:
     return hashlib.sha256(f"{mine.scope}{where}".encode()).hexdigest()[:16]
 
 
-def _cursor(place: str | None, mine: Scoped, where: Filter) -> str | None:
+def _cursor(place: str | None, mine: ScopedClient, where: Filter) -> str | None:
     return place and base64.urlsafe_b64encode(f"{place}.{_bound(mine, where)}".encode()).decode()
 
 
-def _place(cursor: str | None, mine: Scoped, where: Filter) -> str | None:
+def _place(cursor: str | None, mine: ScopedClient, where: Filter) -> str | None:
     """Where the store goes on. Raises NotFound for what is no cursor, or one of another list."""
     if cursor is None:
         return None

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from ...errors import InvalidInput, NotFound
 from ...results import Entry, Page
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ...types import STATES, Filter, Labels, Memory, Scope
 from .auth import Caller
 from .bodies import Count, Id, Name, Share, Text, Word, engine_of, whole
@@ -128,12 +128,12 @@ def _named(*given: Names | None) -> Names:
     return Names(**found)
 
 
-def _mine(request: Request, caller: Caller, names: Names) -> Scoped:
+def _mine(request: Request, caller: Caller, names: Names) -> ScopedClient:
     labels = {label: getattr(names, name, None) for name, label in _LABELS.items()}
     return caller.scope(engine_of(request), names.user_id, **labels)
 
 
-def _where(mine: Scoped, categories: list[str] | None = None) -> Filter:
+def _where(mine: ScopedClient, categories: list[str] | None = None) -> Filter:
     labels = Labels(agent=mine.labels.agent, run=mine.labels.run, channel=mine.labels.channel)
     return Filter(labels=labels, categories=tuple(categories or ()))
 
@@ -147,7 +147,7 @@ def _id(memory_id: str, scope: Scope, usual: str) -> str:
     return memory_id + named
 
 
-def _of(request: Request, caller: Caller, id: str) -> tuple[Scoped, str]:
+def _of(request: Request, caller: Caller, id: str) -> tuple[ScopedClient, str]:
     """The memory that an id names, and where. Raises NotFound."""
     memory_id, _, space = id.partition("~")
     try:
@@ -234,7 +234,7 @@ async def get_all(
     mine = _mine(request, caller, _named(asked.filters))
     where = _where(mine, asked.categories)
     page = await _page(mine, where, pages)
-    count = len(await engine_of(request).store.rows_where(mine.scope, where))
+    count = len(await engine_of(request).ctx.store.rows_where(mine.scope, where))
     link = f"{request.url.path}?page={{}}&page_size={pages.page_size}"
     return {
         "count": count,
@@ -244,7 +244,7 @@ async def get_all(
     }
 
 
-async def _page(mine: Scoped, where: Filter, pages: Pages) -> Page:
+async def _page(mine: ScopedClient, where: Filter, pages: Pages) -> Page:
     """The page of that number, or an empty one."""
     page = await mine.list(where, limit=pages.page_size)
     for _ in range(1, pages.page):
@@ -288,9 +288,9 @@ async def delete_all(
     return {"message": "Memories deleted successfully!"}
 
 
-async def _forget_all(request: Request, mine: Scoped, caller: Caller) -> None:
+async def _forget_all(request: Request, mine: ScopedClient, caller: Caller) -> None:
     labels = _where(mine).labels
-    where = Filter(states=STATES, labels=labels, created_before=engine_of(request).clock())
+    where = Filter(states=STATES, labels=labels, created_before=engine_of(request).ctx.clock())
     await mine.forget_where(where=where, dry_run=False, actor=caller.user)
 
 
@@ -300,7 +300,9 @@ async def history(request: Request, id: Id, caller: Reader) -> list[dict[str, An
     mine, memory_id = _of(request, caller, id)
     entries = await mine.history(memory_id)
     refs = [memory_id, *(each.old_ref for each in entries if each.old_ref)]
-    texts = {each.id: each.text for each in await engine_of(request).store.get(mine.scope, refs)}
+    texts = {
+        each.id: each.text for each in await engine_of(request).ctx.store.get(mine.scope, refs)
+    }
     events, new = [], texts.get(memory_id)
     for entry in entries:
         old = texts.get(entry.old_ref) if entry.old_ref else (None if entry.event == "ADD" else new)
@@ -334,7 +336,7 @@ async def entities(request: Request, caller: Reader) -> dict[str, Any]:
     return {"count": len(found), "next": None, "previous": None, "results": found}
 
 
-async def _entity(mine: Scoped) -> dict[str, Any]:
+async def _entity(mine: ScopedClient) -> dict[str, Any]:
     space, counts = mine.scope.space, await mine.stats()
     return {"id": space, "name": space, "type": "user", "total_memories": counts["memories"]}
 

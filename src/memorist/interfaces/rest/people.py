@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from ...manage.consent import FIELDS
 from ...results import Backlog, Proposal, Saved, Spending
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ...types import Receipt
 from . import bodies
 from .answers import Decision, Privacy, Withdrawn
@@ -33,8 +33,8 @@ class Lately(Place):
     days: Days = 30
 
 
-async def _privacy(mine: Scoped) -> Privacy:
-    why = await mine.privacy.why_off()
+async def _privacy(mine: ScopedClient) -> Privacy:
+    why = await mine.privacy.disabled_reason()
     return Privacy(
         space=mine.scope.space, **asdict(await mine.privacy.settings()), on=not why, reason=why
     )
@@ -101,7 +101,7 @@ async def about(mine: Reads) -> dict[str, str | list[str]]:
 @routes.put("/about/{field}")
 async def tell(field: Field, mine: Writes, told: bodies.Value) -> Decision:
     """What the person says of themselves: it is in force at once."""
-    return _decided(await mine.consent.tell(field, told.value, actor=mine.scope.user))
+    return _decided(await mine.consent.set(field, told.value, actor=mine.scope.user))
 
 
 @routes.delete("/about/{field}")
@@ -146,7 +146,7 @@ async def export(mine: Reads) -> StreamingResponse:
     return StreamingResponse(_lines(mine), media_type="application/x-ndjson")
 
 
-async def _lines(mine: Scoped) -> AsyncIterator[str]:
+async def _lines(mine: ScopedClient) -> AsyncIterator[str]:
     async for record in mine.export():
         yield json.dumps(record) + "\n"
 
@@ -180,7 +180,7 @@ async def costs(
     request: Request, caller: Reader, asked: Annotated[Lately, Query()]
 ) -> list[Spending]:
     """What the language model cost in a space, by day, task and model."""
-    return await scoped(request, caller, asked).spending(days=asked.days)
+    return await scoped(request, caller, asked).llm_usage(days=asked.days)
 
 
 @routes.get("/backlog")

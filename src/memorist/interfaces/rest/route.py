@@ -13,7 +13,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from ...client import Engine
+from ...client import Client
 from ...storage import codec
 from ...types import Memory
 from .auth import Caller, May, admitted
@@ -94,11 +94,11 @@ async def _once(
     """The answer to a request, or the one it got before. Only ids are kept: words are read anew."""
     if not 1 <= len(key) <= LONGEST:
         raise HTTPException(422, f"An Idempotency-Key has 1 to {LONGEST} characters")
-    engine: Engine = request.app.state.engine
-    now = engine.clock()
+    engine: Client = request.app.state.engine
+    now = engine.ctx.clock()
     head = f"{request.method} {request.url}\n{request.headers.get('if-match', '')}\n"
     asked = hashlib.sha256(head.encode() + await request.body()).hexdigest()
-    known = await engine.store.begin_request(caller.name, key, asked, at=now, since=now - KEPT)
+    known = await engine.ctx.store.begin_request(caller.name, key, asked, at=now, since=now - KEPT)
     if known is not None:
         return await _again(engine, caller, known)
     kept = None
@@ -108,7 +108,7 @@ async def _once(
             body = json.loads(bytes(given.body)) if given.body else None
             kept = json.dumps({"status": given.status_code, **_kept(body, is_memory)})
     finally:
-        await engine.store.end_request(caller.name, key, kept, begun=now)
+        await engine.ctx.store.end_request(caller.name, key, kept, begun=now)
     return given
 
 
@@ -119,7 +119,7 @@ def _kept(body: Any, is_memory: bool) -> dict[str, Any]:
     return {"body": {**body, "say": ""} if isinstance(body, dict) and "say" in body else body}
 
 
-async def _again(engine: Engine, caller: Caller, known: str) -> Response:
+async def _again(engine: Client, caller: Caller, known: str) -> Response:
     if known == "":
         raise HTTPException(
             422, "This Idempotency-Key was used for another request: take a new one"

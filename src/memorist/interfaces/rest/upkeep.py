@@ -50,7 +50,7 @@ async def tallies(
     request: Request, caller: Reader, asked: Annotated[Lately, Query()]
 ) -> list[Tally]:
     """How often the parts did what, day by day."""
-    return await scoped(request, caller, asked).tallies(days=asked.days)
+    return await scoped(request, caller, asked).event_counts(days=asked.days)
 
 
 @routes.post("/purge")
