@@ -374,7 +374,7 @@ async def served(
 async def test_the_guard_is_in_the_request_that_reaches_the_model(
     served: Client, llm_server: Server
 ) -> None:
-    await served.tend(only=["reflect"])
+    await served.run_jobs(only=["reflect"])
     (request,) = llm_server.requests
     rules = (*SEMANTIC_GUARD, "At most 3 insights", "not of the assistant")
     assert [rule for rule in rules if rule not in request.system] == []
@@ -384,7 +384,7 @@ async def test_the_guard_is_in_the_request_that_reaches_the_model(
 async def test_the_model_is_asked_soberly_for_a_short_answer_of_the_right_shape(
     served: Client, llm_server: Server
 ) -> None:
-    await served.tend(only=["reflect"])
+    await served.run_jobs(only=["reflect"])
     (request,) = llm_server.requests
     assert (request.body["temperature"], request.most) == (0.0, 220)
     given = request.body.get("response_format", request.body.get("output_config"))
@@ -405,8 +405,8 @@ async def test_tending_reflects_on_each_person_no_more_than_once_in_24_hours(
         clock.now = START + timedelta(hours=hours)
         for person in people:
             await person.remember(f"I told my boss about mistake number {hours}")
-        await served.tend(only=["reflect"])
+        await served.run_jobs(only=["reflect"])
         assert len(llm_server.requests) == 5, hours
     clock.now = START + timedelta(hours=48)
-    await served.tend(only=["reflect"])
+    await served.run_jobs(only=["reflect"])
     assert len(llm_server.requests) == 10
