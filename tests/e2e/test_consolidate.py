@@ -589,7 +589,7 @@ async def test_of_ten_memories_only_the_one_recalled_most_is_looked_at(
     clock.now += timedelta(days=4)
     for text, times, count in ((shelves[0], 2, 0), (DOG, 1, 0), (DOG, 2, 1)):
         used = (await one(ana, text)).id
-        async with quick.store.transaction(ana.scope) as tx:
+        async with quick.ctx.store.transaction(ana.scope) as tx:
             await tx.apply([Used(memory_id=used, at=clock.now, scores={})] * times)
         adviser = Scripted(same=False)
         await run(quick, adviser)

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from memorist.client import Client
 from memorist.dialects.vault import Vault
 from memorist.embedders.minilm import MiniLM
 from memorist.errors import IndexUnavailable
+from memorist.index import Corpora
 from memorist.jobs import index_sync
 from memorist.jobs.index_sync import IndexSync
 from memorist.ports import IndexEntry, Vectors
@@ -104,15 +106,13 @@ async def engine(tmp_path: Path, shelf: Shelf) -> AsyncIterator[Client]:
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as opened:
         store = opened.ctx.store
         near = IndexSync(store, shelf, model=MiniLM().model, dimensions=384)
-        made = Client(
-            store=store,
-            embedder=opened.ctx.embedder,
-            reranker=None,
-            settings=opened.settings,
-            near=near,
+        index = Corpora(
+            model=opened.ctx.index.model,
+            dimensions=opened.ctx.index.dimensions,
+            limit_bytes=opened.settings.index_cache_mb << 20,
             lean_from=0,
         )
-        yield made
+        yield Client(replace(opened.ctx, index=index, external_index=near))
         await near.close()
 
 

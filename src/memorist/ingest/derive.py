@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from ..context import Context
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import Draft, Outcome, Scope
 from . import guard, pipeline, policies
 from .pipeline import Also

@@ -12,16 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..index import Corpus
+from ..ingest import transitions
 from ..ingest.policies import Bands
 from ..ports import Reading, Vectors
 from ..storage.changes import Change, Checked, Put, Relation
-from ..text import clock, conflict, joining, normalize, saying, simhash, values
+from ..text import clock, compare, contradictions, normalize
+from ..text.statements import parse
 from ..types import CONTRADICTS, KINDS, Filter, Memory, Scope
 
 NEW = timedelta(hours=72)
@@ -139,10 +141,10 @@ def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
         return None
     if (a.kind == "insight") != (b.kind == "insight"):
         return None
-    is_other_day = _since(a).date() != _since(b).date()
-    if is_other_day and (values.values(a.text).days or values.values(b.text).days):
+    is_other_day = transitions.held_since(a).date() != transitions.held_since(b).date()
+    if is_other_day and (contradictions.is_relative(a.text) or contradictions.is_relative(b.text)):
         return None
-    old, new = sorted((a, b), key=lambda memory: (_since(memory), memory.id))
+    old, new = sorted((a, b), key=lambda memory: (transitions.held_since(memory), memory.id))
     return Pair(old=old, new=new, cosine=cosine)
 
 
@@ -150,15 +152,16 @@ def is_same(pair: Pair, bands: Bands) -> bool:
     """Whether rules find that both state the same fact."""
     if pair.old.content_hash == pair.new.content_hash:
         return True
-    verdict = saying.compare(pair.new.text, pair.old.text)
+    old, new = parse(pair.old.text), parse(pair.new.text)
+    verdict = compare.verdict(new, old)
     if verdict == "same" or (verdict != "other" and pair.cosine >= bands.auto_update):
         return True
-    return pair.cosine >= bands.reworded and joining.alike(pair.old.text, pair.new.text)
+    return pair.cosine >= bands.reworded and compare.is_reworded(old, new)
 
 
 def is_update(pair: Pair) -> bool:
     """Whether the newer memory gives another value to the attribute that the older one is about."""
-    return conflict.contradicts(pair.new.text, pair.old.text)
+    return contradictions.contradicts(parse(pair.new.text), parse(pair.old.text))
 
 
 def choose(pair: Pair) -> tuple[Memory, Memory] | None:
@@ -170,8 +173,8 @@ def choose(pair: Pair) -> tuple[Memory, Memory] | None:
     if old.on_purpose and new.on_purpose:
         return None
     if pair.is_automatic:
-        text = joining.containing(new.text, old.text) or max(old.text, new.text, key=len)
-        old_stays = text == old.text
+        text = compare.pick_containing(parse(new.text), parse(old.text))
+        old_stays = (text or max(old.text, new.text, key=len)) == old.text
     else:
         old_stays = old.on_purpose
     return (old, new) if old_stays else (new, old)
@@ -183,7 +186,7 @@ def merge(pair: Pair, now: datetime) -> list[Put]:
     if chosen is None:
         return []
     stays, goes = chosen
-    merged = replace(stays, **_union(stays, goes), updated_at=now, revision=stays.revision + 1)
+    merged = transitions.absorb(stays, goes, now)
     reason = {"reason": "the same fact"}
     return [
         Put(memory=merged, event="merged", old_ref=goes.id, actor=ACTOR, meta=reason),
@@ -202,8 +205,8 @@ def recreate(
 ) -> list[Put]:
     """Replace both by a new memory whose text was made of both."""
     ids = pair.old.id, pair.new.id
-    fields = _union(pair.new, pair.old)
-    fields["evidence_ids"] = tuple(dict.fromkeys((*fields["evidence_ids"], *ids)))
+    fields = transitions.absorbed_fields(pair.new, pair.old)
+    fields["evidence_ids"] = transitions.union(fields["evidence_ids"], ids)
     made = replace(
         pair.new,
         **fields,
@@ -212,7 +215,7 @@ def recreate(
         created_at=now,
         updated_at=now,
         content_hash=normalize.content_hash(text),
-        simhash=simhash.simhash64(text),
+        simhash=normalize.simhash64(text),
         summary=None,
         evidence_text=None,
         source_message_id=None,
@@ -241,11 +244,11 @@ def supersede(pair: Pair, now: datetime) -> list[Change]:
     """Let the newer value replace the older one, and list the contradiction."""
     if pair.old.on_purpose:
         return []
-    put = _supersede(pair.old, pair.new.id, now, event="superseded")
-    gone = replace(put.memory, valid_to=_since(pair.new))
+    since = transitions.held_since(pair.new)
+    gone = transitions.supersede(pair.old, now, by=pair.new.id, since=since)
     meta = {"reason": CONTRADICTS, "superseded_by": pair.new.id}
     return [
-        replace(put, memory=gone, meta=meta),
+        Put(memory=gone, event="superseded", actor=ACTOR, meta=meta),
         Relation(from_id=pair.new.id, to_id=pair.old.id, type=CONTRADICTS, at=now),
     ]
 
@@ -253,31 +256,5 @@ def supersede(pair: Pair, now: datetime) -> list[Change]:
 def _supersede(
     memory: Memory, by: str, now: datetime, *, event: Literal["superseded", "merged"]
 ) -> Put:
-    gone = replace(
-        memory,
-        state="superseded",
-        superseded_by=by,
-        valid_to=now,
-        updated_at=now,
-        revision=memory.revision + 1,
-    )
+    gone = transitions.supersede(memory, now, by=by)
     return Put(memory=gone, event=event, actor=ACTOR, meta={"superseded_by": by})
-
-
-def _union(stays: Memory, goes: Memory) -> dict[str, Any]:
-    """Return the fields that the memory that stays takes over from the other."""
-    fields: dict[str, Any] = {
-        "pinned": stays.pinned or goes.pinned,
-        "manually_saved": stays.manually_saved or goes.manually_saved,
-        "repeat_count": stays.repeat_count + goes.repeat_count + 1,
-        "valid_from": min(_since(stays), _since(goes)),
-    }
-    for name in ("importance", "base_importance", "confidence"):
-        fields[name] = max(getattr(stays, name), getattr(goes, name))
-    for name in ("tags", "source_ids", "evidence", "evidence_ids"):
-        fields[name] = tuple(dict.fromkeys((*getattr(stays, name), *getattr(goes, name))))
-    return fields
-
-
-def _since(memory: Memory) -> datetime:
-    return memory.valid_from or memory.created_at

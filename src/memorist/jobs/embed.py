@@ -14,8 +14,8 @@ from ..embedders import checked
 from ..errors import ProviderFailed, StoreUnavailable
 from ..ports import Embedder, Store, Vectors
 from ..storage.changes import Change, Embedded, Happened
-from ..text import index
-from ..text.ids import new_id
+from ..text import derived
+from ..text.clock import new_id
 from ..types import Memory, Scope
 
 LEASE_SECONDS = 120.0  # longer than a model may take for a batch
@@ -128,7 +128,7 @@ async def _encode(
 
     Raises ProviderFailed if it refuses all.
     """
-    texts = [index.meaning_of(memory) for memory in memories]
+    texts = [derived.meaning_of(memory) for memory in memories]
     try:
         vectors = await checked.encode(embedder, texts)
         return list(zip(memories, vectors, strict=True)), None

@@ -8,10 +8,11 @@ erased.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ..context import Context
+from ..ingest import transitions
 from ..manage import forget
 from ..ports import Reading
 from ..results import Proposal, Purged, Task
@@ -157,12 +158,6 @@ def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _soft_delete(memory: Memory, limits: Retention, now: datetime) -> Put:
-    deleted = replace(
-        memory,
-        state="soft_deleted",
-        purge_at=now + timedelta(days=limits.purge_days),
-        updated_at=now,
-        revision=memory.revision + 1,
-    )
+    deleted = transitions.hide(memory, now, purge_at=now + timedelta(days=limits.purge_days))
     reason = f"not used for {limits.days(memory.category):g} days"
     return Put(memory=deleted, event="soft_deleted", meta={"reason": reason})

@@ -20,7 +20,8 @@ from ..ingest.derive import derive
 from ..ports import Reading, Transaction
 from ..results import Ask, Task
 from ..storage.changes import Change, Done
-from ..text import authority, joining, style_check
+from ..text import authority, compare, style_check
+from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Memory, Outcome, Scope
 from .consolidate import model_failure
 from .schedule import DAILY, finish, next_due
@@ -168,13 +169,13 @@ def insights(answer: Mapping[str, Any], notes: Notes) -> list[Draft]:
     """Return the insights that can be stored: self-contained, in the third person, nothing
     invented.
     """
-    source = "\n".join(memory.text for memory in notes.all)
+    source = parse("\n".join(memory.text for memory in notes.all))
     drafts: list[Draft] = []
     for given in answer["insights"][:MOST]:
         if len(given["summary"]) > style_check.LONGEST:
             continue
-        text = style_check.normalised(given["summary"])
-        if not text or joining.invents(text, source):
+        text = style_check.to_statement(given["summary"])
+        if not text or compare.invents(parse(text), source):
             continue
         draft = Draft(
             text=text,

@@ -15,11 +15,12 @@ from typing import Literal
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
+from ..ingest import transitions
 from ..ingest.derive import derive
 from ..ports import BudgetedModel, Transaction
 from ..storage.changes import Change, Happened, Put
 from ..text import authority, normalize, summarize
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..text.summarize import Turn
 from ..types import Draft, Labels, Memory, Outcome, Scope, State
 
@@ -78,7 +79,7 @@ async def write_summary(
         try:
             answer = await llm.answer(scope, summarize.ask(turns, longest=longest))
             text = str(answer["summary"])
-            why = summarize.fault(text, turns, longest=longest)
+            why = summarize.find_fault(text, turns, longest=longest)
             if not why:
                 return SummaryText(text=normalize.one_line(text), by="model")
         except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
@@ -183,7 +184,7 @@ async def _save(
             memory = there.get(source.id)
             if memory is None or memory.revision != source.revision or not memory.is_active:
                 raise _Changed
-            behind = replace(memory, state=state, updated_at=now, revision=memory.revision + 1)
+            behind = transitions.revise(memory, now, state=state)
             changes.append(Put(memory=behind, event="updated", meta=meta))
         return [*changes, replace(event, memory_id=saved)]
 
