@@ -1,4 +1,4 @@
-"""Dialects in blocking form: the same methods, over a memory that was opened with `memorist.open`."""
+"""Dialects in blocking form, over a memory that was opened with `memorist.open`."""
 
 from __future__ import annotations
 

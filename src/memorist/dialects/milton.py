@@ -236,7 +236,7 @@ class Milton:
         return {} if record is None else await self._fields(record)
 
     async def _fields(self, record: Summary) -> dict[str, Any]:
-        """Return the fields of a record, its evidence by the ids that the caller gave to the items."""
+        """Return the fields of a record, its evidence by the ids that the caller gave."""
         found = await self._ctx.store.get(self._scope.scope, record.evidence_ids)
         ids = {memory.id: memory.source_message_id or memory.id for memory in found}
         names = records.PROFILE if record.record_type == "user_profile" else records.PROJECT
