@@ -490,7 +490,11 @@ async def test_where_weaviate_is_configured_it_is_asked_for_what_is_near(tmp_pat
     from weaviate_server import WeaviateServer
 
     with WeaviateServer() as server:
-        settings = {"embedder": "hashing", "state_dir": tmp_path, "vector_index": f"weaviate:{server.url}"}
+        settings = {
+            "embedder": "hashing",
+            "state_dir": tmp_path,
+            "vector_index": f"weaviate:{server.url}",
+        }
         async with aio.open(tmp_path / "m.db", **settings) as engine:
             milton = Milton(engine.scope(user="cole"))
             await milton.add(content="green tea")

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..manage import agent_query
 from ..retrieve import profiles, render
+from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
 from ..settings import allowlists
 from ..text import normalize
@@ -124,13 +125,9 @@ class Supervisor:
             )
             lines += [self._line(memory) for memory in agent_query.few(found, access)]
             lines += [f"{self._line(memory)} (related)" for memory in found.related]
-        fitting: list[str] = []
-        for line in dict.fromkeys(lines):
-            cost = count(line + "\n")
-            if cost <= budget:
-                budget -= cost
-                fitting.append(line)
-        return "\n".join(fitting)
+        unique = list(dict.fromkeys(lines))
+        caps = Caps(tokens=budget)
+        return fit(unique, caps, "\n".join, count, cost=lambda line: count(line + "\n")).text
 
     async def save_workflow(
         self,

@@ -1,5 +1,9 @@
-"""How jobs store what they derive: like any other write, with the end of the job in the same
-transaction.
+"""How jobs store what they derive: like any other write, in a transaction of the job.
+
+batch = await derive.prepare(ctx, scope, drafts, "insight", now)
+async with ctx.store.transaction(scope) as tx:
+    outcomes = await derive.write(tx, batch)
+    await tx.apply([Done(task=task)])
 """
 
 from __future__ import annotations
@@ -9,36 +13,26 @@ from dataclasses import replace
 from datetime import datetime
 
 from ..context import Context
+from ..ports import Transaction
 from ..text.clock import new_id
 from ..types import Draft, Outcome, Scope
 from . import guard, pipeline, policies
-from .pipeline import Also
+from .analyze import to_items
+from .pipeline import Batch
 
 
-async def derive(
-    ctx: Context,
-    scope: Scope,
-    drafts: Sequence[Draft],
-    *,
-    policy: str,
-    now: datetime,
-    also: Also,
-) -> None:
-    """Store drafts, and apply in the same transaction the changes that `also` returns for their
-    outcomes.
-
-    `also` is called exactly once; if it raises, nothing is stored.
-    """
-    parts = replace(pipeline.parts_of(ctx), policy=policies.named(policy))
-    is_done = False
-
-    async def take(kept: Sequence[Draft]) -> list[Outcome]:
-        nonlocal is_done
-        is_done = True
-        return await pipeline.remember(kept, scope, parts, now, also)
-
+async def prepare(
+    ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: str, now: datetime
+) -> Batch:
+    """Check, analyze and embed drafts under a write policy, before the write lock is taken."""
+    by = policies.named(policy)
     named = [replace(d, id=d.id or new_id(), told_at=d.told_at or now) for d in drafts]
-    outcomes = await guard.admitted(named, scope, parts.policy, take)
-    if not is_done:
-        async with ctx.store.transaction(scope) as tx:
-            await tx.apply(await also(tx, outcomes))
+    items = to_items(named)
+    guard.refuse(items, by, scope.user)
+    return await pipeline.prepare(ctx, scope, items, by, now)
+
+
+async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
+    """Write prepared drafts; return their outcomes in the same order."""
+    await pipeline.write(tx, batch)
+    return pipeline.outcomes(batch.items, batch.scope.user)

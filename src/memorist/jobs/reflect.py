@@ -16,13 +16,13 @@ from typing import Any
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
-from ..ingest.derive import derive
-from ..ports import Reading, Transaction
+from ..ingest import derive
+from ..ports import Reading
 from ..results import Ask, Task
 from ..storage.changes import Change, Done
 from ..text import authority, compare, style_check
 from ..text.statements import parse
-from ..types import STATES, Draft, Filter, Memory, Outcome, Scope
+from ..types import STATES, Draft, Filter, Memory, Scope
 from .consolidate import model_failure
 from .schedule import DAILY, finish, next_due
 from .summarize import versions
@@ -110,22 +110,19 @@ async def _last_insight(reading: Reading, scope: Scope) -> datetime | None:
 async def _save(
     ctx: Context, drafts: Sequence[Draft], notes: Notes, done: Done, now: datetime
 ) -> int:
-    """Store the insights and end the task in one transaction.
+    """Store the insights and end the task in one transaction; return how many were created.
 
     Raises _Changed if a note was changed.
     """
-    created, scope = 0, done.task.scope
-
-    async def also(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Change]:
-        nonlocal created
+    scope = done.task.scope
+    batch = await derive.prepare(ctx, scope, drafts, POLICY, now)
+    async with ctx.store.transaction(scope) as tx:
         there = await tx.get(scope, [memory.id for memory in notes.all])
         if versions(there) != versions(notes.all):
             raise _Changed
-        created = sum(outcome.status == "created" for outcome in outcomes)
-        return [done]
-
-    await derive(ctx, scope, drafts, policy=POLICY, now=now, also=also)
-    return created
+        outcomes = await derive.write(tx, batch)
+        await tx.apply([done])
+    return sum(outcome.status == "created" for outcome in outcomes)
 
 
 async def gather(reading: Reading, scope: Scope, last: datetime | None) -> Notes:

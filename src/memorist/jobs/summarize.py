@@ -15,14 +15,13 @@ from typing import Literal
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
-from ..ingest import transitions
-from ..ingest.derive import derive
-from ..ports import BudgetedModel, Transaction
+from ..ingest import derive, transitions
+from ..ports import BudgetedModel
 from ..storage.changes import Change, Happened, Put
 from ..text import authority, normalize, summarize
 from ..text.clock import new_id
 from ..text.summarize import Turn
-from ..types import Draft, Labels, Memory, Outcome, Scope, State
+from ..types import Draft, Labels, Memory, Scope, State
 
 ROLE = "summary"  # of a text that is nobody's own words any more
 MAX_TAGS = 12
@@ -134,10 +133,13 @@ async def replace_by_summary(
     sources = in_order(memories)
     turns = turns_of(sources)
     made = await write_summary(ctx.llm, sources[0].scope, turns)
-    saved = await _save(ctx, sources, turns, made, state, session)
-    if saved is None and made.by == "model":  # the guard may refuse its words
-        made = SummaryText(text=summarize.extract(turns), by="rules", why="it was refused")
+    try:
         saved = await _save(ctx, sources, turns, made, state, session)
+        if saved is None and made.by == "model":  # the guard may refuse its words
+            made = SummaryText(text=summarize.extract(turns), by="rules", why="it was refused")
+            saved = await _save(ctx, sources, turns, made, state, session)
+    except _Changed:
+        return None
     return saved
 
 
@@ -166,30 +168,23 @@ async def _save(
         source_session_id=session,
         compression_source=True,
     )
-    saved: str | None = None
-
-    async def also(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Change]:
-        nonlocal saved
-        (outcome,) = outcomes
-        event = Happened(node="worker", op="merge", at=now, category=made.origin)
+    event = Happened(node="worker", op="merge", at=now, category=made.origin)
+    batch = await derive.prepare(ctx, scope, [draft], ROLE, now)
+    async with ctx.store.transaction(scope) as tx:
+        there = await tx.get(scope, ids)
+        (outcome,) = await derive.write(tx, batch)
         if outcome.status != "created":
-            return [replace(event, status="skipped")]
-        there = {memory.id: memory for memory in await tx.get(scope, ids)}
-        saved = outcome.ids[0]
-        meta = {"state": state, "reason": "summarized", "summary": saved, "by": made.by}
+            await tx.apply([replace(event, status="skipped")])
+            return None
+        if versions(there) != versions(sources):
+            raise _Changed
+        summary = outcome.ids[0]
+        meta = {"state": state, "reason": "summarized", "summary": summary, "by": made.by}
         if made.why:
             meta["why"] = made.why
         changes: list[Change] = []
-        for source in sources:
-            memory = there.get(source.id)
-            if memory is None or memory.revision != source.revision or not memory.is_active:
-                raise _Changed
+        for memory in there:
             behind = transitions.revise(memory, now, state=state)
             changes.append(Put(memory=behind, event="updated", meta=meta))
-        return [*changes, replace(event, memory_id=saved)]
-
-    try:
-        await derive(ctx, scope, [draft], policy=ROLE, now=now, also=also)
-    except _Changed:
-        return None
-    return saved
+        await tx.apply([*changes, replace(event, memory_id=summary)])
+    return summary
