@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from .client import Client
 from .context import Context, utcnow
+from .dialects import catalog
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import policies
@@ -73,6 +74,8 @@ async def open_client(
         settings=chosen,
         access_log=AccessLog(store),
         allowlists=allowlists.load(chosen.categories),
+        profiles=catalog.PROFILES,
+        policies=dict(catalog.POLICIES),
         embedder=embedder,
         reranker=reranker,
         llm=None if model is None else _metered(chosen, model, store),
@@ -153,8 +156,8 @@ def _there(source: str) -> None:
 def _check(settings: Settings) -> None:
     """Raises Misconfigured for a name that nothing goes by, before anything is opened."""
     try:
-        profiles.find(settings.profile)
-        policies.named(settings.policy)
+        profiles.find(catalog.PROFILES, settings.profile)
+        policies.find(catalog.POLICIES, settings.policy)
         tokens.analyze("words", settings.language)
     except (InvalidInput, ImportError) as error:
         named = (

@@ -136,7 +136,7 @@ class ScopedClient:
     ) -> Receipt:
         """Store drafts, as dialects and importers make them."""
         ctx = self.ctx
-        by = policies.named(policy or ctx.settings.policy, ctx.settings.capacity)
+        by = policies.find(ctx.policies, policy or ctx.settings.policy, ctx.settings.capacity)
         remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: builtins.list[Outcome] = []
         for start in range(0, len(drafts), BATCH):
@@ -276,9 +276,7 @@ class ScopedClient:
                 query, limit=top_k, budget=budget_tokens, profile=by, where=where
             )
 
-        return await agent_query.answered(
-            asked, self.scope, self.ctx.allowlists, find, self.ctx.count_tokens
-        )
+        return await agent_query.answered(self.ctx, asked, self.scope, find)
 
     async def why_not(
         self,
@@ -406,7 +404,7 @@ class ScopedClient:
         if why := await self.privacy.disabled_reason(memory.labels.session):
             return Extracted(by="nobody", why=why)
         settings = ctx.settings
-        policy = policies.named(settings.policy, settings.capacity)
+        policy = policies.find(ctx.policies, settings.policy, settings.capacity)
         return await job.draw([id], self.scope, ctx, policy=policy)
 
     async def compress(

@@ -23,7 +23,6 @@ from memorist.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudg
 from memorist.extraction import facts as extract
 from memorist.extraction import job
 from memorist.extraction.job import Extracted
-from memorist.ingest import policies
 from memorist.interfaces.cli import app
 from memorist.results import Ask, Task
 from memorist.scoped import ScopedClient
@@ -574,7 +573,7 @@ async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(
 
 
 async def drawn(engine: Client, task: Task) -> Extracted:
-    policy = policies.named(task.payload["policy"])
+    policy = engine.ctx.policies[task.payload["policy"]]
     settings = engine.settings.model_copy(update={"extract": "model"})
     ctx = replace(engine.ctx, settings=settings)
     return await job.draw(task.payload["ids"], task.scope, ctx, policy=policy, task=task)

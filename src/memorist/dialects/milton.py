@@ -15,13 +15,14 @@ from typing import Any, Literal
 
 from ..errors import Conflict, InvalidInput, Refused, StoreUnavailable
 from ..manage import forget, records
-from ..retrieve import profiles, render
+from ..retrieve import render
 from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
 from ..storage.changes import Summary
 from ..sync import BlockingScope, verb
 from ..text.clock import new_id
 from ..types import Filter, Memory, Message, Receipt
+from . import catalog
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these channels is a request
 MAX_HOURS = 24 * 365 * 900  # as far back as a query looks
@@ -139,7 +140,7 @@ class Milton:
 
         Raises InvalidInput.
         """
-        profile = profiles.milton(recency_bias, semantic_weight, mode)
+        profile = catalog.milton(recency_bias, semantic_weight, mode)
         if not text.strip():
             return []
         answer = await self._scope.recall(text, limit=limit, profile=profile)
@@ -278,7 +279,7 @@ class Hooks:
             text,
             limit=settings.memory_context_limit,
             max_chars=left,
-            profile=profiles.milton(settings.memory_recency_bias),
+            profile=catalog.milton(settings.memory_recency_bias),
         )
         return "\n".join(filter(None, (context, answer.text)))
 

@@ -57,7 +57,7 @@ async def run(ctx: Context, task: Task) -> int:
 
     Raises Conflict if another worker has the task, or the turn was changed.
     """
-    policy = policies.POLICIES.get(str(task.payload.get("policy")), policies.POLICIES["default"])
+    policy = ctx.policies.get(str(task.payload.get("policy")), policies.DEFAULT)
     ids = [str(id) for id in task.payload.get("ids", ())]
     done = await draw(ids, task.scope, ctx, policy=policy, task=task)
     return len(done.ids)
@@ -75,7 +75,7 @@ async def draw(
     said = await _said(ctx.store, scope, ids)
     found = await _found(said, scope, ctx, limits)
     left = await _left(ctx.store, scope, limits, now)
-    drafts, dropped = _admitted(found, said, scope, limits, left)
+    drafts, dropped = _admitted(ctx, found, said, scope, limits, left)
     event = Happened(
         node="worker",
         op="classify",
@@ -150,14 +150,14 @@ async def _left(reading: Reading, scope: Scope, limits: Facts, now: datetime) ->
 
 
 def _admitted(
-    found: _Found, said: Sequence[Memory], scope: Scope, limits: Facts, left: int
+    ctx: Context, found: _Found, said: Sequence[Memory], scope: Scope, limits: Facts, left: int
 ) -> tuple[list[Draft], list[str]]:
     """The facts that may be kept, as drafts, and why each other one may not."""
     dropped, drafts = list(found.dropped), list[Draft]()
     best = sorted(found.facts, key=lambda fact: (-fact.importance, -fact.confidence))
     for fact in best:
         draft = _draft(fact, said, limits)
-        why = guard.find_refusal(draft, policies.named(limits.policy), scope.user)
+        why = guard.find_refusal(draft, policies.find(ctx.policies, limits.policy), scope.user)
         if any(normalize.wording(fact.text) == normalize.wording(memory.text) for memory in said):
             why = "it is the turn itself"
         elif len(fact.text) > limits.longest:

@@ -25,7 +25,7 @@ async def prepare(
     ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: str, now: datetime
 ) -> Batch:
     """Check, analyze and embed drafts under a write policy, before the write lock is taken."""
-    by = policies.named(policy)
+    by = policies.find(ctx.policies, policy)
     named = [replace(d, id=d.id or new_id(), told_at=d.told_at or now) for d in drafts]
     items = to_items(named)
     guard.refuse(items, by, scope.user)
