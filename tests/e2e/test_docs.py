@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/tutorial.md", "docs/how-to.md"]
+PAGES = ["README.md", "docs/tutorial.md", "docs/how-to.md", "docs/dialects.md"]
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
 
 

@@ -17,8 +17,7 @@ from pydantic import (
 )
 
 from ...client import Client
-from ...ingest import policies
-from ...retrieve import profiles
+from ...dialects import catalog
 from ...scoped import ScopedClient
 from ...text import clock
 from ...types import Filter, Labels
@@ -50,8 +49,8 @@ Count = Annotated[int, Field(ge=1, le=1000), whole]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
 Days = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
 Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
-Profile = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(profiles.PROFILES)})]
-Policy = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(policies.POLICIES)})]
+Profile = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.PROFILES)})]
+Policy = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.POLICIES)})]
 
 
 def _moment(given: object) -> object:
