@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Unpack, cast
 from urllib.parse import parse_qs, urlsplit
 
 from .client import Client
@@ -22,6 +22,7 @@ from .offline import Guarded, Offline
 from .ports import Adviser, Embedder, NearestRows, Reranker, Searching, Store
 from .retrieve import profiles
 from .settings import Settings, allowlists, load
+from .settings.options import Options
 from .storage.access_log import AccessLog
 from .telemetry.instrumentation import Observer
 from .text import tokens
@@ -48,7 +49,7 @@ async def open_client(
     db: str | Path | None = None,
     *,
     count_tokens: Callable[[str], int] | None = None,
-    **settings: Any,
+    **settings: Unpack[Options],
 ) -> Client:
     """Open a memory; `count_tokens` says what a text costs.
 
@@ -319,10 +320,10 @@ def _inferring(settings: Settings) -> Embedder:
         from .embedders.minilm import MiniLM
 
         return MiniLM()
-    from .embedders.openai import MODEL, OpenAI
+    from .embedders.openai import MODEL, OpenAIEmbedder
 
     key = _key("embedder_key", settings.embedder_key, settings.embedder_url, "OPENAI_API_KEY")
-    return OpenAI(
+    return OpenAIEmbedder(
         named or MODEL, url=settings.embedder_url, key=key, dimensions=settings.embedder_dimensions
     )
 

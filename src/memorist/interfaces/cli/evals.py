@@ -13,7 +13,7 @@ from .app import Call, command
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ...evals import Report, Result, Swept, Task
+    from ...evals import EvalTask, Report, Result, SweepReport
 
 HONESTLY = (
     "Without a language model the recalled block itself is judged: "
@@ -77,7 +77,7 @@ def eval_(
         raise typer.Exit(FAILED)
 
 
-def _chosen(folder: str | None, *, own: bool) -> list[Task]:
+def _chosen(folder: str | None, *, own: bool) -> list[EvalTask]:
     from ... import evals
 
     if own and folder is None:
@@ -89,7 +89,7 @@ def _chosen(folder: str | None, *, own: bool) -> list[Task]:
 
 
 def _evaluated(
-    tasks: list[Task], profile: str | None, limit: int | None, *, hidden: bool
+    tasks: list[EvalTask], profile: str | None, limit: int | None, *, hidden: bool
 ) -> Report:
     import asyncio
 
@@ -100,7 +100,7 @@ def _evaluated(
         return asyncio.run(evals.evaluate(tasks, profile=profile, limit=limit, progress=advance))
 
 
-def _swept(tasks: list[Task], *, hidden: bool) -> Swept:
+def _swept(tasks: list[EvalTask], *, hidden: bool) -> SweepReport:
     import asyncio
 
     from ... import evals
@@ -110,7 +110,7 @@ def _swept(tasks: list[Task], *, hidden: bool) -> Swept:
         return asyncio.run(evals.sweep(tasks, progress=advance))
 
 
-def _draw(swept: Swept, file: str) -> None:
+def _draw(swept: SweepReport, file: str) -> None:
     from pathlib import Path
 
     from ...evals import chart
@@ -118,7 +118,7 @@ def _draw(swept: Swept, file: str) -> None:
     Path(file).write_text(chart.svg(swept), encoding="utf-8")
 
 
-def _show(report: Report, swept: Swept | None) -> None:
+def _show(report: Report, swept: SweepReport | None) -> None:
     from rich.text import Text
 
     from . import output
@@ -173,7 +173,7 @@ def _why(result: Result) -> str:
     return output.plain("; ".join(filter(None, (lacks, says, result.problem))))
 
 
-def _sweep(swept: Swept) -> Table:
+def _sweep(swept: SweepReport) -> Table:
     from rich.table import Table
 
     table = Table(
@@ -194,7 +194,7 @@ def _sweep(swept: Swept) -> Table:
     return table
 
 
-def _verdict(swept: Swept) -> str:
+def _verdict(swept: SweepReport) -> str:
     points = (
         ("usual tri-score", swept.usual),
         ("best tri-score", swept.best),
@@ -205,7 +205,7 @@ def _verdict(swept: Swept) -> str:
     )
 
 
-def as_plain(report: Report, swept: Swept | None) -> dict[str, Any]:
+def as_plain(report: Report, swept: SweepReport | None) -> dict[str, Any]:
     """The same for programs."""
     from dataclasses import asdict
 
