@@ -22,7 +22,7 @@ from memorist.bootstrap import open_engine
 from memorist.client import Engine
 from memorist.embedders import checked
 from memorist.embedders.minilm import MiniLM
-from memorist.errors import Conflict
+from memorist.errors import RevisionConflict
 from memorist.jobs.embed import backfill
 from memorist.ports import Embedder
 
@@ -35,7 +35,7 @@ async def filled(place: str, folder: Path, size: int) -> list[str]:
     engine = await open_engine(place, state_dir=folder, embedder="none")
     try:
         if (await engine.stats())["memories"]:
-            raise Conflict("There are memories already: name an empty database")
+            raise RevisionConflict("There are memories already: name an empty database")
         for user in range(USERS):
             said = [{"content": sentence(rng), "id": f"{user}-{n}"} for n in range(size // USERS)]
             await engine.scope(f"user {user}").remember(said)

@@ -95,7 +95,7 @@ async def copied(
 ) -> Copied:
     """Copy a whole store into a new one, or go on with a copy; a name in `.jsonl` is a text file with everything in it.
 
-    Raises NotFound, Conflict, InvalidInput, StoreUnavailable.
+    Raises NotFound, RevisionConflict, InvalidInput, StoreUnavailable.
     """
     from .storage import archive
     from .storage.copy import copy

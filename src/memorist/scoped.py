@@ -495,7 +495,8 @@ class Scoped:
     ) -> Memory:
         """Change a memory. The id stays; the version before is kept and can still be read.
 
-        Raises NotFound; InvalidInput if it is not the current version; Conflict if `revision` is not the one it has.
+        Raises NotFound; InvalidInput if it is not the current version;
+        RevisionConflict if `revision` is not the one it has.
         """
         if text is not None:
             validation.text(text, self._engine.settings.max_text_chars)
@@ -564,7 +565,7 @@ class Scoped:
         says so and one is there, otherwise by rules.
 
         Each rests on that memory, and goes with it. What cannot be drawn or kept is told with the reason. Raises
-        NotFound, Conflict if it was changed meanwhile.
+        NotFound, RevisionConflict if it was changed meanwhile.
         """
         memory, engine = await self.get(id), self._engine
         if why := await self.privacy.why_off(memory.labels.session):
@@ -682,7 +683,8 @@ class Scoped:
         """Take back one operation of the history (its `meta` names it), or everything a session did.
 
         What was made disappears and can be restored for 30 days, what was changed is as it was before. It is in the
-        history and can itself be undone; a forget for good cannot. Raises NotFound; Conflict if something came after.
+        history and can itself be undone; a forget for good cannot.
+        Raises NotFound; RevisionConflict if something came after.
         """
         given = {
             name: value

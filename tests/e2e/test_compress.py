@@ -22,7 +22,7 @@ from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Engine
 from memorist.dialects.vault import MemoryType, Vault
-from memorist.errors import Conflict, InvalidInput
+from memorist.errors import InvalidInput, RevisionConflict
 from memorist.interfaces.cli import app
 from memorist.jobs import compress, roll_up
 from memorist.jobs.summarize import SummedUp
@@ -473,7 +473,7 @@ async def test_a_duty_ends_and_comes_round_again(place: str, duty: Any) -> None:
             len(await engine.store.claim_tasks(["duty"], now=later, limit=1, lease_seconds=60)) == 1
         )
         assert len(await everything(ana, compression_source=True)) == (5 if duty is compress else 0)
-        with pytest.raises(Conflict):
+        with pytest.raises(RevisionConflict):
             await duty.run(task, engine.care)
 
 

@@ -18,7 +18,7 @@ import hostile_answers as hostile
 from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Engine
-from memorist.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
+from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from memorist.extraction import facts as extract
 from memorist.extraction import job
 from memorist.extraction.job import Extracted
@@ -469,7 +469,7 @@ async def test_the_same_twice_over_a_worker_is_the_same_once(place: str) -> None
         (old,) = await engine.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=0)
         (new,) = await engine.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=60)
         assert await job.run(new, engine.care, with_model=False) == 1
-        with pytest.raises(Conflict, match="in the meantime"):
+        with pytest.raises(RevisionConflict, match="in the meantime"):
             await job.run(old, engine.care, with_model=False)
         (fact,) = await facts(ana)
         assert fact.repeat_count == 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from ..errors import Conflict, InvalidInput, Refused
+from ..errors import InvalidInput, Refused, RevisionConflict
 from ..jobs import long_term
 from ..manage import forget, records
 from ..retrieve import profiles
@@ -70,11 +70,14 @@ class Milton:
         self._scope, self._engine = scope, scope._engine
 
     async def add(self, **item: Any) -> str:
-        """Store an item given by its fields and return its id. Raises InvalidInput, Conflict."""
+        """Store an item given by its fields and return its id. Raises InvalidInput, RevisionConflict."""
         return await self.store(item)
 
     async def store(self, item: MemoryItem | Mapping[str, Any]) -> str:
-        """Store an item and return its id. Raises InvalidInput, and Conflict if the id stands for another content."""
+        """Store an item and return its id.
+
+        Raises InvalidInput, and RevisionConflict if the id stands for another content.
+        """
         given = _checked(item if isinstance(item, MemoryItem) else _item(item))
         inbound = (given.source or "").lower() in INBOUND
         marks = replace(
@@ -90,7 +93,7 @@ class Milton:
         )
         outcome = receipt.outcomes[0]
         if outcome.status == "conflicting":
-            raise Conflict(outcome.reason)
+            raise RevisionConflict(outcome.reason)
         if not outcome.ids:
             raise InvalidInput(f"The item was not stored: {outcome.reason}")
         return given.id or outcome.ids[0]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from ..errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
+from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from ..ingest import guard, policies
 from ..ingest.policies import Facts, Policy
 from ..jobs.context import Care
@@ -82,7 +82,8 @@ def is_turn(draft: Draft) -> bool:
 async def run(task: Task, care: Care, *, with_model: bool) -> int:
     """Draw facts out of the turn of a task; how many memories that made or changed.
 
-    What was forgotten or put away since gives none. Raises Conflict if somebody else has the task, or changed the turn.
+    What was forgotten or put away since gives none.
+    Raises RevisionConflict if somebody else has the task, or changed the turn.
     """
     policy = policies.POLICIES.get(str(task.payload.get("policy")), policies.POLICIES["default"])
     ids = [str(id) for id in task.payload.get("ids", ())]
@@ -101,7 +102,7 @@ async def draw(
 ) -> Extracted:
     """Draw facts out of a turn that was kept under these ids.
 
-    Raises Conflict if it changed meanwhile. A model that is away, over its budget or of no use is no error.
+    Raises RevisionConflict if it changed meanwhile. A model that is away, over its budget or of no use is no error.
     """
     limits, now = policy.extract or Facts(policy=policy.name), care.now()
     said = await _said(care.store, scope, ids)
@@ -115,7 +116,7 @@ async def draw(
             _words(await _said(tx, scope, ids)) != _words(said)
             or await _left(tx, scope, limits, now) < 0
         ):
-            raise Conflict(
+            raise RevisionConflict(
                 "This turn, or what else was drawn out today, changed in the meantime: try again"
             )
         outcomes.extend(done)

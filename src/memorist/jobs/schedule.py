@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
-from ..errors import Conflict, ProviderFailed, StoreUnavailable
+from ..errors import ProviderFailed, RevisionConflict, StoreUnavailable
 from ..ports import Store
 from ..results import Task
 from ..storage.changes import Happened
@@ -131,7 +131,9 @@ async def _under_lease(task: Task, duty: Duty, care: Care, seconds: float) -> in
         if not doing.done():
             await asyncio.wait((doing,), timeout=_GRACE)
         if not doing.done():
-            raise Conflict(f"The task {task.name!r} was given to somebody else in the meantime")
+            raise RevisionConflict(
+                f"The task {task.name!r} was given to somebody else in the meantime"
+            )
         return doing.result()
     finally:
         doing.cancel()
@@ -154,7 +156,7 @@ async def _put_off(task: Task, error: Exception, care: Care) -> Did:
     await care.store.postpone(
         task, due_at=now + timedelta(seconds=backoff(task.attempts, *_PATIENCE)), failed=True
     )
-    if isinstance(error, Conflict):  # somebody was faster, or changed what it was about
+    if isinstance(error, RevisionConflict):  # somebody was faster, or changed what it was about
         return Did(skipped=1)
     log.warning(
         "The duty %r did not come to its end (%s); it is tried again",

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..embedders import checked
-from ..errors import Conflict, InvalidInput, NotFound, ProviderFailed
+from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links as relations
 from ..ingest import policies
 from ..ingest.chunk import Piece
@@ -84,7 +84,7 @@ async def edited(
 ) -> Memory:
     """Put the new version in the place of the old, and the old beside it as superseded.
 
-    Raises NotFound, InvalidInput; Conflict if it has another revision than was thought.
+    Raises NotFound, InvalidInput; RevisionConflict if it has another revision than was thought.
     """
     made = await _vectors(engine, scope, id, text)
     async with engine.store.transaction(scope) as tx:
@@ -94,7 +94,7 @@ async def edited(
                 f"Memory {id!r} is {old.state}: edit the current version, or restore it first"
             )
         if revision not in (None, old.revision):
-            raise Conflict(
+            raise RevisionConflict(
                 f"Memory {id!r} was changed: it has revision {old.revision}, not {revision}"
             )
         before = replace(

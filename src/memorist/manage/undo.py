@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ..errors import Conflict, InvalidInput, NotFound
+from ..errors import InvalidInput, NotFound, RevisionConflict
 from ..ports import Reading, Transaction, Vectors
 from ..results import Entry, Undone
 from ..storage.changes import Change, Put, Relation, Unrelated
@@ -48,7 +48,7 @@ async def undone(
     actor: str | None,
     session: str | None,
 ) -> Undone:
-    """Undo an operation, or all of a session, whole or not at all. Raises NotFound, InvalidInput, Conflict."""
+    """Undo an operation, or all of a session, whole or not at all. Raises NotFound, InvalidInput, RevisionConflict."""
     plan = await _planned(engine, engine.store, scope, what)
     if dry_run:
         memories = tuple(step.then for step in plan.steps)
@@ -99,14 +99,14 @@ async def _planned(engine: Engine, reading: Reading, scope: Scope, what: Mapping
 
 
 def _step(memory: Memory, entries: Sequence[Entry], chosen: set[str], now: datetime) -> Step:
-    """Go back through what happened to a memory, newest first. Raises Conflict where something came after."""
+    """Go back through what happened to a memory, newest first. Raises RevisionConflict where something came after."""
     then, later, taken = memory, dict[str, Any](), list[Entry]()
     for entry in reversed(entries):
         before = _before(entry, now)
         if entry.id in chosen:
             if any(name in later and later[name] != fields.field(then, name) for name in before):
                 why = "was changed again since, or this is undone already: undo the later change first"
-                raise Conflict(f"Memory {memory.id!r} {why}")
+                raise RevisionConflict(f"Memory {memory.id!r} {why}")
             then = fields.with_fields(then, before)
             taken.append(entry)
         later |= before

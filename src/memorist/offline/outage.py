@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from ..embedders import checked
-from ..errors import Conflict, InvalidInput, ProviderFailed, StoreFull, StoreUnavailable
+from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreFull, StoreUnavailable
 from ..ingest import pipeline as ingest
 from ..manage import records
 from ..ports import IndexRow, Reading, Spool, Store, Vectors
@@ -286,7 +286,7 @@ class Outage:
             policy = standby.policy(batch[0].policy, self._engine.settings.capacity)
             parts = replace(self._engine.ingest, policy=policy, store=store)
             outcomes = await ingest.remember(new, scope, parts, self._engine.clock())
-        except (InvalidInput, Conflict) as error:
+        except (InvalidInput, RevisionConflict) as error:
             if len(batch) == 1:
                 return {first.id or "": str(error)}
             return {

@@ -128,7 +128,10 @@ def test_a_key_for_one_user_reaches_no_other(client_class: Any, server: Server, 
 
 
 def test_a_wrong_key_is_told_at_once(client_class: Any, server: Server) -> None:
-    with httpx.Client() as own, pytest.raises(ValueError, match="Nobody is known by this key"):
+    with (
+        httpx.Client() as own,
+        pytest.raises(ValueError, match="Invalid, expired or revoked API key"),
+    ):
         client_class(api_key="nonsense", host=server.url, client=own)
 
 

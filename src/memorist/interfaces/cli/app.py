@@ -290,7 +290,7 @@ def quiet_end() -> Iterator[None]:
 
 def told(error: Exception, *, as_json: bool) -> int:
     """Say what went wrong on stderr, and give the exit code."""
-    code = errors.USAGE if isinstance(error, _UsageError) else errors.answer(error).exit_code
+    code = errors.USAGE if isinstance(error, _UsageError) else errors.codes(error).exit_code
     if as_json:
         about = {"type": type(error).__name__, "message": _message(error), "exit_code": code}
         print(json.dumps({"error": about}), file=sys.stderr)

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
-from ...errors import Conflict as Changed
 from ...errors import NotFound
+from ...errors import RevisionConflict as Changed
 from ...results import Entry, Forgotten, Updates
 from ...scoped import Scoped
 from ...types import Conflict, Evidence, Filter, Memory, Reason, Receipt, Related

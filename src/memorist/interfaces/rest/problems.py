@@ -71,7 +71,7 @@ def response(
 
 def of_ours(request: Request, error: Exception) -> Response:
     """An error of ours, as the one table has it; above 500 without its message, which is for whoever runs this."""
-    status = errors.answer(error).status
+    status = errors.codes(error).status
     detail = str(error) if status < 500 else inspect.cleandoc(type(error).__doc__ or "")
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, KeyRefused) else {}
     if status >= 500:
