@@ -29,8 +29,8 @@ from ..client import Engine
 from ..errors import MemoristError, ProviderFailed
 from ..results import Backlog, Spending, Tally
 from ..telemetry.instrumentation import DUTY, Tell
-from .rest.auth import Caller, caller
-from .rest.route import Door
+from .rest.auth import Caller, Requires
+from .rest.route import AuthenticatedRoute
 
 FRESH_SECONDS = 10.0  # for so long the store is not asked again
 WINDOW, OVERLAP = (
@@ -57,7 +57,7 @@ _WORK = {
     "failing": "Pieces of work that did not come to their end when they were begun",
     "set_aside": "Pieces of work that failed too often and wait for `memorist tend --retry`",
 }
-routes = APIRouter(route_class=Door)
+routes = APIRouter(route_class=AuthenticatedRoute)
 
 
 @routes.get(
@@ -65,7 +65,7 @@ routes = APIRouter(route_class=Door)
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-async def metrics(request: Request, who: Annotated[Caller, Depends(caller("admin"))]) -> Response:
+async def metrics(request: Request, who: Annotated[Caller, Depends(Requires("admin"))]) -> Response:
     """Figures for Prometheus."""
     return Response(
         await request.app.state.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST}

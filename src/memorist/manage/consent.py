@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
 from ..jobs import expire
@@ -43,7 +43,7 @@ class Consent:
     def __init__(self, engine: Engine, scope: Scope, labels: Labels) -> None:
         self._engine, self._scope, self._labels = engine, scope, labels
 
-    async def about(self) -> dict[str, Any]:
+    async def about(self) -> dict[str, str | builtins.list[str]]:
         """What is in force, by field; `goals` is a list."""
         found = _in_force(await self._engine.store.proposals(self._scope))
         goals = [each.value for each in found if each.field == "goals_add"]

@@ -89,7 +89,7 @@ async def asking(right: str) -> Asking:
     door, request = _now.get()
     engine = await door.engine()
     caller = door.knowing(engine, request)
-    caller.must(right)
+    caller.require(right)
     return Asking(engine, caller, request, door.session)
 
 

@@ -241,7 +241,7 @@ def for_callers(engine: Engine) -> MCPServer[None]:
 async def mounted(
     app: Starlette, server: MCPServer[None], *, most_bytes: int
 ) -> AsyncIterator[None]:
-    from ..rest.auth import admitted
+    from ..rest.auth import authenticate
 
     guarded = TransportSecuritySettings(
         enable_dns_rebinding_protection=False
@@ -251,7 +251,7 @@ async def mounted(
 
     class Mounted:
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-            caller = await admitted(HTTPConnection(scope))
+            caller = await authenticate(HTTPConnection(scope))
             known = AccessToken(token="", client_id=caller.name, scopes=list(caller.rights))
             scope["user"] = AuthenticatedUser(known)  # a session belongs to whoever began it
             scope["headers"] = [

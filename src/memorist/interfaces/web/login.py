@@ -30,7 +30,7 @@ async def signed_in(request: Request) -> Response:
     try:
         form = await filled(request)
         key, to = (form.get("key") or [""])[0].strip(), (form.get("to") or ["/"])[0]
-        await request.app.state.doorkeeper.verify(f"Bearer {key}")
+        await request.app.state.authenticator.verify(f"Bearer {key}")
     except KeyRefused as error:
         return page(request, "login.html", status=401, to=to, refused=str(error))
     except MemoristError as error:

@@ -87,7 +87,7 @@ class Visit:
 
     def may(self, right: str) -> bool:
         try:
-            self.caller.must(right)
+            self.caller.require(right)
         except NotAllowed:
             return False
         return True
@@ -198,12 +198,12 @@ def _on(
 async def _visit(request: Request, right: str) -> Visit:
     """Raises KeyRefused, NotAllowed, InvalidInput, HTTPException."""
     key = sessions(request).key(request.cookies.get(COOKIE))
-    caller = request.state.caller = await request.app.state.doorkeeper.verify(
+    caller = request.state.caller = await request.app.state.authenticator.verify(
         None if key is None else f"Bearer {key}"
     )
-    request.state.limit = request.app.state.limits.take(caller.name)
+    request.state.limit = request.app.state.rate_limiter.take(caller.name)
     visit = request.state.visit = Visit(request, caller, _mine(request, caller, {}))
-    caller.must(right)
+    caller.require(right)
     if request.method != "POST":
         return visit
     form = await filled(request)
@@ -247,7 +247,7 @@ def told(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         status, detail = error.status_code, str(error.detail)
     else:
-        answer = problems.of_ours(request, error)
+        answer = problems.from_memorist(request, error)
         status, detail = answer.status_code, json.loads(bytes(answer.body))["detail"]
     visit: Visit | None = getattr(request.state, "visit", None)
     known = (
@@ -255,7 +255,7 @@ def told(request: Request, error: Exception) -> Response:
         if visit
         else {}
     )
-    has_keys = request.app.state.doorkeeper.local is None
+    has_keys = request.app.state.authenticator.local is None
     return page(
         request,
         "error.html",
