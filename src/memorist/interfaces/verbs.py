@@ -55,7 +55,7 @@ class Verb:
     status: int = 200
     errors: tuple[int, ...] = ()  # HTTP statuses that are not common to all routes
     command: str = ""  # such as `stats` or `jobs purge`
-    panel: str = ""
+    panel: str = ""  # of the help, for commands outside a group
     example: str = ""  # what stands behind the command
     arguments: tuple[Argument, ...] = ()
     all_users: bool = False  # the command has --all, which calls the same method of the client
@@ -65,8 +65,7 @@ class Verb:
     empty: str = ""  # what the command notes if the result is empty
 
 
-BROWSE, CHANGE, PRIVACY, STATS = "Browse", "Change", "Privacy", "Statistics"
-AGENTS, JOBS = "Agents", "Jobs"
+BROWSE, CHANGE = "Browse", "Change"
 SAMPLE = "019a3c5e-7ddf-7926-adf6-688e0fc76dd8"
 
 ID = Argument(name="id", kind="id", help="Id of the memory, or the first characters of it.")
@@ -210,7 +209,6 @@ VERBS: tuple[Verb, ...] = (
         help="Show what changed in a thread after a revision.",
         route="GET /delta",
         command="agent delta",
-        panel=AGENTS,
         example="thread-1 --since 4",
         arguments=(
             THREAD,
@@ -229,7 +227,6 @@ VERBS: tuple[Verb, ...] = (
         help="List newer statements that replaced older ones and await a decision, newest first.",
         route="GET /conflicts",
         command="conflicts list",
-        panel=CHANGE,
         example="--limit 5",
         arguments=(LIMIT,),
         empty="No conflicts await a decision.",
@@ -242,7 +239,6 @@ VERBS: tuple[Verb, ...] = (
         route="POST /conflicts/{id}/confirm",
         errors=(404,),
         command="conflicts confirm",
-        panel=CHANGE,
         example=SAMPLE,
         arguments=(ID,),
     ),
@@ -254,7 +250,6 @@ VERBS: tuple[Verb, ...] = (
         route="POST /conflicts/{id}/reject",
         errors=(404,),
         command="conflicts reject",
-        panel=CHANGE,
         example=SAMPLE,
         arguments=(ID,),
     ),
@@ -264,7 +259,6 @@ VERBS: tuple[Verb, ...] = (
         help="List proposals about the person that await their consent, oldest first.",
         route="GET /consent",
         command="consent list",
-        panel=PRIVACY,
         empty="No proposals await your consent.",
     ),
     Verb(
@@ -275,7 +269,6 @@ VERBS: tuple[Verb, ...] = (
         route="POST /consent/{id}/approve",
         errors=(404,),
         command="consent approve",
-        panel=PRIVACY,
         example=SAMPLE,
         arguments=(PROPOSAL,),
     ),
@@ -287,7 +280,6 @@ VERBS: tuple[Verb, ...] = (
         route="POST /consent/{id}/deny",
         errors=(404,),
         command="consent deny",
-        panel=PRIVACY,
         example=SAMPLE,
         arguments=(PROPOSAL,),
     ),
@@ -297,7 +289,6 @@ VERBS: tuple[Verb, ...] = (
         help="Show the person's name, pronouns, city, language, tone and goals, as far as consented.",
         route="GET /about",
         command="consent about",
-        panel=PRIVACY,
     ),
     Verb(
         name="set_about",
@@ -306,7 +297,6 @@ VERBS: tuple[Verb, ...] = (
         right="write",
         route="PUT /about/{field}",
         command="consent set",
-        panel=PRIVACY,
         example="tone brief",
         arguments=(FIELD, Argument(name="value", kind="value", help="The new value.")),
     ),
@@ -341,7 +331,6 @@ VERBS: tuple[Verb, ...] = (
         help="Count what is stored.",
         route="GET /stats",
         command="stats summary",
-        panel=STATS,
         example="--all",
         all_users=True,
     ),
@@ -351,7 +340,6 @@ VERBS: tuple[Verb, ...] = (
         help="List what the components did, newest first. Events contain no text of memories.",
         route="GET /events",
         command="stats events",
-        panel=STATS,
         example="--limit 20",
         arguments=(
             LIMIT,
@@ -372,7 +360,6 @@ VERBS: tuple[Verb, ...] = (
         help="Count the events of the components by day.",
         route="GET /event_counts",
         command="stats event-counts",
-        panel=STATS,
         example="--days 7",
         arguments=(DAYS,),
     ),
@@ -382,7 +369,6 @@ VERBS: tuple[Verb, ...] = (
         help="Show the tokens that the language model used, by day, task and model.",
         route="GET /costs",
         command="stats llm-usage",
-        panel=STATS,
         example="--all --days 7",
         arguments=(DAYS,),
         all_users=True,
@@ -395,7 +381,6 @@ VERBS: tuple[Verb, ...] = (
         right="admin",
         route="GET /backlog",
         command="jobs backlog",
-        panel=JOBS,
         example="--json",
         whole_client=True,
         one_document=True,
@@ -418,12 +403,7 @@ VERBS: tuple[Verb, ...] = (
         help="Archive memories that have not been used for long, and erase those archived for long.",
         right="write",
         route="POST /purge",
-        command="jobs purge",
-        panel=JOBS,
-        example="--dry-run",
         arguments=(DRY_RUN,),
-        all_users=True,
-        creates=True,
     ),
     Verb(
         name="compress",
@@ -432,7 +412,6 @@ VERBS: tuple[Verb, ...] = (
         right="write",
         route="POST /compress",
         command="jobs compress",
-        panel=JOBS,
         example="--dry-run",
         arguments=(
             Argument(
@@ -455,7 +434,6 @@ VERBS: tuple[Verb, ...] = (
         right="write",
         route="POST /roll_up",
         command="jobs roll-up",
-        panel=JOBS,
         example="--days 180 --dry-run",
         arguments=(
             Argument(name="days", kind="days", help="Days without use.", default=90),
@@ -471,7 +449,6 @@ VERBS: tuple[Verb, ...] = (
         route="POST /entries/{id}/extract",
         errors=(404, 409),
         command="jobs extract",
-        panel=JOBS,
         example=SAMPLE,
         arguments=(ID,),
         creates=True,

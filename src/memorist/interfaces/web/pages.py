@@ -15,7 +15,7 @@ from ...manage.keys import RIGHTS
 from ...results import Page, Spending, Tally
 from ...retrieve import profiles
 from ...types import KINDS, STATES, Filter, Labels, Memory
-from ..cli.output import plain
+from ..render import plain
 from . import charts
 from .request import Visit, view
 

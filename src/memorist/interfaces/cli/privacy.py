@@ -1,0 +1,102 @@
+"""Commands for privacy: memory on and off, incognito sessions, withdrawn consent."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from ..call import Call
+from . import output
+from .app import command
+
+if TYPE_CHECKING:
+    from ...sync import BlockingScope
+
+
+@command("privacy status", example="--session chat-7", creates=True)
+def status(call: Call) -> None:
+    """Show whether memory is on, in a space or in a --session."""
+    with call.mine() as mine:
+        _show(call, mine)
+
+
+@command("privacy set", example="off", creates=True)
+def set_(
+    call: Call,
+    state: Annotated[
+        Literal["on", "off"] | None,
+        typer.Argument(metavar="[on|off]", help="Memory on or off.", show_default=False),
+    ] = None,
+    incognito_default: Annotated[
+        bool | None,
+        typer.Option(
+            "--incognito-default/--no-incognito-default", help="Start sessions incognito."
+        ),
+    ] = None,
+    sharing: Annotated[
+        bool | None,
+        typer.Option(
+            "--sharing/--no-sharing",
+            help="Let your other spaces recall what is tagged share:SPACE.",
+        ),
+    ] = None,
+) -> None:
+    """Change the privacy settings of a space.
+
+    While memory is off you can still look, edit, forget, and save on purpose.
+    """
+    if (state, incognito_default, sharing) == (None, None, None):
+        raise typer.BadParameter("Nothing to set: on, off, --incognito-default or --sharing")
+    with call.mine() as mine:
+        mine.privacy.set(
+            memory_enabled=None if state is None else state == "on",
+            incognito_default=incognito_default,
+            sharing=sharing,
+            actor=mine.scope.user,
+        )
+        _show(call, mine)
+
+
+@command("privacy incognito", example="start --session chat-7", creates=True)
+def incognito(
+    call: Call,
+    action: Annotated[
+        Literal["start", "end"],
+        typer.Argument(metavar="start|end", show_default=False),
+    ],
+) -> None:
+    """Start or end incognito mode of a --session: nothing is stored or recalled in it."""
+    if call.session is None:
+        raise typer.BadParameter("Which session? Pass --session NAME")
+    with call.mine() as mine:
+        if action == "start":
+            mine.privacy.start_incognito()
+        else:
+            mine.privacy.end_incognito()
+        _show(call, mine)
+
+
+def _show(call: Call, mine: BlockingScope) -> None:
+    reason = mine.privacy.why_off()
+    if call.json:
+        output.as_json({**asdict(mine.privacy.settings()), "on": not reason, "reason": reason})
+    else:
+        output.line(reason or "memory is on")
+
+
+@command("consent withdraw", example="city")
+def withdraw(
+    call: Call,
+    field: Annotated[
+        str, typer.Argument(metavar="FIELD", help="Name of the field.", show_default=False)
+    ],
+) -> None:
+    """Erase a field about you, its proposals and all its previous values."""
+    with call.mine() as mine:
+        erased = mine.consent.withdraw(field, actor=mine.scope.user)
+    if call.json:
+        output.as_json({"withdrawn": erased})
+    else:
+        output.line(f"{erased} values of {field} erased")

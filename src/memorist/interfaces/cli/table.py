@@ -1,0 +1,121 @@
+"""The commands of the verb table: parse the arguments, call the client, print the result."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Annotated, Any
+
+import typer
+
+from ...errors import InvalidInput
+from ...types import STATES, Filter
+from .. import verbs
+from ..call import Call
+from . import output
+from .app import command
+
+SHORTEST = 6  # characters of an id that are enough if no other id begins with them
+TYPES: dict[str, tuple[type, str]] = {
+    "id": (str, "ID"),
+    "name": (str, "NAME"),
+    "word": (str, "NAME"),
+    "text": (str, "TEXT"),
+    "value": (str, "VALUE"),
+    "count": (int, "N"),
+    "tokens": (int, "TOKENS"),
+    "days": (float, "DAYS"),
+    "revision": (int, "REVISION"),
+    "time": (str, "TIME"),
+    "node": (str, "NODE"),
+    "field": (str, "FIELD"),
+}
+All = Annotated[bool, typer.Option("--all", help="For all users, not only for --user.")]
+
+
+def complete_id(given: str, known: Iterable[str]) -> str:
+    """Return the id that begins with what was given, or the same if there is none.
+
+    Raises InvalidInput if several ids do.
+
+    >>> complete_id("019a3c", ["019a3c5e-7ddf", "019b0000-7ddf"])
+    '019a3c5e-7ddf'
+    """
+    if len(given) < SHORTEST:
+        return given
+    found = sorted({id for id in known if id.startswith(given)})
+    if len(found) > 1 and given not in found:
+        listed = ", ".join(found[:10]) + (", …" if len(found) > 10 else "")
+        raise InvalidInput(f"{len(found)} ids begin with {given!r}: {listed}")
+    return found[0] if len(found) == 1 else given
+
+
+def memory_id(mine: Any, given: str) -> str:
+    """Return the id of a memory of this scope, in any state, from its first characters."""
+    return given if len(given) >= 36 else complete_id(given, _memory_ids(mine))
+
+
+def _memory_ids(mine: Any) -> Iterable[str]:
+    cursor = None
+    while True:
+        page = mine.list(Filter(states=STATES), limit=1000, cursor=cursor)
+        for memory in page:
+            yield memory.id
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def add(verb: verbs.Verb) -> None:
+    """Add the command of a verb."""
+    arguments = [each for each in verb.arguments if each.only != "rest"]
+
+    def work(call: Call, everyone: bool = False, **given: Any) -> None:
+        with call.memory() as memory:
+            is_whole = verb.whole_client or everyone
+            target: Any = memory if is_whole else call.scope(memory)
+            if any(each.kind == "id" for each in arguments):
+                if verb.method.startswith("consent."):
+                    proposals = [each.id for each in target.consent.list()]
+                    given["id"] = complete_id(given["id"], proposals)
+                else:
+                    given["id"] = memory_id(target, given["id"])
+            method = attrgetter(verb.method)(target)
+            if "actor" in inspect.signature(method).parameters:
+                given["actor"] = target.scope.user
+            answer = method(**given)
+            output.result(answer, json=call.json, one_document=verb.one_document, empty=verb.empty)
+
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    parameters = [inspect.Parameter("call", either)]
+    if verb.all_users:
+        parameters.append(inspect.Parameter("everyone", either, annotation=All, default=False))
+    parameters += map(_parameter, arguments)
+    work.__name__, work.__doc__ = verb.name, verb.help
+    work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command(verb.command, verb.panel, example=verb.example, creates=verb.creates)(work)
+
+
+def _parameter(argument: verbs.Argument) -> inspect.Parameter:
+    option = "--" + argument.name.replace("_", "-")
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    if argument.kind == "flag":
+        flag = Annotated[bool, typer.Option(option, help=argument.help)]
+        return inspect.Parameter(argument.name, keyword, annotation=flag, default=False)
+    kind, metavar = TYPES[argument.kind]
+    default = argument.default if argument.cli_default is verbs.REQUIRED else argument.cli_default
+    if default is verbs.REQUIRED:
+        positional = typer.Argument(metavar=metavar, help=argument.help, show_default=False)
+        annotation: Any = Annotated[kind, positional]
+        return inspect.Parameter(argument.name, keyword, annotation=annotation)
+    names = (option, "-n") if argument.name == "limit" else (option,)
+    least = 0 if argument.kind == "days" else None
+    declared = typer.Option(*names, metavar=metavar, help=argument.help, min=least)
+    annotation = Annotated[kind | None if default is None else kind, declared]  # type: ignore[operator]
+    return inspect.Parameter(argument.name, keyword, annotation=annotation, default=default)
+
+
+for _verb in verbs.VERBS:
+    if _verb.command:
+        add(_verb)
