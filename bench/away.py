@@ -19,14 +19,14 @@ from typing import Any
 
 from bench import report
 from bench.speed import sentence
-from memorist.bootstrap import open_engine
-from memorist.client import Engine
+from memorist.bootstrap import open_client
+from memorist.client import Client
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 BEHAVIOURS = ("down", "hanging", "not json", "500")
 
 
-async def timed(engine: Engine, text: str, number: int) -> tuple[float, float]:
+async def timed(engine: Client, text: str, number: int) -> tuple[float, float]:
     """Seconds of one remember and one recall."""
     scope = engine.scope("ana", session=f"s{number // 20}")
     begun = time.perf_counter()
@@ -45,8 +45,11 @@ async def measured(behaviour: str, rounds: int, folder: Path) -> dict[str, Any]:
         model = {"llm": "openai:test", "llm_url": url, "llm_key": "none", "extract": "model"}
         each: dict[str, dict[str, Any]] = {"with": model, "without": {"extract": "rules"}}
         engines = {
-            name: await open_engine(
-                folder / f"{behaviour}-{name}.db", state_dir=folder / name, tend=True, **settings
+            name: await open_client(
+                folder / f"{behaviour}-{name}.db",
+                state_dir=folder / name,
+                run_jobs=True,
+                **settings,
             )
             for name, settings in each.items()
         }

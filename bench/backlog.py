@@ -18,8 +18,8 @@ from typing import Any
 
 from bench import report
 from bench.speed import sentence
-from memorist.bootstrap import open_engine
-from memorist.client import Engine
+from memorist.bootstrap import open_client
+from memorist.client import Client
 from memorist.embedders import checked
 from memorist.embedders.minilm import MiniLM
 from memorist.errors import RevisionConflict
@@ -32,7 +32,7 @@ USERS = 20
 async def filled(place: str, folder: Path, size: int) -> list[str]:
     """A backlog, and other texts of the same kind for the bare embedder."""
     rng = random.Random(size)
-    engine = await open_engine(place, state_dir=folder, embedder="none")
+    engine = await open_client(place, state_dir=folder, embedder="none")
     try:
         if (await engine.stats())["memories"]:
             raise RevisionConflict("There are memories already: name an empty database")
@@ -44,12 +44,12 @@ async def filled(place: str, folder: Path, size: int) -> list[str]:
     return [sentence(rng) for _ in range(size)]
 
 
-async def drained(engine: Engine, texts: list[str], batch: int, part: int) -> dict[str, Any]:
+async def drained(engine: Client, texts: list[str], batch: int, part: int) -> dict[str, Any]:
     """Seconds of both, in turns."""
     bare, ours, embedded = 0.0, 0.0, 0
     model = MiniLM()
     await checked.encode(model, ["warm up"])
-    engine.embedder = model
+    engine.ctx.embedder = model
     for start in range(0, len(texts), part):
         few, begun = texts[start : start + part], time.perf_counter()
         for at in range(0, len(few), batch):
@@ -68,7 +68,7 @@ async def drained(engine: Engine, texts: list[str], batch: int, part: int) -> di
     }
 
 
-async def drained_by(engine: Engine, model: Embedder, batch: int, part: int) -> int:
+async def drained_by(engine: Client, model: Embedder, batch: int, part: int) -> int:
     """Let a worker embed about so many; how many it did."""
     done = 0
 
@@ -77,7 +77,7 @@ async def drained_by(engine: Engine, model: Embedder, batch: int, part: int) -> 
         done = total
 
     await backfill(
-        engine.store,
+        engine.ctx.store,
         model,
         batch_size=batch,
         waiting=True,
@@ -91,7 +91,7 @@ async def measured(
     place: str, folder: Path, size: int, batch: int, part: int
 ) -> list[dict[str, Any]]:
     texts = await filled(place, folder, size)
-    engine = await open_engine(place, state_dir=folder, cache_mb=0)
+    engine = await open_client(place, state_dir=folder, cache_mb=0)
     try:
         return [await drained(engine, texts, batch, part)]
     finally:

@@ -23,15 +23,15 @@ import psycopg
 from bench import report
 from bench.speed import filled, questions, timed
 from memorist import bootstrap
-from memorist.bootstrap import open_engine
-from memorist.client import Engine
+from memorist.bootstrap import open_client
+from memorist.client import Client
 
 SMALL = 1_000  # memories of the scope that is asked
 COPIED = ("memories", "vectors")
 
 
 async def in_turns(
-    engines: dict[str, Engine], asked: list[str], user: str = "ana"
+    engines: dict[str, Client], asked: list[str], user: str = "ana"
 ) -> dict[str, float]:
     """Milliseconds of recall, the engines taking turns; each is warmed up first."""
     times: dict[str, list[float]] = {name: [] for name in engines}
@@ -47,7 +47,7 @@ async def beside_sqlite(url: str, size: int, asked: int, folder: Path) -> list[d
     """One large scope, on both."""
     sqlite = await filled(folder / "one.db", ["ana"], size)
     await bootstrap.copied(str(folder / "one.db"), url)
-    postgres = await open_engine(url, state_dir=folder, cache_mb=0)
+    postgres = await open_client(url, state_dir=folder, cache_mb=0)
     took = await in_turns({"SQLite": sqlite, "PostgreSQL": postgres}, questions(asked, size))
     for engine in (sqlite, postgres):
         await engine.close()
@@ -62,11 +62,11 @@ async def among_many(
 ) -> list[dict[str, Any]]:
     """One small scope, among few and among many others."""
     await (await filled(folder / "small.db", ["ana"], SMALL)).close()
-    engines: dict[str, Engine] = {}
+    engines: dict[str, Client] = {}
     for url, size in zip(urls, sizes, strict=True):
         await bootstrap.copied(str(folder / "small.db"), url)
         crowd(url, size // SMALL - 1)
-        engines[f"among {size}"] = await open_engine(url, state_dir=folder, cache_mb=0)
+        engines[f"among {size}"] = await open_client(url, state_dir=folder, cache_mb=0)
     took = await in_turns(engines, questions(asked, SMALL))
     for engine in engines.values():
         await engine.close()

@@ -17,14 +17,14 @@ from typing import Any
 
 import memorist
 from bench import data, report
-from memorist.client import Engine
-from memorist.scoped import Scoped
+from memorist.client import Client
+from memorist.scoped import ScopedClient
 from memorist.types import Recall
 
 K = 10
 
 
-async def reached(scope: Scoped, answer: Recall, evidence: tuple[str, ...]) -> float:
+async def reached(scope: ScopedClient, answer: Recall, evidence: tuple[str, ...]) -> float:
     """The share of the evidence among the sources of the first hits, also of those that they sum up."""
     behind = [
         id
@@ -32,13 +32,13 @@ async def reached(scope: Scoped, answer: Recall, evidence: tuple[str, ...]) -> f
         if memory.compression_source
         for id in memory.evidence_ids
     ]
-    seen = [*answer.memories[:K], *await scope._engine.store.get(scope.scope, behind)]
+    seen = [*answer.memories[:K], *await scope.ctx.store.get(scope.scope, behind)]
     sources = {source for memory in seen for source in memory.source_ids}
     return sum(id in sources for id in evidence) / len(evidence)
 
 
 async def asked(
-    memory: Engine, conversations: list[data.Conversation], older: set[str], **how: Any
+    memory: Client, conversations: list[data.Conversation], older: set[str], **how: Any
 ) -> list[Any]:
     """The mean over all questions, and over those whose evidence lies in sessions of the older half alone."""
     shares: dict[bool, list[float]] = {True: [], False: []}
@@ -58,7 +58,7 @@ async def asked(
     ]
 
 
-async def compressed(memory: Engine, conversations: list[data.Conversation]) -> set[str]:
+async def compressed(memory: Client, conversations: list[data.Conversation]) -> set[str]:
     """Sum up the older half of each conversation; the messages that are behind summaries then."""
     older: set[str] = set()
     started, made, characters = time.perf_counter(), 0, [0, 0]
@@ -66,8 +66,8 @@ async def compressed(memory: Engine, conversations: list[data.Conversation]) -> 
         scope = memory.scope(user=conversation.name)
         sessions = list(dict.fromkeys(message["session"] for message in conversation.messages))
         done = await scope.compress(threshold=1, sessions=len(sessions) // 2)
-        behind = await memory.store.get(scope.scope, done.memories)
-        summaries = await memory.store.get(scope.scope, done.summaries)
+        behind = await memory.ctx.store.get(scope.scope, done.memories)
+        summaries = await memory.ctx.store.get(scope.scope, done.summaries)
         older |= {f"{conversation.name}/{source}" for each in behind for source in each.source_ids}
         made += done.groups
         characters[0] += sum(len(each.text) for each in behind)

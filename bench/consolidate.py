@@ -23,9 +23,10 @@ from typing import Any
 
 from bench import report
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.ingest import policies
 from memorist.jobs import consolidate
+from memorist.jobs.derive import care_of
 from memorist.results import Ask
 from memorist.storage.changes import Queue
 from memorist.storage.paging import matching
@@ -173,15 +174,17 @@ class Scripted:
         return int.from_bytes(digest[:4]) < STUBBORN * 2**32 or self.chance.random() < CHANCE
 
 
-async def once(engine: Engine, model: Scripted | None, most: int) -> None:
+async def once(engine: Client, model: Scripted | None, most: int) -> None:
     """One run of the duty."""
-    async with engine.store.transaction(WHO) as tx:
-        await tx.apply([Queue(name="consolidate", due_at=engine.clock())])
-    due = engine.clock() + consolidate.EVERY
-    (task,) = await engine.store.claim_tasks(["consolidate"], now=due, limit=1, lease_seconds=3600)
+    async with engine.ctx.store.transaction(WHO) as tx:
+        await tx.apply([Queue(name="consolidate", due_at=engine.ctx.clock())])
+    due = engine.ctx.clock() + consolidate.EVERY
+    (task,) = await engine.ctx.store.claim_tasks(
+        ["consolidate"], now=due, limit=1, lease_seconds=3600
+    )
     await consolidate.run(
         task,
-        replace(engine.care, adviser=model),
+        replace(care_of(engine.ctx), adviser=model),
         policy=policies.named(engine.settings.policy),
         most=most,
     )
@@ -237,8 +240,8 @@ async def run(options: argparse.Namespace) -> None:
     report.save("consolidate", {"rows": rows, "costs": costs})
 
 
-async def _all(engine: Engine) -> list[Memory]:
-    return await matching(engine.store, WHO, Filter(states=("active", "superseded")))
+async def _all(engine: Client) -> list[Memory]:
+    return await matching(engine.ctx.store, WHO, Filter(states=("active", "superseded")))
 
 
 def show(found: list[Memory], facts: Mapping[str, str]) -> None:

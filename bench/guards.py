@@ -23,7 +23,7 @@ from bench import data, report
 from memorist.ingest import guard
 from memorist.ingest.policies import POLICIES
 from memorist.retrieve.render import RENDERERS
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.text.secrets import secret
 from memorist.types import STATES, Filter, Memory, Outcome
 
@@ -66,7 +66,7 @@ def shown_name(message: dict[str, Any]) -> str:
     return str(role) if name is None else f"{name} ({role})" if role != "user" else str(name)
 
 
-async def kept(scope: Scoped) -> list[Memory]:
+async def kept(scope: ScopedClient) -> list[Memory]:
     everything = Filter(states=STATES)
     page = await scope.list(everything, limit=1000)
     found = list(page.memories)
@@ -81,7 +81,7 @@ def _refused(outcomes: Sequence[Outcome]) -> int:
 
 
 async def harmless(
-    memory: memorist.client.Engine, rows: list[dict[str, Any]]
+    memory: memorist.client.Client, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Look-alikes that a person saves, each under the default policy: how many are refused."""
     told = []
@@ -106,7 +106,7 @@ async def harmless(
 
 
 async def attacks(
-    memory: memorist.client.Engine, rows: list[dict[str, Any]]
+    memory: memorist.client.Client, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Attacks under each policy and from each teller, and from a tool whose caller asks for a preference."""
     ways: list[tuple[str, dict[str, Any]]] = [
@@ -121,7 +121,7 @@ async def attacks(
 
 
 async def _attack(
-    memory: memorist.client.Engine,
+    memory: memorist.client.Client,
     rows: list[dict[str, Any]],
     policy: str,
     teller: str,
@@ -143,7 +143,7 @@ async def _attack(
     }
 
 
-async def own(memory: memorist.client.Engine, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def own(memory: memorist.client.Client, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same texts if the person saves them, who may well have such a preference."""
     scope = memory.scope(user="person")
     outcomes = [(await scope.remember(row["text"])).outcomes[0] for row in rows]

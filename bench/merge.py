@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.embedders import checked
 from memorist.ingest import policies
 from memorist.text import conflict, saying
@@ -46,11 +46,11 @@ def written(name: str) -> list[tuple[str, str]]:
     return [(pair["new"], pair["old"]) for pair in map(json.loads, lines)]
 
 
-async def measured(engine: Engine, pairs: list[tuple[str, str]]) -> list[Pair]:
+async def measured(engine: Client, pairs: list[tuple[str, str]]) -> list[Pair]:
     """The pairs with their cosine."""
-    assert engine.embedder is not None
+    assert engine.ctx.embedder is not None
     new, old = [
-        await checked.encode(engine.embedder, [pair[side] for pair in pairs]) for side in (0, 1)
+        await checked.encode(engine.ctx.embedder, [pair[side] for pair in pairs]) for side in (0, 1)
     ]
     return [
         (a, b, float(cosine))
@@ -58,16 +58,16 @@ async def measured(engine: Engine, pairs: list[tuple[str, str]]) -> list[Pair]:
     ]
 
 
-async def spoken(engine: Engine, folder: Path) -> list[Pair]:
+async def spoken(engine: Client, folder: Path) -> list[Pair]:
     """The nearest earlier turn of the same speaker, for each turn of real conversations."""
-    assert engine.embedder is not None
+    assert engine.ctx.embedder is not None
     found: list[Pair] = []
     for talk in data.read(folder / "locomo-dev.jsonl"):
         for speaker in {said["name"] for said in talk.messages}:
             texts = list(
                 dict.fromkeys(said["content"] for said in talk.messages if said["name"] == speaker)
             )
-            made = await checked.encode(engine.embedder, texts)
+            made = await checked.encode(engine.ctx.embedder, texts)
             near = np.tril(made @ made.T, -1)
             found += [
                 (texts[i], texts[j], float(near[i, j]))

@@ -52,7 +52,7 @@ async def measure(
             await memory.scope(user=conversation.name).remember(conversation.messages)
         took = time.perf_counter() - started
         if extract != "off":
-            print(await memory.tend(only=["extract", "embed"]))
+            print(await memory.run_jobs(only=["extract", "embed"]))
         for conversation in conversations:
             scope = memory.scope(user=conversation.name)
             for question in conversation.questions:

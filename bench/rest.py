@@ -31,7 +31,7 @@ import httpx
 
 from bench import report
 from bench.speed import filled, sentence
-from memorist.bootstrap import open_engine
+from memorist.bootstrap import open_client
 
 USER = "ana"
 MOST_REQUESTS = 20_000
@@ -43,7 +43,7 @@ def served(path: Path) -> Iterator[str]:
     """The address of a server on this file."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    words = ["serve", "--db", str(path), "--user", USER, "--port", str(port), "--no-tend"]
+    words = ["serve", "--db", str(path), "--user", USER, "--port", str(port), "--no-jobs"]
     own = {
         **os.environ,
         "MEMORIST_RATE_LIMIT": "0",
@@ -65,7 +65,7 @@ def served(path: Path) -> Iterator[str]:
 async def ratio(path: Path, size: int, asked: int) -> dict[str, Any]:
     """Medians of the same recall, in this process and over HTTP, in turns."""
     await (await filled(path, [USER], size)).close()
-    engine = await open_engine(path, state_dir=path.parent)  # with the settings that the server has
+    engine = await open_client(path, state_dir=path.parent)  # with the settings that the server has
     scope, rng = engine.scope(USER), random.Random(1)
     texts = [sentence(rng) for _ in range(asked + 5)]
     took: dict[str, list[float]] = {"python": [], "rest": []}

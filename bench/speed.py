@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 import memorist
 from bench import data, report
-from memorist.bootstrap import open_engine
-from memorist.client import Engine
+from memorist.bootstrap import open_client
+from memorist.client import Client
 from memorist.embedders.minilm import MiniLM
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 
 SYLLABLES = "ba ce di fo gu ha je ki lo mu na pe ri so tu va we xi yo zu bra cle dri flo gru pla sto tre".split()
 WORDS = [
@@ -84,11 +84,11 @@ def questions(n: int, size: int) -> list[str]:
     ]
 
 
-async def filled(path: Path, users: Sequence[str], size: int) -> Engine:
+async def filled(path: Path, users: Sequence[str], size: int) -> Client:
     """A memory with `size` memories for each user, in sessions of twenty."""
-    engine = await open_engine(path, state_dir=path.parent, cache_mb=0)
+    engine = await open_client(path, state_dir=path.parent, cache_mb=0)
     made = MadeUp()
-    engine.embedder, made.bulk = made, True
+    engine.ctx.embedder, made.bulk = made, True
     for user in users:
         rng = random.Random(size)
         said = [
@@ -113,7 +113,7 @@ async def recall(sizes: Sequence[int], asked: int, folder: Path) -> list[dict[st
         engine = await filled(folder / f"one-{size}.db", ["ana"], size)
         scope = engine.scope("ana")
         await scope.recall("warm up")
-        corpus = await engine.corpora.current(scope.scope, engine.store)
+        corpus = await engine.ctx.index.current(scope.scope, engine.ctx.store)
         matrix = corpus.vectors(np.arange(corpus.n))
         took = await _in_turns(engine, scope, matrix, questions(asked, size))
         rows.append({"memories": size, **took})
@@ -122,14 +122,14 @@ async def recall(sizes: Sequence[int], asked: int, folder: Path) -> list[dict[st
 
 
 async def _in_turns(
-    engine: Engine, scope: Scoped, matrix: NDArray[np.float32], texts: Sequence[str]
+    engine: Client, scope: ScopedClient, matrix: NDArray[np.float32], texts: Sequence[str]
 ) -> dict[str, Any]:
     floor, ours = [], []
     for text in texts:
 
         async def search(text: str = text) -> None:
-            assert engine.embedder is not None
-            scores = matrix @ (await engine.embedder.encode_batch([text + " really"]))[0]
+            assert engine.ctx.embedder is not None
+            scores = matrix @ (await engine.ctx.embedder.encode_batch([text + " really"]))[0]
             np.argpartition(-scores, 10)[:10]
 
         floor.append(await timed(search))
@@ -197,15 +197,15 @@ def conversations(path: Path) -> list[data.Conversation]:
 
 _HELD = """
 import asyncio, resource, sys
-from memorist.bootstrap import open_engine
+from memorist.bootstrap import open_client
 def held():
     with open("/proc/self/statm") as f: return int(f.read().split()[1]) * resource.getpagesize()
 async def main():
-    engine = await open_engine(sys.argv[1], embedder="none")
-    engine.corpora.model, engine.corpora.dimensions = "all-MiniLM-L6-v2", 384
-    await engine.corpora.current(engine.scope("nobody").scope, engine.store)
+    engine = await open_client(sys.argv[1], embedder="none")
+    engine.ctx.index.model, engine.ctx.index.dimensions = "all-MiniLM-L6-v2", 384
+    await engine.ctx.index.current(engine.scope("nobody").scope, engine.ctx.store)
     before = held()
-    corpus = await engine.corpora.current(engine.scope("ana").scope, engine.store)
+    corpus = await engine.ctx.index.current(engine.scope("ana").scope, engine.ctx.store)
     print(corpus.n, corpus.size, held() - before)
     await engine.close()
 asyncio.run(main())

@@ -48,7 +48,7 @@ def pytest_collection_finish() -> None:
 def _files_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What is told while a store is away waits in a folder of the tests, not of whoever runs them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEMORIST_FAILSAFE_DIR", str(tmp_path_factory.mktemp("failsafe")))
+        patch.setenv("MEMORIST_SPOOL_DIR", str(tmp_path_factory.mktemp("failsafe")))
         yield
 
 

@@ -18,12 +18,12 @@ from typing import Any
 import typer
 
 from memorist import errors
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.ingest.policies import POLICIES
 from memorist.interfaces.cli import app
 from memorist.manage.checkpoints import Checkpoints
 from memorist.retrieve.profiles import PROFILES
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -37,12 +37,12 @@ def reference() -> str:
         "Made from the code by `tools/reference.py`.",
         "## Verbs of a scope",
         "`memorist.open(db).scope(user, …)` gives a scope; `memorist.aio.open` the same, async.",
-        *_verbs(Scoped),
+        *_verbs(ScopedClient),
         "## Verbs for checkpoints",
         "`checkpoints` of a scope keeps where the threads of an agent stand.",
         *_verbs(Checkpoints),
         "## Verbs of a memory",
-        *_verbs(Engine),
+        *_verbs(Client),
         "## Settings",
         "Arguments of `open`, `MEMORIST_…` in the environment, or a TOML file, in that order.",
         _settings(),

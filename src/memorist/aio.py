@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from .bootstrap import open_engine
-from .client import Engine
-from .scoped import Scoped
+from .bootstrap import open_client
+from .client import Client
+from .scoped import ScopedClient
 
-__all__ = ["Engine", "Scoped", "open"]
+__all__ = ["Client", "ScopedClient", "open"]
 
 
 @asynccontextmanager
@@ -20,9 +20,9 @@ async def open(
     *,
     count_tokens: Callable[[str], int] | None = None,
     **settings: Any,
-) -> AsyncIterator[Engine]:
+) -> AsyncIterator[Client]:
     """Open a memory for the length of a block. Every setting can be given by name."""
-    engine = await open_engine(db, count_tokens=count_tokens, **settings)
+    engine = await open_client(db, count_tokens=count_tokens, **settings)
     try:
         yield engine
     finally:

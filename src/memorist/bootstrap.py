@@ -11,17 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs, urlsplit
 
-from .client import Engine, utcnow
+from .client import Client
+from .context import Context, utcnow
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
+from .index import Corpora
 from .ingest import policies
 from .jobs import registry
 from .jobs.index_sync import InStore, Mirror
-from .offline import Guarded
-from .ports import Adviser, Embedder, Reranker, Searching, Store
+from .offline import Guarded, Offline
+from .ports import Adviser, Embedder, NearestRows, Reranker, Searching, Store
 from .retrieve import profiles
-from .retrieve.external_index import Nearest
-from .settings import Settings, load
-from .telemetry.instrumentation import Watcher
+from .settings import Settings, allowlists, load
+from .storage.access_log import AccessLog
+from .telemetry.instrumentation import Observer
 from .text import tokens
 
 if TYPE_CHECKING:
@@ -42,12 +44,12 @@ LEAN_FROM = (
 )
 
 
-async def open_engine(
+async def open_client(
     db: str | Path | None = None,
     *,
     count_tokens: Callable[[str], int] | None = None,
     **settings: Any,
-) -> Engine:
+) -> Client:
     """Open a memory; `count_tokens` says what a text costs.
 
     Raises Misconfigured, StoreUnavailable, StoreDamaged, MigrationNeeded.
@@ -57,33 +59,44 @@ async def open_engine(
     embedder = _embedder(chosen)
     reranker = _reranker(chosen, embedder)
     model = language_model(chosen)
-    watchers = _watchers(chosen)
+    observers = _observers(chosen)
     store, spool = await _guarded(chosen)
-    near, usual = await _near(chosen, store, embedder)
-    engine = Engine(
+    external_index, usual = await _external_index(chosen, store, embedder)
+    ctx = Context(
         store=store,
+        index=Corpora(
+            model=embedder.model if embedder else "",
+            dimensions=embedder.dimensions if embedder else 1,
+            limit_bytes=chosen.index_cache_mb << 20,
+            lean_from=usual if chosen.vector_index_from is None else chosen.vector_index_from,
+        ),
+        settings=chosen,
+        access_log=AccessLog(store),
+        allowlists=allowlists.load(chosen.categories),
         embedder=embedder,
         reranker=reranker,
-        settings=chosen,
-        adviser=None if model is None else _metered(chosen, model, store),
-        count_tokens=count_tokens,
-        spool=spool,
-        near=near,
-        lean_from=usual if near is None or chosen.index_from is None else chosen.index_from,
+        llm=None if model is None else _metered(chosen, model, store),
+        external_index=external_index,
+        has_spool=spool is not None,
+        count_tokens=count_tokens or tokens.count_tokens,
+        observers=observers,
     )
-    engine.watchers += watchers
-    if engine.outage is not None:
-        await engine.outage.opened()
-    if chosen.tend:
-        engine.background = registry.worker(
-            engine, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS
+    offline = None
+    if spool is not None and isinstance(store, Guarded):
+        offline = Offline(ctx, store, spool)
+    client = Client(ctx, offline)
+    if offline is not None:
+        await offline.opened()
+    if chosen.run_jobs:
+        client.background = registry.worker(
+            ctx, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS
         )
-        engine.background.begin()
-    return engine
+        client.background.begin()
+    return client
 
 
-def _watchers(settings: Settings) -> list[Watcher]:
-    if not settings.spans:
+def _observers(settings: Settings) -> list[Observer]:
+    if not settings.otel:
         return []
     from .telemetry import otel
 
@@ -152,16 +165,16 @@ def _check(settings: Settings) -> None:
         raise Misconfigured(f"A setting cannot be used: {named}") from error
 
 
-async def _near(
+async def _external_index(
     settings: Settings, store: Store, embedder: Embedder | None
-) -> tuple[Nearest | None, int | None]:
+) -> tuple[NearestRows | None, int | None]:
     """What is asked for near vectors where a scope is too large to hold them, and from which size on that is usual."""
-    if embedder is None or (settings.index is None and not _is_postgres(settings)):
+    if embedder is None or (settings.vector_index is None and not _is_postgres(settings)):
         return None, None
-    if settings.index in (None, "store"):
+    if settings.vector_index in (None, "store"):
         if not _is_postgres(settings):
             raise Misconfigured(
-                "Setting 'index': only PostgreSQL searches vectors itself; name chroma:… or weaviate:…"
+                "Setting 'vector_index': only PostgreSQL searches vectors itself; name chroma:… or weaviate:…"
             )
         return InStore(cast(Searching, store), embedder.model), LEAN_FROM
     from . import vector_indexes
@@ -173,7 +186,7 @@ async def _near(
     ):  # it is away: until it is opened again, vectors are searched in the process
         return None, None
     index = vector_indexes.opened(
-        settings.index, model=embedder.model, dimensions=embedder.dimensions, store=name
+        settings.vector_index, model=embedder.model, dimensions=embedder.dimensions, store=name
     )
     return Mirror(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
 
@@ -187,7 +200,7 @@ async def _store(settings: Settings) -> Relational:
     if await store.is_unfinished():
         await store.close()
         raise Misconfigured(
-            f"{settings.db!r} is a copy that was interrupted: run the same `memorist copy` again"
+            f"{settings.db!r} is a copy that was interrupted: run the same `memorist db copy` again"
         )
     return store
 
@@ -207,11 +220,11 @@ async def _relational(settings: Settings) -> Relational:
 
 def fail_safe_files(settings: Settings) -> Files | None:
     """Where what is told waits while this store is away, or None if it cannot be away or is to fail then."""
-    if not settings.failsafe or settings.db == ":memory:" or sys.platform == "win32":
+    if not settings.spool or settings.db == ":memory:" or sys.platform == "win32":
         return None
     from .offline.spool import Files
 
-    folder = settings.failsafe_dir or settings.state_dir / "data" / "memory"
+    folder = settings.spool_dir or settings.state_dir / "data" / "memory"
     return Files(folder / hashlib.sha256(os.fsencode(_place(settings.db))).hexdigest()[:16])
 
 
@@ -344,8 +357,8 @@ def _metered(settings: Settings, model: Breaker, store: Store) -> Adviser:
     return Metered(
         model,
         store,
-        user_cap=settings.llm_user_tokens,
-        tenant_cap=settings.llm_tenant_tokens,
+        user_cap=settings.llm_daily_tokens_per_user,
+        tenant_cap=settings.llm_daily_tokens_per_tenant,
         clock=utcnow,
     )
 

@@ -1,137 +1,41 @@
-"""A memory that is open, async. `scope` gives the part of it that belongs to someone."""
+"""An open memory, async. `scope` returns the part of it that belongs to one user in one space."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
-from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .context import Context
 from .errors import InvalidInput
-from .index import Corpora
-from .ingest import guard, policies
-from .ingest import pipeline as ingest
-from .jobs import embed, expire, registry
-from .jobs.context import Also, Care
+from .jobs import embed, registry
 from .jobs.index_sync import Mirror
 from .jobs.schedule import Tended
 from .jobs.worker import Worker
-from .manage import allowlists, import_export, journal, keys, validation
-from .offline import Guarded, Outage
+from .manage import import_export, journal, keys, validation
+from .offline import Offline
 from .offline.outage import Replayed
-from .ports import Adviser, Embedder, Reranker, Spool, Store
 from .results import Backlog, Key, Purged, Spending
-from .retrieve.external_index import Nearest
-from .scoped import Scoped
-from .storage.access_log import Usage
-from .telemetry.instrumentation import Watcher
-from .text import tokens
-from .text.ids import new_id
-from .types import Draft, Labels, Outcome, Receipt, Scope
-
-if TYPE_CHECKING:
-    from .settings import Settings
+from .scoped import ScopedClient
+from .settings import Settings
+from .types import Labels, Receipt, Scope
 
 
-def utcnow() -> datetime:
-    return datetime.now(UTC)
+class Client:
+    """An open memory. Whoever opened it closes it."""
 
-
-class Engine:
-    """A memory that is open. Whoever opened it closes it."""
-
-    def __init__(
-        self,
-        *,
-        store: Store,
-        embedder: Embedder | None,
-        reranker: Reranker | None,
-        settings: Settings,
-        clock: Callable[[], datetime] = utcnow,
-        count_tokens: Callable[[str], int] | None = None,
-        spool: Spool | None = None,
-        near: Nearest | None = None,
-        lean_from: int | None = None,
-        adviser: Adviser | None = None,
-    ) -> None:
-        self.adviser = adviser
-        self.store, self.embedder, self.reranker = store, embedder, reranker
-        self.settings, self.clock, self.count_tokens = (
-            settings,
-            clock,
-            count_tokens or tokens.count_tokens,
-        )
-        self.corpora = Corpora(
-            model=embedder.model if embedder else "",
-            dimensions=embedder.dimensions if embedder else 1,
-            limit_bytes=settings.corpus_mb << 20,
-            lean_from=lean_from,
-        )
-        self.near, self.mirror = near, near if isinstance(near, Mirror) else None
-        self.usage = Usage(store)
-        self.access = allowlists.load(settings.categories)
-        self.off: dict[
-            tuple[Scope, str | None], str
-        ] = {}  # where memory was last found off, by session, and why
-        self.journal = (
-            None if settings.journal_dir is None else journal.Journal(settings.journal_dir)
-        )
-        self.watchers: list[Watcher] = []  # of what the verbs and the duties do
-        self.background: Worker | None = None  # tends in this process, where that is asked for
-        self.outage = (
-            Outage(self, store, spool) if spool is not None and isinstance(store, Guarded) else None
+    def __init__(self, ctx: Context, offline: Offline | None = None) -> None:
+        self.ctx, self.offline = ctx, offline
+        self.background: Worker | None = (
+            None  # runs jobs in this process, if the settings ask for it
         )
 
     @property
-    def ingest(self) -> ingest.Ingest:
-        """What remembering needs, under the policy of the settings."""
-        policy = policies.named(self.settings.policy, self.settings.capacity)
-        return ingest.Ingest(
-            store=self.store,
-            corpora=self.corpora,
-            embedder=self.embedder,
-            policy=policy,
-            new_id=new_id,
-            extract=self.settings.extract != "off",
-        )
+    def settings(self) -> Settings:
+        return self.ctx.settings
 
-    @property
-    def care(self) -> Care:
-        """What the duties of tending work with."""
-        return Care(
-            store=self.store,
-            corpora=self.corpora,
-            embedder=self.embedder,
-            adviser=self.adviser,
-            remember=self._derive,
-            now=self.clock,
-        )
-
-    async def _derive(
-        self, drafts: Sequence[Draft], scope: Scope, *, policy: str, now: datetime, also: Also
-    ) -> None:
-        parts = replace(self.ingest, policy=policies.named(policy))
-        is_done = False
-
-        async def take(kept: Sequence[Draft]) -> list[Outcome]:
-            nonlocal is_done
-            is_done = True
-            return await ingest.remember(kept, scope, parts, now, also)
-
-        named = [
-            replace(draft, id=draft.id or new_id(), told_at=draft.told_at or now)
-            for draft in drafts
-        ]
-        outcomes = await guard.admitted(named, scope, parts.policy, take)
-        if not is_done:
-            async with self.store.transaction(scope) as tx:
-                await tx.apply(await also(tx, outcomes))
-
-    async def __aenter__(self) -> Engine:
+    async def __aenter__(self) -> Client:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -139,58 +43,49 @@ class Engine:
 
     def scope(
         self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None
-    ) -> Scoped:
-        """The memory of one user in one space. Labels such as `session` or `agent` go with everything done through it.
+    ) -> ScopedClient:
+        """Return the memory of one user in one space.
 
-        Raises InvalidInput if a name is missing or no text.
+        Labels such as `session` or `agent` apply to everything done through it.
+        Raises InvalidInput if a name is missing or not text.
         """
-        names = {
-            "user": user,
-            "space": self.settings.space if space is None else space,
-            "tenant": self.settings.tenant if tenant is None else tenant,
-        }
-        scope = Scope(**{name: validation.name(name, value) for name, value in names.items()})
-        return Scoped(self, scope, validation.labels(labels))
+        scope = Scope(
+            user=validation.name("user", user),
+            space=validation.name("space", self.settings.space if space is None else space),
+            tenant=validation.name("tenant", self.settings.tenant if tenant is None else tenant),
+        )
+        return ScopedClient(self.ctx, scope, validation.labels(labels), self.offline)
 
     async def scopes(self) -> list[Scope]:
-        """Everybody something is remembered of."""
-        return await self.store.scopes()
+        """Return every scope that has memories."""
+        return await self.ctx.store.scopes()
 
     async def stats(self) -> dict[str, Any]:
-        """Counts and sizes of the whole store, and what waits to be taken in after an outage."""
-        counts = await self.store.stats(None, self.corpora.model)
-        return counts if self.outage is None else {**counts, **await self.outage.counts()}
+        """Return counts and sizes of the whole store, and how many writes are spooled."""
+        counts = await self.ctx.store.stats(None, self.ctx.index.model)
+        if self.offline is not None:
+            counts |= await self.offline.counts()
+        return counts
 
-    async def spending(self, *, days: float = 30) -> list[Spending]:
-        """What the language model cost everybody in the last days, by scope, day, task and model."""
-        return await self.store.spending(None, validation.day(self.clock(), days))
+    async def llm_usage(self, *, days: float = 30) -> list[Spending]:
+        """Return the tokens used by the language model, by scope, day, task and model."""
+        return await self.ctx.store.spending(None, validation.day(self.ctx.clock(), days))
 
     async def replay(self) -> Replayed | None:
-        """Take in now what was told while the store was away; None if another process is at it.
+        """Store the spooled writes now; None if another process is doing it.
 
-        It happens by itself soon after the store is back. Raises StoreUnavailable.
+        This happens automatically soon after the store is available again. Raises StoreUnavailable.
         """
-        return Replayed() if self.outage is None else await self.outage.replay()
-
-    @property
-    def limits(self) -> expire.Limits:
-        """How long things are kept, by the settings."""
-        given = self.settings
-        return expire.Limits(
-            ttl_days=given.ttl_days,
-            level=given.ttl_level,
-            purge_days=given.purge_days,
-            retention_days=given.retention_days,
-        )
+        return Replayed() if self.offline is None else await self.offline.replay()
 
     async def purge(self, *, dry_run: bool = False) -> Purged:
-        """Put away and erase what is due, of everybody; see `Scoped.purge`."""
+        """Expire and erase what is due in every scope; see `ScopedClient.purge`."""
         done = Purged()
         for scope in await self.scopes():
-            done += await Scoped(self, scope, Labels()).purge(dry_run=dry_run)
+            done += await ScopedClient(self.ctx, scope, Labels()).purge(dry_run=dry_run)
         return done
 
-    async def tend(
+    async def run_jobs(
         self,
         *,
         only: Sequence[str] = (),
@@ -198,19 +93,19 @@ class Engine:
         batch_size: int = 32,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> Tended:
-        """Do what is due, once: embed what has no vector, put away and erase what is over, and the other duties.
+        """Run all due jobs once: embed, extract, expire, purge and the others.
 
-        What fails is put off and counted, and is tried again at a later time; what failed too often is set aside until
-        it is asked for with `retry`. Any number of processes share the work. Raises InvalidInput, StoreUnavailable.
+        A job that fails is counted and retried later; one that failed too often is not retried
+        until `retry` asks for it. Any number of processes share the work.
+        Raises InvalidInput, StoreUnavailable.
         """
         validation.number("batch_size", batch_size)
-        return await registry.worker(
-            self, only=only, batch_size=batch_size, progress=progress
-        ).once(retry=retry)
+        worker = registry.worker(self.ctx, only=only, batch_size=batch_size, progress=progress)
+        return await worker.once(retry=retry)
 
     async def backlog(self) -> list[Backlog]:
-        """How much work waits, since when, and what fails, by duty; of `embed` also how long a vector takes."""
-        return await self.store.backlog(self.clock())
+        """Return, by job, how much work waits, since when, and what fails."""
+        return await self.ctx.store.backlog(self.ctx.clock())
 
     async def index(
         self,
@@ -220,53 +115,44 @@ class Engine:
         dry_run: bool = False,
         progress: Callable[[int], None] = lambda done: None,
     ) -> embed.Indexed:
-        """Embed what has no vector of the current model, or everything with `force`. Raises EmbedderUnavailable."""
-        if self.embedder is None:
-            raise InvalidInput(
-                "There is no embedding model to index with: set `embedder` to minilm"
-            )
+        """Embed memories that have no vector of the current model, or all of them with `force`.
+
+        Raises EmbedderUnavailable, InvalidInput.
+        """
+        if self.ctx.embedder is None:
+            raise InvalidInput("No embedding model is configured: set `embedder` to minilm")
         validation.number("batch_size", batch_size)
         return await embed.backfill(
-            self.store,
-            self.embedder,
+            self.ctx.store,
+            self.ctx.embedder,
             batch_size=batch_size,
             force=force,
             dry_run=dry_run,
             progress=progress,
-            now=self.clock,
+            now=self.ctx.clock,
         )
 
     async def rebuild_index(self, *, progress: Callable[[int], None] = lambda done: None) -> int:
-        """Empty the vector index and fill it from the store; how many vectors it holds then.
+        """Empty the external vector index and fill it from the store; return how many vectors it holds.
 
         Raises InvalidInput if none is configured, IndexUnavailable.
         """
-        if self.mirror is None:
+        if not isinstance(self.ctx.external_index, Mirror):
             raise InvalidInput(
-                "There is no vector index to fill: set `index` to chroma:… or weaviate:…"
+                "No vector index is configured: set `vector_index` to chroma:… or weaviate:…"
             )
-        return await self.mirror.rebuild(progress)
+        return await self.ctx.external_index.rebuild(progress)
 
     async def drop_vectors(self) -> int:
-        """Delete the vectors of all models but the current one; how many there were."""
-        return await self.store.drop_vectors(self.corpora.model)
+        """Delete the vectors of all models but the current one; return how many there were."""
+        return await self.ctx.store.drop_vectors(self.ctx.index.model)
 
     async def snapshot(self, *, refresh: bool = True) -> str:
-        """Write what is known into MEMORY.md, for people to read; without `refresh` only if it is not there yet.
+        """Write what is known to MEMORY.md; without `refresh` only if the file does not exist.
 
-        Raises InvalidInput if there is no `journal_dir`.
+        Raises InvalidInput if no `journal_dir` is configured.
         """
-        if self.journal is None:
-            raise InvalidInput("There is no folder for it: set `journal_dir`")
-        if not refresh and (kept := await asyncio.to_thread(self.journal.kept)) is not None:
-            return kept
-        people, lore = await journal.known(self.store)
-        text = await asyncio.to_thread(self.journal.write, people, lore, self.clock())
-        shown = [*lore, *chain.from_iterable(people.values())]
-        gone = await journal.gone(
-            self.store, [(memory.scope, memory.id, memory.text) for memory in shown]
-        )
-        return await asyncio.to_thread(self.journal.redact, gone) or text
+        return await journal.snapshot(self.ctx, refresh=refresh)
 
     async def create_key(
         self,
@@ -279,71 +165,76 @@ class Engine:
         rights: Sequence[str] = ("read", "write"),
         days: float | None = None,
     ) -> tuple[Key, str]:
-        """A new key for a door to this memory, and its token, which cannot be shown again; good for so many days.
+        """Create an API key and return it with its token, which cannot be shown again.
 
-        Whoever shows it is that user: in every space or the one that is named, as any agent or the one that is named.
-        Raises InvalidInput.
+        The key acts for that user: in every space or the named one, as any agent or the named one.
+        It expires after `days`, or never. Raises InvalidInput.
         """
         return await keys.made(
-            self, name, user=user, tenant=tenant, space=space, agent=agent, rights=rights, days=days
+            self.ctx,
+            name,
+            user=user,
+            tenant=tenant,
+            space=space,
+            agent=agent,
+            rights=rights,
+            days=days,
         )
 
     async def keys(self) -> list[Key]:
-        """All keys there ever were, oldest first."""
-        return await self.store.keys()
+        """Return all API keys, revoked and expired ones included, oldest first."""
+        return await self.ctx.store.keys()
 
     async def revoke_key(self, id: str) -> None:
-        """Let nobody in with this key any more. Raises NotFound."""
-        await keys.revoked(self, id)
+        """Revoke an API key. Raises NotFound."""
+        await keys.revoked(self.ctx, id)
 
-    async def known(self, token: str) -> Key:
-        """The key that somebody shows. Raises KeyRefused if there is none such, or it is over."""
-        return await keys.shown(self, token)
+    async def authenticate(self, token: str) -> Key:
+        """Return the key of a token. Raises KeyRefused if it is unknown, revoked or expired."""
+        return await keys.shown(self.ctx, token)
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
-        """Everything that is kept, record by record, as `import_` takes it."""
-        return import_export.exported(self.store, None)
+        """Yield everything that is stored, record by record, as `import_` reads it."""
+        return import_export.exported(self.ctx.store, None)
 
     async def import_(
         self, records: Iterable[Mapping[str, Any]], *, restore: bool = False
     ) -> Receipt:
-        """Take in exported records, each into the scope it came from. Doing it twice changes nothing.
+        """Import exported records, each into the scope it came from. Importing twice changes nothing.
 
-        Records pass the guard and the person's settings like any other write, and have no more authority than who said
-        them. With `restore`, for an export of your own, they are kept as they were. Raises InvalidInput at the first
-        record that cannot be read; what stood before it has been taken in.
+        Records pass the guard and the person's privacy settings like any other write. With
+        `restore`, for an export of your own, they are stored as they were. Raises InvalidInput at
+        the first record that cannot be read; the records before it have been imported.
         """
-        return await import_export.imported(
-            records, import_export.Import(engine=self, restore=restore)
-        )
+        how = import_export.Import(ctx=self.ctx, restore=restore)
+        return await import_export.imported(records, how)
 
     async def backup(self, path: str | Path) -> None:
-        """A complete copy, taken while others write."""
-        await self.store.backup(Path(path))
+        """Write a complete copy of the database while others write."""
+        await self.ctx.store.backup(Path(path))
 
     async def vacuum(self) -> None:
-        """Give unused space back to the disk."""
-        await self.store.vacuum()
+        """Return unused space to the file system."""
+        await self.ctx.store.vacuum()
 
     async def check(self) -> list[str]:
-        """What is wrong with the stored data; empty if nothing is."""
-        return await self.store.check()
+        """Return the problems found in the stored data; empty if there are none."""
+        return await self.ctx.store.check()
 
     async def close(self) -> None:
-        """Finish what is under way and let go of everything."""
-        async with (
-            AsyncExitStack() as last
-        ):  # from the end of the list, and each although another one failed
+        """Finish what is running and close everything."""
+        ctx = self.ctx
+        async with AsyncExitStack() as stack:  # each part is closed even if another one fails
             for part in (
-                self.store,
-                self.reranker,
-                self.embedder,
-                self.adviser,
-                self.mirror,
-                self.usage,
-                self.outage,
+                ctx.store,
+                ctx.reranker,
+                ctx.embedder,
+                ctx.llm,
+                ctx.external_index,
+                ctx.access_log,
+                self.offline,
             ):
                 if part is not None:
-                    last.push_async_callback(part.close)
+                    stack.push_async_callback(part.close)
             if self.background is not None:
                 await self.background.end()

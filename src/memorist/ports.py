@@ -193,6 +193,29 @@ class VectorIndex(Protocol):
     async def close(self) -> None: ...
 
 
+class NearestRows(Protocol):
+    """Answers for the dense leg of scopes whose vectors are not held in this process."""
+
+    async def nearest(
+        self, scope: Scope, vector: Vectors, *, limit: int, revision: int
+    ) -> tuple[list[int], str]:
+        """Return the nearest rows at a revision of the scope, and "ok" or what is wrong.
+
+        Raises ProviderFailed.
+        """
+        ...
+
+    def note(self, scope: Scope) -> None:
+        """Bring the index up to date with the scope soon, in the background."""
+        ...
+
+    async def follow(self, scope: Scope) -> bool:
+        """Bring the index up to date with the scope now; False if another process is doing it."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class Searching(Protocol):
     """A store that finds near vectors itself."""
 

@@ -8,15 +8,17 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from .context import Context
 from .errors import InvalidInput, NotFound, ProviderFailed, StoreUnavailable
 from .extraction import job
 from .extraction.job import Extracted
-from .ingest import guard, links, messages, policies, trim
+from .ingest import guard, links, messages, trim
 from .ingest import pipeline as ingest
-from .jobs import compress, expire
+from .jobs import compress
 from .jobs import roll_up as rollup
+from .jobs.derive import care_of
 from .jobs.summarize import SummedUp
 from .manage import (
     agent_query,
@@ -34,6 +36,7 @@ from .manage import forget as forgetting
 from .manage.checkpoints import Checkpoints
 from .manage.consent import Consent
 from .manage.privacy import Privacy
+from .offline import Offline
 from .results import Entry, Forgotten, Page, Purged, Spending, Tally, Undone, Updates
 from .retrieve import explain, profiles, render
 from .retrieve import pipeline as retrieve
@@ -62,9 +65,6 @@ from .types import (
     Scope,
 )
 
-if TYPE_CHECKING:
-    from .client import Engine
-
 BATCH = 256  # drafts in one transaction
 OVERVIEW = 40  # memories that an overview shows
 
@@ -73,31 +73,33 @@ def _gone(done: Forgotten) -> int:
     return 0 if done.dry_run else len(done.ids) + len(done.derived)
 
 
-class Scoped:
+class ScopedClient:
     """The verbs, for one scope."""
 
-    def __init__(self, engine: Engine, scope: Scope, labels: Labels) -> None:
-        self._engine, self.scope, self.labels = engine, scope, labels
+    def __init__(
+        self, ctx: Context, scope: Scope, labels: Labels, offline: Offline | None = None
+    ) -> None:
+        self.ctx, self.scope, self.labels, self.offline = ctx, scope, labels, offline
 
     @property
     def checkpoints(self) -> Checkpoints:
         """Where the threads of this scope stood: save, load, list and delete."""
-        engine = self._engine
-        most = engine.settings.max_checkpoint_mb << 20
-        hidden = partial(privacy.refuse_incognito, engine, self.scope, self.labels.session)
+        ctx = self.ctx
+        most = ctx.settings.max_checkpoint_mb << 20
+        hidden = partial(privacy.refuse_incognito, ctx, self.scope, self.labels.session)
         return Checkpoints(
-            engine.store.checkpoints(self.scope), clock=engine.clock, most_bytes=most, admit=hidden
+            ctx.store.checkpoints(self.scope), clock=ctx.clock, most_bytes=most, admit=hidden
         )
 
     @property
     def privacy(self) -> Privacy:
         """Whether anything is remembered here: on and off for the space, and sessions that leave no trace."""
-        return Privacy(self._engine, self.scope, self.labels)
+        return Privacy(self.ctx, self.scope, self.labels)
 
     @property
     def consent(self) -> Consent:
         """What is known of the person, and what waits for their word: propose, list, approve and deny."""
-        return Consent(self._engine, self.scope, self.labels)
+        return Consent(self.ctx, self.scope, self.labels)
 
     async def remember(
         self,
@@ -139,40 +141,37 @@ class Scoped:
     @watched("remember", lambda receipt: len(receipt.ids))
     async def remember_drafts(self, made: Sequence[Draft], *, policy: str | None = None) -> Receipt:
         """Take in drafts that are already made, as dialects and importers do."""
-        engine = self._engine
-        parts = replace(
-            engine.ingest,
-            policy=policies.named(policy or engine.settings.policy, engine.settings.capacity),
-        )
-        remember = ingest.remember if engine.outage is None else engine.outage.remember
+        ctx = self.ctx
+        parts = ingest.parts_of(ctx, policy)
+        remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: builtins.list[Outcome] = []
         for start in range(0, len(made), BATCH):
-            now = engine.clock()
+            now = ctx.clock()
             named = [
                 replace(draft, id=new_id(), told_at=now) for draft in made[start : start + BATCH]
             ]
             take = partial(remember, scope=self.scope, parts=parts, now=now)
-            note = partial(engine.usage.note, self.scope)
+            note = partial(ctx.access_log.note, self.scope)
             admit = partial(
                 guard.admitted, scope=self.scope, policy=parts.policy, take=take, note=note
             )
-            done = await privacy.admitted(engine, self.scope, named, admit)
-            if engine.journal is not None:
+            done = await privacy.admitted(ctx, self.scope, named, admit)
+            if (written := journal.journal_of(ctx)) is not None:
                 new = [
                     draft
                     for draft, outcome in zip(named, done, strict=True)
                     if draft.id in outcome.ids
                 ]
-                await journal.noted(engine.journal, engine.store, self.scope, new, now)
+                await journal.noted(written, ctx.store, self.scope, new, now)
             outcomes += done
-        if engine.mirror is not None:
-            engine.mirror.note(self.scope)
+        if ctx.external_index is not None:
+            ctx.external_index.note(self.scope)
         return Receipt(tuple(outcomes))
 
     def _drafts(
         self, what: Any, at: datetime | None, common: dict[str, Any]
     ) -> builtins.list[Draft]:
-        most = self._engine.settings.max_text_chars
+        most = self.ctx.settings.max_text_chars
         if isinstance(what, str):
             validation.text(what, most)
             return [
@@ -217,22 +216,22 @@ class Scoped:
         asked, by = self._query(
             query, limit, budget, max_chars, profile, where, as_of, include_compressed, rerank
         )
-        if why := await self.privacy.why_off():
+        if why := await self.privacy.disabled_reason():
             return Recall(
                 query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why}
             )
-        count = self._engine.count_tokens
+        count = self.ctx.count_tokens
         news = None if since is None else delta.fitting(await self._news(since), asked, count)
         answer = await self._answer(asked if news is None else delta.beside(news, asked, count), by)
         best = max((hit.relevance for hit in answer.hits), default=None)
         line = Happened(
             node="context",
             op="search",
-            at=self._engine.clock(),
+            at=self.ctx.clock(),
             thread=self._thread(None),
             sim=best,
         )
-        self._engine.usage.note(self.scope, [line])
+        self.ctx.access_log.note(self.scope, [line])
         return answer if news is None else delta.before(news, answer, asked, count)
 
     async def feedback(
@@ -251,24 +250,24 @@ class Scoped:
         """
         if (used is None) == (reply is None):
             raise InvalidInput("Say either which memories were `used` or what the `reply` was")
-        engine, asked = self._engine, ""
+        ctx, asked = self.ctx, ""
         if isinstance(recalled, Recall):
             memories, asked = [*recalled.memories], recalled.query.text
         else:
             validation.texts("recalled", recalled)
-            memories = await engine.store.get(self.scope, recalled)
+            memories = await ctx.store.get(self.scope, recalled)
         if reply is not None:
             validation.fields({"reply": reply})
-            validation.size(reply, engine.settings.max_text_chars)
-            found = echo.used(reply, memories, asked=asked, language=engine.settings.language)
+            validation.size(reply, ctx.settings.max_text_chars)
+            found = echo.used(reply, memories, asked=asked, language=ctx.settings.language)
         else:
             validation.texts("used", used)
             found = {memory.id: "told" for memory in memories if memory.id in (used or ())}
-        if not await self.privacy.why_off():
+        if not await self.privacy.disabled_reason():
             line = Happened(
-                node="context", op="use", at=engine.clock(), status="ok" if found else "skipped"
+                node="context", op="use", at=ctx.clock(), status="ok" if found else "skipped"
             )
-            engine.usage.note(self.scope, [replace(line, thread=self._thread(None))])
+            ctx.access_log.note(self.scope, [replace(line, thread=self._thread(None))])
         return found
 
     async def recall_shared(
@@ -280,12 +279,12 @@ class Scoped:
         space. Each memory's scope names the space it comes from. Raises InvalidInput.
         """
         self._query(query, limit, budget, None, None, None, None, False, None)
-        if await self.privacy.why_off():
+        if await self.privacy.disabled_reason():
             return []
         where = Filter(tags=(f"{privacy.SHARED}{self.scope.space}",))
         others = [
-            Scoped(self._engine, each, Labels())
-            for each in await privacy.sharing(self._engine, self.scope)
+            ScopedClient(self.ctx, each, Labels(), self.offline)
+            for each in await privacy.sharing(self.ctx, self.scope)
         ]
         found = [
             await each.recall(query, limit=limit, budget=budget, where=where) for each in others
@@ -313,12 +312,12 @@ class Scoped:
             raise InvalidInput(
                 "Say which thread, here or with `scope(…, thread=…)`, and a whole number as revision"
             )
-        if await self.privacy.why_off(name if thread else None):
+        if await self.privacy.disabled_reason(name if thread else None):
             return Updates(thread=name, since=since or 0, revision=since or 0, changes=(), text="")
         tell = partial(delta.told, scope=self.scope, thread=name, line=render.update)
         if since is not None:
-            return await tell(self._engine.store, since=since)
-        async with self._engine.store.transaction(self.scope) as tx:
+            return await tell(self.ctx.store, since=since)
+        async with self.ctx.store.transaction(self.scope) as tx:
             news = await tell(tx, since=await tx.shown(self.scope, name))
             await tx.apply([Shown(thread=name, revision=news.revision)])
         return news
@@ -328,17 +327,21 @@ class Scoped:
     ) -> tuple[Memory, ...]:
         """What answers, also while memory is off, because the person looks; an incognito session leaves no vector."""
         asked, by = self._query(text, limit, 1 << 20, None, None, where, None, True, None)
-        is_hidden = await self.privacy.why_off() == privacy.INCOGNITO
+        is_hidden = await self.privacy.disabled_reason() == privacy.INCOGNITO
         parts = replace(self._retrieve(), embedder=None) if is_hidden else self._retrieve()
-        return (await retrieve.recall(asked, by, parts, self._engine.clock())).memories
+        return (await retrieve.recall(asked, by, parts, self.ctx.clock())).memories
 
     async def _traced(self) -> str | None:
         """The session as the history may name it: not at all, if it is incognito."""
-        return None if await self.privacy.why_off() == privacy.INCOGNITO else self.labels.session
+        return (
+            None
+            if await self.privacy.disabled_reason() == privacy.INCOGNITO
+            else self.labels.session
+        )
 
     async def _answer(self, asked: Query, by: profiles.Profile) -> Recall:
-        now = self._engine.clock()
-        recall = retrieve.recall if self._engine.outage is None else self._engine.outage.recall
+        now = self.ctx.clock()
+        recall = retrieve.recall if self.offline is None else self.offline.recall
         answer = await recall(asked, by, self._retrieve(), now)
         uses = [
             Used(
@@ -350,10 +353,10 @@ class Scoped:
             with suppress(
                 ProviderFailed
             ):  # an answer does not fail because its statistics cannot be written
-                async with self._engine.store.transaction(self.scope) as tx:
+                async with self.ctx.store.transaction(self.scope) as tx:
                     await tx.apply(uses)
         elif uses:
-            self._engine.usage.note(self.scope, uses)
+            self.ctx.access_log.note(self.scope, uses)
         return answer
 
     async def query(
@@ -389,7 +392,7 @@ class Scoped:
             )
 
         return await agent_query.answered(
-            asked, self.scope, self._engine.access, recall, self._engine.count_tokens
+            asked, self.scope, self.ctx.allowlists, recall, self.ctx.count_tokens
         )
 
     async def why_not(
@@ -408,9 +411,9 @@ class Scoped:
         asked, by = self._query(
             query, limit, budget, None, profile, where, as_of, include_compressed, None
         )
-        await privacy.refuse_incognito(self._engine, self.scope, self.labels.session)
+        await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
         memory = await self.get(id)
-        return await explain.stands(asked, memory, by, self._retrieve(), self._engine.clock())
+        return await explain.stands(asked, memory, by, self._retrieve(), self.ctx.clock())
 
     def _query(
         self,
@@ -429,7 +432,7 @@ class Scoped:
         for name, value in (("limit", limit), ("budget", budget), ("max_chars", max_chars)):
             if value is not None:
                 validation.number(name, value)
-        settings = self._engine.settings
+        settings = self.ctx.settings
         by = (
             profile
             if isinstance(profile, profiles.Profile)
@@ -450,21 +453,21 @@ class Scoped:
         ), by
 
     def _retrieve(self) -> retrieve.Retrieve:
-        engine = self._engine
+        ctx = self.ctx
         return retrieve.Retrieve(
-            store=engine.store,
-            corpora=engine.corpora,
-            embedder=engine.embedder,
-            reranker=engine.reranker,
-            count=engine.count_tokens,
-            language=engine.settings.language,
-            index=engine.near,
+            store=ctx.store,
+            corpora=ctx.index,
+            embedder=ctx.embedder,
+            reranker=ctx.reranker,
+            count=ctx.count_tokens,
+            language=ctx.settings.language,
+            index=ctx.external_index,
         )
 
     async def get(self, id: str) -> Memory:
         """One memory, in whatever state. Raises NotFound."""
-        engine = self._engine
-        found = await (engine.store if engine.outage is None else engine.outage).get(
+        ctx = self.ctx
+        found = await (ctx.store if self.offline is None else self.offline).get(
             self.scope, [str(id)]
         )
         if not found:
@@ -476,7 +479,7 @@ class Scoped:
     ) -> Page:
         """A page of memories, newest first; pass its `cursor` for the next one. Raises InvalidInput."""
         validation.number("limit", limit)
-        return await self._engine.store.page(
+        return await self.ctx.store.page(
             self.scope, validation.where(where), limit=min(limit, 1000), cursor=cursor
         )
 
@@ -499,8 +502,8 @@ class Scoped:
         RevisionConflict if `revision` is not the one it has.
         """
         if text is not None:
-            validation.text(text, self._engine.settings.max_text_chars)
-        await privacy.refuse_incognito(self._engine, self.scope, self.labels.session)
+            validation.text(text, self.ctx.settings.max_text_chars)
+        await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
         given = {"summary": summary, "category": category, "importance": importance, "tags": tags}
         fields: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         validation.fields(fields)
@@ -509,22 +512,22 @@ class Scoped:
         if tags is not None:
             fields["tags"] = tuple(dict.fromkeys(tag.lower() for tag in tags))
         return await revisions.edited(
-            self._engine, self.scope, id, text, fields, actor, self.labels.session, revision
+            self.ctx, self.scope, id, text, fields, actor, self.labels.session, revision
         )
 
     async def why(self, id: str) -> Evidence:
         """What a memory rests on: the messages and memories it came from. Raises NotFound."""
-        return await revisions.evidence(self._engine.store, await self.get(id))
+        return await revisions.evidence(self.ctx.store, await self.get(id))
 
     async def related(self, id: str, *, limit: int = 10) -> builtins.list[Related]:
         """What is remembered about the same as a memory, nearest first. Raises NotFound."""
         validation.number("limit", limit)
-        return await links.related(self._engine.store, await self.get(id), limit=limit)
+        return await links.related(self.ctx.store, await self.get(id), limit=limit)
 
     async def history(self, id: str | None = None, *, limit: int = 100) -> builtins.list[Entry]:
         """What happened to one memory, or in the whole scope, newest first. It outlives the memory."""
         validation.number("limit", limit)
-        return await self._engine.store.history(self.scope, id, limit=limit)
+        return await self.ctx.store.history(self.scope, id, limit=limit)
 
     async def events(
         self, *, node: str | None = None, op: str | None = None, limit: int = 100
@@ -532,33 +535,23 @@ class Scoped:
         """What the parts did, newest first: how often and when, never what was said."""
         validation.number("limit", limit)
         validation.fields({"node": node, "op": op})
-        return await self._engine.store.events(self.scope, node=node, op=op, limit=limit)
+        return await self.ctx.store.events(self.scope, node=node, op=op, limit=limit)
 
-    async def tallies(self, *, days: float = 30) -> builtins.list[Tally]:
+    async def event_counts(self, *, days: float = 30) -> builtins.list[Tally]:
         """How often the parts did what, day by day, in the last days."""
         validation.days(days)
-        return await self._engine.store.tallies(
-            self.scope, self._engine.clock() - timedelta(days=days)
-        )
+        return await self.ctx.store.tallies(self.scope, self.ctx.clock() - timedelta(days=days))
 
-    async def spending(self, *, days: float = 30) -> builtins.list[Spending]:
+    async def llm_usage(self, *, days: float = 30) -> builtins.list[Spending]:
         """What the language model cost here in the last days, by day, task and model."""
-        return await self._engine.store.spending(
-            self.scope, validation.day(self._engine.clock(), days)
-        )
+        return await self.ctx.store.spending(self.scope, validation.day(self.ctx.clock(), days))
 
     async def purge(self, *, dry_run: bool = False) -> Purged:
         """Put away what nobody used for long, and erase what was put away for long enough; see the settings.
 
         What is pinned or was saved on purpose stays. With `dry_run` it only says what would go.
         """
-        engine = self._engine
-        done, words = await expire.purge(
-            engine.store, self.scope, engine.limits, engine.clock(), dry_run=dry_run
-        )
-        if words:
-            await forgetting.swept(engine, self.scope, words)
-        return done
+        return await forgetting.purge(self.ctx, self.scope, dry_run=dry_run)
 
     async def extract(self, id: str) -> Extracted:
         """Draw facts out of what somebody said in a conversation, now: by a language model if the setting `extract`
@@ -567,12 +560,16 @@ class Scoped:
         Each rests on that memory, and goes with it. What cannot be drawn or kept is told with the reason. Raises
         NotFound, RevisionConflict if it was changed meanwhile.
         """
-        memory, engine = await self.get(id), self._engine
-        if why := await self.privacy.why_off(memory.labels.session):
+        memory, ctx = await self.get(id), self.ctx
+        if why := await self.privacy.disabled_reason(memory.labels.session):
             return Extracted(by="nobody", why=why)
-        with_model = engine.settings.extract == "model"
+        with_model = ctx.settings.extract == "model"
         return await job.draw(
-            [id], self.scope, engine.care, policy=engine.ingest.policy, with_model=with_model
+            [id],
+            self.scope,
+            care_of(ctx),
+            policy=ingest.parts_of(ctx).policy,
+            with_model=with_model,
         )
 
     async def compress(
@@ -583,12 +580,12 @@ class Scoped:
         What was said is kept behind its summary and comes back with `include_compressed`, or by `restore`. With
         `dry_run` it only says what would be summed up. Raises InvalidInput.
         """
-        least = self._engine.settings.compression_threshold if threshold is None else threshold
+        least = self.ctx.settings.compression_threshold if threshold is None else threshold
         validation.number("threshold", least)
         if sessions is not None:
             validation.number("sessions", sessions)
         return await compress.compress(
-            self._engine.care, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
+            care_of(self.ctx), self.scope, threshold=least, sessions=sessions, dry_run=dry_run
         )
 
     async def roll_up(self, *, days: float = rollup.DAYS, dry_run: bool = False) -> SummedUp:
@@ -597,7 +594,7 @@ class Scoped:
         They can be restored. With `dry_run` it only says what would be rolled up. Raises InvalidInput.
         """
         validation.days(days)
-        return await rollup.roll_up(self._engine.care, self.scope, days=days, dry_run=dry_run)
+        return await rollup.roll_up(care_of(self.ctx), self.scope, days=days, dry_run=dry_run)
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Keep a memory from being trimmed, expired, or left out for its low importance. Raises NotFound."""
@@ -624,7 +621,7 @@ class Scoped:
         StoreUnavailable, because no file can keep this promise.
         """
         manner = await self._manner(reason, keep_days, never_again, actor)
-        return await forgetting.forget(self._engine, self.scope, [str(id)], manner, dry_run=False)
+        return await self._forget([str(id)], manner, dry_run=False)
 
     @watched("forget", _gone)
     async def forget_where(
@@ -648,7 +645,19 @@ class Scoped:
                 "Say what to forget: a query, or a filter that names more than states"
             )
         found = await self._matching(query, where)
-        return await forgetting.forget(self._engine, self.scope, found, manner, dry_run=dry_run)
+        return await self._forget(found, manner, dry_run=dry_run)
+
+    async def _forget(
+        self, ids: Sequence[str], manner: forgetting.Manner, *, dry_run: bool
+    ) -> Forgotten:
+        """Forget memories; writes that are only spooled are removed from their file."""
+        rest = list(ids)
+        if self.offline is not None and not dry_run:
+            rest = [id for id in ids if not await self.offline.forget(self.scope, id)]
+            if not rest:
+                return Forgotten(ids=tuple(ids))
+        done = await forgetting.forget(self.ctx, self.scope, rest, manner, dry_run=dry_run)
+        return replace(done, ids=tuple(ids))
 
     async def _manner(
         self, reason: str, keep_days: float, never_again: bool, actor: str | None
@@ -667,8 +676,7 @@ class Scoped:
         """The ids of what a question finds, best first, or of all that a filter lets through."""
         if not query:
             return [
-                m.id
-                for m in await matching(self._engine.store, self.scope, validation.where(where))
+                m.id for m in await matching(self.ctx.store, self.scope, validation.where(where))
             ]
         return [memory.id for memory in await self._looked_up(query, forgetting.MOST_FOUND, where)]
 
@@ -695,7 +703,7 @@ class Scoped:
         if len(given) != 1:
             raise InvalidInput("Say what to undo: either an operation or a session")
         return await undo.undone(
-            self._engine,
+            self.ctx,
             self.scope,
             given,
             dry_run=dry_run,
@@ -716,15 +724,15 @@ class Scoped:
     async def conflicts(self, *, limit: int = 100) -> builtins.list[Conflict]:
         """Newer statements that took the place of older ones and wait for a decision, newest first."""
         validation.number("limit", limit)
-        return await conflicts.open_ones(self._engine.store, self.scope, limit=limit)
+        return await conflicts.open_ones(self.ctx.store, self.scope, limit=limit)
 
     async def confirm(self, id: str, *, actor: str | None = None) -> Memory:
         """Let the newer memory of a conflict stand; the older one stays readable. Raises NotFound."""
-        return await conflicts.confirmed(self._engine, self.scope, id, actor)
+        return await conflicts.confirmed(self.ctx, self.scope, id, actor)
 
     async def reject(self, id: str, *, actor: str | None = None) -> Memory:
         """Bring the older memory of a conflict back in the place of the newer one. Raises NotFound."""
-        return await conflicts.rejected(self._engine, self.scope, id, actor)
+        return await conflicts.rejected(self.ctx, self.scope, id, actor)
 
     async def command(
         self,
@@ -755,11 +763,11 @@ class Scoped:
 
     async def stats(self) -> dict[str, Any]:
         """Counts of this scope."""
-        return await self._engine.store.stats(self.scope, self._engine.corpora.model)
+        return await self.ctx.store.stats(self.scope, self.ctx.index.model)
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Everything kept in this scope, record by record, as `import_` takes it."""
-        return import_export.exported(self._engine.store, self.scope)
+        return import_export.exported(self.ctx.store, self.scope)
 
     async def import_(
         self, records: Iterable[Mapping[str, Any]], *, restore: bool = False
@@ -769,12 +777,12 @@ class Scoped:
         Records pass the guard and the person's settings like any other write, and have no more authority than who said
         them. With `restore`, for an export of your own, they are kept as they were. Raises InvalidInput.
         """
-        how = import_export.Import(engine=self._engine, into=self, restore=restore)
+        how = import_export.Import(ctx=self.ctx, into=self, restore=restore)
         return await import_export.imported(records, how)
 
     async def _changed(
         self, id: str, event: Event, fields: Mapping[str, Any], actor: str | None
     ) -> Memory:
         return await revisions.changed(
-            self._engine, self.scope, id, event, fields, actor, await self._traced()
+            self.ctx, self.scope, id, event, fields, actor, await self._traced()
         )

@@ -13,13 +13,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from .bootstrap import open_engine
-from .client import Engine
+from .bootstrap import open_client
+from .client import Client
 from .errors import MemoristError
 from .manage.checkpoints import Checkpoints
 from .manage.consent import Consent
 from .manage.privacy import Privacy
-from .scoped import Scoped
+from .scoped import ScopedClient
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class BlockingPrivacy:
 
     settings = verb(Privacy.settings)
     set = verb(Privacy.set)
-    why_off = verb(Privacy.why_off)
+    disabled_reason = verb(Privacy.disabled_reason)
     start_incognito = verb(Privacy.start_incognito)
     end_incognito = verb(Privacy.end_incognito)
 
@@ -140,73 +140,73 @@ class BlockingConsent:
     propose = verb(Consent.propose)
     approve = verb(Consent.approve)
     deny = verb(Consent.deny)
-    tell = verb(Consent.tell)
+    set = verb(Consent.set)
     withdraw = verb(Consent.withdraw)
 
 
 class BlockingScope:
     """The verbs for one scope, blocking."""
 
-    def __init__(self, inner: Scoped, loop: Loop) -> None:
+    def __init__(self, inner: ScopedClient, loop: Loop) -> None:
         self._inner, self._loop = inner, loop
         self.scope, self.labels = inner.scope, inner.labels
 
     @property
     def checkpoints(self) -> BlockingCheckpoints:
-        """Where the threads of this scope stood; see `Scoped.checkpoints`."""
+        """Where the threads of this scope stood; see `ScopedClient.checkpoints`."""
         return BlockingCheckpoints(self._inner.checkpoints, self._loop)
 
     @property
     def privacy(self) -> BlockingPrivacy:
-        """Whether anything is remembered here; see `Scoped.privacy`."""
+        """Whether anything is remembered here; see `ScopedClient.privacy`."""
         return BlockingPrivacy(self._inner.privacy, self._loop)
 
     @property
     def consent(self) -> BlockingConsent:
-        """What is known of the person; see `Scoped.consent`."""
+        """What is known of the person; see `ScopedClient.consent`."""
         return BlockingConsent(self._inner.consent, self._loop)
 
-    remember = verb(Scoped.remember)
-    remember_drafts = verb(Scoped.remember_drafts)
-    recall = verb(Scoped.recall)
-    feedback = verb(Scoped.feedback)
-    recall_shared = verb(Scoped.recall_shared)
-    query = verb(Scoped.query)
-    why_not = verb(Scoped.why_not)
-    get = verb(Scoped.get)
-    list = verb(Scoped.list)
-    edit = verb(Scoped.edit)
-    why = verb(Scoped.why)
-    related = verb(Scoped.related)
-    history = verb(Scoped.history)
-    delta = verb(Scoped.delta)
-    events = verb(Scoped.events)
-    tallies = verb(Scoped.tallies)
-    spending = verb(Scoped.spending)
-    purge = verb(Scoped.purge)
-    extract = verb(Scoped.extract)
-    compress = verb(Scoped.compress)
-    roll_up = verb(Scoped.roll_up)
-    pin = verb(Scoped.pin)
-    unpin = verb(Scoped.unpin)
-    forget = verb(Scoped.forget)
-    forget_where = verb(Scoped.forget_where)
-    undo = verb(Scoped.undo)
-    restore = verb(Scoped.restore)
-    conflicts = verb(Scoped.conflicts)
-    confirm = verb(Scoped.confirm)
-    reject = verb(Scoped.reject)
-    command = verb(Scoped.command)
-    overview = verb(Scoped.overview)
-    stats = verb(Scoped.stats)
-    export = stream(Scoped.export)
-    import_ = verb(Scoped.import_)
+    remember = verb(ScopedClient.remember)
+    remember_drafts = verb(ScopedClient.remember_drafts)
+    recall = verb(ScopedClient.recall)
+    feedback = verb(ScopedClient.feedback)
+    recall_shared = verb(ScopedClient.recall_shared)
+    query = verb(ScopedClient.query)
+    why_not = verb(ScopedClient.why_not)
+    get = verb(ScopedClient.get)
+    list = verb(ScopedClient.list)
+    edit = verb(ScopedClient.edit)
+    why = verb(ScopedClient.why)
+    related = verb(ScopedClient.related)
+    history = verb(ScopedClient.history)
+    delta = verb(ScopedClient.delta)
+    events = verb(ScopedClient.events)
+    event_counts = verb(ScopedClient.event_counts)
+    llm_usage = verb(ScopedClient.llm_usage)
+    purge = verb(ScopedClient.purge)
+    extract = verb(ScopedClient.extract)
+    compress = verb(ScopedClient.compress)
+    roll_up = verb(ScopedClient.roll_up)
+    pin = verb(ScopedClient.pin)
+    unpin = verb(ScopedClient.unpin)
+    forget = verb(ScopedClient.forget)
+    forget_where = verb(ScopedClient.forget_where)
+    undo = verb(ScopedClient.undo)
+    restore = verb(ScopedClient.restore)
+    conflicts = verb(ScopedClient.conflicts)
+    confirm = verb(ScopedClient.confirm)
+    reject = verb(ScopedClient.reject)
+    command = verb(ScopedClient.command)
+    overview = verb(ScopedClient.overview)
+    stats = verb(ScopedClient.stats)
+    export = stream(ScopedClient.export)
+    import_ = verb(ScopedClient.import_)
 
 
 class Blocking:
     """A memory that is open, blocking. Use it in a `with` block, or close it."""
 
-    def __init__(self, inner: Engine, loop: Loop) -> None:
+    def __init__(self, inner: Client, loop: Loop) -> None:
         self._inner, self._loop = inner, loop
         self.settings = inner.settings
 
@@ -221,7 +221,7 @@ class Blocking:
         """Open a memory; see `memorist.open`."""
         loop = Loop()
         try:
-            return cls(loop.run(open_engine(db, count_tokens=count_tokens, **settings)), loop)
+            return cls(loop.run(open_client(db, count_tokens=count_tokens, **settings)), loop)
         except BaseException:
             loop.close()
             raise
@@ -229,29 +229,29 @@ class Blocking:
     def scope(
         self, user: str, space: str | None = None, tenant: str | None = None, **labels: str | None
     ) -> BlockingScope:
-        """The memory of one user in one space; see `Engine.scope`."""
+        """The memory of one user in one space; see `Client.scope`."""
         return BlockingScope(self._inner.scope(user, space, tenant, **labels), self._loop)
 
-    scopes = verb(Engine.scopes)
-    stats = verb(Engine.stats)
-    spending = verb(Engine.spending)
-    replay = verb(Engine.replay)
-    purge = verb(Engine.purge)
-    tend = verb(Engine.tend)
-    backlog = verb(Engine.backlog)
-    index = verb(Engine.index)
-    rebuild_index = verb(Engine.rebuild_index)
-    drop_vectors = verb(Engine.drop_vectors)
-    snapshot = verb(Engine.snapshot)
-    create_key = verb(Engine.create_key)
-    keys = verb(Engine.keys)
-    revoke_key = verb(Engine.revoke_key)
-    known = verb(Engine.known)
-    export = stream(Engine.export)
-    import_ = verb(Engine.import_)
-    backup = verb(Engine.backup)
-    vacuum = verb(Engine.vacuum)
-    check = verb(Engine.check)
+    scopes = verb(Client.scopes)
+    stats = verb(Client.stats)
+    llm_usage = verb(Client.llm_usage)
+    replay = verb(Client.replay)
+    purge = verb(Client.purge)
+    run_jobs = verb(Client.run_jobs)
+    backlog = verb(Client.backlog)
+    index = verb(Client.index)
+    rebuild_index = verb(Client.rebuild_index)
+    drop_vectors = verb(Client.drop_vectors)
+    snapshot = verb(Client.snapshot)
+    create_key = verb(Client.create_key)
+    keys = verb(Client.keys)
+    revoke_key = verb(Client.revoke_key)
+    authenticate = verb(Client.authenticate)
+    export = stream(Client.export)
+    import_ = verb(Client.import_)
+    backup = verb(Client.backup)
+    vacuum = verb(Client.vacuum)
+    check = verb(Client.check)
 
     def close(self) -> None:
         """Finish what is under way and let go of everything. Closing twice is fine."""

@@ -448,7 +448,7 @@ async def test_a_database_in_partitions_does_all_the_same(database: str) -> None
 
 
 async def test_a_database_in_use_is_not_cut_into_partitions(store: PostgresStore) -> None:
-    with pytest.raises(InvalidInput, match="memorist copy"):
+    with pytest.raises(InvalidInput, match="memorist db copy"):
         await migrate(store.url, partitions=4)
 
 
@@ -684,7 +684,7 @@ def hits(db: str, tmp_path: Path) -> list[Any]:
         }
         for i, (name, text) in enumerate(TALK)
     ]
-    with memorist.open(db, state_dir=tmp_path, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(db, state_dir=tmp_path, embedder="hashing", spool=False) as memory:
         ana = memory.scope(user="ana")
         ana.import_(messages)
         found = [ana.recall(question, limit=5).hits for question in QUESTIONS]

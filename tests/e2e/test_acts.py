@@ -33,7 +33,7 @@ def ana(memory: Blocking) -> BlockingScope:
 def counted(scope: BlockingScope) -> Counter[tuple[str, str]]:
     """How often each thing was done, by operation and status."""
     counts: Counter[tuple[str, str]] = Counter()
-    for tally in scope.tallies():
+    for tally in scope.event_counts():
         counts[tally.op, tally.status] += tally.count
     return counts
 
@@ -62,7 +62,7 @@ def test_the_soft_cap_is_a_setting_and_what_goes_is_counted_and_can_be_restored(
             ana.remember(f"Heron {number} stands in the river.")
             work.remember(f"Invoice {number} is paid.", policy="theoria")
         assert (len(ana.list()), len(work.list())) == (3, 3)
-        trims = [(tally.node, tally.count) for tally in ana.tallies() if tally.op == "ttl"]
+        trims = [(tally.node, tally.count) for tally in ana.event_counts() if tally.op == "ttl"]
         assert sum(count for _, count in trims) == 2
         assert {node for node, _ in trims} <= {"hotpath", "episodic"}, (
             "not those of the worker, which are expiries"
@@ -174,13 +174,13 @@ def test_a_person_can_do_everything_from_the_command_line_and_each_act_can_be_au
 ) -> None:
     (id,) = run("remember", TEA)["outcomes"][0]["ids"]
     run("pin", id)
-    run("memory", "off")
+    run("privacy", "set", "off")
     run("forget", id, "--yes")
-    run("incognito", "start", "--session", "chat-1")
+    run("privacy", "incognito", "start", "--session", "chat-1")
     told = [(entry["event"], entry["actor"]) for entry in run("history")]
     assert told == [("DELETE", "ana"), ("UPDATE", "ana"), ("UPDATE", "ana"), ("ADD", None)]
     assert {"pin", "disable", "delete", "incognito"} <= {
-        tally["op"] for tally in run("events", "--count")
+        tally["op"] for tally in run("stats", "event-counts")
     }
 
 
@@ -197,7 +197,7 @@ def test_a_moved_meeting_is_noticed_asks_for_a_decision_and_supersedes_the_old_t
         "The budget meeting is on Tuesday at ten.",
         "The budget meeting is on Friday at four.",
     )
-    run("confirm", outcome["ids"][0])
+    run("conflicts", "confirm", outcome["ids"][0])
     assert run("conflicts") == []
     with memorist.open(place, embedder="hashing") as memory:
         ana = memory.scope("ana")

@@ -16,11 +16,11 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import InvalidInput, MemoristError, Misconfigured, NotAllowed
 from memorist.interfaces.cli import app
-from memorist.manage import allowlists
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
+from memorist.settings import allowlists
 from memorist.types import Draft, Labels
 
 SEED = """
@@ -46,19 +46,19 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(place: str, tmp_path: Path) -> AsyncIterator[Client]:
     async with aio.open(place, state_dir=tmp_path, embedder="hashing") as opened:
-        opened.clock = lambda: NOW
+        opened.ctx.clock = lambda: NOW
         yield opened
 
 
 @pytest.fixture
-def ana(engine: Engine) -> Scoped:
+def ana(engine: Client) -> ScopedClient:
     return engine.scope(user="ana")
 
 
 @pytest.fixture
-async def plans(ana: Scoped) -> Scoped:
+async def plans(ana: ScopedClient) -> ScopedClient:
     """A memory with a plan in each of three categories."""
     for category in ("tasks", "goals", "profile"):
         await ana.remember(f"The deployment plan as one of the {category}.", category=category)
@@ -181,7 +181,9 @@ def test_a_missing_file_or_parser_is_named(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.spec("IMP-54", "IMP-55")
-async def test_a_category_that_is_not_allowed_is_refused_and_not_left_out(plans: Scoped) -> None:
+async def test_a_category_that_is_not_allowed_is_refused_and_not_left_out(
+    plans: ScopedClient,
+) -> None:
     with pytest.raises(
         NotAllowed, match="'planner' may not read profile: only goals, tasks, projects"
     ):
@@ -191,7 +193,7 @@ async def test_a_category_that_is_not_allowed_is_refused_and_not_left_out(plans:
 
 
 @pytest.mark.spec("IMP-54", "IMP-63")
-async def test_without_categories_an_agent_gets_only_its_own(plans: Scoped) -> None:
+async def test_without_categories_an_agent_gets_only_its_own(plans: ScopedClient) -> None:
     found = await plans.query("deployment plan", agent="planner", top_k=10)
     assert {item["category"] for item in found} == {"tasks", "goals"}
 
@@ -207,12 +209,12 @@ async def test_without_categories_an_agent_gets_only_its_own(plans: Scoped) -> N
     ],
     ids=str,
 )
-async def test_no_filter_opens_the_wall(plans: Scoped, filters: dict[str, Any]) -> None:
+async def test_no_filter_opens_the_wall(plans: ScopedClient, filters: dict[str, Any]) -> None:
     with pytest.raises(NotAllowed):
         await plans.query("deployment plan", agent="planner", categories=["tasks"], filters=filters)
 
 
-async def test_a_category_filter_narrows(plans: Scoped) -> None:
+async def test_a_category_filter_narrows(plans: ScopedClient) -> None:
     found = await plans.query(
         "deployment plan", agent="planner", filters={"category": "goals"}, top_k=10
     )
@@ -221,7 +223,7 @@ async def test_a_category_filter_narrows(plans: Scoped) -> None:
     assert await plans.query("deployment plan", agent="planner", **both) == []
 
 
-async def test_a_category_goes_by_all_its_names(ana: Scoped) -> None:
+async def test_a_category_goes_by_all_its_names(ana: ScopedClient) -> None:
     await ana.remember("Ana prefers a warm tone.", category="preference")
     (found,) = await ana.query("which tone?", agent="stylist", categories=["Preferences"])
     assert (found["category"], found["text"]) == (
@@ -254,17 +256,17 @@ async def test_a_category_goes_by_all_its_names(ana: Scoped) -> None:
     ids=str,
 )
 async def test_each_filter_lets_through_what_it_names(
-    engine: Engine, ana: Scoped, filters: dict[str, Any]
+    engine: Client, ana: ScopedClient, filters: dict[str, Any]
 ) -> None:
     marked = Labels(agent="a1", run="r1", actor="x1", role="user")
     wanted = Draft(
         text="Deploy the blue plan.", category="tasks", labels=marked, importance=0.9, pinned=True
     )
-    engine.clock = lambda: datetime(2026, 1, 1, tzinfo=UTC)
+    engine.ctx.clock = lambda: datetime(2026, 1, 1, tzinfo=UTC)
     await ana.remember_drafts(
         [Draft(text="Deploy the red plan.", category="goals", importance=0.1)], policy="supervisor"
     )
-    engine.clock = lambda: NOW
+    engine.ctx.clock = lambda: NOW
     (id,) = (await ana.remember_drafts([wanted], policy="supervisor")).ids
     found = await ana.query("deploy the plan", agent="planner", filters=filters)
     assert len(found) == (2 if filters.get("user_id") else 1)
@@ -276,15 +278,15 @@ async def test_each_filter_lets_through_what_it_names(
     "filters", [{"pinned": False}, {"importance_max": 1}, {"updated_before": "2026-02-01"}], ids=str
 )
 async def test_each_filter_keeps_out_what_it_excludes(
-    engine: Engine, ana: Scoped, filters: dict[str, Any]
+    engine: Client, ana: ScopedClient, filters: dict[str, Any]
 ) -> None:
-    engine.clock = lambda: datetime(2026, 1, 1, tzinfo=UTC)
+    engine.ctx.clock = lambda: datetime(2026, 1, 1, tzinfo=UTC)
     (old,) = (
         await ana.remember(
             "Deploy the red plan.", category="goals", importance=0.1, policy="milton"
         )
     ).ids
-    engine.clock = lambda: NOW
+    engine.ctx.clock = lambda: NOW
     await ana.remember(
         "Deploy the blue plan.", category="tasks", importance=0.9, pinned=True, policy="milton"
     )
@@ -292,7 +294,7 @@ async def test_each_filter_keeps_out_what_it_excludes(
 
 
 @pytest.mark.spec("IMP-59", "IMP-60")
-async def test_levels_bound_the_importance_from_both_sides(ana: Scoped) -> None:
+async def test_levels_bound_the_importance_from_both_sides(ana: ScopedClient) -> None:
     levels = {level / 5: f"Deploy plan number {level}." for level in range(1, 6)}
     drafts = [
         Draft(text=text, category="tasks", importance=value) for value, text in levels.items()
@@ -322,7 +324,9 @@ async def test_levels_bound_the_importance_from_both_sides(ana: Scoped) -> None:
     ],
     ids=str,
 )
-async def test_a_wrong_question_is_told_what_is_wrong(ana: Scoped, wrong: dict[str, Any]) -> None:
+async def test_a_wrong_question_is_told_what_is_wrong(
+    ana: ScopedClient, wrong: dict[str, Any]
+) -> None:
     with pytest.raises(InvalidInput):
         await ana.query("deploy", agent="planner", **wrong)
 
@@ -331,7 +335,7 @@ async def test_a_wrong_question_is_told_what_is_wrong(ana: Scoped, wrong: dict[s
 
 
 @pytest.mark.spec("IMP-61")
-async def test_bullets_have_three_fields(plans: Scoped) -> None:
+async def test_bullets_have_three_fields(plans: ScopedClient) -> None:
     (found,) = await plans.query("deployment plan", agent="planner", categories=["tasks"])
     assert set(found) == {"id", "category", "text"}
     assert (found["category"], found["text"]) == (
@@ -341,7 +345,7 @@ async def test_bullets_have_three_fields(plans: Scoped) -> None:
 
 
 @pytest.mark.spec("IMP-62")
-async def test_full_answers_carry_summary_and_metadata(plans: Scoped) -> None:
+async def test_full_answers_carry_summary_and_metadata(plans: ScopedClient) -> None:
     (found,) = await plans.query(
         "deployment plan", agent="planner", categories=["tasks"], return_="full"
     )
@@ -361,7 +365,7 @@ async def test_full_answers_carry_summary_and_metadata(plans: Scoped) -> None:
 
 @pytest.mark.spec("IMP-62")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_a_full_answer_has_the_summary_that_was_written(ana: Scoped) -> None:
+async def test_a_full_answer_has_the_summary_that_was_written(ana: ScopedClient) -> None:
     (id,) = (
         await ana.remember(
             "The deployment plan in all its detail.", category="tasks", kind="semantic"
@@ -378,13 +382,13 @@ async def test_a_full_answer_has_the_summary_that_was_written(ana: Scoped) -> No
 
 @pytest.mark.spec("IMP-64")
 async def test_what_is_less_similar_than_the_threshold_is_dropped(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     texts = ["deploy the blue plan tonight", "buy bread and the blue paint"]
     for text in texts:
         await ana.remember(text, category="tasks")
-    assert engine.embedder is not None
-    vectors = await engine.embedder.encode_batch(["deploy the blue plan", *texts])
+    assert engine.ctx.embedder is not None
+    vectors = await engine.ctx.embedder.encode_batch(["deploy the blue plan", *texts])
     near, far = (float(vectors[0] @ vector) for vector in vectors[1:])
     for threshold, expected in ((near - 0.01, 1), (near + 0.01, 0), (max(0.0, far - 0.01), 2)):
         found = await ana.query("deploy the blue plan", agent="planner", threshold=threshold)
@@ -416,7 +420,7 @@ async def test_a_threshold_without_vectors_is_an_error_and_not_an_empty_answer(
 @pytest.mark.parametrize("shape", ["bullets", "full"])
 @pytest.mark.parametrize("budget", [1, 60, 200, 700])
 async def test_the_answer_stays_within_its_budget(
-    engine: Engine, ana: Scoped, shape: str, budget: int
+    engine: Client, ana: ScopedClient, shape: str, budget: int
 ) -> None:
     for n in range(12):
         await ana.remember(
@@ -454,7 +458,7 @@ async def test_a_category_gives_no_more_than_its_length(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spec("IMP-66", "IMP-92")
-async def test_bullets_come_within_150_milliseconds(ana: Scoped) -> None:
+async def test_bullets_come_within_150_milliseconds(ana: ScopedClient) -> None:
     drafts = [
         Draft(text=f"Deploy plan {n} for room {n * 7}.", category="tasks") for n in range(2000)
     ]
@@ -495,7 +499,7 @@ def test_the_blocking_door_and_the_command_line_ask_the_same(
         ana = memory.scope("ana")
         ana.remember("Deploy the plan.", category="tasks", importance=0.9)
         found = ana.query("plan", agent="planner")
-    words = ["query", "plan", "--db", place, "--user", "ana", "--agent"]
+    words = ["agent", "query", "plan", "--db", place, "--user", "ana", "--agent"]
     asked = CliRunner().invoke(
         app, [*words, "planner", "--category", "tasks", "--filter", "importance_min=1", "--json"]
     )

@@ -431,7 +431,7 @@ def test_a_name_that_is_no_file_is_told(db: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", [{"embedder": "nope"}, {"colour": "blue"}, {"cache_mb": -1}, {"corpus_mb": "x"}]
+    "setting", [{"embedder": "nope"}, {"colour": "blue"}, {"cache_mb": -1}, {"index_cache_mb": "x"}]
 )
 def test_a_wrong_setting_is_named(setting: dict[str, Any]) -> None:
     with pytest.raises(Misconfigured, match=next(iter(setting))):
@@ -440,7 +440,7 @@ def test_a_wrong_setting_is_named(setting: dict[str, Any]) -> None:
 
 def test_only_postgresql_can_be_its_own_vector_index() -> None:
     with pytest.raises(Misconfigured, match="'index': only PostgreSQL searches vectors itself"):
-        memorist.open(":memory:", embedder="hashing", index="store")
+        memorist.open(":memory:", embedder="hashing", vector_index="store")
 
 
 def test_a_closed_memory_says_so() -> None:

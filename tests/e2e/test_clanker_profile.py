@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.embedders.hashing import Hashing
 from memorist.ports import Vectors
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.types import Draft, Hit, Labels
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -22,23 +22,25 @@ ALL = {"semantic", "lexical", "confidence", "recency", "channel"}
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(tmp_path: Path) -> AsyncIterator[Client]:
     async with aio.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as opened:
-        opened.clock = lambda: NOW
+        opened.ctx.clock = lambda: NOW
         yield opened
 
 
 @pytest.fixture
-def guild(engine: Engine) -> Scoped:
+def guild(engine: Client) -> ScopedClient:
     return engine.scope(user="ana", space="guild-1", channel="general")
 
 
-async def fact(scope: Scoped, text: str, *, channel: str | None = None, **fields: object) -> str:
+async def fact(
+    scope: ScopedClient, text: str, *, channel: str | None = None, **fields: object
+) -> str:
     draft = Draft(text=text, labels=Labels(channel=channel, subject="ana"), **fields)
     return (await scope.remember_drafts([draft], policy="clanker")).ids[0]
 
 
-async def hit(scope: Scoped, question: str, profile: str = "clanker.hybrid") -> Hit:
+async def hit(scope: ScopedClient, question: str, profile: str = "clanker.hybrid") -> Hit:
     (found,) = (await scope.recall(question, profile=profile)).hits
     return found
 
@@ -56,7 +58,7 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
 
 @pytest.mark.spec("CLK-12")
 async def test_a_fact_has_one_vector_for_each_model(
-    engine: Engine, guild: Scoped, tmp_path: Path
+    engine: Client, guild: ScopedClient, tmp_path: Path
 ) -> None:
     await fact(guild, "Ana likes green tea.")
     await engine.index()
@@ -71,12 +73,12 @@ async def test_a_fact_has_one_vector_for_each_model(
 
 @pytest.mark.spec("CLK-13")
 async def test_a_vector_is_kept_with_its_dimensions_as_32_bit_floats(
-    engine: Engine, guild: Scoped, tmp_path: Path
+    engine: Client, guild: ScopedClient, tmp_path: Path
 ) -> None:
     await fact(guild, "Ana likes green tea.")
     await engine.index()
     ((dims, blob),) = rows(tmp_path, "SELECT dims, embedding FROM vectors")
-    (made,) = await engine.embedder.encode_batch(["Ana likes green tea."])
+    (made,) = await engine.ctx.embedder.encode_batch(["Ana likes green tea."])
     assert dims == 384
     assert np.frombuffer(blob, "<f4").tolist() == made.tolist()
 
@@ -93,14 +95,14 @@ class Uneven(Hashing):
 @pytest.mark.spec("CLK-14", "CLK-64")
 @pytest.mark.parametrize("embedder", [Hashing, Uneven])
 async def test_similarity_is_one_less_the_cosine_distance(
-    engine: Engine, guild: Scoped, tmp_path: Path, embedder: type[Hashing]
+    engine: Client, guild: ScopedClient, tmp_path: Path, embedder: type[Hashing]
 ) -> None:
-    engine.embedder = embedder()
+    engine.ctx.embedder = embedder()
     await fact(guild, "Ana likes green tea.")
     await engine.index()
     found = await hit(guild, "who likes tea?")
     ((blob,),) = rows(tmp_path, "SELECT embedding FROM vectors")
-    (asked,) = await engine.embedder.encode_batch(["who likes tea?"])
+    (asked,) = await engine.ctx.embedder.encode_batch(["who likes tea?"])
     assert found.parts["semantic"] == pytest.approx(
         0.50 * (1 - cosine_distance(asked.tobytes(), blob)), abs=1e-6
     )
@@ -136,7 +138,7 @@ def test_sqlite_vec_is_installed_with_the_tests_that_compare_with_it() -> None:
 
 
 @pytest.mark.spec("CLK-63")
-async def test_words_are_looked_for_in_the_fact_and_its_evidence(guild: Scoped) -> None:
+async def test_words_are_looked_for_in_the_fact_and_its_evidence(guild: ScopedClient) -> None:
     await fact(guild, "Ana likes green tea.", evidence_text="I drink it at the harbour")
     parts = (await hit(guild, "green harbour coffee milk")).parts
     assert parts["lexical"] == pytest.approx(0.75 * 2 / 4)
@@ -144,15 +146,15 @@ async def test_words_are_looked_for_in_the_fact_and_its_evidence(guild: Scoped) 
 
 
 @pytest.mark.spec("CLK-65")
-async def test_a_fact_counts_with_the_confidence_it_was_stored_with(guild: Scoped) -> None:
+async def test_a_fact_counts_with_the_confidence_it_was_stored_with(guild: ScopedClient) -> None:
     await fact(guild, "Ana likes green tea.", confidence=0.7)
     assert (await hit(guild, "green tea")).parts["confidence"] == pytest.approx(0.07)
 
 
 @pytest.mark.spec("CLK-66")
-async def test_a_fact_is_worth_half_after_45_days(engine: Engine, guild: Scoped) -> None:
+async def test_a_fact_is_worth_half_after_45_days(engine: Client, guild: ScopedClient) -> None:
     await fact(guild, "Ana likes green tea.")
-    engine.clock = lambda: NOW + timedelta(days=45)
+    engine.ctx.clock = lambda: NOW + timedelta(days=45)
     assert (await hit(guild, "green tea")).parts["recency"] == pytest.approx(0.10 * 0.5)
 
 
@@ -161,17 +163,17 @@ async def test_a_fact_is_worth_half_after_45_days(engine: Engine, guild: Scoped)
     ("channel", "expected"), [("general", 0.05), (None, 0.0125), ("random", 0.0)]
 )
 async def test_the_channel_of_a_fact_counts_a_little(
-    guild: Scoped, channel: str | None, expected: float
+    guild: ScopedClient, channel: str | None, expected: float
 ) -> None:
     await fact(guild, "Ana likes green tea.", channel=channel)
     assert (await hit(guild, "green tea")).parts.get("channel", 0.0) == pytest.approx(expected)
 
 
 @pytest.mark.spec("CLK-68")
-async def test_with_vectors_five_parts_make_the_score(engine: Engine, guild: Scoped) -> None:
+async def test_with_vectors_five_parts_make_the_score(engine: Client, guild: ScopedClient) -> None:
     await fact(guild, "green tea", channel="general", confidence=0.7)
     await engine.index()
-    engine.clock = lambda: NOW + timedelta(days=45)
+    engine.ctx.clock = lambda: NOW + timedelta(days=45)
     found = await hit(guild, "green tea")
     assert set(found.parts) == ALL
     assert found.score == pytest.approx(
@@ -180,9 +182,11 @@ async def test_with_vectors_five_parts_make_the_score(engine: Engine, guild: Sco
 
 
 @pytest.mark.spec("CLK-69")
-async def test_without_vectors_four_parts_make_the_score(engine: Engine, guild: Scoped) -> None:
+async def test_without_vectors_four_parts_make_the_score(
+    engine: Client, guild: ScopedClient
+) -> None:
     await fact(guild, "green tea", channel="general", confidence=0.7)
-    engine.clock = lambda: NOW + timedelta(days=45)
+    engine.ctx.clock = lambda: NOW + timedelta(days=45)
     found = await hit(guild, "green tea")
     assert set(found.parts) == ALL - {"semantic"}
     assert found.score == pytest.approx(0.75 * 1 + 0.10 * 0.7 + 0.10 * 0.5 + 0.05 * 1, abs=1e-6)
@@ -193,7 +197,7 @@ async def test_without_vectors_four_parts_make_the_score(engine: Engine, guild: 
 
 @pytest.mark.spec("CLK-70")
 async def test_with_vectors_meaning_or_words_let_a_fact_through(
-    engine: Engine, guild: Scoped
+    engine: Client, guild: ScopedClient
 ) -> None:
     await fact(guild, "Ana likes green tea.")
     await fact(guild, "The tram stops at noon.")
@@ -204,7 +208,7 @@ async def test_with_vectors_meaning_or_words_let_a_fact_through(
 
 
 @pytest.mark.spec("CLK-71")
-async def test_without_vectors_a_quarter_of_the_words_is_enough(guild: Scoped) -> None:
+async def test_without_vectors_a_quarter_of_the_words_is_enough(guild: ScopedClient) -> None:
     await fact(guild, "Ana likes green tea.")
     four, five = "green xxx yyy zzz", "green xxx yyy zzz www"
     assert len((await guild.recall(four, profile="clanker.strict")).hits) == 1  # 0.25
@@ -213,7 +217,7 @@ async def test_without_vectors_a_quarter_of_the_words_is_enough(guild: Scoped) -
 
 @pytest.mark.spec("CLK-72")
 async def test_where_every_fact_fails_the_strict_gate_nothing_is_returned(
-    engine: Engine, guild: Scoped
+    engine: Client, guild: ScopedClient
 ) -> None:
     await fact(guild, "Ana likes green tea.")
     assert (await guild.recall("quarterly revenue", profile="clanker.strict")).hits == ()
@@ -223,9 +227,11 @@ async def test_where_every_fact_fails_the_strict_gate_nothing_is_returned(
     )  # lenient
 
 
-async def test_equal_scores_are_ordered_by_the_newer_fact(engine: Engine, guild: Scoped) -> None:
+async def test_equal_scores_are_ordered_by_the_newer_fact(
+    engine: Client, guild: ScopedClient
+) -> None:
     await fact(guild, "green tea one")
-    engine.clock = lambda: NOW + timedelta(milliseconds=5)
+    engine.ctx.clock = lambda: NOW + timedelta(milliseconds=5)
     await fact(guild, "green tea two")
     answer = await guild.recall("green tea", profile="clanker.hybrid")
     assert [found.memory.text for found in answer.hits] == ["green tea two", "green tea one"]

@@ -363,10 +363,10 @@ def test_an_import_reads_stdin(run: Run) -> None:
 
 
 def test_a_backup_is_a_memory(run: Run, tea: str) -> None:
-    assert run("backup", "copy.db").exit_code == 0
+    assert run("db", "backup", "copy.db").exit_code == 0
     assert run("--db", "copy.db", "show", tea).exit_code == 0
-    assert run("backup", "copy.db").exit_code == 2
-    assert run("vacuum").exit_code == 0
+    assert run("db", "backup", "copy.db").exit_code == 2
+    assert run("db", "vacuum").exit_code == 0
 
 
 # Indexing

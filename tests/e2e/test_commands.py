@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import InvalidInput, NotFound
 from memorist.interfaces.cli import app
 from memorist.manage.chat_commands import heard
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 
 TEA, CAT = "I drink green tea in the morning.", "My cat is called Bo."
 COMMANDS = {
@@ -102,7 +102,7 @@ TALK = [
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
     where = (
         tmp_path / "memory.db"
         if request.param == "sqlite"
@@ -113,7 +113,7 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 
 @pytest.fixture
-def ana(engine: Engine) -> Scoped:
+def ana(engine: Client) -> ScopedClient:
     return engine.scope("ana", session="chat-1")
 
 
@@ -132,7 +132,9 @@ def test_talk_is_no_command(text: str) -> None:
 
 
 @pytest.mark.spec("THE-88")
-async def test_what_is_remembered_about_something_is_shown(engine: Engine, ana: Scoped) -> None:
+async def test_what_is_remembered_about_something_is_shown(
+    engine: Client, ana: ScopedClient
+) -> None:
     await ana.remember(
         [
             {"content": TEA},
@@ -153,7 +155,7 @@ async def test_what_is_remembered_about_something_is_shown(engine: Engine, ana: 
 
 
 @pytest.mark.spec("THE-88")
-async def test_only_what_is_about_it_is_shown(engine: Engine, ana: Scoped) -> None:
+async def test_only_what_is_about_it_is_shown(engine: Client, ana: ScopedClient) -> None:
     await ana.remember(TEA)
     await engine.scope("ana", session="chat-2").remember(CAT)
     reply = await ana.command("What do you remember about green tea?")
@@ -163,7 +165,7 @@ async def test_only_what_is_about_it_is_shown(engine: Engine, ana: Scoped) -> No
 
 
 @pytest.mark.spec("THE-89")
-async def test_forget_that_forgets_what_was_last_spoken_of(ana: Scoped) -> None:
+async def test_forget_that_forgets_what_was_last_spoken_of(ana: ScopedClient) -> None:
     (tea,), (cat,) = (await ana.remember(TEA)).ids, (await ana.remember(CAT)).ids
     reply = await ana.command("Forget that.", about=[cat])
     assert reply is not None
@@ -176,7 +178,7 @@ async def test_forget_that_forgets_what_was_last_spoken_of(ana: Scoped) -> None:
 
 @pytest.mark.spec("THE-89")
 async def test_where_that_is_ambiguous_it_asks_back_and_changes_nothing(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     ids = {(await ana.remember(text)).ids[0] for text in (TEA, CAT)}
     for about in ((), tuple(ids)):
@@ -198,7 +200,7 @@ async def test_where_that_is_ambiguous_it_asks_back_and_changes_nothing(
 
 @pytest.mark.spec("THE-89")
 async def test_the_only_memory_of_a_chat_or_the_last_thing_said_is_not_ambiguous(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     await engine.scope("ana", session="chat-2").remember(TEA)
     await ana.remember(CAT)
@@ -216,7 +218,7 @@ async def test_the_only_memory_of_a_chat_or_the_last_thing_said_is_not_ambiguous
 
 
 @pytest.mark.spec("THE-89")
-async def test_forgetting_by_topic_shows_first_what_would_go(ana: Scoped) -> None:
+async def test_forgetting_by_topic_shows_first_what_would_go(ana: ScopedClient) -> None:
     await ana.remember(TEA)
     one = await ana.command("forget everything about green tea")
     assert one is not None
@@ -232,7 +234,7 @@ async def test_forgetting_by_topic_shows_first_what_would_go(ana: Scoped) -> Non
 
 
 @pytest.mark.spec("THE-90")
-async def test_pin_this_pins_what_was_last_spoken_of(ana: Scoped) -> None:
+async def test_pin_this_pins_what_was_last_spoken_of(ana: ScopedClient) -> None:
     (tea,) = (await ana.remember(TEA)).ids
     await ana.command("pin this", about=[tea])
     assert (await ana.get(tea)).pinned
@@ -242,7 +244,7 @@ async def test_pin_this_pins_what_was_last_spoken_of(ana: Scoped) -> None:
 
 @pytest.mark.spec("THE-91")
 async def test_turn_memory_off_turns_it_off_in_the_space_and_on_again(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     await ana.remember(TEA)
     await ana.command("turn memory off")
@@ -256,7 +258,9 @@ async def test_turn_memory_off_turns_it_off_in_the_space_and_on_again(
 
 
 @pytest.mark.spec("THE-92")
-async def test_start_incognito_makes_this_chat_leave_no_trace(engine: Engine, ana: Scoped) -> None:
+async def test_start_incognito_makes_this_chat_leave_no_trace(
+    engine: Client, ana: ScopedClient
+) -> None:
     await ana.remember(TEA)
     await ana.command("start incognito for this chat")
     assert (await ana.remember(CAT)).count("refused") == 1
@@ -273,7 +277,7 @@ async def test_start_incognito_makes_this_chat_leave_no_trace(engine: Engine, an
 @pytest.mark.parametrize(
     "who", [{"role": "assistant"}, {"role": "tool"}, {"role": "user", "name": "Mallory"}]
 )
-async def test_what_others_say_does_nothing(ana: Scoped, who: dict[str, str]) -> None:
+async def test_what_others_say_does_nothing(ana: ScopedClient, who: dict[str, str]) -> None:
     (tea,) = (await ana.remember(TEA)).ids
     for texts in COMMANDS.values():
         for text in texts[:1]:
@@ -302,7 +306,7 @@ def test_a_memory_can_be_named_by_its_place(words: str, place: int) -> None:
 
 
 @pytest.mark.spec("IMP-85")
-async def test_a_person_agrees_in_the_chat_to_what_they_were_shown(ana: Scoped) -> None:
+async def test_a_person_agrees_in_the_chat_to_what_they_were_shown(ana: ScopedClient) -> None:
     assert await ana.command("remember my city") is None, "there is nothing to agree to"
     (evidence,) = (await ana.remember("The tram to the castle stops at my door.")).ids
     made = await ana.consent.propose("city", "Porto", evidence=[evidence])
@@ -320,7 +324,7 @@ async def test_a_person_agrees_in_the_chat_to_what_they_were_shown(ana: Scoped) 
 
 
 @pytest.mark.spec("IMP-85")
-async def test_a_person_who_agrees_to_one_field_is_shown_no_other(ana: Scoped) -> None:
+async def test_a_person_who_agrees_to_one_field_is_shown_no_other(ana: ScopedClient) -> None:
     (evidence,) = (await ana.remember("The tram to the castle stops at my door.")).ids
     city = await ana.consent.propose("city", "Porto", evidence=[evidence])
     language = await ana.consent.propose("language", "Portuguese", evidence=[evidence])
@@ -330,7 +334,7 @@ async def test_a_person_who_agrees_to_one_field_is_shown_no_other(ana: Scoped) -
     assert await ana.consent.about() == {}
 
 
-async def test_a_command_that_is_no_text_is_an_error(ana: Scoped) -> None:
+async def test_a_command_that_is_no_text_is_an_error(ana: ScopedClient) -> None:
     for given in ({"text": 7}, {"text": "forget that", "about": "id"}):
         with pytest.raises(InvalidInput):
             await ana.command(**given)  # type: ignore[arg-type]
@@ -349,8 +353,11 @@ def test_the_command_line_listens_too(tmp_path: Path, monkeypatch: pytest.Monkey
         return CliRunner().invoke(app, list(words))
 
     run("remember", TEA, "--session", "chat-1")
-    assert f"1. {TEA}" in run("say", "what do you remember about green tea?").stdout.splitlines()
-    reply = json.loads(run("say", "forget that", "--session", "chat-1", "--json").stdout)
+    assert (
+        f"1. {TEA}"
+        in run("agent", "say", "what do you remember about green tea?").stdout.splitlines()
+    )
+    reply = json.loads(run("agent", "say", "forget that", "--session", "chat-1", "--json").stdout)
     assert (reply["command"], reply["done"]) == ("forget", True)
     assert run("list", "--json").stdout.strip() == ""
-    assert "no command" in run("say", "hello").stderr
+    assert "Not a command" in run("agent", "say", "hello").stderr

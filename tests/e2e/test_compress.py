@@ -20,14 +20,14 @@ import memorist
 from clocks import Clock
 from llm_server import Request, Server
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.dialects.vault import MemoryType, Vault
 from memorist.errors import InvalidInput, RevisionConflict
 from memorist.interfaces.cli import app
 from memorist.jobs import compress, roll_up
 from memorist.jobs.summarize import SummedUp
 from memorist.results import Task
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.storage.changes import Queue
 from memorist.types import Filter, Labels, Memory, Scope
 
@@ -49,9 +49,9 @@ TOPICS = (
 
 
 @asynccontextmanager
-async def opened(place: str, **settings: Any) -> AsyncIterator[Engine]:
+async def opened(place: str, **settings: Any) -> AsyncIterator[Client]:
     async with aio.open(place, embedder="hashing", **settings) as engine:
-        engine.clock = Clock(START + timedelta(days=1))
+        engine.ctx.clock = Clock(START + timedelta(days=1))
         yield engine
 
 
@@ -70,15 +70,15 @@ def turns(number: int) -> list[dict[str, Any]]:
     ]
 
 
-async def talked(engine: Engine, sessions: int, user: str = "ana") -> Scoped:
+async def talked(engine: Client, sessions: int, user: str = "ana") -> ScopedClient:
     """So many conversations, one a day."""
     for number in range(sessions):
         await engine.scope(user, session=f"s{number}").remember(turns(number))
-        engine.clock.now += timedelta(days=1)  # type: ignore[attr-defined]
+        engine.ctx.clock.now += timedelta(days=1)  # type: ignore[attr-defined]
     return engine.scope(user)
 
 
-async def everything(scope: Scoped, *states: str, **more: Any) -> list[Memory]:
+async def everything(scope: ScopedClient, *states: str, **more: Any) -> list[Memory]:
     return list(
         (await scope.list(Filter(states=states or ("active",), **more), limit=1000)).memories
     )
@@ -100,7 +100,7 @@ async def test_a_summary_stands_for_its_session_and_names_what_it_rests_on(place
     async with opened(place) as engine:
         ana = await talked(engine, 3)
         done = await ana.compress(threshold=2, sessions=1)
-        (summary,) = await engine.store.get(ana.scope, done.summaries)
+        (summary,) = await engine.ctx.store.get(ana.scope, done.summaries)
         assert summary.kind == "semantic"
         assert summary.compression_source
         assert summary.source_session_id == "s0", "the oldest"
@@ -111,7 +111,7 @@ async def test_a_summary_stands_for_its_session_and_names_what_it_rests_on(place
             "in the order in which it was said"
         )
         assert "Thanks" not in summary.text
-        sources = await engine.store.get(ana.scope, summary.evidence_ids)
+        sources = await engine.ctx.store.get(ana.scope, summary.evidence_ids)
         assert [source.text for source in sources] == [turn["content"] for turn in turns(0)]
         assert {source.state for source in sources} == {"compressed"}
         assert summary.importance == pytest.approx(
@@ -134,9 +134,9 @@ async def test_a_question_finds_the_summary_and_what_was_said_if_asked_to(place:
             "How much does the flat in Lisbon cost?", include_compressed=True
         )
         assert {memory.id for memory in all_found.memories}.intersection(done.memories)
-        engine.clock.now += timedelta(days=400)  # type: ignore[attr-defined]
+        engine.ctx.clock.now += timedelta(days=400)  # type: ignore[attr-defined]
         await ana.purge()
-        assert len(await engine.store.get(ana.scope, done.memories)) == 8, (
+        assert len(await engine.ctx.store.get(ana.scope, done.memories)) == 8, (
             "they are the audit trail"
         )
 
@@ -177,9 +177,9 @@ async def test_compressing_can_be_undone_whole(place: str) -> None:
         done = await ana.compress(threshold=1)
         (entry,) = await ana.history(done.summaries[0])
         await ana.undo(entry.meta["operation"])
-        assert {memory.state for memory in await engine.store.get(ana.scope, done.memories)} == {
-            "active"
-        }
+        assert {
+            memory.state for memory in await engine.ctx.store.get(ana.scope, done.memories)
+        } == {"active"}
         assert (await ana.get(done.summaries[0])).state == "soft_deleted"
 
 
@@ -215,7 +215,7 @@ async def test_what_a_person_does_meanwhile_wins(place: str, act: str, llm_serve
         assert (done.left, done.groups) == (1, 1), "the next session is summed up instead"
         assert await everything(ana, "compressed", labels=Labels(session="s0")) == []
         again = await ana.compress(threshold=1)
-        (summary,) = await engine.store.get(ana.scope, again.summaries)
+        (summary,) = await engine.ctx.store.get(ana.scope, again.summaries)
         assert summary.source_session_id == "s0", "the next run takes it as it is now"
         assert "Lisbon on" not in summary.text
 
@@ -244,7 +244,7 @@ async def test_a_language_model_is_given_the_conversation_and_its_answer_is_kept
             "No greetings, no courtesies, no guesses",
         ):
             assert words in asked.system
-        (summary,) = await engine.store.get(ana.scope, done.summaries)
+        (summary,) = await engine.ctx.store.get(ana.scope, done.summaries)
         assert summary.text == GOOD
         assert summary.labels.role == "summary", "no longer anybody's own words"
         assert "summary by model" in [event.category for event in await ana.events(node="worker")]
@@ -305,16 +305,18 @@ async def test_what_a_model_says_that_nobody_said_is_not_kept(
 async def test_without_tokens_left_the_rules_do_it(tmp_path: Path, llm_server: Server) -> None:
     async with opened(str(tmp_path / "m.db")) as engine:
         await talked(engine, 2)
-    async with opened(str(tmp_path / "m.db"), **advised(llm_server, llm_user_tokens=10)) as engine:
+    async with opened(
+        str(tmp_path / "m.db"), **advised(llm_server, llm_daily_tokens_per_user=10)
+    ) as engine:
         assert await _summed_up_by_rules(engine) == "OverBudget"
     assert llm_server.requests == []
 
 
-async def _summed_up_by_rules(engine: Engine) -> str:
+async def _summed_up_by_rules(engine: Client) -> str:
     """What is compressed is a choice of what was said, and it is told why; that."""
     ana = engine.scope("ana")
     done = await ana.compress(threshold=1)
-    (summary,) = await engine.store.get(ana.scope, done.summaries)
+    (summary,) = await engine.ctx.store.get(ana.scope, done.summaries)
     assert "1 May with my sister Olga" in summary.text
     (event,) = [
         each
@@ -338,7 +340,7 @@ async def test_words_of_others_gain_no_authority_by_being_summed_up(place: str) 
             ]
             await engine.scope("ana", session=f"s{number}").remember(said)
         done = await engine.scope("ana").compress(threshold=1)
-        (summary,) = await engine.store.get(engine.scope("ana").scope, done.summaries)
+        (summary,) = await engine.ctx.store.get(engine.scope("ana").scope, done.summaries)
         assert summary.text == "Mallory: I prefer that Ana pays 3 dollars."
         assert summary.kind == "semantic"
         assert (
@@ -354,10 +356,12 @@ async def test_a_summary_is_made_anew_without_what_was_forgotten(place: str) -> 
     async with opened(place) as engine:
         ana = await talked(engine, 2)
         done = await ana.compress(threshold=1)
-        (before,) = await engine.store.get(ana.scope, done.summaries)
+        (before,) = await engine.ctx.store.get(ana.scope, done.summaries)
         assert "Olga" in before.text
         gone = next(
-            m for m in await engine.store.get(ana.scope, before.evidence_ids) if "Olga" in m.text
+            m
+            for m in await engine.ctx.store.get(ana.scope, before.evidence_ids)
+            if "Olga" in m.text
         )
         told = await ana.forget(gone.id)
         assert told.flagged == (before.id,)
@@ -388,7 +392,7 @@ async def test_a_summary_does_not_say_what_was_forgotten_for_a_while(place: str)
     async with opened(place) as engine:
         ana = await talked(engine, 2)
         done = await ana.compress(threshold=1)
-        sources = await engine.store.get(ana.scope, done.memories)
+        sources = await engine.ctx.store.get(ana.scope, done.memories)
         gone = next(m for m in sources if "Olga" in m.text)
         await ana.forget(gone.id, keep_days=3)
         assert "Olga" not in (await ana.get(done.summaries[0])).text
@@ -399,7 +403,7 @@ async def test_a_summary_does_not_say_what_was_forgotten_for_a_while(place: str)
 # Roll-ups
 
 
-async def gardens(engine: Engine) -> Scoped:
+async def gardens(engine: Client) -> ScopedClient:
     ana = engine.scope("ana")
     said = [
         f"The garden in bed {n} needs water every {n + 2} days in the dry summer weeks."
@@ -416,14 +420,16 @@ async def test_what_nobody_used_for_long_is_rolled_up_by_topic(place: str) -> No
     async with opened(place) as engine:
         ana = await gardens(engine)
         assert await ana.roll_up(days=30) == SummedUp(), "it is new"
-        engine.clock.now += timedelta(days=31)  # type: ignore[attr-defined]
+        engine.ctx.clock.now += timedelta(days=31)  # type: ignore[attr-defined]
         assert (await ana.roll_up(days=30, dry_run=True)).groups == 1
         done = await ana.roll_up(days=30)
         assert (done.groups, len(done.memories)) == (1, 4)
-        (summary,) = await engine.store.get(ana.scope, done.summaries)
+        (summary,) = await engine.ctx.store.get(ana.scope, done.summaries)
         assert set(summary.source_ids) == set(summary.evidence_ids) == set(done.memories)
         assert len(await everything(ana)) == 3, "of six"
-        assert {m.state for m in await engine.store.get(ana.scope, done.memories)} == {"archived"}
+        assert {m.state for m in await engine.ctx.store.get(ana.scope, done.memories)} == {
+            "archived"
+        }
         assert (await ana.restore(done.memories[0])).is_active
         assert (await ana.roll_up(days=0)).groups == 0, "a roll-up is not rolled up again"
 
@@ -431,30 +437,32 @@ async def test_what_nobody_used_for_long_is_rolled_up_by_topic(place: str) -> No
 @pytest.mark.spec("THE-96", "THE-119")
 async def test_a_worker_rolls_topics_up_each_week_where_the_setting_asks_for_it(place: str) -> None:
     async with opened(place, policy="theoria", rollup_days=30) as engine:
-        clock = engine.clock
+        clock = engine.ctx.clock
         ana = await gardens(engine)
-        engine.clock = lambda: clock() + timedelta(days=29)
-        assert (await engine.tend(only=["rollup"]))["rollup"].changed == 0
-        engine.clock = lambda: (
+        engine.ctx.clock = lambda: clock() + timedelta(days=29)
+        assert (await engine.run_jobs(only=["rollup"]))["rollup"].changed == 0
+        engine.ctx.clock = lambda: (
             clock() + timedelta(days=29 + 11)
         )  # its next turn comes within a week and a half
-        assert (await engine.tend(only=["rollup"]))["rollup"].changed == 5, (
+        assert (await engine.run_jobs(only=["rollup"]))["rollup"].changed == 5, (
             "four memories and their summary"
         )
         (summary,) = await everything(ana, compression_source=True)
         assert len((await ana.why(summary.id)).memories) == 4
     async with opened(place) as engine:
         with pytest.raises(InvalidInput, match="no duty 'rollup'"):
-            await engine.tend(only=["rollup"])
+            await engine.run_jobs(only=["rollup"])
 
 
 # Under a lease
 
 
-async def claimed(engine: Engine, scope: Scope, name: str) -> Task:
-    async with engine.store.transaction(scope) as tx:
-        await tx.apply([Queue(name=name, due_at=engine.clock())])
-    (task,) = await engine.store.claim_tasks([name], now=engine.clock(), limit=1, lease_seconds=60)
+async def claimed(engine: Client, scope: Scope, name: str) -> Task:
+    async with engine.ctx.store.transaction(scope) as tx:
+        await tx.apply([Queue(name=name, due_at=engine.ctx.clock())])
+    (task,) = await engine.ctx.store.claim_tasks(
+        [name], now=engine.ctx.clock(), limit=1, lease_seconds=60
+    )
     return task
 
 
@@ -465,12 +473,15 @@ async def test_a_duty_ends_and_comes_round_again(place: str, duty: Any) -> None:
         task = await claimed(engine, ana.scope, "duty")
         await duty.run(task, engine.care)
         assert (
-            await engine.store.claim_tasks(["duty"], now=engine.clock(), limit=1, lease_seconds=60)
+            await engine.ctx.store.claim_tasks(
+                ["duty"], now=engine.ctx.clock(), limit=1, lease_seconds=60
+            )
             == []
         )
-        later = engine.clock() + 2 * duty.EVERY
+        later = engine.ctx.clock() + 2 * duty.EVERY
         assert (
-            len(await engine.store.claim_tasks(["duty"], now=later, limit=1, lease_seconds=60)) == 1
+            len(await engine.ctx.store.claim_tasks(["duty"], now=later, limit=1, lease_seconds=60))
+            == 1
         )
         assert len(await everything(ana, compression_source=True)) == (5 if duty is compress else 0)
         with pytest.raises(RevisionConflict):
@@ -503,12 +514,12 @@ def test_the_command_line_compresses_and_rolls_up(place: str) -> None:
         assert done.exit_code == 0, done.output
         return dict(json.loads(done.stdout))
 
-    would = told("compress", "--threshold", "2", "--sessions", "2", "--dry-run")
+    would = told("jobs", "compress", "--threshold", "2", "--sessions", "2", "--dry-run")
     assert (would["groups"], would["summaries"], would["dry_run"]) == (2, [], True)
-    did = told("compress", "--threshold", "2", "--sessions", "2")
+    did = told("jobs", "compress", "--threshold", "2", "--sessions", "2")
     assert (did["groups"], len(did["summaries"]), len(did["memories"])) == (2, 2, 8)
-    assert told("roll-up", "--days", "30")["groups"] == 0
-    plain = CliRunner().invoke(app, ["compress", *usual[:-1]], env=env)
+    assert told("jobs", "roll-up", "--days", "30")["groups"] == 0
+    plain = CliRunner().invoke(app, ["jobs", "compress", *usual[:-1]], env=env)
     assert "0 sessions with 0 memories summed up" in plain.stdout
     with memorist.open(place, embedder="hashing") as memory:
         assert len(memory.scope("ana").list(limit=100)) == before - 8 + 2
@@ -563,7 +574,7 @@ async def test_by_default_five_of_more_than_ten_episodic_sessions_are_compressed
 async def test_a_memory_opened_under_the_policy_compresses_by_itself(tmp_path: Path) -> None:
     async with opened(str(tmp_path / "m.db"), policy="vault") as engine:
         await counted(Vault(engine), range(11))
-        await engine.tend()
+        await engine.run_jobs()
         ana = engine.scope("ana")
         assert len(await everything(ana, compression_source=True)) == 5
         assert len(await everything(ana, "compressed")) == 5
@@ -578,7 +589,7 @@ async def test_a_memory_opened_under_the_policy_compresses_by_itself(tmp_path: P
 async def test_what_the_dialect_took_in_is_compressed_by_itself(tmp_path: Path) -> None:
     async with opened(str(tmp_path / "m.db")) as engine:
         await counted(Vault(engine), range(11))
-        await engine.tend()
+        await engine.run_jobs()
         assert len(await everything(engine.scope("ana"), compression_source=True)) == 5
 
 
@@ -589,7 +600,7 @@ async def test_the_session_that_began_first_is_the_oldest_whichever_was_stored_f
     async with opened(str(tmp_path / "m.db")) as engine:
         vault = Vault(engine)
         for day, n in ((5, 0), (3, 1), (4, 2), (6, 1)):
-            engine.clock = Clock(START + timedelta(days=day))
+            engine.ctx.clock = Clock(START + timedelta(days=day))
             await vault.ingest(
                 f"Olga saw {n + day} bridges in {TOPICS[day]}.", "ana", f"s{n}", MemoryType.EPISODIC
             )

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import memorist
 from clocks import Clock
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import (
     ConsentMissing,
     InvalidInput,
@@ -29,7 +29,7 @@ from memorist.errors import (
 from memorist.interfaces.cli import app
 from memorist.manage.consent import SENSITIVE
 from memorist.results import Proposal
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 
 VALUES = {
     "preferred_name": "Ana",
@@ -40,23 +40,23 @@ VALUES = {
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Client]:
     where = (
         tmp_path / "memory.db"
         if request.param == "sqlite"
         else request.getfixturevalue("ready_database")
     )
     async with aio.open(where, embedder="hashing", state_dir=tmp_path) as opened:
-        opened.clock = Clock(datetime(2026, 3, 1, 12, tzinfo=UTC))
+        opened.ctx.clock = Clock(datetime(2026, 3, 1, 12, tzinfo=UTC))
         yield opened
 
 
 @pytest.fixture
-def ana(engine: Engine) -> Scoped:
+def ana(engine: Client) -> ScopedClient:
     return engine.scope("ana")
 
 
-async def said(scope: Scoped, *texts: str, **more: Any) -> list[str]:
+async def said(scope: ScopedClient, *texts: str, **more: Any) -> list[str]:
     return [(await scope.remember(text, **more)).ids[0] for text in texts]
 
 
@@ -64,12 +64,12 @@ def holding(folder: Path, words: bytes) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file() and words in path.read_bytes()]
 
 
-def later(engine: Engine, **step: float) -> None:
-    assert isinstance(engine.clock, Clock)
-    engine.clock.now += timedelta(**step)
+def later(engine: Client, **step: float) -> None:
+    assert isinstance(engine.ctx.clock, Clock)
+    engine.ctx.clock.now += timedelta(**step)
 
 
-async def decisions(scope: Scoped, field: str) -> list[tuple[str, str | None]]:
+async def decisions(scope: ScopedClient, field: str) -> list[tuple[str, str | None]]:
     """What was decided of a field, oldest first, and by whom."""
     entries = [
         entry for entry in await scope.history(limit=10_000) if entry.meta.get("field") == field
@@ -79,7 +79,7 @@ async def decisions(scope: Scoped, field: str) -> list[tuple[str, str | None]]:
 
 @pytest.mark.spec("IMP-85")
 @pytest.mark.parametrize("field", ["preferred_name", "pronouns", "city", "language"])
-async def test_a_sensitive_field_changes_only_with_consent(ana: Scoped, field: str) -> None:
+async def test_a_sensitive_field_changes_only_with_consent(ana: ScopedClient, field: str) -> None:
     for evidence in await said(
         ana, "I am at home here.", "Where I live they know me.", "All my friends call me that."
     ):
@@ -96,7 +96,7 @@ async def test_a_sensitive_field_changes_only_with_consent(ana: Scoped, field: s
 
 
 @pytest.mark.spec("IMP-86")
-async def test_a_proposal_waits_seven_days_and_lapses(engine: Engine, ana: Scoped) -> None:
+async def test_a_proposal_waits_seven_days_and_lapses(engine: Client, ana: ScopedClient) -> None:
     (evidence,) = await said(ana, "The tram to the castle stops at my door.")
     made = await ana.consent.propose("city", "Ypsilonburg", evidence=[evidence])
     later(engine, days=7, seconds=-1)
@@ -111,7 +111,7 @@ async def test_a_proposal_waits_seven_days_and_lapses(engine: Engine, ana: Scope
     assert again.id != made.id
     later(engine, days=8)
     await ana.purge()
-    assert await engine.store.proposals(ana.scope) == [], (
+    assert await engine.ctx.store.proposals(ana.scope) == [], (
         "its words are gone, whether anybody looks or not"
     )
 
@@ -119,7 +119,7 @@ async def test_a_proposal_waits_seven_days_and_lapses(engine: Engine, ana: Scope
 @pytest.mark.spec("IMP-87")
 @pytest.mark.parametrize("field", ["tone", "goals_add"])
 async def test_a_benign_field_is_applied_when_two_things_speak_for_it(
-    ana: Scoped, field: str
+    ana: ScopedClient, field: str
 ) -> None:
     first, second = await said(ana, "Long answers tire me.", "Say it in one sentence, I am busy.")
     assert (await ana.consent.propose(field, "brief", evidence=[first])).decided is None
@@ -140,7 +140,7 @@ async def test_a_benign_field_is_applied_when_two_things_speak_for_it(
     ("confidence", "decided"), [(0.9, "corroborated"), (0.8, "corroborated"), (0.79, None)]
 )
 async def test_an_insight_is_enough_for_a_benign_field_if_it_is_sure(
-    ana: Scoped, confidence: float, decided: str | None
+    ana: ScopedClient, confidence: float, decided: str | None
 ) -> None:
     (insight,) = await said(
         ana, "Ana wants short answers when she works.", kind="insight", confidence=confidence
@@ -156,7 +156,7 @@ async def test_an_insight_is_enough_for_a_benign_field_if_it_is_sure(
     reason="issue 16, §5, IMP: two signals that disagree count as two that agree (IMP-87)",
 )
 async def test_two_things_that_contradict_each_other_do_not_apply_a_benign_field(
-    ana: Scoped,
+    ana: ScopedClient,
 ) -> None:
     evidence = await said(
         ana, "Please keep your answers brief.", "Please give me long answers, never brief ones."
@@ -167,7 +167,7 @@ async def test_two_things_that_contradict_each_other_do_not_apply_a_benign_field
 
 
 @pytest.mark.spec("IMP-88")
-async def test_values_are_the_same_only_word_for_word(ana: Scoped) -> None:
+async def test_values_are_the_same_only_word_for_word(ana: ScopedClient) -> None:
     first, second = await said(ana, "Long answers tire me.", "Say it in one sentence, I am busy.")
     await ana.consent.propose("tone", "brief and friendly", evidence=[first])
     await ana.consent.propose("tone", "friendly and brief", evidence=[second])
@@ -176,18 +176,18 @@ async def test_values_are_the_same_only_word_for_word(ana: Scoped) -> None:
 
 
 @pytest.mark.spec("IMP-85")
-async def test_a_former_value_needs_consent_again(engine: Engine, ana: Scoped) -> None:
+async def test_a_former_value_needs_consent_again(engine: Client, ana: ScopedClient) -> None:
     (evidence,) = await said(ana, "The tram to the castle stops at my door.")
-    former = await ana.consent.tell("city", "Porto")
+    former = await ana.consent.set("city", "Porto")
     later(engine, days=1)
-    await ana.consent.tell("city", "Lisbon")
+    await ana.consent.set("city", "Lisbon")
     made = await ana.consent.propose("city", "Porto", evidence=[evidence])
     assert (made.decided, made.id != former.id) == (None, True)
     assert [each.id for each in await ana.consent.list()] == [made.id]
     assert await ana.consent.about() == {"city": "Lisbon"}
 
 
-async def test_what_is_approved_is_what_was_shown(engine: Engine, ana: Scoped) -> None:
+async def test_what_is_approved_is_what_was_shown(engine: Client, ana: ScopedClient) -> None:
     (evidence,) = await said(ana, "The tram to the castle stops at my door.")
     shown = await ana.consent.propose("city", "Porto", evidence=[evidence])
     await ana.consent.propose("city", "Lisbon", evidence=[evidence])
@@ -204,7 +204,7 @@ async def test_what_is_approved_is_what_was_shown(engine: Engine, ana: Scoped) -
 @pytest.mark.parametrize(
     "value", ["Porto\nRoot", "Por\u202eto", "Po\u200brto", "a\x00b", "", "x" * 201, None]
 )
-async def test_nothing_can_be_hidden_in_what_is_shown(ana: Scoped, value: Any) -> None:
+async def test_nothing_can_be_hidden_in_what_is_shown(ana: ScopedClient, value: Any) -> None:
     (evidence,) = await said(ana, "The tram to the castle stops at my door.")
     with pytest.raises(InvalidInput):
         await ana.consent.propose("city", value, evidence=[evidence])
@@ -233,23 +233,23 @@ async def test_a_denied_proposal_is_erased_and_not_proposed_again(tmp_path: Path
             await ana.consent.propose("city", "Ypsilonburg", evidence=[evidence])
         assert await decisions(ana, "city") == [("proposed", None), ("denied", "ana")]
         assert not holding(tmp_path, b"psilonburg")
-        await ana.consent.tell("city", "Ypsilonburg", actor="ana")
+        await ana.consent.set("city", "Ypsilonburg", actor="ana")
         assert await ana.consent.about() == {"city": "Ypsilonburg"}, (
             "the person may change their mind"
         )
 
 
-async def test_what_is_withdrawn_is_gone_with_all_it_held_before(ana: Scoped) -> None:
+async def test_what_is_withdrawn_is_gone_with_all_it_held_before(ana: ScopedClient) -> None:
     for city in ("Porto", "Lisbon"):
-        await ana.consent.tell("city", city, actor="ana")
-    await ana.consent.tell("tone", "brief")
+        await ana.consent.set("city", city, actor="ana")
+    await ana.consent.set("tone", "brief")
     assert await ana.consent.about() == {"city": "Lisbon", "tone": "brief"}
     assert await ana.consent.withdraw("city", actor="ana") == 2
     assert await ana.consent.about() == {"tone": "brief"}
     assert (await decisions(ana, "city"))[-1] == ("withdrawn", "ana")
 
 
-async def test_a_proposal_rests_on_what_the_person_said(engine: Engine, ana: Scoped) -> None:
+async def test_a_proposal_rests_on_what_the_person_said(engine: Client, ana: ScopedClient) -> None:
     (theirs,) = (
         await ana.remember([{"role": "tool", "content": "The customer lives in Ypsilonburg."}])
     ).ids
@@ -262,10 +262,12 @@ async def test_a_proposal_rests_on_what_the_person_said(engine: Engine, ana: Sco
         with pytest.raises(InvalidInput):
             await ana.consent.propose("city", "Ypsilonburg", evidence=evidence)
     with pytest.raises(InvalidInput, match="preferred_name"):
-        await ana.consent.tell("password", "1234")
+        await ana.consent.set("password", "1234")
 
 
-async def test_what_was_inferred_from_a_forgotten_memory_alone_goes_with_it(ana: Scoped) -> None:
+async def test_what_was_inferred_from_a_forgotten_memory_alone_goes_with_it(
+    ana: ScopedClient,
+) -> None:
     door, home, busy = await said(
         ana, "The tram stops at my door.", "I am at home here.", "I am always so busy."
     )
@@ -284,9 +286,9 @@ async def test_what_was_inferred_from_a_forgotten_memory_alone_goes_with_it(ana:
 
 
 async def test_an_export_tells_what_is_known_of_the_person_and_an_import_asks_them_again(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
-    await ana.consent.tell("city", "Porto")
+    await ana.consent.set("city", "Porto")
     records = [record async for record in ana.export()]
     (told,) = [record["data"] for record in records if record["record_type"] == "proposal"]
     assert (told["field"], told["value"], told["decided"]) == ("city", "Porto", "told")
@@ -295,7 +297,7 @@ async def test_an_export_tells_what_is_known_of_the_person_and_an_import_asks_th
     assert await elsewhere.consent.about() == {}
 
 
-async def test_nothing_is_proposed_while_memory_is_off(ana: Scoped) -> None:
+async def test_nothing_is_proposed_while_memory_is_off(ana: ScopedClient) -> None:
     (evidence,) = await said(ana, "The tram to the castle stops at my door.")
     await ana.privacy.set(memory_enabled=False)
     with pytest.raises(Refused, match="off"):
@@ -305,7 +307,7 @@ async def test_nothing_is_proposed_while_memory_is_off(ana: Scoped) -> None:
 @pytest.mark.spec("IMP-89")
 @pytest.mark.parametrize("seed", range(3))
 async def test_in_any_history_a_sensitive_field_changed_only_by_a_decision(
-    engine: Engine, ana: Scoped, seed: int
+    engine: Client, ana: ScopedClient, seed: int
 ) -> None:
     chance, evidence = (
         random.Random(seed),
@@ -335,7 +337,7 @@ async def test_in_any_history_a_sensitive_field_changed_only_by_a_decision(
         for entry in await ana.history(limit=10_000)
         if entry.meta.get("decision") == "approved"
     }
-    for each in await engine.store.proposals(ana.scope):
+    for each in await engine.ctx.store.proposals(ana.scope):
         if each.field in SENSITIVE and each.decided:
             assert (each.decided, trail[each.id]) == ("approved", "ana")
 
@@ -364,12 +366,12 @@ def test_the_command_line_lists_approves_and_denies(
         (city.id, "Porto"),
         (name.id, "Root"),
     ]
-    assert "Porto  waits until" in run("list").stdout
+    assert "Porto  waiting until" in run("list").stdout
     assert "Porto  approved" in run("approve", city.id).stdout
     assert "Root  denied" in run("deny", name.id).stdout
     assert run("approve", name.id).exit_code == 3
     assert run("approve").exit_code == 2
-    assert run("tell", "tone", "brief").exit_code == 0
-    assert run("about").stdout.splitlines() == ["city: Porto", "tone: brief"]
+    assert run("set", "tone", "brief").exit_code == 0
+    assert run("about").stdout.splitlines() == ["city  Porto", "tone  brief"]
     assert run("withdraw", "city").exit_code == 0
     assert json.loads(run("about", "--json").stdout) == {"tone": "brief"}

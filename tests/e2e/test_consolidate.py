@@ -14,13 +14,13 @@ import pytest
 from clocks import Clock
 from llm_server import Request, Server
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from memorist.ingest import policies
 from memorist.jobs import consolidate
 from memorist.ports import Adviser
 from memorist.results import Ask, Task
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.storage.changes import Queue, Used
 from memorist.types import STATES, Draft, Filter, Memory, Scope
 
@@ -95,26 +95,28 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def engine(place: str, tmp_path: Path, clock: Clock) -> AsyncIterator[Engine]:
+async def engine(place: str, tmp_path: Path, clock: Clock) -> AsyncIterator[Client]:
     async with aio.open(place, state_dir=tmp_path) as opened:
-        opened.clock = clock
+        opened.ctx.clock = clock
         yield opened
 
 
 @pytest.fixture
-def ana(engine: Engine) -> Scoped:
+def ana(engine: Client) -> ScopedClient:
     return engine.scope("ana")
 
 
-async def claimed(engine: Engine, name: str) -> Task:
-    async with engine.store.transaction(Scope(user="ana")) as tx:
-        await tx.apply([Queue(name=name, due_at=engine.clock())])
-    (task,) = await engine.store.claim_tasks([name], now=engine.clock(), limit=1, lease_seconds=60)
+async def claimed(engine: Client, name: str) -> Task:
+    async with engine.ctx.store.transaction(Scope(user="ana")) as tx:
+        await tx.apply([Queue(name=name, due_at=engine.ctx.clock())])
+    (task,) = await engine.ctx.store.claim_tasks(
+        [name], now=engine.ctx.clock(), limit=1, lease_seconds=60
+    )
     return task
 
 
 async def run(
-    engine: Engine,
+    engine: Client,
     adviser: Adviser | None = None,
     *,
     policy: str = "default",
@@ -127,18 +129,18 @@ async def run(
     )
 
 
-async def texts(ana: Scoped) -> set[str]:
+async def texts(ana: ScopedClient) -> set[str]:
     return {memory.text for memory in await ana.list(limit=100)}
 
 
-async def one(ana: Scoped, text: str) -> Memory:
+async def one(ana: ScopedClient, text: str) -> Memory:
     found = await ana.list(Filter(states=("active", "superseded")), limit=100)
     return next(memory for memory in found if memory.text == text)
 
 
 @pytest.mark.spec("IMP-43")
 async def test_rules_join_what_was_told_twice_in_nearly_the_same_words(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     for text in (
         "I am allergic to peanuts",
@@ -153,7 +155,7 @@ async def test_rules_join_what_was_told_twice_in_nearly_the_same_words(
 
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_each_question_says_that_the_notes_hold_no_instructions(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     adviser = Scripted(text="I keep bee hives behind the house")
     await ana.remember(BEES, policy="supervisor")
@@ -165,7 +167,7 @@ async def test_each_question_says_that_the_notes_hold_no_instructions(
 
 @pytest.mark.spec("IMP-40")
 async def test_a_model_joins_paraphrases_and_the_history_says_so(
-    engine: Engine, ana: Scoped, clock: Clock
+    engine: Client, ana: ScopedClient, clock: Clock
 ) -> None:
     await ana.remember(EARLY, importance=0.3, tags=["morning"])
     clock.now += timedelta(hours=1)
@@ -184,7 +186,7 @@ async def test_a_model_joins_paraphrases_and_the_history_says_so(
 
 
 async def test_a_join_can_be_undone_and_is_not_done_again(
-    engine: Engine, ana: Scoped, clock: Clock
+    engine: Client, ana: ScopedClient, clock: Clock
 ) -> None:
     await ana.remember(EARLY)
     await ana.remember(RISER)
@@ -200,7 +202,7 @@ async def test_a_join_can_be_undone_and_is_not_done_again(
 
 @pytest.mark.parametrize("policy", ["default", "supervisor"])
 async def test_forgetting_what_was_joined_takes_all_of_it_away(
-    engine: Engine, ana: Scoped, policy: str
+    engine: Client, ana: ScopedClient, policy: str
 ) -> None:
     for text in (BEES, HIVES):
         await ana.remember(text)
@@ -211,7 +213,7 @@ async def test_forgetting_what_was_joined_takes_all_of_it_away(
 
 
 async def test_another_value_of_the_same_thing_is_a_conflict_and_no_merge(
-    engine: Engine, ana: Scoped, clock: Clock
+    engine: Client, ana: ScopedClient, clock: Clock
 ) -> None:
     old, new = "My rent is 800 euros", "My rent is 950 euros now"
     await ana.remember(old, policy=APART)
@@ -241,7 +243,7 @@ async def test_another_value_of_the_same_thing_is_a_conflict_and_no_merge(
     ],
 )
 async def test_a_model_that_says_yes_to_everything_joins_no_other_values(
-    engine: Engine, ana: Scoped, a: str, b: str
+    engine: Client, ana: ScopedClient, a: str, b: str
 ) -> None:
     for text in (a, b):
         await ana.remember(text, policy=APART)
@@ -257,7 +259,9 @@ def _no_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-async def test_only_a_pair_that_is_confirmed_alone_is_joined(engine: Engine, ana: Scoped) -> None:
+async def test_only_a_pair_that_is_confirmed_alone_is_joined(
+    engine: Client, ana: ScopedClient
+) -> None:
     for text in (DOG, BEAGLE):
         await ana.remember(text)
     await run(engine, Scripted(surely=False))
@@ -266,7 +270,7 @@ async def test_only_a_pair_that_is_confirmed_alone_is_joined(engine: Engine, ana
 
 @pytest.mark.spec("IMP-41")
 async def test_a_pair_is_not_asked_about_again_for_two_weeks(
-    engine: Engine, ana: Scoped, clock: Clock
+    engine: Client, ana: ScopedClient, clock: Clock
 ) -> None:
     first = Scripted(same=False)
     for text in (DOG, BEAGLE):
@@ -282,7 +286,7 @@ async def test_a_pair_is_not_asked_about_again_for_two_weeks(
 
 @pytest.mark.spec("IMP-34")
 async def test_no_more_pairs_are_asked_about_than_the_day_allows(
-    engine: Engine, ana: Scoped, clock: Clock
+    engine: Client, ana: ScopedClient, clock: Clock
 ) -> None:
     for text in TABLE:
         await ana.remember(text, policy=APART, importance=0.9)
@@ -295,7 +299,9 @@ async def test_no_more_pairs_are_asked_about_than_the_day_allows(
     assert len(set(adviser.pairs)) == len(adviser.pairs) == 6
 
 
-async def test_a_run_that_is_broken_off_goes_on_where_it_was(engine: Engine, ana: Scoped) -> None:
+async def test_a_run_that_is_broken_off_goes_on_where_it_was(
+    engine: Client, ana: ScopedClient
+) -> None:
     for text in (*TABLE, *TREE):
         await ana.remember(text, policy=APART)
     adviser = Scripted(same=False)
@@ -317,7 +323,7 @@ async def test_a_run_that_is_broken_off_goes_on_where_it_was(engine: Engine, ana
 
 @pytest.mark.parametrize("during", ["several", "one"])
 async def test_an_edit_that_a_person_makes_meanwhile_wins(
-    engine: Engine, ana: Scoped, during: str
+    engine: Client, ana: ScopedClient, during: str
 ) -> None:
     for text in (EARLY, RISER):
         await ana.remember(text)
@@ -333,7 +339,9 @@ async def test_an_edit_that_a_person_makes_meanwhile_wins(
     assert await texts(ana) == {"I get up at 6 every morning", RISER}
 
 
-async def test_what_was_forgotten_meanwhile_does_not_come_back(engine: Engine, ana: Scoped) -> None:
+async def test_what_was_forgotten_meanwhile_does_not_come_back(
+    engine: Client, ana: ScopedClient
+) -> None:
     for text in (BEES, HIVES):
         await ana.remember(text)
     mine, adviser = await one(ana, HIVES), Scripted(text="I keep bee hives behind the house")
@@ -348,7 +356,9 @@ async def test_what_was_forgotten_meanwhile_does_not_come_back(engine: Engine, a
     assert await texts(ana) == {BEES}
 
 
-async def test_what_a_person_saved_on_purpose_stays_as_it_is(engine: Engine, ana: Scoped) -> None:
+async def test_what_a_person_saved_on_purpose_stays_as_it_is(
+    engine: Client, ana: ScopedClient
+) -> None:
     await ana.remember(EARLY, pinned=True)
     await ana.remember(RISER)
     await run(engine, Scripted(text="I am an early riser"), policy="supervisor")
@@ -357,7 +367,7 @@ async def test_what_a_person_saved_on_purpose_stays_as_it_is(engine: Engine, ana
 
 
 async def test_of_two_that_a_person_saved_on_purpose_neither_goes(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     await ana.remember(EARLY, pinned=True)
     await ana.remember(RISER, manually_saved=True)
@@ -381,7 +391,7 @@ async def test_of_two_that_a_person_saved_on_purpose_neither_goes(
     ],
 )
 async def test_a_composed_text_is_taken_only_if_it_says_what_both_say(
-    engine: Engine, ana: Scoped, composed: str, is_kept: bool
+    engine: Client, ana: ScopedClient, composed: str, is_kept: bool
 ) -> None:
     for text in (BEES, HIVES):
         await ana.remember(text)
@@ -397,7 +407,7 @@ async def test_a_composed_text_is_taken_only_if_it_says_what_both_say(
     assert (ask.task, ask.temperature, ask.max_tokens) == ("compose", 0.2, 160)
 
 
-async def test_a_composed_memory_can_be_found_and_undone(engine: Engine, ana: Scoped) -> None:
+async def test_a_composed_memory_can_be_found_and_undone(engine: Client, ana: ScopedClient) -> None:
     for text in (BEES, HIVES):
         await ana.remember(text)
     await run(engine, Scripted(), policy="supervisor")
@@ -413,7 +423,7 @@ async def test_a_composed_memory_can_be_found_and_undone(engine: Engine, ana: Sc
     ("error", "status"), [(ModelUnavailable(), "error"), (OverBudget(), "skipped")]
 )
 async def test_without_a_model_that_answers_rules_do_the_work_and_an_event_says_so(
-    engine: Engine, ana: Scoped, error: Exception, status: str
+    engine: Client, ana: ScopedClient, error: Exception, status: str
 ) -> None:
     for text in ("I am allergic to peanuts", "I have an allergy to peanuts", EARLY, RISER):
         await ana.remember(text, policy=APART)
@@ -423,7 +433,7 @@ async def test_without_a_model_that_answers_rules_do_the_work_and_an_event_says_
 
 
 async def test_an_answer_that_cannot_be_used_is_not_asked_for_every_day(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     for text in (DOG, BEAGLE):
         await ana.remember(text)
@@ -436,7 +446,7 @@ async def test_an_answer_that_cannot_be_used_is_not_asked_for_every_day(
 
 @pytest.mark.spec("IMP-35", "IMP-37")
 async def test_what_is_looked_at_is_new_or_important_or_often_recalled_and_not_too_old(
-    engine: Engine, ana: Scoped, clock: Clock
+    engine: Client, ana: ScopedClient, clock: Clock
 ) -> None:
     for text in (DOG, BEAGLE, *(f"Shelf {n} holds jars of {n} beans" for n in range(8))):
         await ana.remember(text, policy=APART, importance=0.2)
@@ -445,7 +455,7 @@ async def test_what_is_looked_at_is_new_or_important_or_often_recalled_and_not_t
     await run(engine, adviser)
     assert adviser.pairs == []
     dog = await one(ana, DOG)
-    async with engine.store.transaction(dog.scope) as tx:
+    async with engine.ctx.store.transaction(dog.scope) as tx:
         await tx.apply([Used(memory_id=dog.id, at=clock.now, scores={})])
     await run(engine, adviser)
     assert adviser.pairs == [(DOG, BEAGLE)]
@@ -459,19 +469,23 @@ async def test_what_is_looked_at_is_new_or_important_or_often_recalled_and_not_t
 
 
 @pytest.mark.spec("IMP-33")
-async def test_it_is_due_again_after_about_a_day(engine: Engine, ana: Scoped) -> None:
+async def test_it_is_due_again_after_about_a_day(engine: Client, ana: ScopedClient) -> None:
     await ana.remember(DOG)
     await run(engine)
     for hours, due in ((11, 0), (37, 1)):
         now = START + timedelta(hours=hours)
         assert (
-            len(await engine.store.claim_tasks(["consolidate"], now=now, limit=1, lease_seconds=60))
+            len(
+                await engine.ctx.store.claim_tasks(
+                    ["consolidate"], now=now, limit=1, lease_seconds=60
+                )
+            )
             == due
         )
 
 
 async def test_turns_of_a_conversation_and_how_tos_stand_for_themselves(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     said = [
         {"role": "user", "content": DOG, "session": "s"},
@@ -506,14 +520,14 @@ MEALS = [
 
 
 @pytest.fixture
-async def quick(tmp_path: Path, clock: Clock) -> AsyncIterator[Engine]:
+async def quick(tmp_path: Path, clock: Clock) -> AsyncIterator[Client]:
     async with aio.open(tmp_path / "quick.db", state_dir=tmp_path, embedder="hashing") as opened:
-        opened.clock = clock
+        opened.ctx.clock = clock
         yield opened
 
 
 async def asked_about(
-    engine: Engine, *texts: str, policy: str = "default"
+    engine: Client, *texts: str, policy: str = "default"
 ) -> list[tuple[str, str]]:
     """Remember texts and return the pairs that a model is asked about."""
     for text in texts:
@@ -525,7 +539,7 @@ async def asked_about(
 
 @pytest.mark.spec("IMP-36")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_only_pairs_from_the_lower_end_of_the_band_on_are_asked_about(engine: Engine) -> None:
+async def test_only_pairs_from_the_lower_end_of_the_band_on_are_asked_about(engine: Client) -> None:
     assert await asked_about(engine, *BELOW, *INSIDE) == [INSIDE]
 
 
@@ -537,7 +551,7 @@ async def test_only_pairs_from_the_lower_end_of_the_band_on_are_asked_about(engi
 )
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_under_the_supervisor_policy_pairs_above_the_band_are_not_asked_about(
-    engine: Engine,
+    engine: Client,
 ) -> None:
     assert await asked_about(engine, *INSIDE, *ABOVE, policy="supervisor") == [INSIDE]
 
@@ -545,7 +559,7 @@ async def test_under_the_supervisor_policy_pairs_above_the_band_are_not_asked_ab
 @pytest.mark.spec("IMP-38")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_near_pairs_that_share_no_word_and_no_number_are_not_asked_about(
-    engine: Engine,
+    engine: Client,
 ) -> None:
     assert await asked_about(engine, *NO_WORD_SHARED, *INSIDE) == [INSIDE]
 
@@ -555,7 +569,7 @@ async def test_near_pairs_that_share_no_word_and_no_number_are_not_asked_about(
     ("hours", "importance", "count"), [(71, 0.2, 1), (73, 0.2, 0), (73, 0.4, 0), (73, 0.41, 1)]
 )
 async def test_a_memory_is_looked_at_for_three_days_or_because_of_its_importance(
-    quick: Engine, clock: Clock, hours: float, importance: float, count: int
+    quick: Client, clock: Clock, hours: float, importance: float, count: int
 ) -> None:
     for text in (DOG, BEAGLE):
         await quick.scope("ana").remember(text, policy=APART, importance=importance)
@@ -567,7 +581,7 @@ async def test_a_memory_is_looked_at_for_three_days_or_because_of_its_importance
 
 @pytest.mark.spec("IMP-35")
 async def test_of_ten_memories_only_the_one_recalled_most_is_looked_at(
-    quick: Engine, clock: Clock
+    quick: Client, clock: Clock
 ) -> None:
     ana = quick.scope("ana")
     shelves = [f"Shelf {n} holds jars of {n} beans" for n in range(8)]
@@ -586,7 +600,7 @@ async def test_of_ten_memories_only_the_one_recalled_most_is_looked_at(
 @pytest.mark.spec("IMP-37")
 @pytest.mark.parametrize(("days", "count"), [(89, 1), (91, 0)])
 async def test_a_pair_is_asked_about_for_ninety_days(
-    quick: Engine, clock: Clock, days: int, count: int
+    quick: Client, clock: Clock, days: int, count: int
 ) -> None:
     ana = quick.scope("ana")
     for text in (DOG, BEAGLE):
@@ -600,14 +614,14 @@ async def test_a_pair_is_asked_about_for_ninety_days(
 
 @pytest.mark.parametrize(("length", "count"), [(500, 1), (501, 0)])
 async def test_a_pair_is_not_asked_about_if_either_text_is_longer_than_500_characters(
-    quick: Engine, length: int, count: int
+    quick: Client, length: int, count: int
 ) -> None:
     long = (BEAGLE + " and that dog is named Biscuit" * 15 + " ").ljust(length, "x")
     assert len(await asked_about(quick, DOG, long)) == count
 
 
 @pytest.mark.spec("IMP-41")
-async def test_a_pair_whose_score_has_changed_is_asked_about_at_once(quick: Engine) -> None:
+async def test_a_pair_whose_score_has_changed_is_asked_about_at_once(quick: Client) -> None:
     ana, adviser = quick.scope("ana"), Scripted(same=False)
     for text in (DOG, BEAGLE):
         await ana.remember(text, policy=APART)
@@ -624,7 +638,7 @@ async def test_a_pair_whose_score_has_changed_is_asked_about_at_once(quick: Engi
 @pytest.mark.spec("IMP-40")
 @pytest.mark.parametrize(("policy", "is_new"), [("default", False), ("supervisor", True)])
 async def test_the_policy_decides_whether_one_stays_or_a_new_memory_is_made(
-    quick: Engine, policy: str, is_new: bool
+    quick: Client, policy: str, is_new: bool
 ) -> None:
     ana = quick.scope("ana")
     texts = (BEES, "Bees of mine live in hives behind the house")
@@ -658,12 +672,12 @@ async def tended(
         "llm_url": f"{server.url}/v1",
     }
     async with aio.open(folder / "m.db", **place, **settings) as engine:
-        engine.clock = Clock(START)
+        engine.ctx.clock = Clock(START)
         for space in spaces:
             drafts = [Draft(text=text) for text in MEALS]
             await engine.scope("ana", space=space).remember_drafts(drafts, policy=APART)
-        await engine.tend(only=["consolidate"])
-        await engine.tend(only=["consolidate"])
+        await engine.run_jobs(only=["consolidate"])
+        await engine.run_jobs(only=["consolidate"])
         return [
             event.status
             for event in await engine.scope("ana", space=spaces[0]).events(op="classify")
@@ -699,5 +713,5 @@ async def test_the_pairs_of_a_day_are_counted_per_user(tmp_path: Path, llm_serve
 async def test_a_tenant_without_tokens_left_asks_nothing_and_says_so(
     tmp_path: Path, llm_server: Server
 ) -> None:
-    assert await tended(tmp_path, llm_server, llm_tenant_tokens=1) == ["skipped"]
+    assert await tended(tmp_path, llm_server, llm_daily_tokens_per_tenant=1) == ["skipped"]
     assert llm_server.requests == []

@@ -173,10 +173,10 @@ def test_a_recall_while_the_store_is_away_keeps_the_news_for_later(
 ) -> None:
     told(ana, NAME, "personal", 0.4)
     ana.recall("What is the preferred name?")
-    memory._inner.store.away["reading"] = "the cable is out"  # type: ignore[attr-defined]
+    memory._inner.ctx.store.away["reading"] = "the cable is out"  # type: ignore[attr-defined]
     answer = ana.recall("What is the preferred name?", since=0)
     assert (answer.degraded, answer.revision) == (True, 0)
-    memory._inner.store.found("reading")  # type: ignore[attr-defined]
+    memory._inner.ctx.store.found("reading")  # type: ignore[attr-defined]
     assert ana.recall("What is the preferred name?", since=0).revision == 1
 
 
@@ -217,7 +217,7 @@ def test_writers_at_the_same_time_never_share_or_skip_a_revision(place: str) -> 
             ]
             drafts = [[{"content": text, "role": "user"} for text in each] for each in texts]
             await asyncio.gather(*(scopes[n % 2].remember(each) for n, each in enumerate(drafts)))
-            return [each.revision for each in await one.store.logged(scopes[0].scope, "t", 0)]
+            return [each.revision for each in await one.ctx.store.logged(scopes[0].scope, "t", 0)]
 
     assert asyncio.run(together()) == list(range(1, 21))
 
@@ -242,7 +242,7 @@ def test_the_log_keeps_the_last_changes_of_a_thread(memory: Blocking, ana: Block
     told(memory.scope("ana", thread="quiet"), SHIP, "goals", 0.4)
     memory._loop.run(_many(ana, id, 1000))
     ana.purge()
-    log = memory._loop.run(memory._inner.store.logged(ana.scope, "t", 0))
+    log = memory._loop.run(memory._inner.ctx.store.logged(ana.scope, "t", 0))
     assert [each.revision for each in log] == list(range(2, 1002))
     assert len(memory.scope("ana", thread="quiet").delta(0).changes) == 1
 
@@ -265,17 +265,20 @@ def test_the_command_tells_the_same(tmp_path: Path) -> None:
         told(memory.scope("ana", thread="t"), NAME, "personal", 0.4)
     run = CliRunner().invoke
     shared = ["t", "--db", place, "--user", "ana"]
-    assert run(app, ["delta", *shared]).stdout.splitlines() == [
+    assert run(app, ["agent", "delta", *shared]).stdout.splitlines() == [
         "Memory updates since rev 0:",
         f"- +created: [Personal] {NAME} (imp=2)",
     ]
-    assert run(app, ["delta", *shared]).stdout == ""
+    assert run(app, ["agent", "delta", *shared]).stdout == ""
     assert (
-        json.loads(run(app, ["delta", *shared, "--since", "0", "--json"]).stdout)["revision"] == 1
+        json.loads(run(app, ["agent", "delta", *shared, "--since", "0", "--json"]).stdout)[
+            "revision"
+        ]
+        == 1
     )
-    listed = run(app, ["events", *shared[1:]]).stdout
+    listed = run(app, ["stats", "events", *shared[1:]]).stdout
     assert "episodic create   ok" in listed
-    assert run(app, ["events", *shared[1:], "--count"]).stdout.split()[1:] == [
+    assert run(app, ["stats", "event-counts", *shared[1:]]).stdout.split()[1:] == [
         "episodic",
         "create",
         "ok",

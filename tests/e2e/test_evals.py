@@ -57,7 +57,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.setenv(name, str(home))
         patch.setenv("MEMORIST_DB", str(home / "memory.db"))
         patch.setenv("MEMORIST_JOURNAL_DIR", str(home / "journal"))
-        patch.setenv("MEMORIST_INDEX", f"chroma:{home / 'chroma'}")
+        patch.setenv("MEMORIST_VECTOR_INDEX", f"chroma:{home / 'chroma'}")
         patch.setenv("COLUMNS", "80")
         yield home
 

@@ -26,7 +26,7 @@ TEA, BOAT = "The green tea stands on the shelf.", "Maren's boat is called Petrel
 
 def opened(place: str, clock: Clock, **settings: Any) -> Blocking:
     memory = memorist.open(place, embedder="hashing", policy="theoria", **settings)
-    memory._inner.clock = clock
+    memory._inner.ctx.clock = clock
     return memory
 
 
@@ -105,7 +105,7 @@ def test_being_recalled_counts_as_use(memory: Blocking, ana: BlockingScope, cloc
     told(ana)
     clock.now = NOW + 59 * DAY
     assert ana.recall("Where is the green tea?").hits
-    memory._loop.run(memory._inner.usage.flush())
+    memory._loop.run(memory._inner.ctx.access_log.flush())
     clock.now = NOW + 118 * DAY
     assert ana.purge().expired == ()
     clock.now = NOW + 120 * DAY
@@ -121,7 +121,7 @@ def test_being_recalled_counts_as_use_where_another_category_goes_sooner(
         told(ana, category="things")
         clock.now = NOW + 59 * DAY
         assert ana.recall("Where is the green tea?").hits
-        memory._loop.run(memory._inner.usage.flush())
+        memory._loop.run(memory._inner.ctx.access_log.flush())
         clock.now = NOW + 70 * DAY
         assert ana.purge().expired == ()
 
@@ -263,7 +263,7 @@ def sum_up(memory: Blocking, ana: BlockingScope, id: str, evidence: tuple[str, .
     """Make a memory the summary of others, as compressing does."""
 
     async def change() -> None:
-        async with memory._inner.store.transaction(ana.scope) as tx:
+        async with memory._inner.ctx.store.transaction(ana.scope) as tx:
             (summary,) = await tx.get(ana.scope, [id])
             made = replace(summary, compression_source=True, evidence_ids=evidence)
             await tx.apply([Put(memory=made, event="updated")])
@@ -297,11 +297,11 @@ def test_what_is_active_has_nothing_to_restore(ana: BlockingScope) -> None:
 async def test_a_worker_keeps_the_limits_too(place: str) -> None:
     async with memorist.aio.open(place, embedder="hashing", policy="theoria") as memory:
         clock = Clock(NOW)
-        memory.clock = clock
+        memory.ctx.clock = clock
         ana = memory.scope("ana")
         (id,) = (await ana.remember(TEA, importance=0.4)).ids
         clock.now = NOW + 61 * DAY
-        assert (await memory.tend())["purge"].changed == 1
+        assert (await memory.run_jobs())["purge"].changed == 1
         assert (await ana.get(id)).state == "soft_deleted"
 
 
@@ -315,7 +315,7 @@ def test_the_command_says_how_many_went(tmp_path: Path, clock: Clock) -> None:
         id = told(memory.scope("ana"))
         memory.scope("ana").forget(id, keep_days=1)
     shared = ["--db", place, "--user", "ana"]
-    planned = CliRunner().invoke(app, ["purge", "--dry-run", *shared])
-    assert planned.stdout == "0 would be put away, 1 would be erased\n"
-    done = CliRunner().invoke(app, ["purge", "--all", "--json", *shared])
+    planned = CliRunner().invoke(app, ["jobs", "purge", "--dry-run", *shared])
+    assert planned.stdout == "0 would be archived, 1 would be erased\n"
+    done = CliRunner().invoke(app, ["jobs", "purge", "--all", "--json", *shared])
     assert json.loads(done.stdout) == {"expired": [], "purged": [id], "dry_run": False}

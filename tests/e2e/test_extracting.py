@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import hostile_answers as hostile
 from llm_server import Request, Server
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from memorist.extraction import facts as extract
 from memorist.extraction import job
@@ -25,7 +25,7 @@ from memorist.extraction.job import Extracted
 from memorist.ingest import policies
 from memorist.interfaces.cli import app
 from memorist.results import Ask, Task
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.types import STATES, Draft, Filter, Labels, Memory, Scope
 
 NOW = datetime(2026, 5, 8, 9, tzinfo=UTC)
@@ -57,20 +57,20 @@ def item(fact: str = FACT, quote: str = TOLD, type: str = "profile") -> dict[str
 @asynccontextmanager
 async def opened(
     place: str | Path, say: Callable[[Ask], Any] | None = None, **settings: Any
-) -> AsyncIterator[Engine]:
+) -> AsyncIterator[Client]:
     asked = {"embedder": "hashing", "extract": "rules" if say is None else "model", **settings}
     async with aio.open(place, **asked) as engine:
-        engine.clock = lambda: NOW
+        engine.ctx.clock = lambda: NOW
         if say is not None:
-            engine.adviser = Scripted(say)
+            engine.ctx.llm = Scripted(say)
         yield engine
 
 
-async def tended(engine: Engine) -> int:
-    return (await engine.tend(only=["extract"]))["extract"].runs
+async def tended(engine: Client) -> int:
+    return (await engine.run_jobs(only=["extract"]))["extract"].runs
 
 
-async def facts(scope: Scoped, where: Filter = FACTS) -> list[Memory]:
+async def facts(scope: ScopedClient, where: Filter = FACTS) -> list[Memory]:
     return sorted(await scope.list(where, limit=1000), key=lambda memory: memory.text)
 
 
@@ -108,8 +108,8 @@ async def test_taking_in_waits_for_no_model(tmp_path: Path) -> None:
             started = time.perf_counter()
             await ana.remember([turn(f"I own {n} boats.", f"m{n}")])
             took.append(time.perf_counter() - started)
-        assert isinstance(engine.adviser, Scripted)
-        assert engine.adviser.asked == []
+        assert isinstance(engine.ctx.llm, Scripted)
+        assert engine.ctx.llm.asked == []
         assert statistics.median(took) < 0.15
 
 
@@ -229,8 +229,8 @@ async def test_a_guild_message_of_four_characters_is_worth_a_question(tmp_path: 
         ]
         await engine.scope("__guild__", "g1").remember(said, policy="clanker.messages")
         await tended(engine)
-        assert isinstance(engine.adviser, Scripted)
-        assert {ask.user.rpartition("\n")[2] for ask in engine.adviser.asked} == {"Cats", "ok then"}
+        assert isinstance(engine.ctx.llm, Scripted)
+        assert {ask.user.rpartition("\n")[2] for ask in engine.ctx.llm.asked} == {"Cats", "ok then"}
 
 
 async def test_what_is_forgotten_before_its_turn_comes_gives_nothing(place: str) -> None:
@@ -266,8 +266,8 @@ async def test_a_turn_that_is_forgotten_while_the_model_thinks_leaves_no_fact(
                 await ana.forget(id)
                 return await super().answer(scope, ask)
 
-        engine.adviser = Slow(lambda ask: {"facts": [item()]})
-        await engine.tend(only=["extract"])
+        engine.ctx.llm = Slow(lambda ask: {"facts": [item()]})
+        await engine.run_jobs(only=["extract"])
         assert await facts(ana, Filter(states=STATES)) == []
 
 
@@ -286,8 +286,8 @@ async def test_nothing_is_drawn_from_what_the_person_did_not_state(
         await ana.remember([message])
         await tended(engine)
         assert await facts(ana) == []
-        assert isinstance(engine.adviser, Scripted)
-        assert engine.adviser.asked == []
+        assert isinstance(engine.ctx.llm, Scripted)
+        assert engine.ctx.llm.asked == []
 
 
 async def test_nothing_is_drawn_from_what_was_derived_from_a_turn(tmp_path: Path) -> None:
@@ -377,8 +377,8 @@ async def test_a_model_gives_up_to_five_candidates_with_category_and_importance(
         ana = engine.scope("ana")
         (id,) = (await ana.remember([turn(". ".join(clauses) + ".")])).ids
         done = await ana.extract(id)
-        assert isinstance(engine.adviser, Scripted)
-        (ask,) = engine.adviser.asked
+        assert isinstance(engine.ctx.llm, Scripted)
+        (ask,) = engine.ctx.llm.asked
         assert "Note at most 5 facts." in ask.user
         assert ask.schema["properties"]["facts"]["maxItems"] == 5
         assert done.dropped == ("there are more than 5", *["there are more than 3 in one turn"] * 2)
@@ -396,8 +396,8 @@ async def test_a_short_turn_that_holds_nothing_sure_is_not_worth_a_question(tmp_
             [turn("The weather is nice."), turn(TOLD, "m2"), turn("It rains. " * 30, "m3")]
         )
         await tended(engine)
-        assert isinstance(engine.adviser, Scripted)
-        asked = {ask.user.rpartition("\n")[2] for ask in engine.adviser.asked}
+        assert isinstance(engine.ctx.llm, Scripted)
+        asked = {ask.user.rpartition("\n")[2] for ask in engine.ctx.llm.asked}
         assert asked == {TOLD, ("It rains. " * 30).strip()}
 
 
@@ -411,8 +411,8 @@ async def test_a_turn_is_read_from_241_characters_on_or_if_it_surely_holds_a_fac
     async with opened(tmp_path / "m.db", lambda ask: {"facts": []}) as engine:
         await engine.scope("ana").remember([turn(text, f"m{n}") for n, text in enumerate(said)])
         await tended(engine)
-        assert isinstance(engine.adviser, Scripted)
-        assert {ask.user.rpartition("\n")[2] for ask in engine.adviser.asked} == {said[1], said[3]}
+        assert isinstance(engine.ctx.llm, Scripted)
+        assert {ask.user.rpartition("\n")[2] for ask in engine.ctx.llm.asked} == {said[1], said[3]}
 
 
 @pytest.mark.spec("IMP-103")
@@ -434,7 +434,7 @@ async def test_no_more_than_thirty_facts_are_drawn_out_a_day(place: str) -> None
         assert (await ana.extract(id)).dropped == ("there were 30 today",), (
             "what was put away since counts, too"
         )
-        engine.clock = lambda: NOW + timedelta(days=1)
+        engine.ctx.clock = lambda: NOW + timedelta(days=1)
         (id,) = (await ana.remember([turn("I collect old maps.", "next")])).ids
         assert (await ana.extract(id)).outcomes[0].status == "created"
 
@@ -466,8 +466,8 @@ async def test_the_same_twice_over_a_worker_is_the_same_once(place: str) -> None
     async with opened(place) as engine:
         ana = engine.scope("ana")
         await ana.remember([turn(TOLD)])
-        (old,) = await engine.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=0)
-        (new,) = await engine.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=60)
+        (old,) = await engine.ctx.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=0)
+        (new,) = await engine.ctx.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=60)
         assert await job.run(new, engine.care, with_model=False) == 1
         with pytest.raises(RevisionConflict, match="in the meantime"):
             await job.run(old, engine.care, with_model=False)
@@ -535,7 +535,7 @@ async def test_the_model_that_is_configured_for_memory_draws_the_facts(
     }
     async with aio.open(tmp_path / "m.db", embedder="none", **settings) as engine:
         await engine.scope("ana").remember([turn(TOLD)])
-        await engine.tend(only=["extract"])
+        await engine.run_jobs(only=["extract"])
         (event,) = await engine.scope("ana").events(op="classify", node="worker")
         assert event.category == "extract by model"
     (asked,) = llm_server.requests
@@ -557,7 +557,7 @@ async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(
         said = [turn(case.source, f"m{n}", session=f"s{n}") for n, case in enumerate(cases)]
         await ana.remember(said, policy="clanker.messages")  # it asks about every turn
         given = sum(map(len, waiting.values()))
-        tasks = await engine.store.claim_tasks(
+        tasks = await engine.ctx.store.claim_tasks(
             ["extract"], now=NOW, limit=len(cases), lease_seconds=600
         )
         done = [await drawn(engine, task) for task in tasks]
@@ -572,7 +572,7 @@ async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(
         )
 
 
-async def drawn(engine: Engine, task: Task) -> Extracted:
+async def drawn(engine: Client, task: Task) -> Extracted:
     policy = policies.named(task.payload["policy"])
     return await job.draw(
         task.payload["ids"], task.scope, engine.care, policy=policy, with_model=True, task=task
@@ -597,7 +597,7 @@ async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(
         ana = engine.scope("ana")
         said = [turn(text, f"m{n}", session=f"s{n}") for n, text in enumerate(waiting)]
         await ana.remember(said, policy="clanker.messages")
-        did = (await engine.tend(only=["extract"]))["extract"]
+        did = (await engine.run_jobs(only=["extract"]))["extract"]
         assert did.failed == 0
         found = {fact.text for fact in await facts(ana)}
     right = {fact.text for text in waiting for fact in extract.facts(text, who="The user", at=NOW)}
@@ -615,11 +615,11 @@ def test_the_command_draws_facts_out_and_says_why_not(
     run = CliRunner().invoke
     made = json.loads(run(app, ["remember", "I own a boat and I hate figs.", "--json"]).stdout)
     id = made["outcomes"][0]["ids"][0]
-    told = run(app, ["extract", id, "--json"])
+    told = run(app, ["jobs", "extract", id, "--json"])
     assert told.exit_code == 0, told.output
     done = json.loads(told.stdout)
     assert (done["by"], [each["status"] for each in done["outcomes"]]) == (
         "rules",
         ["created", "created"],
     )
-    assert run(app, ["extract", "nobody-has-this"]).exit_code == 3
+    assert run(app, ["jobs", "extract", "nobody-has-this"]).exit_code == 3

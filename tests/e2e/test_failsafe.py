@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import memorist
 from memorist import Draft, Filter, aio
 from memorist.bootstrap import fail_safe_files
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.dialects.milton import Milton
 from memorist.dialects.theoria import Theoria
 from memorist.dialects.vault import Vault
@@ -45,7 +45,7 @@ class Disk:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"embedder": "hashing", "failsafe_dir": self.state}
+        return {"embedder": "hashing", "spool_dir": self.state}
 
     def lines(self, name: str = "short_term") -> list[dict[str, Any]]:
         files = list(self.state.rglob(f"{name}.jsonl"))
@@ -64,7 +64,7 @@ def memory(disk: Disk) -> Iterator[Any]:
 
 
 @pytest.fixture
-async def engine(disk: Disk) -> AsyncIterator[Engine]:
+async def engine(disk: Disk) -> AsyncIterator[Client]:
     async with aio.open(disk.db, **disk.settings) as opened:
         yield opened
 
@@ -79,7 +79,7 @@ def until(holds: Callable[[], object]) -> None:
 
 def taken_in(memory: Any) -> None:
     """Wait until the store is back and nothing waits for it."""
-    until(lambda: not memory._inner.store.away and memory.stats()["pending"] == 0)
+    until(lambda: not memory._inner.ctx.store.away and memory.stats()["pending"] == 0)
 
 
 def texts(ana: Any) -> list[str]:
@@ -192,21 +192,21 @@ def test_a_text_that_was_forgotten_does_not_come_back_from_a_file(disk: Disk, me
     disk.leave()
     ana.remember("My password is swordfish.")
     disk.folder.with_name("away").rename(disk.folder)
-    with disk.open(failsafe=False) as other:  # another process, before it is taken in
+    with disk.open(spool=False) as other:  # another process, before it is taken in
         other.scope("ana").forget(secret)
     taken_in(memory)
     assert texts(ana) == []
 
 
 @pytest.fixture
-async def by_default(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Engine]:
+async def by_default(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
     """A memory that says where its state is kept, and nothing about fail-safe files."""
-    monkeypatch.delenv("MEMORIST_FAILSAFE_DIR")
+    monkeypatch.delenv("MEMORIST_SPOOL_DIR")
     async with aio.open(disk.db, embedder="hashing", state_dir=disk.state) as opened:
         yield opened
 
 
-async def told_while_away(disk: Disk, engine: Engine) -> None:
+async def told_while_away(disk: Disk, engine: Client) -> None:
     milton = Milton(engine.scope("cole"))
     await milton.add(id="i1", content="Prefers tea.", type="preference")
     disk.leave()
@@ -216,7 +216,7 @@ async def told_while_away(disk: Disk, engine: Engine) -> None:
 
 @pytest.mark.spec("MIL-54", "MIL-55", "MIL-56")
 async def test_milton_writes_into_two_files_in_data_memory_of_the_state(
-    disk: Disk, by_default: Engine
+    disk: Disk, by_default: Client
 ) -> None:
     await told_while_away(disk, by_default)
     folder = disk.state / "data" / "memory"
@@ -234,7 +234,7 @@ async def test_milton_writes_into_two_files_in_data_memory_of_the_state(
     reason="the issue on trust, the seeds, MIL-54: the files stand in a folder of their store below data/memory",
 )
 async def test_miltons_files_stand_where_milton_looks_for_them(
-    disk: Disk, by_default: Engine
+    disk: Disk, by_default: Client
 ) -> None:
     await told_while_away(disk, by_default)
     there = {file.relative_to(disk.state).as_posix() for file in disk.state.rglob("*_term.jsonl")}
@@ -248,7 +248,7 @@ async def test_miltons_files_stand_where_milton_looks_for_them(
     reason="the issue on trust, the seeds, MIL-57: a type that does not exist is acknowledged while the store is away",
 )
 async def test_an_item_of_no_known_type_is_refused_while_the_store_is_away(
-    disk: Disk, engine: Engine
+    disk: Disk, engine: Client
 ) -> None:
     disk.leave()
     with suppress(InvalidInput):
@@ -257,7 +257,7 @@ async def test_an_item_of_no_known_type_is_refused_while_the_store_is_away(
 
 
 @pytest.mark.spec("MIL-55")
-async def test_milton_keeps_items_and_long_term_records(disk: Disk, engine: Engine) -> None:
+async def test_milton_keeps_items_and_long_term_records(disk: Disk, engine: Client) -> None:
     milton = Milton(engine.scope("cole"))
     await milton.add(id="i1", content="Prefers tea.", type="preference")
     await milton.upsert_user_profile({"preferences": ["tea"]}, ["i1"])
@@ -286,7 +286,7 @@ async def test_milton_keeps_items_and_long_term_records(disk: Disk, engine: Engi
 
 
 async def test_a_record_that_is_handed_over_twice_is_stored_once(
-    disk: Disk, engine: Engine
+    disk: Disk, engine: Client
 ) -> None:
     milton, cole = Milton(engine.scope("cole")), engine.scope("cole").scope
     await milton.add(id="i1", content="Prefers tea.", type="preference")
@@ -296,14 +296,14 @@ async def test_a_record_that_is_handed_over_twice_is_stored_once(
     waiting = file.read_bytes()
     disk.back()
     await engine.replay()
-    before = await engine.store.summaries(cole, "user_profile")
+    before = await engine.ctx.store.summaries(cole, "user_profile")
     file.write_bytes(waiting)  # as if the process had died before it could empty the file
     await engine.replay()
-    assert await engine.store.summaries(cole, "user_profile") == before
+    assert await engine.ctx.store.summaries(cole, "user_profile") == before
     assert not file.exists()
 
 
-async def test_every_dialect_takes_in_while_the_store_is_away(disk: Disk, engine: Engine) -> None:
+async def test_every_dialect_takes_in_while_the_store_is_away(disk: Disk, engine: Client) -> None:
     theoria, vault = Theoria(engine, soft_cap=50), Vault(engine)
     disk.leave()
     id = await theoria.persist_memory("ana", "lab", "The lab opens at nine.")
@@ -316,7 +316,7 @@ async def test_every_dialect_takes_in_while_the_store_is_away(disk: Disk, engine
     assert [chunk.memory_id for chunk in answer.memories] == [chunks[0].memory_id]
 
 
-async def test_a_draft_that_is_none_is_refused_and_not_written(disk: Disk, engine: Engine) -> None:
+async def test_a_draft_that_is_none_is_refused_and_not_written(disk: Disk, engine: Client) -> None:
     ana = engine.scope("ana")
     disk.leave()
     with pytest.raises(InvalidInput):
@@ -325,7 +325,7 @@ async def test_a_draft_that_is_none_is_refused_and_not_written(disk: Disk, engin
 
 
 def test_it_can_be_switched_off(disk: Disk) -> None:
-    with disk.open(failsafe=False) as memory:
+    with disk.open(spool=False) as memory:
         disk.leave()
         with pytest.raises(StoreUnavailable):
             memory.scope("ana").remember("I moved to Porto.")
@@ -410,7 +410,7 @@ def test_lines_that_cannot_be_used_are_set_aside_and_told(
 
 
 async def test_replaying_counts_what_was_stored_and_what_was_set_aside(
-    disk: Disk, engine: Engine
+    disk: Disk, engine: Client
 ) -> None:
     ana = engine.scope("ana")
     await ana.remember([{"id": "m1", "content": "The train leaves at nine."}])
@@ -429,7 +429,7 @@ async def test_replaying_counts_what_was_stored_and_what_was_set_aside(
 def test_the_command_line_takes_in_and_tells_what_was_set_aside(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MEMORIST_FAILSAFE_DIR", str(disk.state))
+    monkeypatch.setenv("MEMORIST_SPOOL_DIR", str(disk.state))
     monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
     with disk.open() as memory:
         disk.leave()
@@ -437,7 +437,7 @@ def test_the_command_line_takes_in_and_tells_what_was_set_aside(
     (file,) = disk.state.rglob("short_term.jsonl")
     file.write_bytes(file.read_bytes() + b"{\n")
     disk.back()
-    done = CliRunner().invoke(app, ["--db", str(disk.db), "replay"])
+    done = CliRunner().invoke(app, ["--db", str(disk.db), "db", "replay"])
     assert (done.exit_code, "0 still waiting" in done.stdout) == (0, True)
     told = CliRunner().invoke(app, ["--db", str(disk.db), "--json", "doctor"])
     findings = json.loads(told.stdout)["findings"]
@@ -446,7 +446,7 @@ def test_the_command_line_takes_in_and_tells_what_was_set_aside(
 
 def test_an_address_stands_for_the_same_store_whoever_asks(tmp_path: Path) -> None:
     def folder(db: str) -> Path | None:
-        made = fail_safe_files(Settings(db=db, failsafe_dir=tmp_path))
+        made = fail_safe_files(Settings(db=db, spool_dir=tmp_path))
         return made and made.folder
 
     assert folder("postgresql://ana:secret@db/memories") == folder(
@@ -472,5 +472,5 @@ def test_a_file_that_stays_locked_is_away_for_writing_only(disk: Disk, memory: A
     assert time.monotonic() - begun < 1
     other.execute("ROLLBACK")
     other.close()
-    until(lambda: not memory._inner.store.away)
+    until(lambda: not memory._inner.ctx.store.away)
     assert len(texts(ana)) == 3

@@ -31,7 +31,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blocking]
         else request.getfixturevalue("ready_database")
     )
     with memorist.open(place, embedder="hashing") as opened:
-        opened._inner.clock = Clock(NOW)
+        opened._inner.ctx.clock = Clock(NOW)
         yield opened
 
 
@@ -114,7 +114,7 @@ def test_a_long_term_record_rests_on_what_is_left(memory: Blocking, ana: Any, al
     made = Summary(
         id="p1", record_type="user_profile", name="ana", data=data, evidence_ids=evidence, at=NOW
     )
-    run, store = memory._loop.run, memory._inner.store
+    run, store = memory._loop.run, memory._inner.ctx.store
     run(records.add(store, ana.scope, made))
     ana.forget(one)
     left = run(store.summaries(ana.scope, "user_profile"))
@@ -135,7 +135,7 @@ def test_a_long_term_record_names_the_oldest_forgotten_source_first(
     made = Summary(
         id="p1", record_type="user_profile", name="ana", data=data, evidence_ids=evidence, at=NOW
     )
-    run, store = memory._loop.run, memory._inner.store
+    run, store = memory._loop.run, memory._inner.ctx.store
     run(records.add(store, ana.scope, made))
     ana.forget(new)
     (left,) = run(store.summaries(ana.scope, "user_profile"))
@@ -197,7 +197,7 @@ def test_a_forgotten_text_comes_back_by_no_automatic_way_until_its_time_is_over(
     )
     memory.scope("ana").import_([each for each in exported if each["record_type"] == "memory"])
     assert len(ana.list(limit=10)) == 0
-    clock = memory._inner.clock
+    clock = memory._inner.ctx.clock
     clock.now += timedelta(days=max(keep_days, 1), seconds=-1)
     assert ana.remember("The safe opens with Quagga 77.").count("refused") == 1
     clock.now += timedelta(seconds=2)
@@ -208,7 +208,7 @@ def test_a_text_can_be_forgotten_for_ever_and_still_be_saved_on_purpose(
     memory: Blocking, ana: Any
 ) -> None:
     ana.forget(kept(ana, "The safe opens with Quagga 77."), never_again=True)
-    memory._inner.clock.now += timedelta(days=20_000)
+    memory._inner.ctx.clock.now += timedelta(days=20_000)
     assert ana.remember("The safe opens with Quagga 77.").count("refused") == 1
     assert ana.remember("The safe opens with Quagga 77.", manually_saved=True).count("created") == 1
     ana.forget(ana.list(limit=1).memories[0].id, keep_days=1)

@@ -78,7 +78,7 @@ def test_every_kind_of_write_has_its_own_word(ana: BlockingScope) -> None:
     ana.forget(id, keep_days=3)
     ana.restore(id)
     ana.forget(id)
-    ana.consent.tell("city", "Porto", actor="ana")
+    ana.consent.set("city", "Porto", actor="ana")
     words = [line.event for line in reversed(ana.history(id))]
     assert words == ["ADD", "MERGE", "UPDATE", "UPDATE", "TTL", "RESTORE", "DELETE"]
     last = ana.history(limit=1)[0]
@@ -306,18 +306,20 @@ def test_each_event_names_its_part_its_operation_and_its_status(
     ana.remember("The bicycle needs a new chain before summer!")
     ana.forget(id)
     ana.remember("The kettle is in the green cupboard.")
-    model, memory._inner.embedder = memory._inner.embedder, Broken()
+    model, memory._inner.ctx.embedder = memory._inner.ctx.embedder, Broken()
     memory.scope("ana", session="s").remember(
         [{"role": "user", "content": "We walked along the river."}]
     )
-    memory._inner.embedder = model
-    memory.tend(only=["embed"])
+    memory._inner.ctx.embedder = model
+    memory.run_jobs(only=["embed"])
     ana.recall("Where is the bicycle?")
     wait(memory)
     assert (
         Counter((line.node, line.op, line.status) for line in ana.events(limit=1000)) == EVERYTHING
     )
-    assert {(each.node, each.op, each.status): each.count for each in ana.tallies()} == EVERYTHING
+    assert {
+        (each.node, each.op, each.status): each.count for each in ana.event_counts()
+    } == EVERYTHING
 
 
 @pytest.mark.spec("IMP-112", "IMP-113")
@@ -354,7 +356,7 @@ def test_a_question_tells_the_relevance_of_its_best_answer(
 
 def wait(memory: Blocking) -> None:
     """Until what is written off the hot path is written."""
-    memory._loop.run(memory._inner.usage.flush())
+    memory._loop.run(memory._inner.ctx.access_log.flush())
 
 
 @pytest.mark.spec("IMP-108", "IMP-111")
@@ -387,11 +389,11 @@ class Broken(Hashing):
 
 @pytest.mark.spec("IMP-108", "CLK-86")
 def test_a_model_that_fails_leaves_an_error(memory: Blocking, ana: BlockingScope) -> None:
-    memory._inner.embedder = Broken()
+    memory._inner.ctx.embedder = Broken()
     ana.remember("My favourite tea is Earl Grey.")
     ana.remember([{"role": "user", "content": "We walked along the river.", "session": "s"}])
     assert [line.op for line in ana.events() if line.status == "error"] == ["embed", "embed"]
-    memory._inner.embedder = None
+    memory._inner.ctx.embedder = None
     ana.remember("The bicycle needs a new chain before summer.")
     assert len([line for line in ana.events() if line.status == "error"]) == 2, (
         "no model is no failure"
@@ -402,14 +404,14 @@ def test_a_model_that_fails_leaves_an_error(memory: Blocking, ana: BlockingScope
 def test_what_changed_and_when_can_be_counted(ana: BlockingScope) -> None:
     id = life(ana)
     ana.forget(id)
-    counts = Counter({(tally.node, tally.op): tally.count for tally in ana.tallies()})
+    counts = Counter({(tally.node, tally.op): tally.count for tally in ana.event_counts()})
     assert counts["worker", "ttl"] == 1
     assert sum(count for (_, op), count in counts.items() if op == "create") == 2
     assert sum(count for (_, op), count in counts.items() if op == "delete") == 1
-    assert {tally.day for tally in ana.tallies()} <= {
+    assert {tally.day for tally in ana.event_counts()} <= {
         f"{datetime.now(UTC) - timedelta(days=back):%Y-%m-%d}" for back in (0, 1)
     }
-    assert ana.tallies(days=0) == []
+    assert ana.event_counts(days=0) == []
 
 
 @pytest.mark.spec("IMP-114")
@@ -425,8 +427,8 @@ def test_a_worker_tells_what_it_merged_and_what_it_put_away(place: str) -> None:
         for text in ("I get up at 5 every morning.", "I get up at 5 every morning!"):
             ana.remember(text, policy="milton", importance=0.1)  # which keeps both
         assert ana.compress(threshold=1, sessions=1).groups == 1
-        memory.tend(only=["consolidate"])
-        memory._inner.clock = lambda: datetime.now(UTC) + timedelta(days=8)
+        memory.run_jobs(only=["consolidate"])
+        memory._inner.ctx.clock = lambda: datetime.now(UTC) + timedelta(days=8)
         assert ana.purge().expired
         told = Counter((line.op, line.status) for line in ana.events(node="worker", limit=1000))
     assert told["merge", "ok"] == 2, "the sessions, and what was told twice"

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.dialects.milton import Milton
 from memorist.dialects.milton_hooks import BlockingHooks, Hooks
 from memorist.errors import Misconfigured
 from memorist.interfaces.cli import app
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.settings import load
 from memorist.types import Memory
 
@@ -41,28 +41,28 @@ def _no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(place: str, tmp_path: Path) -> AsyncIterator[Client]:
     async with aio.open(place, embedder="hashing", state_dir=tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-def ana(engine: Engine) -> Scoped:
+def ana(engine: Client) -> ScopedClient:
     return engine.scope(user="ana", session="chat-1")
 
 
-async def kept(scope: Scoped) -> list[Memory]:
+async def kept(scope: ScopedClient) -> list[Memory]:
     return sorted(await scope.list(), key=lambda memory: memory.id)
 
 
-def with_settings(scope: Scoped, **changes: Any) -> Hooks:
+def with_settings(scope: ScopedClient, **changes: Any) -> Hooks:
     """The hooks as they are where these settings hold."""
     scope._engine.settings = scope._engine.settings.model_copy(update=changes)
     return Hooks(scope)
 
 
 @pytest.mark.spec("MIL-58", "MIL-59")
-async def test_what_the_person_said_is_kept_and_told_in_the_next_turn(ana: Scoped) -> None:
+async def test_what_the_person_said_is_kept_and_told_in_the_next_turn(ana: ScopedClient) -> None:
     hooks = Hooks(ana)
     assert await hooks.before("Where is the heron?") == ""
     assert (await hooks.after(RIVER, "I see.")).count("created") == 1
@@ -77,7 +77,7 @@ async def test_what_the_person_said_is_kept_and_told_in_the_next_turn(ana: Scope
 
 
 @pytest.mark.spec("MIL-59")
-async def test_a_reply_is_kept_only_where_that_was_chosen(ana: Scoped) -> None:
+async def test_a_reply_is_kept_only_where_that_was_chosen(ana: ScopedClient) -> None:
     await with_settings(ana, memory_store_responses=True).after(RIVER, "Herons eat fish.")
     said, answered = await kept(ana)
     assert (said.importance, answered.importance) == (0.2, 0.1)
@@ -91,7 +91,7 @@ async def test_a_reply_is_kept_only_where_that_was_chosen(ana: Scoped) -> None:
 
 @pytest.mark.spec("MIL-60")
 @pytest.mark.parametrize("limit", [0, 1, 4])
-async def test_no_more_memories_are_told_than_the_limit(ana: Scoped, limit: int) -> None:
+async def test_no_more_memories_are_told_than_the_limit(ana: ScopedClient, limit: int) -> None:
     hooks = with_settings(ana, memory_context_limit=limit)
     for number in range(6):
         await hooks.after(f"Heron {number} stands in the river.")
@@ -100,7 +100,9 @@ async def test_no_more_memories_are_told_than_the_limit(ana: Scoped, limit: int)
 
 @pytest.mark.spec("MIL-61")
 @pytest.mark.parametrize("most", [0, 1, 33, 34, 67, 68, 69, 200])
-async def test_only_whole_lines_are_told_within_the_characters(ana: Scoped, most: int) -> None:
+async def test_only_whole_lines_are_told_within_the_characters(
+    ana: ScopedClient, most: int
+) -> None:
     hooks = with_settings(ana, memory_context_max_chars=most)
     for letter in "abc":
         await hooks.after(f"Heron {letter} stands in the river.")  # 33 characters as a line
@@ -111,7 +113,7 @@ async def test_only_whole_lines_are_told_within_the_characters(ana: Scoped, most
 
 
 @pytest.mark.spec("MIL-61")
-async def test_the_first_lines_of_the_profile_come_before_the_memories(ana: Scoped) -> None:
+async def test_the_first_lines_of_the_profile_come_before_the_memories(ana: ScopedClient) -> None:
     hooks = Hooks(ana)
     await hooks.after(RIVER)
     evidence = [(await kept(ana))[0].id]
@@ -166,7 +168,7 @@ async def test_variables_say_how_much_is_told(
     raises=AssertionError,
     reason="the issue on trust, the seeds, MIL: CONTEXT_LIMIT is the limit, and lines of the profile come on top of it",
 )
-async def test_lines_of_the_profile_count_towards_the_limit(ana: Scoped) -> None:
+async def test_lines_of_the_profile_count_towards_the_limit(ana: ScopedClient) -> None:
     await Hooks(ana).after(RIVER)
     evidence = [(await kept(ana))[0].id]
     await Milton(ana).upsert_user_profile({"preferences": ["Tea.", "Jazz.", "Rain."]}, evidence)
@@ -276,9 +278,7 @@ def test_a_blocking_loop_and_the_command_line_call_the_same_hooks(
 
 def test_a_turn_goes_on_while_the_store_is_away(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
-    with memorist.open(
-        folder / "m.db", embedder="hashing", failsafe_dir=tmp_path / "safe"
-    ) as memory:
+    with memorist.open(folder / "m.db", embedder="hashing", spool_dir=tmp_path / "safe") as memory:
         hooks = BlockingHooks(memory.scope("ana"))
         hooks.after(RIVER)
         folder.rename(tmp_path / "away")

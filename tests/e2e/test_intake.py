@@ -16,7 +16,7 @@ import pytest
 
 from clocks import LoopTime
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.dialects.clanker import GUILD, Clanker
 from memorist.dialects.clanker_intake import Intake
 from memorist.dialects.clanker_models import embedding_model
@@ -51,14 +51,14 @@ class Away(Hashing):
 
 
 @pytest.fixture
-async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(place: str, tmp_path: Path) -> AsyncIterator[Client]:
     settings = {"embedder": "hashing", "extract": "rules", "journal_dir": tmp_path / "memory"}
     async with aio.open(place, state_dir=tmp_path, **settings) as opened:
         yield opened
 
 
 @pytest.fixture
-async def file(tmp_path: Path) -> AsyncIterator[Engine]:
+async def file(tmp_path: Path) -> AsyncIterator[Client]:
     """The same on a file alone, for what does not depend on the database."""
     settings = {"embedder": "hashing", "extract": "rules", "journal_dir": tmp_path / "memory"}
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path, **settings) as opened:
@@ -105,8 +105,8 @@ class Model:
     async def close(self) -> None: ...
 
 
-def with_model(engine: Engine, *, hangs: bool = False) -> Model:
-    engine.adviser = model = Model(hangs=hangs)
+def with_model(engine: Client, *, hangs: bool = False) -> Model:
+    engine.ctx.llm = model = Model(hangs=hangs)
     engine.settings = engine.settings.model_copy(update={"extract": "model"})
     return model
 
@@ -123,12 +123,12 @@ def said(text: str, id: str = "m1") -> Message:
     return Message(id=id, content=text, name="Ana")
 
 
-async def facts(engine: Engine, guild: str = "g1") -> list[Memory]:
+async def facts(engine: Client, guild: str = "g1") -> list[Memory]:
     where = Filter(kinds=("semantic", "procedural"))
     return list(await engine.scope(user=GUILD, space=guild).list(where))
 
 
-async def messages(engine: Engine, guild: str = "g1") -> list[Memory]:
+async def messages(engine: Client, guild: str = "g1") -> list[Memory]:
     return list(
         await engine.scope(user=GUILD, space=guild).list(Filter(kinds=("episodic",)), limit=1000)
     )
@@ -136,7 +136,7 @@ async def messages(engine: Engine, guild: str = "g1") -> list[Memory]:
 
 @pytest.mark.spec("CLK-15", "CLK-17", "CLK-19", "CLK-25", "CLK-26", "CLK-28", "CLK-31")
 async def test_a_message_becomes_a_journal_line_facts_and_a_snapshot(
-    engine: Engine, tmp_path: Path
+    engine: Client, tmp_path: Path
 ) -> None:
     async with Intake(engine) as intake:
         assert (tmp_path / "memory" / SNAPSHOT).exists(), "the snapshot is written at the start"
@@ -157,9 +157,9 @@ async def test_a_message_becomes_a_journal_line_facts_and_a_snapshot(
 
 @pytest.mark.spec("CLK-25")
 async def test_each_message_is_one_line_in_the_file_of_its_day(
-    file: Engine, tmp_path: Path
+    file: Client, tmp_path: Path
 ) -> None:
-    file.clock = lambda: NOW
+    file.ctx.clock = lambda: NOW
     async with Intake(file) as intake:
         for id, text in (("m1", "I'm a nurse."), ("m2", "It rains."), ("m1", "I'm a nurse.")):
             await intake.ingest_message("g1", "c1", said(text, id), author_id="u1")
@@ -173,7 +173,7 @@ async def test_each_message_is_one_line_in_the_file_of_its_day(
 
 @pytest.mark.spec("CLK-16")
 async def test_the_snapshot_is_written_again_every_five_minutes(
-    file: Engine, snapshot: Snapshot
+    file: Client, snapshot: Snapshot
 ) -> None:
     with LoopTime() as loop:
         async with Intake(file):
@@ -187,7 +187,7 @@ async def test_the_snapshot_is_written_again_every_five_minutes(
 
 @pytest.mark.spec("CLK-31")
 async def test_a_second_after_a_message_the_snapshot_has_its_facts(
-    file: Engine, snapshot: Snapshot
+    file: Client, snapshot: Snapshot
 ) -> None:
     with LoopTime() as loop:
         async with Intake(file) as intake:
@@ -200,7 +200,7 @@ async def test_a_second_after_a_message_the_snapshot_has_its_facts(
 
 
 @pytest.mark.spec("CLK-17")
-async def test_what_waits_when_it_closes_is_worked_off_first(engine: Engine) -> None:
+async def test_what_waits_when_it_closes_is_worked_off_first(engine: Client) -> None:
     async with Intake(engine) as intake:
         take = [
             asyncio.create_task(
@@ -216,7 +216,7 @@ async def test_what_waits_when_it_closes_is_worked_off_first(engine: Engine) -> 
 
 
 @pytest.mark.spec("CLK-17")
-async def test_closing_waits_no_longer_than_four_seconds(file: Engine) -> None:
+async def test_closing_waits_no_longer_than_four_seconds(file: Client) -> None:
     model, stack = with_model(file, hangs=True), AsyncExitStack()
     with LoopTime() as loop:
         intake = await stack.enter_async_context(Intake(file))
@@ -236,7 +236,7 @@ async def test_closing_waits_no_longer_than_four_seconds(file: Engine) -> None:
 
 
 @pytest.mark.spec("CLK-17")
-async def test_draining_gives_up_after_five_seconds(file: Engine) -> None:
+async def test_draining_gives_up_after_five_seconds(file: Client) -> None:
     model, stack = with_model(file, hangs=True), AsyncExitStack()
     with LoopTime() as loop:
         intake = await stack.enter_async_context(Intake(file))
@@ -258,7 +258,7 @@ async def test_draining_gives_up_after_five_seconds(file: Engine) -> None:
 @pytest.mark.spec("CLK-22")
 @pytest.mark.parametrize("drops", [False, True])
 async def test_messages_are_worked_off_one_after_the_other_in_their_order(
-    file: Engine, drops: bool
+    file: Client, drops: bool
 ) -> None:
     model, texts = with_model(file), [f"I own {n} boats." for n in range(2, 7)]
     async with Intake(file, drop_oldest=drops) as intake:
@@ -271,7 +271,7 @@ async def test_messages_are_worked_off_one_after_the_other_in_their_order(
 
 
 @pytest.mark.spec("CLK-20")
-async def test_a_message_that_two_ask_for_takes_one_place_in_the_line(file: Engine) -> None:
+async def test_a_message_that_two_ask_for_takes_one_place_in_the_line(file: Client) -> None:
     async with Intake(file, most=2, drop_oldest=True) as intake:
         take = [
             intake.ingest_message("g1", "c1", said("I'm a nurse.", id), author_id="u1")
@@ -283,7 +283,7 @@ async def test_a_message_that_two_ask_for_takes_one_place_in_the_line(file: Engi
 
 
 @pytest.mark.spec("CLK-19", "CLK-20")
-async def test_messages_of_two_guilds_or_with_two_ids_are_not_the_same(file: Engine) -> None:
+async def test_messages_of_two_guilds_or_with_two_ids_are_not_the_same(file: Client) -> None:
     told = [
         ("g1", "m1", "I'm a nurse."),
         ("g2", "m1", "I'm a baker."),
@@ -300,7 +300,7 @@ async def test_messages_of_two_guilds_or_with_two_ids_are_not_the_same(file: Eng
 
 
 @pytest.mark.spec("CLK-20", "CLK-22")
-async def test_the_same_message_at_the_same_time_is_one_piece_of_work(engine: Engine) -> None:
+async def test_the_same_message_at_the_same_time_is_one_piece_of_work(engine: Client) -> None:
     async with Intake(engine) as intake:
         take = [
             intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
@@ -314,7 +314,7 @@ async def test_the_same_message_at_the_same_time_is_one_piece_of_work(engine: En
 
 
 @pytest.mark.spec("CLK-21")
-async def test_beyond_the_longest_line_nobody_waits_and_nothing_is_lost(engine: Engine) -> None:
+async def test_beyond_the_longest_line_nobody_waits_and_nothing_is_lost(engine: Client) -> None:
     async with Intake(engine, most=2) as intake:
         take = [
             intake.ingest_message(
@@ -324,12 +324,12 @@ async def test_beyond_the_longest_line_nobody_waits_and_nothing_is_lost(engine: 
         ]
         assert await asyncio.gather(*take) == [True] * 12
     assert len(await messages(engine)) == 12
-    await engine.tend(only=["extract"])
+    await engine.run_jobs(only=["extract"])
     assert {log.waiting for log in await engine.backlog() if log.name == "extract"} <= {0}
 
 
 @pytest.mark.spec("CLK-21")
-async def test_as_in_the_original_the_oldest_can_be_dropped(engine: Engine) -> None:
+async def test_as_in_the_original_the_oldest_can_be_dropped(engine: Client) -> None:
     async with Intake(engine, most=2, drop_oldest=True) as intake:
         take = [
             intake.ingest_message("g1", "c1", said(f"Hello number {n}.", f"m{n}"), author_id="u1")
@@ -342,7 +342,7 @@ async def test_as_in_the_original_the_oldest_can_be_dropped(engine: Engine) -> N
 
 
 @pytest.mark.spec("CLK-21")
-async def test_when_400_wait_the_next_one_drops_the_oldest(file: Engine) -> None:
+async def test_when_400_wait_the_next_one_drops_the_oldest(file: Client) -> None:
     stack = AsyncExitStack()
     with LoopTime() as loop:
         intake = await stack.enter_async_context(Intake(file, drop_oldest=True))
@@ -374,7 +374,7 @@ async def test_where_the_settings_turn_memory_off_nothing_is_taken_in(tmp_path: 
 
 
 @pytest.mark.spec("CLK-18", "CLK-19", "CLK-23", "CLK-24")
-async def test_what_is_not_to_be_taken_in_is_not(engine: Engine) -> None:
+async def test_what_is_not_to_be_taken_in_is_not(engine: Client) -> None:
     async with Intake(engine) as intake:
         assert not await intake.ingest_message("g1", "c1", said("   "), author_id="u1")
         assert not await intake.ingest_message("g1", "c1", said("x"), author_id="u1")
@@ -397,7 +397,7 @@ async def test_what_is_not_to_be_taken_in_is_not(engine: Engine) -> None:
 
 
 @pytest.mark.spec("CLK-32", "CLK-33", "CLK-34")
-async def test_what_is_said_aloud_comes_in_under_an_id_of_its_own(engine: Engine) -> None:
+async def test_what_is_said_aloud_comes_in_under_an_id_of_its_own(engine: Client) -> None:
     async with Intake(engine) as intake:
         for pipeline in ("stt", "realtime"):
             for text in ("I'm a nurse.", "I own a boat."):
@@ -426,7 +426,7 @@ async def test_what_was_taken_in_before_a_crash_is_worked_off_later(
         )  # and then it dies
     async with aio.open(place, **settings) as engine:
         assert await facts(engine) == []
-        await engine.tend(only=["extract"])
+        await engine.run_jobs(only=["extract"])
         (nurse,) = await facts(engine)
         assert nurse.labels.subject == "u1"
 
@@ -438,14 +438,14 @@ async def test_without_extraction_it_says_what_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("CLK-84", "CLK-85", "CLK-86", "CLK-87")
-async def test_what_was_done_is_logged_in_clankers_words(engine: Engine) -> None:
+async def test_what_was_done_is_logged_in_clankers_words(engine: Client) -> None:
     bot = Clanker(engine)
     async with Intake(engine) as intake:
         await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
-    await engine.tend()
+    await engine.run_jobs()
     for source in ("text", "voice_stt"):
         bot.failed("g1", source)
-    await engine.usage.flush()
+    await engine.ctx.access_log.flush()
     kinds = {action["kind"] for action in await bot.actions("g1")}
     assert kinds >= {"memory_extract_call", "memory_embedding_call", "bot_error", "voice_error"}
     assert (await bot.add_memory_fact("g1", "u1", "Ana owns a boat")).status == "created"
@@ -453,7 +453,7 @@ async def test_what_was_done_is_logged_in_clankers_words(engine: Engine) -> None
 
 
 @pytest.mark.spec("CLK-27")
-async def test_of_one_message_four_facts_are_taken(file: Engine) -> None:
+async def test_of_one_message_four_facts_are_taken(file: Client) -> None:
     told = (
         "I hate figs. I love tea. I own a boat. I have two kids. I'm a nurse. I'm allergic to dust."
     )
@@ -463,7 +463,7 @@ async def test_of_one_message_four_facts_are_taken(file: Engine) -> None:
 
 
 @pytest.mark.spec("CLK-27")
-async def test_a_model_is_asked_for_four_facts(file: Engine) -> None:
+async def test_a_model_is_asked_for_four_facts(file: Client) -> None:
     model = with_model(file)
     async with Intake(file) as intake:
         await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
@@ -472,7 +472,7 @@ async def test_a_model_is_asked_for_four_facts(file: Engine) -> None:
 
 @pytest.mark.spec("CLK-28")
 async def test_a_fact_that_is_not_harmless_or_too_long_is_not_taken_from_a_message(
-    file: Engine,
+    file: Client,
 ) -> None:
     long = "I love tea" + " from the hills" * 12 + "."  # 194 characters as a fact
     async with Intake(file) as intake:
@@ -482,7 +482,7 @@ async def test_a_fact_that_is_not_harmless_or_too_long_is_not_taken_from_a_messa
 
 
 @pytest.mark.spec("CLK-30")
-async def test_facts_drawn_from_messages_archive_the_oldest_of_more_than_80(file: Engine) -> None:
+async def test_facts_drawn_from_messages_archive_the_oldest_of_more_than_80(file: Client) -> None:
     bot = Clanker(file)
     for n in range(80):
         await bot.add_memory_fact("g1", "u1", f"Ana owns boat number {n}")
@@ -502,7 +502,7 @@ async def test_facts_drawn_from_messages_archive_the_oldest_of_more_than_80(file
 
 
 @pytest.mark.spec("CLK-29")
-async def test_a_fact_is_kept_before_it_has_a_vector(file: Engine) -> None:
+async def test_a_fact_is_kept_before_it_has_a_vector(file: Client) -> None:
     assert (await Clanker(file).add_memory_fact("g1", "u1", "Ana owns a boat")).status == "created"
     assert [fact.needs_embedding for fact in await facts(file)] == [True]
 
@@ -523,14 +523,14 @@ class ModelAway:
 
 @pytest.mark.spec("CLK-85")
 async def test_an_extraction_is_logged_as_a_call_and_one_whose_model_fails_as_an_error(
-    engine: Engine, place: str, tmp_path: Path
+    engine: Client, place: str, tmp_path: Path
 ) -> None:
     async with Intake(engine) as intake:
         await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
     logged = await kinds(Clanker(engine))
     assert (logged["memory_extract_call"], logged["memory_extract_error"]) == (1, 0)
     async with aio.open(place, state_dir=tmp_path, embedder="hashing", extract="model") as other:
-        other.adviser = ModelAway()
+        other.ctx.llm = ModelAway()
         async with Intake(other) as intake:
             await intake.ingest_message("g1", "c1", said("I own a boat.", "m2"), author_id="u1")
         logged = await kinds(Clanker(other))
@@ -539,15 +539,15 @@ async def test_an_extraction_is_logged_as_a_call_and_one_whose_model_fails_as_an
 
 @pytest.mark.spec("CLK-86")
 async def test_an_embedding_is_logged_as_a_call_and_one_whose_model_fails_as_an_error(
-    engine: Engine,
+    engine: Client,
 ) -> None:
-    bot, model = Clanker(engine), engine.embedder
-    engine.embedder = Away()
+    bot, model = Clanker(engine), engine.ctx.embedder
+    engine.ctx.embedder = Away()
     await bot.add_memory_fact("g1", "u1", "Ana owns a boat")
-    await engine.tend(only=["embed"])
+    await engine.run_jobs(only=["embed"])
     failed = await kinds(bot)
-    engine.embedder = model
-    await engine.tend(only=["embed"])
+    engine.ctx.embedder = model
+    await engine.run_jobs(only=["embed"])
     done = await kinds(bot)
     assert failed["memory_embedding_error"] == done["memory_embedding_error"] > 0
     assert (failed["memory_embedding_call"], done["memory_embedding_call"]) == (0, 1)
@@ -559,7 +559,7 @@ async def test_a_message_that_the_store_cannot_take_in_is_logged_as_an_error_of_
 ) -> None:
     disk, away = tmp_path / "disk", tmp_path / "away"
     disk.mkdir()
-    settings = {"state_dir": tmp_path, "embedder": "hashing", "extract": "rules", "failsafe": False}
+    settings = {"state_dir": tmp_path, "embedder": "hashing", "extract": "rules", "spool": False}
     async with aio.open(disk / "m.db", **settings) as engine, Intake(engine) as intake:
         assert await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
         disk.rename(away)
@@ -571,7 +571,7 @@ async def test_a_message_that_the_store_cannot_take_in_is_logged_as_an_error_of_
                 "g1", "c1", "I own a boat.", author_id="u1", pipeline=pipeline
             )
         away.rename(disk)
-        await engine.usage.flush()
+        await engine.ctx.access_log.flush()
         logged = await kinds(Clanker(engine))
     assert (logged["bot_error"], logged["voice_error"]) == (1, 2)
 
@@ -583,7 +583,7 @@ async def test_a_message_that_the_store_cannot_take_in_is_logged_as_an_error_of_
     reason="the issue on trust, the seeds, CLK: journal lines name the author (today the id is that of the guild)",
 )
 async def test_a_journal_line_of_a_guild_names_its_author_by_name_and_id(
-    engine: Engine, tmp_path: Path
+    engine: Client, tmp_path: Path
 ) -> None:
     async with Intake(engine) as intake:
         await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
@@ -599,7 +599,7 @@ async def test_a_journal_line_of_a_guild_names_its_author_by_name_and_id(
     reason="the issue on trust, the seeds, CLK: journal text is cut at 320 like the message (today it is whole)",
 )
 async def test_a_journal_line_of_a_guild_holds_as_much_as_is_kept_of_its_message(
-    engine: Engine, tmp_path: Path
+    engine: Client, tmp_path: Path
 ) -> None:
     async with Intake(engine) as intake:
         await intake.ingest_message("g1", "c1", said("I am here " + "x" * 400), author_id="u1")
@@ -612,7 +612,7 @@ async def test_a_journal_line_of_a_guild_holds_as_much_as_is_kept_of_its_message
 
 @pytest.mark.spec("CLK-29", "CLK-40")
 async def test_facts_and_lore_get_their_vectors_and_the_snapshot_by_themselves(
-    engine: Engine, tmp_path: Path
+    engine: Client, tmp_path: Path
 ) -> None:
     async with Intake(engine) as intake:
         await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
@@ -630,7 +630,7 @@ async def test_facts_and_lore_get_their_vectors_and_the_snapshot_by_themselves(
     reason="issue 16 (trust), §5 CLK: lore of handle_reply is embedded and refreshes",
 )
 async def test_lore_in_a_reply_gets_its_vector_and_the_snapshot_by_itself(
-    engine: Engine, tmp_path: Path
+    engine: Client, tmp_path: Path
 ) -> None:
     async with Intake(engine) as intake:
         await Clanker(engine).handle_reply("g1", {"memoryLine": "the bot owes Ana a coffee"})
@@ -641,9 +641,9 @@ async def test_lore_in_a_reply_gets_its_vector_and_the_snapshot_by_itself(
 
 @pytest.mark.spec("CLK-49")
 async def test_an_embedder_that_fails_is_logged_and_the_next_message_comes_in(
-    engine: Engine,
+    engine: Client,
 ) -> None:
-    engine.embedder = Away()
+    engine.ctx.embedder = Away()
     async with Intake(engine) as intake:
         for n, text in enumerate(("I'm a nurse.", "I love hiking.")):
             assert await intake.ingest_message("g1", "c1", said(text, f"m{n}"), author_id="u1")
@@ -682,7 +682,7 @@ async def test_a_model_that_fails_is_logged_and_the_next_message_comes_in(
 @pytest.mark.spec("CLK-52", "CLK-54")
 @pytest.mark.parametrize("asked_by", ["slice", "search"])
 async def test_a_question_gives_vectors_to_eight_facts_that_have_none(
-    engine: Engine, asked_by: str
+    engine: Client, asked_by: str
 ) -> None:
     bot = Clanker(engine)
     for n in range(12):
@@ -701,15 +701,19 @@ async def test_a_question_gives_vectors_to_eight_facts_that_have_none(
         "fact",
         "evidence",
     ]
-    expected = (await engine.embedder.encode_batch([meaning_of(with_vectors[0])]))[0]
-    (row,) = await engine.store.rows_where(with_vectors[0].scope, Filter(ids=(with_vectors[0].id,)))
-    kept = await engine.store.vectors(with_vectors[0].scope, [row], model=engine.embedder.model)
+    expected = (await engine.ctx.embedder.encode_batch([meaning_of(with_vectors[0])]))[0]
+    (row,) = await engine.ctx.store.rows_where(
+        with_vectors[0].scope, Filter(ids=(with_vectors[0].id,))
+    )
+    kept = await engine.ctx.store.vectors(
+        with_vectors[0].scope, [row], model=engine.ctx.embedder.model
+    )
     assert np.allclose(np.frombuffer(kept[row], "<f4"), expected, atol=1e-6)
 
 
 @pytest.mark.spec("CLK-52")
-async def test_a_fact_is_embedded_with_its_type_and_its_evidence(engine: Engine) -> None:
-    engine.embedder = counting = Counting()
+async def test_a_fact_is_embedded_with_its_type_and_its_evidence(engine: Client) -> None:
+    engine.ctx.embedder = counting = Counting()
     bot = Clanker(engine)
     await bot.add_memory_fact(
         "g1", "u1", "Ana owns a boat", fact_type="profile", evidence_text="my boat"
@@ -726,12 +730,12 @@ async def test_a_fact_is_embedded_with_its_type_and_its_evidence(engine: Engine)
 @pytest.mark.spec("CLK-51")
 @pytest.mark.parametrize(("text", "is_embedded"), [("bo", False), (" bo  ", False), ("boa", True)])
 async def test_a_question_of_fewer_than_three_characters_is_not_embedded(
-    engine: Engine, text: str, is_embedded: bool
+    engine: Client, text: str, is_embedded: bool
 ) -> None:
     bot = Clanker(engine)
     await bot.add_memory_fact("g1", "u1", "Ana owns a boat")
-    await engine.tend(only=["embed"])
-    engine.embedder = counting = Counting()
+    await engine.run_jobs(only=["embed"])
+    engine.ctx.embedder = counting = Counting()
     await bot.build_prompt_memory_slice("g1", "u1", text, channel_id="c1")
     await bot.search_durable_facts("g1", text)
     assert bool(counting.asked) is is_embedded
@@ -739,12 +743,12 @@ async def test_a_question_of_fewer_than_three_characters_is_not_embedded(
 
 @pytest.mark.spec("CLK-50", "CLK-51")
 async def test_vectors_rank_facts_alone_and_not_for_a_question_of_two_letters(
-    engine: Engine,
+    engine: Client,
 ) -> None:
     bot = Clanker(engine)
     await bot.add_memory_fact("g1", "u1", "Ana owns a boat")
     await bot.add_message("g1", "c1", said("the boat leaks"), author_id="u1")
-    await engine.tend()
+    await engine.run_jobs()
     guild = engine.scope(user=GUILD, space="g1")
     long, short = [await guild.recall(text, profile="clanker.hybrid") for text in ("boat", "bo")]
     assert "dense" in long.legs
@@ -758,7 +762,7 @@ async def test_vectors_rank_facts_alone_and_not_for_a_question_of_two_letters(
 
 
 @pytest.mark.spec("CLK-77", "CLK-78", "CLK-79")
-async def test_the_defaults_are_clankers(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_defaults_are_clankers(engine: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DEFAULT_MEMORY_EMBEDDING_MODEL", raising=False)
     assert engine.settings.memory_enabled
     assert embedding_model({}) == "text-embedding-3-small"

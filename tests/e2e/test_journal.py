@@ -60,7 +60,7 @@ def test_a_journal_line_names_the_time_the_author_and_the_place(tmp_path: Path) 
         tmp_path / "m.db", embedder="none", state_dir=tmp_path, journal_dir=folder
     ) as memory:
         ana = memory.scope("ana", "harbour", session="s", channel="quay")
-        memory._inner.clock = lambda: NOW
+        memory._inner.ctx.clock = lambda: NOW
         for id, (name, text, at) in enumerate(said):
             ana.remember(
                 [{"content": text, "name": name, "id": str(id), "at": f"2026-05-31T{at}Z"}]
@@ -240,9 +240,9 @@ async def test_what_is_forgotten_before_it_is_noted_is_not_noted(tmp_path: Path)
             Draft(id=kept, text="Ana is a doctor in Lisbon"),
         ]
         assert memory.journal is not None
-        await noted(memory.journal, memory.store, ana.scope, drafts, NOW)
+        await noted(memory.journal, memory.ctx.store, ana.scope, drafts, NOW)
         told = [(ana.scope, draft.id or "", draft.text) for draft in drafts]
-        assert await gone(memory.store, told) == ["Ana is in debt"]
+        assert await gone(memory.ctx.store, told) == ["Ana is in debt"]
     assert "debt" not in "".join(
         path.read_text("utf-8") for path in (tmp_path / "memory").iterdir()
     )

@@ -661,10 +661,10 @@ def test_a_batch_answers_from_before_its_changes_and_the_last_put_stands(
 
 async def test_an_item_expires_unless_it_is_read(url: str) -> None:
     async with memorist.aio.open(url, embedder="hashing") as memory:
-        start = memory.clock()
+        start = memory.ctx.clock()
 
         def after(minutes: float) -> None:
-            memory.clock = lambda: start + timedelta(minutes=minutes)
+            memory.ctx.clock = lambda: start + timedelta(minutes=minutes)
 
         store = MemoristStore(memory.scope("ana"), ttl={"default_ttl": 10})
         for key, more in ("read", {}), ("unread", {}), ("seen", {}), ("forever", {"ttl": None}):

@@ -58,25 +58,25 @@ async def asked(place: str, llm_server: Server) -> str:
     async with aio.open(
         place, embedder="none", llm="openai:m", llm_url=f"{llm_server.url}/v1"
     ) as engine:
-        assert engine.adviser is not None
-        await engine.adviser.answer(ANA, ASK)
-        await engine.adviser.answer(Scope(tenant="default", user="eva", space="default"), ASK)
+        assert engine.ctx.llm is not None
+        await engine.ctx.llm.answer(ANA, ASK)
+        await engine.ctx.llm.answer(Scope(tenant="default", user="eva", space="default"), ASK)
     return place
 
 
 def test_what_it_cost_is_shown_for_one_person_or_for_all(asked: str) -> None:
-    mine = run("costs", "--db", asked, "--user", "ana")
+    mine = run("stats", "llm-usage", "--db", asked, "--user", "ana")
     assert mine.exit_code == 0
     assert " ".join(mine.stdout.split()).endswith("extract 1 calls 1,200 in 30 out openai:m")
     everybody = [
         json.loads(line)
-        for line in run("costs", "--db", asked, "--all", "--json").stdout.splitlines()
+        for line in run("stats", "llm-usage", "--db", asked, "--all", "--json").stdout.splitlines()
     ]
     assert [(each["scope"]["user"], each["tokens_in"], each["reserved"]) for each in everybody] == [
         ("ana", 1200, 0),
         ("eva", 1200, 0),
     ]
-    assert run("costs", "--db", asked, "--user", "bo").stdout == ""
+    assert run("stats", "llm-usage", "--db", asked, "--user", "bo").stdout == ""
 
 
 def test_the_doctor_says_where_texts_are_sent_and_keeps_the_key_to_itself(
@@ -150,13 +150,13 @@ async def test_a_real_model_answers_in_the_shape_it_is_asked_for_and_within_its_
         "llm_url": f"{smollm}/v1",
         "llm_timeout": 120,
     }
-    async with aio.open(tmp_path / "m.db", **told, llm_user_tokens=cap) as engine:
-        assert engine.adviser is not None
+    async with aio.open(tmp_path / "m.db", **told, llm_daily_tokens_per_user=cap) as engine:
+        assert engine.ctx.llm is not None
         for _ in range(5):
-            value = await engine.adviser.answer(ANA, ASK)
+            value = await engine.ctx.llm.answer(ANA, ASK)
             assert set(value) == {"name", "drinks", "likes"}
         assert re.search("ana", str(value["name"]), re.IGNORECASE)
-        (row,) = await engine.spending()
+        (row,) = await engine.llm_usage()
         assert row.calls == 5
         assert row.tokens_in + row.tokens_out <= cap
         assert row.reserved == 0

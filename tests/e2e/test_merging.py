@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import NotFound
 from memorist.ingest import policies
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.types import Draft, Filter, Labels, Memory
 
 DATA = Path(__file__).parents[1] / "data"
@@ -50,32 +50,32 @@ def clock() -> Clock:
 @pytest.fixture(params=["sqlite", "postgres"])
 async def engine(
     request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
-) -> AsyncIterator[Engine]:
+) -> AsyncIterator[Client]:
     where = (
         tmp_path / "memory.db"
         if request.param == "sqlite"
         else request.getfixturevalue("ready_database")
     )
     async with aio.open(where, state_dir=tmp_path) as opened:
-        opened.clock = clock
+        opened.ctx.clock = clock
         yield opened
 
 
 @pytest.fixture
-def ana(engine: Engine) -> Scoped:
+def ana(engine: Client) -> ScopedClient:
     return engine.scope("ana")
 
 
-async def told(mine: Scoped, text: str, **more: object) -> str:
+async def told(mine: ScopedClient, text: str, **more: object) -> str:
     """Remember a text, and say what became of it."""
     return (await mine.remember(text, **more)).outcomes[0].status  # type: ignore[arg-type]
 
 
-async def texts(mine: Scoped, where: Filter | None = None) -> set[str]:
+async def texts(mine: ScopedClient, where: Filter | None = None) -> set[str]:
     return {memory.text for memory in await mine.list(where)}
 
 
-async def moved(mine: Scoped, clock: Clock) -> tuple[Memory, Memory, datetime]:
+async def moved(mine: ScopedClient, clock: Clock) -> tuple[Memory, Memory, datetime]:
     """Somebody lives in Berlin and later in Porto: the new memory, the old one, and a time between them."""
     old = (await mine.remember("I live in Berlin")).ids[0]
     between = clock.next_day()
@@ -101,7 +101,7 @@ async def test_repetitions_are_merged_and_changed_values_never(tmp_path: Path, n
     assert merged >= 190 if name == "repeat" else merged == 0, statuses
 
 
-async def test_the_same_in_other_words_is_counted_on_the_first(ana: Scoped) -> None:
+async def test_the_same_in_other_words_is_counted_on_the_first(ana: ScopedClient) -> None:
     first = await ana.remember("I have two kids.", tags=["family"])
     again = await ana.remember(
         "Remember that I have 2 children!", tags=["home"], manually_saved=True
@@ -113,7 +113,7 @@ async def test_the_same_in_other_words_is_counted_on_the_first(ana: Scoped) -> N
     assert [entry.event for entry in await ana.history(kept.id)] == ["MERGE", "ADD"]
 
 
-async def test_what_is_told_in_one_call_meets_itself(ana: Scoped) -> None:
+async def test_what_is_told_in_one_call_meets_itself(ana: ScopedClient) -> None:
     said = [
         Draft(text=text)
         for text in ("I love green tea", "I really like green tea", "I live in Rome")
@@ -125,7 +125,7 @@ async def test_what_is_told_in_one_call_meets_itself(ana: Scoped) -> None:
     ]
 
 
-async def test_each_stage_can_be_switched_off(ana: Scoped) -> None:
+async def test_each_stage_can_be_switched_off(ana: ScopedClient) -> None:
     usual = policies.named("default")
     for policy in (
         replace(usual, name="no bands", bands=None),
@@ -139,7 +139,7 @@ async def test_each_stage_can_be_switched_off(ana: Scoped) -> None:
 
 
 @pytest.mark.spec("CLK-11")
-async def test_one_fact_about_one_subject_is_kept_once(ana: Scoped) -> None:
+async def test_one_fact_about_one_subject_is_kept_once(ana: ScopedClient) -> None:
     fact = "Prefers dark roast"
     about = [Draft(text=fact, labels=Labels(subject=subject)) for subject in ("bob", "bob", "eve")]
     ids = [(await ana.remember_drafts([draft], policy="clanker")).ids[0] for draft in about]
@@ -147,7 +147,9 @@ async def test_one_fact_about_one_subject_is_kept_once(ana: Scoped) -> None:
     assert len(await ana.list()) == 2
 
 
-async def test_a_text_that_says_more_becomes_the_new_version(ana: Scoped, clock: Clock) -> None:
+async def test_a_text_that_says_more_becomes_the_new_version(
+    ana: ScopedClient, clock: Clock
+) -> None:
     id = (await ana.remember(NOTE)).ids[0]
     between = clock.next_day()
     again = (await ana.remember(MORE)).outcomes[0]
@@ -159,7 +161,9 @@ async def test_a_text_that_says_more_becomes_the_new_version(ana: Scoped, clock:
     ] == [NOTE]
 
 
-async def test_recreating_makes_a_new_memory_and_keeps_the_old_one_readable(ana: Scoped) -> None:
+async def test_recreating_makes_a_new_memory_and_keeps_the_old_one_readable(
+    ana: ScopedClient,
+) -> None:
     first = (
         await ana.remember("I have two kids", tags=["family"], pinned=True, policy="supervisor")
     ).ids[0]
@@ -177,7 +181,9 @@ async def test_recreating_makes_a_new_memory_and_keeps_the_old_one_readable(ana:
 # Said otherwise
 
 
-async def test_another_value_takes_the_place_of_the_older_one(ana: Scoped, clock: Clock) -> None:
+async def test_another_value_takes_the_place_of_the_older_one(
+    ana: ScopedClient, clock: Clock
+) -> None:
     new, old, between = await moved(ana, clock)
     assert (new.state, old.state, old.superseded_by) == ("active", "superseded", new.id)
     assert old.valid_to == new.valid_from == clock.now
@@ -188,7 +194,9 @@ async def test_another_value_takes_the_place_of_the_older_one(ana: Scoped, clock
     ]
 
 
-async def test_both_sides_of_a_contradiction_are_in_the_history(ana: Scoped, clock: Clock) -> None:
+async def test_both_sides_of_a_contradiction_are_in_the_history(
+    ana: ScopedClient, clock: Clock
+) -> None:
     new, old, _ = await moved(ana, clock)
     assert [
         (entry.event, entry.meta.get("superseded_by")) for entry in await ana.history(old.id)
@@ -200,7 +208,9 @@ async def test_both_sides_of_a_contradiction_are_in_the_history(ana: Scoped, clo
     assert (made.event, made.meta["supersedes"]) == ("ADD", old.id)
 
 
-async def test_a_contradiction_is_listed_until_it_is_confirmed(ana: Scoped, clock: Clock) -> None:
+async def test_a_contradiction_is_listed_until_it_is_confirmed(
+    ana: ScopedClient, clock: Clock
+) -> None:
     new, old, _ = await moved(ana, clock)
     (listed,) = await ana.conflicts()
     assert (listed.id, listed.new.text, listed.old.text) == (
@@ -215,7 +225,7 @@ async def test_a_contradiction_is_listed_until_it_is_confirmed(ana: Scoped, cloc
     assert (await ana.get(old.id)).state == "superseded"
 
 
-async def test_rejecting_brings_the_older_one_back(ana: Scoped, clock: Clock) -> None:
+async def test_rejecting_brings_the_older_one_back(ana: ScopedClient, clock: Clock) -> None:
     new, old, between = await moved(ana, clock)
     clock.next_day()
     assert (await ana.reject(new.id)).id == old.id
@@ -229,7 +239,7 @@ async def test_rejecting_brings_the_older_one_back(ana: Scoped, clock: Clock) ->
         ]
 
 
-async def test_what_is_decided_cannot_be_decided_again(ana: Scoped, clock: Clock) -> None:
+async def test_what_is_decided_cannot_be_decided_again(ana: ScopedClient, clock: Clock) -> None:
     new, old, _ = await moved(ana, clock)
     await ana.confirm(new.id)
     for decide in (ana.confirm, ana.reject):
@@ -238,7 +248,9 @@ async def test_what_is_decided_cannot_be_decided_again(ana: Scoped, clock: Clock
                 await decide(id)
 
 
-async def test_a_later_value_waits_before_an_earlier_decision(ana: Scoped, clock: Clock) -> None:
+async def test_a_later_value_waits_before_an_earlier_decision(
+    ana: ScopedClient, clock: Clock
+) -> None:
     await moved(ana, clock)
     clock.next_day()
     rome = (await ana.remember("I live in Rome now")).ids[0]
@@ -247,14 +259,14 @@ async def test_a_later_value_waits_before_an_earlier_decision(ana: Scoped, clock
     assert [conflict.new.text for conflict in await ana.conflicts()] == ["I moved to Porto"]
 
 
-async def test_a_forgotten_side_is_no_longer_listed(ana: Scoped, clock: Clock) -> None:
+async def test_a_forgotten_side_is_no_longer_listed(ana: ScopedClient, clock: Clock) -> None:
     _, old, _ = await moved(ana, clock)
     await ana.forget(old.id)
     assert await ana.conflicts() == []
     assert await texts(ana) == {"I moved to Porto"}
 
 
-async def test_facts_about_others_retire_nothing(engine: Engine, ana: Scoped) -> None:
+async def test_facts_about_others_retire_nothing(engine: Client, ana: ScopedClient) -> None:
     await ana.remember("I live in Berlin")
     await ana.remember_drafts([Draft(text="I live in Porto", labels=Labels(subject="bob"))])
     await ana.remember_drafts([Draft(text="I live in Rome", speaker="assistant")])
@@ -265,7 +277,7 @@ async def test_facts_about_others_retire_nothing(engine: Engine, ana: Scoped) ->
     assert len(await ana.list()) == 5
 
 
-async def test_what_is_told_late_about_an_earlier_time_retires_nothing(ana: Scoped) -> None:
+async def test_what_is_told_late_about_an_earlier_time_retires_nothing(ana: ScopedClient) -> None:
     await ana.remember("I live in Berlin", at=START)
     assert await told(ana, "I live in Porto", at=START - timedelta(days=900)) == "created"
     assert await ana.conflicts() == []
@@ -274,7 +286,7 @@ async def test_what_is_told_late_about_an_earlier_time_retires_nothing(ana: Scop
 @pytest.mark.spec("THE-32", "THE-37")
 @pytest.mark.parametrize("at_once", [True, False], ids=["in one call", "one after the other"])
 async def test_a_turn_is_merged_with_the_same_turn_of_its_session_alone(
-    ana: Scoped, at_once: bool
+    ana: ScopedClient, at_once: bool
 ) -> None:
     said = [
         ("s1", "The ferry is late."),
@@ -297,7 +309,7 @@ async def test_a_turn_is_merged_with_the_same_turn_of_its_session_alone(
 
 
 async def test_turns_of_a_conversation_neither_merge_across_sessions_nor_retire_each_other(
-    ana: Scoped,
+    ana: ScopedClient,
 ) -> None:
     said = [
         ("s1", "I live in Berlin now"),
@@ -311,7 +323,7 @@ async def test_turns_of_a_conversation_neither_merge_across_sessions_nor_retire_
     assert await ana.conflicts() == []
 
 
-async def test_a_pinned_value_hands_its_pin_on(ana: Scoped) -> None:
+async def test_a_pinned_value_hands_its_pin_on(ana: ScopedClient) -> None:
     await ana.remember("My phone number is 555-0123", pinned=True)
     new = (await ana.remember("My phone number is 555-0199")).ids[0]
     assert (await ana.get(new)).pinned
@@ -333,6 +345,6 @@ def test_a_person_decides_on_the_command_line(tmp_path: Path) -> None:
     assert "I moved to Porto" in listed
     assert "I live in Berlin" in listed
     id = listed.split()[0]
-    run("reject", id)
+    run("conflicts", "reject", id)
     assert run("conflicts") == ""
     assert "I live in Berlin" in run("list")

@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from memorist import aio
-from memorist.client import Engine
-from memorist.scoped import Scoped
+from memorist.client import Client
+from memorist.scoped import ScopedClient
 from memorist.storage.changes import Put
 from memorist.text.simhash import simhash64
 from memorist.types import Memory
@@ -23,30 +23,30 @@ NOTES = "Theo keeps the notes of the research group in the shared folder."
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(tmp_path: Path) -> AsyncIterator[Client]:
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-def ana(engine: Engine) -> Scoped:
+def ana(engine: Client) -> ScopedClient:
     return engine.scope("ana")
 
 
-async def told(scope: Scoped, text: str, *tags: str, policy: str | None = None) -> Memory:
+async def told(scope: ScopedClient, text: str, *tags: str, policy: str | None = None) -> Memory:
     (id,) = (await scope.remember(text, tags=tags, policy=policy)).ids
     return await scope.get(id)
 
 
 @pytest.mark.spec("THE-74", "THE-77")
-async def test_names_and_topics_are_found_with_a_confidence(ana: Scoped) -> None:
+async def test_names_and_topics_are_found_with_a_confidence(ana: ScopedClient) -> None:
     memory = await told(ana, "Anna Weber from ACME showed us the observatory.")
     assert memory.tags == ("anna weber", "acme", "observatory")
     assert memory.metadata_confidence == pytest.approx((0.9 + 0.7 + 0.4) / 3)
 
 
 @pytest.mark.spec("THE-75", "THE-77")
-async def test_a_near_memory_proposes_the_tags_it_was_given(ana: Scoped) -> None:
+async def test_a_near_memory_proposes_the_tags_it_was_given(ana: ScopedClient) -> None:
     back = await told(ana, BACK, "health")
     memory = await told(ana, STRETCHES)
     assert memory.tags == ("physiotherapist", "stretches", "health")
@@ -63,7 +63,7 @@ async def test_a_near_memory_proposes_the_tags_it_was_given(ana: Scoped) -> None
     reason="issue 16 (trust), §5 THE: neighbor tags under `theoria`",
 )
 async def test_a_near_memory_proposes_tags_under_the_theoria_policy_too(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     await told(ana, BACK, "health", policy="theoria")
     await engine.index()
@@ -78,18 +78,18 @@ async def test_a_near_memory_proposes_tags_under_the_theoria_policy_too(
     raises=AssertionError,
     reason="issue 15 (conversations), §1: turns get tags and confidence as notes do",
 )
-async def test_names_and_topics_are_found_in_a_conversation(engine: Engine) -> None:
+async def test_names_and_topics_are_found_in_a_conversation(engine: Client) -> None:
     chat = engine.scope("ana", session="chat-1")
     said = "Anna Weber from ACME showed us the observatory."
     (id,) = (await chat.remember([{"content": said}], policy="theoria")).ids
-    await engine.tend()
+    await engine.run_jobs()
     memory = await chat.get(id)
     assert memory.tags == ("anna weber", "acme", "observatory")
     assert memory.metadata_confidence == pytest.approx((0.9 + 0.7 + 0.4) / 3)
 
 
 @pytest.mark.spec("THE-75")
-async def test_what_a_neighbour_says_stays_with_the_neighbour(ana: Scoped) -> None:
+async def test_what_a_neighbour_says_stays_with_the_neighbour(ana: ScopedClient) -> None:
     await told(ana, "Anna Weber likes green tea in the afternoon.", "people")
     memory = await told(ana, "Bob Stone likes green tea in the morning.")
     assert "anna weber" not in memory.tags
@@ -97,15 +97,17 @@ async def test_what_a_neighbour_says_stays_with_the_neighbour(ana: Scoped) -> No
     assert "travel" not in (await told(ana, STRETCHES)).tags, "it is about something else"
 
 
-async def test_a_mark_of_one_memory_is_not_handed_on(engine: Engine, ana: Scoped) -> None:
+async def test_a_mark_of_one_memory_is_not_handed_on(engine: Client, ana: ScopedClient) -> None:
     back = await told(ana, BACK, "health")
-    async with engine.store.transaction(ana.scope) as tx:
+    async with engine.ctx.store.transaction(ana.scope) as tx:
         marked = replace(back, tags=(*back.tags, "source-forgotten", "do_not_assume"))
         await tx.apply([Put(memory=marked, event="updated")])
     assert (await told(ana, STRETCHES)).tags == ("physiotherapist", "stretches", "health")
 
 
-async def test_tags_come_from_no_other_scope_speaker_or_policy(engine: Engine, ana: Scoped) -> None:
+async def test_tags_come_from_no_other_scope_speaker_or_policy(
+    engine: Client, ana: ScopedClient
+) -> None:
     for other in (
         engine.scope("bo"),
         engine.scope("ana", space="work"),
@@ -121,7 +123,9 @@ async def test_tags_come_from_no_other_scope_speaker_or_policy(engine: Engine, a
 
 
 @pytest.mark.spec("THE-75")
-async def test_most_of_the_neighbours_have_to_agree_and_few_tags_are_taken(ana: Scoped) -> None:
+async def test_most_of_the_neighbours_have_to_agree_and_few_tags_are_taken(
+    ana: ScopedClient,
+) -> None:
     await told(ana, BACK, "a1", "b2", "c3", "d4")
     first = await told(ana, STRETCHES)
     assert first.tags == ("physiotherapist", "stretches", "a1", "b2", "c3"), "three at most"
@@ -142,7 +146,7 @@ async def test_an_older_store_gets_its_fingerprints_and_missing_vectors(
         bare = replace(await told(ana, NOTES), id="019a3c5e-7ddf-7926-adf6-688e0fc76dd8", simhash=0)
         said = bare.content_hash
         whole = await told(ana, "I prefer green tea.")
-        async with engine.store.transaction(ana.scope) as tx:
+        async with engine.ctx.store.transaction(ana.scope) as tx:
             await tx.apply(
                 [Put(memory=replace(bare, content_hash="", needs_embedding=False), event="created")]
             )
@@ -169,7 +173,7 @@ async def test_a_store_of_more_than_a_page_is_mended_to_its_end(tmp_path: Path) 
         many = [
             Put(memory=replace(bare, id=f"{bare.id[:-3]}{n:03}"), event=None) for n in range(501)
         ]
-        async with engine.store.transaction(ana.scope) as tx:
+        async with engine.ctx.store.transaction(ana.scope) as tx:
             await tx.apply(many)
     made_by_an_older_version(place)
     async with aio.open(place, **options) as engine:
@@ -188,7 +192,7 @@ async def test_records_without_fingerprint_and_vector_get_both_when_they_are_imp
         for record in records:
             record["data"].pop("simhash")
             record["data"] |= {"scope": {"tenant": "default", "user": "bo", "space": "default"}}
-        engine.embedder = None
+        engine.ctx.embedder = None
         (id,) = (await bo.import_(records)).ids
         memory = await bo.get(id)
         assert (memory.simhash, memory.needs_embedding) == (simhash64(NOTES), True)

@@ -22,7 +22,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import memorist
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput
 from memorist.interfaces.metrics import Metrics
@@ -42,7 +42,7 @@ class Broken(Hashing):
 
 
 @pytest.fixture
-async def memory(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+async def memory(place: str, tmp_path: Path) -> AsyncIterator[Client]:
     """Vectors are left to whoever tends, and there is room for two."""
     async with memorist.aio.open(
         place, embedder="hashing", policy="theoria", capacity=2, state_dir=tmp_path
@@ -51,13 +51,13 @@ async def memory(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
 
 
 @pytest.fixture
-def metrics(memory: Engine) -> Metrics:
+def metrics(memory: Client) -> Metrics:
     return Metrics(memory, fresh_seconds=0)
 
 
-async def read(memory: Engine, metrics: Metrics) -> dict[str, float]:
+async def read(memory: Client, metrics: Metrics) -> dict[str, float]:
     """The figures: name and labels, without those that are empty."""
-    await memory.usage.flush()
+    await memory.ctx.access_log.flush()
     found = text_string_to_metric_families((await metrics.text()).decode())
     return {
         f"{sample.name} {' '.join(value for _, value in sorted(sample.labels.items()) if value)}".strip(): sample.value
@@ -68,13 +68,13 @@ async def read(memory: Engine, metrics: Metrics) -> dict[str, float]:
 
 @pytest.mark.spec("THE-95", "THE-101")
 async def test_what_waits_for_a_vector_is_told_with_its_age_and_how_long_others_took(
-    memory: Engine, metrics: Metrics
+    memory: Client, metrics: Metrics
 ) -> None:
     await memory.scope("ana").remember(WORDS)
     waiting = await read(memory, metrics)
     assert waiting["memorist_backlog_waiting embed"] == 1
     assert 0 < waiting["memorist_backlog_oldest_seconds embed"] < 60
-    await memory.tend(only=["embed"])
+    await memory.run_jobs(only=["embed"])
     done = await read(memory, metrics)
     assert (
         done["memorist_backlog_waiting embed"],
@@ -85,16 +85,16 @@ async def test_what_waits_for_a_vector_is_told_with_its_age_and_how_long_others_
 
 
 @pytest.mark.spec("THE-95")
-async def test_batches_that_fail_are_told(memory: Engine, metrics: Metrics) -> None:
+async def test_batches_that_fail_are_told(memory: Client, metrics: Metrics) -> None:
     await memory.scope("ana").remember(WORDS)
-    memory.embedder = Broken()
-    await memory.tend(only=["embed"])
+    memory.ctx.embedder = Broken()
+    await memory.run_jobs(only=["embed"])
     assert (await read(memory, metrics))["memorist_embed_failure_ratio"] == 1
 
 
 @pytest.mark.spec("THE-99", "THE-100")
 async def test_savings_trims_recalls_and_what_people_do_are_counted_once(
-    memory: Engine, metrics: Metrics
+    memory: Client, metrics: Metrics
 ) -> None:
     ana = memory.scope("ana", session="chat")
     await ana.remember(WORDS)
@@ -130,34 +130,34 @@ async def test_savings_trims_recalls_and_what_people_do_are_counted_once(
     raises=AssertionError,
     reason="the issue on trust, the seeds, THE: incognito is in /metrics (today its event has no time of day)",
 )
-async def test_incognito_sessions_are_counted(memory: Engine, metrics: Metrics) -> None:
+async def test_incognito_sessions_are_counted(memory: Client, metrics: Metrics) -> None:
     for session in ("chat-1", "chat-2"):
         await memory.scope("ana", session=session).privacy.start_incognito()
     assert (await read(memory, metrics)).get("memorist_events_total hotpath incognito ok") == 2
 
 
 async def test_events_are_counted_once_also_when_hours_pass(
-    memory: Engine, metrics: Metrics
+    memory: Client, metrics: Metrics
 ) -> None:
     ana, now = memory.scope("ana"), datetime.now(UTC)
     await ana.remember(WORDS)
     for hour in range(4):
-        memory.clock = lambda at=now + timedelta(minutes=50 * hour): at  # type: ignore[misc]
+        memory.ctx.clock = lambda at=now + timedelta(minutes=50 * hour): at  # type: ignore[misc]
         await ana.recall("Where is the heron?")
         assert (await read(memory, metrics))["memorist_events_total context search ok"] == hour + 1
 
 
 async def test_events_are_counted_that_happen_while_the_hour_moves(
-    memory: Engine, metrics: Metrics
+    memory: Client, metrics: Metrics
 ) -> None:
     ana, now, used = memory.scope("ana"), datetime.now(UTC), 0
     await ana.remember(WORDS)
     for hour in range(1, 9):
         at = now + timedelta(minutes=65 * hour)
-        memory.clock = lambda at=at: at  # type: ignore[misc]
+        memory.ctx.clock = lambda at=at: at  # type: ignore[misc]
         looking = asyncio.create_task(metrics.text())
         while not looking.done():
-            async with memory.store.transaction(ana.scope) as transaction:
+            async with memory.ctx.store.transaction(ana.scope) as transaction:
                 await transaction.apply([Happened(node="context", op="use", at=at)])
             used += 1
         await looking
@@ -165,14 +165,14 @@ async def test_events_are_counted_that_happen_while_the_hour_moves(
 
 
 async def test_how_long_verbs_and_duties_take_and_which_fail_is_told(
-    memory: Engine, metrics: Metrics
+    memory: Client, metrics: Metrics
 ) -> None:
     ana = memory.scope("ana")
     await ana.remember(WORDS)
     for wrong in ("", None):
         with pytest.raises(InvalidInput):
             await ana.recall(wrong, limit=0)  # type: ignore[arg-type]
-    await memory.tend(only=["purge"])
+    await memory.run_jobs(only=["purge"])
     found = await read(memory, metrics)
     assert found["memorist_verb_seconds_count remember"] == 1
     assert found["memorist_verb_seconds_sum remember"] > 0
@@ -183,20 +183,20 @@ async def test_how_long_verbs_and_duties_take_and_which_fail_is_told(
 
 
 async def test_no_figure_names_a_person_a_session_or_a_word(
-    memory: Engine, metrics: Metrics
+    memory: Client, metrics: Metrics
 ) -> None:
     scope = memory.scope("zuleika", "attic", session="whisper", agent="butler")
     (id,) = (await scope.remember(WORDS)).ids
     await scope.recall("zanzibar")
     await scope.forget(id, reason="quarrel")
-    await memory.usage.flush()
+    await memory.ctx.access_log.flush()
     told = (await metrics.text()).decode().lower()
     for word in ("zuleika", "attic", "whisper", "butler", "zanzibar", "heron", "quarrel", id):
         assert word not in told
     assert len(told.splitlines()) < 400
 
 
-async def test_the_store_is_asked_again_only_after_a_while(memory: Engine) -> None:
+async def test_the_store_is_asked_again_only_after_a_while(memory: Client) -> None:
     metrics = Metrics(memory)
     assert (await read(memory, metrics))["memorist_backlog_waiting embed"] == 0
     await memory.scope("ana").remember(WORDS)
@@ -206,7 +206,7 @@ async def test_the_store_is_asked_again_only_after_a_while(memory: Engine) -> No
 async def test_a_store_that_is_away_is_told(postgres: str, database: str) -> None:
     psycopg = pytest.importorskip("psycopg")
     name = database.partition("?")[0].rpartition("/")[2]
-    async with memorist.aio.open(database, embedder="none", failsafe=False) as memory:
+    async with memorist.aio.open(database, embedder="none", spool=False) as memory:
         metrics = Metrics(memory, fresh_seconds=0)
         assert (await read(memory, metrics))["memorist_store_up"] == 1
         with psycopg.connect(postgres, autocommit=True) as server:
@@ -242,11 +242,11 @@ def names(text: str) -> set[str]:
 
 @pytest.mark.spec("THE-101")
 async def test_alerts_and_dashboard_look_at_figures_that_exist(
-    memory: Engine, metrics: Metrics
+    memory: Client, metrics: Metrics
 ) -> None:
     await memory.scope("ana").remember(WORDS)
-    await memory.store.reserve(
-        memory.scope("ana").scope, task="extract", model="m", day=memory.clock().date().isoformat(), tokens=9,
+    await memory.ctx.store.reserve(
+        memory.scope("ana").scope, task="extract", model="m", day=memory.ctx.clock().date().isoformat(), tokens=9,
         user_cap=0, tenant_cap=0,
     )  # fmt: skip
     there = {sample.partition(" ")[0] for sample in await read(memory, metrics)}
@@ -283,16 +283,16 @@ import asyncio, sys
 calls = []
 sys.addaudithook(lambda event, args: calls.append(event) if event in
     ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto") else None)
-import memorist, memorist.ops.logs, memorist.ops.spans
+import memorist, memorist.telemetry.logs, memorist.telemetry.otel
 from memorist.interfaces.metrics import Metrics
 from memorist.interfaces.rest.app import create_app
 
 async def main():
-    async with memorist.aio.open(sys.argv[1], embedder="hashing", spans=True) as memory:
+    async with memorist.aio.open(sys.argv[1], embedder="hashing", otel=True) as memory:
         app = create_app(memory)
         await memory.scope("ana").remember("Bees sleep in winter.")
         await memory.scope("ana").recall("bees")
-        await memory.tend()
+        await memory.run_jobs()
         assert b"memorist_store_up 1.0" in await app.state.metrics.text()
 
 asyncio.run(main())
@@ -326,7 +326,7 @@ trace.set_tracer_provider(provider)
 async def main():
     async with memorist.aio.open(":memory:", embedder="hashing") as without_spans:  # they are off by default
         await without_spans.scope("zuleika").remember("Zanzibar lies in the sea.")
-    async with memorist.aio.open(sys.argv[1], embedder="hashing", spans=True) as memory:
+    async with memorist.aio.open(sys.argv[1], embedder="hashing", otel=True) as memory:
         ana = memory.scope("zuleika", session="whisper")
         (id,) = (await ana.remember("Zanzibar lies in the sea.")).ids
         await ana.recall("zanzibar")
@@ -336,7 +336,7 @@ async def main():
             await ana.forget("zanzibar")
         except memorist.errors.NotFound:
             pass
-        await memory.tend(only=["purge"])
+        await memory.run_jobs(only=["purge"])
 
 asyncio.run(main())
 for span in kept.get_finished_spans():
@@ -368,7 +368,7 @@ def test_verbs_and_duties_are_spans_without_a_word(tmp_path: Path) -> None:
 
 
 def test_spans_without_opentelemetry_say_what_to_install(tmp_path: Path) -> None:
-    code = "import sys, memorist; sys.modules['opentelemetry.trace'] = None; memorist.open(sys.argv[1], spans=True)"
+    code = "import sys, memorist; sys.modules['opentelemetry.trace'] = None; memorist.open(sys.argv[1], otel=True)"
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path / "m.db")], capture_output=True, text=True
     )

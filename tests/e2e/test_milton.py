@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
 from memorist.embedders.cached import Cached
 from memorist.embedders.hashing import Hashing
@@ -49,14 +49,14 @@ class Uneven(Hashing):
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(tmp_path: Path) -> AsyncIterator[Client]:
     async with aio.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as opened:
-        opened.clock = lambda: NOW
+        opened.ctx.clock = lambda: NOW
         yield opened
 
 
 @pytest.fixture
-def milton(engine: Engine) -> Milton:
+def milton(engine: Client) -> Milton:
     return Milton(engine.scope(user="cole"))
 
 
@@ -176,7 +176,7 @@ async def test_the_same_id_again_changes_nothing_and_with_other_words_it_is_a_co
     assert contents(await milton.query_recent(1)) == ["The sky is blue."]
 
 
-async def test_two_people_may_use_the_same_ids(engine: Engine, milton: Milton) -> None:
+async def test_two_people_may_use_the_same_ids(engine: Client, milton: Milton) -> None:
     other = Milton(engine.scope(user="ana"))
     await milton.add(id="m1", content="mine")
     await other.add(id="m1", content="hers")
@@ -232,9 +232,9 @@ def test_the_queries_have_miltons_parameters_and_defaults() -> None:
 
 
 @pytest.mark.spec("MIL-9")
-async def test_query_relevant_does_not_ask_the_embedder(engine: Engine, milton: Milton) -> None:
+async def test_query_relevant_does_not_ask_the_embedder(engine: Client, milton: Milton) -> None:
     await milton.add(content="green tea")
-    engine.embedder = away = Away()
+    engine.ctx.embedder = away = Away()
     answer = await engine.scope(user="cole").recall("tea", profile="milton.deterministic")
     assert not answer.degraded
     assert contents(await milton.query_relevant("tea")) == ["green tea"]
@@ -253,7 +253,7 @@ async def test_the_same_question_gives_the_same_answer(milton: Milton) -> None:
 
 
 @pytest.mark.spec("MIL-11", "MIL-13", "MIL-14", "MIL-15")
-async def test_a_score_is_made_of_words_age_and_importance(engine: Engine, milton: Milton) -> None:
+async def test_a_score_is_made_of_words_age_and_importance(engine: Client, milton: Milton) -> None:
     await milton.add(content="green tea at noon", ts=NOW - 3 * HOUR, importance=0.8)
     answer = await engine.scope(user="cole").recall("green coffee", profile="milton.deterministic")
     assert answer.hits[0].parts == pytest.approx(
@@ -368,9 +368,9 @@ async def test_the_default_model_finds_what_shares_no_word_with_the_question(
         await milton.add(content="The train to Porto leaves at noon.")
         found = await milton.query_relevant_hybrid("How does she drink coffee?", mode="semantic")
         memory = (await engine.scope(user="cole").list()).memories[0]
-        vector = (await engine.embedder.encode_batch(["tea"]))[0]
+        vector = (await engine.ctx.embedder.encode_batch(["tea"]))[0]
     assert contents(found)[0] == "She takes her espresso without sugar."
-    assert engine.embedder.model == "all-MiniLM-L6-v2"
+    assert engine.ctx.embedder.model == "all-MiniLM-L6-v2"
     assert vector.shape == (384,)
     assert not memory.needs_embedding
 
@@ -379,9 +379,9 @@ async def test_the_default_model_finds_what_shares_no_word_with_the_question(
 @pytest.mark.parametrize("embedder", [Hashing, Uneven])
 @pytest.mark.parametrize("importance", [0.0, 0.8])
 async def test_a_hybrid_score_is_half_words_and_half_cosine(
-    engine: Engine, milton: Milton, embedder: type[Hashing], importance: float
+    engine: Client, milton: Milton, embedder: type[Hashing], importance: float
 ) -> None:
-    engine.embedder = embedder()
+    engine.ctx.embedder = embedder()
     await milton.add(content="green tea", importance=importance)
     await milton.add(content="green coffee beans", importance=importance)
     answer = await engine.scope(user="cole").recall("green tea", profile="milton.hybrid")
@@ -420,7 +420,7 @@ async def test_a_hybrid_query_heeds_its_limit_and_recency_bias(milton: Milton) -
 
 
 @pytest.mark.spec("MIL-30", "MIL-31")
-async def test_by_default_both_halves_count_the_same(engine: Engine, milton: Milton) -> None:
+async def test_by_default_both_halves_count_the_same(engine: Client, milton: Milton) -> None:
     await milton.add(content="green tea")
     await milton.add(content="teas, greenish", ts=NOW - 9 * HOUR)
     default = await milton.query_relevant_hybrid("green tea")
@@ -453,19 +453,19 @@ async def test_the_semantic_mode_knows_neither_age_nor_importance(milton: Milton
 @pytest.mark.spec("MIL-34")
 @pytest.mark.parametrize("mode", ["hybrid", "semantic"])
 async def test_without_embeddings_the_answer_is_the_deterministic_one(
-    engine: Engine, milton: Milton, mode: str
+    engine: Client, milton: Milton, mode: str
 ) -> None:
     for i in range(9):
         await milton.add(content=f"tea {i}", ts=NOW - i * HOUR)
-    engine.embedder = Away()
+    engine.ctx.embedder = Away()
     assert await milton.query_relevant_hybrid("tea 4", mode=mode) == await milton.query_relevant(
         "tea 4"
     )
 
 
 @pytest.mark.spec("MIL-34")
-async def test_an_item_is_stored_while_the_embedder_is_away(engine: Engine, milton: Milton) -> None:
-    engine.embedder = Away()
+async def test_an_item_is_stored_while_the_embedder_is_away(engine: Client, milton: Milton) -> None:
+    engine.ctx.embedder = Away()
     await milton.add(content="green tea")
     assert contents(await milton.query_relevant_hybrid("tea")) == ["green tea"]
 
@@ -515,7 +515,7 @@ async def test_while_weaviate_is_away_the_answer_is_the_deterministic_one(
         "index": "weaviate:http://127.0.0.1:1",
     }
     async with aio.open(tmp_path / "m.db", **settings) as engine:
-        engine.clock = lambda: NOW
+        engine.ctx.clock = lambda: NOW
         milton = Milton(engine.scope(user="cole"))
         await milton.add(content="green tea", ts=NOW - 99 * HOUR)
         await milton.add(content="green", ts=NOW)
@@ -544,7 +544,7 @@ async def test_a_cached_text_does_not_need_the_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.spec("MIL-37")
-async def test_an_item_is_embedded_while_it_is_stored(engine: Engine, milton: Milton) -> None:
+async def test_an_item_is_embedded_while_it_is_stored(engine: Client, milton: Milton) -> None:
     await milton.add(content="green tea")
     assert (await engine.scope(user="cole").list(Filter(needs_embedding=False))).memories[
         0
@@ -573,7 +573,7 @@ async def test_a_project_without_evidence_is_refused(milton: Milton) -> None:
 
 @pytest.mark.spec("MIL-50")
 async def test_each_evidence_of_a_profile_is_an_item_that_is_there(
-    engine: Engine, milton: Milton
+    engine: Client, milton: Milton
 ) -> None:
     mine = await milton.add(content="I prefer tea.")
     hers = await Milton(engine.scope(user="ana")).add(content="I prefer coffee.")
@@ -601,7 +601,7 @@ async def test_each_evidence_of_a_project_is_an_item_that_is_there(milton: Milto
     assert (made.goals, made.evidence_ids) == (("beta",), (id,))
 
 
-async def test_a_forgotten_item_is_no_evidence(engine: Engine, milton: Milton) -> None:
+async def test_a_forgotten_item_is_no_evidence(engine: Client, milton: Milton) -> None:
     id = await milton.add(content="I prefer tea.")
     await engine.scope(user="cole").forget(id)
     with pytest.raises(InvalidInput, match="has to be remembered first"):
@@ -609,14 +609,14 @@ async def test_a_forgotten_item_is_no_evidence(engine: Engine, milton: Milton) -
 
 
 async def test_a_patch_adds_to_the_profile_and_repeats_nothing(
-    engine: Engine, milton: Milton
+    engine: Client, milton: Milton
 ) -> None:
     first, second = (
         await milton.add(content="I prefer tea."),
         await milton.add(content="My sister lives in Oslo."),
     )
     await milton.upsert_user_profile({"preferences": ["tea"]}, [first])
-    engine.clock = lambda: NOW + HOUR
+    engine.ctx.clock = lambda: NOW + HOUR
     patch = {"preferences": ["tea", "quiet"], "stable_facts": ["sister: Oslo"]}
     made = await milton.upsert_user_profile(patch, [second])
     assert made.preferences == ("tea", "quiet")
@@ -626,12 +626,12 @@ async def test_a_patch_adds_to_the_profile_and_repeats_nothing(
 
 
 async def test_every_update_of_a_profile_is_a_version_that_stays(
-    engine: Engine, milton: Milton
+    engine: Client, milton: Milton
 ) -> None:
     id = await milton.add(content="I prefer tea.")
     for value in ("tea", "quiet"):
         await milton.upsert_user_profile({"preferences": [value]}, [id])
-    versions = await engine.store.summaries(engine.scope(user="cole").scope, "user_profile")
+    versions = await engine.ctx.store.summaries(engine.scope(user="cole").scope, "user_profile")
     assert [list(version.data["preferences"]) for version in versions] == [
         ["tea", "quiet"],
         ["tea"],

@@ -81,7 +81,7 @@ class Life(RuleBasedStateMachine):
     def open(self) -> None:
         where = self.place or self.folder / "memory.db"
         self.memory = memorist.open(where, embedder="hashing", ttl_level=6, state_dir=self.folder)
-        self.memory._inner.clock = lambda: self.now
+        self.memory._inner.ctx.clock = lambda: self.now
         self.mine = self.memory.scope(self.user)
 
     def teardown(self) -> None:

@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.dialects.milton import Milton
 from memorist.dialects.vault import Vault
 from memorist.errors import InvalidInput, Refused, StoreUnavailable
 from memorist.interfaces.cli import app
 from memorist.manage.privacy import INCOGNITO, OFF
 from memorist.results import SpaceSettings
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 
 TEA = "I drink green tea in the morning."
 WORDS = ("Quetzalwort", "quetzalwort", "Ypsilonburg", "ypsilonburg", "chat-zq77")
@@ -38,7 +38,7 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 @pytest.fixture
-async def engine(where: Any, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(where: Any, tmp_path: Path) -> AsyncIterator[Client]:
     journal = tmp_path / "journal"
     async with aio.open(
         where, embedder="hashing", state_dir=tmp_path / "state", journal_dir=journal
@@ -47,11 +47,11 @@ async def engine(where: Any, tmp_path: Path) -> AsyncIterator[Engine]:
 
 
 @pytest.fixture
-def ana(engine: Engine) -> Scoped:
+def ana(engine: Client) -> ScopedClient:
     return engine.scope(user="ana", session="chat-1")
 
 
-async def is_on(scope: Scoped) -> tuple[bool, bool]:
+async def is_on(scope: ScopedClient) -> tuple[bool, bool]:
     """Whether something is taken in by itself, and whether anything is recalled."""
     receipt = await scope.remember(
         f"Today I saw {len(await scope.list(limit=1000))} herons at the river."
@@ -90,7 +90,7 @@ async def test_any_off_wins(
 
 
 @pytest.mark.spec("THE-85")
-async def test_settings_belong_to_one_space_and_survive(engine: Engine, ana: Scoped) -> None:
+async def test_settings_belong_to_one_space_and_survive(engine: Client, ana: ScopedClient) -> None:
     assert await ana.privacy.settings() == SpaceSettings()
     await ana.privacy.set(memory_enabled=False, actor="ana")
     await ana.privacy.set(incognito_default=True)
@@ -113,7 +113,7 @@ async def test_settings_belong_to_one_space_and_survive(engine: Engine, ana: Sco
 
 
 @pytest.mark.spec("THE-85", "THE-91")
-async def test_while_memory_is_off_only_what_is_saved_on_purpose_is_kept(ana: Scoped) -> None:
+async def test_while_memory_is_off_only_what_is_saved_on_purpose_is_kept(ana: ScopedClient) -> None:
     await ana.privacy.set(memory_enabled=False)
     refused = await ana.remember([{"id": "m1", "content": TEA}])
     assert refused.outcomes[0].status == "refused"
@@ -129,7 +129,7 @@ async def test_while_memory_is_off_only_what_is_saved_on_purpose_is_kept(ana: Sc
 
 @pytest.mark.spec("THE-86", "THE-87", "THE-107")
 async def test_an_incognito_session_neither_writes_nor_reads_until_it_ends(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     await engine.scope("ana").remember(TEA)
     await ana.privacy.start_incognito()
@@ -144,7 +144,7 @@ async def test_an_incognito_session_neither_writes_nor_reads_until_it_ends(
 
 @pytest.mark.spec("THE-107")
 async def test_messages_of_an_incognito_session_are_left_out_of_a_mixed_batch(
-    engine: Engine,
+    engine: Client,
 ) -> None:
     ana = engine.scope("ana")
     await ana.privacy.start_incognito("chat-zq77")
@@ -157,7 +157,7 @@ async def test_messages_of_an_incognito_session_are_left_out_of_a_mixed_batch(
 
 
 @pytest.mark.spec("THE-107")
-async def test_a_session_named_none_is_not_the_same_as_no_session(engine: Engine) -> None:
+async def test_a_session_named_none_is_not_the_same_as_no_session(engine: Client) -> None:
     ana = engine.scope("ana")
     await ana.remember(TEA)
     await ana.privacy.start_incognito("None")
@@ -167,7 +167,7 @@ async def test_a_session_named_none_is_not_the_same_as_no_session(engine: Engine
 
 @pytest.mark.spec("THE-85", "THE-87")
 async def test_sessions_can_begin_incognito_and_each_can_end_it(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     await ana.remember(TEA)
     await ana.privacy.set(incognito_default=True)
@@ -181,7 +181,7 @@ async def test_sessions_can_begin_incognito_and_each_can_end_it(
 
 
 async def test_another_process_knows_at_once(
-    where: Any, engine: Engine, ana: Scoped, tmp_path: Path
+    where: Any, engine: Client, ana: ScopedClient, tmp_path: Path
 ) -> None:
     async with aio.open(where, embedder="hashing", state_dir=tmp_path / "state") as other:
         await ana.remember(TEA)
@@ -193,7 +193,7 @@ async def test_another_process_knows_at_once(
         assert await is_on(ana) == (True, True)
 
 
-async def test_dialects_and_other_doors_obey(engine: Engine, ana: Scoped) -> None:
+async def test_dialects_and_other_doors_obey(engine: Client, ana: ScopedClient) -> None:
     await ana.privacy.start_incognito()
     vault, milton = Vault(engine), Milton(ana)
     assert await vault.ingest(SECRET, "ana", "chat-1") == []
@@ -208,7 +208,7 @@ async def test_dialects_and_other_doors_obey(engine: Engine, ana: Scoped) -> Non
     with pytest.raises(Refused, match="incognito"):
         await ana.why_not(SECRET, id)
     with pytest.raises(Refused, match="incognito"):
-        await ana.consent.tell("city", "Ypsilonburg")
+        await ana.consent.set("city", "Ypsilonburg")
     with pytest.raises(Refused, match="incognito"):
         await ana.consent.propose("city", "Ypsilonburg", evidence=[id])
     with pytest.raises(Refused, match="incognito"):
@@ -250,7 +250,7 @@ async def test_an_incognito_session_leaves_no_byte_anywhere(
     kept = {
         "state_dir": tmp_path / "state",
         "journal_dir": tmp_path / "journal",
-        "failsafe_dir": tmp_path / "safe",
+        "spool_dir": tmp_path / "safe",
     }
     async with aio.open(where, embedder="minilm", **kept) as engine:
         ana = engine.scope("ana", session="chat-zq77", thread="chat-zq77")
@@ -284,7 +284,7 @@ async def test_an_incognito_session_leaves_no_byte_anywhere(
 def test_an_incognito_session_stays_so_while_the_store_is_away(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
     with memorist.open(
-        folder / "memory.db", embedder="hashing", failsafe_dir=tmp_path / "safe"
+        folder / "memory.db", embedder="hashing", spool_dir=tmp_path / "safe"
     ) as memory:
         ana = memory.scope("ana", session="chat-zq77")
         memory.scope("ana").remember(TEA)
@@ -305,7 +305,7 @@ def test_a_session_that_goes_incognito_while_the_server_is_away_is_so_at_once(
 
     name = database.partition("?")[0].rpartition("/")[2]
     with (
-        memorist.open(database, embedder="hashing", failsafe_dir=tmp_path / "safe") as memory,
+        memorist.open(database, embedder="hashing", spool_dir=tmp_path / "safe") as memory,
         psycopg.connect(postgres, autocommit=True) as server,
     ):
         memory.scope("ana").remember(TEA)
@@ -335,15 +335,17 @@ def test_the_command_line_turns_memory_off_and_on(
         "STATE_DIR": tmp_path,
     }.items():
         monkeypatch.setenv(f"MEMORIST_{name}", str(value))
-    assert "off" in run("memory", "off").stdout
+    assert "off" in run("privacy", "set", "off").stdout
     assert run("remember", TEA).exit_code == 4
-    assert json.loads(run("memory", "on", "--json").stdout)["on"] is True
+    assert json.loads(run("privacy", "set", "on", "--json").stdout)["on"] is True
     assert run("remember", TEA).exit_code == 0
     assert json.loads(run("recall", "green tea", "--json").stdout)["hits"]
-    assert run("incognito", "start", "--session", "chat-1").exit_code == 0
+    assert run("privacy", "incognito", "start", "--session", "chat-1").exit_code == 0
     assert (
         json.loads(run("recall", "green tea", "--session", "chat-1", "--json").stdout)["hits"] == []
     )
-    assert "incognito" in run("incognito", "status", "--session", "chat-1").stdout
-    assert run("incognito", "end", "--session", "chat-1").stdout.strip() == "memory is on"
-    assert run("incognito", "start").exit_code == 2
+    assert "incognito" in run("privacy", "status", "--session", "chat-1").stdout
+    assert (
+        run("privacy", "incognito", "end", "--session", "chat-1").stdout.strip() == "memory is on"
+    )
+    assert run("privacy", "incognito", "start").exit_code == 2

@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import NDArray
 
 import memorist
-from memorist.bootstrap import open_engine
-from memorist.client import Engine
+from memorist.bootstrap import open_client
+from memorist.client import Client
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, MemoristError, Misconfigured
 from memorist.ingest.policies import POLICIES
@@ -36,8 +36,8 @@ def ana(memory: Blocking) -> BlockingScope:
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
-    async with await open_engine(
+async def engine(tmp_path: Path) -> AsyncIterator[Client]:
+    async with await open_client(
         tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path
     ) as engine:
         yield engine
@@ -251,13 +251,13 @@ class Broken(Hashing):
 
 
 @pytest.mark.parametrize("made", ["nan", "short"])
-async def test_a_vector_that_is_none_is_never_kept(engine: Engine, made: str) -> None:
-    good, engine.embedder = engine.embedder, Broken(made)
+async def test_a_vector_that_is_none_is_never_kept(engine: Client, made: str) -> None:
+    good, engine.ctx.embedder = engine.ctx.embedder, Broken(made)
     ana = engine.scope("ana")
     receipt = await ana.remember("My kettle is blue.")
     assert "not embedded yet" in receipt.outcomes[0].reason
     assert (await ana.recall("kettle")).degraded
-    engine.embedder = good
+    engine.ctx.embedder = good
     assert (await engine.index()).embedded == 1
     assert len(await ana.recall("kettle")) == 1
 
@@ -343,8 +343,8 @@ async def test_a_part_that_cannot_be_closed_keeps_no_other_open(tmp_path: Path) 
         async def close(self) -> None:
             raise EmbedderUnavailable("it hangs")
 
-    engine = await open_engine(tmp_path / "m.db", embedder="hashing")
-    engine.embedder = Stuck()
+    engine = await open_client(tmp_path / "m.db", embedder="hashing")
+    engine.ctx.embedder = Stuck()
     with pytest.raises(EmbedderUnavailable, match="hangs"):
         await engine.close()
     with pytest.raises(MemoristError, match="closed"):

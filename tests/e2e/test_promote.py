@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.dialects.milton import Milton
 from memorist.errors import InvalidInput
 from memorist.types import Filter
@@ -19,14 +19,14 @@ OLD = NOW - timedelta(hours=48)
 
 
 @pytest.fixture
-async def engine(place: str) -> AsyncIterator[Engine]:
+async def engine(place: str) -> AsyncIterator[Client]:
     async with aio.open(place, embedder="hashing") as engine:
-        engine.clock = lambda: NOW
+        engine.ctx.clock = lambda: NOW
         yield engine
 
 
 @pytest.fixture
-def milton(engine: Engine) -> Milton:
+def milton(engine: Client) -> Milton:
     return Milton(engine.scope("ana"))
 
 
@@ -66,7 +66,7 @@ async def test_an_item_of_any_type_leaves_the_short_term_memory(milton: Milton) 
 
 @pytest.mark.spec("MIL-46", "MIL-50")
 async def test_what_belongs_to_no_project_goes_into_the_profile_with_its_evidence(
-    engine: Engine, milton: Milton
+    engine: Client, milton: Milton
 ) -> None:
     ids = [
         await stored(milton, "I prefer tea.", "preference"),
@@ -126,7 +126,7 @@ async def test_a_later_run_adds_to_what_is_there(milton: Milton) -> None:
 
 
 async def test_what_somebody_else_said_and_what_is_pinned_is_no_profile(
-    engine: Engine, milton: Milton
+    engine: Client, milton: Milton
 ) -> None:
     ana = engine.scope("ana")
     await ana.remember(
@@ -142,7 +142,7 @@ async def test_what_somebody_else_said_and_what_is_pinned_is_no_profile(
     assert (await ana.get(pinned)).is_active
 
 
-async def test_what_is_forgotten_goes_from_the_records_too(engine: Engine, milton: Milton) -> None:
+async def test_what_is_forgotten_goes_from_the_records_too(engine: Client, milton: Milton) -> None:
     await stored(milton, "I prefer tea.", "preference")
     await stored(milton, "I prefer absinthe.", "preference")
     await milton.compress_short_to_long()
@@ -157,7 +157,7 @@ async def test_what_is_forgotten_goes_from_the_records_too(engine: Engine, milto
 @pytest.mark.spec("MIL-48")
 async def test_the_literal_reading_deletes_the_items(tmp_path: Path) -> None:
     async with aio.open(tmp_path / "m.db", embedder="hashing") as engine:
-        engine.clock = lambda: NOW
+        engine.ctx.clock = lambda: NOW
         milton = Milton(engine.scope("ana"))
         await stored(milton, "Looked at the Quuxnebel.", "crumb")
         await stored(milton, "I prefer tea.", "preference")

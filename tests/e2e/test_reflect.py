@@ -15,11 +15,11 @@ import pytest
 from clocks import Clock
 from llm_server import Server
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from memorist.jobs import reflect
 from memorist.results import Ask
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.storage.changes import Queue
 from memorist.types import Filter, Memory, Scope
 
@@ -57,35 +57,37 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def engine(place: str, tmp_path: Path, clock: Clock) -> AsyncIterator[Engine]:
+async def engine(place: str, tmp_path: Path, clock: Clock) -> AsyncIterator[Client]:
     async with aio.open(place, state_dir=tmp_path) as opened:
-        opened.clock = clock
+        opened.ctx.clock = clock
         yield opened
 
 
 @pytest.fixture
-async def ana(engine: Engine) -> Scoped:
+async def ana(engine: Client) -> ScopedClient:
     mine = engine.scope("ana")
     for text in TOLD:
         await mine.remember(text)
     return mine
 
 
-async def run(engine: Engine, adviser: Scripted | None, **options: float) -> int:
-    async with engine.store.transaction(Scope(user="ana")) as tx:
-        await tx.apply([Queue(name="reflect", due_at=engine.clock())])
-    (task,) = await engine.store.claim_tasks(
-        ["reflect"], now=engine.clock(), limit=1, lease_seconds=60
+async def run(engine: Client, adviser: Scripted | None, **options: float) -> int:
+    async with engine.ctx.store.transaction(Scope(user="ana")) as tx:
+        await tx.apply([Queue(name="reflect", due_at=engine.ctx.clock())])
+    (task,) = await engine.ctx.store.claim_tasks(
+        ["reflect"], now=engine.ctx.clock(), limit=1, lease_seconds=60
     )
     made = await reflect.run(task, replace(engine.care, adviser=adviser), **options)
     assert (
-        await engine.store.claim_tasks(["reflect"], now=engine.clock(), limit=1, lease_seconds=60)
+        await engine.ctx.store.claim_tasks(
+            ["reflect"], now=engine.ctx.clock(), limit=1, lease_seconds=60
+        )
         == []
     )
     return made
 
 
-async def insights(ana: Scoped) -> list[Memory]:
+async def insights(ana: ScopedClient) -> list[Memory]:
     return list(await ana.list(Filter(kinds=("insight",))))
 
 
@@ -93,7 +95,7 @@ async def insights(ana: Scoped) -> list[Memory]:
 @pytest.mark.parametrize("given", [0, -3, 2])
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_an_insight_without_a_usable_importance_has_level_two(
-    engine: Engine, ana: Scoped, given: int
+    engine: Client, ana: ScopedClient, given: int
 ) -> None:
     await run(engine, Scripted(TRUST, importance=given))
     assert [
@@ -103,7 +105,7 @@ async def test_an_insight_without_a_usable_importance_has_level_two(
 
 @pytest.mark.spec("IMP-26", "IMP-27", "IMP-28")
 async def test_an_insight_is_kept_as_what_it_is_with_its_evidence(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     adviser = Scripted(TRUST)
     assert await run(engine, adviser) == 1
@@ -122,7 +124,7 @@ async def test_an_insight_is_kept_as_what_it_is_with_its_evidence(
 
 @pytest.mark.spec("IMP-24")
 async def test_the_model_is_shown_a_little_and_only_what_the_person_said(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     for n in range(9):
         await ana.remember(f"Walked the dog along the river, round {n}", kind="episodic")
@@ -153,7 +155,7 @@ async def test_the_model_is_shown_a_little_and_only_what_the_person_said(
 
 @pytest.mark.spec("IMP-24")
 async def test_only_facts_that_are_new_since_the_last_insight_are_shown_again(
-    engine: Engine, ana: Scoped, clock: Clock
+    engine: Client, ana: ScopedClient, clock: Clock
 ) -> None:
     await ana.remember("My locker is green", kind="semantic")
     clock.now += timedelta(minutes=1)
@@ -167,7 +169,7 @@ async def test_only_facts_that_are_new_since_the_last_insight_are_shown_again(
 
 @pytest.mark.spec("IMP-29")
 async def test_there_is_no_second_reflection_within_a_day_nor_one_about_nothing_new(
-    engine: Engine, ana: Scoped, clock: Clock
+    engine: Client, ana: ScopedClient, clock: Clock
 ) -> None:
     first, second = Scripted(TRUST), Scripted("The user takes big decisions alone.")
     await run(engine, first)
@@ -184,7 +186,9 @@ async def test_there_is_no_second_reflection_within_a_day_nor_one_about_nothing_
 
 
 @pytest.mark.spec("IMP-30")
-async def test_nothing_comes_of_an_empty_answer_or_of_no_model(engine: Engine, ana: Scoped) -> None:
+async def test_nothing_comes_of_an_empty_answer_or_of_no_model(
+    engine: Client, ana: ScopedClient
+) -> None:
     assert await run(engine, Scripted()) == 0
     assert await run(engine, None) == 0
     off = Scripted(TRUST)
@@ -211,7 +215,7 @@ async def test_nothing_comes_of_an_empty_answer_or_of_no_model(engine: Engine, a
     ],
 )
 async def test_an_insight_that_is_none_is_not_kept(
-    engine: Engine, ana: Scoped, summary: str
+    engine: Client, ana: ScopedClient, summary: str
 ) -> None:
     assert await run(engine, Scripted(summary)) == 0
     assert await insights(ana) == []
@@ -221,7 +225,7 @@ async def test_an_insight_that_is_none_is_not_kept(
 @pytest.mark.parametrize(("length", "count"), [(280, 1), (281, 0)])
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_an_insight_has_at_most_280_characters(
-    engine: Engine, ana: Scoped, length: int, count: int
+    engine: Client, ana: ScopedClient, length: int, count: int
 ) -> None:
     summary = f"The user likes {'very ' * 60}"[: length - 14] + " honest words."
     assert len(summary) == length
@@ -230,7 +234,7 @@ async def test_an_insight_has_at_most_280_characters(
 
 @pytest.mark.spec("IMP-25")
 async def test_no_more_than_three_are_kept_and_none_as_important(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     said = (
         "The user likes nights.",
@@ -247,7 +251,7 @@ async def test_no_more_than_three_are_kept_and_none_as_important(
 
 
 async def test_what_the_person_takes_back_meanwhile_leaves_no_insight(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     adviser = Scripted(TRUST)
     (mine,) = [memory for memory in await ana.list() if "boss" in memory.text]
@@ -265,7 +269,7 @@ async def test_what_the_person_takes_back_meanwhile_leaves_no_insight(
     [(ModelUnavailable(), "error"), (BadModelAnswer(), "error"), (OverBudget(), "skipped")],
 )
 async def test_a_model_that_is_not_heard_leaves_an_event_and_no_insight(
-    engine: Engine, ana: Scoped, error: Exception, status: str
+    engine: Client, ana: ScopedClient, error: Exception, status: str
 ) -> None:
     assert await run(engine, Scripted(error=error)) == 0
     assert [event.status for event in await ana.events(node="worker", op="classify")] == [status]
@@ -273,7 +277,7 @@ async def test_a_model_that_is_not_heard_leaves_an_event_and_no_insight(
 
 @pytest.mark.spec("IMP-32")
 async def test_what_was_said_comes_before_what_was_only_inferred(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     await run(
         engine, Scripted("The user told the boss about the mistake in the report to be honest.")
@@ -291,7 +295,7 @@ async def test_what_was_said_comes_before_what_was_only_inferred(
 )
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_the_bullets_of_a_supervisor_rank_an_insight_below_the_same_words_of_the_person(
-    ana: Scoped,
+    ana: ScopedClient,
 ) -> None:
     text = "The user likes plain answers."
     for kind in ("semantic", "insight"):
@@ -302,7 +306,9 @@ async def test_the_bullets_of_a_supervisor_rank_an_insight_below_the_same_words_
 
 
 @pytest.mark.spec("IMP-89")
-async def test_an_insight_fills_in_no_field_about_the_person(engine: Engine, ana: Scoped) -> None:
+async def test_an_insight_fills_in_no_field_about_the_person(
+    engine: Client, ana: ScopedClient
+) -> None:
     await run(engine, Scripted("The user likes a warm tone."))
     (made,) = await insights(ana)
     assert await ana.consent.about() == {}
@@ -313,7 +319,7 @@ async def test_an_insight_fills_in_no_field_about_the_person(engine: Engine, ana
 
 @pytest.mark.spec("IMP-31")
 async def test_while_the_model_thinks_remember_and_recall_go_on(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     adviser, heard = Scripted(TRUST), asyncio.Event()
     adviser.meanwhile = heard.wait
@@ -349,7 +355,7 @@ INSIGHT = {"summary": TRUST, "tags": ["trust"], "importance": 2}
 @pytest.fixture(params=["openai", "anthropic"])
 async def served(
     request: pytest.FixtureRequest, tmp_path: Path, clock: Clock, llm_server: Server
-) -> AsyncIterator[Engine]:
+) -> AsyncIterator[Client]:
     """A memory that asks the model of `llm_server`, over each protocol."""
     url = f"{llm_server.url}/v1" if request.param == "openai" else llm_server.url
     model = {"llm": f"{request.param}:m", "llm_url": url, "llm_key": "k"}
@@ -357,7 +363,7 @@ async def served(
     async with aio.open(
         tmp_path / "m.db", state_dir=tmp_path, embedder="hashing", **model
     ) as opened:
-        opened.clock = clock
+        opened.ctx.clock = clock
         for text in TOLD:
             await opened.scope("ana").remember(text)
         yield opened
@@ -365,7 +371,7 @@ async def served(
 
 @pytest.mark.spec("IMP-25", "IMP-81")
 async def test_the_guard_is_in_the_request_that_reaches_the_model(
-    served: Engine, llm_server: Server
+    served: Client, llm_server: Server
 ) -> None:
     await served.tend(only=["reflect"])
     (request,) = llm_server.requests
@@ -375,7 +381,7 @@ async def test_the_guard_is_in_the_request_that_reaches_the_model(
 
 @pytest.mark.spec("IMP-26", "IMP-28")
 async def test_the_model_is_asked_soberly_for_a_short_answer_of_the_right_shape(
-    served: Engine, llm_server: Server
+    served: Client, llm_server: Server
 ) -> None:
     await served.tend(only=["reflect"])
     (request,) = llm_server.requests
@@ -391,7 +397,7 @@ async def test_the_model_is_asked_soberly_for_a_short_answer_of_the_right_shape(
 @pytest.mark.spec("IMP-29")
 @pytest.mark.parametrize("served", ["openai"], indirect=True)
 async def test_tending_reflects_on_each_person_no_more_than_once_in_24_hours(
-    served: Engine, llm_server: Server, clock: Clock
+    served: Client, llm_server: Server, clock: Clock
 ) -> None:
     people = [served.scope(name) for name in ("ana", "bo", "cy", "di", "ed")]
     for hours in (0, 5, 10, 15, 20, 23):

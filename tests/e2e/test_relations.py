@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import NotFound
 from memorist.ingest import links, policies
 from memorist.ingest.policies import Links
 from memorist.interfaces.cli import app
 from memorist.retrieve import profiles
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.storage.changes import Put, Relation
 from memorist.types import RELATED, Draft, Filter, Memory
 
@@ -32,25 +32,25 @@ TAXES = "The tax office of Osaka closes on Sundays."
 
 
 @pytest.fixture
-async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(place: str, tmp_path: Path) -> AsyncIterator[Client]:
     async with aio.open(place, state_dir=tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-def ana(engine: Engine) -> Scoped:
+def ana(engine: Client) -> ScopedClient:
     return engine.scope(user="ana")
 
 
-async def told(scope: Scoped, *texts: str, **fields: object) -> list[str]:
+async def told(scope: ScopedClient, *texts: str, **fields: object) -> list[str]:
     return [(await scope.remember(text, **fields)).ids[0] for text in texts]  # type: ignore[arg-type]
 
 
-async def edges(scope: Scoped) -> list[Relation]:
+async def edges(scope: ScopedClient) -> list[Relation]:
     return await scope._engine.store.relations(scope.scope, RELATED, limit=10_000)
 
 
-async def texts(scope: Scoped, id: str) -> list[str]:
+async def texts(scope: ScopedClient, id: str) -> list[str]:
     return [each.memory.text for each in await scope.related(id)]
 
 
@@ -71,26 +71,26 @@ def test_relations_are_found_quickly_from_both_ends(tmp_path: Path) -> None:
 
 @pytest.mark.spec("IMP-15", "IMP-17")
 async def test_a_new_fact_is_linked_to_its_neighbours_with_their_cosine(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     lisbon, _, tabby = await told(ana, LISBON, TAXES, TABBY)
     (edge,) = await edges(ana)
-    assert engine.embedder is not None
-    a, b = await engine.embedder.encode_batch([LISBON, TABBY])
+    assert engine.ctx.embedder is not None
+    a, b = await engine.ctx.embedder.encode_batch([LISBON, TABBY])
     assert (edge.from_id, edge.to_id, edge.type) == (tabby, lisbon, "related_to")
     assert edge.strength == pytest.approx(float(a @ b), abs=1e-4)
     assert edge.strength >= Links().least
 
 
 @pytest.mark.spec("IMP-18")
-async def test_facts_told_in_one_call_are_linked_as_well(ana: Scoped) -> None:
+async def test_facts_told_in_one_call_are_linked_as_well(ana: ScopedClient) -> None:
     ids = (await ana.remember_drafts([Draft(text=text) for text in (LISBON, TABBY, TAXES)])).ids
     (edge,) = await edges(ana)
     assert {edge.from_id, edge.to_id} == set(ids[:2])
 
 
 @pytest.mark.spec("IMP-17")
-async def test_a_fact_is_linked_to_the_nearest_few_and_no_others(ana: Scoped) -> None:
+async def test_a_fact_is_linked_to_the_nearest_few_and_no_others(ana: ScopedClient) -> None:
     rooms = [f"Ana's cat Miso is an orange tabby, and room {name} is hers." for name in "ABCDEFGH"]
     await told(ana, *rooms, TABBY)
     newest = (await ana.list(limit=1)).memories[0]
@@ -100,7 +100,7 @@ async def test_a_fact_is_linked_to_the_nearest_few_and_no_others(ana: Scoped) ->
 
 @pytest.mark.spec("IMP-17", "IMP-76")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_the_nearest_fact_comes_first_in_the_history_and_the_event(ana: Scoped) -> None:
+async def test_the_nearest_fact_comes_first_in_the_history_and_the_event(ana: ScopedClient) -> None:
     nearest, near, newest = await told(ana, "Miso is an orange tabby cat.", LISBON, TABBY)
     linked, _ = await ana.history(newest)
     (event,) = [each for each in await ana.events(op="link") if each.memory_id == newest]
@@ -112,7 +112,7 @@ async def test_the_nearest_fact_comes_first_in_the_history_and_the_event(ana: Sc
 @pytest.mark.spec("IMP-17")
 @pytest.mark.parametrize("policy", ["default", "supervisor"])
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_facts_are_linked_from_a_cosine_of_0_60_on(ana: Scoped, policy: str) -> None:
+async def test_facts_are_linked_from_a_cosine_of_0_60_on(ana: ScopedClient, policy: str) -> None:
     near = ("I wear glasses for reading", "My glasses lie on the shelf")  # 0.63
     not_near_enough = ("I take the train to work", "The train is often late")  # 0.58
     older, newer, *_ = await told(ana, *near, *not_near_enough, kind="semantic", policy=policy)
@@ -120,7 +120,7 @@ async def test_facts_are_linked_from_a_cosine_of_0_60_on(ana: Scoped, policy: st
 
 
 @pytest.mark.spec("IMP-17", "IMP-18", "IMP-22")
-async def test_whatever_is_written_there_is_one_edge_for_two_memories(ana: Scoped) -> None:
+async def test_whatever_is_written_there_is_one_edge_for_two_memories(ana: ScopedClient) -> None:
     ids = await told(ana, LISBON, TABBY, BAKERY, OPENS)
     for text in (LISBON, BAKERY, TABBY, OPENS):
         await ana.remember(text)
@@ -132,7 +132,7 @@ async def test_whatever_is_written_there_is_one_edge_for_two_memories(ana: Scope
 
 
 @pytest.mark.spec("IMP-17")
-async def test_a_corrected_fact_is_linked_by_its_new_words(ana: Scoped) -> None:
+async def test_a_corrected_fact_is_linked_by_its_new_words(ana: ScopedClient) -> None:
     lisbon, tabby, taxes = await told(ana, LISBON, TABBY, TAXES)
     await ana.edit(tabby, "On Sundays the tax office of Osaka is closed.")
     assert await texts(ana, tabby) == [TAXES]
@@ -142,7 +142,7 @@ async def test_a_corrected_fact_is_linked_by_its_new_words(ana: Scoped) -> None:
 
 @pytest.mark.spec("IMP-76")
 async def test_links_stand_in_the_history_beside_the_write_that_made_them(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     lisbon, taxes, tabby = await told(ana, LISBON, TAXES, TABBY)
     linked, added = await ana.history(tabby)
@@ -158,20 +158,20 @@ async def test_links_stand_in_the_history_beside_the_write_that_made_them(
     assert await engine.check() == []
 
 
-async def test_the_turns_of_a_conversation_make_no_links(ana: Scoped) -> None:
+async def test_the_turns_of_a_conversation_make_no_links(ana: ScopedClient) -> None:
     said = [{"role": "user", "content": text, "session": "s"} for text in (LISBON, TABBY, BAKERY)]
     await ana.remember(said)
     assert await edges(ana) == []
 
 
-async def test_a_policy_without_links_makes_none(ana: Scoped) -> None:
+async def test_a_policy_without_links_makes_none(ana: ScopedClient) -> None:
     await told(ana, LISBON, TABBY, policy="milton", kind="semantic")
     assert await edges(ana) == []
 
 
 @pytest.mark.slow
 @pytest.mark.spec("IMP-21")
-async def test_an_edge_takes_less_than_two_milliseconds(engine: Engine, ana: Scoped) -> None:
+async def test_an_edge_takes_less_than_two_milliseconds(engine: Client, ana: ScopedClient) -> None:
     drafts = [
         Draft(text=f"The orange cat number {n} sleeps in room {n * 7}.", kind="semantic")
         for n in range(500)
@@ -179,17 +179,17 @@ async def test_an_edge_takes_less_than_two_milliseconds(engine: Engine, ana: Sco
     off = replace(policies.named("milton"), name="test.plain")
     policies.register(off)
     ids = (await ana.remember_drafts(drafts, policy=off.name)).ids
-    new = await engine.store.get(ana.scope, ids[-50:])
-    assert engine.embedder is not None
-    vectors = await engine.embedder.encode_batch([memory.text for memory in new])
+    new = await engine.ctx.store.get(ana.scope, ids[-50:])
+    assert engine.ctx.embedder is not None
+    vectors = await engine.ctx.embedder.encode_batch([memory.text for memory in new])
     puts = [
         Put(memory=memory, event="created", vector=v)
         for memory, v in zip(new, vectors, strict=True)
     ]
-    async with engine.store.transaction(ana.scope) as tx:
-        corpus = await engine.corpora.current(ana.scope, tx)
+    async with engine.ctx.store.transaction(ana.scope) as tx:
+        corpus = await engine.ctx.index.current(ana.scope, tx)
         start = time.perf_counter()
-        await links.link(tx, ana.scope, corpus, puts, Links(), engine.clock())
+        await links.link(tx, ana.scope, corpus, puts, Links(), engine.ctx.clock())
         spent = time.perf_counter() - start
     made = len(await edges(ana))
     assert made >= 50
@@ -229,15 +229,15 @@ async def test_an_edge_takes_less_than_two_milliseconds_in_a_small_memory(tmp_pa
 @pytest.mark.spec("IMP-19")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_bullets_weigh_meaning_importance_age_pin_and_the_strongest_link(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     question = "where is Miso?"
     (lisbon,) = await told(ana, LISBON, importance=0.6, pinned=True)
     await told(ana, TABBY, BAKERY)
     strengths = [edge.strength for edge in await edges(ana) if lisbon in (edge.from_id, edge.to_id)]
     assert len(set(strengths)) == 2
-    assert engine.embedder is not None
-    asked, vector = await engine.embedder.encode_batch([question, LISBON])
+    assert engine.ctx.embedder is not None
+    asked, vector = await engine.ctx.embedder.encode_batch([question, LISBON])
     (hit,) = [
         hit for hit in await ana.recall(question, profile="imp.bullets") if hit.memory.id == lisbon
     ]
@@ -256,7 +256,7 @@ async def test_bullets_weigh_meaning_importance_age_pin_and_the_strongest_link(
 
 
 @pytest.mark.spec("IMP-19")
-async def test_the_nearest_link_of_a_memory_raises_its_score(ana: Scoped) -> None:
+async def test_the_nearest_link_of_a_memory_raises_its_score(ana: ScopedClient) -> None:
     lisbon, tabby, taxes = await told(ana, LISBON, TABBY, TAXES)
     (edge,) = await edges(ana)
     hits = {hit.memory.id: hit for hit in await ana.recall("where is Miso?", profile="imp.bullets")}
@@ -269,7 +269,7 @@ async def test_the_nearest_link_of_a_memory_raises_its_score(ana: Scoped) -> Non
 
 
 @pytest.mark.spec("IMP-20", "IMP-23")
-async def test_related_bullets_come_along(ana: Scoped) -> None:
+async def test_related_bullets_come_along(ana: ScopedClient) -> None:
     await told(ana, LISBON, TABBY, BAKERY, OPENS, TAXES)
     found = await ana.recall("which colour has the tabby?", profile="imp.bullets", limit=1)
     assert [memory.text for memory in found.memories] == [TABBY]
@@ -281,7 +281,7 @@ async def test_related_bullets_come_along(ana: Scoped) -> None:
 
 @pytest.mark.spec("IMP-20")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
-async def test_two_of_many_related_memories_come_along(ana: Scoped) -> None:
+async def test_two_of_many_related_memories_come_along(ana: ScopedClient) -> None:
     await told(
         ana, *(f"Ana's cat Miso is an orange tabby, and room {name} is hers." for name in "ABCDE")
     )
@@ -292,7 +292,7 @@ async def test_two_of_many_related_memories_come_along(ana: Scoped) -> None:
 
 @pytest.mark.spec("IMP-20")
 async def test_related_bullets_stay_within_the_budget_and_the_filter(
-    engine: Engine, ana: Scoped
+    engine: Client, ana: ScopedClient
 ) -> None:
     await told(ana, LISBON, category="profile")
     await told(ana, TABBY, category="event")
@@ -309,7 +309,7 @@ async def test_related_bullets_stay_within_the_budget_and_the_filter(
     ).related
 
 
-async def test_the_default_ranking_takes_no_notice_of_links(ana: Scoped) -> None:
+async def test_the_default_ranking_takes_no_notice_of_links(ana: ScopedClient) -> None:
     await told(ana, LISBON, TABBY)
     found = await ana.recall("where is Miso?")
     assert found.related == ()
@@ -320,7 +320,7 @@ async def test_the_default_ranking_takes_no_notice_of_links(ana: Scoped) -> None
 # related(id)
 
 
-async def test_what_is_about_the_same_can_be_asked_for_nearest_first(ana: Scoped) -> None:
+async def test_what_is_about_the_same_can_be_asked_for_nearest_first(ana: ScopedClient) -> None:
     ids = await told(ana, LISBON, TABBY, BAKERY)
     found = await ana.related(ids[0])
     assert [each.memory.text for each in found] == [TABBY, BAKERY]
@@ -330,7 +330,9 @@ async def test_what_is_about_the_same_can_be_asked_for_nearest_first(ana: Scoped
         await ana.related("nothing")
 
 
-async def test_what_was_forgotten_hidden_or_superseded_is_related_to_nothing(ana: Scoped) -> None:
+async def test_what_was_forgotten_hidden_or_superseded_is_related_to_nothing(
+    ana: ScopedClient,
+) -> None:
     lisbon, tabby, bakery = await told(ana, LISBON, TABBY, BAKERY)
     await ana.forget(tabby)
     await ana.forget(bakery, keep_days=3)
@@ -340,14 +342,14 @@ async def test_what_was_forgotten_hidden_or_superseded_is_related_to_nothing(ana
     assert await texts(ana, lisbon) == [BAKERY]
 
 
-async def test_links_stay_within_the_wall(engine: Engine, ana: Scoped) -> None:
+async def test_links_stay_within_the_wall(engine: Client, ana: ScopedClient) -> None:
     bo = engine.scope(user="bo")
     (lisbon,) = await told(ana, LISBON)
     (tabby,) = await told(bo, TABBY)
     assert (await ana.related(lisbon), await bo.related(tabby)) == ([], [])
     with pytest.raises(NotFound):
         await bo.related(lisbon)
-    assert await engine.store.links(bo.scope, [lisbon, tabby]) == []
+    assert await engine.ctx.store.links(bo.scope, [lisbon, tabby]) == []
 
 
 async def test_without_a_model_nothing_is_linked_and_nothing_fails(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.dialects.supervisor import UNSURE, Supervisor, confident, numbered
 from memorist.errors import InvalidInput, NotAllowed
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.types import Filter, Memory
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -23,23 +23,23 @@ STEPS = ["Build the image", "Push the image", "Restart the service"]
 
 
 @pytest.fixture
-async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(place: str, tmp_path: Path) -> AsyncIterator[Client]:
     async with aio.open(place, state_dir=tmp_path, embedder="hashing") as opened:
-        opened.clock = lambda: NOW
+        opened.ctx.clock = lambda: NOW
         yield opened
 
 
 @pytest.fixture
-def ana(engine: Engine) -> Scoped:
+def ana(engine: Client) -> ScopedClient:
     return engine.scope(user="ana")
 
 
 @pytest.fixture
-def boss(ana: Scoped) -> Supervisor:
+def boss(ana: ScopedClient) -> Supervisor:
     return Supervisor(ana)
 
 
-async def last_accessed(ana: Scoped) -> list[Memory]:
+async def last_accessed(ana: ScopedClient) -> list[Memory]:
     await ana._engine.usage.flush()
     return [memory for memory in await ana.list() if memory.last_accessed is not None]
 
@@ -48,7 +48,9 @@ async def last_accessed(ana: Scoped) -> list[Memory]:
 
 
 @pytest.mark.spec("IMP-57", "IMP-58", "IMP-60")
-async def test_the_call_of_the_specification_is_answered(ana: Scoped, boss: Supervisor) -> None:
+async def test_the_call_of_the_specification_is_answered(
+    ana: ScopedClient, boss: Supervisor
+) -> None:
     scope = ana._engine.scope(user="ana", agent="a", run="r", actor="x", role="assistant")
     await scope.remember("The deployment plan context.", category="tasks")
     request: dict[str, Any] = {
@@ -81,7 +83,7 @@ async def test_the_call_of_the_specification_is_answered(ana: Scoped, boss: Supe
 
 
 @pytest.mark.spec("IMP-90")
-async def test_only_a_supervisor_in_doubt_looks_again(ana: Scoped, boss: Supervisor) -> None:
+async def test_only_a_supervisor_in_doubt_looks_again(ana: ScopedClient, boss: Supervisor) -> None:
     for n in range(5):
         await ana.remember(f"The deployment plan, part {n}.", category="tasks", policy="milton")
     sure = await boss.recall_if_unsure("deployment plan", agent="supervisor", confidence=0.5)
@@ -96,7 +98,7 @@ async def test_only_a_supervisor_in_doubt_looks_again(ana: Scoped, boss: Supervi
 
 @pytest.mark.spec("IMP-90")
 async def test_a_turn_that_leans_on_something_earlier_looks_again_unless_it_is_at_hand(
-    ana: Scoped, boss: Supervisor
+    ana: ScopedClient, boss: Supervisor
 ) -> None:
     await ana.remember("The boat is called Miso.", category="tasks", policy="milton")
     asked = "Do you remember the name of the boat?"
@@ -127,7 +129,7 @@ def test_few_turns_of_a_conversation_look_again() -> None:
 
 @pytest.mark.spec("IMP-56")
 async def test_whole_categories_stand_first_and_then_what_fits(
-    ana: Scoped, boss: Supervisor
+    ana: ScopedClient, boss: Supervisor
 ) -> None:
     for name in ("Ana", "she", "her"):
         await ana.remember(f"Likes to be called {name}.", category="profile", policy="milton")
@@ -144,7 +146,9 @@ async def test_whole_categories_stand_first_and_then_what_fits(
     )
 
 
-async def test_the_context_of_a_supervisor_holds_insights(ana: Scoped, boss: Supervisor) -> None:
+async def test_the_context_of_a_supervisor_holds_insights(
+    ana: ScopedClient, boss: Supervisor
+) -> None:
     await ana.remember(
         "The user trusts plain answers.", kind="insight", category="relationship_dynamic"
     )
@@ -188,17 +192,19 @@ async def test_related_bullets_come_with_the_answer_to_an_agent(tmp_path: Path) 
 
 
 async def test_the_context_stays_within_its_budget(
-    engine: Engine, ana: Scoped, boss: Supervisor
+    engine: Client, ana: ScopedClient, boss: Supervisor
 ) -> None:
     for n in range(30):
         await ana.remember(
             f"Fact number {n} about the person.", category="profile", policy="milton"
         )
     for budget in (5, 50, 200):
-        assert engine.count_tokens(await boss.context("person", budget=budget)) <= budget
+        assert engine.ctx.count_tokens(await boss.context("person", budget=budget)) <= budget
 
 
-async def test_where_memory_is_off_an_agent_is_told_nothing(ana: Scoped, boss: Supervisor) -> None:
+async def test_where_memory_is_off_an_agent_is_told_nothing(
+    ana: ScopedClient, boss: Supervisor
+) -> None:
     await ana.remember("Likes to be called Ana.", category="profile")
     await ana.privacy.set(memory_enabled=False)
     assert await boss.context("called Ana") == ""
@@ -209,7 +215,7 @@ async def test_where_memory_is_off_an_agent_is_told_nothing(ana: Scoped, boss: S
 
 
 @pytest.mark.spec("IMP-93")
-async def test_a_how_to_is_kept_with_its_steps(ana: Scoped, boss: Supervisor) -> None:
+async def test_a_how_to_is_kept_with_its_steps(ana: ScopedClient, boss: Supervisor) -> None:
     made = await boss.save_workflow(
         "Deploy the service", STEPS, agent="a", run="r", tags=["ops"], importance=0.6
     )
@@ -247,7 +253,9 @@ async def test_executor_and_planner_get_how_tos_and_others_do_not(boss: Supervis
 
 @pytest.mark.spec("IMP-95", "IMP-98")
 @pytest.mark.parametrize("profile", ["default", "imp.bullets", "mls.recall", "theoria.triscore"])
-async def test_a_how_to_is_in_no_other_answer(ana: Scoped, boss: Supervisor, profile: str) -> None:
+async def test_a_how_to_is_in_no_other_answer(
+    ana: ScopedClient, boss: Supervisor, profile: str
+) -> None:
     await boss.save_workflow("Deploy the service", STEPS)
     await ana.remember(
         "I prefer to deploy the service on Mondays.", policy="vault", importance=0.9, pinned=True
@@ -263,7 +271,7 @@ async def test_a_how_to_is_in_no_other_answer(ana: Scoped, boss: Supervisor, pro
 @pytest.mark.spec("IMP-95")
 @pytest.mark.parametrize("place", ["sqlite"], indirect=True)
 async def test_a_how_to_stays_out_of_the_context_whatever_its_category(
-    ana: Scoped, boss: Supervisor
+    ana: ScopedClient, boss: Supervisor
 ) -> None:
     made = await boss.save_workflow("Deploy the service", STEPS)
     await ana.edit(made.ids[0], category="profile")
@@ -271,7 +279,7 @@ async def test_a_how_to_stays_out_of_the_context_whatever_its_category(
 
 
 @pytest.mark.spec("IMP-97")
-async def test_no_how_to_comes_into_being_by_itself(ana: Scoped) -> None:
+async def test_no_how_to_comes_into_being_by_itself(ana: ScopedClient) -> None:
     said = [
         {"role": "user", "content": f"First we {step.lower()}, then we rest."} for step in STEPS
     ]
@@ -280,7 +288,9 @@ async def test_no_how_to_comes_into_being_by_itself(ana: Scoped) -> None:
     assert len(await ana.list(Filter(procedural_form="workflow"))) == 0
 
 
-async def test_a_fact_in_the_same_words_is_another_memory(ana: Scoped, boss: Supervisor) -> None:
+async def test_a_fact_in_the_same_words_is_another_memory(
+    ana: ScopedClient, boss: Supervisor
+) -> None:
     await boss.save_workflow("Deploy the service", STEPS)
     again = await boss.save_workflow("Deploy the service", STEPS)
     assert again.status == "merged"
@@ -289,7 +299,7 @@ async def test_a_fact_in_the_same_words_is_another_memory(ana: Scoped, boss: Sup
 
 @pytest.mark.spec("IMP-94", "IMP-97")
 async def test_what_was_done_twice_in_the_same_steps_becomes_a_how_to(
-    ana: Scoped, boss: Supervisor
+    ana: ScopedClient, boss: Supervisor
 ) -> None:
     told = [
         "First, we build the image.",
@@ -308,7 +318,7 @@ async def test_what_was_done_twice_in_the_same_steps_becomes_a_how_to(
 
 @pytest.mark.spec("IMP-97")
 async def test_a_captured_how_to_is_spelled_as_in_the_last_run(
-    ana: Scoped, boss: Supervisor
+    ana: ScopedClient, boss: Supervisor
 ) -> None:
     made = await boss.capture_workflow(
         "Publish the page", [["Push it to github"], ["Push it to GitHub"]]

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import memorist
 from clocks import Clock
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
 from memorist.interfaces.cli import app
@@ -37,19 +37,19 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-async def memory(place: str, clock: Clock, tmp_path: Path) -> AsyncIterator[Engine]:
+async def memory(place: str, clock: Clock, tmp_path: Path) -> AsyncIterator[Client]:
     """Vectors are left to whoever tends."""
     async with memorist.aio.open(
         place, embedder="hashing", policy="theoria", journal_dir=tmp_path / "j"
     ) as made:
-        made.clock = clock
+        made.ctx.clock = clock
         yield made
 
 
 class Duties:
     """A worker with a duty of the test."""
 
-    def __init__(self, memory: Engine, run: Callable[[Task, Care], Any], **more: Any) -> None:
+    def __init__(self, memory: Client, run: Callable[[Task, Care], Any], **more: Any) -> None:
         self._memory, self.duty, self.off = memory, Duty(run=run, **more), False
         self.seconds = 60.0
 
@@ -74,8 +74,8 @@ async def finish(task: Task, care: Care, *, again_at: datetime | None = None) ->
         await tx.apply([Done(task=task, again_at=again_at)])
 
 
-async def queued(memory: Engine, *keys: str, user: str = "ana") -> None:
-    async with memory.store.transaction(Scope(user=user)) as tx:
+async def queued(memory: Client, *keys: str, user: str = "ana") -> None:
+    async with memory.ctx.store.transaction(Scope(user=user)) as tx:
         await tx.apply([Queue(name="sum", key=key, due_at=NOW) for key in keys])
 
 
@@ -84,33 +84,35 @@ def logged(found: Any, name: str) -> Any:
 
 
 @pytest.mark.spec("THE-94")
-async def test_tending_gives_vectors_to_what_has_none(memory: Engine) -> None:
+async def test_tending_gives_vectors_to_what_has_none(memory: Client) -> None:
     texts = [
         f"The {word} shelf holds {n} books."
         for n, word in enumerate(["red", "blue", "green", "old", "new"])
     ]
     for text in texts:
         await memory.scope("ana").remember(text)
-    assert len(await memory.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True))) == 5
+    assert (
+        len(await memory.ctx.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True))) == 5
+    )
     told: list[tuple[int, int]] = []
-    tended = await memory.tend(
+    tended = await memory.run_jobs(
         only=["embed"], batch_size=2, progress=lambda done, of: told.append((done, of))
     )
     assert tended.duties == {"embed": Did(runs=1, changed=5)}
     assert [done for done, _ in told[:3]] == [2, 4, 5], "two at a time"
     assert told[-1] == (5, 5)
-    assert await memory.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True)) == []
-    assert (await memory.tend(only=["embed"])).duties == {}
+    assert await memory.ctx.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True)) == []
+    assert (await memory.run_jobs(only=["embed"])).duties == {}
     with pytest.raises(InvalidInput, match="no duty 'sweep' here: choose from embed, purge"):
-        await memory.tend(only=["sweep"])
+        await memory.run_jobs(only=["sweep"])
 
 
 async def test_all_duties_of_a_memory_are_done_once_and_then_wait_for_their_turn(
-    memory: Engine, clock: Clock, tmp_path: Path
+    memory: Client, clock: Clock, tmp_path: Path
 ) -> None:
     await memory.scope("ana").remember("The kettle is blue.", importance=0.4)
     await memory.scope("bob").remember("The garden has a gate.", importance=0.4)
-    tended = await memory.tend()
+    tended = await memory.run_jobs()
     assert {name: did.runs for name, did in tended.duties.items()} == {
         "embed": 1,
         "purge": 2,
@@ -118,9 +120,9 @@ async def test_all_duties_of_a_memory_are_done_once_and_then_wait_for_their_turn
         "snapshot": 1,
     }
     assert (tmp_path / "j" / "MEMORY.md").exists()
-    assert (await memory.tend()).duties == {}
+    assert (await memory.run_jobs()).duties == {}
     clock.now = NOW + 70 * DAY
-    tended = await memory.tend()
+    tended = await memory.run_jobs()
     assert {name: did.runs for name, did in tended.duties.items()} == {
         "purge": 2,
         "trim": 2,
@@ -131,7 +133,7 @@ async def test_all_duties_of_a_memory_are_done_once_and_then_wait_for_their_turn
 
 @pytest.mark.spec("IMP-33")
 async def test_a_worker_that_was_off_for_a_week_does_a_daily_duty_once(
-    memory: Engine, clock: Clock
+    memory: Client, clock: Clock
 ) -> None:
     await memory.scope("ana").remember("The kettle is blue.")
     runs: list[datetime] = []
@@ -163,22 +165,26 @@ def test_scopes_have_their_turns_spread_over_the_day_and_each_always_at_the_same
         assert again(task, DAY, first + 7 * DAY + HOUR) == first + 8 * DAY
 
 
-async def test_a_staying_worker_begins_with_each_scope_at_its_own_time(memory: Engine) -> None:
+async def test_a_staying_worker_begins_with_each_scope_at_its_own_time(memory: Client) -> None:
     for n in range(5):
         await memory.scope(f"user {n}").remember("The kettle is blue.")
     worker = registry.worker(memory, only=["purge"])
     worker.begin()
     await _until(lambda: _waiting_later(memory))
     await worker.end()
-    found = await memory.store.claim_tasks(["purge"], now=NOW + DAY, limit=9, lease_seconds=60)
+    found = await memory.ctx.store.claim_tasks(["purge"], now=NOW + DAY, limit=9, lease_seconds=60)
     assert {task.due_at for task in found} == {
         turn(Scope(user=f"user {n}"), "purge", DAY, NOW) for n in range(5)
     }
 
 
-async def _waiting_later(memory: Engine) -> bool:
+async def _waiting_later(memory: Client) -> bool:
     return (
-        sum(each.waiting for each in await memory.store.backlog(NOW + DAY) if each.name == "purge")
+        sum(
+            each.waiting
+            for each in await memory.ctx.store.backlog(NOW + DAY)
+            if each.name == "purge"
+        )
         == 5
     )
 
@@ -190,20 +196,20 @@ async def _until(happened: Callable[[], Any], seconds: float = 20) -> None:
 
 
 async def test_a_duty_that_a_clock_put_off_for_years_comes_back(
-    memory: Engine, clock: Clock
+    memory: Client, clock: Clock
 ) -> None:
     await memory.scope("ana").remember("The kettle is blue.")
     clock.now = NOW + 3650 * DAY
-    await memory.tend(only=["purge"])
+    await memory.run_jobs(only=["purge"])
     clock.now = NOW
-    assert (await memory.tend(only=["purge"])).duties == {}
+    assert (await memory.run_jobs(only=["purge"])).duties == {}
     clock.now = NOW + 2 * DAY
-    assert (await memory.tend(only=["purge"]))["purge"].runs == 1
+    assert (await memory.run_jobs(only=["purge"]))["purge"].runs == 1
 
 
 @pytest.mark.spec("THE-94")
 async def test_what_fails_is_put_off_and_after_eight_times_set_aside(
-    memory: Engine, clock: Clock
+    memory: Client, clock: Clock
 ) -> None:
     tries: list[datetime] = []
 
@@ -233,14 +239,14 @@ async def test_what_fails_is_put_off_and_after_eight_times_set_aside(
 
 @pytest.mark.spec("THE-94")
 async def test_two_tasks_that_failed_together_are_due_again_at_different_times(
-    memory: Engine,
+    memory: Client,
 ) -> None:
     async def run(task: Task, care: Care) -> None:
         raise ProviderFailed("away")
 
     await queued(memory, "m1", "m2", "m3")
     assert await Duties(memory, run).once() == Did(failed=3)
-    again = await memory.store.claim_tasks(["sum"], now=NOW + HOUR, limit=9, lease_seconds=60)
+    again = await memory.ctx.store.claim_tasks(["sum"], now=NOW + HOUR, limit=9, lease_seconds=60)
     waits = [(task.due_at - NOW).total_seconds() for task in again]
     assert len(set(waits)) == 3
     assert 15 <= min(waits) < max(waits) <= 30
@@ -260,7 +266,7 @@ def test_two_that_failed_together_do_not_try_again_together() -> None:
 
 
 async def test_a_bug_in_a_duty_stops_nothing(
-    memory: Engine, caplog: pytest.LogCaptureFixture
+    memory: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run(task: Task, care: Care) -> int:
         if task.key == "m1":
@@ -277,7 +283,7 @@ async def test_a_bug_in_a_duty_stops_nothing(
 
 
 async def test_where_memory_is_off_nothing_is_derived_and_nothing_counts_as_failed(
-    memory: Engine, clock: Clock
+    memory: Client, clock: Clock
 ) -> None:
     await queued(memory, "m1")
     duties = Duties(memory, finish, derives=True)
@@ -292,7 +298,7 @@ async def test_where_memory_is_off_nothing_is_derived_and_nothing_counts_as_fail
     assert await duties.once() == Did(runs=1)
 
 
-async def test_a_space_that_was_turned_off_is_seen_by_tending(memory: Engine) -> None:
+async def test_a_space_that_was_turned_off_is_seen_by_tending(memory: Client) -> None:
     ana = memory.scope("ana")
     await ana.remember("The kettle is blue.")
     assert not await registry._is_off(memory, ana.scope)
@@ -300,7 +306,7 @@ async def test_a_space_that_was_turned_off_is_seen_by_tending(memory: Engine) ->
     assert await registry._is_off(memory, ana.scope)
 
 
-async def test_a_long_duty_keeps_its_lease_and_is_not_done_twice(memory: Engine) -> None:
+async def test_a_long_duty_keeps_its_lease_and_is_not_done_twice(memory: Client) -> None:
     begun: list[str] = []
 
     async def slow(task: Task, care: Care) -> None:
@@ -320,7 +326,7 @@ async def test_a_long_duty_keeps_its_lease_and_is_not_done_twice(memory: Engine)
     assert set(others) == {Did()}
 
 
-async def test_a_duty_whose_lease_was_lost_is_stopped_and_changes_nothing(memory: Engine) -> None:
+async def test_a_duty_whose_lease_was_lost_is_stopped_and_changes_nothing(memory: Client) -> None:
     ended: list[str] = []
 
     async def slow(task: Task, care: Care) -> None:
@@ -334,7 +340,7 @@ async def test_a_duty_whose_lease_was_lost_is_stopped_and_changes_nothing(memory
     duties.seconds = 2.7
     working = asyncio.create_task(duties.once())
     await _until(lambda: _running(memory))
-    async with memory.store.transaction(Scope(user="ana")) as tx:  # somebody else has it
+    async with memory.ctx.store.transaction(Scope(user="ana")) as tx:  # somebody else has it
         number = await tx.number(Scope(user="ana"))  # type: ignore[attr-defined]
         await tx._session.rows(
             "UPDATE tasks SET lease = 'theirs' WHERE scope = ?", (number,), scope=number
@@ -343,12 +349,12 @@ async def test_a_duty_whose_lease_was_lost_is_stopped_and_changes_nothing(memory
     assert ended == ["m1"]
 
 
-async def _running(memory: Engine) -> bool:
+async def _running(memory: Client) -> bool:
     return any(each.running for each in await memory.backlog())
 
 
 async def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(
-    memory: Engine,
+    memory: Client,
 ) -> None:
     async def endless(task: Task, care: Care) -> None:
         await asyncio.sleep(600)
@@ -378,20 +384,20 @@ class Moody(Hashing):
 
 @pytest.mark.spec("THE-94", "THE-95", "CLK-86")
 async def test_backlog_age_time_to_embed_and_failures_are_figures(
-    memory: Engine, clock: Clock
+    memory: Client, clock: Clock
 ) -> None:
     ana = memory.scope("ana")
-    memory.embedder = embedder = Moody()
+    memory.ctx.embedder = embedder = Moody()
     for n, color in enumerate(("blue", "green", "red")):
         clock.now = NOW + n * HOUR
         await ana.remember(f"The {color} shelf holds {n} books.")
     log = logged(await memory.backlog(), "embed")
     assert (log.waiting, log.oldest, log.p95_seconds, log.failure_rate) == (3, NOW, None, None)
     embedder.away, clock.now = True, NOW + 3 * HOUR
-    assert (await memory.tend(only=["embed"]))["embed"] == Did(failed=2)
+    assert (await memory.run_jobs(only=["embed"]))["embed"] == Did(failed=2)
     assert logged(await memory.backlog(), "embed").failure_rate == 1.0
     embedder.away, clock.now = False, NOW + 4 * HOUR
-    await memory.tend(only=["embed"])
+    await memory.run_jobs(only=["embed"])
     log = logged(await memory.backlog(), "embed")
     assert (log.waiting, log.oldest, log.p95_seconds, log.failure_rate) == (0, None, 4 * 3600, 0.5)
     statuses = Counter(line.status for line in await ana.events(node="worker", op="embed"))
@@ -402,14 +408,14 @@ async def test_backlog_age_time_to_embed_and_failures_are_figures(
 
 
 async def test_a_text_that_the_model_cannot_take_keeps_no_other_from_its_vector(
-    memory: Engine,
+    memory: Client,
 ) -> None:
-    memory.embedder = Moody()
+    memory.ctx.embedder = Moody()
     for n in range(9):
         await memory.scope("ana").remember(
             f"The {'poison' if n == 2 else 'green'} shelf number {n * 111} has {n} books."
         )
-    tended = await memory.tend(only=["embed"], batch_size=4)
+    tended = await memory.run_jobs(only=["embed"], batch_size=4)
     assert tended["embed"].changed == 8
     assert tended["embed"].failed
     log = logged(await memory.backlog(), "embed")
@@ -417,26 +423,28 @@ async def test_a_text_that_the_model_cannot_take_keeps_no_other_from_its_vector(
 
 
 async def test_a_memory_can_tend_itself_while_it_is_used(place: str) -> None:
-    async with memorist.aio.open(place, embedder="hashing", policy="theoria", tend=True) as memory:
+    async with memorist.aio.open(
+        place, embedder="hashing", policy="theoria", run_jobs=True
+    ) as memory:
         ana = memory.scope("ana")
         for n in range(20):
             await ana.remember(f"The {n} green shelves hold {n * 7} books.")
         assert (await ana.recall("green shelves")).hits
         await _until(lambda: _embedded(memory))
-    async with memorist.aio.open(place, embedder="hashing", failsafe=False) as memory:
+    async with memorist.aio.open(place, embedder="hashing", spool=False) as memory:
         assert await memory.check() == []
         assert [each.running for each in await memory.backlog()] == [0] * len(
             await memory.backlog()
         )
 
 
-async def _embedded(memory: Engine) -> bool:
+async def _embedded(memory: Client) -> bool:
     stats = await memory.stats()
     return bool(stats["memories"] == 20 and stats["without_embeddings"] == 0)
 
 
 def test_a_blocking_memory_tends_itself_and_closes(tmp_path: Path) -> None:
-    with memorist.open(tmp_path / "m.db", embedder="hashing", tend=True) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="hashing", run_jobs=True) as memory:
         memory.scope("ana").remember("The kettle is blue.")
     with memorist.open(tmp_path / "m.db", embedder="hashing") as memory:
         assert memory.check() == []
@@ -450,25 +458,28 @@ def test_the_commands_say_what_was_done_and_what_waits(
     monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
     run, db = CliRunner(), ["--db", str(tmp_path / "m.db")]
     assert run.invoke(app, ["remember", "The kettle is blue.", *db]).exit_code == 0
-    assert "embed: 1 waiting, the oldest for 0:00:0" in run.invoke(app, ["backlog", *db]).stdout
-    made = json.loads(run.invoke(app, ["tend", "--json", *db]).stdout)
+    assert (
+        "embed: 1 waiting, the oldest for 0:00:0"
+        in run.invoke(app, ["jobs", "backlog", *db]).stdout
+    )
+    made = json.loads(run.invoke(app, ["jobs", "run", "--json", *db]).stdout)
     assert made["embed"] == {"runs": 1, "changed": 1, "failed": 0, "skipped": 0}
     assert made["purge"]["runs"] == 1
-    assert "Nothing was due." in run.invoke(app, ["tend", *db]).output
+    assert "No jobs were due." in run.invoke(app, ["jobs", "run", *db]).output
     (found,) = [
         each
-        for each in json.loads(run.invoke(app, ["backlog", "--json", *db]).stdout)
+        for each in json.loads(run.invoke(app, ["jobs", "backlog", "--json", *db]).stdout)
         if each["name"] == "embed"
     ]
     assert (found["waiting"], found["failure_rate"]) == (0, 0.0)
-    assert run.invoke(app, ["tend", "--only", "sweep", *db]).exit_code != 0
+    assert run.invoke(app, ["jobs", "run", "--only", "sweep", *db]).exit_code != 0
 
 
 def test_while_a_model_is_away_the_other_duties_are_done(tmp_path: Path) -> None:
-    with memorist.open(tmp_path / "m.db", embedder="none", failsafe=False) as memory:
+    with memorist.open(tmp_path / "m.db", embedder="none", spool=False) as memory:
         memory.scope("ana").remember("The kettle is blue.")
-        memory._inner.embedder = embedder = Moody()
+        memory._inner.ctx.embedder = embedder = Moody()
         embedder.away = True
-        tended = memory.tend()
+        tended = memory.run_jobs()
     assert tended["embed"].failed == 2
     assert tended["purge"].runs == 1

@@ -14,14 +14,14 @@ import pytest
 
 from clocks import Clock
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.dialects import theoria as dialect
 from memorist.dialects.theoria import Theoria
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, Refused
 from memorist.ports import Vectors
 from memorist.retrieve import profiles
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.storage.changes import Put
 from memorist.text import simhash
 from memorist.types import Filter, Memory
@@ -44,19 +44,19 @@ class Away(Hashing):
 
 
 @pytest.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(tmp_path: Path) -> AsyncIterator[Client]:
     async with aio.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as opened:
-        opened.clock = Clock(NOW)
+        opened.ctx.clock = Clock(NOW)
         yield opened
 
 
 @pytest.fixture
-def theoria(engine: Engine) -> Theoria:
+def theoria(engine: Client) -> Theoria:
     return Theoria(engine)
 
 
 @pytest.fixture
-def lab(engine: Engine) -> Scoped:
+def lab(engine: Client) -> ScopedClient:
     return engine.scope(user=USER, space="lab")
 
 
@@ -71,10 +71,10 @@ async def texts(theoria: Theoria, query: str, now: datetime = NOW, **options: in
     ]
 
 
-def later(engine: Engine, **step: float) -> datetime:
-    assert isinstance(engine.clock, Clock)
-    engine.clock.now += timedelta(**step)
-    return engine.clock.now
+def later(engine: Client, **step: float) -> datetime:
+    assert isinstance(engine.ctx.clock, Clock)
+    engine.ctx.clock.now += timedelta(**step)
+    return engine.ctx.clock.now
 
 
 def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
@@ -91,7 +91,9 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
 @pytest.mark.spec(
     "THE-5", "THE-6", "THE-7", "THE-9", "THE-10", "THE-12", "THE-14", "THE-19", "THE-20"
 )
-async def test_an_entry_has_the_fields_of_the_data_model(theoria: Theoria, lab: Scoped) -> None:
+async def test_an_entry_has_the_fields_of_the_data_model(
+    theoria: Theoria, lab: ScopedClient
+) -> None:
     (id,) = await persist(theoria, "I prefer tea, see https://tea.example.")
     entry = await lab.get(id)
     assert UUID(id).version == 7
@@ -103,7 +105,7 @@ async def test_an_entry_has_the_fields_of_the_data_model(theoria: Theoria, lab: 
 
 
 @pytest.mark.spec("THE-9")
-async def test_a_text_is_kept_as_it_was_written(theoria: Theoria, lab: Scoped) -> None:
+async def test_a_text_is_kept_as_it_was_written(theoria: Theoria, lab: ScopedClient) -> None:
     text = (
         "# Porridge\n\n  two  cups of OATS [1]\n  see https://Oats.example/A"
         + "\n\nStir it slowly." * 100
@@ -113,7 +115,9 @@ async def test_a_text_is_kept_as_it_was_written(theoria: Theoria, lab: Scoped) -
 
 
 @pytest.mark.spec("THE-10")
-async def test_an_entry_is_as_old_as_its_writing_whatever_time_it_tells_of(lab: Scoped) -> None:
+async def test_an_entry_is_as_old_as_its_writing_whatever_time_it_tells_of(
+    lab: ScopedClient,
+) -> None:
     (id,) = (
         await lab.remember("The beta was shipped.", policy="theoria", at="2025-01-05T08:00:00Z")
     ).ids
@@ -122,7 +126,7 @@ async def test_an_entry_is_as_old_as_its_writing_whatever_time_it_tells_of(lab: 
 
 @pytest.mark.spec("THE-8")
 @pytest.mark.parametrize("role", ["user", "assistant", "system"])
-async def test_an_entry_knows_the_role_that_spoke(lab: Scoped, role: str) -> None:
+async def test_an_entry_knows_the_role_that_spoke(lab: ScopedClient, role: str) -> None:
     receipt = await lab.remember(
         {"content": "The beta ships in May.", "role": role}, policy="theoria"
     )
@@ -133,7 +137,7 @@ async def test_an_entry_knows_the_role_that_spoke(lab: Scoped, role: str) -> Non
 @pytest.mark.xfail(
     strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: role is an enum"
 )
-async def test_a_role_that_does_not_exist_is_refused(lab: Scoped) -> None:
+async def test_a_role_that_does_not_exist_is_refused(lab: ScopedClient) -> None:
     with suppress(InvalidInput):
         await lab.remember(
             {"content": "The beta ships in May.", "role": "narrator"}, policy="theoria"
@@ -143,7 +147,7 @@ async def test_a_role_that_does_not_exist_is_refused(lab: Scoped) -> None:
 
 @pytest.mark.spec("THE-11", "THE-12")
 async def test_an_embedding_may_be_missing(
-    theoria: Theoria, engine: Engine, tmp_path: Path
+    theoria: Theoria, engine: Client, tmp_path: Path
 ) -> None:
     await persist(theoria, "The beta ships in May.")
     assert rows(tmp_path, "SELECT count(*) FROM vectors") == [(0,)]
@@ -163,7 +167,7 @@ async def test_a_fingerprint_above_half_of_its_range_survives(
 
 @pytest.mark.spec("THE-15", "THE-16", "THE-17", "THE-18")
 async def test_tags_sources_confidence_and_importance_come_from_the_text(
-    theoria: Theoria, lab: Scoped
+    theoria: Theoria, lab: ScopedClient
 ) -> None:
     (id,) = await persist(
         theoria, "I promised Anna Weber from ACME the draft, see https://wiki.example/draft?v=2."
@@ -177,7 +181,7 @@ async def test_tags_sources_confidence_and_importance_come_from_the_text(
 
 @pytest.mark.spec("THE-15", "THE-16", "THE-17")
 async def test_tags_and_sources_that_are_given_stand_before_those_that_are_found(
-    lab: Scoped,
+    lab: ScopedClient,
 ) -> None:
     text = "Anna Weber from ACME showed us the observatory."
     given = {"tags": ["Trip"], "source_ids": ["doc-1", "doc-2"]}
@@ -209,7 +213,7 @@ async def test_tags_and_sources_that_are_given_stand_before_those_that_are_found
     ],
 )
 async def test_importance_adds_up_from_wishes_and_words(
-    lab: Scoped, text: str, wish: dict[str, bool], expected: float
+    lab: ScopedClient, text: str, wish: dict[str, bool], expected: float
 ) -> None:
     (id,) = (await lab.remember(text, policy="theoria", **wish)).ids
     assert (await lab.get(id)).importance == pytest.approx(expected)
@@ -222,7 +226,7 @@ async def test_importance_adds_up_from_wishes_and_words(
     reason="issue 16 (trust), §5 THE: pin gives +0.5 and manually_saved",
 )
 @pytest.mark.parametrize("when", ["while it is written", "later"])
-async def test_a_pin_counts_as_an_explicit_save(lab: Scoped, when: str) -> None:
+async def test_a_pin_counts_as_an_explicit_save(lab: ScopedClient, when: str) -> None:
     (id,) = (await lab.remember("The sky was red.", policy="theoria", pinned=when != "later")).ids
     await lab.pin(id)
     entry = await lab.get(id)
@@ -236,7 +240,7 @@ async def test_a_pin_counts_as_an_explicit_save(lab: Scoped, when: str) -> None:
     reason='issue 16 (trust), §5 THE: "Remember this: …" gives +0.5',
 )
 async def test_asking_to_remember_something_is_an_explicit_save(
-    theoria: Theoria, lab: Scoped
+    theoria: Theoria, lab: ScopedClient
 ) -> None:
     (id,) = await persist(theoria, "Remember this: the sky was red.")
     entry = await lab.get(id)
@@ -247,7 +251,7 @@ async def test_asking_to_remember_something_is_an_explicit_save(
 @pytest.mark.xfail(
     strict=True, raises=AssertionError, reason="issue 16 (trust), §5 THE: -0.1 is visible"
 )
-async def test_small_talk_is_trimmed_before_an_older_statement(engine: Engine) -> None:
+async def test_small_talk_is_trimmed_before_an_older_statement(engine: Client) -> None:
     await persist(Theoria(engine), "The sky was red.")
     later(engine, minutes=1)
     (talk,) = await persist(Theoria(engine), "ok thanks")
@@ -255,7 +259,7 @@ async def test_small_talk_is_trimmed_before_an_older_statement(engine: Engine) -
 
 
 @pytest.mark.spec("THE-19", "THE-20")
-async def test_pinning_and_saving_are_different_wishes(theoria: Theoria, lab: Scoped) -> None:
+async def test_pinning_and_saving_are_different_wishes(theoria: Theoria, lab: ScopedClient) -> None:
     id = await theoria.persist_memory(USER, "lab", "The beta ships in May.", manually_saved=True)
     assert ((await lab.get(id)).manually_saved, (await lab.get(id)).pinned) == (True, False)
     await lab.pin(id)
@@ -263,13 +267,15 @@ async def test_pinning_and_saving_are_different_wishes(theoria: Theoria, lab: Sc
 
 
 @pytest.mark.spec("THE-19")
-async def test_an_entry_can_be_pinned_while_it_is_written(lab: Scoped) -> None:
+async def test_an_entry_can_be_pinned_while_it_is_written(lab: ScopedClient) -> None:
     (id,) = (await lab.remember("The beta ships in May.", policy="theoria", pinned=True)).ids
     assert (await lab.get(id)).pinned
 
 
 @pytest.mark.spec("THE-21", "THE-44")
-async def test_last_scores_hold_four_numbers_and_a_time(theoria: Theoria, lab: Scoped) -> None:
+async def test_last_scores_hold_four_numbers_and_a_time(
+    theoria: Theoria, lab: ScopedClient
+) -> None:
     (id,) = await persist(theoria, "The beta ships in May.")
     await theoria.retrieve_memories(USER, "lab", "When does the beta ship?", NOW)
     scores = (await lab.get(id)).last_scores
@@ -302,7 +308,7 @@ async def test_three_bits_apart_is_a_repetition_and_four_is_not(theoria: Theoria
     reason="issue 15 (conversations), §3: SimHash ≤ 3 works across sessions",
 )
 async def test_what_is_said_again_in_another_session_is_one_entry(
-    engine: Engine, lab: Scoped
+    engine: Client, lab: ScopedClient
 ) -> None:
     for session in ("monday", "friday"):
         chat = engine.scope(user=USER, space="lab", session=session)
@@ -334,7 +340,9 @@ async def test_another_space_or_person_has_its_own_entry(theoria: Theoria) -> No
 
 
 @pytest.mark.spec("THE-32", "THE-37", "THE-113")
-async def test_a_repetition_is_counted_and_makes_no_new_row(theoria: Theoria, lab: Scoped) -> None:
+async def test_a_repetition_is_counted_and_makes_no_new_row(
+    theoria: Theoria, lab: ScopedClient
+) -> None:
     ids = await persist(
         theoria, *["I prefer green tea."] * 3, "i PREFER green tea!!  https://tea.example"
     )
@@ -343,7 +351,7 @@ async def test_a_repetition_is_counted_and_makes_no_new_row(theoria: Theoria, la
 
 
 @pytest.mark.spec("THE-32", "THE-37")
-async def test_repetitions_within_one_call_are_counted(lab: Scoped) -> None:
+async def test_repetitions_within_one_call_are_counted(lab: ScopedClient) -> None:
     receipt = await lab.remember([{"content": "I keep bees in May."}] * 3, policy="theoria")
     assert [outcome.status for outcome in receipt.outcomes] == ["created", "merged", "merged"]
     assert [entry.repeat_count for entry in await lab.list()] == [2]
@@ -351,7 +359,7 @@ async def test_repetitions_within_one_call_are_counted(lab: Scoped) -> None:
 
 @pytest.mark.spec("THE-33", "THE-113")
 async def test_importance_rises_from_its_base_with_each_repetition(
-    theoria: Theoria, lab: Scoped
+    theoria: Theoria, lab: ScopedClient
 ) -> None:
     seen = []
     for _ in range(9):
@@ -365,7 +373,7 @@ async def test_importance_rises_from_its_base_with_each_repetition(
 
 
 @pytest.mark.spec("THE-18", "THE-33")
-async def test_importance_never_passes_one(theoria: Theoria, lab: Scoped) -> None:
+async def test_importance_never_passes_one(theoria: Theoria, lab: ScopedClient) -> None:
     text = "I prefer green tea with Anna Weber."
     for _ in range(9):
         id = await theoria.persist_memory(USER, "lab", text, manually_saved=True)
@@ -374,7 +382,7 @@ async def test_importance_never_passes_one(theoria: Theoria, lab: Scoped) -> Non
 
 @pytest.mark.spec("THE-34")
 async def test_saving_a_repetition_on_purpose_marks_the_entry(
-    theoria: Theoria, lab: Scoped
+    theoria: Theoria, lab: ScopedClient
 ) -> None:
     (id,) = await persist(theoria, NOTES)
     assert await theoria.persist_memory(USER, "lab", NOTES, manually_saved=True) == id
@@ -383,7 +391,7 @@ async def test_saving_a_repetition_on_purpose_marks_the_entry(
 
 
 @pytest.mark.spec("THE-35")
-async def test_pinning_a_repetition_pins_the_entry(theoria: Theoria, lab: Scoped) -> None:
+async def test_pinning_a_repetition_pins_the_entry(theoria: Theoria, lab: ScopedClient) -> None:
     (id,) = await persist(theoria, NOTES)
     assert (await lab.remember(NOTES, policy="theoria", pinned=True)).ids == (id,)
     await persist(theoria, NOTES)
@@ -391,7 +399,9 @@ async def test_pinning_a_repetition_pins_the_entry(theoria: Theoria, lab: Scoped
 
 
 @pytest.mark.spec("THE-36")
-async def test_tags_and_sources_of_a_repetition_are_added(theoria: Theoria, lab: Scoped) -> None:
+async def test_tags_and_sources_of_a_repetition_are_added(
+    theoria: Theoria, lab: ScopedClient
+) -> None:
     (id,) = await persist(theoria, "I prefer green tea. https://a.example/1")
     before = (await lab.get(id)).tags
     await lab.remember(
@@ -406,7 +416,7 @@ async def test_tags_and_sources_of_a_repetition_are_added(theoria: Theoria, lab:
 
 
 @pytest.mark.spec("THE-36")
-async def test_tags_found_in_a_repetition_are_added(theoria: Theoria, lab: Scoped) -> None:
+async def test_tags_found_in_a_repetition_are_added(theoria: Theoria, lab: ScopedClient) -> None:
     first, again = await persist(theoria, NOTES, NOTES.replace("Theo ", "Theo simply "))
     assert again == first
     assert (await lab.get(first)).tags[-1] == "theo simply"
@@ -423,7 +433,7 @@ async def test_a_moved_meeting_is_no_repetition(theoria: Theoria) -> None:
 
 @pytest.mark.spec("THE-42")
 async def test_a_new_entry_waits_for_its_embedding_and_gets_it(
-    theoria: Theoria, engine: Engine, lab: Scoped
+    theoria: Theoria, engine: Client, lab: ScopedClient
 ) -> None:
     (id,) = await persist(theoria, "The beta ships in May.")
     assert (await engine.index(dry_run=True)).found == 1
@@ -434,18 +444,18 @@ async def test_a_new_entry_waits_for_its_embedding_and_gets_it(
 
 @pytest.mark.spec("THE-42")
 async def test_a_new_entry_is_a_job_for_the_worker(
-    theoria: Theoria, engine: Engine, lab: Scoped
+    theoria: Theoria, engine: Client, lab: ScopedClient
 ) -> None:
     (id,) = await persist(theoria, "The beta ships in May.")
     assert (await lab.get(id)).needs_embedding
     assert [(job.name, job.waiting) for job in await engine.backlog()] == [("embed", 1)]
-    assert (await engine.tend(only=["embed"]))["embed"].changed == 1
+    assert (await engine.run_jobs(only=["embed"]))["embed"].changed == 1
     assert not (await lab.get(id)).needs_embedding
 
 
 @pytest.mark.spec("THE-52")
 async def test_persisting_applies_every_step_and_returns_the_id(
-    engine: Engine, lab: Scoped
+    engine: Client, lab: ScopedClient
 ) -> None:
     theoria = Theoria(engine, soft_cap=2)
     ids = await persist(
@@ -464,7 +474,7 @@ async def test_persisting_applies_every_step_and_returns_the_id(
 
 @pytest.mark.spec("THE-53")
 async def test_the_original_is_stored_and_the_links_leave_no_mark_on_tags_and_fingerprint(
-    theoria: Theoria, lab: Scoped
+    theoria: Theoria, lab: ScopedClient
 ) -> None:
     text = "Anna Weber   likes Porto [3], see https://Example.com/SomePage."
     (id,) = await persist(theoria, text)
@@ -475,7 +485,7 @@ async def test_the_original_is_stored_and_the_links_leave_no_mark_on_tags_and_fi
 
 
 @pytest.mark.spec("THE-53")
-async def test_importance_is_that_of_the_original_text(theoria: Theoria, lab: Scoped) -> None:
+async def test_importance_is_that_of_the_original_text(theoria: Theoria, lab: ScopedClient) -> None:
     (id,) = await persist(
         theoria, "【I prefer tea】 was quoted."
     )  # the form for hashing leaves the quotation out
@@ -483,7 +493,7 @@ async def test_importance_is_that_of_the_original_text(theoria: Theoria, lab: Sc
 
 
 @pytest.mark.spec("THE-53")
-async def test_a_long_text_is_one_entry(theoria: Theoria, lab: Scoped) -> None:
+async def test_a_long_text_is_one_entry(theoria: Theoria, lab: ScopedClient) -> None:
     long = "\n\n".join(f"Chapter {i} is about the harbour and its ships." for i in range(200))
     (id,) = await persist(theoria, long)
     assert (await lab.get(id)).text == long
@@ -492,7 +502,7 @@ async def test_a_long_text_is_one_entry(theoria: Theoria, lab: Scoped) -> None:
 
 @pytest.mark.spec("THE-54")
 async def test_a_repetition_trims_nothing_and_waits_for_no_embedding(
-    engine: Engine, lab: Scoped
+    engine: Client, lab: ScopedClient
 ) -> None:
     await persist(Theoria(engine), "It rained.", "I prefer green tea.", "The beta ships in May.")
     await engine.index()
@@ -503,7 +513,7 @@ async def test_a_repetition_trims_nothing_and_waits_for_no_embedding(
 
 
 async def test_what_was_forgotten_is_refused_unless_it_is_saved_on_purpose(
-    theoria: Theoria, lab: Scoped
+    theoria: Theoria, lab: ScopedClient
 ) -> None:
     (id,) = await persist(theoria, "I prefer green tea.")
     await lab.forget(id)
@@ -516,7 +526,7 @@ async def test_what_was_forgotten_is_refused_unless_it_is_saved_on_purpose(
 
 @pytest.mark.spec("THE-84")
 async def test_what_was_forgotten_stays_away_for_exactly_a_day(
-    engine: Engine, theoria: Theoria, lab: Scoped
+    engine: Client, theoria: Theoria, lab: ScopedClient
 ) -> None:
     (id,) = await persist(theoria, "I prefer green tea.")
     await lab.forget(id)
@@ -535,7 +545,7 @@ async def test_what_was_forgotten_stays_away_for_exactly_a_day(
 )
 @pytest.mark.parametrize("variant", ["I prefer green tea [1].", "So I prefer green tea."])
 async def test_a_variant_of_what_was_forgotten_stays_away_too(
-    theoria: Theoria, lab: Scoped, variant: str
+    theoria: Theoria, lab: ScopedClient, variant: str
 ) -> None:
     (id,) = await persist(theoria, "I prefer green tea.")
     await lab.forget(id)
@@ -546,7 +556,7 @@ async def test_a_variant_of_what_was_forgotten_stays_away_too(
 
 
 @pytest.mark.spec("THE-24")
-def test_the_soft_cap_is_two_hundred_and_can_be_chosen(engine: Engine) -> None:
+def test_the_soft_cap_is_two_hundred_and_can_be_chosen(engine: Client) -> None:
     assert Theoria(engine).soft_cap == 200
     assert Theoria(engine, soft_cap=50).soft_cap == 50
     assert Theoria(engine).soft_cap == 200
@@ -565,7 +575,7 @@ async def test_the_soft_cap_is_the_capacity_of_the_settings_where_there_is_one(
 
 
 @pytest.mark.spec("THE-43", "THE-46", "THE-47", "THE-50", "THE-55")
-async def test_trimming_scores_what_has_no_scores(engine: Engine, lab: Scoped) -> None:
+async def test_trimming_scores_what_has_no_scores(engine: Client, lab: ScopedClient) -> None:
     old, _ = await persist(Theoria(engine), "I prefer green tea.", "The beta ships in May.")
     later(engine, days=7)
     await persist(Theoria(engine), "It rained in Porto.")
@@ -584,7 +594,7 @@ async def test_trimming_scores_what_has_no_scores(engine: Engine, lab: Scoped) -
 
 @pytest.mark.spec("THE-46", "THE-47", "THE-55")
 async def test_scores_made_anew_know_no_question_and_the_importance_of_now(
-    engine: Engine, lab: Scoped
+    engine: Client, lab: ScopedClient
 ) -> None:
     first, _ = await persist(Theoria(engine), "I prefer green tea.", "The beta ships in May.")
     await texts(Theoria(engine), "green tea")
@@ -605,7 +615,7 @@ async def test_scores_made_anew_know_no_question_and_the_importance_of_now(
 @pytest.mark.spec("THE-46")
 @pytest.mark.parametrize(("hours", "is_fresh"), [(24, True), (24.01, False)])
 async def test_scores_are_used_for_a_day_and_then_made_anew(
-    engine: Engine, lab: Scoped, hours: float, is_fresh: bool
+    engine: Client, lab: ScopedClient, hours: float, is_fresh: bool
 ) -> None:
     first, _ = await persist(Theoria(engine), "I prefer green tea.", "The beta ships in May.")
     await texts(Theoria(engine), "green tea")
@@ -616,7 +626,7 @@ async def test_scores_are_used_for_a_day_and_then_made_anew(
 
 
 @pytest.mark.spec("THE-47")
-async def test_scoring_anew_gives_the_same_scores(engine: Engine, lab: Scoped) -> None:
+async def test_scoring_anew_gives_the_same_scores(engine: Client, lab: ScopedClient) -> None:
     ids = await persist(
         Theoria(engine), "I prefer green tea.", "The beta ships in May.", "It rained in Porto."
     )
@@ -630,7 +640,9 @@ async def test_scoring_anew_gives_the_same_scores(engine: Engine, lab: Scoped) -
 
 
 @pytest.mark.spec("THE-48", "THE-50", "THE-51")
-async def test_the_entries_with_the_smallest_totals_go_first(engine: Engine, lab: Scoped) -> None:
+async def test_the_entries_with_the_smallest_totals_go_first(
+    engine: Client, lab: ScopedClient
+) -> None:
     theoria = Theoria(engine)
     worthless, old = await persist(theoria, "ok thanks", "We saw a heron at the lake.")
     later(engine, days=3)
@@ -642,7 +654,7 @@ async def test_the_entries_with_the_smallest_totals_go_first(engine: Engine, lab
 
 @pytest.mark.spec("THE-1", "THE-48", "THE-50")
 async def test_an_older_entry_that_counts_for_more_outlives_newer_ones(
-    engine: Engine, lab: Scoped
+    engine: Client, lab: ScopedClient
 ) -> None:
     (prized,) = await persist(Theoria(engine), "I prefer Porto.")
     later(engine, days=1)
@@ -655,7 +667,7 @@ async def test_an_older_entry_that_counts_for_more_outlives_newer_ones(
 
 
 @pytest.mark.spec("THE-50")
-async def test_recency_counts_as_much_as_importance(engine: Engine) -> None:
+async def test_recency_counts_as_much_as_importance(engine: Client) -> None:
     (prized,) = await persist(Theoria(engine), "I prefer tea.")  # importance 0.3
     later(engine, days=3)  # recency 0.65
     await persist(Theoria(engine), "We saw a heron at the lake.")  # importance 0, recency 1
@@ -663,7 +675,9 @@ async def test_recency_counts_as_much_as_importance(engine: Engine) -> None:
 
 
 @pytest.mark.spec("THE-48", "THE-50")
-async def test_what_answered_a_question_outlives_what_did_not(engine: Engine, lab: Scoped) -> None:
+async def test_what_answered_a_question_outlives_what_did_not(
+    engine: Client, lab: ScopedClient
+) -> None:
     theoria = Theoria(engine)
     asked, other = await persist(
         theoria, "We saw a heron at the lake.", "We saw a stork at the river."
@@ -674,7 +688,9 @@ async def test_what_answered_a_question_outlives_what_did_not(engine: Engine, la
 
 
 @pytest.mark.spec("THE-49", "THE-51")
-async def test_pinned_and_saved_entries_are_never_trimmed(engine: Engine, lab: Scoped) -> None:
+async def test_pinned_and_saved_entries_are_never_trimmed(
+    engine: Client, lab: ScopedClient
+) -> None:
     theoria = Theoria(engine)
     pinned, plain = await persist(theoria, "ok thanks", "I prefer Porto and green tea.")
     saved = await theoria.persist_memory(USER, "lab", "It rained.", manually_saved=True)
@@ -686,14 +702,14 @@ async def test_pinned_and_saved_entries_are_never_trimmed(engine: Engine, lab: S
 
 
 @pytest.mark.spec("THE-51")
-async def test_at_the_cap_nothing_happens(engine: Engine, lab: Scoped) -> None:
+async def test_at_the_cap_nothing_happens(engine: Client, lab: ScopedClient) -> None:
     (id,) = await persist(Theoria(engine), "It rained.")
     assert await Theoria(engine, soft_cap=1).enforce_capacity(USER, "lab") == []
     assert (await lab.get(id)).last_scores is None
 
 
 @pytest.mark.spec("THE-51")
-async def test_writing_keeps_a_space_within_its_cap(engine: Engine, lab: Scoped) -> None:
+async def test_writing_keeps_a_space_within_its_cap(engine: Client, lab: ScopedClient) -> None:
     theoria = Theoria(engine, soft_cap=5)
     await persist(
         theoria,
@@ -737,7 +753,7 @@ async def test_every_entry_that_answers_keeps_its_scores(theoria: Theoria, tmp_p
 @pytest.mark.spec("THE-43")
 async def test_the_default_ranking_keeps_its_scores_too(tmp_path: Path) -> None:
     async with aio.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as engine:
-        engine.clock = Clock(NOW)
+        engine.ctx.clock = Clock(NOW)
         await persist(Theoria(engine), "The beta ships in May.")
         await engine.scope(user=USER, space="lab").recall("When does the beta ship?")
     ((scores,),) = rows(tmp_path, "SELECT last_scores FROM memories")
@@ -746,7 +762,7 @@ async def test_the_default_ranking_keeps_its_scores_too(tmp_path: Path) -> None:
 
 @pytest.mark.spec("THE-56")
 async def test_words_are_searched_in_texts_and_tags_of_one_space(
-    theoria: Theoria, lab: Scoped
+    theoria: Theoria, lab: ScopedClient
 ) -> None:
     await persist(theoria, "The heron stands in the lake.")
     await lab.remember("It stands very still.", policy="theoria", tags=["heron"])
@@ -775,7 +791,7 @@ async def test_both_legs_find_entries_and_those_without_a_vector_are_found_by_wo
 
 @pytest.mark.spec("THE-57", "THE-58")
 async def test_an_entry_without_a_vector_has_a_rank_among_the_words_alone(
-    engine: Engine, theoria: Theoria, lab: Scoped
+    engine: Client, theoria: Theoria, lab: ScopedClient
 ) -> None:
     (embedded,) = await persist(theoria, "Coffee is sold out here.")
     await engine.index()
@@ -787,7 +803,7 @@ async def test_an_entry_without_a_vector_has_a_rank_among_the_words_alone(
 
 @pytest.mark.spec("THE-59")
 async def test_without_vectors_relevance_is_a_share_of_the_best_match(
-    theoria: Theoria, lab: Scoped
+    theoria: Theoria, lab: ScopedClient
 ) -> None:
     best, other = await persist(theoria, "Green tea.", "The tea is sold out.")
     hits = (await lab.recall("green tea", profile="theoria.triscore")).hits
@@ -798,7 +814,7 @@ async def test_without_vectors_relevance_is_a_share_of_the_best_match(
 
 @pytest.mark.spec("THE-59", "THE-60", "THE-61", "THE-62")
 async def test_a_score_is_relevance_and_recency_and_importance(
-    engine: Engine, theoria: Theoria, lab: Scoped
+    engine: Client, theoria: Theoria, lab: ScopedClient
 ) -> None:
     (embedded,) = await persist(theoria, "I prefer green tea.")
     await engine.index()
@@ -808,7 +824,7 @@ async def test_a_score_is_relevance_and_recency_and_importance(
         hit.memory.id: hit
         for hit in (await lab.recall("green tea", profile="theoria.triscore")).hits
     }
-    asked, said = await engine.embedder.encode_batch(["green tea", "I prefer green tea."])
+    asked, said = await engine.ctx.embedder.encode_batch(["green tea", "I prefer green tea."])
     parts = hits[embedded].parts
     assert parts["relevance"] == pytest.approx(float(asked @ said), abs=1e-6)
     assert parts["recency"] == pytest.approx(math.exp(-1))
@@ -819,31 +835,33 @@ async def test_a_score_is_relevance_and_recency_and_importance(
 
 @pytest.mark.spec("THE-62")
 async def test_as_shipped_relevance_recency_and_importance_count_alike(
-    engine: Engine, theoria: Theoria
+    engine: Client, theoria: Theoria
 ) -> None:
     await persist(theoria, "The heron stands in the lake.")  # the best match, a fortnight old
     later(engine, days=14)
     await persist(theoria, "A heron flew by.", "I prefer the heron.")
-    found = await texts(theoria, "Where in the lake does the heron stand?", engine.clock())
+    found = await texts(theoria, "Where in the lake does the heron stand?", engine.ctx.clock())
     assert found == ["I prefer the heron.", "A heron flew by.", "The heron stands in the lake."]
 
 
 @pytest.mark.spec("THE-62", "THE-112")
-async def test_the_weights_decide_what_is_selected(engine: Engine) -> None:
+async def test_the_weights_decide_what_is_selected(engine: Client) -> None:
     await persist(Theoria(engine), "I prefer the heron by the lake.")
     later(engine, days=60)
     await persist(Theoria(engine), "A heron came by, it was a lake heron.")
     first = {}
     for name in ("relevance", "recency", "importance"):
         tuned = replace(profiles.THEORIA, weights={name: 1.0}, diversity=None)
-        first[name] = (await texts(Theoria(engine, profile=tuned), "lake heron", engine.clock()))[0]
+        first[name] = (
+            await texts(Theoria(engine, profile=tuned), "lake heron", engine.ctx.clock())
+        )[0]
     assert first["recency"] == "A heron came by, it was a lake heron."
     assert first["importance"] == "I prefer the heron by the lake."
     assert first["relevance"] == "A heron came by, it was a lake heron."
 
 
 @pytest.mark.spec("THE-63", "THE-70", "THE-72")
-async def test_of_two_that_say_the_same_the_second_gives_way(engine: Engine) -> None:
+async def test_of_two_that_say_the_same_the_second_gives_way(engine: Client) -> None:
     said = (
         "The heron stands in the lake.",
         "A heron is standing in the lake.",
@@ -868,31 +886,31 @@ HERONS = "The heron stands in the cold lake.", "The heron stands in the cold lak
     [("A heron walks to the cold lake.", 1), ("We saw a heron near a cold lake.", 2)],
 )
 async def test_as_shipped_a_repetition_gives_way_to_what_answers_nearly_as_well(
-    engine: Engine, theoria: Theoria, other: str, place: int
+    engine: Client, theoria: Theoria, other: str, place: int
 ) -> None:
     await persist(theoria, "A bird sat in the lake.")
     later(engine, days=30)
     await persist(theoria, *HERONS, other)
     await engine.index()
-    found = await texts(theoria, "heron in the cold lake", engine.clock())
+    found = await texts(theoria, "heron in the cold lake", engine.ctx.clock())
     assert (found[0], found.index(other)) == (HERONS[0], place)
 
 
 @pytest.mark.spec("THE-70")
 async def test_diversity_weighs_the_whole_score_and_not_the_likeness_alone(
-    engine: Engine, theoria: Theoria
+    engine: Client, theoria: Theoria
 ) -> None:
     await persist(theoria, "heron in the cold lake")  # the words of the question, a month old
     later(engine, days=30)
     await persist(theoria, *HERONS, "A heron flew over the lake.")
     await engine.index()
-    found = await texts(theoria, "heron in the cold lake", engine.clock())
+    found = await texts(theoria, "heron in the cold lake", engine.ctx.clock())
     assert found == [*HERONS, "A heron flew over the lake.", "heron in the cold lake"]
 
 
 @pytest.mark.spec("THE-63", "THE-64", "THE-71")
 async def test_as_shipped_entries_with_other_tags_are_preferred_where_there_are_no_vectors(
-    engine: Engine, theoria: Theoria, lab: Scoped
+    engine: Client, theoria: Theoria, lab: ScopedClient
 ) -> None:
     await lab.remember("Old heron.", policy="theoria", tags=["rest"])
     later(engine, days=30)
@@ -902,13 +920,13 @@ async def test_as_shipped_entries_with_other_tags_are_preferred_where_there_are_
         ("heron three of the lake and river", "water"),
     ):
         await lab.remember(text, policy="theoria", tags=[tag])
-    found = await texts(theoria, "heron", engine.clock())
+    found = await texts(theoria, "heron", engine.ctx.clock())
     assert found == ["heron one", "heron three of the lake and river", "heron two", "Old heron."]
 
 
 @pytest.mark.spec("THE-64", "THE-71")
 async def test_without_vectors_entries_with_other_tags_are_preferred(
-    engine: Engine, lab: Scoped
+    engine: Client, lab: ScopedClient
 ) -> None:
     for text, tag in (
         ("heron one", "birds"),
@@ -917,7 +935,7 @@ async def test_without_vectors_entries_with_other_tags_are_preferred(
     ):
         await lab.remember(text, policy="theoria", tags=[tag])
         memory = (await lab.list(limit=1)).memories[0]
-        async with engine.store.transaction(lab.scope) as tx:
+        async with engine.ctx.store.transaction(lab.scope) as tx:
             await tx.apply([Put(memory=replace(memory, tags=(tag,)), event="updated")])
     tuned = Theoria(engine, profile=replace(profiles.THEORIA, diversity=0.3))
     found = await texts(tuned, "heron")
@@ -936,7 +954,7 @@ async def test_eight_to_sixteen_entries_come_back_and_twelve_by_default(theoria:
 
 @pytest.mark.spec("THE-66", "THE-67")
 async def test_by_name_the_ranking_gives_twelve_grouped_by_topic(
-    theoria: Theoria, lab: Scoped
+    theoria: Theoria, lab: ScopedClient
 ) -> None:
     await persist(theoria, *(f"The heron number {i} stands in lake {i}." for i in range(20)))
     answer = await lab.recall("heron", profile="theoria.triscore")
@@ -964,7 +982,7 @@ async def test_fewer_come_back_where_more_would_not_fit(theoria: Theoria) -> Non
 
 @pytest.mark.spec("THE-67", "THE-68", "THE-76")
 async def test_context_is_grouped_by_topic_and_names_its_sources(
-    theoria: Theoria, lab: Scoped
+    theoria: Theoria, lab: ScopedClient
 ) -> None:
     for text, source in (("Anna Weber likes tea.", "doc-1"), ("Bob Stone likes tea.", "doc-2")):
         await lab.remember(
@@ -979,7 +997,9 @@ async def test_context_is_grouped_by_topic_and_names_its_sources(
 
 
 @pytest.mark.spec("THE-69")
-async def test_context_shows_long_entries_by_their_summary(theoria: Theoria, lab: Scoped) -> None:
+async def test_context_shows_long_entries_by_their_summary(
+    theoria: Theoria, lab: ScopedClient
+) -> None:
     (id,) = await persist(theoria, "The heron stands in the lake. " * 20)
     await lab.edit(id, summary="A heron at the lake.")
     text = dialect.context(await theoria.retrieve_memories(USER, "lab", "heron", NOW))
@@ -993,26 +1013,26 @@ async def test_context_shows_long_entries_by_their_summary(theoria: Theoria, lab
     raises=AssertionError,
     reason="issue 15 (conversations), §7: long entries get a summary (THE-69)",
 )
-async def test_a_long_entry_gets_a_summary_by_itself(engine: Engine, theoria: Theoria) -> None:
+async def test_a_long_entry_gets_a_summary_by_itself(engine: Client, theoria: Theoria) -> None:
     sentences = (
         f"The heron of lake {i} stands there all day and waits for fish number {i}."
         for i in range(20)
     )
     await persist(theoria, " ".join(sentences))
-    await engine.tend()
+    await engine.run_jobs()
     found = await theoria.retrieve_memories(USER, "lab", "heron", NOW)
     assert len(dialect.context(found)) < 400
 
 
 @pytest.mark.spec("THE-73")
 async def test_while_the_model_is_away_what_has_vectors_is_ranked_by_words(
-    engine: Engine, lab: Scoped
+    engine: Client, lab: ScopedClient
 ) -> None:
     leads, _ = await persist(
         Theoria(engine), "Anna Weber leads the lab.", "The lab has a new lamp."
     )
     await engine.index()
-    engine.embedder = Away()
+    engine.ctx.embedder = Away()
     hit, other = (await lab.recall("who leads the lab?", profile="theoria.triscore")).hits
     assert (hit.memory.id, hit.parts["relevance"]) == (leads, 1.0)
     assert 0 < other.parts["relevance"] < 1
@@ -1020,12 +1040,12 @@ async def test_while_the_model_is_away_what_has_vectors_is_ranked_by_words(
 
 @pytest.mark.spec("THE-73", "THE-111")
 async def test_without_any_embedding_words_still_answer(
-    engine: Engine, theoria: Theoria, lab: Scoped
+    engine: Client, theoria: Theoria, lab: ScopedClient
 ) -> None:
     await persist(
         theoria, "The beta ships in May.", "I prefer green tea.", "Anna Weber leads the lab."
     )
-    engine.embedder = Away()
+    engine.ctx.embedder = Away()
     answer = await lab.recall("who leads the lab?", profile="theoria.triscore")
     assert answer.hits[0].memory.text == "Anna Weber leads the lab."
     assert (answer.legs["sparse"], answer.degraded) == ("ok", True)
@@ -1034,13 +1054,13 @@ async def test_without_any_embedding_words_still_answer(
 
 @pytest.mark.spec("THE-111")
 async def test_without_any_embedding_the_better_match_stands_before_the_newer_one(
-    engine: Engine, theoria: Theoria
+    engine: Client, theoria: Theoria
 ) -> None:
     await persist(theoria, "The beta of the boat ships in May.")
     later(engine, days=1)
     await persist(theoria, "The crew of the gamma wears blue ships on its hats.")
-    engine.embedder = Away()
-    found = await texts(theoria, "When does the beta of the boat ship?", engine.clock())
+    engine.ctx.embedder = Away()
+    found = await texts(theoria, "When does the beta of the boat ship?", engine.ctx.clock())
     assert found[0] == "The beta of the boat ships in May."
     assert len(found) == 2
 
@@ -1066,18 +1086,18 @@ async def test_every_entry_brings_its_sources_along(theoria: Theoria) -> None:
 
 @pytest.mark.spec("THE-60", "THE-66")
 async def test_retrieval_happens_at_the_time_it_is_given(
-    engine: Engine, theoria: Theoria, lab: Scoped
+    engine: Client, theoria: Theoria, lab: ScopedClient
 ) -> None:
     (id,) = await persist(theoria, "The beta ships in May.")
     await texts(theoria, "beta", datetime(2026, 3, 15, 12))  # no zone: UTC
     scores = (await lab.get(id)).last_scores
     assert scores is not None
     assert scores["recency"] == pytest.approx(math.exp(-2))
-    assert engine.clock() == NOW
+    assert engine.ctx.clock() == NOW
 
 
 @pytest.mark.spec("THE-1", "THE-2")
-async def test_what_it_is_made_of_works_together(engine: Engine, lab: Scoped) -> None:
+async def test_what_it_is_made_of_works_together(engine: Client, lab: ScopedClient) -> None:
     """Retention by score, deduplication, metadata, vectors that follow, fused recall, pin, forget and incognito."""
     theoria = Theoria(engine, soft_cap=12)
     boat = await theoria.persist_memory(USER, "lab", "I prefer the blue boat of Marta Silva.")
@@ -1094,7 +1114,7 @@ async def test_what_it_is_made_of_works_together(engine: Engine, lab: Scoped) ->
     assert len(kept) == 12, "more than the ten of a flat list, and no more than the cap"
     assert boat in kept
     assert all(memory.needs_embedding for memory in kept.values())
-    await engine.tend(only=["embed"])
+    await engine.run_jobs(only=["embed"])
     assert not any(memory.needs_embedding for memory in await lab.list(limit=100))
     assert (await lab.recall("Whose boat?", profile="theoria.triscore")).memories[0].id == boat
     canoe = await theoria.persist_memory(

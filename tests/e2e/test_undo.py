@@ -41,7 +41,7 @@ def memory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Blocking]
         else request.getfixturevalue("ready_database")
     )
     with memorist.open(place, embedder="hashing") as opened:
-        opened._inner.clock = Clock()
+        opened._inner.ctx.clock = Clock()
         yield opened
 
 
@@ -214,7 +214,7 @@ def test_what_was_trimmed_comes_back(memory: Blocking) -> None:
 
 def test_an_earlier_time_is_answered_once(ana: Any, memory: Blocking) -> None:
     id = kept(ana, TEA)
-    then = memory._inner.clock.now
+    then = memory._inner.ctx.clock.now
     ana.edit(id, MINT)
     ana.undo(last(ana))
     answer = [hit.memory.text for hit in ana.recall("tea in the morning", as_of=then)]

@@ -16,7 +16,7 @@ import pytest
 
 from clocks import Clock
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.dialects.vault import Vault
 from memorist.embedders.minilm import MiniLM
 from memorist.errors import IndexUnavailable
@@ -99,14 +99,14 @@ def shelf() -> Shelf:
 
 
 @pytest.fixture
-async def engine(tmp_path: Path, shelf: Shelf) -> AsyncIterator[Engine]:
+async def engine(tmp_path: Path, shelf: Shelf) -> AsyncIterator[Client]:
     """A memory whose vectors are on the shelf."""
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as opened:
-        store = opened.store
+        store = opened.ctx.store
         near = Mirror(store, shelf, model=MiniLM().model, dimensions=384)
-        made = Engine(
+        made = Client(
             store=store,
-            embedder=opened.embedder,
+            embedder=opened.ctx.embedder,
             reranker=None,
             settings=opened.settings,
             near=near,
@@ -128,15 +128,17 @@ async def test_chroma_answers_as_the_process_does_and_knows_whose_memory_it_is(
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as memory:
         await memory.scope("ana").remember(SAID)
         plain = [texts(await memory.scope("ana").recall(question)) for question in ASKED]
-    async with aio.open(tmp_path / "m.db", state_dir=tmp_path, index=f"chroma:{folder}") as memory:
+    async with aio.open(
+        tmp_path / "m.db", state_dir=tmp_path, vector_index=f"chroma:{folder}"
+    ) as memory:
         assert await memory.rebuild_index() == len(SAID)
         answers = [await memory.scope("ana").recall(question) for question in ASKED]
         await memory.scope("bo").remember(
             [{"content": "I repair clocks", "session": "s", "id": "1"}]
         )
         assert texts(await memory.scope("bo").recall("what does Bo repair?")) == ["I repair clocks"]
-        assert memory.mirror is not None
-        assert await memory.mirror.index.count() == len(SAID) + 1
+        assert memory.ctx.external_index is not None
+        assert await memory.ctx.external_index.index.count() == len(SAID) + 1
     assert [answer.legs["dense"] for answer in answers] == ["ok"] * len(ASKED)
     assert [texts(answer) for answer in answers] == plain
     (collection,) = chromadb.PersistentClient(str(folder)).list_collections()
@@ -151,9 +153,9 @@ async def test_chroma_answers_as_the_process_does_and_knows_whose_memory_it_is(
 async def test_chroma_keeps_the_metadata_of_each_memory_as_it_is(tmp_path: Path) -> None:
     folder, clock = tmp_path / "chroma", Clock(datetime(2026, 3, 1, 12, tzinfo=UTC))
     async with aio.open(
-        tmp_path / "m.db", state_dir=tmp_path, embedder="hashing", index=f"chroma:{folder}"
+        tmp_path / "m.db", state_dir=tmp_path, embedder="hashing", vector_index=f"chroma:{folder}"
     ) as memory:
-        memory.clock, vault = clock, Vault(memory)
+        memory.ctx.clock, vault = clock, Vault(memory)
         (fact,) = await vault.ingest("Anna Weber is a doctor.", "bo", "s1")
         (trip,) = await vault.ingest("We went to Porto by train.", "bo", "s2")
         (later,) = await vault.ingest("We came back from Porto at 9.", "bo", "s3")
@@ -177,7 +179,7 @@ async def test_chroma_keeps_the_metadata_of_each_memory_as_it_is(tmp_path: Path)
 
 
 async def test_what_was_just_said_is_found_and_what_was_forgotten_is_gone_from_the_index(
-    engine: Engine, shelf: Shelf
+    engine: Client, shelf: Shelf
 ) -> None:
     ana = engine.scope("ana")
     await ana.remember(SAID)
@@ -199,7 +201,7 @@ async def test_what_was_just_said_is_found_and_what_was_forgotten_is_gone_from_t
 
 @pytest.mark.spec("MIL-36", "THE-73", "THE-106")
 async def test_without_its_index_recall_answers_by_words_and_says_so(
-    engine: Engine, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    engine: Client, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_sync, "REST", 0.3)
     ana = engine.scope("ana")
@@ -217,7 +219,7 @@ async def test_without_its_index_recall_answers_by_words_and_says_so(
     assert await shelf.count() == len(SAID) + 1
 
 
-async def test_an_index_that_lies_changes_no_answer(engine: Engine, shelf: Shelf) -> None:
+async def test_an_index_that_lies_changes_no_answer(engine: Client, shelf: Shelf) -> None:
     ana, bo = engine.scope("ana"), engine.scope("bo")
     await ana.remember(SAID)
     await bo.remember("Ana must never read this about tea and boats")
@@ -228,7 +230,7 @@ async def test_an_index_that_lies_changes_no_answer(engine: Engine, shelf: Shelf
     assert [texts(await ana.recall(question)) for question in ASKED] == honest
 
 
-async def test_a_filter_holds_there_too(engine: Engine) -> None:
+async def test_a_filter_holds_there_too(engine: Client) -> None:
     ana = engine.scope("ana")
     await ana.remember(SAID)
     pinned = (await ana.list(limit=1)).memories[0]
@@ -241,14 +243,14 @@ async def test_two_at_once_fill_the_index_once(tmp_path: Path, shelf: Shelf) -> 
     async with aio.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
         await memory.scope("ana").remember(SAID)
         mirrors = [
-            Mirror(memory.store, shelf, model="hashing-384", dimensions=384) for _ in range(4)
+            Mirror(memory.ctx.store, shelf, model="hashing-384", dimensions=384) for _ in range(4)
         ]
         scope = memory.scope("ana").scope
         done = await asyncio.gather(*(each.follow(scope) for each in mirrors for _ in range(3)))
         assert any(done)
         assert await shelf.count() == len(SAID)
         row, vector = next(iter(shelf.held[scope].items()))
-        kept = await memory.store.vectors(scope, [row], model="hashing-384")
+        kept = await memory.ctx.store.vectors(scope, [row], model="hashing-384")
         assert np.frombuffer(kept[row], "<f4").tolist() == vector.tolist()
 
 
@@ -264,14 +266,17 @@ def test_the_command_fills_the_index_anew(tmp_path: Path) -> None:
             "ana",
             "--json",
         ]
-        there = {"MEMORIST_INDEX": f"chroma:{tmp_path / 'chroma'}", "MEMORIST_EMBEDDER": "hashing"}
+        there = {
+            "MEMORIST_VECTOR_INDEX": f"chroma:{tmp_path / 'chroma'}",
+            "MEMORIST_EMBEDDER": "hashing",
+        }
         done = subprocess.run(
             [*base, *words], capture_output=True, text=True, env=_environment(tmp_path) | there
         )
         return json.loads(done.stdout or done.stderr)
 
     memorist("remember", "I like green tea")
-    assert memorist("index", "--rebuild") == {"indexed": 1}
+    assert memorist("index", "rebuild") == {"indexed": 1}
     assert memorist("recall", "green tea")["hits"][0]["memory"]["text"] == "I like green tea"
 
 

@@ -15,12 +15,12 @@ import psycopg
 import pytest
 
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import MemoristError
 from memorist.manage.checkpoints import Checkpoints
 from memorist.manage.consent import FIELDS, Consent
 from memorist.manage.privacy import Privacy
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.types import Draft, Filter, Labels
 
 UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
@@ -50,7 +50,7 @@ COMMANDS = (
 class Person:
     """One scope, a word that is in all it says, and what the others have seen of its ids."""
 
-    def __init__(self, number: int, engine: Engine) -> None:
+    def __init__(self, number: int, engine: Client) -> None:
         self.number = number
         names = (
             f"user{number % 4}",
@@ -60,7 +60,7 @@ class Person:
         self.word = "".join(random.Random(number).choices("bdfgkpvz", k=12))
         self.group = number % 3  # who have the names of their sessions and threads in common
         self.labels = {"session": f"s{self.group}", "thread": f"t{self.group}"}
-        self.open: Callable[[dict[str, str]], Scoped] = lambda labels: engine.scope(
+        self.open: Callable[[dict[str, str]], ScopedClient] = lambda labels: engine.scope(
             *names, **labels
         )
         self.key = (names[2], names[0], names[1])
@@ -75,11 +75,11 @@ class Person:
 class Trial:
     """A crowd of people and their operations, each chosen by chance."""
 
-    def __init__(self, engine: Engine, seed: int) -> None:
+    def __init__(self, engine: Client, seed: int) -> None:
         self.engine, self.chance = engine, random.Random(seed)
         self.people = [Person(number, engine) for number in range(20)]
         self.verbs = {
-            **_verbs("", Scoped),
+            **_verbs("", ScopedClient),
             **_verbs("consent.", Consent),
             **_verbs("checkpoints.", Checkpoints),
         }
@@ -93,7 +93,7 @@ class Trial:
         """Let a few act at the same time."""
         acting = self.chance.sample(self.people, AT_ONCE)
         await asyncio.gather(*(self.turn(person) for person in acting))
-        await self.engine.usage.close()  # writes what is held back
+        await self.engine.ctx.access_log.close()  # writes what is held back
         return set(acting)
 
     async def turn(self, person: Person) -> None:
@@ -129,7 +129,7 @@ class Trial:
 
     # What a verb is given
 
-    async def given(self, person: Person, me: Scoped, name: str) -> dict[str, Any]:
+    async def given(self, person: Person, me: ScopedClient, name: str) -> dict[str, Any]:
         """All that it needs, and sometimes what it may be given."""
         out: dict[str, Any] = {}
         for each in self.verbs[name]:
@@ -141,7 +141,9 @@ class Trial:
                 out[each.name] = await made if inspect.isawaitable(made) else made
         return out
 
-    def maker(self, person: Person, me: Scoped, verb: str, name: str) -> Callable[[], Any] | None:
+    def maker(
+        self, person: Person, me: ScopedClient, verb: str, name: str
+    ) -> Callable[[], Any] | None:
         chance = self.chance
 
         def pick(*values: Any) -> Callable[[], Any]:
@@ -246,7 +248,7 @@ class Trial:
             Filter(tags=(self.someone(person).word,)),
         ))  # fmt: skip
 
-    async def records(self, person: Person, me: Scoped) -> list[Mapping[str, Any]]:
+    async def records(self, person: Person, me: ScopedClient) -> list[Mapping[str, Any]]:
         """A part of one's own export, in which ids and the scope may be those of somebody else."""
         mine = [
             record
@@ -348,7 +350,7 @@ _COLUMNS = {
 
 async def tried(place: str, operations: int, seed: int) -> Trial:
     """So many operations; after each round nothing has changed for those who did nothing."""
-    async with aio.open(place, embedder="hashing", failsafe=False) as engine:
+    async with aio.open(place, embedder="hashing", spool=False) as engine:
         trial, rows, changed = Trial(engine, seed), Rows(place), list[str]()
         before = rows.prints()
         for _ in range(operations // (AT_ONCE * EACH)):

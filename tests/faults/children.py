@@ -39,7 +39,7 @@ WORDS = (
 
 def opened(path: str, embedder: str) -> Any:
     """A memory that says so when its store is away, and does not keep what it is told elsewhere."""
-    return memorist.open(path, embedder=embedder, failsafe=False)
+    return memorist.open(path, embedder=embedder, spool=False)
 
 
 def tell(*what: Any) -> None:
@@ -155,7 +155,7 @@ def forget(path: str, word: str) -> None:
     async def not_now() -> None:
         os.kill(os.getpid(), 9)
 
-    memory._inner.store._clean = not_now
+    memory._inner.ctx.store._clean = not_now
     for each in ana.list(limit=1000):
         if word in each.text:
             ana.forget(each.id)
@@ -210,8 +210,8 @@ def insisted(verb: Callable[[Any], Any], what: Any) -> Any:
 
 def embed(path: str, lease: str) -> None:
     async def run() -> None:
-        async with memorist.aio.open(path, embedder="none", failsafe=False) as memory:
-            memory.embedder = Slow()
+        async with memorist.aio.open(path, embedder="none", spool=False) as memory:
+            memory.ctx.embedder = Slow()
             tell("open")
             await registry.worker(
                 memory, only=["embed"], batch_size=4, lease_seconds=float(lease)
@@ -223,7 +223,7 @@ def embed(path: str, lease: str) -> None:
 def tend(path: str, duty: str, lease: str, settings: str) -> None:
     async def run() -> None:
         async with memorist.aio.open(path, **json.loads(settings)) as memory:
-            memory.embedder = Slow()
+            memory.ctx.embedder = Slow()
             tell("open")
             await registry.worker(
                 memory, only=[duty], batch_size=4, lease_seconds=float(lease)

@@ -66,7 +66,7 @@ class Crowd:
 def crowded(
     url: str, folder: Path, *, writers: int, backfillers: int, seconds: int
 ) -> dict[str, int]:
-    memorist.open(url, embedder="none", failsafe=False).close()
+    memorist.open(url, embedder="none", spool=False).close()
     asked(url, COUNTED)
     crowd, chance = (
         Crowd(url, folder, writers=writers, backfillers=backfillers),
@@ -78,7 +78,7 @@ def crowded(
     told = crowd.end()
     time.sleep(LEASE + 0.5)  # what the killed had claimed is free again
     embedded = len(asked(url, "SELECT DISTINCT memory FROM public.embedded"))
-    with memorist.open(url, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(url, embedder="hashing", spool=False) as memory:
         ana = memory.scope("ana")
         left = memory.index(batch_size=64).embedded
         texts = Counter(each.text for each in everything(ana))

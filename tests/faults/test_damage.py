@@ -228,7 +228,7 @@ def test_an_empty_file_is_a_new_database(tmp_path: Path) -> None:
 
 def test_nothing_is_acknowledged_once_the_file_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
-    with memorist.open(path, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(path, embedder="hashing", spool=False) as memory:
         ana = memory.scope("ana")
         ana.remember("I live in Lisbon.")
         for file in tmp_path.iterdir():

@@ -38,7 +38,7 @@ def kill_loop(path: Path | str, kills: int) -> tuple[Told, list[str], list[str],
         for line in killed(path, seed):
             told.hear(*line)
         start = time.monotonic()
-        with memorist.open(path, embedder="hashing", failsafe=False) as memory:
+        with memorist.open(path, embedder="hashing", spool=False) as memory:
             slowest = max(slowest, time.monotonic() - start)
             ana = memory.scope("ana")
             missing += lost(told, ana)

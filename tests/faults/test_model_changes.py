@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import memorist
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.embedders import checked
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable
 from memorist.ports import Vectors
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.settings import load
 from memorist.storage.sqlite.store import SqliteStore
 
@@ -61,9 +61,9 @@ class Nonsense(Model):
 
 
 @asynccontextmanager
-async def opened(path: Path, embedder: Hashing) -> AsyncIterator[Engine]:
+async def opened(path: Path, embedder: Hashing) -> AsyncIterator[Client]:
     settings = load(db=str(path), embedder="hashing")
-    async with Engine(
+    async with Client(
         store=await SqliteStore.open(path), embedder=embedder, reranker=None, settings=settings
     ) as engine:
         yield engine
@@ -79,7 +79,7 @@ async def path(tmp_path: Path) -> Path:
     return tmp_path / "memory.db"
 
 
-async def meaning(ana: Scoped) -> list[float]:
+async def meaning(ana: ScopedClient) -> list[float]:
     """How near each of the two stands by meaning alone."""
     found = await ana.recall("kettles", limit=2, profile="milton.semantic")
     return sorted(round(hit.relevance, 3) for hit in found)

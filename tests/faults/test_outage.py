@@ -28,7 +28,7 @@ CHILD = """
 import os, sys, itertools, memorist
 url, folder, name, most = sys.argv[1:]
 os.write(1, b"begin\\n")
-with memorist.open(url, embedder="hashing", failsafe_dir=folder) as memory:
+with memorist.open(url, embedder="hashing", spool_dir=folder) as memory:
     ana = memory.scope("ana")
     os.write(1, b"open\\n")
     for number in itertools.count() if most == "-" else range(int(most)):
@@ -48,7 +48,7 @@ class Place:
 
     def open(self, **settings: Any) -> Any:
         return memorist.open(
-            self.url, **{"embedder": "hashing", "failsafe_dir": self.folder, **settings}
+            self.url, **{"embedder": "hashing", "spool_dir": self.folder, **settings}
         )
 
     def child(self, name: str, most: str = "-") -> subprocess.Popen[bytes]:
@@ -145,7 +145,7 @@ def loaded(place: Place, seconds: float) -> dict[str, Any]:
             place.leave()
             time.sleep(seconds)
             place.back()
-            until(lambda: not memory._inner.store.away)
+            until(lambda: not memory._inner.ctx.store.away)
             time.sleep(0.5)
         finally:
             load.end()
@@ -288,7 +288,7 @@ def test_recall_goes_on_with_what_was_lately_seen_and_says_so(place: Place) -> N
             assert found.degraded
             assert "store" in found.legs
         place.back()
-        until(lambda: not memory._inner.store.away)
+        until(lambda: not memory._inner.ctx.store.away)
         found = ana.recall("what is red?")
         assert (len(found.hits), found.degraded) == (3, False)
 
@@ -312,7 +312,7 @@ def test_a_server_that_was_reached_before_may_be_away_when_it_is_opened(
         with pytest.raises(StoreUnavailable):
             ana.list()
         away.back()
-        until(lambda: not memory._inner.store.away)
+        until(lambda: not memory._inner.ctx.store.away)
         assert ana.get(id).text == "My bike is red."
         assert ana.remember("My boat is blue.").count("created") == 1
 
@@ -321,10 +321,10 @@ def test_a_server_that_was_never_reached_is_an_error_when_it_is_opened(
     away: Place, tmp_path: Path
 ) -> None:
     with pytest.raises(StoreUnavailable):
-        away.open(failsafe_dir=tmp_path / "elsewhere")
+        away.open(spool_dir=tmp_path / "elsewhere")
     assert not (tmp_path / "elsewhere").exists()
     with pytest.raises(StoreUnavailable):
-        away.open(failsafe=False)
+        away.open(spool=False)
 
 
 def test_the_command_line_keeps_what_it_is_told_and_says_so(
@@ -333,7 +333,7 @@ def test_the_command_line_keeps_what_it_is_told_and_says_so(
     monkeypatch.setenv("MEMORIST_DB", away.url)
     monkeypatch.setenv("MEMORIST_USER", "ana")
     monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
-    monkeypatch.setenv("MEMORIST_FAILSAFE_DIR", str(away.folder))
+    monkeypatch.setenv("MEMORIST_SPOOL_DIR", str(away.folder))
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -366,7 +366,7 @@ def test_a_commit_whose_answer_is_lost_is_kept_once(line: tuple[Proxy, Place]) -
         proxy.lose_answer_to(b"COMMIT\x00")
         receipt = ana.remember("My kettle is blue.")
         assert receipt.count("pending") == 1
-        until(lambda: place.waiting() == 0 and not memory._inner.store.away)
+        until(lambda: place.waiting() == 0 and not memory._inner.ctx.store.away)
         assert sorted(each.text for each in everything(ana)) == [
             "My kettle is blue.",
             "The weather is fine.",
@@ -394,5 +394,5 @@ def test_only_the_first_call_waits_for_a_server_that_does_not_answer(
             assert ana.recall("bike").hits
         assert time.monotonic() - begun < 20  # one call alone would wait for longer
         proxy.mend()
-        until(lambda: not memory._inner.store.away)
+        until(lambda: not memory._inner.ctx.store.away)
         assert len(everything(ana)) == 11

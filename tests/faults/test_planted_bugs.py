@@ -63,7 +63,7 @@ BUGS = {
         "storage/sqlite/connection.py", {"synchronous = FULL": "synchronous = NORMAL"}, POWER
     ),
     "history outside of the transaction": Bug(
-        "storage/writing.py",
+        "storage/transaction.py",
         {
             "        await self._log(puts, undo)\n": '        await self._session.rows("COMMIT")\n'
             '        await self._session.rows("BEGIN IMMEDIATE")\n        await self._log(puts, undo)\n'
@@ -71,7 +71,7 @@ BUGS = {
         POWER,
     ),
     "a filter without its scope": Bug(
-        "storage/reading.py",
+        "storage/queries.py",
         {"WHERE scope = ? AND {condition} ORDER BY row": "WHERE ? > 0 AND {condition} ORDER BY row"},
         "tests/contract/test_store.py::test_nothing_is_seen_from_another_scope[sqlite-default-bob-default]",
     ),
@@ -91,12 +91,12 @@ BUGS = {
         "tests/faults/test_damage.py::test_no_altered_word_is_returned_from_a_damaged_file[flip in words]",
     ),
     "altered vectors are believed": Bug(
-        "corpus/snapshot.py",
+        "index/snapshot.py",
         {"made if is_unit.all() else": "made if True else"},
         "tests/faults/test_damage.py::test_an_altered_vector_is_left_out_and_told[nan]",
     ),
     "forgotten texts come back": Bug(
-        "ingest/desk.py",
+        "ingest/decide.py",
         {"return normalise.wording(piece.text) in self.forgotten": "return False"},
         RESIDUE.format("test_a_forgotten_text_does_not_come_back_by_itself_in_any_form"),
     ),
@@ -106,12 +106,12 @@ BUGS = {
         "tests/faults/test_kill.py::test_what_was_acknowledged_survives_being_killed",
     ),
     "vectors of different models meet": Bug(
-        "storage/reading.py",
+        "storage/queries.py",
         {"v.memory = m.row AND v.model = ?": "v.memory = m.row AND ? <> ''"},
         MODEL.format("test_another_model_answers_by_words_and_says_so_until_it_has_embedded[another name]"),
     ),
     "vectors that are none are kept": Bug(
-        "vectors.py",
+        "embedders/checked.py",
         {"if not np.isfinite(made).all():": "if False:"},
         MODEL.format("test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer[nan]"),
     ),
@@ -233,7 +233,7 @@ SCOPED = re.compile(
 )  # whether there is any row at all only saves a question
 FILTERS = [
     (file, number)
-    for file in ("storage/reading.py", "storage/relational.py")
+    for file in ("storage/queries.py", "storage/store.py")
     for number in range(len(SCOPED.findall((PACKAGE / file).read_text("utf-8"))))
 ]
 

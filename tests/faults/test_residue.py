@@ -80,7 +80,7 @@ def _vectors(memory: Any) -> Any:
 
     loop = Loop()
     try:
-        return loop.run(memory._inner.embedder.encode_batch([SECRET, EARLIER]))
+        return loop.run(memory._inner.ctx.embedder.encode_batch([SECRET, EARLIER]))
     finally:
         loop.close()
 
@@ -156,7 +156,7 @@ def test_nothing_is_left_of_a_hundred_memories_in_store_cache_journal_and_files(
     places = {
         "journal_dir": tmp_path / "journal",
         "state_dir": tmp_path / "state",
-        "failsafe_dir": tmp_path / "kept",
+        "spool_dir": tmp_path / "kept",
     }
     texts = [
         f"{word(n).title()} keeps the {word(n + 100)} under the {word(n + 200)}."
@@ -196,7 +196,7 @@ def _needles(memory: Any, text: str) -> list[bytes]:
     """The words of a text, its packed terms and its vector."""
     words = [each.strip(".").lower() for each in text.split() if len(each) > 6]
     terms = [tokens.term_id(term) for term in tokens.analyse(text, "english")]
-    vector = memory._loop.run(memory._inner.embedder.encode_batch([text]))[0]
+    vector = memory._loop.run(memory._inner.ctx.embedder.encode_batch([text]))[0]
     return [
         *(each.encode() for each in words),
         pack(terms)[:8],
@@ -215,7 +215,7 @@ def test_nothing_is_left_in_summaries_that_held_the_words_or_their_earlier_versi
 ) -> None:
     places = {
         "state_dir": tmp_path / "state",
-        "failsafe_dir": tmp_path / "kept",
+        "spool_dir": tmp_path / "kept",
         "embedder": "minilm",
     }
     with memorist.open(tmp_path / "data" / "memory.db", **places) as memory:
@@ -255,6 +255,6 @@ def _of(memory: Any, text: str) -> bytes:
     """A part of the vector of a text, as files hold it."""
     return bytes(
         np.asarray(
-            memory._loop.run(memory._inner.embedder.encode_batch([text]))[0], "<f4"
+            memory._loop.run(memory._inner.ctx.embedder.encode_batch([text]))[0], "<f4"
         ).tobytes()[:32]
     )

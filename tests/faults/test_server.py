@@ -20,7 +20,7 @@ from faults.proxy import Proxy
 from faults.server import Server
 from faults.test_kill import kill_loop
 from faults.witness import CHILDREN, Told, everything, half_written, lost, whole_lines
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import StoreUnavailable
 
 COMMIT = b"COMMIT\x00"  # the last word of a transaction, as it is sent
@@ -67,7 +67,7 @@ def ended(running: list[subprocess.Popen[bytes]], folder: Path) -> tuple[Told, C
 
 def found(url: str, told: Told) -> dict[str, int]:
     """What the database holds, against what was acknowledged."""
-    with memorist.open(url, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(url, embedder="hashing", spool=False) as memory:
         ana = memory.scope("ana")
         texts = Counter(each.text for each in everything(ana))
         twice = sum(times - 1 for times in texts.values())
@@ -81,7 +81,7 @@ def found(url: str, told: Told) -> dict[str, int]:
 def harmed(
     server: Server, url: str, folder: Path, *, writers: int, harms: list[signal.Signals]
 ) -> dict[str, int]:
-    memorist.open(url, embedder="hashing", failsafe=False).close()
+    memorist.open(url, embedder="hashing", spool=False).close()
     running = started(url, folder, writers=writers)
     for harm in harms:
         busy(folder)
@@ -129,10 +129,10 @@ def proxy(server: Server) -> Iterator[Proxy]:
 
 
 @asynccontextmanager
-async def through(proxy: Proxy, url: str) -> AsyncIterator[Engine]:
+async def through(proxy: Proxy, url: str) -> AsyncIterator[Client]:
     """A memory that reaches its database over the line."""
     address = f"postgresql://postgres@127.0.0.1:{proxy.port}{urlsplit(url).path}"
-    async with memorist.aio.open(address, embedder="hashing", failsafe=False) as engine:
+    async with memorist.aio.open(address, embedder="hashing", spool=False) as engine:
         yield engine
 
 

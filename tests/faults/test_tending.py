@@ -146,10 +146,10 @@ def asked(tmp_path: Path, llm_server: Server) -> Callable[[str], dict[str, Any]]
     model = {
         "llm_url": f"{llm_server.url}/v1",
         "llm_key": "none",
-        "llm_user_tokens": 10**9,
-        "llm_tenant_tokens": 10**9,
+        "llm_daily_tokens_per_user": 10**9,
+        "llm_daily_tokens_per_tenant": 10**9,
     }
-    usual = {"embedder": "hashing", "failsafe": False, "journal_dir": str(tmp_path / "journal")}
+    usual = {"embedder": "hashing", "spool": False, "journal_dir": str(tmp_path / "journal")}
     return lambda duty: {**usual, **WORKS[duty].settings, **(model if duty == "reflect" else {})}
 
 
@@ -157,7 +157,7 @@ def given(place: str, settings: dict[str, Any], duty: str, users: list[str]) -> 
     """Work for a duty, in new scopes that nobody has tended."""
     with memorist.open(place, **{**settings, "capacity": 0}) as memory:
         if WORKS[duty].is_old:
-            memory._inner.clock = lambda: LONG_AGO
+            memory._inner.ctx.clock = lambda: LONG_AGO
         for user in users:
             WORKS[duty].give(memory.scope(user))
 
@@ -184,7 +184,7 @@ def kill_loop(place: str, settings: dict[str, Any], duty: str, kills: int) -> di
         kills, window = kills - is_killed, window * (1.0 if is_killed else 0.7)
     time.sleep(LEASE + 0.5)
     with memorist.open(place, **settings) as memory:
-        memory.tend(only=[duty])
+        memory.run_jobs(only=[duty])
         return seen(memory, duty, [memory.scope(user) for user in users])
 
 

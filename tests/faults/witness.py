@@ -66,7 +66,7 @@ def half_written(memory: Any, ana: Any) -> list[str]:
 
 def seen(path: Path | str, told: Told) -> tuple[list[str], list[str]]:
     """Open a memory after a fault: what was lost, what is half written."""
-    with memorist.open(path, embedder="hashing", failsafe=False) as memory:
+    with memorist.open(path, embedder="hashing", spool=False) as memory:
         ana = memory.scope("ana")
         return lost(told, ana), half_written(memory, ana)
 

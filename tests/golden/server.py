@@ -11,7 +11,7 @@ import httpx
 from fastapi import FastAPI
 
 import memorist
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller
 
@@ -21,7 +21,7 @@ _routed: dict[
 ] = {}  # apps that have built their routes, which takes a tenth of a second
 
 
-def app_of(engine: Engine, local: Caller | None = ANA) -> FastAPI:
+def app_of(engine: Client, local: Caller | None = ANA) -> FastAPI:
     """The server of an engine, with routes that were built for an earlier one."""
     made = create_app(engine, local=local)
     kept = _routed.setdefault(local is None, made)
@@ -32,7 +32,7 @@ def app_of(engine: Engine, local: Caller | None = ANA) -> FastAPI:
 @asynccontextmanager
 async def serving(
     place: Path, *, local: Caller | None = ANA, **settings: Any
-) -> AsyncIterator[tuple[Engine, httpx.AsyncClient]]:
+) -> AsyncIterator[tuple[Client, httpx.AsyncClient]]:
     """Serve a memory in this process; `local` may ask without a key."""
     async with memorist.aio.open(place, journal_dir=place.parent / "journal", **settings) as engine:
         transport = httpx.ASGITransport(app_of(engine, local), raise_app_exceptions=False)

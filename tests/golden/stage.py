@@ -18,7 +18,7 @@ import pytest
 
 import memorist
 from clocks import Clock
-from memorist.client import Engine
+from memorist.context import Context
 from memorist.text import ids
 from memorist.types import GUILD
 
@@ -82,10 +82,10 @@ def fixed(tmp: Path) -> Iterator[Source]:
         ):
             patch.setenv(name, str(home))
         patch.setenv("MEMORIST_EMBEDDER", "hashing")
-        patch.setenv("MEMORIST_FAILSAFE_DIR", str(tmp / "failsafe"))
+        patch.setenv("MEMORIST_SPOOL_DIR", str(tmp / "failsafe"))
         patch.setenv("MEMORIST_STATE_DIR", str(tmp / "state"))
         patch.setenv("MEMORIST_USER", "ana")
-        patch.setitem(Engine.__init__.__kwdefaults__, "clock", source.clock)
+        patch.setitem(Context.__init__.__kwdefaults__, "clock", source.clock)
         patch.setattr(ids, "time", SimpleNamespace(time_ns=source.time_ns))
         patch.setattr(ids, "os", SimpleNamespace(urandom=bytes))
         yield source
@@ -128,8 +128,8 @@ async def _spend(file: Path) -> None:
     call: dict[str, Any] = {"task": "extract", "model": "openai:tiny", "day": f"{NOW:%Y-%m-%d}"}
     async with memorist.aio.open(file) as memory:
         scope = memory.scope("ana").scope
-        await memory.store.reserve(scope, **call, tokens=900, user_cap=0, tenant_cap=0)
-        await memory.store.settle(scope, **call, reserved=900, tokens_in=700, tokens_out=150)
+        await memory.ctx.store.reserve(scope, **call, tokens=900, user_cap=0, tenant_cap=0)
+        await memory.ctx.store.settle(scope, **call, reserved=900, tokens_in=700, tokens_out=150)
 
 
 def _remember(memory: Any, source: Source, known: dict[str, str]) -> None:
@@ -182,7 +182,7 @@ def _surround(memory: Any, source: Source, known: dict[str, str]) -> None:
     mine = memory.scope("ana", session="chat-1")
     source.clock.now = NOW - DAY
     known["proposal"] = mine.consent.propose("city", "Porto", evidence=[known["porto"]]).id
-    mine.consent.tell("tone", "short and friendly", actor="ana")
+    mine.consent.set("tone", "short and friendly", actor="ana")
     memory.scope("ana", session="hidden").privacy.start_incognito()
     source.later()
     mine.checkpoints.save(

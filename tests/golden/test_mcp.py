@@ -21,7 +21,7 @@ from golden.normalize import Normalizer
 from golden.server import ANA
 from golden.stage import QUESTION, Stage
 from mcp_support import Person
-from memorist.client import Engine
+from memorist.client import Client as MemoryClient
 from memorist.interfaces.mcp.request import Door
 from memorist.interfaces.mcp.server import made
 
@@ -67,7 +67,7 @@ async def connected(place: Path, person: Person | None = None) -> AsyncIterator[
     """A client of a server in this process; without a person there is nobody to ask."""
     async with memorist.aio.open(place) as engine:
 
-        async def opening(_: AsyncExitStack) -> Engine:
+        async def opening(_: AsyncExitStack) -> MemoryClient:
             return engine
 
         server = made(Door(opening, lambda _engine, _request: ANA))

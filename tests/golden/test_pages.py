@@ -18,7 +18,7 @@ from golden.markup import structure
 from golden.normalize import Normalizer
 from golden.server import app_of, serving
 from golden.stage import Stage
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.interfaces.web.request import pages
 
 TEMPLATES = Path(pages.loader.searchpath[0])  # type: ignore[union-attr]
@@ -180,7 +180,7 @@ async def test_signing_in_and_out_is_frozen(
     )
 
 
-def routes_of(engine: Engine) -> set[str]:
+def routes_of(engine: Client) -> set[str]:
     """The routes of the app that are not of an API."""
     routes = [route for route in app_of(engine).routes if getattr(route, "path", None)]
     return {f"{method} {route.path}" for route in routes for method in route.methods - {"HEAD"}}  # type: ignore[attr-defined]

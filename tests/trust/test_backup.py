@@ -19,7 +19,7 @@ MEMORIES = 120
 CHILD = """
 import sys, memorist
 place, target, folder = sys.argv[1:]
-with memorist.open(place, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
+with memorist.open(place, embedder="hashing", state_dir=folder, spool_dir=folder) as memory:
     print("ready", flush=True)
     sys.stdin.readline()
     memory.backup(target)
@@ -42,12 +42,12 @@ def record(number: int) -> dict[str, Any]:
 
 
 def fill(place: str, folder: Path, count: int) -> None:
-    with memorist.open(place, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=folder, spool_dir=folder) as memory:
         memory.import_([record(number) for number in range(count)])
 
 
 def count_memories(path: Path, folder: Path) -> int:
-    with memorist.open(path, embedder="hashing", state_dir=folder, failsafe_dir=folder) as memory:
+    with memorist.open(path, embedder="hashing", state_dir=folder, spool_dir=folder) as memory:
         assert memory.check() == []
         return int(memory.stats()["memories"])
 
@@ -83,9 +83,7 @@ def test_a_killed_backup_is_complete_or_not_there_and_can_be_repeated(
         for left in target.parent.iterdir():
             left.unlink()
     assert killed, "every backup ended before it was killed: nothing was shown"
-    with memorist.open(
-        place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path
-    ) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path, spool_dir=tmp_path) as memory:
         memory.backup(target)
     assert count_memories(target, tmp_path) == MEMORIES
 
@@ -95,7 +93,7 @@ def test_only_the_owner_can_read_a_backup(place: str, tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         with memorist.open(
-            place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path
+            place, embedder="hashing", state_dir=tmp_path, spool_dir=tmp_path
         ) as memory:
             memory.backup(tmp_path / "copy.db")
     finally:
@@ -109,9 +107,7 @@ def test_a_backup_that_cannot_be_made_leaves_nothing_and_says_why(
 ) -> None:
     fill(place, tmp_path, 3)
     (tmp_path / "there.db").write_text("something else")
-    with memorist.open(
-        place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path
-    ) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path, spool_dir=tmp_path) as memory:
         with pytest.raises(InvalidInput, match="exists already"):
             memory.backup(tmp_path / "there.db")
         with pytest.raises(StoreUnavailable, match="nowhere' does not exist"):
@@ -125,9 +121,7 @@ def test_a_backup_does_not_inherit_the_log_of_an_earlier_file(
 ) -> None:
     fill(place, tmp_path, 3)
     (tmp_path / f"copy.db{end}").write_bytes(b"left behind")
-    with memorist.open(
-        place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path
-    ) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path, spool_dir=tmp_path) as memory:
         with pytest.raises(InvalidInput, match=f"copy.db{end}' exists already"):
             memory.backup(tmp_path / "copy.db")
         assert not (tmp_path / "copy.db").exists()
@@ -136,9 +130,7 @@ def test_a_backup_does_not_inherit_the_log_of_an_earlier_file(
 def test_a_folder_that_is_not_there_does_not_make_the_memory_unavailable(
     place: str, tmp_path: Path
 ) -> None:
-    with memorist.open(
-        place, embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path
-    ) as memory:
+    with memorist.open(place, embedder="hashing", state_dir=tmp_path, spool_dir=tmp_path) as memory:
         with pytest.raises(StoreUnavailable, match="nowhere"):
             memory.backup(tmp_path / "nowhere" / "copy.db")
         assert memory.scope("ana").remember("I like tea.").count("created") == 1
@@ -148,7 +140,7 @@ def test_a_backup_may_have_a_long_name_in_any_script(tmp_path: Path) -> None:
     fill(str(tmp_path / "m.db"), tmp_path, 3)
     target = tmp_path / ("猫" * 80 + ".db")
     with memorist.open(
-        tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, failsafe_dir=tmp_path
+        tmp_path / "m.db", embedder="hashing", state_dir=tmp_path, spool_dir=tmp_path
     ) as memory:
         memory.backup(target)
     assert count_memories(target, tmp_path) == 3

@@ -18,14 +18,14 @@ import pytest
 import memorist
 from e2e.rest.conftest import asking
 from memorist.errors import NotFound
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 from memorist.types import Filter
 
 PATIENCE = 4  # seconds after which a call that should take milliseconds counts as stuck
 POOL = "the issue on trust, load: no code path waits for a second connection while it holds one"
 
 # What is canceled: a call on a memory of its own. `n` makes each text different from all others.
-VERBS: dict[str, Callable[[Scoped, str, int], Awaitable[Any]]] = {
+VERBS: dict[str, Callable[[ScopedClient, str, int], Awaitable[Any]]] = {
     "remember": lambda ana, id, n: ana.remember(
         [{"id": f"new {n}", "content": f"The pier has {n * 104729} boats."}]
     ),
@@ -39,7 +39,7 @@ VERBS: dict[str, Callable[[Scoped, str, int], Awaitable[Any]]] = {
 }
 
 
-async def _undo_last(ana: Scoped, id: str) -> None:
+async def _undo_last(ana: ScopedClient, id: str) -> None:
     await ana.undo((await ana.history(id))[0].meta["operation"])
 
 
@@ -60,7 +60,7 @@ async def cancel_after(turns: int, work: Awaitable[Any]) -> bool:
     return had_ended
 
 
-async def is_whole(ana: Scoped, id: str) -> bool:
+async def is_whole(ana: ScopedClient, id: str) -> bool:
     """Whether a memory has one history entry for each revision and one old version for each edit, or is gone."""
     try:
         memory = await ana.get(id)
@@ -229,7 +229,7 @@ async def test_twenty_undos_at_once_all_end(ready_database: str) -> None:
 BESIDE_AN_INDEX = """
 import asyncio, sys, memorist
 async def main(place, folder):
-    async with memorist.aio.open(place, embedder="hashing", index=f"chroma:{folder}") as memory:
+    async with memorist.aio.open(place, embedder="hashing", vector_index=f"chroma:{folder}") as memory:
         users = [memory.scope(f"user{n}") for n in range(60)]
         print("opened", flush=True)
         await asyncio.gather(*(user.remember(f"Train {n} leaves at {n * 7919}.") for n, user in enumerate(users)))
@@ -300,7 +300,7 @@ async def test_a_scope_that_is_locked_for_long_does_not_stop_the_others(
         ana, bob = memory.scope("ana"), memory.scope("bob")
         await ana.remember("I like tea.")
         (milk,) = (await bob.remember("I like milk.")).ids
-        async with other.store.transaction(other.scope("ana").scope):
+        async with other.ctx.store.transaction(other.scope("ana").scope):
             await asyncio.gather(ana.remember("The train leaves at ten."), return_exceptions=True)
             assert (await bob.remember("The bus leaves at noon.")).count("created") == 1
             assert (await bob.edit(milk, "I like oat milk.")).text == "I like oat milk."

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         (tmp_path / name).mkdir(mode=0o755)
     places = {
         "state_dir": tmp_path / "state",
-        "failsafe_dir": tmp_path / "kept",
+        "spool_dir": tmp_path / "kept",
         "journal_dir": tmp_path / "journal",
     }
     with memorist.open(tmp_path / "data" / "memory.db", embedder="minilm", **places) as memory:

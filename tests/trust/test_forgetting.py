@@ -32,7 +32,7 @@ EVERYTHING = Filter(states=STATES)
 def settings_in(folder: Path, **more: Any) -> dict[str, Any]:
     places = {
         "state_dir": folder / "state",
-        "failsafe_dir": folder / "kept",
+        "spool_dir": folder / "kept",
         "journal_dir": folder / "journal",
     }
     return {"embedder": "hashing", **places, **more}
@@ -150,7 +150,7 @@ def test_a_wording_that_was_merged_is_forgotten_with_the_memory(tmp_path: Path) 
 
 def traces(memory: Any, text: str) -> tuple[bytes, bytes]:
     """Return what a cache may hold of a text that was embedded before: its plain hash and its vector."""
-    vector = memory._loop.run(memory._inner.embedder.encode_batch([text]))[0]
+    vector = memory._loop.run(memory._inner.ctx.embedder.encode_batch([text]))[0]
     return hashlib.sha256(f"all-MiniLM-L6-v2:{text}".encode()).digest(), np.asarray(
         vector, "<f4"
     ).tobytes()[:64]
@@ -200,7 +200,7 @@ def store_away(folder: Path) -> Iterator[None]:
 
 
 def back(memory: Any) -> None:
-    until(lambda: not memory._inner.store.away and memory.stats()["pending"] == 0)
+    until(lambda: not memory._inner.ctx.store.away and memory.stats()["pending"] == 0)
 
 
 def _forgotten_while_pending(memory: Any, folder: Path) -> None:
@@ -418,11 +418,11 @@ def test_a_message_that_was_skipped_leaves_no_words_in_any_file(tmp_path: Path) 
 def _forgotten_in_chroma(folder: Path) -> tuple[Any, bytes]:
     """Forget one of two memories whose vectors are in Chroma; return its collection and the bytes of the vector."""
     chromadb = pytest.importorskip("chromadb")
-    with opened(folder, index=f"chroma:{folder / 'chroma'}") as memory:
+    with opened(folder, vector_index=f"chroma:{folder / 'chroma'}") as memory:
         ana = memory.scope("ana")
         ana.remember([{"id": "m0", "content": "I like tea with milk."}])
         (id,) = ana.remember([{"id": "m1", "content": SECRET}]).ids
-        vector = memory._loop.run(memory._inner.embedder.encode_batch([SECRET]))[0]
+        vector = memory._loop.run(memory._inner.ctx.embedder.encode_batch([SECRET]))[0]
         require(ana.recall("what opens the safe?").legs["dense"] == "ok")
         require(files_with(folder / "chroma", np.asarray(vector, "<f4").tobytes()) != [])
         ana.forget(id, never_again=True)
@@ -697,7 +697,7 @@ class Life:
         self._ana.extract(self._some())
 
     def run_jobs(self) -> None:
-        self._memory.tend()
+        self._memory.run_jobs()
 
     def take_a_snapshot(self) -> None:
         self._memory.snapshot()

@@ -522,7 +522,7 @@ def test_every_verb_works_on_what_was_imported(
     )
     ana.edit(id, "I like black tea.")
     ana.remember("I like black tea."), ana.remember("Whales sing to each other for hours.")
-    ana.overview(), ana.purge(), ana.compress(threshold=1), ana.roll_up(days=0), memory.tend()
+    ana.overview(), ana.purge(), ana.compress(threshold=1), ana.roll_up(days=0), memory.run_jobs()
     ana.forget(id, keep_days=2), ana.restore(id)
     assert memory.check() == []
     ana.forget(id)

@@ -16,7 +16,7 @@ import pytest
 import memorist
 from memorist.extraction import facts
 from memorist.ingest import classify_rules, guard, importance, policies
-from memorist.ingest.split import pieces
+from memorist.ingest.chunk import pieces
 from memorist.manage import chat_commands
 from memorist.retrieve import question, render
 from memorist.text import (
@@ -198,7 +198,12 @@ def find_all(pattern: re.Pattern[str]) -> Callable[[str], int]:
 
 
 KNOWN = (
-    *("checkpoints._LARGE", "extract._IMAGE", "score._CODE_SHAPE", "score._TECHNICAL_ENDING"),
+    *(
+        "checkpoints._LARGE",
+        "facts._IMAGE",
+        "importance._CODE_SHAPE",
+        "importance._TECHNICAL_ENDING",
+    ),
     *("journal._LINK", "entities._POSSESSIVE", "entities._HUMPS"),
 )
 

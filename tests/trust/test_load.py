@@ -126,7 +126,7 @@ async def test_consolidation_grows_linearly_with_the_length_of_two_texts(tmp_pat
             await ana.edit(tea, "tea " * words + "cup")
             await ana.edit(dog, "tea " * words + "mug")
             before = time.process_time()
-            await memory.tend(only=["consolidate"])
+            await memory.run_jobs(only=["consolidate"])
             durations.append(time.process_time() - before)
     assert durations[1] < LINEAR * durations[0]
 

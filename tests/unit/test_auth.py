@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 import memorist
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import (
     InvalidInput,
     KeyRefused,
@@ -74,13 +74,13 @@ def jwks(tmp_path: Path) -> Path:
 
 
 @pytest_asyncio.fixture
-async def memory(jwks: Path) -> AsyncIterator[Engine]:
+async def memory(jwks: Path) -> AsyncIterator[Client]:
     settings = {"jwt_jwks": str(jwks), "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
     async with memorist.aio.open(":memory:", embedder="none", **settings) as opened:
         yield opened
 
 
-async def test_a_token_says_who_somebody_is_and_what_they_may_do(memory: Engine) -> None:
+async def test_a_token_says_who_somebody_is_and_what_they_may_do(memory: Client) -> None:
     found = await Authenticator(memory).verify(
         f"Bearer {signed(tenant='acme', space='work', scope='read other')}"
     )
@@ -98,7 +98,7 @@ async def test_a_token_says_who_somebody_is_and_what_they_may_do(memory: Engine)
 
 @pytest.mark.parametrize(("agent", "rights"), [(None, ("read", "owner")), ("coder", ("read",))])
 async def test_no_token_lets_an_agent_act_as_the_owner(
-    memory: Engine, agent: str | None, rights: tuple[str, ...]
+    memory: Client, agent: str | None, rights: tuple[str, ...]
 ) -> None:
     found = await Authenticator(memory).verify(f"Bearer {signed(agent=agent, scope='read owner')}")
     assert found.rights == rights
@@ -146,19 +146,19 @@ def forged() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", list(forged()))
-async def test_a_token_that_is_not_meant_for_us_is_refused(memory: Engine, kind: str) -> None:
+async def test_a_token_that_is_not_meant_for_us_is_refused(memory: Client, kind: str) -> None:
     with pytest.raises(KeyRefused):
         await Authenticator(memory).verify(f"Bearer {forged()[kind]}")
 
 
 @pytest.mark.parametrize("sub", [" ", "a\0b", "a" * 5000], ids=["blank", "NUL", "long"])
-async def test_a_token_for_a_name_that_is_none_reaches_no_memory(memory: Engine, sub: str) -> None:
+async def test_a_token_for_a_name_that_is_none_reaches_no_memory(memory: Client, sub: str) -> None:
     caller = await Authenticator(memory).verify(f"Bearer {signed(sub=sub)}")
     with pytest.raises(InvalidInput):
         caller.scope(memory)
 
 
-async def test_a_token_without_rights_may_do_nothing(memory: Engine) -> None:
+async def test_a_token_without_rights_may_do_nothing(memory: Client) -> None:
     caller = await Authenticator(memory).verify(f"Bearer {signed(scope=None)}")
     for right in ("read", "write", "admin", "ask", "remember"):
         with pytest.raises(NotAllowed):
@@ -222,7 +222,7 @@ async def test_keys_that_moved_or_are_away_let_nobody_in(
 
 
 async def test_public_keys_are_good_while_those_who_publish_them_are_away(
-    memory: Engine, jwks: Path, monkeypatch: pytest.MonkeyPatch
+    memory: Client, jwks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authenticator = Authenticator(memory)
     await authenticator.verify(f"Bearer {signed()}")
@@ -251,7 +251,7 @@ async def test_many_unknown_tokens_at_once_ask_once_for_public_keys(
     assert asked == ["/jwks.json"]
 
 
-async def test_no_two_people_are_counted_under_one_name(memory: Engine) -> None:
+async def test_no_two_people_are_counted_under_one_name(memory: Client) -> None:
     people = (
         {"sub": "b/c", "tenant": "a"},
         {"sub": "c", "tenant": "a/b"},
@@ -278,7 +278,7 @@ async def test_settings_that_would_let_too_many_in_are_refused(settings: dict[st
             Authenticator(memory)
 
 
-async def test_a_key_is_known_in_every_way_that_clients_show_it(memory: Engine) -> None:
+async def test_a_key_is_known_in_every_way_that_clients_show_it(memory: Client) -> None:
     key, token = await memory.create_key(
         "laptop", user="ana", space="work", agent="coder", rights=["write", "read"]
     )
@@ -297,7 +297,7 @@ async def test_a_key_is_known_in_every_way_that_clients_show_it(memory: Engine) 
     "header",
     ["", "Bearer", "Bearer ", "Basic YTpi", "rk__", "rk_a_b_c", "Bearer rk_é_ü", "x" * 9999],
 )
-async def test_nonsense_is_refused(memory: Engine, header: str) -> None:
+async def test_nonsense_is_refused(memory: Client, header: str) -> None:
     with pytest.raises(KeyRefused):
         await Authenticator(memory, Caller(name="local", user="ana", tenant="default")).verify(
             header
@@ -316,22 +316,22 @@ async def test_nonsense_is_refused(memory: Engine, header: str) -> None:
         {"days": -1},
     ],
 )
-async def test_a_key_that_means_nothing_is_not_made(memory: Engine, given: dict[str, Any]) -> None:
+async def test_a_key_that_means_nothing_is_not_made(memory: Client, given: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         await memory.create_key("k", **{"user": "ana", **given})
     assert await memory.keys() == []
 
 
-async def test_a_key_is_revoked_once(memory: Engine) -> None:
+async def test_a_key_is_revoked_once(memory: Client) -> None:
     key, token = await memory.create_key("k", user="ana")
     await memory.revoke_key(key.id)
     with pytest.raises(KeyRefused):
-        await memory.known(token)
+        await memory.authenticate(token)
     with pytest.raises(NotFound):
         await memory.revoke_key(key.id)
 
 
-async def test_a_bound_caller_cannot_name_another_space_or_agent(memory: Engine) -> None:
+async def test_a_bound_caller_cannot_name_another_space_or_agent(memory: Client) -> None:
     caller = Caller(name="k", user="ana", tenant="acme", space="work", agent="coder")
     mine = caller.scope(memory, session="s1")
     assert (mine.scope.tenant, mine.scope.user, mine.scope.space, mine.labels.agent) == (
@@ -346,7 +346,7 @@ async def test_a_bound_caller_cannot_name_another_space_or_agent(memory: Engine)
 
 
 async def test_who_shows_nothing_is_told_how_and_a_missing_right_is_one_that_can_be_granted(
-    memory: Engine,
+    memory: Client,
 ) -> None:
     with pytest.raises(KeyRefused, match="Missing API key: send `Authorization: Bearer"):
         await Authenticator(memory).verify(None)

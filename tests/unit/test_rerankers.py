@@ -181,4 +181,4 @@ async def test_maxsim_and_the_embedder_share_one_model(tmp_path: Path) -> None:
         await ana.remember("Her favourite drink is green tea.")
         answer = await ana.recall("What does she drink?", rerank=True)
         assert answer.hits[0].parts["rerank"] > 0.3
-        assert engine.reranker._model is engine.embedder.inner
+        assert engine.ctx.reranker._model is engine.ctx.embedder.inner

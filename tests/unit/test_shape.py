@@ -23,6 +23,7 @@ LAYERS = [
     {"manage", "jobs"},
     {"extraction"},
     {"ingest", "retrieve"},
+    {"context"},
     {"settings"},
     {"index", "storage", "embedders", "rerankers", "llms", "vector_indexes"},
     {"ports", "providers", "telemetry"},

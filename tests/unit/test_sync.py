@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from memorist import aio, sync
-from memorist.bootstrap import open_engine
-from memorist.client import Engine
+from memorist.bootstrap import open_client
+from memorist.client import Client
 from memorist.manage.checkpoints import Checkpoints
 from memorist.manage.consent import Consent
 from memorist.manage.privacy import Privacy
-from memorist.scoped import Scoped
+from memorist.scoped import ScopedClient
 
 PAIRS = (
-    (Engine, sync.Blocking),
-    (Scoped, sync.BlockingScope),
+    (Client, sync.Blocking),
+    (ScopedClient, sync.BlockingScope),
     (Checkpoints, sync.BlockingCheckpoints),
     (Privacy, sync.BlockingPrivacy),
     (Consent, sync.BlockingConsent),
@@ -58,4 +58,4 @@ def test_there_is_no_blocking_verb_of_its_own(source: type, target: type) -> Non
 
 
 def test_opening_takes_the_same_whether_it_waits_or_blocks() -> None:
-    assert parameters(aio.open) == parameters(open_engine) == parameters(sync.Blocking.open)
+    assert parameters(aio.open) == parameters(open_client) == parameters(sync.Blocking.open)

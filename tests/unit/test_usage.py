@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from memorist.storage import access_log
-from memorist.storage.access_log import Usage
+from memorist.storage.access_log import AccessLog
 from memorist.storage.changes import Put, Used
 from memorist.storage.sqlite.store import SqliteStore
 from memorist.types import Memory, Scope
@@ -34,7 +34,7 @@ async def times(store: SqliteStore) -> int:
 
 
 async def test_closing_writes_what_is_waiting(store: SqliteStore) -> None:
-    uses = Usage(store)
+    uses = AccessLog(store)
     uses.note(ANA, [USED, USED])
     await uses.close()
     assert await times(store) == 2
@@ -45,7 +45,7 @@ async def test_closing_interrupts_no_write(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, moment: int
 ) -> None:
     monkeypatch.setattr(access_log, "SECONDS", 0.0)
-    uses = Usage(store)
+    uses = AccessLog(store)
     uses.note(ANA, [USED] * 5)
     await asyncio.sleep(moment * 0.0005)
     await uses.close()
@@ -56,7 +56,7 @@ async def test_many_uses_are_written_without_waiting(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(access_log, "SECONDS", 60.0)
-    uses = Usage(store)
+    uses = AccessLog(store)
     for _ in range(access_log.AT_MOST):
         uses.note(ANA, [USED])
     assert uses._task is not None
@@ -65,7 +65,7 @@ async def test_many_uses_are_written_without_waiting(
 
 
 async def test_a_store_that_is_away_loses_statistics_and_nothing_else(store: SqliteStore) -> None:
-    uses = Usage(store)
+    uses = AccessLog(store)
     uses.note(ANA, [USED])
     await store.close()
     await uses.close()

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..client import Engine
+from ..client import Client
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ..extraction import job
 from ..ingest import guard
@@ -20,7 +20,7 @@ from ..jobs import embed
 from ..manage import edit, validation
 from ..manage.journal import LORE
 from ..retrieve import profiles
-from ..scoped import Scoped
+from ..scoped import ScopedClient
 from ..storage.changes import Happened, Put
 from ..text import normalize
 from ..types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, Recall
@@ -56,7 +56,7 @@ class Handled:
 class Clanker:
     """Clanker's API over an engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Client) -> None:
         self._engine = engine
 
     async def add_memory_fact(
@@ -162,11 +162,11 @@ class Clanker:
         line = Happened(
             node="hotpath",
             op="create",
-            at=self._engine.clock(),
+            at=self._engine.ctx.clock(),
             status="error",
             category=f"{of}_error",
         )
-        self._engine.usage.note(self._guild(guild_id).scope, [line])
+        self._engine.ctx.access_log.note(self._guild(guild_id).scope, [line])
 
     async def add_message(
         self,
@@ -192,7 +192,7 @@ class Clanker:
         Where memory is off, nothing.
         """
         guild = self._guild(guild_id, channel_id)
-        if await guild.privacy.why_off():
+        if await guild.privacy.disabled_reason():
             return Slice(user_facts=(), relevant_facts=(), relevant_messages=())
         await self._embedded(guild)
         own = await _facts(guild, query_text, (_subject(user_id),), USER_FACTS)
@@ -218,20 +218,22 @@ class Clanker:
         page = await self._guild(guild_id).list(where, limit=min(120, max(10, limit)))
         return list(page.memories)[::-1]
 
-    async def _embedded(self, guild: Scoped) -> None:
+    async def _embedded(self, guild: ScopedClient) -> None:
         """Give vectors to a few facts that have none; a model that is away is no reason not to answer."""
-        embedder = self._engine.embedder
+        embedder = self._engine.ctx.embedder
         with suppress(ProviderFailed):
-            if embedder is not None and not await guild.privacy.why_off():
+            if embedder is not None and not await guild.privacy.disabled_reason():
                 bare = await guild.list(
                     Filter(kinds=_FACTS, needs_embedding=True), limit=BACKFILLED
                 )
                 if bare.memories:
                     await embed.some(
-                        self._engine.store, embedder, bare.memories, self._engine.clock()
+                        self._engine.ctx.store, embedder, bare.memories, self._engine.ctx.clock()
                     )
 
-    def _guild(self, guild_id: str, channel_id: str | None = None, **labels: str | None) -> Scoped:
+    def _guild(
+        self, guild_id: str, channel_id: str | None = None, **labels: str | None
+    ) -> ScopedClient:
         return self._engine.scope(
             user=GUILD, space=validation.name("guild", guild_id), channel=channel_id, **labels
         )
@@ -242,7 +244,9 @@ class Clanker:
         guild = self._guild(guild_id)
         if not draft.text:
             return Outcome(status="refused", reason="it is too short for a fact")
-        archived = None if await guild.privacy.why_off() else await self._archived(guild, draft)
+        archived = (
+            None if await guild.privacy.disabled_reason() else await self._archived(guild, draft)
+        )
         if archived is not None:
             await guild.restore(archived.id)
         outcome = (await guild.remember_drafts([draft], policy=POLICY)).outcomes[0]
@@ -257,7 +261,7 @@ class Clanker:
             await self.archive(guild_id, draft.labels.subject, keep)
         return outcome
 
-    async def _archived(self, guild: Scoped, draft: Draft) -> Memory | None:
+    async def _archived(self, guild: ScopedClient, draft: Draft) -> Memory | None:
         """The same fact, archived a while ago."""
         same = Piece(draft, draft.text).content_hash
         where = Filter(
@@ -270,7 +274,9 @@ class Clanker:
             return next(iter(await guild.list(where, limit=1)), None)
         return None
 
-    async def _renew(self, guild: Scoped, id: str, draft: Draft, message_id: str | None) -> None:
+    async def _renew(
+        self, guild: ScopedClient, id: str, draft: Draft, message_id: str | None
+    ) -> None:
         """A fact, known or not, takes over what came with it this time; one message may hold several."""
         old = await guild.get(id)
         given = {
@@ -286,20 +292,20 @@ class Clanker:
             guild, id, {name: new for name, new in given.items() if new != getattr(old, name)}
         )
 
-    async def _changed(self, guild: Scoped, id: str, fields: Mapping[str, Any]) -> None:
+    async def _changed(self, guild: ScopedClient, id: str, fields: Mapping[str, Any]) -> None:
         if fields:
-            await edit.changed(self._engine, guild.scope, id, "updated", fields, None)
+            await edit.changed(self._engine.ctx, guild.scope, id, "updated", fields, None)
 
     async def archive(self, guild_id: str, subject: str | None, keep: int = KEEP_FACTS) -> None:
         """Archive all but the newest facts of a subject; what is pinned stays. Nothing is deleted."""
         guild = self._guild(guild_id)
         where = Filter(subjects=(subject or "",), kinds=_FACTS)
-        if len(await self._engine.store.rows_where(guild.scope, where)) <= keep:
+        if len(await self._engine.ctx.store.rows_where(guild.scope, where)) <= keep:
             return
-        async with self._engine.store.transaction(guild.scope) as tx:
+        async with self._engine.ctx.store.transaction(guild.scope) as tx:
             known = (await tx.page(guild.scope, where, limit=1000)).memories
             newest = sorted(known, key=lambda memory: (memory.updated_at, memory.id), reverse=True)
-            now = self._engine.clock()
+            now = self._engine.ctx.clock()
             old = [
                 replace(memory, state="archived", updated_at=now, revision=memory.revision + 1)
                 for memory in newest[keep:]
@@ -333,7 +339,7 @@ def _subject(given: str) -> str:
 
 
 async def _facts(
-    guild: Scoped, question: str, subjects: Sequence[str], limit: int, *, strict: bool = False
+    guild: ScopedClient, question: str, subjects: Sequence[str], limit: int, *, strict: bool = False
 ) -> Recall:
     by = profiles.CLANKER_STRICT if strict else profiles.CLANKER
     return await guild.recall(
@@ -341,7 +347,7 @@ async def _facts(
     )
 
 
-async def _messages(guild: Scoped, question: str, channel: str) -> list[Memory]:
+async def _messages(guild: ScopedClient, question: str, channel: str) -> list[Memory]:
     """The newest messages of a channel that hold one of the question's longer words; without any, the newest."""
     wanted = list(
         dict.fromkeys(word for word in normalize.compact(question).split() if len(word) >= 4)

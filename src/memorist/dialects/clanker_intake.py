@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from types import TracebackType
 
-from ..client import Engine
+from ..client import Client
 from ..errors import InvalidInput, MemoristError, Misconfigured, ProviderFailed
 from ..extraction import job
 from ..ingest import guard
@@ -42,7 +42,7 @@ class Intake:
     """
 
     def __init__(
-        self, engine: Engine, *, most: int = MOST_WAITING, drop_oldest: bool = False
+        self, engine: Client, *, most: int = MOST_WAITING, drop_oldest: bool = False
     ) -> None:
         if engine.settings.extract == "off":
             raise Misconfigured(
@@ -61,7 +61,7 @@ class Intake:
         self._refresh: Refresh | None = None
 
     async def __aenter__(self) -> Intake:
-        if self._engine.journal is not None:
+        if self._engine.settings.journal_dir is not None:
             await self.refresh_memory_markdown()
             self._refresh = Refresh(self.refresh_memory_markdown)
         return self
@@ -193,7 +193,7 @@ class Intake:
         """One turn; a failure is put off and counted by whoever tends, and the next turn comes all the same."""
         try:
             is_taken = await keep() if self._drops else True
-            await self._engine.tend(only=[job.NAME, EMBED])
+            await self._engine.run_jobs(only=[job.NAME, EMBED])
             while self._authors:
                 await self._clanker.archive(*self._authors.pop())
         except MemoristError:

@@ -15,7 +15,7 @@ from ..errors import InvalidInput, Refused, RevisionConflict
 from ..jobs import long_term
 from ..manage import forget, records
 from ..retrieve import profiles
-from ..scoped import Scoped
+from ..scoped import ScopedClient
 from ..storage.changes import Summary
 from ..text.ids import new_id
 from ..types import Filter, Memory, Message
@@ -66,8 +66,8 @@ class ProjectMemory:
 class Milton:
     """Milton's API over one scope."""
 
-    def __init__(self, scope: Scoped) -> None:
-        self._scope, self._engine = scope, scope._engine
+    def __init__(self, scope: ScopedClient) -> None:
+        self._scope, self._ctx = scope, scope.ctx
 
     async def add(self, **item: Any) -> str:
         """Store an item given by its fields and return its id. Raises InvalidInput, RevisionConflict."""
@@ -83,8 +83,8 @@ class Milton:
         marks = replace(
             self._scope.labels, agent=given.agent, channel=given.source, run=given.request_id
         )
-        receipt = await Scoped(self._engine, self._scope.scope, marks).remember(
-            Message(content=given.content, id=given.id, at=given.ts or self._engine.clock()),
+        receipt = await ScopedClient(self._ctx, self._scope.scope, marks).remember(
+            Message(content=given.content, id=given.id, at=given.ts or self._ctx.clock()),
             policy="milton",
             item_type=given.type or ("request" if inbound else None),
             tags=given.tags,
@@ -109,7 +109,7 @@ class Milton:
     ) -> list[MemoryItem]:
         """The items of the last hours that have one of the tags, newest first."""
         back = timedelta(hours=min(hours, LONGEST_HOURS))
-        where = Filter(created_after=self._engine.clock() - back, tags=tuple(tags or ()))
+        where = Filter(created_after=self._ctx.clock() - back, tags=tuple(tags or ()))
         page = await self._scope.list(where, limit=1000)
         found = list(page.memories)
         while page.cursor:
@@ -178,7 +178,7 @@ class Milton:
             or not cutoff_hours >= 0
         ):
             raise InvalidInput(f"cutoff_hours is a number of at least 0, not {cutoff_hours!r:.60}")
-        engine, scope, now = self._engine, self._scope.scope, self._engine.clock()
+        engine, scope, now = self._ctx, self._scope.scope, self._ctx.clock()
         before = now - timedelta(hours=min(cutoff_hours, LONGEST_HOURS))
         done = await long_term.promote(
             engine.store, scope, before=before, now=now, erase=hard_delete
@@ -200,25 +200,25 @@ class Milton:
             raise InvalidInput(
                 "A long-term record needs evidence: name the ids of the items it rests on"
             )
-        if why := await self._scope.privacy.why_off():
+        if why := await self._scope.privacy.disabled_reason():
             raise Refused(f"Not added: {why}")
-        engine, scope = self._engine, self._scope.scope
+        ctx, scope, offline = self._ctx, self._scope.scope, self._scope.offline
         added = Summary(
             id=new_id(),
             record_type=kind,
             name=name.casefold(),
             data={each: tuple(patch.get(each, ())) for each in lists},
             evidence_ids=tuple(evidence_ids),
-            at=engine.clock(),
+            at=ctx.clock(),
         )
-        if engine.outage is None:
-            return await self._told(await records.add(engine.store, scope, added))
-        made = await engine.outage.add_record(scope, added)
+        if offline is None:
+            return await self._told(await records.add(ctx.store, scope, added))
+        made = await offline.add_record(scope, added)
         waits = {**added.data, "last_updated": added.at, "evidence_ids": added.evidence_ids}
         return waits if made is None else await self._told(made)
 
     async def _newest(self, kind: str, name: str) -> Summary | None:
-        return records.newest(await self._engine.store.summaries(self._scope.scope, kind), name)
+        return records.newest(await self._ctx.store.summaries(self._scope.scope, kind), name)
 
     async def _told(self, record: Summary | None) -> dict[str, Any]:
         """A record's fields, its evidence by the ids that the items are known by."""
@@ -226,7 +226,7 @@ class Milton:
             return {}
         known = {
             m.id: item_of(m).id
-            for m in await self._engine.store.get(self._scope.scope, record.evidence_ids)
+            for m in await self._ctx.store.get(self._scope.scope, record.evidence_ids)
         }
         named = records.PROFILE if record.record_type == "user_profile" else records.PROJECT
         lists = {name: tuple(record.data.get(name, ())) for name in named}

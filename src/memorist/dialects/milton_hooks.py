@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from ..errors import StoreUnavailable
 from ..retrieve import profiles, render
-from ..scoped import Scoped
+from ..scoped import ScopedClient
 from ..sync import BlockingScope, verb
 from ..types import Message, Receipt
 from .milton import Milton, UserProfile
@@ -23,15 +23,15 @@ SAID, REPLIED = 0.2, 0.1  # importance of what the person said, and of what was 
 class Hooks:
     """The hooks, over one scope."""
 
-    def __init__(self, scope: Scoped) -> None:
-        self._scope, self._settings = scope, scope._engine.settings
+    def __init__(self, scope: ScopedClient) -> None:
+        self._scope, self._settings = scope, scope.ctx.settings
 
     async def before(self, text: str) -> str:
         """What helps with a turn: the first lines of the profile, then the memories that fit what is said, best first.
 
         Whole lines, within the limits of the settings; empty where memory is off.
         """
-        if await self._scope.privacy.why_off():
+        if await self._scope.privacy.disabled_reason():
             return ""
         given = self._settings
         told = _fitting(await self._profile(), given.memory_context_max_chars)
@@ -54,7 +54,7 @@ class Hooks:
         )
 
     async def _keep(self, text: str, role: str, importance: float) -> Receipt:
-        said = Message(content=text, role=role, at=self._scope._engine.clock())
+        said = Message(content=text, role=role, at=self._scope.ctx.clock())
         return await self._scope.remember(
             said, policy="milton", item_type="crumb", importance=importance
         )

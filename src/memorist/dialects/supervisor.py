@@ -8,9 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidInput
-from ..manage import agent_query, allowlists
+from ..manage import agent_query
 from ..retrieve import profiles, render
-from ..scoped import Scoped
+from ..scoped import ScopedClient
+from ..settings import allowlists
 from ..text import normalize
 from ..text.tokens import analyse, count_tokens
 from ..types import Draft, Filter, Memory, Outcome
@@ -60,8 +61,8 @@ _BACK = re.compile(  # what a turn says that leans on another one
 class Supervisor:
     """The API of the implementation spec over one scope."""
 
-    def __init__(self, scope: Scoped) -> None:
-        self._scope, self._engine = scope, scope._engine
+    def __init__(self, scope: ScopedClient) -> None:
+        self._scope, self._ctx = scope, scope.ctx
 
     async def query(self, request: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Answer a call of the tool `memory.query`. Raises NotAllowed for a category the agent may not read."""
@@ -101,8 +102,8 @@ class Supervisor:
         How-tos are left out, and so is every category that the agent may not read; where memory is off, it is empty.
         Raises NotAllowed.
         """
-        access, count = self._engine.access, self._engine.count_tokens
-        if await self._scope.privacy.why_off():
+        access, count = self._ctx.allowlists, self._ctx.count_tokens
+        if await self._scope.privacy.disabled_reason():
             return ""
         names = [name for name in access.allowed(agent) if name != allowlists.PROCEDURAL]
         whole = [name for name in names if access.category(name).context == "all"]
@@ -161,7 +162,7 @@ class Supervisor:
         return await self.save_workflow(task, runs[-1], **given)
 
     def _line(self, memory: Memory) -> str:
-        return f"- {render.bullet(memory, self._engine.access.category(memory.category or memory.kind).name)}"
+        return f"- {render.bullet(memory, self._ctx.allowlists.category(memory.category or memory.kind).name)}"
 
     async def _all(self, names: Sequence[str]) -> list[Memory]:
         where = Filter(categories=allowlists.spellings(names))

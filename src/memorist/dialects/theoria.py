@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import replace
 from datetime import datetime
 
-from ..client import Engine
+from ..client import Client
 from ..errors import InvalidInput, Refused
 from ..ingest import policies, trim
 from ..retrieve import profiles, render
@@ -22,7 +21,7 @@ class Theoria:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Client,
         *,
         soft_cap: int | None = None,
         profile: profiles.Profile = profiles.THEORIA,
@@ -61,9 +60,7 @@ class Theoria:
         self, user_id: str, space: str, query_text: str, now: datetime, top_n: int = 12
     ) -> list[Memory]:
         """The memories that answer, best and most different first: 8 to 16 of them where so many answer and fit."""
-        then = copy(self._engine)  # the same engine, at the caller's time
-        moment = clock.utc(now)
-        then.clock = lambda: moment
+        then = Client(self._engine.ctx.at(clock.utc(now)), self._engine.offline)
         limit = min(MOST, max(FEWEST, top_n))
         answer = await then.scope(user=user_id, space=space).recall(
             query_text, limit=limit, profile=self._profile
@@ -75,8 +72,8 @@ class Theoria:
         scope = self._engine.scope(user=user_id, space=space).scope
         if self._policy.capacity is None:
             return []
-        async with self._engine.store.transaction(scope) as tx:
-            return await trim.enforce(tx, scope, self._policy.capacity, self._engine.clock())
+        async with self._engine.ctx.store.transaction(scope) as tx:
+            return await trim.enforce(tx, scope, self._policy.capacity, self._engine.ctx.clock())
 
 
 def context(memories: Sequence[Memory]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from ..client import Engine
+from ..client import Client
 from ..errors import InvalidInput
 from ..retrieve import render
 from ..types import Filter, Memory
@@ -48,7 +48,7 @@ class RecallResult:
 class Vault:
     """The specification's API over an engine."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Client) -> None:
         self._engine = engine
 
     async def ingest(
@@ -58,8 +58,7 @@ class Vault:
         scope = self._engine.scope(user=user_id, session=session_id)
         hint = None if memory_type_hint is None else _type(memory_type_hint).value
         receipt = await scope.remember(text, policy="vault", kind=hint)
-        reading = self._engine.store if self._engine.outage is None else self._engine.outage
-        return [chunk_of(memory) for memory in await reading.get(scope.scope, receipt.ids)]
+        return [chunk_of(await scope.get(id)) for id in receipt.ids]
 
     async def recall(
         self,
@@ -106,7 +105,8 @@ class Vault:
         scope = self._engine.scope(user=user_id)
         done = await scope.compress(threshold=compression_threshold, sessions=sessions_to_compress)
         return [
-            chunk_of(memory) for memory in await self._engine.store.get(scope.scope, done.summaries)
+            chunk_of(memory)
+            for memory in await self._engine.ctx.store.get(scope.scope, done.summaries)
         ]
 
 

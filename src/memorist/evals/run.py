@@ -138,7 +138,7 @@ async def evaluate(
 
 
 async def _by_model(
-    ask: Callable[..., Awaitable[tuple[Result, ...]]], memory: aio.Engine, answerer: Answerer
+    ask: Callable[..., Awaitable[tuple[Result, ...]]], memory: aio.Client, answerer: Answerer
 ) -> list[Run]:
     without, with_memory = (
         await ask(memory, limit=0, answerer=answerer),
@@ -153,7 +153,7 @@ async def _by_model(
 @asynccontextmanager
 async def told(
     tasks: Sequence[Task], *, progress: Callable[[int], None] = lambda done: None, **settings: Any
-) -> AsyncIterator[aio.Engine]:
+) -> AsyncIterator[aio.Client]:
     """A memory of its own that was told all conversations, each in a space of its own; nothing of it is left behind."""
     with tempfile.TemporaryDirectory() as folder:
         kept = {"state_dir": folder, "journal_dir": None, "index": None, "memory_enabled": True}
@@ -166,15 +166,15 @@ async def told(
                     await _tell(memory, task, f"{number}", session)
                 progress(done)
             # What the settings leave to a worker; the duties of the calendar would clear up long before the question.
-            await memory.tend(
+            await memory.run_jobs(
                 only=["embed", *(["extract"] if memory.settings.extract != "off" else [])]
             )
             yield memory
 
 
-async def _tell(memory: aio.Engine, task: Task, name: str, session: Session) -> None:
+async def _tell(memory: aio.Client, task: Task, name: str, session: Session) -> None:
     """A session at its time; what the user says to the memory itself is obeyed, as an agent would have it."""
-    memory.clock = lambda: session.at
+    memory.ctx.clock = lambda: session.at
     scope = memory.scope(USER, task.name, session=name)
     for is_command, turns in groupby(session.messages, key=_is_command):
         said = [Message(role=t.role, name=t.name, content=t.content, at=session.at) for t in turns]
@@ -191,7 +191,7 @@ def _is_command(turn: Turn) -> bool:
 
 
 async def asked(
-    memory: aio.Engine,
+    memory: aio.Client,
     tasks: Sequence[Task],
     *,
     profile: str | Profile | None = None,
@@ -210,9 +210,9 @@ async def asked(
 
 
 async def _recalled(
-    memory: aio.Engine, task: Task, profile: str | Profile | None, limit: int | None
+    memory: aio.Client, task: Task, profile: str | Profile | None, limit: int | None
 ) -> Recall:
-    memory.clock = lambda: task.asked_at
+    memory.ctx.clock = lambda: task.asked_at
     return await memory.scope(USER, task.name, session="question").recall(
         task.question, profile=profile, limit=limit
     )
@@ -244,9 +244,9 @@ def _judged(task: Task, answer: str, tokens: int) -> Result:
     )
 
 
-def _model(memory: aio.Engine) -> Answerer:
+def _model(memory: aio.Client) -> Answerer:
     """The language model of the settings, within its budget."""
-    adviser = cast(Adviser, memory.adviser)
+    adviser = cast(Adviser, memory.ctx.llm)
     scope = memory.scope(USER, "answers").scope
 
     async def answer(question: str, block: str, at: datetime) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ..context import Context
 from ..embedders import checked
 from ..errors import ProviderFailed
 from ..extraction import job
@@ -15,9 +16,10 @@ from ..jobs.context import Also
 from ..ports import Embedder, Reading, Store, Vectors
 from ..storage.changes import Happened, Said
 from ..text import normalize
+from ..text.ids import new_id
 from ..types import Draft, Memory, Message, Outcome, Scope, Status
 from . import decide as desks
-from . import importance, links, trim
+from . import importance, links, policies, trim
 from .chunk import Piece, pieces
 from .classify import Weighed, weigh
 from .decide import Desk
@@ -41,6 +43,19 @@ class Ingest:
     new_id: Callable[[], str]
     extract: bool = (
         False  # note the turns that facts are to be drawn from, where the policy has that
+    )
+
+
+def parts_of(ctx: Context, policy: str | None = None) -> Ingest:
+    """Return what remembering needs, under a policy or that of the settings."""
+    settings = ctx.settings
+    return Ingest(
+        store=ctx.store,
+        corpora=ctx.index,
+        embedder=ctx.embedder,
+        policy=policies.named(policy or settings.policy, settings.capacity),
+        new_id=new_id,
+        extract=settings.extract != "off",
     )
 
 

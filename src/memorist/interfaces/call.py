@@ -48,7 +48,7 @@ class Call:
             raise NotFound(
                 f"No memory at {place!r}. `memorist remember` creates one; --db names another"
             )
-        with memorist.open(self.db, tend=False) as memory:
+        with memorist.open(self.db, run_jobs=False) as memory:
             yield memory
 
     @contextmanager

@@ -58,7 +58,7 @@ def answer(moment: Moment, call: Call, given: str) -> str:
         context = ""
         if moment == "prompt":
             context = _handle_prompt(mine, settings, _text(event.get("prompt")))
-        elif not mine.privacy.why_off():
+        elif not mine.privacy.disabled_reason():
             context = _start_context(mine, settings)
     if not context:
         return ""

@@ -25,7 +25,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from ..client import Engine
+from ..client import Client
 from ..errors import MemoristError, ProviderFailed
 from ..results import Backlog, Spending, Tally
 from ..telemetry.instrumentation import DUTY, Tell
@@ -55,7 +55,7 @@ _WORK = {
     "waiting": "Pieces of work that are due",
     "running": "Pieces of work that somebody is at",
     "failing": "Pieces of work that did not come to their end when they were begun",
-    "set_aside": "Pieces of work that failed too often and wait for `memorist tend --retry`",
+    "set_aside": "Pieces of work that failed too often and wait for `memorist jobs run --retry`",
 }
 routes = APIRouter(route_class=AuthenticatedRoute)
 
@@ -116,12 +116,12 @@ class Figures:
 class Metrics:
     """Watches an engine, and looks into its store when somebody asks."""
 
-    def __init__(self, engine: Engine, *, fresh_seconds: float = FRESH_SECONDS) -> None:
+    def __init__(self, engine: Client, *, fresh_seconds: float = FRESH_SECONDS) -> None:
         self._engine, self.registry = engine, CollectorRegistry()
         self._figures = Figures(self.registry)
         self._asking, self._fresh, self._until = asyncio.Lock(), fresh_seconds, 0.0
-        self._since, self._counted = engine.clock(), Counts[tuple[str, ...]]()
-        engine.watchers.append(self._watch)
+        self._since, self._counted = engine.ctx.clock(), Counts[tuple[str, ...]]()
+        engine.ctx.observers.append(self._watch)
 
     async def text(self) -> bytes:
         """The figures as Prometheus reads them; while the store is away, with what it said last."""
@@ -145,10 +145,10 @@ class Metrics:
             self._figures.seconds.labels(*labels).observe(perf_counter() - begun)
 
     async def _look(self) -> None:
-        engine, now = self._engine, self._engine.clock()
+        engine, now = self._engine, self._engine.ctx.clock()
         try:
             self._show_work(await engine.backlog(), now)
-            self._show_cost(await engine.spending(days=0))
+            self._show_cost(await engine.llm_usage(days=0))
             await self._count(now)
         except ProviderFailed:
             self._figures.up.set(0)
@@ -176,7 +176,7 @@ class Metrics:
 
     async def _count(self, now: datetime) -> None:
         """Add what is new. Only the last hour is looked at, so that it costs the same in a store of any age."""
-        tallies, since, past = self._engine.store.tallies, self._since, _counts(())
+        tallies, since, past = self._engine.ctx.store.tallies, self._since, _counts(())
         if now - since > WINDOW:
             since = now - OVERLAP  # what is written a moment late is still counted
             past = _counts(await tallies(None, self._since, since))

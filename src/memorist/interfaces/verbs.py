@@ -292,7 +292,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="set_about",
-        method="consent.tell",
+        method="consent.set",
         help="Set a field about the person in their own words. It takes effect at once.",
         right="write",
         route="PUT /about/{field}",
@@ -356,7 +356,7 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="event_counts",
-        method="tallies",
+        method="event_counts",
         help="Count the events of the components by day.",
         route="GET /event_counts",
         command="stats event-counts",
@@ -365,14 +365,10 @@ VERBS: tuple[Verb, ...] = (
     ),
     Verb(
         name="costs",
-        method="spending",
-        help="Show the tokens that the language model used, by day, task and model.",
+        method="llm_usage",
+        help="List the tokens that the language model used, by day, task and model.",
         route="GET /costs",
-        command="stats llm-usage",
-        example="--all --days 7",
         arguments=(DAYS,),
-        all_users=True,
-        empty="The language model was not called.",
     ),
     Verb(
         name="backlog",

@@ -122,9 +122,7 @@ class _Run:
                 (read[a].id, read[b].id, cosine) for a, b, cosine in some if a in read and b in read
             ]
             found = [pair for ids in near_by if (pair := self._pair(*ids)) is not None]
-            is_same = await asyncio.to_thread(
-                lambda pairs=found: [consolidate_join.is_same(pair, self.bands) for pair in pairs]
-            )
+            is_same = await asyncio.to_thread(self._which_are_same, found)
             for pair, same in zip(found, is_same, strict=True):
                 if not same:
                     left.append(pair)
@@ -207,6 +205,9 @@ class _Run:
     async def _is_forgotten(self, text: str) -> bool:
         said = normalize.wording(text)
         return said in await self.care.store.tombstones(self.task.scope, [said], self.now)
+
+    def _which_are_same(self, pairs: Sequence[Pair]) -> list[bool]:
+        return [consolidate_join.is_same(pair, self.bands) for pair in pairs]
 
     async def _was_parted(self, pair: Pair) -> bool:
         """Whether somebody took back what was done to one of them: then it is left to people."""

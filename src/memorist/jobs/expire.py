@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from ..ports import Reading, Store
 from ..results import Proposal, Purged
+from ..settings import Settings
 from ..storage.changes import Decided, Forget, Put
 from ..storage.paging import matching
 from ..types import Filter, Memory, Scope
@@ -30,6 +31,15 @@ class Limits:
     level: int = 3  # importance from which on use does not matter
     purge_days: float = 30  # from being put away to being erased
     retention_days: float = 0  # after they were summed up; 0: for ever
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Limits:
+        return cls(
+            ttl_days=settings.ttl_days,
+            level=settings.ttl_level,
+            purge_days=settings.purge_days,
+            retention_days=settings.retention_days,
+        )
 
     def of(self, category: str | None) -> float:
         return self.ttl_days.get((category or "").lower(), self.ttl_days.get(OTHERS, 0))

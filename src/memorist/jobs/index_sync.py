@@ -148,6 +148,15 @@ class InStore:
             for row, _ in await self._store.nearest(scope, vector, model=self._model, limit=limit)
         ], "ok"
 
+    def note(self, scope: Scope) -> None:
+        """Do nothing: the store is its own index."""
+
+    async def follow(self, scope: Scope) -> bool:
+        return True
+
+    async def close(self) -> None:
+        """Do nothing: the store is closed by the client."""
+
 
 def _ignored(task: asyncio.Task[bool]) -> None:
     if not task.cancelled():

@@ -6,50 +6,47 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..context import Context
 from ..extraction import job
-from ..ingest import trim
+from ..ingest import policies, trim
 from ..ingest.policies import Policy
-from ..manage.privacy import INCOGNITO
+from ..manage import forget, journal, privacy
 from ..results import Task
+from ..settings import Settings
 from ..storage.changes import Done
 from ..telemetry.instrumentation import DUTY, watching
 from ..types import Scope
 from . import compress, consolidate, reflect, roll_up
 from .context import Care
+from .derive import care_of
 from .schedule import Duty, Run, again
 from .worker import Worker
-
-if TYPE_CHECKING:
-    from ..client import Engine
-    from ..settings import Settings
 
 HOURLY, DAILY = timedelta(hours=1), timedelta(days=1)
 
 
-def duties(engine: Engine) -> dict[str, Duty]:
+def duties(ctx: Context) -> dict[str, Duty]:
     """What there is to do beside embedding, as the settings have it."""
-    settings, policy = engine.settings, engine.ingest.policy
-    made = {"purge": Duty(run=_then_done(partial(_purge, engine), DAILY), every=DAILY)}
+    settings, policy = ctx.settings, policies.named(ctx.settings.policy, ctx.settings.capacity)
+    made = {"purge": Duty(run=_then_done(partial(_purge, ctx), DAILY), every=DAILY)}
     if policy.capacity is not None:
         made["trim"] = Duty(run=partial(_trim, cap=policy.capacity), every=DAILY)
-    if engine.journal is not None:
+    if settings.journal_dir is not None:
         made["snapshot"] = Duty(
-            run=_then_done(partial(_snapshot, engine), HOURLY), every=HOURLY, whole=True
+            run=_then_done(partial(_snapshot, ctx), HOURLY), every=HOURLY, whole=True
         )
     made |= {
         name: Duty(run=run, every=every, derives=True)
         for name, run, every in _deriving(settings, policy)
     }
-    return {
-        name: replace(duty, run=_watched(engine, name, duty.run)) for name, duty in made.items()
-    }
+    return {name: replace(duty, run=_watched(ctx, name, duty.run)) for name, duty in made.items()}
 
 
-def _watched(engine: Engine, name: str, run: Run) -> Run:
+def _watched(ctx: Context, name: str, run: Run) -> Run:
     async def watched(task: Task, care: Care) -> int | None:
-        with watching(engine.watchers, DUTY + name) as tell:
+        with watching(ctx.observers, DUTY + name) as tell:
             changed = await run(task, care)
             tell(changed or 0)
             return changed
@@ -79,15 +76,15 @@ def _deriving(settings: Settings, policy: Policy) -> Iterator[tuple[str, Run, ti
         yield "rollup", partial(roll_up.run, days=settings.rollup_days), roll_up.EVERY
 
 
-def worker(engine: Engine, **options: Any) -> Worker:
+def worker(ctx: Context, **options: Any) -> Worker:
     """Somebody who does them; see `Worker`. Raises InvalidInput."""
-    return Worker(engine.care, duties(engine), is_off=partial(_is_off, engine), **options)
+    return Worker(care_of(ctx), duties(ctx), is_off=partial(_is_off, ctx), **options)
 
 
-async def _is_off(engine: Engine, scope: Scope) -> bool:
+async def _is_off(ctx: Context, scope: Scope) -> bool:
     """Whether the person turned memory off there; a space of incognito sessions still holds what others told."""
-    why = await engine.scope(scope.user, scope.space, scope.tenant).privacy.why_off()
-    return why not in ("", INCOGNITO)
+    reasons = await privacy.off(ctx, scope, [None])
+    return reasons.get(None, "") not in ("", privacy.INCOGNITO)
 
 
 def _then_done(work: Callable[[Task], Awaitable[int]], every: timedelta) -> Run:
@@ -102,9 +99,8 @@ def _then_done(work: Callable[[Task], Awaitable[int]], every: timedelta) -> Run:
     return run
 
 
-async def _purge(engine: Engine, task: Task) -> int:
-    scope = task.scope
-    gone = await engine.scope(scope.user, scope.space, scope.tenant).purge()
+async def _purge(ctx: Context, task: Task) -> int:
+    gone = await forget.purge(ctx, task.scope, dry_run=False)
     return len(gone.expired) + len(gone.purged)
 
 
@@ -116,6 +112,6 @@ async def _trim(task: Task, care: Care, *, cap: int) -> int:
     return len(gone)
 
 
-async def _snapshot(engine: Engine, task: Task) -> int:
-    await engine.snapshot()
+async def _snapshot(ctx: Context, task: Task) -> int:
+    await journal.snapshot(ctx, refresh=True)
     return 0

@@ -73,7 +73,7 @@ class Metered:
         if not is_left:
             raise OverBudget(
                 "The tokens of the day do not suffice to ask the language model: rules did its work. "
-                "Raise `llm_user_tokens` or `llm_tenant_tokens`, or wait until tomorrow (UTC)"
+                "Raise `llm_daily_tokens_per_user` or `llm_daily_tokens_per_tenant`, or wait until tomorrow (UTC)"
             )
 
     async def close(self) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 from ..errors import InvalidInput, NotAllowed
 from ..ingest import messages
 from ..retrieve import profiles, render
+from ..settings import allowlists
+from ..settings.allowlists import Access, Category
 from ..types import Filter, Memory, Recall, Scope
-from . import allowlists, validation
-from .allowlists import Access, Category
+from . import validation
 
 RETURNS = ("bullets", "full")
 _LABELS = {"agent_id": "agent", "run_id": "run", "actor_id": "actor", "role": "role"}

@@ -20,7 +20,7 @@ from ..types import Filter, Labels, Memory
 from .privacy import INCOGNITO
 
 if TYPE_CHECKING:
-    from ..scoped import Scoped
+    from ..scoped import ScopedClient
 
 LONGEST = 300  # characters; what is longer is talk
 SHOWN = 10
@@ -140,7 +140,7 @@ def _which(words: str) -> str:
 
 
 async def act(
-    scope: Scoped, text: str, *, role: str | None, name: str | None, about: Sequence[str]
+    scope: ScopedClient, text: str, *, role: str | None, name: str | None, about: Sequence[str]
 ) -> Reply | None:
     """Do what the person says; None if it is no command or not theirs."""
     if not isinstance(text, str) or isinstance(about, str):
@@ -158,8 +158,8 @@ async def act(
     return await _switched(scope, said.command)
 
 
-async def _shown(scope: Scoped, topic: str) -> Reply:
-    if await scope.privacy.why_off() == INCOGNITO:
+async def _shown(scope: ScopedClient, topic: str) -> Reply:
+    if await scope.privacy.disabled_reason() == INCOGNITO:
         return Reply(command="show", say=f"I look nothing up: {INCOGNITO}.", done=False)
     found, on = await _known(scope, topic), f" about {topic}" if topic else ""
     say = (
@@ -170,14 +170,14 @@ async def _shown(scope: Scoped, topic: str) -> Reply:
     return Reply(command="show", say=say, done=True, ids=tuple(memory.id for memory in found))
 
 
-async def _known(scope: Scoped, topic: str) -> list[Memory]:
+async def _known(scope: ScopedClient, topic: str) -> list[Memory]:
     """What is remembered of something, also while memory is off: the person asks for it."""
     if topic.lower() in ("", "me", "myself"):
         return list(await scope.list(limit=SHOWN))
     return list(await scope._looked_up(topic, SHOWN))
 
 
-async def _done(scope: Scoped, said: Heard, about: Sequence[str]) -> Reply:
+async def _done(scope: ScopedClient, said: Heard, about: Sequence[str]) -> Reply:
     found = await _meant(scope, said, about)
     is_sure = len(found) == 1 or (found and said.which == "all")
     if (
@@ -199,23 +199,21 @@ async def _done(scope: Scoped, said: Heard, about: Sequence[str]) -> Reply:
     return Reply(command=said.command, say=say, done=True, ids=tuple(memory.id for memory in found))
 
 
-async def _meant(scope: Scoped, said: Heard, about: Sequence[str]) -> list[Memory]:
+async def _meant(scope: ScopedClient, said: Heard, about: Sequence[str]) -> list[Memory]:
     """The memories that the words may point to: more than one, if it cannot be told."""
     if said.topic:
         return (await _known(scope, said.topic))[:CHOICES]
     if said.which == "said":
         return (await _of_session(scope, own=True))[:1]
     there = (
-        await scope._engine.store.get(scope.scope, list(about))
-        if about
-        else await _of_session(scope)
+        await scope.ctx.store.get(scope.scope, list(about)) if about else await _of_session(scope)
     )
     if said.which.isdecimal():
         return there[int(said.which) :][:1]
     return there if about else there[:CHOICES]
 
 
-async def _of_session(scope: Scoped, *, own: bool = False) -> list[Memory]:
+async def _of_session(scope: ScopedClient, *, own: bool = False) -> list[Memory]:
     """What was remembered of this session, newest first; without a session nobody can tell."""
     if scope.labels.session is None:
         return []
@@ -237,12 +235,12 @@ def _asked(said: Heard, found: Sequence[Memory]) -> Reply:
     return Reply(command=said.command, say=say, done=False, ids=ids)
 
 
-async def _switched(scope: Scoped, command: str) -> Reply:
+async def _switched(scope: ScopedClient, command: str) -> Reply:
     what, state = command.split()
     if what == "memory":
         await scope.privacy.set(memory_enabled=state == "on", actor=scope.scope.user)
         off = "Memory is off here: nothing is taken in or recalled by itself until you turn it on again."
-        why = await scope.privacy.why_off()
+        why = await scope.privacy.disabled_reason()
         on = f"Memory is on in this space, but {why}." if why else "Memory is on."
         return Reply(command=what, say=on if state == "on" else off, done=True)
     if scope.labels.session is None:
@@ -258,7 +256,7 @@ async def _switched(scope: Scoped, command: str) -> Reply:
     )
 
 
-async def _consented(scope: Scoped, said: Heard, about: Sequence[str]) -> Reply | None:
+async def _consented(scope: ScopedClient, said: Heard, about: Sequence[str]) -> Reply | None:
     """Decide a proposal that the person has seen; one that they have not is shown first."""
     field = "preferred_name" if said.field.lower().endswith("name") else said.field.lower()
     waiting = [each for each in await scope.consent.list() if each.field == field]

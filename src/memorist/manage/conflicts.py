@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from ..context import Context
 from ..errors import NotFound
 from ..ports import Reading
 from ..storage.changes import Change, Put, Relation, Unrelated
 from ..types import CONTRADICTS, Conflict, Memory, Scope
-
-if TYPE_CHECKING:
-    from ..client import Engine
 
 
 async def open_ones(
@@ -38,20 +35,20 @@ def _conflict(relation: Relation, memories: dict[str, Memory]) -> Conflict | Non
     return Conflict(new=new, old=old, at=relation.at)
 
 
-async def confirmed(engine: Engine, scope: Scope, id: str, actor: str | None) -> Memory:
+async def confirmed(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
     """Let the newer one stand. Raises NotFound."""
-    async with engine.store.transaction(scope) as tx:
+    async with ctx.store.transaction(scope) as tx:
         both = await _open(tx, scope, id)
-        new = replace(both.new, updated_at=engine.clock(), revision=both.new.revision + 1)
+        new = replace(both.new, updated_at=ctx.clock(), revision=both.new.revision + 1)
         meta = {"decision": "confirmed", "between": [both.new.id, both.old.id]}
         await tx.apply([Put(memory=new, event="updated", actor=actor, meta=meta), _closed(both)])
     return new
 
 
-async def rejected(engine: Engine, scope: Scope, id: str, actor: str | None) -> Memory:
+async def rejected(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
     """Bring the older one back, and keep the newer one as what was rejected: it never held. Raises NotFound."""
-    async with engine.store.transaction(scope) as tx:
-        both, now = await _open(tx, scope, id), engine.clock()
+    async with ctx.store.transaction(scope) as tx:
+        both, now = await _open(tx, scope, id), ctx.clock()
         old = _changed(replace(both.old, state="active", superseded_by=None, valid_to=None), now)
         never = both.new.valid_from or both.new.created_at
         new = _changed(

@@ -12,8 +12,8 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
+from ..context import Context
 from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
 from ..jobs import expire
 from ..ports import Reading, Transaction
@@ -23,9 +23,6 @@ from ..text import authority, normalize
 from ..text.ids import new_id
 from ..types import Labels, Memory, Scope
 from . import privacy, validation
-
-if TYPE_CHECKING:
-    from ..client import Engine
 
 SENSITIVE = ("preferred_name", "pronouns", "city", "language")  # only the person decides
 BENIGN = ("tone", "goals_add")  # two signals are enough, or an insight that is sure
@@ -40,19 +37,19 @@ _JOINERS = "\u200c\u200d"  # unseen, but part of how some languages are written
 class Consent:
     """The verbs for the user context of one scope: nothing sensitive in it changes without the person's word."""
 
-    def __init__(self, engine: Engine, scope: Scope, labels: Labels) -> None:
-        self._engine, self._scope, self._labels = engine, scope, labels
+    def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
+        self._ctx, self._scope, self._labels = ctx, scope, labels
 
     async def about(self) -> dict[str, str | builtins.list[str]]:
         """What is in force, by field; `goals` is a list."""
-        found = _in_force(await self._engine.store.proposals(self._scope))
+        found = _in_force(await self._ctx.store.proposals(self._scope))
         goals = [each.value for each in found if each.field == "goals_add"]
         rest = {each.field: each.value for each in found if each.field != "goals_add"}
         return {**rest, "goals": goals} if goals else rest
 
     async def list(self) -> builtins.list[Proposal]:
         """What waits for a decision, oldest first; what nobody decided within seven days has lapsed."""
-        now, there = self._engine.clock(), await self._engine.store.proposals(self._scope)
+        now, there = self._ctx.clock(), await self._ctx.store.proposals(self._scope)
         return [each for each in there if each.decided is None and now < each.lapses_at]
 
     async def propose(
@@ -65,12 +62,12 @@ class Consent:
         ConsentMissing if they said no to it before; Refused while memory is off.
         """
         text = _checked(field, value)
-        if why := (await privacy.off(self._engine, self._scope, [self._labels.session])).get(
+        if why := (await privacy.off(self._ctx, self._scope, [self._labels.session])).get(
             self._labels.session
         ):
             raise Refused(f"Not proposed: {why}")
-        async with self._engine.store.transaction(self._scope) as tx:
-            now = self._engine.clock()
+        async with self._ctx.store.transaction(self._scope) as tx:
+            now = self._ctx.clock()
             there = await self._swept(tx, now)
             signals = await self._signals(tx, evidence)
             denied = normalize.wording(f"{field}: {text}")
@@ -116,10 +113,10 @@ class Consent:
         """Erase a proposal for good; the same is not proposed again. Raises NotFound."""
         return await self._settled(id, "denied", None, actor)
 
-    async def tell(self, field: str, value: str, *, actor: str | None = None) -> Proposal:
+    async def set(self, field: str, value: str, *, actor: str | None = None) -> Proposal:
         """What the person says of themselves on purpose: it is in force at once. Raises InvalidInput."""
-        text, now = _checked(field, value), self._engine.clock()
-        await privacy.refuse_incognito(self._engine, self._scope, self._labels.session)
+        text, now = _checked(field, value), self._ctx.clock()
+        await privacy.refuse_incognito(self._ctx, self._scope, self._labels.session)
         made = Proposal(
             id=new_id(),
             field=field,
@@ -129,16 +126,16 @@ class Consent:
             decided="told",
             decided_at=now,
         )
-        async with self._engine.store.transaction(self._scope) as tx:
+        async with self._ctx.store.transaction(self._scope) as tx:
             await tx.apply([Decided(proposal=made, decision="told", at=now, actor=actor)])
         return made
 
     async def withdraw(self, field: str, *, actor: str | None = None) -> int:
         """Erase what is known and proposed of a field, and all it held before; how many values that were."""
         _check_field(field)
-        async with self._engine.store.transaction(self._scope) as tx:
+        async with self._ctx.store.transaction(self._scope) as tx:
             gone = [each for each in await tx.proposals(self._scope) if each.field == field]
-            now = self._engine.clock()
+            now = self._ctx.clock()
             await tx.apply(
                 [Decided(proposal=each, decision="withdrawn", at=now, actor=actor) for each in gone]
             )
@@ -148,8 +145,8 @@ class Consent:
         self, id: str, decision: str, shown: str | None, actor: str | None
     ) -> Proposal:
         validation.fields({"actor": actor})
-        async with self._engine.store.transaction(self._scope) as tx:
-            now = self._engine.clock()
+        async with self._ctx.store.transaction(self._scope) as tx:
+            now = self._ctx.clock()
             found = next((each for each in await self._swept(tx, now) if each.id == str(id)), None)
             if found is not None and found.decided is None:
                 if shown is not None and shown != found.value:

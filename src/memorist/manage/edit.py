@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..context import Context
 from ..embedders import checked
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links as relations
@@ -17,12 +18,9 @@ from ..text import normalize
 from ..text.ids import new_id
 from ..types import Draft, Event, Evidence, Filter, Memory, Message, Scope
 
-if TYPE_CHECKING:
-    from ..client import Engine
-
 
 async def changed(
-    engine: Engine,
+    ctx: Context,
     scope: Scope,
     id: str,
     event: Event,
@@ -34,9 +32,9 @@ async def changed(
 
     Raises NotFound.
     """
-    async with engine.store.transaction(scope) as tx:
+    async with ctx.store.transaction(scope) as tx:
         old = await _found(tx, scope, id)
-        new = replace(old, **fields, updated_at=engine.clock(), revision=old.revision + 1)
+        new = replace(old, **fields, updated_at=ctx.clock(), revision=old.revision + 1)
         new = await with_free_key(tx, new)
         told = {name: value for name, value in fields.items() if isinstance(value, (bool, str))}
         meta = {**told, **({"session": session} if session else {})}
@@ -73,7 +71,7 @@ async def versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Put]
 
 
 async def edited(
-    engine: Engine,
+    ctx: Context,
     scope: Scope,
     id: str,
     text: str | None,
@@ -86,9 +84,9 @@ async def edited(
 
     Raises NotFound, InvalidInput; RevisionConflict if it has another revision than was thought.
     """
-    made = await _vectors(engine, scope, id, text)
-    async with engine.store.transaction(scope) as tx:
-        old, now, model = await _found(tx, scope, id), engine.clock(), engine.corpora.model
+    made = await _vectors(ctx, scope, id, text)
+    async with ctx.store.transaction(scope) as tx:
+        old, now, model = await _found(tx, scope, id), ctx.clock(), ctx.index.model
         if old.state in ("superseded", "soft_deleted"):
             raise InvalidInput(
                 f"Memory {id!r} is {old.state}: edit the current version, or restore it first"
@@ -111,8 +109,8 @@ async def edited(
             "fields": sorted([*fields, *(["text"] if text is not None else [])])
         }
         meta |= {"session": session} if session else {}
-        links = policies.named(engine.settings.policy).links if text is not None else None
-        corpus = await engine.corpora.current(scope, tx) if links is not None else None
+        links = policies.named(ctx.settings.policy).links if text is not None else None
+        corpus = await ctx.index.current(scope, tx) if links is not None else None
         put = Put(
             memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta
         )
@@ -151,18 +149,18 @@ def with_vector(memory: Memory, vector: Vectors | None) -> Memory:
     return replace(memory, needs_embedding=vector is None)
 
 
-async def _vectors(engine: Engine, scope: Scope, id: str, text: str | None) -> dict[str, Vectors]:
+async def _vectors(ctx: Context, scope: Scope, id: str, text: str | None) -> dict[str, Vectors]:
     """Vectors of the text before and after an edit, made before the write lock is taken."""
-    before = [memory.text for memory in await engine.store.get(scope, [str(id)])]
-    return await encoded(engine, [*before, *([_cleaned(text)] if text is not None else [])])
+    before = [memory.text for memory in await ctx.store.get(scope, [str(id)])]
+    return await encoded(ctx, [*before, *([_cleaned(text)] if text is not None else [])])
 
 
-async def encoded(engine: Engine, texts: Sequence[str]) -> dict[str, Vectors]:
+async def encoded(ctx: Context, texts: Sequence[str]) -> dict[str, Vectors]:
     """The vectors of texts, or none where the model is away: they are made later."""
-    if engine.embedder is None:
+    if ctx.embedder is None:
         return {}
     try:
-        return dict(zip(texts, await checked.encode(engine.embedder, texts), strict=True))
+        return dict(zip(texts, await checked.encode(ctx.embedder, texts), strict=True))
     except ProviderFailed:
         return {}
 

@@ -7,20 +7,18 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
+from ..context import Context
 from ..errors import NotFound, ProviderFailed, StoreDamaged, StoreFull
+from ..jobs import expire
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful, Reading, Transaction
-from ..results import Forgotten
+from ..results import Forgotten, Purged
 from ..storage.changes import Bury, Change, Embedded, Forget, Put
 from ..storage.paging import matching
 from ..text import index, normalize, simhash, summarize
 from ..types import GUILD, STATES, Filter, Memory, Scope
-from . import edit
-
-if TYPE_CHECKING:
-    from ..client import Engine
+from . import edit, journal
 
 SOURCE_FORGOTTEN = (
     "source-forgotten"  # the tag of what rests on something forgotten, and on other things too
@@ -67,19 +65,13 @@ class Plan:
 
 
 async def forget(
-    engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner, *, dry_run: bool
+    ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner, *, dry_run: bool
 ) -> Forgotten:
     """Forget memories with what rests on them, all or none. Raises NotFound, StoreUnavailable."""
     if dry_run:
-        return (await planned(engine.store, scope, ids)).told(dry_run=True)
-    waiting = {
-        id for id in ids if engine.outage is not None and await engine.outage.forget(scope, id)
-    }
-    rest = [id for id in ids if id not in waiting]
-    if not rest:
-        return Forgotten(ids=tuple(ids))
-    done = await (_hidden if manner.keep_days else _erased)(engine, scope, rest, manner)
-    return replace(done.told(dry_run=False), ids=tuple(ids))
+        return (await planned(ctx.store, scope, ids)).told(dry_run=True)
+    done = await (_hidden if manner.keep_days else _erased)(ctx, scope, ids, manner)
+    return done.told(dry_run=False)
 
 
 async def planned(reading: Reading, scope: Scope, ids: Sequence[str]) -> Plan:
@@ -137,43 +129,52 @@ async def _resting_on(reading: Reading, scope: Scope, ids: Sequence[str]) -> lis
     ]
 
 
-async def _erased(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner) -> Plan:
+async def _erased(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Plan:
     """Remove memories everywhere, at once."""
     try:
-        plan, words = await _erase(engine, scope, ids, manner)
+        plan, words = await _erase(ctx, scope, ids, manner)
     except StoreFull:  # erasing needs room too: a little was kept aside for it
-        engine.store.make_room()
-        plan, words = await _erase(engine, scope, ids, manner)
-    await swept(engine, scope, words)
-    await _embedded(engine, scope, plan)
+        ctx.store.make_room()
+        plan, words = await _erase(ctx, scope, ids, manner)
+    await swept(ctx, scope, words)
+    await _embedded(ctx, scope, plan)
     return plan
 
 
-async def swept(engine: Engine, scope: Scope, words: Sequence[str]) -> None:
+async def purge(ctx: Context, scope: Scope, *, dry_run: bool) -> Purged:
+    """Expire what was not used for long, and erase what was expired for long enough."""
+    limits = expire.Limits.from_settings(ctx.settings)
+    done, words = await expire.purge(ctx.store, scope, limits, ctx.clock(), dry_run=dry_run)
+    if words:
+        await swept(ctx, scope, words)
+    return done
+
+
+async def swept(ctx: Context, scope: Scope, words: Sequence[str]) -> None:
     """Let nothing beside the store hold words that were erased in it."""
-    engine.corpora.drop(scope)
-    await cleared(engine, words)
-    if engine.mirror is not None:
+    ctx.index.drop(scope)
+    await cleared(ctx, words)
+    if ctx.external_index is not None:
         with suppress(
             ProviderFailed
         ):  # an index that is away forgets it as soon as it follows again
-            await engine.mirror.follow(scope)
+            await ctx.external_index.follow(scope)
 
 
-async def cleared(engine: Engine, words: Sequence[str]) -> None:
+async def cleared(ctx: Context, words: Sequence[str]) -> None:
     """Take words out of the cache and the journal: before they are erased, so that a kill in between leaves none."""
-    if isinstance(engine.embedder, Forgetful):
-        await engine.embedder.forget(words)
-    if engine.journal is not None:
-        await asyncio.to_thread(engine.journal.redact, words)
+    if isinstance(ctx.embedder, Forgetful):
+        await ctx.embedder.forget(words)
+    if (written := journal.journal_of(ctx)) is not None:
+        await asyncio.to_thread(written.redact, words)
 
 
 async def _erase(
-    engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner
+    ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner
 ) -> tuple[Plan, list[str]]:
-    now = engine.clock()
-    until = _until(engine, manner, now)
-    async with engine.store.transaction(scope) as tx:
+    now = ctx.clock()
+    until = _until(ctx, manner, now)
+    async with ctx.store.transaction(scope) as tx:
         words = await _wordings(tx, scope, ids)
         plan = await planned(tx, scope, ids)
         more = [*plan.derived, *plan.replaced]
@@ -189,7 +190,7 @@ async def _erase(
         ]
         await tx.apply([*_flagged(plan, now), *gone])
         words += await _summed_up_anew(tx, scope, plan, now)
-        await cleared(engine, words)
+        await cleared(ctx, words)
     return plan, list(dict.fromkeys(words))
 
 
@@ -256,15 +257,15 @@ async def _summed_up_anew(tx: Transaction, scope: Scope, plan: Plan, now: dateti
     return words
 
 
-async def _embedded(engine: Engine, scope: Scope, plan: Plan) -> None:
+async def _embedded(ctx: Context, scope: Scope, plan: Plan) -> None:
     """Give summaries that were made anew their vectors, or leave that for later."""
     ids = [memory.id for memory in plan.summaries]
-    memories = await engine.store.get(scope, ids) if ids else []
-    made = await edit.encoded(engine, [memory.text for memory in memories]) if memories else {}
+    memories = await ctx.store.get(scope, ids) if ids else []
+    made = await edit.encoded(ctx, [memory.text for memory in memories]) if memories else {}
     if made:
-        async with engine.store.transaction(scope) as tx:
+        async with ctx.store.transaction(scope) as tx:
             still = [m for m in await tx.get(scope, ids) if m.text in made]
-            model = engine.corpora.model
+            model = ctx.index.model
             await tx.apply(
                 [Embedded(memory_id=m.id, model=model, vector=made[m.text]) for m in still]
             )
@@ -282,20 +283,20 @@ def _without(memory: Memory, gone: set[str], now: datetime) -> Memory:
     )
 
 
-async def _hidden(engine: Engine, scope: Scope, ids: Sequence[str], manner: Manner) -> Plan:
+async def _hidden(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Plan:
     """Let memories disappear, with what rests on them alone; they can be restored until they are purged."""
-    now = engine.clock()
+    now = ctx.clock()
     purge_at = now + timedelta(days=manner.keep_days)
-    until = _until(engine, manner, now)
-    async with engine.store.transaction(
+    until = _until(ctx, manner, now)
+    async with ctx.store.transaction(
         scope
     ) as tx:  # by itself: what is hidden can be brought back, this cannot
         plan = await planned(tx, scope, ids)
         words = await _summed_up_anew(tx, scope, plan, now)
     if words:
-        await swept(engine, scope, words)
-        await _embedded(engine, scope, plan)
-    async with engine.store.transaction(scope) as tx:
+        await swept(ctx, scope, words)
+        await _embedded(ctx, scope, plan)
+    async with ctx.store.transaction(scope) as tx:
         plan = await planned(tx, scope, ids)
         found = await tx.get(scope, [*ids, *plan.derived])
         if missing := set(ids).difference(memory.id for memory in found):
@@ -323,5 +324,5 @@ async def _hide(
     return [put, *await edit.versions_along(tx, old, new)]
 
 
-def _until(engine: Engine, manner: Manner, now: datetime) -> datetime | None:
-    return None if manner.never_again else now + timedelta(hours=engine.settings.tombstone_hours)
+def _until(ctx: Context, manner: Manner, now: datetime) -> datetime | None:
+    return None if manner.never_again else now + timedelta(hours=ctx.settings.tombstone_hours)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
+from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import guard, messages, policies
 from ..ingest.chunk import Piece
@@ -25,8 +26,7 @@ from .edit import encoded, with_free_key, with_vector
 from .records import PROFILE, PROJECT
 
 if TYPE_CHECKING:
-    from ..client import Engine
-    from ..scoped import Scoped
+    from ..scoped import ScopedClient
 
 FORMAT = 1
 _NOTES = (
@@ -53,13 +53,13 @@ async def exported(store: Store, scope: Scope | None) -> AsyncIterator[dict[str,
 class Import:
     """How records are taken in."""
 
-    engine: Engine
-    into: Scoped | None = None  # without one, each record goes to the scope it names
+    ctx: Context
+    into: ScopedClient | None = None  # without one, each record goes to the scope it names
     restore: bool = False  # the owner brings an own export back: neither the guard nor a space that is off stops it
 
     @property
     def policy(self) -> Policy:
-        return policies.named(self.engine.settings.policy)
+        return policies.named(self.ctx.settings.policy)
 
 
 async def imported(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:
@@ -135,9 +135,9 @@ async def _take(batch: Sequence[Mapping[str, Any]], how: Import) -> Sequence[Out
     if kind == "history":
         home = data[0].get("scope")
         entries = [each if home == asdict(scope) else _elsewhere(each, scope) for each in kept]
-        await _take_history(entries, scope, how.engine)
+        await _take_history(entries, scope, how.ctx)
     elif kind == "message":
-        async with how.engine.store.transaction(scope) as tx:
+        async with how.ctx.store.transaction(scope) as tx:
             await tx.apply([await _drop_forgotten_words(each, tx, scope) for each in kept])
     else:
         reasons += await _take_summaries(kept, scope, how)
@@ -149,7 +149,7 @@ async def _find_refusals(made: Sequence[Draft], scope: Scope, how: Import) -> li
 
     A record that claims to be pinned or manually saved gets no exception.
     """
-    off = await privacy.off(how.engine, scope, {draft.labels.session for draft in made})
+    off = await privacy.off(how.ctx, scope, {draft.labels.session for draft in made})
     return [_refusal(draft, off.get(draft.labels.session, ""), scope, how) for draft in made]
 
 
@@ -199,7 +199,7 @@ async def _drop_forgotten_words(said: Said, tx: Transaction, scope: Scope) -> Sa
 
 async def _take_summaries(summaries: Sequence[Summary], scope: Scope, how: Import) -> list[str]:
     """Keep long-term records that are not here yet; return why others are not taken."""
-    store, reasons = how.engine.store, list[str]()
+    store, reasons = how.ctx.store, list[str]()
     kinds = {each.record_type for each in summaries}
     here = {known.id for kind in kinds for known in await store.summaries(scope, kind)}
     async with store.transaction(scope) as tx:
@@ -315,7 +315,7 @@ def _bound_part(name: str, value: object, how: Import) -> None:
     if any("\0" in text for text in texts):
         raise InvalidInput(f"{name} holds a NUL character: take it out")
     if name in _TEXTS:
-        validation.size("".join(texts), how.engine.settings.max_text_chars)
+        validation.size("".join(texts), how.ctx.settings.max_text_chars)
     if how.restore or name in _TEXTS:
         return
     most = _MOST_SUMMARY if name == "summary" else _MOST_LABEL
@@ -384,14 +384,14 @@ def _elsewhere(entry: Entry, scope: Scope) -> Entry:
     )
 
 
-async def _take_history(entries: Sequence[Entry], scope: Scope, engine: Engine) -> None:
+async def _take_history(entries: Sequence[Entry], scope: Scope, ctx: Context) -> None:
     """Add what happened before, without the words of what was forgotten here; what is here already stays as it is."""
     words = {
         entry.id: normalize.wording(str(entry.meta.get("before", {}).get("text", "")))
         for entry in entries
     }
-    async with engine.store.transaction(scope) as tx:
-        forgotten = await tx.tombstones(scope, set(words.values()), engine.clock())
+    async with ctx.store.transaction(scope) as tx:
+        forgotten = await tx.tombstones(scope, set(words.values()), ctx.clock())
         await tx.apply(
             [_mark_imported(each, keep=words[each.id] not in forgotten) for each in entries]
         )
@@ -420,17 +420,17 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Any]] = {
 
 async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) -> list[Outcome]:
     """Keep memories as they are, with vectors of this engine's model; those already here stay untouched."""
-    engine = how.engine
+    ctx = how.ctx
     refusals = await _find_refusals([_draft(memory) for memory in memories], scope, how)
     reasons = {memory.id: why for memory, why in zip(memories, refusals, strict=True)}
     memories = [
         memory if how.restore else _lower_authority(memory, scope, how) for memory in memories
     ]
-    vectors = await encoded(engine, [memory.text for memory in memories if not reasons[memory.id]])
-    async with engine.store.transaction(scope) as tx:
+    vectors = await encoded(ctx, [memory.text for memory in memories if not reasons[memory.id]])
+    async with ctx.store.transaction(scope) as tx:
         there = {memory.id for memory in await tx.get(scope, [memory.id for memory in memories])}
         compared = {memory.id: normalize.wording(memory.text) for memory in memories}
-        forgotten = await tx.tombstones(scope, list(compared.values()), engine.clock())
+        forgotten = await tx.tombstones(scope, list(compared.values()), ctx.clock())
         reasons |= {id: FORGOTTEN for id, text in compared.items() if text in forgotten}
         new = {
             memory.id: memory
@@ -438,7 +438,7 @@ async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) 
             if memory.id not in there and not reasons[memory.id]
         }
         placed = await _assign_places(list(new.values()), tx, scope)
-        await tx.apply([_imported(memory, vectors.get(memory.text), engine) for memory in placed])
+        await tx.apply([_imported(memory, vectors.get(memory.text), ctx) for memory in placed])
     return [_taken(memory.id, there, reasons[memory.id]) for memory in memories]
 
 
@@ -481,12 +481,12 @@ async def _assign_places(memories: Sequence[Memory], tx: Transaction, scope: Sco
     return placed
 
 
-def _imported(memory: Memory, vector: Vectors | None, engine: Engine) -> Put:
+def _imported(memory: Memory, vector: Vectors | None, ctx: Context) -> Put:
     return Put(
         memory=with_vector(memory, vector),
         event="created" if memory.state != "superseded" else None,
         vector=vector,
-        model=engine.corpora.model,
+        model=ctx.index.model,
         meta={"imported": True},
     )
 

@@ -13,9 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
-from ..errors import StoreUnavailable
+from ..context import Context
+from ..errors import InvalidInput, StoreUnavailable
 from ..ports import Store
 from ..text import authority, normalize
 from ..types import Draft, Filter, Memory, Scope
@@ -28,6 +30,29 @@ SHORTEST, LONGEST = 8, 220  # characters of a highlight
 _DAY = re.compile(r"\d{4}-\d\d-\d\d\.md")
 _ENTRY = re.compile(r"- \S+ \| (?P<author>[^|]*) \| \[[^\]]*\] (?P<text>.*)")
 _LINK = re.compile(r"\S+://\S+")
+
+
+def journal_of(ctx: Context) -> Journal | None:
+    """Return the journal that the settings ask for, or None."""
+    folder = ctx.settings.journal_dir
+    return None if folder is None else Journal(folder)
+
+
+async def snapshot(ctx: Context, *, refresh: bool) -> str:
+    """Write what is known to MEMORY.md and return it; without `refresh` only if there is none.
+
+    Raises InvalidInput if no `journal_dir` is configured.
+    """
+    journal = journal_of(ctx)
+    if journal is None:
+        raise InvalidInput("No folder is configured for it: set `journal_dir`")
+    if not refresh and (kept := await asyncio.to_thread(journal.kept)) is not None:
+        return kept
+    people, lore = await known(ctx.store)
+    text = await asyncio.to_thread(journal.write, people, lore, ctx.clock())
+    shown = [*lore, *chain.from_iterable(people.values())]
+    erased = await gone(ctx.store, [(memory.scope, memory.id, memory.text) for memory in shown])
+    return await asyncio.to_thread(journal.redact, erased) or text
 
 
 class Journal:

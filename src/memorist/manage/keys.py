@@ -5,14 +5,11 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
+from ..context import Context
 from ..errors import InvalidInput, KeyRefused, NotFound
 from ..results import Key
 from . import validation
-
-if TYPE_CHECKING:
-    from ..client import Engine
 
 RIGHTS = (
     "read",
@@ -24,7 +21,7 @@ _PREFIX = "rk"
 
 
 async def made(
-    engine: Engine,
+    ctx: Context,
     name: str,
     *,
     user: str,
@@ -50,12 +47,12 @@ async def made(
         )
     if days is not None:
         validation.days(days)
-    now = engine.clock()
+    now = ctx.clock()
     key = Key(
         id=secrets.token_hex(8),
         name=name,
         user=user,
-        tenant=tenant or engine.settings.tenant,
+        tenant=tenant or ctx.settings.tenant,
         space=space,
         agent=agent,
         rights=tuple(right for right in RIGHTS if right in rights),
@@ -63,24 +60,24 @@ async def made(
         expires_at=None if days is None else now + timedelta(days=days),
     )
     secret = secrets.token_urlsafe(32)
-    await engine.store.add_key(key, secret)
+    await ctx.store.add_key(key, secret)
     return key, f"{_PREFIX}_{key.id}_{secret}"
 
 
-async def shown(engine: Engine, token: str) -> Key:
+async def shown(ctx: Context, token: str) -> Key:
     """The key that somebody shows. Raises KeyRefused, without a word about what is wrong with it."""
     prefix, _, rest = token.partition("_")
     id, _, secret = rest.partition("_")
     found = (
-        await engine.store.key(id, secret)
+        await ctx.store.key(id, secret)
         if prefix == _PREFIX and id.isalnum() and secret.isascii()
         else None
     )
-    if found is None or not found.is_good(engine.clock()):
+    if found is None or not found.is_good(ctx.clock()):
         raise KeyRefused
     return found
 
 
-async def revoked(engine: Engine, id: str) -> None:
-    if not await engine.store.revoke(id, engine.clock()):
+async def revoked(ctx: Context, id: str) -> None:
+    if not await ctx.store.revoke(id, ctx.clock()):
         raise NotFound(f"No key {id!r:.60} that is still good: see `memorist keys list`")

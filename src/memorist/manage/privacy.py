@@ -10,19 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from ..context import Context
 from ..errors import InvalidInput, Refused, StoreUnavailable
 from ..results import SpaceSettings
 from ..storage.changes import Incognito, Setting
 from ..types import Draft, Labels, Outcome, Scope
 from . import validation
 
-if TYPE_CHECKING:
-    from ..client import Engine
-
 INCOGNITO = "this session is incognito: nothing of it is kept, and nothing is recalled in it"
-OFF = "memory is off in this space: `memorist memory on` turns it on"
+OFF = "memory is off in this space: `memorist privacy set on` turns it on"
 OFF_EVERYWHERE = "memory is off: MEMORIST_MEMORY_ENABLED, MILTON_MEMORY_ENABLED or the setting `memory_enabled` says so"
 _VARIABLES = ("MEMORIST_MEMORY_ENABLED", "MILTON_MEMORY_ENABLED")
 _YES = {"1", "true", "yes", "on", "t", "y"}
@@ -34,12 +31,12 @@ Taking = Callable[[Sequence[Draft]], Awaitable[Sequence[Outcome]]]
 class Privacy:
     """The verbs for what a person decides about remembering, for one scope."""
 
-    def __init__(self, engine: Engine, scope: Scope, labels: Labels) -> None:
-        self._engine, self._scope, self._labels = engine, scope, labels
+    def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
+        self._ctx, self._scope, self._labels = ctx, scope, labels
 
     async def settings(self) -> SpaceSettings:
         """What holds in this space."""
-        return (await self._engine.store.space_settings(self._scope, ()))[0]
+        return (await self._ctx.store.space_settings(self._scope, ()))[0]
 
     async def set(
         self,
@@ -63,8 +60,8 @@ class Privacy:
             if not isinstance(value, bool | None):
                 raise InvalidInput(f"{name} is True or False, not {value!r:.60}")
         validation.fields({"actor": actor})
-        now = self._engine.clock()
-        async with self._engine.store.transaction(self._scope) as tx:
+        now = self._ctx.clock()
+        async with self._ctx.store.transaction(self._scope) as tx:
             await tx.apply(
                 [
                     Setting(name=n, value=v, at=now, actor=actor)
@@ -74,10 +71,10 @@ class Privacy:
             )
         return await self.settings()
 
-    async def why_off(self, session: str | None = None) -> str:
+    async def disabled_reason(self, session: str | None = None) -> str:
         """Why nothing is taken in or recalled in a session, this one unless another is named; empty if memory is on."""
         asked = self._labels.session if session is None else session
-        return (await off(self._engine, self._scope, [asked])).get(asked, "")
+        return (await off(self._ctx, self._scope, [asked])).get(asked, "")
 
     async def start_incognito(self, session: str | None = None) -> None:
         """Keep nothing of a session, this one unless another is named; recall nothing in it. Raises InvalidInput."""
@@ -93,65 +90,63 @@ class Privacy:
             raise InvalidInput("Say which session: name it, or open the scope with `session`")
         session = validation.name("session", session)
         if is_on:  # from this moment on, whether the store can be reached or not
-            _note(self._engine, (self._scope, session), INCOGNITO)
-        async with self._engine.store.transaction(self._scope) as tx:
-            await tx.apply([Incognito(session=session, is_on=is_on, at=self._engine.clock())])
+            _note(self._ctx, (self._scope, session), INCOGNITO)
+        async with self._ctx.store.transaction(self._scope) as tx:
+            await tx.apply([Incognito(session=session, is_on=is_on, at=self._ctx.clock())])
         if not is_on:
-            _note(self._engine, (self._scope, session), "")
+            _note(self._ctx, (self._scope, session), "")
 
 
-async def off(
-    engine: Engine, scope: Scope, sessions: Iterable[str | None]
-) -> dict[str | None, str]:
+async def off(ctx: Context, scope: Scope, sessions: Iterable[str | None]) -> dict[str | None, str]:
     """Why memory is off, for those of the sessions where it is; while the store is away, as it was last known."""
     asked = set(sessions)
     try:
-        space, hidden = await engine.store.space_settings(scope, asked)
+        space, hidden = await ctx.store.space_settings(scope, asked)
     except StoreUnavailable:
-        if engine.outage is None:
+        if not ctx.has_spool:
             raise
         return {
             each: why
             for each in asked
-            if (why := engine.off.get((scope, each)) or _everywhere(engine))
+            if (why := ctx.disabled.get((scope, each)) or _everywhere(ctx))
         }
-    why_not = _everywhere(engine) or ("" if space.memory_enabled else OFF)
+    why_not = _everywhere(ctx) or ("" if space.memory_enabled else OFF)
     found = {each: INCOGNITO if each in hidden else why_not for each in asked}
     for each, why in found.items():
-        _note(engine, (scope, each), why)
+        _note(ctx, (scope, each), why)
     return {each: why for each, why in found.items() if why}
 
 
-async def sharing(engine: Engine, scope: Scope) -> list[Scope]:
+async def sharing(ctx: Context, scope: Scope) -> list[Scope]:
     """The other spaces of the same person that share something."""
     mine = [
         each
-        for each in await engine.store.scopes()
+        for each in await ctx.store.scopes()
         if each == replace(scope, space=each.space) != scope
     ]
-    return [each for each in mine if (await engine.store.space_settings(each, ()))[0].sharing]
+    return [each for each in mine if (await ctx.store.space_settings(each, ()))[0].sharing]
 
 
-def _note(engine: Engine, where: tuple[Scope, str | None], why: str) -> None:
+def _note(ctx: Context, where: tuple[Scope, str | None], why: str) -> None:
     """Know for the next outage where memory is off."""
-    engine.off.pop(where, None)
+    ctx.disabled.pop(where, None)
     if why:
-        engine.off[where] = why
-    if len(engine.off) > MOST_KNOWN:
-        del engine.off[next(iter(engine.off))]
+        ctx.disabled[where] = why
+    if len(ctx.disabled) > MOST_KNOWN:
+        del ctx.disabled[next(iter(ctx.disabled))]
 
 
-def _everywhere(engine: Engine) -> str:
+def _everywhere(ctx: Context) -> str:
     said = {os.environ.get(name, "").strip().lower() for name in _VARIABLES} - {""}
-    is_on = engine.settings.memory_enabled and said <= _YES
+    is_on = ctx.settings.memory_enabled and said <= _YES
     return "" if is_on else OFF_EVERYWHERE
 
 
 async def admitted(
-    engine: Engine, scope: Scope, drafts: Sequence[Draft], take: Taking
+    ctx: Context, scope: Scope, drafts: Sequence[Draft], take: Taking
 ) -> list[Outcome]:
     """Hand on what may be taken in; the outcomes stand in the order of the drafts."""
-    closed = await off(engine, scope, {draft.labels.session for draft in drafts})
+    closed = await off(ctx, scope, {draft.labels.session for draft in drafts})
     reasons = [_refusal(draft, closed.get(draft.labels.session, "")) for draft in drafts]
     kept = [draft for draft, why in zip(drafts, reasons, strict=True) if not why]
     taken = iter(await take(kept) if kept else ())
@@ -165,7 +160,7 @@ def _refusal(draft: Draft, why: str) -> str:
     return "" if draft.on_purpose and why != INCOGNITO else why
 
 
-async def refuse_incognito(engine: Engine, scope: Scope, session: str | None) -> None:
+async def refuse_incognito(ctx: Context, scope: Scope, session: str | None) -> None:
     """Raises Refused in a session that leaves no trace."""
-    if (await off(engine, scope, [session])).get(session) == INCOGNITO:
+    if (await off(ctx, scope, [session])).get(session) == INCOGNITO:
         raise Refused(f"Not done: {INCOGNITO}")

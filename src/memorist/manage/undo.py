@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ..context import Context
 from ..errors import InvalidInput, NotFound, RevisionConflict
 from ..ports import Reading, Transaction, Vectors
 from ..results import Entry, Undone
@@ -15,9 +16,6 @@ from ..text import clock, fields
 from ..text.ids import new_id
 from ..types import CONTRADICTS, Event, Memory, Scope
 from . import edit
-
-if TYPE_CHECKING:
-    from ..client import Engine
 
 KEPT = timedelta(days=30)  # what was not there before can be brought back for this long
 
@@ -40,7 +38,7 @@ class Plan:
 
 
 async def undone(
-    engine: Engine,
+    ctx: Context,
     scope: Scope,
     what: Mapping[str, str],
     *,
@@ -49,7 +47,7 @@ async def undone(
     session: str | None,
 ) -> Undone:
     """Undo an operation, or all of a session, whole or not at all. Raises NotFound, InvalidInput, RevisionConflict."""
-    plan = await _planned(engine, engine.store, scope, what)
+    plan = await _planned(ctx, ctx.store, scope, what)
     if dry_run:
         memories = tuple(step.then for step in plan.steps)
         return Undone(operations=plan.operations, memories=memories, dry_run=True)
@@ -59,14 +57,14 @@ async def undone(
         if step.now.text != step.then.text
         for text in (step.now.text, step.then.text)
     }
-    made = await edit.encoded(engine, sorted(texts))
-    async with engine.store.transaction(scope) as tx:
-        plan = await _planned(engine, tx, scope, what)
+    made = await edit.encoded(ctx, sorted(texts))
+    async with ctx.store.transaction(scope) as tx:
+        plan = await _planned(ctx, tx, scope, what)
         meta = {"undoes": list(plan.operations), **({"session": session} if session else {})}
         changes = [
             change
             for step in plan.steps
-            for change in await _changes(tx, step, made, engine, actor, meta)
+            for change in await _changes(tx, step, made, ctx, actor, meta)
         ]
         ids = [step.now.id for step in plan.steps]
         await tx.apply([change for change in changes if not _is_aside(change, ids)])
@@ -74,10 +72,10 @@ async def undone(
     return Undone(operations=plan.operations, memories=memories)
 
 
-async def _planned(engine: Engine, reading: Reading, scope: Scope, what: Mapping[str, str]) -> Plan:
+async def _planned(ctx: Context, reading: Reading, scope: Scope, what: Mapping[str, str]) -> Plan:
     """Read what happened since, and how each memory stood before; with the lock held nobody else adds to it."""
     (name, value), *_ = what.items()
-    since = await engine.store.history_since(
+    since = await ctx.store.history_since(
         scope, "session" if name == "session" else "operation", value
     )
     mine = [entry for entry in since if entry.meta.get(name) == value]
@@ -89,7 +87,7 @@ async def _planned(engine: Engine, reading: Reading, scope: Scope, what: Mapping
         raise InvalidInput(f"Operation {value!r} belongs to a forget, which is for good")
     chosen = {entry.id for entry in mine if not entry.meta.get("final")}
     there = await reading.get(scope, list(dict.fromkeys(entry.memory_id for entry in mine)))
-    now = engine.clock()
+    now = ctx.clock()
     steps = [
         _step(memory, [e for e in since if e.memory_id == memory.id], chosen, now)
         for memory in there
@@ -124,12 +122,12 @@ async def _changes(
     tx: Transaction,
     step: Step,
     made: Mapping[str, Vectors],
-    engine: Engine,
+    ctx: Context,
     actor: str | None,
     meta: dict[str, Any],
 ) -> list[Change]:
     """The memory as it was, under a new revision; a text that goes is kept as an earlier version."""
-    now, model, old = engine.clock(), engine.corpora.model, step.now
+    now, model, old = ctx.clock(), ctx.index.model, step.now
     then = await edit.with_free_key(
         tx, replace(step.then, updated_at=now, revision=old.revision + 1)
     )

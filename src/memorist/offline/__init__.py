@@ -1,6 +1,6 @@
 """When the store is away: noticing it, taking in what is told, answering with what is left, and handing over later."""
 
-from .outage import Outage
+from .outage import Offline
 from .proxy import Guarded
 
-__all__ = ["Guarded", "Outage"]
+__all__ = ["Guarded", "Offline"]

@@ -9,8 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from ..context import Context
 from ..embedders import checked
 from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreFull, StoreUnavailable
 from ..ingest import pipeline as ingest
@@ -23,9 +24,6 @@ from ..text.ids import new_id
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
 from . import standby
 from .proxy import Guarded
-
-if TYPE_CHECKING:
-    from ..client import Engine
 
 FIRST_LOOK, LONGEST = 0.5, 2.0  # seconds between two looks whether the store is back
 OPENING = 5.0  # seconds that opening waits for what an earlier outage left behind
@@ -43,11 +41,11 @@ class Replayed:
     waiting: int = 0  # still, or again
 
 
-class Outage:
+class Offline:
     """Keeps what is told while the store is away and hands it over, once and in order. Closed by the engine."""
 
-    def __init__(self, engine: Engine, store: Guarded, spool: Spool) -> None:
-        self._engine, self._store, self._spool = engine, store, spool
+    def __init__(self, ctx: Context, store: Guarded, spool: Spool) -> None:
+        self._ctx, self._store, self._spool = ctx, store, spool
         self._made: dict[str, list[tuple[Memory, IndexRow]]] = {}  # of what waits, by id
         self._vectors: dict[str, Vectors] = {}
         self._laid: dict[Scope, standby.Laid] = {}
@@ -89,7 +87,7 @@ class Outage:
     async def add_record(self, scope: Scope, patch: Summary) -> Summary | None:
         """Add to a long-term record; None if that waits in a file. Raises InvalidInput, StoreUnavailable."""
         try:
-            return await records.add(self._engine.store, scope, patch)
+            return await records.add(self._ctx.store, scope, patch)
         except StoreFull:
             raise
         except StoreUnavailable as error:
@@ -182,7 +180,7 @@ class Outage:
         """What can be read: the store and what waits, or without the store for a scope, what was lately seen of it."""
         prepared = await asyncio.to_thread(self._prepared, waiting)
         if without is not None:
-            language, fresh = self._engine.settings.language, self._store.texts.fresh(without)
+            language, fresh = self._ctx.settings.language, self._store.texts.fresh(without)
             prepared = [
                 *((memory, standby.index_row(memory, language)) for memory in fresh),
                 *prepared,
@@ -190,7 +188,7 @@ class Outage:
         await self._embed([memory for memory, _ in prepared])
         return standby.Standby(
             store=self._store,
-            corpora=self._engine.corpora,
+            corpora=self._ctx.index,
             waiting=prepared,
             embedded=self._vectors,
             is_away=without is not None,
@@ -198,7 +196,7 @@ class Outage:
         )
 
     def _prepared(self, waiting: Sequence[Pending]) -> list[tuple[Memory, IndexRow]]:
-        made, language = self._made, self._engine.settings.language
+        made, language = self._made, self._ctx.settings.language
         for each in waiting:
             if each.id not in made:
                 made[each.id] = standby.prepared(each, len(made), language)
@@ -206,9 +204,9 @@ class Outage:
 
     async def _embed(self, memories: Sequence[Memory]) -> None:
         new = [memory for memory in memories if memory.id not in self._vectors][-EMBEDDED_AT_ONCE:]
-        if new and self._engine.embedder is not None:
+        if new and self._ctx.embedder is not None:
             with suppress(ProviderFailed):
-                made = await checked.encode(self._engine.embedder, [memory.text for memory in new])
+                made = await checked.encode(self._ctx.embedder, [memory.text for memory in new])
                 self._vectors |= {
                     memory.id: vector for memory, vector in zip(new, made, strict=True)
                 }
@@ -283,9 +281,9 @@ class Outage:
                 for each in batch
                 if each.id not in there and isinstance(each.what, Draft)
             ]
-            policy = standby.policy(batch[0].policy, self._engine.settings.capacity)
-            parts = replace(self._engine.ingest, policy=policy, store=store)
-            outcomes = await ingest.remember(new, scope, parts, self._engine.clock())
+            policy = standby.policy(batch[0].policy, self._ctx.settings.capacity)
+            parts = replace(ingest.parts_of(self._ctx), policy=policy, store=store)
+            outcomes = await ingest.remember(new, scope, parts, self._ctx.clock())
         except (InvalidInput, RevisionConflict) as error:
             if len(batch) == 1:
                 return {first.id or "": str(error)}

@@ -8,30 +8,19 @@ the index, or with one that is behind, an answer is poorer and never wrong.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ProviderFailed
 from ..index import Corpus
-from ..ports import Reading, Vectors
+from ..ports import NearestRows, Reading, Vectors
 from ..types import Scope
 from . import sparse
 
 ASKED = 200  # rows wanted of the index
 BY_WORDS = 200  # of the best matches by words
 EXACT = 2_000  # where a filter lets through no more than this, all of it is measured
-
-
-class Nearest(Protocol):
-    """What is asked for rows that are near."""
-
-    async def nearest(
-        self, scope: Scope, vector: Vectors, *, limit: int, revision: int
-    ) -> tuple[list[int], str]:
-        """The nearest rows at a revision of the scope, and "ok" or what is wrong. Raises ProviderFailed."""
-        ...
 
 
 async def near(
@@ -42,7 +31,7 @@ async def near(
     *,
     scope: Scope,
     store: Reading,
-    index: Nearest | None,
+    index: NearestRows | None,
 ) -> tuple[Corpus, str]:
     """The corpus with the vectors that matter to this question, and how the leg fared."""
     said = "ok"
@@ -57,7 +46,7 @@ async def near(
 
 
 async def _asked(
-    index: Nearest | None, scope: Scope, vector: Vectors, revision: int
+    index: NearestRows | None, scope: Scope, vector: Vectors, revision: int
 ) -> tuple[list[int], str]:
     if index is None:
         return [], "no vector index is configured for a scope of this size"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..embedders import checked
 from ..errors import ProviderFailed, StoreDamaged
 from ..index import WORKING, Corpus
-from ..ports import Embedder, Reading, Reranker, Vectors
+from ..ports import Embedder, NearestRows, Reading, Reranker, Vectors
 from ..text.index import IS_DRAWN
 from ..types import Cut, Hit, Memory, Query, Recall, Scope
 from . import budget, candidates, diversify, external_index, gate, links, rank, rerank
@@ -42,9 +42,7 @@ class Retrieve:
     reranker: Reranker | None
     count: Callable[[str], int]  # tokens of a text
     language: str
-    index: external_index.Nearest | None = (
-        None  # where the vectors of scopes are that are too large to hold
-    )
+    index: NearestRows | None = None  # where the vectors of scopes are that are too large to hold
 
 
 async def recall(query: Query, profile: Profile, parts: Retrieve, now: datetime) -> Recall:

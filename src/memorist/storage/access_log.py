@@ -15,7 +15,7 @@ AT_MOST = 256  # uses held back before they are written
 SECONDS = 1.0
 
 
-class Usage:
+class AccessLog:
     """Collects uses and writes them a moment later; `flush` writes them now. Closed by whoever made it."""
 
     def __init__(self, store: Store) -> None:

@@ -14,16 +14,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Tell = Callable[[int], None]  # of how many memories it was
-Watcher = Callable[[str], AbstractContextManager[Tell]]  # told what is done, entered while it is
+Observer = Callable[[str], AbstractContextManager[Tell]]  # told what is done, entered while it is
 Verb = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
 DUTY = "tend "  # before the name of a duty
 
 
 @contextmanager
-def watching(watchers: Sequence[Watcher], what: str) -> Iterator[Tell]:
+def watching(observers: Sequence[Observer], what: str) -> Iterator[Tell]:
     """Let everybody watch a block."""
     with ExitStack() as stack:
-        told = [stack.enter_context(watch(what)) for watch in watchers]
+        told = [stack.enter_context(watch(what)) for watch in observers]
 
         def tell(count: int) -> None:
             for each in told:
@@ -38,10 +38,10 @@ def watched(what: str, count: Callable[[Any], int]) -> Callable[[Verb[P, T]], Ve
     def wrap(method: Verb[P, T]) -> Verb[P, T]:
         @functools.wraps(method)
         async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-            watchers = self._engine.watchers
-            if not watchers:
+            observers = self.ctx.observers
+            if not observers:
                 return await method(self, *args, **kwargs)
-            with watching(watchers, what) as tell:
+            with watching(observers, what) as tell:
                 done = await method(self, *args, **kwargs)
                 tell(count(done))
                 return done

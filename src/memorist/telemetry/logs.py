@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
-from .instrumentation import Tell, Watcher
+from .instrumentation import Observer, Tell
 
 request: ContextVar[str | None] = ContextVar(
     "request", default=None
@@ -47,7 +47,7 @@ def _error(record: logging.LogRecord) -> str | None:
     return record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
 
 
-def begin(kind: str, watchers: list[Watcher]) -> None:
+def begin(kind: str, observers: list[Observer]) -> None:
     """Log to stderr as `kind` says: `json`, `text`, or `off`, which leaves logging as it is."""
     if kind == "off":
         return
@@ -56,7 +56,7 @@ def begin(kind: str, watchers: list[Watcher]) -> None:
     ours = logging.getLogger("memorist")
     ours.handlers, ours.propagate = [handler], False
     ours.setLevel(logging.INFO)
-    watchers.append(watch)
+    observers.append(watch)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import Misconfigured
-from .instrumentation import DUTY, Tell, Watcher
+from .instrumentation import DUTY, Observer, Tell
 
 OPERATIONS = {
     "remember": "upsert_memory",
@@ -19,13 +19,13 @@ OPERATIONS = {
 }
 
 
-def watcher() -> Watcher:
+def watcher() -> Observer:
     """Makes a span of each verb, and of each duty. Raises Misconfigured if OpenTelemetry is not installed."""
     try:
         from opentelemetry.trace import SpanKind, Status, StatusCode, get_tracer
     except ImportError as error:
         raise Misconfigured(
-            "Setting 'spans' needs another package: pip install \"memorist[otel]\""
+            "Setting 'otel' needs another package: pip install \"memorist[otel]\""
         ) from error
     tracer = get_tracer("memorist")
 

@@ -15,7 +15,7 @@ pytest.importorskip("mcp")
 from mcp.server import MCPServer
 
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.interfaces.mcp.request import Door
 from memorist.interfaces.mcp.server import made
 from memorist.interfaces.rest.auth import Caller
@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for name in os.environ
         if name.startswith(("MEMORIST_", "MILTON_", "CLAUDE_", "CODEX_"))
     ]:
-        if name != "MEMORIST_FAILSAFE_DIR":
+        if name != "MEMORIST_SPOOL_DIR":
             monkeypatch.delenv(name)
     place = tmp_path / "home"
     place.mkdir()
@@ -50,17 +50,17 @@ def revision(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-async def engine(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(place: str, tmp_path: Path) -> AsyncIterator[Client]:
     async with aio.open(place, embedder="hashing", state_dir=tmp_path / "state") as opened:
         yield opened
 
 
 @pytest.fixture
-def serving(engine: Engine) -> Callable[..., MCPServer[None]]:
+def serving(engine: Client) -> Callable[..., MCPServer[None]]:
     """A server over the engine, for whoever is named."""
 
     def serve(user: str = "ana", **known: Any) -> MCPServer[None]:
-        async def opening(_: AsyncExitStack) -> Engine:
+        async def opening(_: AsyncExitStack) -> Client:
             return engine
 
         caller = Caller(name=user, user=user, tenant="default", **known)

@@ -41,7 +41,7 @@ def hook(tmp_path: Path) -> Hook:
 
 
 def kept(space: str = "shop", user: str = "ana") -> list[Memory]:
-    with memorist.open(tend=False) as memory:
+    with memorist.open(run_jobs=False) as memory:
         return sorted(memory.scope(user, space).list(), key=lambda each: each.id)
 
 
@@ -76,7 +76,7 @@ def test_a_prompt_is_kept_and_what_fits_the_next_one_is_told(hook: Hook) -> None
 
 
 def test_a_session_begins_with_what_is_pinned_and_known(hook: Hook) -> None:
-    with memorist.open(tend=False) as memory:
+    with memorist.open(run_jobs=False) as memory:
         shop = memory.scope("ana", "shop")
         shop.remember("Deploys happen on Tuesdays.", kind="semantic")
         shop.remember("Never touch the billing tables.", pinned=True)
@@ -89,7 +89,7 @@ def test_a_session_begins_with_what_is_pinned_and_known(hook: Hook) -> None:
 
 def test_a_session_begins_with_what_was_said_before_the_most_important_first(hook: Hook) -> None:
     hook("prompt", prompt="The shop is deployed with Ansible.")
-    with memorist.open(tend=False) as memory:
+    with memorist.open(run_jobs=False) as memory:
         memory.scope("ana", "shop").remember("The billing tables are sacred.", importance=0.9)
         memory.scope("ana", "shop").remember("It rains.", importance=0.1)
     told = context(hook("session-start", source="startup")).splitlines()
@@ -97,7 +97,7 @@ def test_a_session_begins_with_what_was_said_before_the_most_important_first(hoo
 
 
 def test_what_is_told_stays_within_its_limits(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    with memorist.open(tend=False) as memory:
+    with memorist.open(run_jobs=False) as memory:
         for number in range(12):
             memory.scope("ana", "shop").remember(
                 f"Rule {number}: the shop has {'very ' * 20}long rules.", pinned=True

@@ -14,7 +14,7 @@ from mcp import Client, MCPError
 from mcp.server import MCPServer
 
 from mcp_support import Person, call, held, refused
-from memorist.client import Engine
+from memorist.client import Client as MemoryClient
 from memorist.dialects.supervisor import Supervisor
 
 Serving = Callable[..., MCPServer[None]]
@@ -50,7 +50,7 @@ async def test_what_is_remembered_is_found_with_who_said_it(client: Client) -> N
 
 @pytest.mark.spec("IMP-96")
 async def test_a_how_to_is_read_by_the_agents_that_carry_things_out(
-    engine: Engine, serving: Serving
+    engine: MemoryClient, serving: Serving
 ) -> None:
     await Supervisor(engine.scope("ana")).save_workflow(
         "Deploy the service", ["Build the image", "Push the image"]
@@ -121,7 +121,7 @@ async def test_a_topic_only_shows_what_would_be_forgotten_and_ids_forget_it(clie
 
 
 async def test_what_was_only_hidden_can_still_be_forgotten_for_good(
-    client: Client, engine: Engine
+    client: Client, engine: MemoryClient
 ) -> None:
     id = await remembered(client, "Ana drinks green tea in the morning.")
     assert (await call(client, "memory_forget", ids=[id], keep_days=30))["forgotten"] == [id]
@@ -156,7 +156,7 @@ async def test_the_person_is_asked_before_something_is_forgotten(
 
 
 async def test_the_person_is_told_that_what_they_agreed_to_is_not_forgotten(
-    serving: Serving, engine: Engine
+    serving: Serving, engine: MemoryClient
 ) -> None:
     person = Person("accept", forget=True)
     async with Client(serving(), elicitation_callback=person.answer) as client:
@@ -185,7 +185,7 @@ async def test_a_contradiction_is_shown_and_decided(client: Client) -> None:
 
 
 async def test_without_a_way_to_ask_a_proposal_waits_for_the_person(
-    client: Client, engine: Engine
+    client: Client, engine: MemoryClient
 ) -> None:
     id = await remembered(client, "I live in Lisbon.")
     made = await call(client, "memory_propose", field="city", value="Lisbon", evidence=[id])
@@ -205,7 +205,7 @@ async def test_without_a_way_to_ask_a_proposal_waits_for_the_person(
 )
 async def test_the_person_is_asked_before_something_is_known_of_them(
     serving: Serving,
-    engine: Engine,
+    engine: MemoryClient,
     revision: str,
     person: Person,
     status: str,
@@ -357,7 +357,7 @@ async def test_a_key_that_may_only_read_changes_nothing(
 
 
 async def test_where_memory_is_off_nothing_is_told_and_the_note_says_why(
-    client: Client, engine: Engine
+    client: Client, engine: MemoryClient
 ) -> None:
     await remembered(client, "Ana drinks green tea in the morning.")
     await engine.scope("ana").privacy.set(memory_enabled=False)

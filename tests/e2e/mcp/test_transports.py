@@ -24,7 +24,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp_support import Person, call, over_stdio, refused
-from memorist.client import Engine
+from memorist.client import Client as MemoryClient
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller
 
@@ -152,7 +152,7 @@ def test_it_starts_within_a_second_and_a_half_of_cpu(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def served(engine: Engine, *, local: bool = False) -> AsyncIterator[str]:
+async def served(engine: MemoryClient, *, local: bool = False) -> AsyncIterator[str]:
     """The address of the real server on a port of this machine."""
     caller = Caller(name="local", user="ana", tenant="default") if local else None
     app = create_app(engine, local=caller)
@@ -179,7 +179,7 @@ async def connected(url: str, token: str | None, **more: Any) -> AsyncIterator[C
         yield client
 
 
-async def test_the_key_says_whose_memory_it_is(engine: Engine, revision: str) -> None:
+async def test_the_key_says_whose_memory_it_is(engine: MemoryClient, revision: str) -> None:
     _, ana = await engine.create_key("laptop", user="ana")
     _, bo = await engine.create_key("phone", user="bo", rights=["read"])
     async with served(engine) as url:
@@ -198,7 +198,7 @@ async def test_the_key_says_whose_memory_it_is(engine: Engine, revision: str) ->
             )
 
 
-async def test_the_person_is_asked_over_http_too(engine: Engine, revision: str) -> None:
+async def test_the_person_is_asked_over_http_too(engine: MemoryClient, revision: str) -> None:
     _, ana = await engine.create_key("laptop", user="ana")
     person = Person("accept", agree=True)
     async with (
@@ -211,7 +211,7 @@ async def test_the_person_is_asked_over_http_too(engine: Engine, revision: str) 
         assert len(person.asked) == 1
 
 
-async def test_a_key_for_one_space_stays_in_it_and_others_name_theirs(engine: Engine) -> None:
+async def test_a_key_for_one_space_stays_in_it_and_others_name_theirs(engine: MemoryClient) -> None:
     _, bound = await engine.create_key("bound", user="ana", space="work")
     _, free = await engine.create_key("free", user="ana")
     async with served(engine) as url:
@@ -227,7 +227,7 @@ async def test_a_key_for_one_space_stays_in_it_and_others_name_theirs(engine: En
             )
 
 
-async def test_an_agent_with_an_allowlist_is_held_to_it_by_its_key(engine: Engine) -> None:
+async def test_an_agent_with_an_allowlist_is_held_to_it_by_its_key(engine: MemoryClient) -> None:
     await engine.scope("ana").remember("Ana and Bo argued about the shop.", category="relationship")
     (made,) = (
         await engine.scope("ana").remember("Ana wants to finish the shop by May.", category="goals")
@@ -244,7 +244,7 @@ async def test_an_agent_with_an_allowlist_is_held_to_it_by_its_key(engine: Engin
             await client.read_resource("memory://snapshot")
 
 
-async def test_nobody_comes_in_without_a_good_key(engine: Engine) -> None:
+async def test_nobody_comes_in_without_a_good_key(engine: MemoryClient) -> None:
     key, revoked = await engine.create_key("old", user="ana")
     await engine.revoke_key(key.id)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
@@ -261,7 +261,7 @@ async def test_nobody_comes_in_without_a_good_key(engine: Engine) -> None:
             assert answer.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_session_belongs_to_whoever_began_it(engine: Engine) -> None:
+async def test_a_session_belongs_to_whoever_began_it(engine: MemoryClient) -> None:
     _, ana = await engine.create_key("laptop", user="ana")
     _, bo = await engine.create_key("phone", user="bo")
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}
@@ -284,7 +284,9 @@ async def test_a_session_belongs_to_whoever_began_it(engine: Engine) -> None:
 @pytest.mark.parametrize(
     "id", ["..%2f..%2fetc%2fpasswd", "../../etc/passwd", "%00", "of-somebody-else"]
 )
-async def test_a_resource_shows_no_file_and_nothing_of_others(engine: Engine, id: str) -> None:
+async def test_a_resource_shows_no_file_and_nothing_of_others(
+    engine: MemoryClient, id: str
+) -> None:
     (theirs,) = (await engine.scope("bo").remember("Bo keeps bees.")).ids
     _, ana = await engine.create_key("laptop", user="ana")
     async with served(engine) as url, connected(url, ana) as client:
@@ -296,7 +298,7 @@ async def test_a_resource_shows_no_file_and_nothing_of_others(engine: Engine, id
 
 
 async def test_on_this_machine_alone_no_key_is_needed_and_other_names_are_refused(
-    engine: Engine,
+    engine: MemoryClient,
 ) -> None:
     async with served(engine, local=True) as url:
         async with connected(url, None) as client:

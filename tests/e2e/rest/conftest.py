@@ -10,7 +10,7 @@ import pytest_asyncio
 from fastapi import FastAPI
 
 import memorist
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.rest.auth import Caller
 from rest_server import ANA, Server, serving
@@ -19,7 +19,7 @@ __all__ = ["ANA", "Server", "serving"]
 
 
 @pytest_asyncio.fixture
-async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
+async def engine(tmp_path: Path) -> AsyncIterator[Client]:
     async with memorist.aio.open(
         tmp_path / "m.db", embedder="hashing", journal_dir=tmp_path / "journal"
     ) as memory:
@@ -27,7 +27,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
 
 
 def asking(
-    memory: Engine | FastAPI, token: str | None = None, *, local: Caller | None = None
+    memory: Client | FastAPI, token: str | None = None, *, local: Caller | None = None
 ) -> httpx.AsyncClient:
     """A client of a server in this process."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -37,7 +37,7 @@ def asking(
 
 
 @pytest_asyncio.fixture
-async def ana(engine: Engine) -> AsyncIterator[httpx.AsyncClient]:
+async def ana(engine: Client) -> AsyncIterator[httpx.AsyncClient]:
     """The local person, with all rights."""
     async with asking(engine, local=ANA) as client:
         yield client

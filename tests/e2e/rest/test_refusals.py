@@ -13,7 +13,7 @@ import pytest_asyncio
 from fastapi import FastAPI
 
 import memorist
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.interfaces.rest.app import ROUTERS, create_app, route_table
 from memorist.interfaces.rest.route import AuthenticatedRoute, rights
 
@@ -37,7 +37,7 @@ WITHOUT = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def memory(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engine]:
+async def memory(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
     folder: Path = tmp_path_factory.mktemp("journal")
     async with memorist.aio.open(
         ":memory:", embedder="hashing", rate_limit=0, journal_dir=folder
@@ -46,7 +46,7 @@ async def memory(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Engi
 
 
 @pytest.fixture(scope="module")
-def app(memory: Engine) -> FastAPI:
+def app(memory: Client) -> FastAPI:
     return create_app(memory)
 
 
@@ -112,7 +112,7 @@ def test_all_routes_but_two_need_a_right() -> None:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("path", "method", "right"), CLOSED)
 async def test_nobody_comes_in_without_a_good_key(
-    memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
+    memory: Client, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
     everything = ("read", "write", "owner", "admin")
     _, expired = await memory.create_key("expired", user="ana", rights=everything, days=0)
@@ -130,7 +130,7 @@ async def test_nobody_comes_in_without_a_good_key(
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("path", "method", "right"), CLOSED)
 async def test_a_key_does_what_it_has_the_right_to(
-    memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
+    memory: Client, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
     _, token = await memory.create_key("narrow", user="ana", rights=WITHOUT[right])
     async with asking(app, token) as client:
@@ -148,7 +148,7 @@ NAMES_NO_SPACE = {  # they are about one memory by its id, about the key itself,
     ("path", "method", "right"), [each for each in CLOSED if each[0] not in NAMES_NO_SPACE]
 )
 async def test_a_key_for_one_space_reaches_no_other(
-    memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
+    memory: Client, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
     request = request_of(described, path, method)
     names = {**request["params"], **request.get("json", {})}
@@ -167,7 +167,7 @@ async def test_a_key_for_one_space_reaches_no_other(
     ("path", "method", "right"), [each for each in CLOSED if "{id}" in each[0]]
 )
 async def test_what_belongs_to_somebody_else_is_not_there(
-    memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
+    memory: Client, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
     bobs = memory.scope(user="bob")
     id = (await bobs.remember(f"Bob's secret is {path} {method}.")).ids[0]
@@ -190,9 +190,9 @@ async def test_what_belongs_to_somebody_else_is_not_there(
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("path", "method", "right"), CLOSED)
 async def test_an_agent_with_an_allowlist_asks_and_remembers_and_sees_nothing_else(
-    memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
+    memory: Client, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
-    agent = min(memory.access.allowlists)
+    agent = min(memory.ctx.allowlists.allowlists)
     _, token = await memory.create_key(
         "agent", user="ana", agent=agent, rights=("read", "write", "admin")
     )
@@ -206,7 +206,7 @@ async def test_an_agent_with_an_allowlist_asks_and_remembers_and_sees_nothing_el
     ("path", "method", "right"), [each for each in CLOSED if each[2] in ("write", "remember")]
 )
 async def test_a_request_that_is_repeated_gets_the_same_answer(
-    memory: Engine, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
+    memory: Client, app: FastAPI, described: dict[str, Any], path: str, method: str, right: str
 ) -> None:
     mine = memory.scope("ana", "other")
     id = (await mine.remember(f"My way to {path} is {method}.", manually_saved=True)).ids[0]
@@ -259,7 +259,7 @@ def test_what_a_changing_route_answers_can_be_kept_without_words() -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_key_that_expires_is_good_until_then(memory: Engine) -> None:
+async def test_a_key_that_expires_is_good_until_then(memory: Client) -> None:
     key, token = await memory.create_key("day", user="ana", days=1)
-    assert (await memory.known(token)).id == key.id
+    assert (await memory.authenticate(token)).id == key.id
     assert key.expires_at == key.created_at + timedelta(days=1)

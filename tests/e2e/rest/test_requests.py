@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 import memorist
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.interfaces.rest.limits import RateLimiter
 
 from .conftest import ANA, asking, serving
@@ -62,7 +62,7 @@ async def test_a_request_without_an_answer_is_also_done_once(ana: httpx.AsyncCli
 
 
 async def test_the_kept_answer_holds_no_words(
-    engine: Engine, ana: httpx.AsyncClient, tmp_path: Path
+    engine: Client, ana: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     id = (await ana.post(ENTRIES, json=ENTRY)).json()["outcomes"][0]["ids"][0]
     head, where = {"Idempotency-Key": "edit"}, {"space": "home"}
@@ -264,7 +264,7 @@ async def test_another_name_for_this_machine_is_refused(ana: httpx.AsyncClient, 
     assert (await ana.get("/v1/memory/stats", headers={"Host": host})).status_code == 421
 
 
-async def test_a_name_that_is_none_is_refused_by_every_server(engine: Engine) -> None:
+async def test_a_name_that_is_none_is_refused_by_every_server(engine: Client) -> None:
     async with asking(engine) as client:
         assert (await client.get("/healthz", headers={"Host": "["})).status_code == 421
 
@@ -321,10 +321,10 @@ async def test_the_log_tells_the_route_and_never_a_word(
 
 
 async def test_a_bug_is_told_without_our_insides(
-    engine: Engine, ana: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+    engine: Client, ana: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     await ana.post(ENTRIES, json=ENTRY)
-    engine.store = None  # type: ignore[assignment]
+    engine.ctx.store = None  # type: ignore[assignment]
     answer = await ana.get(ENTRIES, params={"space": "home"})
     assert answer.status_code == 500
     assert answer.json()["request_id"] in caplog.text

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 import memorist
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.dialects.supervisor import Supervisor
 from memorist.interfaces.rest.app import route_table
 
@@ -23,7 +23,7 @@ HOME = {"space": "home"}
 
 
 @pytest_asyncio.fixture
-async def memory(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
+async def memory(place: str, tmp_path: Path) -> AsyncIterator[Client]:
     async with memorist.aio.open(
         place, embedder="hashing", journal_dir=tmp_path / "journal"
     ) as opened:
@@ -31,7 +31,7 @@ async def memory(place: str, tmp_path: Path) -> AsyncIterator[Engine]:
 
 
 @pytest_asyncio.fixture
-async def ana(memory: Engine) -> AsyncIterator[httpx.AsyncClient]:
+async def ana(memory: Client) -> AsyncIterator[httpx.AsyncClient]:
     async with asking(memory, local=ANA) as client:
         yield client
 
@@ -207,7 +207,7 @@ async def test_a_person_says_it_in_a_chat(ana: httpx.AsyncClient) -> None:
     "IMP-57", "IMP-58", "IMP-59", "IMP-60", "IMP-61", "IMP-62", "IMP-63", "IMP-64", "IMP-65"
 )
 async def test_an_agent_asks_and_sees_what_its_allowlist_names(
-    memory: Engine, ana: httpx.AsyncClient
+    memory: Client, ana: httpx.AsyncClient
 ) -> None:
     await told(ana, "I drink green tea every morning.", category="preferences", importance=0.6)
     await told(ana, "Tea with Ben at the bank about the tea budget.", category="finance")
@@ -232,7 +232,9 @@ async def test_an_agent_asks_and_sees_what_its_allowlist_names(
         await ana.post(f"{V1}/query", json={**question, "filters": {"user_id": "bob"}})
     ).status_code == 403
     narrow = next(
-        agent for agent, names in memory.access.allowlists.items() if "preferences" not in names
+        agent
+        for agent, names in memory.ctx.allowlists.allowlists.items()
+        if "preferences" not in names
     )
     assert (await ana.post(f"{V1}/query", json={**question, "agent": narrow})).status_code == 403
 
@@ -281,7 +283,7 @@ async def test_the_history_of_a_memory_is_found_in_any_space_of_its_owner(
 
 @pytest.mark.spec("IMP-96")
 async def test_a_how_to_is_read_by_the_agents_that_carry_things_out(
-    memory: Engine, ana: httpx.AsyncClient
+    memory: Client, ana: httpx.AsyncClient
 ) -> None:
     scope = memory.scope(user="ana", space="home")
     await Supervisor(scope).save_workflow(
@@ -332,7 +334,7 @@ async def test_everything_goes_out_and_comes_in_again(ana: httpx.AsyncClient) ->
 
 @pytest.mark.spec("CLK-81", "CLK-82", "CLK-83")
 async def test_the_snapshot_and_the_facts_of_a_guild(
-    memory: Engine, ana: httpx.AsyncClient
+    memory: Client, ana: httpx.AsyncClient
 ) -> None:
     from memorist.dialects.clanker import Clanker
 
@@ -363,7 +365,7 @@ async def test_the_snapshot_and_the_facts_of_a_guild(
 
 @pytest.mark.spec("CLK-62", "CLK-83")
 async def test_a_search_in_a_guild_keeps_its_limit_and_prefers_its_channel(
-    memory: Engine, ana: httpx.AsyncClient
+    memory: Client, ana: httpx.AsyncClient
 ) -> None:
     from memorist.dialects.clanker import Clanker
 
@@ -405,7 +407,7 @@ async def test_a_search_in_a_guild_clamps_its_limit(
     strict=True, raises=AssertionError, reason=f"{LATER}search returns fact, subject and score"
 )
 async def test_a_search_in_a_guild_answers_with_fact_subject_and_score(
-    memory: Engine, ana: httpx.AsyncClient
+    memory: Client, ana: httpx.AsyncClient
 ) -> None:
     from memorist.dialects.clanker import Clanker
 
@@ -431,7 +433,7 @@ async def test_the_snapshot_is_there_on_a_server_without_settings(tmp_path: Path
     assert all("cello" in answer.json()["markdown"] for answer in answers)
 
 
-async def test_only_an_operator_of_the_whole_server_reads_of_everybody(memory: Engine) -> None:
+async def test_only_an_operator_of_the_whole_server_reads_of_everybody(memory: Client) -> None:
     given: tuple[tuple[dict[str, str], int], ...] = (
         ({}, 200),
         ({"space": "home"}, 403),
@@ -523,7 +525,7 @@ async def test_a_conflict_waits_for_a_decision(ana: httpx.AsyncClient) -> None:
 
 
 async def test_nothing_is_known_of_a_person_without_their_word(
-    memory: Engine, ana: httpx.AsyncClient
+    memory: Client, ana: httpx.AsyncClient
 ) -> None:
     id = await told(ana, "I live in Lisbon.")
     scope = memory.scope("ana", "home")

@@ -82,7 +82,7 @@ def told(place: str, **settings: Any) -> dict[str, str]:
         mine.remember("My favourite colour is green.", manually_saved=True)
         mine.remember("My favourite colour is blue.", manually_saved=True)
         mine.consent.propose("city", "Porto", evidence=[ids["porto"]])
-        mine.consent.tell("tone", "short and friendly")
+        mine.consent.set("tone", "short and friendly")
         mine.recall("where do I live?")
         assert mine.list(Filter(states=("soft_deleted",))).memories
     return ids

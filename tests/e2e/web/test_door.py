@@ -18,7 +18,7 @@ import pytest_asyncio
 import memorist
 from e2e.rest.conftest import ANA
 from e2e.web.hostile import few
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import KeyRefused
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.web import routes
@@ -29,16 +29,16 @@ from memorist.text.ids import new_id
 from memorist.types import Memory
 
 EVERYTHING = ("read", "write", "admin")
-APPS: WeakKeyDictionary[Engine, Any] = WeakKeyDictionary()
+APPS: WeakKeyDictionary[Client, Any] = WeakKeyDictionary()
 
 
 @pytest_asyncio.fixture
-async def engine(here: str) -> AsyncIterator[Engine]:
+async def engine(here: str) -> AsyncIterator[Client]:
     async with memorist.aio.open(here, embedder="hashing") as memory:
         yield memory
 
 
-def browser(engine: Engine, *, local: Any = None, host: str = "localhost") -> httpx.AsyncClient:
+def browser(engine: Client, *, local: Any = None, host: str = "localhost") -> httpx.AsyncClient:
     """Somebody who keeps cookies and says where they come from, as browsers do; all at one server."""
     app = APPS.setdefault(engine, create_app(engine, local=local))
     transport = httpx.ASGITransport(app)
@@ -53,7 +53,7 @@ async def proof(client: httpx.AsyncClient, at: str = "/login") -> str:
 
 
 @asynccontextmanager
-async def signed_in(engine: Engine, **key: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def signed_in(engine: Client, **key: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A browser that came in with a new key."""
     _, token = await engine.create_key("laptop", **{"user": "ana", "rights": EVERYTHING, **key})
     async with browser(engine) as client:
@@ -65,7 +65,7 @@ async def signed_in(engine: Engine, **key: Any) -> AsyncIterator[httpx.AsyncClie
 
 
 async def test_without_a_key_every_view_leads_to_the_login_and_every_form_is_refused(
-    engine: Engine,
+    engine: Client,
 ) -> None:
     for path, method, _ in routes:
         if path.startswith(("/static", "/login")):
@@ -81,7 +81,7 @@ async def test_without_a_key_every_view_leads_to_the_login_and_every_form_is_ref
             assert "text/html" in answer.headers["content-type"]
 
 
-async def test_a_key_opens_the_page_and_no_script_can_read_it(engine: Engine) -> None:
+async def test_a_key_opens_the_page_and_no_script_can_read_it(engine: Client) -> None:
     async with signed_in(engine) as client:
         cookies = [each for each in client.cookies.jar if each.name == "memorist_session"]
         assert len(cookies) == 1
@@ -91,7 +91,7 @@ async def test_a_key_opens_the_page_and_no_script_can_read_it(engine: Engine) ->
         assert (await client.get("/")).status_code == 200
 
 
-async def test_a_wrong_key_is_told_so_and_gets_no_session(engine: Engine) -> None:
+async def test_a_wrong_key_is_told_so_and_gets_no_session(engine: Client) -> None:
     async with browser(engine) as client:
         answer = await client.post(
             "/login", data={"proof": await proof(client), "key": "rk_0_no", "to": "/"}
@@ -104,7 +104,7 @@ async def test_a_wrong_key_is_told_so_and_gets_no_session(engine: Engine) -> Non
 @pytest.mark.parametrize(
     "to", ["//evil.test", "https://evil.test", "/\\evil.test", "/x\r\nSet-Cookie: a=b", "x"]
 )
-async def test_the_login_leads_nowhere_else(engine: Engine, to: str) -> None:
+async def test_the_login_leads_nowhere_else(engine: Client, to: str) -> None:
     _, token = await engine.create_key("laptop", user="ana")
     async with browser(engine) as client:
         answer = await client.post(
@@ -114,7 +114,7 @@ async def test_the_login_leads_nowhere_else(engine: Engine, to: str) -> None:
 
 
 async def test_a_session_that_somebody_else_has_named_is_not_taken_over_by_a_login(
-    engine: Engine,
+    engine: Client,
 ) -> None:
     _, token = await engine.create_key("laptop", user="ana")
     async with browser(engine) as client:
@@ -134,7 +134,7 @@ MARKUP = """<img src=x onerror=alert(1)>"'><script>alert(2)</script>{{7*7}}"""
 
 
 async def test_markup_in_any_field_of_a_memory_is_shown_as_text_by_every_view(
-    engine: Engine,
+    engine: Client,
 ) -> None:
     mine = engine.scope("ana", session=MARKUP, thread=MARKUP)
     (one,) = (
@@ -158,13 +158,13 @@ async def test_markup_in_any_field_of_a_memory_is_shown_as_text_by_every_view(
         )
 
 
-async def test_a_revoked_key_ends_its_session_at_once(engine: Engine) -> None:
+async def test_a_revoked_key_ends_its_session_at_once(engine: Client) -> None:
     async with signed_in(engine) as client:
         await engine.revoke_key((await engine.keys())[0].id)
         assert (await client.get("/")).headers["location"].startswith("/login")
 
 
-async def test_signing_out_ends_the_session_on_the_server(engine: Engine) -> None:
+async def test_signing_out_ends_the_session_on_the_server(engine: Client) -> None:
     async with signed_in(engine) as client:
         kept = dict(client.cookies)
         await client.post("/logout", data={"proof": await proof(client, "/")})
@@ -195,7 +195,7 @@ def test_a_session_is_over_when_nobody_came_for_long() -> None:
         "no origin that is named",
     ],
 )
-async def test_a_form_that_is_not_ours_changes_nothing(engine: Engine, wrong: str) -> None:
+async def test_a_form_that_is_not_ours_changes_nothing(engine: Client, wrong: str) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with signed_in(engine) as client, signed_in(engine, user="eve") as stranger:
         data = {"proof": await proof(client, "/")}
@@ -212,7 +212,7 @@ async def test_a_form_that_is_not_ours_changes_nothing(engine: Engine, wrong: st
     assert not (await engine.scope("ana").get(id)).pinned
 
 
-async def test_a_page_is_sent_with_everything_that_keeps_it_to_itself(engine: Engine) -> None:
+async def test_a_page_is_sent_with_everything_that_keeps_it_to_itself(engine: Client) -> None:
     async with browser(engine, local=ANA) as client:
         sent = (await client.get("/")).headers
     policy = sent["content-security-policy"]
@@ -231,7 +231,7 @@ async def test_a_page_is_sent_with_everything_that_keeps_it_to_itself(engine: En
 
 
 async def test_on_this_machine_alone_nobody_signs_in_and_no_other_name_is_answered(
-    engine: Engine,
+    engine: Client,
 ) -> None:
     async with browser(engine, local=ANA) as client:
         assert (await client.get("/")).status_code == 200
@@ -239,7 +239,7 @@ async def test_on_this_machine_alone_nobody_signs_in_and_no_other_name_is_answer
         assert (await client.get("/")).status_code == 421
 
 
-async def test_a_key_that_may_only_read_sees_no_buttons_and_changes_nothing(engine: Engine) -> None:
+async def test_a_key_that_may_only_read_sees_no_buttons_and_changes_nothing(engine: Client) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with signed_in(engine, rights=("read",)) as client:
         assert "/pin" not in (await client.get(f"/m/{id}")).text
@@ -250,7 +250,7 @@ async def test_a_key_that_may_only_read_sees_no_buttons_and_changes_nothing(engi
         assert (await client.get(f"/m/{id}/forget")).status_code == 403
 
 
-async def test_nobody_sees_or_changes_what_belongs_to_others(engine: Engine) -> None:
+async def test_nobody_sees_or_changes_what_belongs_to_others(engine: Client) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with signed_in(engine, user="eve") as eve, signed_in(engine, space="work") as bound:
         for client in (eve, bound):
@@ -269,7 +269,7 @@ async def test_nobody_sees_or_changes_what_belongs_to_others(engine: Engine) -> 
         ).status_code == 404
 
 
-async def test_a_key_for_one_space_works_after_another_was_looked_at(engine: Engine) -> None:
+async def test_a_key_for_one_space_works_after_another_was_looked_at(engine: Client) -> None:
     _, token = await engine.create_key("home", user="ana", rights=EVERYTHING, space="home")
     async with signed_in(engine) as client:
         await client.post(
@@ -288,7 +288,7 @@ async def test_a_key_for_one_space_works_after_another_was_looked_at(engine: Eng
     assert [each.text for each in await engine.scope("ana", "home").list()] == ["I drink tea."]
 
 
-async def test_what_is_not_kept_is_said_as_a_warning_and_stays_in_the_field(engine: Engine) -> None:
+async def test_what_is_not_kept_is_said_as_a_warning_and_stays_in_the_field(engine: Client) -> None:
     async with browser(engine, local=ANA) as client:
         form = {
             "proof": await proof(client, "/"),
@@ -318,7 +318,7 @@ async def test_what_is_not_kept_is_said_as_a_warning_and_stays_in_the_field(engi
     ],
 )  # fmt: skip
 async def test_an_error_leads_back_and_keeps_the_views_in_reach(
-    engine: Engine, referer: str, to: str
+    engine: Client, referer: str, to: str
 ) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with browser(engine, local=ANA) as client:
@@ -330,7 +330,7 @@ async def test_an_error_leads_back_and_keeps_the_views_in_reach(
     assert "/login" not in shown.text
 
 
-async def test_whoever_is_not_known_is_led_to_the_login_by_an_error(engine: Engine) -> None:
+async def test_whoever_is_not_known_is_led_to_the_login_by_an_error(engine: Client) -> None:
     async with browser(engine) as client:
         shown = (await client.post("/settings", data={})).text
     assert 'href="/login"' in shown
@@ -338,25 +338,25 @@ async def test_whoever_is_not_known_is_led_to_the_login_by_an_error(engine: Engi
 
 
 async def test_a_key_is_shown_once_and_gives_no_more_than_whoever_made_it_has(
-    engine: Engine,
+    engine: Client,
 ) -> None:
     async with signed_in(engine, rights=("read", "admin")) as client:
         form = {"proof": await proof(client, "/"), "name": "<b>phone", "right": "read", "days": "3"}
         shown = await client.post("/keys", data=form)
         token = re.search(r"rk_[0-9a-f]+_[\w-]+", shown.text)
         assert token
-        assert (await engine.known(token[0])).rights == ("read",)
+        assert (await engine.authenticate(token[0])).rights == ("read",)
         listed = (await client.get("/keys")).text
         assert token[0] not in listed
         assert "&lt;b&gt;phone" in listed
         assert (await client.post("/keys", data={**form, "right": "write"})).status_code == 403
-        made = (await engine.known(token[0])).id
+        made = (await engine.authenticate(token[0])).id
         await client.post(f"/keys/{made}/revoke", data={"proof": form["proof"]})
     with pytest.raises(KeyRefused):
-        await engine.known(token[0])
+        await engine.authenticate(token[0])
 
 
-async def test_an_edit_of_what_was_changed_meanwhile_is_refused(engine: Engine) -> None:
+async def test_an_edit_of_what_was_changed_meanwhile_is_refused(engine: Client) -> None:
     mine = engine.scope("ana")
     id = (await mine.remember("I drink tea.")).ids[0]
     async with browser(engine, local=ANA) as client:
@@ -372,7 +372,7 @@ async def test_an_edit_of_what_was_changed_meanwhile_is_refused(engine: Engine) 
     assert (await mine.get(id)).text == "I drink milk."
 
 
-async def test_a_revision_that_no_memory_can_have_is_invalid_input(engine: Engine) -> None:
+async def test_a_revision_that_no_memory_can_have_is_invalid_input(engine: Client) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with browser(engine, local=ANA) as client:
         form = {
@@ -386,7 +386,7 @@ async def test_a_revision_that_no_memory_can_have_is_invalid_input(engine: Engin
     assert "up to 2,147,483,648" in answer.text
 
 
-async def test_the_figures_show_the_mean_duration_of_each_verb(engine: Engine) -> None:
+async def test_the_figures_show_the_mean_duration_of_each_verb(engine: Client) -> None:
     async with browser(engine, local=ANA) as client:
         for _ in range(3):
             await engine.scope("ana").recall("tea")
@@ -402,7 +402,7 @@ async def test_the_figures_show_the_mean_duration_of_each_verb(engine: Engine) -
     assert float(row[2]) == pytest.approx(float(seconds[1]) / 3 * 1000, abs=0.051)
 
 
-async def test_what_goes_with_a_memory_is_shown_before_it_is_forgotten(engine: Engine) -> None:
+async def test_what_goes_with_a_memory_is_shown_before_it_is_forgotten(engine: Client) -> None:
     mine = engine.scope("ana")
     id = (await mine.remember("I drink tea.")).ids[0]
     await mine.edit(id, "I drink green tea.")
@@ -413,7 +413,7 @@ async def test_what_goes_with_a_memory_is_shown_before_it_is_forgotten(engine: E
     assert (await mine.get(id)).is_active
 
 
-async def test_turned_letters_and_unseen_characters_are_named(engine: Engine) -> None:
+async def test_turned_letters_and_unseen_characters_are_named(engine: Client) -> None:
     id = (await engine.scope("ana").remember("pay \u202e001\u202c euros\U000e0041\U000e0042")).ids[
         0
     ]
@@ -457,7 +457,7 @@ async def test_the_views_work_on_every_store(place: str) -> None:
             assert "I drink tea" in (await client.get("/?tag=")).text
 
 
-async def test_pages_of_many_memories_follow_each_other(engine: Engine) -> None:
+async def test_pages_of_many_memories_follow_each_other(engine: Client) -> None:
     await engine.scope("ana").remember(
         [{"content": f"Number {n} is on the list of {n * 7}."} for n in range(60)]
     )
@@ -490,7 +490,7 @@ async def test_pages_of_many_memories_follow_each_other(engine: Engine) -> None:
         "null",
     ],
 )
-async def test_whatever_an_address_says_no_view_fails(engine: Engine, given: str) -> None:
+async def test_whatever_an_address_says_no_view_fails(engine: Client, given: str) -> None:
     await engine.scope("ana", session="chat").remember("I drink tea.")
     async with browser(engine, local=ANA) as client:
         for path, method, _ in routes:
@@ -516,9 +516,9 @@ async def test_whatever_an_address_says_no_view_fails(engine: Engine, given: str
 
 @pytest.mark.slow
 async def test_the_first_view_of_a_hundred_thousand_memories_is_there_at_once(
-    engine: Engine,
+    engine: Client,
 ) -> None:
-    mine, now = engine.scope("ana"), engine.clock()
+    mine, now = engine.scope("ana"), engine.ctx.clock()
     for start in range(0, 100_000, 1000):
         made = [
             Memory(
@@ -531,7 +531,7 @@ async def test_the_first_view_of_a_hundred_thousand_memories_is_there_at_once(
             )
             for n in range(start, start + 1000)
         ]
-        async with engine.store.transaction(mine.scope) as tx:
+        async with engine.ctx.store.transaction(mine.scope) as tx:
             await tx.apply([Put(memory=each, event=None) for each in made])
     async with browser(engine, local=ANA) as client:
         begun = process_time()

@@ -14,7 +14,7 @@ import pytest
 
 from llm_server import Server
 from memorist import aio
-from memorist.client import Engine
+from memorist.client import Client
 from memorist.errors import MemoristError, Misconfigured, OverBudget
 from memorist.llms import cost
 from memorist.results import Ask
@@ -38,11 +38,11 @@ MOST = cost.TRIES * sum(cost.most(ASK))
 
 
 @asynccontextmanager
-async def opened(place: str | Path, server: Server, **settings: Any) -> AsyncIterator[Engine]:
+async def opened(place: str | Path, server: Server, **settings: Any) -> AsyncIterator[Client]:
     server.answer = lambda request: {"n": 3}
     told = {
         "embedder": "none",
-        "failsafe": False,
+        "spool": False,
         "llm": "openai:m",
         "llm_url": f"{server.url}/v1",
         **settings,
@@ -51,18 +51,18 @@ async def opened(place: str | Path, server: Server, **settings: Any) -> AsyncIte
         yield engine
 
 
-async def ask(engine: Engine, scope: Scope = ANA, question: Ask = ASK) -> str:
+async def ask(engine: Client, scope: Scope = ANA, question: Ask = ASK) -> str:
     """What became of a question."""
-    assert engine.adviser is not None
+    assert engine.ctx.llm is not None
     try:
-        assert await engine.adviser.answer(scope, question) == {"n": 3}
+        assert await engine.ctx.llm.answer(scope, question) == {"n": 3}
     except MemoristError as error:
         return type(error).__name__
     return "answered"
 
 
-async def spent(engine: Engine, *users: str) -> int:
-    found = await engine.spending()
+async def spent(engine: Client, *users: str) -> int:
+    found = await engine.llm_usage()
     return sum(
         each.tokens_in + each.tokens_out + each.reserved
         for each in found
@@ -76,7 +76,7 @@ async def test_what_an_answer_cost_is_in_the_ledger_of_whoever_it_was_for(
     llm_server.usage = (100, 7)
     async with opened(place, llm_server) as engine:
         assert [await ask(engine), await ask(engine), await ask(engine, EVA)] == ["answered"] * 3
-        (row,) = await engine.scope("ana", "s", "t").spending()
+        (row,) = await engine.scope("ana", "s", "t").llm_usage()
         assert (row.task, row.model, row.calls, row.tokens_in, row.tokens_out) == (
             "extract",
             "openai:m",
@@ -97,11 +97,11 @@ async def test_no_token_is_spent_beyond_a_cap_by_eight_callers_through_two_engin
     llm_server.behaviour = lambda request: treated[len(llm_server.requests) % len(treated)]
     llm_server.then("right", "closing", "right", "500")
     caps = {
-        "llm_user_tokens": cap if who == "user" else 0,
-        "llm_tenant_tokens": cap if who == "tenant" else 0,
+        "llm_daily_tokens_per_user": cap if who == "user" else 0,
+        "llm_daily_tokens_per_tenant": cap if who == "tenant" else 0,
     }
 
-    async def keep_asking(engine: Engine, scope: Scope) -> Counter[str]:
+    async def keep_asking(engine: Client, scope: Scope) -> Counter[str]:
         return Counter([await ask(engine, scope) for _ in range(20)])
 
     async with opened(place, llm_server, **caps) as one, opened(place, llm_server, **caps) as other:
@@ -114,14 +114,14 @@ async def test_no_token_is_spent_beyond_a_cap_by_eight_callers_through_two_engin
         ]
         outcomes = sum(await asyncio.gather(*callers), Counter[str]())
         assert llm_server.tokens_in + llm_server.tokens_out <= await spent(one, "ana", "eva") <= cap
-        assert not any(each.reserved for each in await one.spending())
+        assert not any(each.reserved for each in await one.llm_usage())
         assert outcomes["answered"] > 8  # what a call did not need was given back
         assert outcomes["OverBudget"] > 0
         assert outcomes.total() == 160
 
 
 async def test_a_cap_of_one_user_does_not_touch_another(place: str, llm_server: Server) -> None:
-    async with opened(place, llm_server, llm_user_tokens=MOST + 100) as engine:
+    async with opened(place, llm_server, llm_daily_tokens_per_user=MOST + 100) as engine:
         assert [await ask(engine) for _ in range(3)] == ["answered", "OverBudget", "OverBudget"]
         assert await ask(engine, EVA) == "answered"
 
@@ -129,12 +129,14 @@ async def test_a_cap_of_one_user_does_not_touch_another(place: str, llm_server: 
 async def test_over_budget_nothing_is_sent_and_the_way_out_is_named(
     tmp_path: Path, llm_server: Server
 ) -> None:
-    async with opened(tmp_path / "m.db", llm_server, llm_tenant_tokens=MOST - 1) as engine:
-        assert engine.adviser is not None
-        with pytest.raises(OverBudget, match="llm_tenant_tokens"):
-            await engine.adviser.answer(ANA, ASK)
+    async with opened(
+        tmp_path / "m.db", llm_server, llm_daily_tokens_per_tenant=MOST - 1
+    ) as engine:
+        assert engine.ctx.llm is not None
+        with pytest.raises(OverBudget, match="llm_daily_tokens_per_tenant"):
+            await engine.ctx.llm.answer(ANA, ASK)
         assert not llm_server.requests
-        assert await engine.spending() == []
+        assert await engine.llm_usage() == []
 
 
 async def test_a_server_that_says_less_than_can_be_is_not_believed(
@@ -143,7 +145,7 @@ async def test_a_server_that_says_less_than_can_be_is_not_believed(
     llm_server.usage = (1, 0)
     async with opened(tmp_path / "m.db", llm_server) as engine:
         await ask(engine)
-        (row,) = await engine.spending()
+        (row,) = await engine.llm_usage()
         assert row.tokens_in >= len(ASK.user) / 4
         assert row.tokens_out >= 2
 
@@ -187,7 +189,7 @@ async def test_a_call_that_is_cancelled_is_counted_in_full(
         assert await spent(engine, "ana") == MOST
         call.cancel()
         await asyncio.gather(call, return_exceptions=True)
-        (row,) = await engine.spending()
+        (row,) = await engine.llm_usage()
         assert (row.reserved, row.tokens_in + row.tokens_out) == (0, MOST)
 
 

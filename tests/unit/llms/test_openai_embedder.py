@@ -148,8 +148,8 @@ async def test_the_model_that_the_environment_names_is_the_one_that_embeds(
     monkeypatch.setenv("DEFAULT_MEMORY_EMBEDDING_MODEL", "text-embedding-3-large")
     told = {"embedder": "openai", "embedder_url": f"{llm_server.url}/v1", "state_dir": tmp_path}
     async with aio.open(tmp_path / "m.db", **told) as engine:
-        assert engine.embedder is not None
-        assert (engine.embedder.model, engine.embedder.dimensions) == (
+        assert engine.ctx.embedder is not None
+        assert (engine.ctx.embedder.model, engine.ctx.embedder.dimensions) == (
             "text-embedding-3-large",
             3072,
         )

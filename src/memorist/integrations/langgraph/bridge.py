@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ...errors import MemoristError
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ...sync import BlockingScope, few
 
 P = ParamSpec("P")
@@ -19,7 +19,7 @@ T = TypeVar("T")
 class Bridge:
     """Runs work on the loop of a scope. A scope of `memorist.aio` is taken to live on the loop that is running."""
 
-    def __init__(self, scope: Scoped | BlockingScope) -> None:
+    def __init__(self, scope: ScopedClient | BlockingScope) -> None:
         if isinstance(scope, BlockingScope):
             self.scope, self._loop = scope._inner, scope._loop.inner
         else:

@@ -29,7 +29,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from ...errors import InvalidInput, StoreDamaged
 from ...manage.checkpoints import thread_name
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ...storage.graphs import Found, Graphs, Lacking, State, Typed, Wanted, Write
 from ...sync import Blocking, BlockingScope
 from .bridge import Bridge, blocking
@@ -53,14 +53,14 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 
     def __init__(
         self,
-        scope: Scoped | BlockingScope,
+        scope: ScopedClient | BlockingScope,
         *,
         allowed_types: Iterable[type | tuple[str, ...]] = (),
         serde: SerializerProtocol | None = None,
     ) -> None:
         super().__init__(serde=serde or StrictSerializer(allowed_types))
         self._bridge = Bridge(scope)
-        engine = self._bridge.scope._engine
+        engine = self._bridge.scope.ctx
         self._graphs = Graphs(engine.store, scope.scope)
         self._most = engine.settings.max_checkpoint_mb << 20
 

@@ -33,7 +33,7 @@ from langgraph.store.base import (
 
 from ...embedders.checked import encode
 from ...errors import InvalidInput
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ...storage import items
 from ...sync import Blocking, BlockingScope
 from ...text import normalize
@@ -62,15 +62,15 @@ class MemoristStore(BaseStore):
 
     def __init__(
         self,
-        scope: Scoped | BlockingScope,
+        scope: ScopedClient | BlockingScope,
         *,
         fields: Sequence[str] = ("$",),
         ttl: TTLConfig | None = None,
     ) -> None:
         self.ttl_config = ttl
         self._bridge = Bridge(scope)
-        self._engine = self._bridge.scope._engine
-        self._items = items.Items(self._engine.store, scope.scope)
+        self._ctx = self._bridge.scope.ctx
+        self._items = items.Items(self._ctx.store, scope.scope)
         self._fields = tuple(fields)
 
     @classmethod
@@ -98,12 +98,12 @@ class MemoristStore(BaseStore):
 
     async def asweep_ttl(self) -> int:
         """Remove what has expired, and say how many. Writing anything does the same."""
-        return await self._bridge.wait(self._items.sweep(self._engine.clock()))
+        return await self._bridge.wait(self._items.sweep(self._ctx.clock()))
 
     sweep_ttl = blocking(asweep_ttl)
 
     async def _batch(self, ops: Sequence[Op]) -> list[Result]:
-        now = self._engine.clock()
+        now = self._ctx.clock()
         keys = [_key(op.namespace, op.key) for op in ops if isinstance(op, GetOp)]
         kept = await self._items.get(keys, now) if keys else {}
         results: list[Result] = []
@@ -130,7 +130,7 @@ class MemoristStore(BaseStore):
     async def _search(self, op: SearchOp, now: datetime) -> list[tuple[items.Item, float | None]]:
         """The items under a prefix that pass the filter; with a query, those nearest in meaning first."""
         prefix, end = _name(op.namespace_prefix), op.offset + op.limit
-        if not (op.query and self._engine.embedder):
+        if not (op.query and self._ctx.embedder):
             if not op.filter:
                 found = await self._items.under(prefix, now, limit=op.limit, offset=op.offset)
                 return [(item, None) for item in found]
@@ -153,7 +153,7 @@ class MemoristStore(BaseStore):
 
     async def _scores(self, query: str, prefix: str, now: datetime) -> dict[items.Key, float]:
         """The cosine of the question with the nearest field of each item."""
-        embedder = self._engine.embedder
+        embedder = self._ctx.embedder
         assert embedder is not None
         found = await self._items.vectors(prefix, embedder.model, now)
         if not found:
@@ -171,7 +171,7 @@ class MemoristStore(BaseStore):
         last = {_key(op.namespace, op.key): op for op in ops}
         if not last:
             return
-        embedder = self._engine.embedder
+        embedder = self._ctx.embedder
         values = {key: self._dumped(op.value) for key, op in last.items() if op.value is not None}
         texts = {key: _texts(last[key], self._fields) for key in values} if embedder else {}
         every = [text for named in texts.values() for _, text in named]
@@ -194,7 +194,7 @@ class MemoristStore(BaseStore):
             size = len(text.encode("utf-8", "surrogatepass"))
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"An item is a mapping that JSON knows: {error}") from error
-        most = self._engine.settings.max_checkpoint_mb
+        most = self._ctx.settings.max_checkpoint_mb
         if size > most << 20:
             raise InvalidInput(
                 f"{size:,} bytes are too many: put less, or raise max_checkpoint_mb ({most})"

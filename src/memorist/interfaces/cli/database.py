@@ -248,7 +248,9 @@ def run(
 ) -> None:
     """Run all jobs that are due, once: embed, expire, purge, compress and so on."""
     with call.memory() as memory, output.progress("Running", None, hidden=call.json) as advance:
-        done = memory.tend(only=only or (), retry=retry, batch_size=batch_size, progress=advance)
+        done = memory.run_jobs(
+            only=only or (), retry=retry, batch_size=batch_size, progress=advance
+        )
     _show_jobs(call, done)
     if any(job.failed for job in done.duties.values()):
         output.note(
@@ -262,9 +264,9 @@ def worker(call: Call, batch_size: BatchSize = 32) -> None:
     """Run jobs as they become due, until stopped. Any number of workers can share the work."""
 
     async def work() -> Any:
-        async with memorist.aio.open(call.db, tend=False) as memory:
-            logs.begin(memory.settings.log, memory.watchers)
-            working = lazy.registry.worker(memory, batch_size=batch_size)
+        async with memorist.aio.open(call.db, run_jobs=False) as memory:
+            logs.begin(memory.settings.log, memory.ctx.observers)
+            working = lazy.registry.worker(memory.ctx, batch_size=batch_size)
             on_signals(working.stop)
             return await working.stay()
 

@@ -30,7 +30,7 @@ DEFAULTS: dict[str, Any] = {  # whatever this machine is configured for
     "policy": "default",
     "language": "english",
     "cache_mb": 0,
-    "index": None,
+    "vector_index": None,
     "journal_dir": None,
 }
 

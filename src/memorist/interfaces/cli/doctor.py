@@ -183,7 +183,7 @@ def _language_model(settings: Settings) -> Iterator[Finding]:
         yield _bad(about, str(error))
         return
     where = _without_password(settings.llm_url or "its provider")
-    user, tenant = settings.llm_user_tokens, settings.llm_tenant_tokens
+    user, tenant = settings.llm_daily_tokens_per_user, settings.llm_daily_tokens_per_tenant
     limits = f"{user:,} tokens per user and {tenant:,} per tenant a day (0: no limit)"
     yield _good(about, f"{settings.llm} at {where}, at most {limits}")
 

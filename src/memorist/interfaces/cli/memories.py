@@ -16,7 +16,7 @@ from ..verbs import BROWSE, SAMPLE
 from . import demo as demonstration
 from . import output
 from .app import command
-from .table import memory_id
+from .table import All, memory_id
 from .transfer import standard_input
 
 STORE = "Remember and recall"
@@ -252,6 +252,33 @@ def overview(call: Call) -> None:
         return
     for line in text.splitlines():
         output.line(output.plain(line))
+
+
+@command("stats llm-usage", example="--all --days 7")
+def llm_usage(
+    call: Call,
+    everyone: All = False,
+    days: Annotated[
+        float, typer.Option(metavar="DAYS", min=0, help="Number of days to look back.")
+    ] = 30,
+) -> None:
+    """Show the tokens that the language model used, by day, task and model. With --json, one per line."""
+    with call.memory() as memory:
+        target: Any = memory if everyone else call.scope(memory)
+        found = target.llm_usage(days=days)
+    if call.json:
+        output.result(found, json=True)
+        return
+    for usage in found:
+        tokens = f"{usage.calls:>5} calls {usage.tokens_in:>9,} in {usage.tokens_out:>8,} out"
+        words = [f"{usage.day}  {usage.task:<10}{tokens}", usage.model]
+        if everyone:
+            words.append("/".join((usage.scope.tenant, usage.scope.user, usage.scope.space)))
+        if usage.reserved:
+            words.append(f"{usage.reserved:,} reserved")
+        output.line("  ".join(words))
+    if not found:
+        output.note("The language model was not called.")
 
 
 def _filter(

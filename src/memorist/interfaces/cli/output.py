@@ -26,7 +26,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ...results import Backlog, Entry, Proposal, Spending, Tally, Updates
+from ...results import Backlog, Entry, Proposal, Tally, Updates
 from ...storage import codec
 from ...storage.changes import Happened
 from ...types import Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt, Related
@@ -334,15 +334,6 @@ def _(event: Happened) -> None:
     about = [event.memory_id, event.category, event.thread, similarity]
     start = f"{event.at:%Y-%m-%d %H:%M:%S}  {event.node:<9}{event.op:<9}{event.status:<8}"
     line(f"{start}{plain('  '.join(filter(None, about)))}".rstrip())
-
-
-@show.register
-def _(usage: Spending) -> None:
-    scope = "/".join((usage.scope.tenant, usage.scope.user, usage.scope.space))
-    tokens = f"{usage.calls:>5} calls {usage.tokens_in:>9,} in {usage.tokens_out:>8,} out"
-    reserved = f"  {usage.reserved:,} reserved" if usage.reserved else ""
-    task = plain(f"{usage.day}  {usage.task:<10}")
-    line(f"{task}{tokens}  {plain(f'{usage.model}  {scope}')}{reserved}")
 
 
 @show.register

@@ -79,7 +79,7 @@ def incognito(
 
 
 def _show(call: Call, mine: BlockingScope) -> None:
-    reason = mine.privacy.why_off()
+    reason = mine.privacy.disabled_reason()
     if call.json:
         output.as_json({**asdict(mine.privacy.settings()), "on": not reason, "reason": reason})
     else:

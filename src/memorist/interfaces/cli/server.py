@@ -57,14 +57,14 @@ async def _serve(call: Call, host: str, port: int, needs_keys: bool, jobs: bool)
         )
     except ImportError as error:
         raise Misconfigured('The server needs an extra: pip install "memorist[server]"') from error
-    async with memorist.aio.open(call.db, tend=jobs) as memory:
+    async with memorist.aio.open(call.db, run_jobs=jobs) as memory:
         settings, local = memory.settings, None
-        logs.begin(settings.log, memory.watchers)
+        logs.begin(settings.log, memory.ctx.observers)
         if not needs_keys and middleware.is_loopback(host):
             user = call.user or settings.user or login()
             local = auth.Caller(name="local", user=user, tenant=call.tenant or settings.tenant)
         elif settings.jwt_jwks is None:
-            now = memory.clock()
+            now = memory.ctx.clock()
             if not any(key.is_good(now) for key in await memory.keys()):
                 raise Misconfigured(
                     f"Listening on {host} requires an API key: `memorist keys create NAME`"

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 if TYPE_CHECKING:
-    from ...client import Engine
-    from ...scoped import Scoped
+    from ...client import Client
+    from ...scoped import ScopedClient
     from ..rest.auth import Caller
 
     Request = ServerRequestContext[Any, Any]
-    Opening = Callable[[AsyncExitStack], Awaitable[Engine]]
-    Knowing = Callable[[Engine, Request], Caller]
+    Opening = Callable[[AsyncExitStack], Awaitable[Client]]
+    Knowing = Callable[[Client, Request], Caller]
 
 LONGEST_NAME = 60  # characters of what a client calls itself
 ASKS_IN_ANSWERS = (
@@ -33,9 +33,9 @@ class Door:
     def __init__(self, opening: Opening, knowing: Knowing, *, session: str | None = None) -> None:
         self.knowing, self.session = knowing, session
         self._opening, self._opened, self._lock = opening, AsyncExitStack(), asyncio.Lock()
-        self._engine: Engine | None = None
+        self._engine: Client | None = None
 
-    async def engine(self) -> Engine:
+    async def engine(self) -> Client:
         """The engine, opened once. Raises as opening does, and tries again the next time."""
         async with self._lock:
             if self._engine is None:
@@ -61,7 +61,7 @@ class Asking:
     """One request: whose it is, and what it is about."""
 
     def __init__(
-        self, engine: Engine, caller: Caller, request: Request, session: str | None
+        self, engine: Client, caller: Caller, request: Request, session: str | None
     ) -> None:
         self._engine, self._caller, self._request, self._session = engine, caller, request, session
 
@@ -69,9 +69,9 @@ class Asking:
     def agent(self) -> str | None:
         """The agent whose allowlist holds, if there is one."""
         named = self._caller.agent
-        return named if named in self._engine.access.allowlists else None
+        return named if named in self._engine.ctx.allowlists.allowlists else None
 
-    def mine(self, *, role: str | None = None) -> Scoped:
+    def mine(self, *, role: str | None = None) -> ScopedClient:
         """The memory that is asked about; `role` is who speaks, if it is not the person."""
         named = getattr(self._request.request, "query_params", {}).get("space")
         return self._caller.scope(self._engine, named, session=self._session, role=role)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import Receive, Scope, Send
 
-    from ...client import Engine
+    from ...client import Client
     from ..rest.auth import Caller
     from .request import Request
 
@@ -193,17 +193,17 @@ def remember_this() -> str:
 async def over_stdio(call: Call, *, agent: str | None = None) -> None:
     """Serve one host on stdin and stdout until it hangs up."""
 
-    async def opening(stack: AsyncExitStack) -> Engine:
+    async def opening(stack: AsyncExitStack) -> Client:
         from ... import aio
 
         return await stack.enter_async_context(aio.open(call.db))
 
-    def knowing(engine: Engine, _: Request) -> Caller:
+    def knowing(engine: Client, _: Request) -> Caller:
         from ..rest.auth import Caller
 
         given, rights = engine.settings, RIGHTS if agent is None else ("ask", "remember")
         if agent is not None:
-            engine.access.allowed(agent)  # a name that was misspelt must not open more
+            engine.ctx.allowlists.allowed(agent)  # a name that was misspelt must not open more
         return Caller(
             name="local",
             user=call.user or given.user or login(),
@@ -217,19 +217,19 @@ async def over_stdio(call: Call, *, agent: str | None = None) -> None:
 
 
 @asynccontextmanager
-async def over_http(app: Starlette, engine: Engine) -> AsyncIterator[None]:
+async def over_http(app: Starlette, engine: Client) -> AsyncIterator[None]:
     """Serve hosts under `/mcp` of a server, which knows its callers, for the length of a block."""
     async with mounted(app, for_callers(engine), most_bytes=engine.settings.max_body_mb << 20):
         yield
 
 
-def for_callers(engine: Engine) -> MCPServer[None]:
+def for_callers(engine: Client) -> MCPServer[None]:
     """The server for whoever the doorkeeper lets in."""
 
-    async def opening(_: AsyncExitStack) -> Engine:
+    async def opening(_: AsyncExitStack) -> Client:
         return engine
 
-    def knowing(_: Engine, request: Request) -> Caller:
+    def knowing(_: Client, request: Request) -> Caller:
         asked: Any = request.request
         found: Caller = asked.state.caller
         return found

@@ -129,7 +129,7 @@ async def context(who: Asking, about: str, budget: int) -> answers.Context:
         return answers.Context(
             context="\n".join(f"- {each['text']}" for each in found), person={}, note=""
         )
-    recall, why = await mine.recall(about, budget=budget), await mine.privacy.why_off()
+    recall, why = await mine.recall(about, budget=budget), await mine.privacy.disabled_reason()
     return answers.Context(
         context=recall.prompt(), person={} if why else await mine.consent.about(), note=why
     )

@@ -8,7 +8,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
 from ... import __version__
-from ...client import Engine
+from ...client import Client
 from .. import metrics, web
 from ..mcp.server import over_http
 from . import dialects, mem0, memories, privacy, problems, table
@@ -51,11 +51,11 @@ async def healthz() -> dict[str, str]:
 @health.get("/readyz")
 async def readyz(request: Request) -> dict[str, str]:
     """Report that the store answers."""
-    await request.app.state.engine.store.name()
+    await request.app.state.engine.ctx.store.name()
     return {"status": "ready"}
 
 
-def create_app(engine: Engine, *, local: Caller | None = None) -> FastAPI:
+def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
     """Create the server of a client. The caller keeps the client open, and closes it.
 
     `local` is the caller of requests without a key, for a server that listens on localhost. Without

@@ -11,10 +11,10 @@ from typing import Any
 
 from starlette.requests import HTTPConnection
 
-from ...client import Engine
+from ...client import Client
 from ...errors import KeyRefused, NotAllowed
 from ...manage.keys import RIGHTS
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from .jwt import JwtVerifier
 
 _WIDER = {"ask": "read", "remember": "write"}
@@ -40,7 +40,7 @@ class Caller:
             granted = ", ".join(self.rights) or "none"
             raise NotAllowed(f"This needs the right {needed!r}; this key has {granted}")
 
-    def scope(self, engine: Engine, space: str | None = None, **labels: str | None) -> Scoped:
+    def scope(self, engine: Client, space: str | None = None, **labels: str | None) -> ScopedClient:
         """Return the scope of a request. Raises NotAllowed for the space or agent of another key."""
         bound = (("space", self.space, space), ("agent", self.agent, labels.get("agent")))
         for what, own, requested in bound:
@@ -56,7 +56,7 @@ class Caller:
 class Authenticator:
     """Authenticates callers. Without credentials they are the local person, if there is one."""
 
-    def __init__(self, engine: Engine, local: Caller | None = None) -> None:
+    def __init__(self, engine: Client, local: Caller | None = None) -> None:
         self._engine, self.local = engine, local
         has_tokens = engine.settings.jwt_jwks is not None
         self._jwt = JwtVerifier(engine.settings) if has_tokens else None
@@ -75,7 +75,7 @@ class Authenticator:
         if self._jwt is not None and token.count(".") == 2:
             claims = await self._jwt.verify(token)
             return self._restrict(_caller_from(claims, self._engine.settings.tenant))
-        key = await self._engine.known(token)
+        key = await self._engine.authenticate(token)
         caller = Caller(
             name=key.id,
             user=key.user,
@@ -95,7 +95,7 @@ class Authenticator:
         rights = caller.rights
         if caller.agent is not None:
             rights = tuple(right for right in rights if right != "owner")
-        if caller.agent in self._engine.access.allowlists:
+        if caller.agent in self._engine.ctx.allowlists.allowlists:
             rights = tuple(_NARROWER[right] for right in rights if right in _NARROWER)
         return replace(caller, rights=rights)
 

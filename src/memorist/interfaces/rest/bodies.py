@@ -16,10 +16,10 @@ from pydantic import (
     model_validator,
 )
 
-from ...client import Engine
+from ...client import Client
 from ...ingest import policies
 from ...retrieve import profiles
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ...text import clock
 from ...types import Filter, Labels
 from .auth import Caller
@@ -309,12 +309,12 @@ class ImportBody(Body):
     restore: bool = False
 
 
-def client_of(request: Request) -> Engine:
-    client: Engine = request.app.state.engine
+def client_of(request: Request) -> Client:
+    client: Client = request.app.state.engine
     return client
 
 
-def scope_of(request: Request, caller: Caller, given: BaseModel | None) -> Scoped:
+def scope_of(request: Request, caller: Caller, given: BaseModel | None) -> ScopedClient:
     """Return the part of the caller's memory that a request is about."""
     labels = {}
     for name in ("space", "session", "thread", "channel", "run", "agent", "actor"):

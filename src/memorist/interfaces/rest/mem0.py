@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...errors import InvalidInput, NotFound
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ...types import STATES, Filter, Labels, Memory
 from .auth import Caller
 from .bodies import Count, Id, Name, Share, Text, Word, client_of, whole
@@ -128,12 +128,12 @@ def _merge(*given: Mem0Names | None) -> Mem0Names:
     return Mem0Names(**found)
 
 
-def _scope(request: Request, caller: Caller, names: Mem0Names) -> Scoped:
+def _scope(request: Request, caller: Caller, names: Mem0Names) -> ScopedClient:
     labels = {label: getattr(names, name) for name, label in _LABELS.items()}
     return caller.scope(client_of(request), names.user_id, **labels)
 
 
-def _filter(mine: Scoped, categories: list[str] | None = None) -> Filter:
+def _filter(mine: ScopedClient, categories: list[str] | None = None) -> Filter:
     labels = Labels(agent=mine.labels.agent, run=mine.labels.run, channel=mine.labels.channel)
     return Filter(labels=labels, categories=tuple(categories or ()))
 
@@ -145,7 +145,7 @@ def _external_id(request: Request, memory_id: str, space: str) -> str:
     return memory_id + "~" + base64.urlsafe_b64encode(space.encode()).decode().rstrip("=")
 
 
-def _resolve(request: Request, caller: Caller, id: str) -> tuple[Scoped, str]:
+def _resolve(request: Request, caller: Caller, id: str) -> tuple[ScopedClient, str]:
     """Return the scope and the id of a memory from its external id. Raises NotFound."""
     memory_id, _, encoded = id.partition("~")
     space = None
@@ -229,7 +229,7 @@ async def get_all(
             break
         page = await mine.list(where, limit=paging.page_size, cursor=cursor)
         memories, cursor = page.memories, page.cursor
-    count = len(await client_of(request).store.rows_where(mine.scope, where))
+    count = len(await client_of(request).ctx.store.rows_where(mine.scope, where))
     link = f"{request.url.path}?page={{}}&page_size={paging.page_size}"
     return {
         "count": count,
@@ -273,8 +273,8 @@ async def delete_all(
     return {"message": "Memories deleted successfully!"}
 
 
-async def _forget_all(request: Request, mine: Scoped) -> None:
-    now = client_of(request).clock()
+async def _forget_all(request: Request, mine: ScopedClient) -> None:
+    now = client_of(request).ctx.clock()
     where = Filter(states=STATES, labels=_filter(mine).labels, created_before=now)
     await mine.forget_where(where=where, dry_run=False, actor=mine.scope.user)
 
@@ -285,7 +285,7 @@ async def history(request: Request, id: Id, caller: Reader) -> list[dict[str, An
     mine, memory_id = _resolve(request, caller, id)
     entries = await mine.history(memory_id)
     versions = [memory_id, *(entry.old_ref for entry in entries if entry.old_ref)]
-    stored = await client_of(request).store.get(mine.scope, versions)
+    stored = await client_of(request).ctx.store.get(mine.scope, versions)
     texts = {memory.id: memory.text for memory in stored}
     events = []
     new = texts.get(memory_id)

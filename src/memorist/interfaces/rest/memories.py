@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 
 from ...errors import NotFound, RevisionConflict
 from ...results import Forgotten, Saved
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ...types import Filter, Memory, Recall, Receipt
 from . import bodies
 from .auth import Caller, Requires
@@ -101,16 +101,20 @@ class ForgetQuery(ScopeQuery):
     never_again: bool = False
 
 
-def reading(request: Request, caller: Reader, query: Annotated[ScopeQuery, Query()]) -> Scoped:
+def reading(
+    request: Request, caller: Reader, query: Annotated[ScopeQuery, Query()]
+) -> ScopedClient:
     return scope_of(request, caller, query)
 
 
-def writing(request: Request, caller: Writer, query: Annotated[ScopeQuery, Query()]) -> Scoped:
+def writing(
+    request: Request, caller: Writer, query: Annotated[ScopeQuery, Query()]
+) -> ScopedClient:
     return scope_of(request, caller, query)
 
 
-ReadScope = Annotated[Scoped, Depends(reading)]
-WriteScope = Annotated[Scoped, Depends(writing)]
+ReadScope = Annotated[ScopedClient, Depends(reading)]
+WriteScope = Annotated[ScopedClient, Depends(writing)]
 
 
 @routes.get("/summary")

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from ...manage.consent import FIELDS
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from . import bodies
 from .memories import ReadScope, Writer, WriteScope
 from .route import AuthenticatedRoute
@@ -35,8 +35,8 @@ class Withdrawal(BaseModel):
     values: int
 
 
-async def _status(mine: Scoped) -> PrivacyStatus:
-    reason = await mine.privacy.why_off()
+async def _status(mine: ScopedClient) -> PrivacyStatus:
+    reason = await mine.privacy.disabled_reason()
     settings = asdict(await mine.privacy.settings())
     return PrivacyStatus(space=mine.scope.space, **settings, on=not reason, reason=reason)
 

@@ -17,7 +17,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from ...client import Engine
+from ...client import Client
 from ...storage import codec
 from ...types import Memory
 from .auth import Caller, Requires, authenticate
@@ -96,12 +96,12 @@ async def _answer_once(
     """
     if not 1 <= len(key) <= MAX_KEY_LENGTH:
         raise HTTPException(422, f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters")
-    engine: Engine = request.app.state.engine
-    now = engine.clock()
+    engine: Client = request.app.state.engine
+    now = engine.ctx.clock()
     head = f"{request.method} {request.url}\n{request.headers.get('if-match', '')}\n"
     digest = hashlib.sha256(head.encode() + await request.body()).hexdigest()
     since = now - REPLAY_PERIOD
-    stored = await engine.store.begin_request(caller.name, key, digest, at=now, since=since)
+    stored = await engine.ctx.store.begin_request(caller.name, key, digest, at=now, since=since)
     if stored is not None:
         return await _replay(engine, caller, stored)
     record = None
@@ -118,11 +118,11 @@ async def _answer_once(
                 kept["body"] = body
             record = json.dumps(kept)
     finally:
-        await engine.store.end_request(caller.name, key, record, begun=now)
+        await engine.ctx.store.end_request(caller.name, key, record, begun=now)
     return response
 
 
-async def _replay(engine: Engine, caller: Caller, stored: str) -> Response:
+async def _replay(engine: Client, caller: Caller, stored: str) -> Response:
     if stored == "":
         raise HTTPException(422, "This Idempotency-Key was used for another request")
     if stored == "pending":

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal, cast, get_type_hints
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, StringConstraints, create_model
 
-from ...client import Engine
+from ...client import Client
 from ...manage.checkpoints import Checkpoints
 from ...manage.consent import FIELDS, Consent
 from ...results import Proposal
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ...storage.changes import Happened
 from ...types import Memory
 from .. import verbs
@@ -148,9 +148,9 @@ def _parameters(verb: verbs.Verb, method: str, path: str) -> tuple[dict[str, Any
 
 def _function(verb: verbs.Verb) -> Callable[..., Any]:
     if verb.whole_client:
-        return cast(Callable[..., Any], getattr(Engine, verb.method))
+        return cast(Callable[..., Any], getattr(Client, verb.method))
     group, _, name = verb.method.rpartition(".")
-    owner = {"": Scoped, "consent": Consent, "checkpoints": Checkpoints}[group]
+    owner = {"": ScopedClient, "consent": Consent, "checkpoints": Checkpoints}[group]
     return cast(Callable[..., Any], getattr(owner, name))
 
 

@@ -235,9 +235,9 @@ def _label(memory: Memory) -> str:
 @view("/figures")
 async def figures(visit: Visit) -> Response:
     """How it went, day by day."""
-    today = visit.engine.clock()
+    today = visit.engine.ctx.clock()
     days = [f"{today - timedelta(days=back):%Y-%m-%d}" for back in range(DAYS - 1, -1, -1)]
-    tallies, costs = await visit.mine.tallies(days=DAYS), await visit.mine.spending(days=DAYS)
+    tallies, costs = await visit.mine.event_counts(days=DAYS), await visit.mine.llm_usage(days=DAYS)
     plots = [(title, about, _counted(tallies, days, lines)) for title, about, lines in PLOTS]
     plots.append(
         ("Model cost", "Tokens that the language model read and wrote.", _spent(costs, days))

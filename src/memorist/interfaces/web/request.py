@@ -16,9 +16,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
 from ... import __version__
-from ...client import Engine
+from ...client import Client
 from ...errors import InvalidInput, KeyRefused, MemoristError, NotAllowed
-from ...scoped import Scoped
+from ...scoped import ScopedClient
 from ..rest import problems
 from ..rest.auth import Caller
 from . import charts, text
@@ -60,12 +60,12 @@ class Visit:
 
     request: Request
     caller: Caller
-    mine: Scoped
+    mine: ScopedClient
     form: dict[str, list[str]] = field(default_factory=dict)
 
     @property
-    def engine(self) -> Engine:
-        engine: Engine = self.request.app.state.engine
+    def engine(self) -> Client:
+        engine: Client = self.request.app.state.engine
         return engine
 
     def asked(self, name: str) -> str:
@@ -99,16 +99,19 @@ class Visit:
         return f"{self.request.url.path}?{query}" if query else self.request.url.path
 
     async def show(self, template: str, **values: Any) -> Response:
-        why_off, settings = await self.mine.privacy.why_off(), await self.mine.privacy.settings()
+        disabled_reason, settings = (
+            await self.mine.privacy.disabled_reason(),
+            await self.mine.privacy.settings(),
+        )
         return page(
             self.request,
             template,
             visit=self,
             scope=self.mine.scope,
             session=self.mine.labels.session,
-            why_off=why_off,
+            disabled_reason=disabled_reason,
             incognito_default=settings.incognito_default,
-            now=self.engine.clock(),
+            now=self.engine.ctx.clock(),
             **values,
         )
 
@@ -125,7 +128,7 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
         "proof": sessions(request).proof(signed_in or ""),
         "signed_in": signed_in,
         "visit": None,
-        "why_off": "",
+        "disabled_reason": "",
         "incognito_default": False,
         "session": None,
         "scope": None,
@@ -210,7 +213,7 @@ async def _visit(request: Request, right: str) -> Visit:
     return replace(visit, mine=_mine(request, caller, form), form=form)
 
 
-def _mine(request: Request, caller: Caller, form: dict[str, list[str]]) -> Scoped:
+def _mine(request: Request, caller: Caller, form: dict[str, list[str]]) -> ScopedClient:
     """What a form is about, or what was last looked at; a caller who is bound to one space looks at no other."""
     space, session = (
         (form.get(part) or [unquote(request.cookies.get(f"memorist_in_{part}", ""))])[0] or None

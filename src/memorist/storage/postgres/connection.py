@@ -208,7 +208,7 @@ _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
     (
         (errors.UndefinedTable, errors.UndefinedColumn),
         lambda place, said: MigrationNeeded(
-            f"{place} lacks part of the schema: run `memorist migrate` ({said})"
+            f"{place} lacks part of the schema: run `memorist db migrate` ({said})"
         ),
     ),
     (

@@ -15,7 +15,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from .errors import Misconfigured
+from ..errors import Misconfigured
 
 
 def _milton(name: str) -> AliasChoices:
@@ -58,11 +58,11 @@ class Settings(BaseSettings):
     """How many numbers its model makes of a text; those of OpenAI are known."""
     cache_mb: int = Field(256, ge=0)
     """Megabytes of vectors cached on disk; 0 switches the cache off."""
-    corpus_mb: int = Field(1024, ge=1)
+    index_cache_mb: int = Field(1024, ge=1)
     """Megabytes of scopes held in the process."""
-    index: str | None = None
+    vector_index: str | None = None
     """A vector index for recall: `chroma:FOLDER`, `chroma:http://…`, `weaviate:http://…`, or `store` for pgvector."""
-    index_from: int | None = Field(None, ge=0)
+    vector_index_from: int | None = Field(None, ge=0)
     """Memories of a scope from which on the index is asked, not the process; by default all, on PostgreSQL 250,000."""
     reranker: Literal["none", "maxsim", "cross-encoder"] = "none"
     """What looks closer at the best candidates, where a profile or a call asks for it."""
@@ -76,9 +76,9 @@ class Settings(BaseSettings):
     """Its key; without `llm_url` also read from `OPENAI_API_KEY` or `ANTHROPIC_API_KEY`."""
     llm_timeout: float = Field(20, gt=0)
     """Seconds that it has for an answer, with everything."""
-    llm_user_tokens: int = Field(200_000, ge=0)
+    llm_daily_tokens_per_user: int = Field(200_000, ge=0)
     """Tokens that it may cost for one user on one day (UTC); then rules do its work. 0: no limit."""
-    llm_tenant_tokens: int = Field(2_000_000, ge=0)
+    llm_daily_tokens_per_tenant: int = Field(2_000_000, ge=0)
     """The same for a tenant."""
     memory_enabled: bool = True
     """Off: nothing is taken in by itself and nothing is recalled; the person can still look, correct and forget."""
@@ -128,7 +128,7 @@ class Settings(BaseSettings):
     """Sessions that are not summed up yet, beyond which `compress` sums up the oldest half as many."""
     rollup_days: float = Field(0, ge=0)
     """Days without use after which tending makes one memory of those that are about the same; 0: it does not."""
-    tend: bool = False
+    run_jobs: bool = False
     """Whether what is due is done in the background of this process, as `memorist worker` does in one of its own."""
     consolidate_pairs: int = Field(50, ge=0)
     """Pairs of memories in a scope that a language model is asked about in a day, to find what is there twice."""
@@ -136,7 +136,7 @@ class Settings(BaseSettings):
     """Hours between two reflections on a person, which need a language model; 0: never."""
     log: Literal["off", "text", "json"] = "off"
     """What `serve` and `worker` write to stderr: a line for each request, verb and duty; nothing of what was said."""
-    spans: bool = False
+    otel: bool = False
     """Whether verbs and duties are spans of OpenTelemetry, if the process exports any; needs the extra `otel`."""
     max_body_mb: int = Field(8, ge=1)
     """Megabytes of the largest request that `memorist serve` reads."""
@@ -148,9 +148,9 @@ class Settings(BaseSettings):
     """Who has to have issued such a token. This and the next are needed with `jwt_jwks`."""
     jwt_audience: str | None = None
     """For whom it has to be."""
-    failsafe: bool = True
+    spool: bool = True
     """Keep what is told in files while the store is away, and take it in later."""
-    failsafe_dir: Path | None = None
+    spool_dir: Path | None = None
     """Where those files are kept; without it, `data/memory` in `state_dir`."""
 
     @classmethod
@@ -177,9 +177,9 @@ def config_file() -> Path:
 def load(**given: Any) -> Settings:
     """The settings in force. Raises Misconfigured, naming what is wrong.
 
-    None stands for a setting that was not given; `index=None` and `journal_dir=None` say that there is none.
+    None stands for a setting that was not given; `vector_index=None` and `journal_dir=None` say that there is none.
     """
-    none = ("index", "journal_dir")
+    none = ("vector_index", "journal_dir")
     try:
         return Settings(
             **{name: value for name, value in given.items() if value is not None or name in none}

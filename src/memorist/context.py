@@ -1,0 +1,45 @@
+"""What every feature function receives: the parts of an open memory, in one bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from .index import Corpora
+from .ports import Adviser, Embedder, NearestRows, Reranker, Store
+from .settings import Settings
+from .settings.allowlists import Access
+from .storage.access_log import AccessLog
+from .telemetry.instrumentation import Observer
+from .text import tokens
+from .types import Scope
+
+
+def utcnow() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """The parts of an open memory. `bootstrap.py` builds one; the client closes its parts."""
+
+    store: Store
+    index: Corpora
+    settings: Settings
+    access_log: AccessLog
+    allowlists: Access
+    embedder: Embedder | None = None
+    reranker: Reranker | None = None
+    llm: Adviser | None = None  # None: rules do what a language model would
+    external_index: NearestRows | None = None
+    has_spool: bool = False  # writes are spooled while the store is unavailable
+    clock: Callable[[], datetime] = utcnow
+    count_tokens: Callable[[str], int] = tokens.count_tokens
+    observers: list[Observer] = field(default_factory=list)
+    # Where memory was last found disabled, by session, and why: used while the store is unavailable.
+    disabled: dict[tuple[Scope, str | None], str] = field(default_factory=dict)
+
+    def at(self, now: datetime) -> Context:
+        """Return the same context with the clock stopped at a time."""
+        return replace(self, clock=lambda: now)
