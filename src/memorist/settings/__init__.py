@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -129,7 +130,7 @@ class Settings(BaseSettings):
     rollup_days: float = Field(0, ge=0)
     """Days without use after which tending makes one memory of those that are about the same; 0: it does not."""
     run_jobs: bool = False
-    """Whether what is due is done in the background of this process, as `memorist worker` does in one of its own."""
+    """Whether background jobs run in this process, as `memorist jobs worker` runs them in one of its own."""
     consolidate_pairs: int = Field(50, ge=0)
     """Pairs of memories in a scope that a language model is asked about in a day, to find what is there twice."""
     reflect_hours: float = Field(24, ge=0)
@@ -187,6 +188,10 @@ def load(**given: Any) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "settings"
+        if first["type"] == "extra_forbidden":
+            close = get_close_matches(name, Settings.model_fields, n=1)
+            suggestion = f" Did you mean {close[0]!r}?" if close else ""
+            raise Misconfigured(f"Unknown setting {name!r}.{suggestion}") from error
         raise Misconfigured(f"Setting {name!r}: {first['msg']}. See `memorist doctor`") from error
     except ValueError as error:  # a TOML file that cannot be read
         raise Misconfigured(f"The configuration file cannot be read: {error}") from error

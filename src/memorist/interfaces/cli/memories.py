@@ -219,19 +219,20 @@ def list_(
         if page.cursor:
             output.note(f"There are more: --cursor {page.cursor}")
         elif not page.memories and not call.json:
-            output.note(_nothing(mine, memory.scopes()))
+            output.note(_nothing(memory, mine, where))
 
 
-def _nothing(mine: Any, scopes: Sequence[Any]) -> str:
-    """Say that there are no memories, and in which other spaces the user has some."""
-    user, space = mine.scope.user, mine.scope.space
-    others = []
-    for scope in scopes:
-        is_own = (scope.tenant, scope.user) == (mine.scope.tenant, user)
-        if is_own and scope.space != space:
-            others.append(repr(scope.space))
-    elsewhere = f" There are some in {', '.join(sorted(others))}." if others else ""
-    return f"No memories for user {user!r} in space {space!r}.{elsewhere}"
+def _nothing(memory: Any, mine: Any, where: Filter) -> str:
+    """Say that there are no memories, and how many the user has in other spaces."""
+    if where != Filter():
+        return "No memories match."
+    own, elsewhere = mine.scope, []
+    for scope in memory.scopes():
+        if (scope.tenant, scope.user) == (own.tenant, own.user) and scope.space != own.space:
+            counts = memory.scope(scope.user, scope.space, scope.tenant).stats()
+            elsewhere.append(f"{counts['memories']} in {scope.space!r}")
+    others = f" ({', '.join(elsewhere)})" if elsewhere else ""
+    return f"No memories for user {own.user!r} in space {own.space!r}{others}."
 
 
 @command("show", BROWSE, example=SAMPLE)
