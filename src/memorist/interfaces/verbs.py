@@ -9,55 +9,40 @@ This module imports nothing heavy, because `memorist --help` reads it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-Kind = Literal[
-    "id",
-    "name",
-    "word",
-    "text",
-    "value",
-    "count",
-    "tokens",
-    "days",
-    "revision",
-    "flag",
-    "time",
-    "node",
-    "field",
-]
 REQUIRED: Any = object()
+SAMPLE = "019a3c5e-7ddf-7926-adf6-688e0fc76dd8"  # an id, for examples
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Argument:
     """One argument of a verb. Required arguments are positional on the command line."""
 
     name: str
-    kind: Kind
+    kind: str  # `rest/table.py` and `cli/table.py` map it to a type
     help: str
     default: Any = REQUIRED
     cli_default: Any = REQUIRED  # if it differs from `default`
     only: Literal["rest", "cli"] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Verb:
     """A method of the client with its route and its command."""
 
-    name: str  # of the route, in OpenAPI
     method: str  # of a ScopedClient, such as `pin` or `consent.approve`
+    route: str  # such as `GET /stats`, below /v1/memory
+    command: str  # such as `pin` or `jobs purge`; empty: no command
     help: str
-    right: str = "read"
-    route: str = ""  # such as `GET /stats`, below /v1/memory
-    prefix: str = "/v1/memory"
-    status: int = 200
-    errors: tuple[int, ...] = ()  # HTTP statuses that are not common to all routes
-    command: str = ""  # such as `stats` or `jobs purge`
-    panel: str = ""  # of the help, for commands outside a group
-    example: str = ""  # what stands behind the command
     arguments: tuple[Argument, ...] = ()
+    name: str = ""  # of the route in OpenAPI, if it differs from the last word of the method
+    right: str = ""  # by default `read` for GET, else `write`
+    may_be_missing: bool = False  # the route answers 404 if there is no such thing
+    status: int = 200
+    panel: str = ""  # of the help, for commands outside a group
+    example: str = ""  # what follows the command
     all_users: bool = False  # the command has --all, which calls the same method of the client
     whole_client: bool = False  # a method of the client itself: not about one scope
     creates: bool = False  # the command may create the database
@@ -66,387 +51,296 @@ class Verb:
 
 
 BROWSE, CHANGE = "Browse", "Change"
-SAMPLE = "019a3c5e-7ddf-7926-adf6-688e0fc76dd8"
+ID = Argument("id", "id", "Id of the memory, or the first characters of it.")
+PROPOSAL = Argument("id", "id", "Id of the proposal, or the first characters of it.")
+QUERY = Argument("query", "text", "The question.")
+THREAD = Argument("thread", "name", "A thread or session.")
+LIMIT = Argument("limit", "count", "Maximum number of results.", 100)
+ANY_LIMIT = replace(LIMIT, default=None)
+BUDGET = Argument("budget", "tokens", "Token budget.", None)
+DAYS = Argument("days", "days", "Number of days to look back.", 30)
+DRY_RUN = Argument("dry_run", "flag", "Only report what would be done.", False)
 
-ID = Argument(name="id", kind="id", help="Id of the memory, or the first characters of it.")
-LIMIT = Argument(name="limit", kind="count", help="Maximum number of results.", default=100)
-DAYS = Argument(name="days", kind="days", help="Number of days to look back.", default=30)
-DRY_RUN = Argument(
-    name="dry_run", kind="flag", help="Only report what would be done.", default=False
-)
-PROPOSAL = Argument(name="id", kind="id", help="Id of the proposal, or its first characters.")
-FIELD = Argument(name="field", kind="field", help="Name of the field.")
-THREAD = Argument(name="thread", kind="name", help="A thread or session.")
+
+def _about_one(
+    method: str,
+    route: str,
+    command: str,
+    help: str,
+    *more: Argument,
+    of: Argument = ID,
+    **rest: Any,
+) -> Verb:
+    """Return a verb about one memory or proposal, named by its id."""
+    options = {"may_be_missing": True, "example": SAMPLE, **rest}
+    return Verb(method, route, command, help, (of, *more), **options)
+
 
 VERBS: tuple[Verb, ...] = (
-    Verb(
-        name="get_entry",
-        method="get",
-        help="Return one memory, in any state.",
-        route="GET /entries/{id}",
-        errors=(404,),
-        arguments=(ID,),
+    _about_one(
+        "get", "GET /entries/{id}", "", "Return one memory, in any state.", name="get_entry"
     ),
-    Verb(
-        name="pin",
-        method="pin",
-        help="Pin a memory. Pinned memories are never trimmed, expired or hidden for low importance.",
-        right="write",
-        route="POST /entries/{id}/pin",
-        errors=(404,),
-        command="pin",
+    _about_one(
+        "pin",
+        "POST /entries/{id}/pin",
+        "pin",
+        "Pin a memory. Pinned memories are never trimmed, expired or hidden for low importance.",
         panel=CHANGE,
-        example=SAMPLE,
-        arguments=(ID,),
     ),
-    Verb(
-        name="unpin",
-        method="unpin",
-        help="Unpin a memory.",
-        right="write",
-        route="DELETE /entries/{id}/pin",
-        errors=(404,),
-        command="unpin",
+    _about_one("unpin", "DELETE /entries/{id}/pin", "unpin", "Unpin a memory.", panel=CHANGE),
+    _about_one(
+        "restore",
+        "POST /entries/{id}/restore",
+        "restore",
+        "Restore a memory that was hidden, trimmed, expired or archived.",
         panel=CHANGE,
-        example=SAMPLE,
-        arguments=(ID,),
     ),
-    Verb(
-        name="restore",
-        method="restore",
-        help="Restore a memory that was hidden, trimmed, expired or archived.",
-        right="write",
-        route="POST /entries/{id}/restore",
-        errors=(404, 409),
-        command="restore",
-        panel=CHANGE,
-        example=SAMPLE,
-        arguments=(ID,),
-    ),
-    Verb(
-        name="why",
-        method="why",
-        help="Show the evidence of a memory: the messages and memories it was derived from.",
-        route="GET /entries/{id}/why",
-        errors=(404,),
-        command="why",
+    _about_one(
+        "why",
+        "GET /entries/{id}/why",
+        "why",
+        "Show the evidence of a memory: the messages and memories it was derived from.",
         panel=BROWSE,
-        example=SAMPLE,
-        arguments=(ID,),
     ),
     Verb(
-        name="why_not",
-        method="why_not",
-        help="Explain how a memory ranks for a question, and why it was returned or left out.",
-        route="GET /entries/{id}/why_not",
-        errors=(404,),
-        command="why-not",
+        "why_not",
+        "GET /entries/{id}/why_not",
+        "why-not",
+        "Explain how a memory ranks for a question, and why it was returned or left out.",
+        (
+            QUERY,
+            ID,
+            ANY_LIMIT,
+            replace(BUDGET, only="cli"),
+            Argument("as_of", "time", "What held at that time.", None, only="cli"),
+            Argument("profile", "name", "Ranking profile. [MEMORIST_PROFILE]", None, only="cli"),
+        ),
+        may_be_missing=True,
         panel=BROWSE,
         example=f'"where does she live?" {SAMPLE}',
-        arguments=(
-            Argument(name="query", kind="text", help="The question."),
-            ID,
-            Argument(name="limit", kind="count", help="Maximum number of memories.", default=None),
-            Argument(name="budget", kind="tokens", help="Token budget.", default=None, only="cli"),
-            Argument(
-                name="as_of", kind="time", help="What held at that time.", default=None, only="cli"
-            ),
-            Argument(
-                name="profile",
-                kind="name",
-                help="Ranking profile. [MEMORIST_PROFILE]",
-                default=None,
-                only="cli",
-            ),
-        ),
     ),
-    Verb(
-        name="related",
-        method="related",
-        help="List memories about the same topic, closest first.",
-        route="GET /entries/{id}/related",
-        errors=(404,),
-        command="related",
+    _about_one(
+        "related",
+        "GET /entries/{id}/related",
+        "related",
+        "List memories about the same topic, closest first.",
+        replace(LIMIT, cli_default=10),
         panel=BROWSE,
-        example=SAMPLE,
-        arguments=(
-            ID,
-            Argument(
-                name="limit",
-                kind="count",
-                help="Maximum number of results.",
-                default=100,
-                cli_default=10,
-            ),
-        ),
         empty="Nothing is linked to it.",
     ),
     Verb(
+        "history",
+        "GET /entries/{id}/history",
+        "",
+        "List the history of a memory, newest first. It outlives the memory.",
+        (ID, LIMIT),
         name="entry_history",
-        method="history",
-        help="List the history of a memory, newest first. It outlives the memory.",
-        route="GET /entries/{id}/history",
-        arguments=(ID, LIMIT),
     ),
+    Verb("history", "GET /history", "", "List the history of a space, newest first.", (LIMIT,)),
     Verb(
-        name="history",
-        method="history",
-        help="List the history of a space, newest first.",
-        route="GET /history",
-        arguments=(LIMIT,),
-    ),
-    Verb(
+        "history",
+        "GET //memory/{id}/history",
+        "",
+        "List the history of a memory, newest first.",
+        (ID, LIMIT),
         name="memory_history",
-        method="history",
-        help="List the history of a memory, newest first.",
-        route="GET /memory/{id}/history",
-        prefix="",
-        arguments=(ID, LIMIT),
     ),
     Verb(
-        name="delta",
-        method="delta",
-        help="Show what changed in a thread after a revision.",
-        route="GET /delta",
-        command="agent delta",
-        example="thread-1 --since 4",
-        arguments=(
+        "delta",
+        "GET /delta",
+        "agent delta",
+        "Show what changed in a thread after a revision.",
+        (
             THREAD,
             Argument(
-                name="since",
-                kind="revision",
-                help="Revision to start from; by default where the last call ended.",
-                default=0,
-                cli_default=None,
+                "since",
+                "revision",
+                "Revision to start from; by default where the last call ended.",
+                0,
+                None,
             ),
         ),
+        example="thread-1 --since 4",
     ),
     Verb(
-        name="conflicts",
-        method="conflicts",
-        help="List newer statements that replaced older ones and await a decision, newest first.",
-        route="GET /conflicts",
-        command="conflicts list",
+        "conflicts",
+        "GET /conflicts",
+        "conflicts list",
+        "List newer statements that replaced older ones and await a decision, newest first.",
+        (LIMIT,),
         example="--limit 5",
-        arguments=(LIMIT,),
         empty="No conflicts await a decision.",
     ),
-    Verb(
-        name="confirm",
-        method="confirm",
-        help="Keep the newer statement of a conflict.",
-        right="write",
-        route="POST /conflicts/{id}/confirm",
-        errors=(404,),
-        command="conflicts confirm",
-        example=SAMPLE,
-        arguments=(ID,),
+    _about_one(
+        "confirm",
+        "POST /conflicts/{id}/confirm",
+        "conflicts confirm",
+        "Keep the newer statement of a conflict.",
+    ),
+    _about_one(
+        "reject",
+        "POST /conflicts/{id}/reject",
+        "conflicts reject",
+        "Restore the older statement of a conflict instead of the newer one.",
     ),
     Verb(
-        name="reject",
-        method="reject",
-        help="Restore the older statement of a conflict instead of the newer one.",
-        right="write",
-        route="POST /conflicts/{id}/reject",
-        errors=(404,),
-        command="conflicts reject",
-        example=SAMPLE,
-        arguments=(ID,),
-    ),
-    Verb(
+        "consent.list",
+        "GET /consent",
+        "consent list",
+        "List proposals about the person that await their consent, oldest first.",
         name="consent",
-        method="consent.list",
-        help="List proposals about the person that await their consent, oldest first.",
-        route="GET /consent",
-        command="consent list",
         empty="No proposals await your consent.",
     ),
-    Verb(
-        name="approve",
-        method="consent.approve",
-        help="Approve a proposal: its value takes effect.",
-        right="write",
-        route="POST /consent/{id}/approve",
-        errors=(404,),
-        command="consent approve",
-        example=SAMPLE,
-        arguments=(PROPOSAL,),
+    _about_one(
+        "consent.approve",
+        "POST /consent/{id}/approve",
+        "consent approve",
+        "Approve a proposal: its value takes effect.",
+        of=PROPOSAL,
+    ),
+    _about_one(
+        "consent.deny",
+        "POST /consent/{id}/deny",
+        "consent deny",
+        "Erase a proposal for good. The same value is not proposed again.",
+        of=PROPOSAL,
     ),
     Verb(
-        name="deny",
-        method="consent.deny",
-        help="Erase a proposal for good. The same value is not proposed again.",
-        right="write",
-        route="POST /consent/{id}/deny",
-        errors=(404,),
-        command="consent deny",
-        example=SAMPLE,
-        arguments=(PROPOSAL,),
+        "consent.about",
+        "GET /about",
+        "consent about",
+        "Show the person's name, pronouns, city, language, tone and goals, as far as consented.",
     ),
     Verb(
-        name="about",
-        method="consent.about",
-        help="Show the person's name, pronouns, city, language, tone and goals, as far as consented.",
-        route="GET /about",
-        command="consent about",
-    ),
-    Verb(
+        "consent.set",
+        "PUT /about/{field}",
+        "consent set",
+        "Set a field about the person in their own words. It takes effect at once.",
+        (
+            Argument("field", "field", "Name of the field."),
+            Argument("value", "value", "The new value."),
+        ),
         name="set_about",
-        method="consent.set",
-        help="Set a field about the person in their own words. It takes effect at once.",
-        right="write",
-        route="PUT /about/{field}",
-        command="consent set",
         example="tone brief",
-        arguments=(FIELD, Argument(name="value", kind="value", help="The new value.")),
     ),
     Verb(
+        "checkpoints.list",
+        "GET /checkpoints",
+        "",
+        "List threads that have a checkpoint, the most recently saved first.",
+        (LIMIT,),
         name="checkpoints",
-        method="checkpoints.list",
-        help="List threads that have a checkpoint, the most recently saved first.",
-        route="GET /checkpoints",
-        arguments=(LIMIT,),
     ),
     Verb(
+        "checkpoints.load",
+        "GET /checkpoints/{thread}",
+        "",
+        "Return the last checkpoint of a thread.",
+        (THREAD,),
         name="load_checkpoint",
-        method="checkpoints.load",
-        help="Return the last checkpoint of a thread.",
-        route="GET /checkpoints/{thread}",
-        errors=(404,),
-        arguments=(THREAD,),
+        may_be_missing=True,
     ),
     Verb(
+        "checkpoints.delete",
+        "DELETE /checkpoints/{thread}",
+        "",
+        "Delete the checkpoint of a thread.",
+        (THREAD,),
         name="delete_checkpoint",
-        method="checkpoints.delete",
-        help="Delete the checkpoint of a thread.",
-        right="write",
-        route="DELETE /checkpoints/{thread}",
+        may_be_missing=True,
         status=204,
-        errors=(404,),
-        arguments=(THREAD,),
     ),
     Verb(
-        name="stats",
-        method="stats",
-        help="Count what is stored.",
-        route="GET /stats",
-        command="stats summary",
+        "stats",
+        "GET /stats",
+        "stats summary",
+        "Count what is stored.",
         example="--all",
         all_users=True,
     ),
     Verb(
-        name="events",
-        method="events",
-        help="List what the components did, newest first. Events contain no text of memories.",
-        route="GET /events",
-        command="stats events",
-        example="--limit 20",
-        arguments=(
+        "events",
+        "GET /events",
+        "stats events",
+        "List what the components did, newest first. Events contain no text of memories.",
+        (
             LIMIT,
-            Argument(
-                name="node",
-                kind="node",
-                help="Component: hotpath, context, episodic or worker.",
-                default=None,
-            ),
-            Argument(
-                name="op", kind="word", help="Operation: create, search, merge, …", default=None
-            ),
+            Argument("node", "node", "Component: hotpath, context, episodic or worker.", None),
+            Argument("op", "word", "Operation: create, search, merge, …", None),
         ),
+        example="--limit 20",
     ),
     Verb(
-        name="event_counts",
-        method="event_counts",
-        help="Count the events of the components by day.",
-        route="GET /event_counts",
-        command="stats event-counts",
+        "event_counts",
+        "GET /event_counts",
+        "stats event-counts",
+        "Count the events of the components by day.",
+        (DAYS,),
         example="--days 7",
-        arguments=(DAYS,),
     ),
     Verb(
+        "llm_usage",
+        "GET /costs",
+        "",
+        "List the tokens that the language model used, by day, task and model.",
+        (DAYS,),
         name="costs",
-        method="llm_usage",
-        help="List the tokens that the language model used, by day, task and model.",
-        route="GET /costs",
-        arguments=(DAYS,),
     ),
     Verb(
-        name="backlog",
-        method="backlog",
-        help="Show how many jobs are waiting, since when, and which ones fail.",
+        "backlog",
+        "GET /backlog",
+        "jobs backlog",
+        "Show how many jobs are waiting, since when, and which ones fail.",
         right="admin",
-        route="GET /backlog",
-        command="jobs backlog",
         example="--json",
         whole_client=True,
         one_document=True,
         empty="No jobs are waiting.",
     ),
     Verb(
-        name="recall_shared",
-        method="recall_shared",
-        help="Recall what the person's other spaces share with this one: one answer per space.",
-        route="POST /shared",
-        arguments=(
-            Argument(name="query", kind="text", help="The question."),
-            Argument(name="limit", kind="count", help="Maximum number of memories.", default=None),
-            Argument(name="budget", kind="tokens", help="Token budget.", default=None),
+        "recall_shared",
+        "POST /shared",
+        "",
+        "Recall what the person's other spaces share with this one: one answer per space.",
+        (QUERY, ANY_LIMIT, BUDGET),
+        right="read",
+    ),
+    Verb(
+        "purge",
+        "POST /purge",
+        "",
+        "Archive memories that have not been used for long, and erase those archived for long.",
+        (DRY_RUN,),
+    ),
+    Verb(
+        "compress",
+        "POST /compress",
+        "jobs compress",
+        "Summarize the oldest sessions, one memory each, if there are more than the threshold.",
+        (
+            Argument("threshold", "count", "Number of sessions to keep.", None),
+            Argument(
+                "sessions", "count", "Number to summarize; default: half the threshold.", None
+            ),
+            DRY_RUN,
         ),
-    ),
-    Verb(
-        name="purge",
-        method="purge",
-        help="Archive memories that have not been used for long, and erase those archived for long.",
-        right="write",
-        route="POST /purge",
-        arguments=(DRY_RUN,),
-    ),
-    Verb(
-        name="compress",
-        method="compress",
-        help="Summarize the oldest sessions, one memory each, if there are more than the threshold.",
-        right="write",
-        route="POST /compress",
-        command="jobs compress",
         example="--dry-run",
-        arguments=(
-            Argument(
-                name="threshold", kind="count", help="Number of sessions to keep.", default=None
-            ),
-            Argument(
-                name="sessions",
-                kind="count",
-                help="Number of sessions to summarize; by default half the threshold.",
-                default=None,
-            ),
-            DRY_RUN,
-        ),
         creates=True,
     ),
     Verb(
-        name="roll_up",
-        method="roll_up",
-        help="Summarize old memories, one memory per topic. The originals are archived.",
-        right="write",
-        route="POST /roll_up",
-        command="jobs roll-up",
+        "roll_up",
+        "POST /roll_up",
+        "jobs roll-up",
+        "Summarize old memories, one memory per topic. The originals are archived.",
+        (Argument("days", "days", "Days without use.", 90), DRY_RUN),
         example="--days 180 --dry-run",
-        arguments=(
-            Argument(name="days", kind="days", help="Days without use.", default=90),
-            DRY_RUN,
-        ),
         creates=True,
     ),
-    Verb(
-        name="extract",
-        method="extract",
-        help="Extract facts from a message now. Each fact keeps it as its evidence.",
-        right="write",
-        route="POST /entries/{id}/extract",
-        errors=(404, 409),
-        command="jobs extract",
-        example=SAMPLE,
-        arguments=(ID,),
+    _about_one(
+        "extract",
+        "POST /entries/{id}/extract",
+        "jobs extract",
+        "Extract facts from a message now. Each fact keeps it as its evidence.",
         creates=True,
     ),
 )

@@ -15,6 +15,7 @@ import typer
 
 from ..call import Call
 from ..mcp import needs_mcp
+from ..render import plain
 from ..verbs import SAMPLE
 from . import lazy, output
 from .app import command, report
@@ -26,34 +27,28 @@ AGENTS = "Agents"
 Hosts = Literal["claude-code", "codex", "cursor", "claude-desktop"]
 
 
-@command("mcp", AGENTS, example="install claude-code --hooks", creates=True)
+@command(
+    "mcp",
+    AGENTS,
+    example="install claude-code --hooks",
+    creates=True,
+    action="<[install]> Add this server to a host.",
+    agent="<NAME> Answer as this agent, restricted by its allowlist.",
+    project="Use the name of the current folder as the space.",
+    hooks="With install: also add hooks, for claude-code.",
+    yes="With install: write without asking.",
+    dry_run="With install: only show the change.",
+    host=f"<[HOST]> {', '.join(get_args(Hosts))}.",
+)
 def mcp(
     call: Call,
-    action: Annotated[
-        Literal["install"] | None,
-        typer.Argument(metavar="[install]", help="Add this server to a host.", show_default=False),
-    ] = None,
-    host: Annotated[
-        Hosts | None,
-        typer.Argument(metavar="[HOST]", help=f"{', '.join(get_args(Hosts))}.", show_default=False),
-    ] = None,
-    agent: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Answer as this agent, restricted by its allowlist."),
-    ] = None,
-    project: Annotated[
-        bool,
-        typer.Option("--project", help="Use the name of the current folder as the space."),
-    ] = False,
-    hooks: Annotated[
-        bool, typer.Option("--hooks", help="With install: also add hooks, for claude-code.")
-    ] = False,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="With install: write without asking.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With install: only show the change.")
-    ] = False,
+    action: Literal["install"] | None = None,
+    host: Hosts | None = None,
+    agent: str | None = None,
+    project: bool = False,
+    hooks: bool = False,
+    yes: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Serve MCP on stdin and stdout, or add the server to the configuration of a host."""
     if action is None:
@@ -129,24 +124,20 @@ def _environment(call: Call) -> dict[str, str]:
 Moments = Literal["session-start", "prompt", "stop", "pre-compact", "before", "after"]
 
 
-@command("hook", AGENTS, example='before "Where shall we eat tonight?"', creates=True)
+@command(
+    "hook",
+    AGENTS,
+    example='before "Where shall we eat tonight?"',
+    creates=True,
+    when="<session-start|prompt|stop|pre-compact|before|after>",
+    text="<[TEXT]> For before and after: the message; - reads stdin.",
+    reply="<TEXT> For after: the reply.",
+)
 def hook(
     call: Call,
-    when: Annotated[
-        Moments,
-        typer.Argument(
-            metavar="session-start|prompt|stop|pre-compact|before|after", show_default=False
-        ),
-    ],
-    text: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[TEXT]",
-            help="For before and after: the message; - reads stdin.",
-            show_default=False,
-        ),
-    ] = None,
-    reply: Annotated[str | None, typer.Option(metavar="TEXT", help="For after: the reply.")] = None,
+    when: Moments,
+    text: str | None = None,
+    reply: str | None = None,
 ) -> None:
     """Print context before a turn of an agent, or store the messages after it.
 
@@ -189,7 +180,15 @@ def _run_host_hook(call: Call, when: str) -> None:
     print(*filter(None, answers), end="")
 
 
-@command("agent query", example='"what is left to do?" --agent planner --category tasks')
+@command(
+    "agent query",
+    example='"what is left to do?" --agent planner --category tasks',
+    top_k="<N> Maximum number of memories.",
+    budget="<TOKENS> Token budget.",
+    threshold="<0..1> Minimum similarity.",
+    filter="<NAME=VALUE> Such as importance_min=3 or run_id=r1; can be repeated.",
+    full="Print everything about each memory, as JSON.",
+)
 def query(
     call: Call,
     question: Question,
@@ -197,22 +196,11 @@ def query(
         str, typer.Option(metavar="NAME", help="Who asks. Its allowlist decides what it reads.")
     ],
     category: Categories = None,
-    top_k: Annotated[
-        int, typer.Option("--top-k", "-k", metavar="N", help="Maximum number of memories.")
-    ] = 3,
-    budget: Annotated[int, typer.Option(metavar="TOKENS", help="Token budget.")] = 512,
-    threshold: Annotated[
-        float | None, typer.Option(metavar="0..1", help="Minimum similarity.")
-    ] = None,
-    filter: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE", help="Such as importance_min=3 or run_id=r1; can be repeated."
-        ),
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Print everything about each memory, as JSON.")
-    ] = False,
+    top_k: int = 3,
+    budget: int = 512,
+    threshold: float | None = None,
+    filter: list[str] | None = None,
+    full: bool = False,
 ) -> None:
     """Ask as an agent. Categories that its allowlist does not name are refused."""
     filters: dict[str, Any] = {}
@@ -239,21 +227,22 @@ def query(
         output.as_json(found)
         return
     for item in found:
-        output.line(f"{item['id']}  {output.plain(item['text'])}")
+        output.line(f"{item['id']}  {plain(item['text'])}")
 
 
-@command("agent feedback", example=f'{SAMPLE} --reply "Tea, as always."', creates=True)
+@command(
+    "agent feedback",
+    example=f'{SAMPLE} --reply "Tea, as always."',
+    creates=True,
+    recalled="<ID...> What was recalled for a turn.",
+    reply="<TEXT> The reply.",
+    used="<ID> Instead of --reply: an id that was used; repeatable.",
+)
 def feedback(
     call: Call,
-    recalled: Annotated[
-        list[str],
-        typer.Argument(metavar="ID...", help="What was recalled for a turn.", show_default=False),
-    ],
-    reply: Annotated[str | None, typer.Option(metavar="TEXT", help="The reply.")] = None,
-    used: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="Instead of --reply: an id that was used; repeatable."),
-    ] = None,
+    recalled: list[str],
+    reply: str | None = None,
+    used: list[str] | None = None,
 ) -> None:
     """Report whether recalled memories were used in a reply, to measure how often recall helps."""
     with call.mine() as mine:
@@ -271,17 +260,17 @@ def feedback(
         output.note("None of them was used, as far as can be told.")
 
 
-@command("agent say", example='"what do you remember about tea?"', creates=True)
+@command(
+    "agent say",
+    example='"what do you remember about tea?"',
+    creates=True,
+    text="<TEXT> The message.",
+    about="<ID> What was last talked about; can be repeated.",
+)
 def say(
     call: Call,
-    text: Annotated[
-        str,
-        typer.Argument(metavar="TEXT", help="The message.", show_default=False),
-    ],
-    about: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ID", help="What was last talked about; can be repeated."),
-    ] = None,
+    text: str,
+    about: list[str] | None = None,
 ) -> None:
     """Run a chat command: "forget that", "pin this", "turn memory off", "start incognito for this chat"."""
     with call.mine() as mine:
@@ -293,4 +282,4 @@ def say(
         output.note("Not a command: nothing was done.")
     else:
         for line in reply.say.splitlines():
-            output.line(output.plain(line))
+            output.line(plain(line))

@@ -24,35 +24,20 @@ from ...errors import MemoristError
 from .. import errors
 from ..call import Call
 
-_EVERYWHERE = "Options of all commands"
 _UsageError = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps it
 
 
-def _shared(*names: str, help: str, metavar: str | None = None) -> Any:
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=_EVERYWHERE)
-
-
-_PLACE = "Database: a file, or postgresql://… [MEMORIST_DB]"
-_USER = "Whose memory; default: your login name. [MEMORIST_USER]"
-Db = Annotated[str | None, _shared("--db", metavar="PLACE", help=_PLACE)]
-User = Annotated[str | None, _shared("--user", metavar="NAME", help=_USER)]
-Space = Annotated[
-    str | None, _shared("--space", metavar="NAME", help="Project or group. [MEMORIST_SPACE]")
-]
-Tenant = Annotated[
-    str | None, _shared("--tenant", metavar="NAME", help="Organization. [MEMORIST_TENANT]")
-]
-Session = Annotated[str | None, _shared("--session", metavar="NAME", help="Conversation.")]
-Json = Annotated[bool, _shared("--json", help="Print JSON; errors too, on stderr.")]
-_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "db": (Db, None),
-    "user": (User, None),
-    "space": (Space, None),
-    "tenant": (Tenant, None),
-    "session": (Session, None),
-    "json": (Json, False),
+_EITHER, _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+_SHORT = {"limit": ["-n"], "yes": ["-y"], "top-k": ["-k"]}
+# Options of all commands; they are accepted before and after the name of a command.
+_OPTIONS = {
+    "db": ("PLACE", "Database: a file, or postgresql://… [MEMORIST_DB]"),
+    "user": ("NAME", "Whose memory; default: your login name. [MEMORIST_USER]"),
+    "space": ("NAME", "Project or group. [MEMORIST_SPACE]"),
+    "tenant": ("NAME", "Organization. [MEMORIST_TENANT]"),
+    "session": ("NAME", "Conversation."),
+    "json": (None, "Print JSON; errors too, on stderr."),
 }
-
 PANELS = (
     "Remember and recall",
     "Browse",
@@ -165,12 +150,12 @@ def _group(name: str) -> typer.Typer:
 
 
 def command(
-    path: str, panel: str = "", *, example: str = "", creates: bool = False
+    path: str, panel: str = "", *, example: str = "", creates: bool = False, **helps: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as a command, such as `pin` or `db copy`.
 
     The function takes a `Call` first. The options of the call are accepted before and after the name
-    of the command.
+    of the command. `helps` describes its other parameters, see `declare`.
     """
     group, _, name = path.rpartition(" ")
 
@@ -182,7 +167,10 @@ def command(
                 work(replace(ctx.obj, **is_given, creates=creates), **given)
 
         run.__name__, run.__doc__, run.__annotations__ = work.__name__, work.__doc__, {}
-        run.__signature__ = _signature(work)  # type: ignore[attr-defined]
+        _, *own = inspect.signature(work, eval_str=True).parameters.values()
+        parameters = [inspect.Parameter("ctx", _EITHER, annotation=typer.Context)]
+        parameters += [declare(each, helps.get(each.name)) for each in own]
+        run.__signature__ = inspect.Signature(parameters + _shared())  # type: ignore[attr-defined]
         words = f"Example: memorist {path} {example}".rstrip()
         _group(group).command(name, rich_help_panel=panel or None, epilog=words)(run)
         return work
@@ -190,35 +178,65 @@ def command(
     return add
 
 
-def _signature(work: Callable[..., None]) -> inspect.Signature:
-    """Return the parameters of a command with those of all commands."""
-    either, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter("ctx", either, annotation=typer.Context)]
-    _, *own = inspect.signature(work, eval_str=True).parameters.values()
-    parameters += [each.replace(kind=keyword) for each in own]
-    for name, (kind, default) in _OPTIONS.items():
-        parameters.append(inspect.Parameter(name, keyword, annotation=kind, default=default))
-    return inspect.Signature(parameters)
+def _shared() -> list[inspect.Parameter]:
+    parameters = []
+    for name, (metavar, help) in _OPTIONS.items():
+        panel = "Options of all commands"
+        option = typer.Option(f"--{name}", metavar=metavar, help=help, rich_help_panel=panel)
+        kind: Any = bool if metavar is None else str | None
+        default = False if metavar is None else None
+        annotation = Annotated[kind, option]
+        parameters.append(inspect.Parameter(name, _KEYWORD, annotation=annotation, default=default))
+    return parameters
 
 
-@app.callback(invoke_without_command=True)
-def start(
-    ctx: typer.Context,
-    db: Db = None,
-    user: User = None,
-    space: Space = None,
-    tenant: Tenant = None,
-    session: Session = None,
-    json: Json = False,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
-) -> None:
+def declare(parameter: inspect.Parameter, help: str | None) -> inspect.Parameter:
+    """Return a parameter of a function as a parameter of a command.
+
+    The help may begin with what the value is called, such as `<NAME>`, or with its limits, such as
+    `<0..1>` or `<1..>`. Parameters without a default are positional, and so are those called `<[NAME]>`. A flag
+    that can be None has two names, --flag and --no-flag.
+    """
+    if help is None:  # annotated with an option of its own
+        return parameter.replace(kind=_KEYWORD)
+    metavar = None
+    if help.startswith("<"):
+        metavar, _, help = help[1:].partition(">")
+    kind, name = parameter.annotation, parameter.name.replace("_", "-")
+    if parameter.default is parameter.empty or (metavar and metavar.startswith("[")):
+        declared: Any = typer.Argument(metavar=metavar, help=help.strip(), show_default=False)
+        return parameter.replace(kind=_KEYWORD, annotation=Annotated[kind, declared])
+    names = [f"--{name}", *_SHORT.get(name, ())]
+    if kind == bool | None or parameter.default is True:
+        names = [f"--{name}/--no-{name}"]
+    low, has_limits, high = (metavar or "").partition("..")
+    declared = typer.Option(
+        *names,
+        metavar="N" if has_limits else metavar,
+        help=help.strip(),
+        min=int(low) if has_limits else None,
+        max=int(high) if high else None,
+    )
+    return parameter.replace(kind=_KEYWORD, annotation=Annotated[kind, declared])
+
+
+def start(ctx: typer.Context, version: bool = False, **shared: Any) -> None:
     """Long-term memory for AI agents: stores evidence, recalls within a budget, explains why."""
     if version:
-        typer.echo(f'{{"version": "{__version__}"}}' if json else f"memorist {__version__}")
+        number = json.dumps({"version": __version__})
+        typer.echo(number if shared["json"] else f"memorist {__version__}")
         raise typer.Exit
     if ctx.invoked_subcommand is None:
         ctx.fail("Missing command. `memorist --help` lists all commands.")
-    ctx.obj = Call(db=db, user=user, space=space, tenant=tenant, session=session, json=json)
+    ctx.obj = Call(**shared)
+
+
+_start = [*inspect.signature(start, eval_str=True).parameters.values()]
+start.__annotations__ = {}
+start.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [_start[0], declare(_start[1], "Print the version."), *_shared()]
+)
+app.callback(invoke_without_command=True)(start)
 
 
 @contextmanager

@@ -21,11 +21,6 @@ from . import lazy, output
 from .app import command
 from .table import All
 
-BatchSize = Annotated[
-    int,
-    typer.Option("--batch-size", metavar="N", min=1, max=1024, help="Memories per batch."),
-]
-
 
 @command("doctor", "Administration")
 def doctor(call: Call) -> None:
@@ -37,26 +32,16 @@ def doctor(call: Call) -> None:
 
 
 @command(
-    "db migrate", example="--db postgresql://db.example/memories --partitions 16", creates=True
+    "db migrate",
+    example="--db postgresql://db.example/memories --partitions 16",
+    creates=True,
+    hnsw="Build HNSW indexes for very large scopes, without blocking others.",
+    partitions="<1..1024> Split a new PostgreSQL database into that many partitions.",
 )
 def migrate(
     call: Call,
-    partitions: Annotated[
-        int | None,
-        typer.Option(
-            "--partitions",
-            metavar="N",
-            min=1,
-            max=1024,
-            help="Split a new PostgreSQL database into N partitions.",
-        ),
-    ] = None,
-    hnsw: Annotated[
-        bool,
-        typer.Option(
-            "--hnsw", help="Build HNSW indexes for very large scopes, without blocking others."
-        ),
-    ] = False,
+    partitions: int | None = None,
+    hnsw: bool = False,
 ) -> None:
     """Migrate the database to the schema of this version, as opening it does."""
     place = lazy.settings.load(db=call.db).db
@@ -80,21 +65,16 @@ def migrate(
         output.line(f"migrations applied: {steps}; indexes created: {created}")
 
 
-@command("db copy", example="memory.db postgresql://db.example/memories")
+@command(
+    "db copy",
+    example="memory.db postgresql://db.example/memories",
+    source="<SOURCE> A file, postgresql://… or archive.jsonl.",
+    target="<TARGET> A new file, database or archive.jsonl.",
+)
 def copy(
     call: Call,
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE", help="A file, postgresql://… or archive.jsonl.", show_default=False
-        ),
-    ],
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="TARGET", help="A new file, database or archive.jsonl.", show_default=False
-        ),
-    ],
+    source: str,
+    target: str,
 ) -> None:
     """Copy a whole database into a new one of any kind, with its history, and compare both.
 
@@ -110,10 +90,14 @@ def copy(
         output.line(f"{done.rows} rows copied, {memories} of them memories; both sides are equal")
 
 
-@command("db backup", example="memory-2026-05-31.db")
+@command(
+    "db backup",
+    example="memory-2026-05-31.db",
+    file="<FILE> A new file.",
+)
 def backup(
     call: Call,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A new file.", show_default=False)],
+    file: str,
 ) -> None:
     """Copy the database into a new file while it is in use."""
     with call.memory() as memory:
@@ -150,19 +134,20 @@ def replay(call: Call) -> None:
         output.note(f"Lines that could not be used are in {file}.")
 
 
-@command("index update", example="--dry-run")
+@command(
+    "index update",
+    example="--dry-run",
+    dry_run="Only report what would be done.",
+    force="Embed all memories again.",
+    stats="Only print how many memories are embedded.",
+    batch_size="<1..> Memories per batch.",
+)
 def update(
     call: Call,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only report what would be done.")
-    ] = False,
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", metavar="N", min=1, help="Memories per batch.")
-    ] = 32,
-    force: Annotated[bool, typer.Option("--force", help="Embed all memories again.")] = False,
-    stats: Annotated[
-        bool, typer.Option("--stats", help="Only print how many memories are embedded.")
-    ] = False,
+    dry_run: bool = False,
+    batch_size: int = 32,
+    force: bool = False,
+    stats: bool = False,
 ) -> None:
     """Embed memories that have no vector yet, for all users."""
     with call.memory() as memory:
@@ -193,7 +178,12 @@ def rebuild(call: Call) -> None:
     output.as_json({"indexed": held}) if call.json else output.line(f"{held} vectors in the index")
 
 
-@command("index reembed", example="--model minilm")
+@command(
+    "index reembed",
+    example="--model minilm",
+    batch_size="<1..> Memories per batch.",
+    drop_others="Then delete the vectors of other models.",
+)
 def reembed(
     call: Call,
     model: Annotated[
@@ -202,13 +192,8 @@ def reembed(
             "--model", metavar="NAME", help="minilm, hashing or openai:MODEL.", show_default=False
         ),
     ],
-    batch_size: Annotated[
-        int, typer.Option("--batch-size", metavar="N", min=1, help="Memories per batch.")
-    ] = 32,
-    drop: Annotated[
-        bool,
-        typer.Option("--drop-others", help="Then delete the vectors of other models."),
-    ] = False,
+    batch_size: int = 32,
+    drop_others: bool = False,
 ) -> None:
     """Embed all memories with another model while the current one stays in use.
 
@@ -225,7 +210,7 @@ def reembed(
         missing = memory.stats()["without_embeddings"]
         with output.progress("Embedding", missing, hidden=call.json) as advance:
             done = memory.index(batch_size=batch_size, progress=advance)
-        dropped = memory.drop_vectors() if drop else 0
+        dropped = memory.drop_vectors() if drop_others else 0
         counts = memory.stats()
     left = counts["without_embeddings"]
     if call.json:
@@ -235,16 +220,19 @@ def reembed(
     output.note(f"To recall with it, set MEMORIST_EMBEDDER={model}.")
 
 
-@command("jobs run", example="--only purge", creates=True)
+@command(
+    "jobs run",
+    example="--only purge",
+    creates=True,
+    only="<JOB> This job; can be repeated.",
+    retry="Also retry jobs that were given up.",
+    batch_size="<1..1024> Memories per batch.",
+)
 def run(
     call: Call,
-    only: Annotated[
-        list[str] | None, typer.Option("--only", metavar="JOB", help="This job; can be repeated.")
-    ] = None,
-    retry: Annotated[
-        bool, typer.Option("--retry", help="Also retry jobs that were given up.")
-    ] = False,
-    batch_size: BatchSize = 32,
+    only: list[str] | None = None,
+    retry: bool = False,
+    batch_size: int = 32,
 ) -> None:
     """Run all jobs that are due, once: embed, expire, purge, compress and so on."""
     with call.memory() as memory, output.progress("Running", None, hidden=call.json) as advance:
@@ -259,8 +247,8 @@ def run(
         raise typer.Exit(FAILED)
 
 
-@command("jobs worker", creates=True)
-def worker(call: Call, batch_size: BatchSize = 32) -> None:
+@command("jobs worker", creates=True, batch_size="<1..1024> Memories per batch.")
+def worker(call: Call, batch_size: int = 32) -> None:
     """Run jobs as they become due, until stopped. Any number of workers can share the work."""
 
     async def work() -> Any:
@@ -284,13 +272,16 @@ def _show_jobs(call: Call, done: Any) -> None:
         output.note("No jobs were due.")
 
 
-@command("jobs purge", example="--dry-run", creates=True)
+@command(
+    "jobs purge",
+    example="--dry-run",
+    creates=True,
+    dry_run="Only report what would be done.",
+)
 def purge(
     call: Call,
     everyone: All = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only report what would be done.")
-    ] = False,
+    dry_run: bool = False,
 ) -> None:
     """Archive memories that have not been used for long, and erase those archived for long."""
     with call.memory() as memory:

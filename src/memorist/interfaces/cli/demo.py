@@ -102,7 +102,7 @@ def _remember(
 
 def _opening(demo: Demonstration) -> RenderableType:
     people = " and ".join(dict.fromkeys(message["name"] for message in demo.messages))
-    first = {}
+    first: dict[str, Any] = {}
     for message in demo.messages:
         first.setdefault(message["session"], message)
     count = f"{len(demo.messages)} messages on {len(first)} days"

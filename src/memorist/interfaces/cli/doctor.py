@@ -24,7 +24,8 @@ from rich.text import Text
 import memorist
 
 from ...errors import MemoristError
-from . import lazy, output
+from ..render import plain
+from . import lazy
 
 if TYPE_CHECKING:
     from ...settings import Settings
@@ -276,7 +277,7 @@ def table(found: Sequence[Finding]) -> Table:
     rows.add_column(overflow="fold")
     for finding in found:
         sign, style = _SIGNS[finding.state]
-        text = Text(output.plain(finding.seen))
+        text = Text(plain(finding.seen))
         if finding.mend:
             text.append(f"\nto fix it: {finding.mend}", style="yellow")
         rows.add_row(Text(sign, style=style), finding.about, text)

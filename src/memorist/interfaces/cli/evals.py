@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.table import Table
@@ -14,6 +14,7 @@ from rich.text import Text
 from ...errors import InvalidInput
 from ..call import Call
 from ..errors import FAILED
+from ..render import plain
 from . import lazy, output
 from .app import command
 
@@ -26,34 +27,27 @@ CAVEAT = (
 )
 
 
-@command("eval", "Administration", example="--tasks my_tasks --min 0.9")
+@command(
+    "eval",
+    "Administration",
+    example="--tasks my_tasks --min 0.9",
+    tasks="<DIR> Folder with additional tasks of your own.",
+    own="Only run the tasks of --tasks.",
+    profile="<NAME> Ranking profile. [MEMORIST_PROFILE]",
+    sweep="Try many ranking settings; takes a minute.",
+    plot="<FILE> Draw the sweep as an SVG file.",
+    limit="<1..> Memories recalled per question.",
+    min="<0..1> Fail if a smaller share of the tasks passes.",
+)
 def eval_(
     call: Call,
-    tasks: Annotated[
-        str | None,
-        typer.Option("--tasks", metavar="DIR", help="Folder with additional tasks of your own."),
-    ] = None,
-    own: Annotated[bool, typer.Option("--own", help="Only run the tasks of --tasks.")] = False,
-    profile: Annotated[
-        str | None,
-        typer.Option("--profile", metavar="NAME", help="Ranking profile. [MEMORIST_PROFILE]"),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", metavar="N", min=1, help="Memories recalled per question."),
-    ] = None,
-    sweep: Annotated[
-        bool, typer.Option("--sweep", help="Try many ranking settings; takes a minute.")
-    ] = False,
-    plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Draw the sweep as an SVG file.")
-    ] = None,
-    least: Annotated[
-        float | None,
-        typer.Option(
-            "--min", metavar="SHARE", min=0, max=1, help="Fail if fewer of the tasks pass."
-        ),
-    ] = None,
+    tasks: str | None = None,
+    own: bool = False,
+    profile: str | None = None,
+    limit: int | None = None,
+    sweep: bool = False,
+    plot: str | None = None,
+    min: float | None = None,
 ) -> None:
     """Run tasks without memory, with memory, and without vectors; with a model too, if configured.
 
@@ -79,8 +73,8 @@ def eval_(
     else:
         _show(report, swept)
     passed = report.best_equipped.accuracy
-    if least is not None and passed < least:
-        output.note(f"{passed:.0%} of the tasks passed; {least:.0%} are required")
+    if min is not None and passed < min:
+        output.note(f"{passed:.0%} of the tasks passed; {min:.0%} are required")
         raise typer.Exit(FAILED)
 
 
@@ -91,7 +85,7 @@ def _show(report: Report, swept: Swept | None) -> None:
     if failed:
         output.draw(Text(f"Failed with {best.name}", style="bold"))
     for each in failed:
-        output.line(f"  {output.plain(each.task)}: {_why(each)}")
+        output.line(f"  {plain(each.task)}: {_why(each)}")
     if best.name == "memory":
         output.draw(Text(CAVEAT, style="dim"))
     if swept:
@@ -125,7 +119,7 @@ def _kinds(report: Report) -> Table:
         for run in report.runs:
             results = [each for each in run.results if each.kind == kind]
             cells.append(f"{sum(each.passed for each in results)} of {len(results)}")
-        table.add_row(output.plain(kind), *cells)
+        table.add_row(plain(kind), *cells)
     return table
 
 
@@ -137,7 +131,7 @@ def _why(result: Result) -> str:
         reasons.append(f"says {', '.join(result.forbidden)}")
     if result.problem:
         reasons.append(result.problem)
-    return output.plain("; ".join(reasons))
+    return plain("; ".join(reasons))
 
 
 def _sweep(swept: Swept) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -24,24 +24,24 @@ if TYPE_CHECKING:
     from ...sync import BlockingScope
 
 
-@command("edit", CHANGE, example=f'{SAMPLE} "I moved to Porto in May."')
+@command(
+    "edit",
+    CHANGE,
+    example=f'{SAMPLE} "I moved to Porto in May."',
+    text="<[TEXT]> New text; - reads stdin.",
+    summary="<TEXT> New summary, at most 280 characters.",
+    category="<NAME> New category.",
+    tag="<TAG> New tags; can be repeated.",
+    importance="<0..1> New importance.",
+)
 def edit(
     call: Call,
     id: Id,
-    text: Annotated[
-        str | None,
-        typer.Argument(metavar="[TEXT]", help="New text; - reads stdin.", show_default=False),
-    ] = None,
-    summary: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="New summary, at most 280 characters.")
-    ] = None,
-    category: Annotated[str | None, typer.Option(metavar="NAME", help="New category.")] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option(metavar="TAG", help="New tags; can be repeated.")
-    ] = None,
-    importance: Annotated[
-        float | None, typer.Option(metavar="0..1", min=0, max=1, help="New importance.")
-    ] = None,
+    text: str | None = None,
+    summary: str | None = None,
+    category: str | None = None,
+    tag: list[str] | None = None,
+    importance: float | None = None,
 ) -> None:
     """Edit a memory. Its id stays, and the previous version stays readable."""
     if all(given is None for given in (text, summary, category, tag, importance)):
@@ -62,33 +62,31 @@ def edit(
     output.result(changed, json=call.json)
 
 
-@command("forget", CHANGE, example='--query "my old address" --dry-run')
+@command(
+    "forget",
+    CHANGE,
+    example='--query "my old address" --dry-run',
+    id="<[ID]> Id, or its first characters.",
+    query="<TEXT> Memories that this question finds.",
+    category="<NAME> Memories of this category.",
+    tag="<TAG> Memories with this tag.",
+    dry_run="Only list what would be forgotten.",
+    reason="<TEXT> Reason, for the history.",
+    never_again="Never store it again automatically.",
+    yes="Do not ask.",
+    keep_days="<DAYS> Only hide it for that many days.",
+)
 def forget(
     call: Call,
-    id: Annotated[
-        str | None,
-        typer.Argument(metavar="[ID]", help="Id, or its first characters.", show_default=False),
-    ] = None,
-    query: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Memories that this question finds.")
-    ] = None,
-    category: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Memories of this category.")
-    ] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option(metavar="TAG", help="Memories with this tag.")
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what would be forgotten.")
-    ] = False,
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="Reason, for the history.")] = "",
-    keep_days: Annotated[
-        float, typer.Option(metavar="DAYS", min=0, help="Only hide it for that many days.")
-    ] = 0,
-    never_again: Annotated[
-        bool, typer.Option("--never-again", help="Never store it again automatically.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    id: str | None = None,
+    query: str | None = None,
+    category: list[str] | None = None,
+    tag: list[str] | None = None,
+    dry_run: bool = False,
+    reason: str = "",
+    keep_days: float = 0,
+    never_again: bool = False,
+    yes: bool = False,
 ) -> None:
     """Forget memories for good, with everything derived from them alone. --keep-days only hides them.
 
@@ -112,7 +110,11 @@ def forget(
             output.show([mine.get(each) for each in ids])
         if asks:
             typer.confirm("Forget this for good?", abort=True, err=True)
-        options = {"reason": reason, "keep_days": keep_days, "never_again": never_again}
+        options: dict[str, Any] = {
+            "reason": reason,
+            "keep_days": keep_days,
+            "never_again": never_again,
+        }
         actor = mine.scope.user
         if not ids:
             found = Forgotten(dry_run=dry_run)
@@ -135,16 +137,17 @@ def forget(
         output.note(f"{len(found.flagged)} more stay, but lose a source.")
 
 
-@command("undo", CHANGE, example="--session chat-7 --dry-run")
+@command(
+    "undo",
+    CHANGE,
+    example="--session chat-7 --dry-run",
+    operation="<[OPERATION]> Operation in `memorist history`.",
+    dry_run="Only show the result.",
+)
 def undo(
     call: Call,
-    operation: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[OPERATION]", help="Operation in `memorist history`.", show_default=False
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the result.")] = False,
+    operation: str | None = None,
+    dry_run: bool = False,
 ) -> None:
     """Undo an operation, or a --session. The history shows this, and it can itself be undone."""
     with call.mine() as mine:
@@ -164,16 +167,17 @@ def _operations(mine: BlockingScope) -> Iterator[str]:
         yield str(entry.meta.get("operation", ""))
 
 
-@command("history", BROWSE, example="--limit 20")
+@command(
+    "history",
+    BROWSE,
+    example="--limit 20",
+    id="<[ID]> Id, or its first characters.",
+    limit="<N> Maximum number of entries.",
+)
 def history(
     call: Call,
-    id: Annotated[
-        str | None,
-        typer.Argument(metavar="[ID]", help="Id, or its first characters.", show_default=False),
-    ] = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", help="Maximum number of entries.")
-    ] = 100,
+    id: str | None = None,
+    limit: int = 100,
 ) -> None:
     """Show the history of a memory or of all memories, newest first. With --json, one entry per line."""
     with call.mine() as mine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from ...storage import codec
 from ...types import KINDS, STATES, Filter, Kind, Labels
 from ..call import Call
 from ..errors import REFUSED
+from ..render import plain
 from ..verbs import BROWSE, SAMPLE
 from . import demo as demonstration
 from . import output
@@ -20,18 +20,6 @@ from .table import All, memory_id
 from .transfer import standard_input
 
 STORE = "Remember and recall"
-
-
-def _one_of(known: Sequence[str]) -> Callable[[list[str] | None], list[str] | None]:
-    """Return a check that each value is a known one."""
-
-    def check(values: list[str] | None) -> list[str] | None:
-        for value in values or ():
-            if value not in known:
-                raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}.")
-        return values
-
-    return check
 
 
 Id = Annotated[
@@ -43,34 +31,31 @@ Id = Annotated[
 Question = Annotated[
     str, typer.Argument(metavar="QUESTION", help="The question.", show_default=False)
 ]
+
+
+def _filter_option(name: str, metavar: str, help: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=help)
+
+
 Kinds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kind",
-        metavar="KIND",
-        callback=_one_of(KINDS),
-        help=f"Only this kind: {', '.join(KINDS)}.",
-    ),
+    list[str] | None, _filter_option("--kind", "KIND", f"Only this kind: {', '.join(KINDS)}.")
 ]
-Categories = Annotated[
-    list[str] | None, typer.Option("--category", metavar="NAME", help="Only this category.")
-]
-Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only this tag.")]
 States = Annotated[
     list[str] | None,
-    typer.Option(
-        "--state",
-        metavar="STATE",
-        callback=_one_of(STATES),
-        help=f"Only this state: {', '.join(STATES)}.",
-    ),
+    _filter_option("--state", "STATE", f"Only this state: {', '.join(STATES)}."),
 ]
-Speaker = Annotated[str | None, typer.Option(metavar="NAME", help="Only messages of this speaker.")]
+Categories = Annotated[
+    list[str] | None, _filter_option("--category", "NAME", "Only this category.")
+]
+Tags = Annotated[list[str] | None, _filter_option("--tag", "TAG", "Only this tag.")]
+Speaker = Annotated[
+    str | None, _filter_option("--speaker", "NAME", "Only messages of this speaker.")
+]
 After = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Only from this time on: 2026-05-31.")
+    str | None, _filter_option("--after", "TIME", "Only from this time on: 2026-05-31.")
 ]
 Before = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Only before this time: 2026-06-30.")
+    str | None, _filter_option("--before", "TIME", "Only before this time: 2026-06-30.")
 ]
 
 
@@ -80,33 +65,34 @@ def demo(call: Call) -> None:
     demonstration.run(as_json=call.json)
 
 
-@command("remember", STORE, example='"I moved to Lisbon in May." --tag home', creates=True)
+@command(
+    "remember",
+    STORE,
+    example='"I moved to Lisbon in May." --tag home',
+    creates=True,
+    text="<TEXT> What to remember; - reads stdin.",
+    kind="Kind; by default it is detected.",
+    category="<NAME> Category.",
+    tag="<TAG> Can be repeated.",
+    importance="<0..1> Importance.",
+    at="<TIME> When it happened: 2026-05-31T14:00:00Z.",
+    evidence="<URL> Evidence; can be repeated.",
+    pin="Never trim or expire it.",
+    on_purpose="Store it even if it was forgotten before or contains a secret.",
+    policy="<NAME> Write policy. [MEMORIST_POLICY]",
+)
 def remember(
     call: Call,
-    text: Annotated[
-        str,
-        typer.Argument(metavar="TEXT", help="What to remember; - reads stdin.", show_default=False),
-    ],
-    kind: Annotated[Kind | None, typer.Option(help="Kind; by default it is detected.")] = None,
-    category: Annotated[str | None, typer.Option(metavar="NAME", help="Category.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="Can be repeated.")] = None,
-    importance: Annotated[float | None, typer.Option(metavar="0..1", help="Importance.")] = None,
-    at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it happened: 2026-05-31T14:00:00Z.")
-    ] = None,
-    evidence: Annotated[
-        list[str] | None, typer.Option(metavar="URL", help="Evidence; can be repeated.")
-    ] = None,
-    pin: Annotated[bool, typer.Option("--pin", help="Never trim or expire it.")] = False,
-    on_purpose: Annotated[
-        bool,
-        typer.Option(
-            "--on-purpose", help="Store it even if it was forgotten before or contains a secret."
-        ),
-    ] = False,
-    policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Write policy. [MEMORIST_POLICY]")
-    ] = None,
+    text: str,
+    kind: Kind | None = None,
+    category: str | None = None,
+    tag: list[str] | None = None,
+    importance: float | None = None,
+    at: str | None = None,
+    evidence: list[str] | None = None,
+    pin: bool = False,
+    on_purpose: bool = False,
+    policy: str | None = None,
 ) -> None:
     """Remember a text and report the outcome."""
     content = standard_input() if text == "-" else text
@@ -128,39 +114,36 @@ def remember(
         raise typer.Exit(REFUSED)
 
 
-@command("recall", STORE, example='"where does she live?" --explain')
+@command(
+    "recall",
+    STORE,
+    example='"where does she live?" --explain',
+    limit="<N> Maximum number of memories.",
+    budget="<TOKENS> Token budget.",
+    explain="Show the parts of each score, and what was left out.",
+    prompt="Print only the block for the prompt of a model.",
+    as_of="<TIME> What held at that time.",
+    profile="<NAME> Ranking profile. [MEMORIST_PROFILE]",
+    rerank="Re-rank the best candidates.",
+    shared="Only what your other spaces share with this one.",
+)
 def recall(
     call: Call,
     question: Question,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", "-n", metavar="N", help="Maximum number of memories."),
-    ] = None,
-    budget: Annotated[int | None, typer.Option(metavar="TOKENS", help="Token budget.")] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Show the parts of each score, and what was left out.")
-    ] = False,
-    prompt: Annotated[
-        bool, typer.Option("--prompt", help="Print only the block for the prompt of a model.")
-    ] = False,
+    limit: int | None = None,
+    budget: int | None = None,
+    explain: bool = False,
+    prompt: bool = False,
     kind: Kinds = None,
     category: Categories = None,
     tag: Tags = None,
     speaker: Speaker = None,
     after: After = None,
     before: Before = None,
-    as_of: Annotated[
-        str | None, typer.Option("--as-of", metavar="TIME", help="What held at that time.")
-    ] = None,
-    profile: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Ranking profile. [MEMORIST_PROFILE]")
-    ] = None,
-    rerank: Annotated[
-        bool | None, typer.Option("--rerank/--no-rerank", help="Re-rank the best candidates.")
-    ] = None,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Only what your other spaces share with this one.")
-    ] = False,
+    as_of: str | None = None,
+    profile: str | None = None,
+    rerank: bool | None = None,
+    shared: bool = False,
 ) -> None:
     """Recall memories that answer a question. Weak evidence gives an empty answer.
 
@@ -190,22 +173,23 @@ def recall(
         output.answer(found, explain=explain)
 
 
-@command("list", BROWSE, example="--tag home --limit 20")
+@command(
+    "list",
+    BROWSE,
+    example="--tag home --limit 20",
+    limit="<N> Maximum number of memories.",
+    cursor="<CURSOR> Cursor of the next page.",
+    pinned="Only pinned ones, or the others.",
+)
 def list_(
     call: Call,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", help="Maximum number of memories.")
-    ] = 50,
-    cursor: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Cursor of the next page.")
-    ] = None,
+    limit: int = 50,
+    cursor: str | None = None,
     kind: Kinds = None,
     category: Categories = None,
     tag: Tags = None,
     state: States = None,
-    pinned: Annotated[
-        bool | None, typer.Option("--pinned/--not-pinned", help="Only pinned ones, or the others.")
-    ] = None,
+    pinned: bool | None = None,
     speaker: Speaker = None,
     after: After = None,
     before: Before = None,
@@ -252,16 +236,18 @@ def overview(call: Call) -> None:
         output.as_json({"space": mine.scope.space, "overview": text})
         return
     for line in text.splitlines():
-        output.line(output.plain(line))
+        output.line(plain(line))
 
 
-@command("stats llm-usage", example="--all --days 7")
+@command(
+    "stats llm-usage",
+    example="--all --days 7",
+    days="<DAYS> Number of days to look back.",
+)
 def llm_usage(
     call: Call,
     everyone: All = False,
-    days: Annotated[
-        float, typer.Option(metavar="DAYS", min=0, help="Number of days to look back.")
-    ] = 30,
+    days: float = 30,
 ) -> None:
     """Show the tokens that the language model used, by day, task and model. With --json, one per line."""
     with call.memory() as memory:
@@ -293,6 +279,10 @@ def _filter(
     before: Any,
     pinned: Any = None,
 ) -> Filter:
+    for values, known in ((kinds, KINDS), (states, STATES)):
+        for value in values or ():
+            if value not in known:
+                raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}.")
     return Filter(
         kinds=tuple(kinds or ()),
         categories=tuple(categories or ()),

@@ -136,7 +136,7 @@ def headline(memory: Memory) -> Text:
 
 def details(memory: Memory) -> Text:
     """Return the second line about a memory: its id and what it is."""
-    words = [memory.kind]
+    words: list[str] = [memory.kind]
     if memory.category and memory.category != memory.kind:
         words.append(memory.category)
     if memory.state != "active":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -22,26 +22,19 @@ def status(call: Call) -> None:
         _show(call, mine)
 
 
-@command("privacy set", example="off", creates=True)
+@command(
+    "privacy set",
+    example="off",
+    creates=True,
+    state="<[on|off]> Memory on or off.",
+    incognito_default="Start sessions incognito.",
+    sharing="Let your other spaces recall what is tagged share:SPACE.",
+)
 def set_(
     call: Call,
-    state: Annotated[
-        Literal["on", "off"] | None,
-        typer.Argument(metavar="[on|off]", help="Memory on or off.", show_default=False),
-    ] = None,
-    incognito_default: Annotated[
-        bool | None,
-        typer.Option(
-            "--incognito-default/--no-incognito-default", help="Start sessions incognito."
-        ),
-    ] = None,
-    sharing: Annotated[
-        bool | None,
-        typer.Option(
-            "--sharing/--no-sharing",
-            help="Let your other spaces recall what is tagged share:SPACE.",
-        ),
-    ] = None,
+    state: Literal["on", "off"] | None = None,
+    incognito_default: bool | None = None,
+    sharing: bool | None = None,
 ) -> None:
     """Change the privacy settings of a space.
 
@@ -59,13 +52,15 @@ def set_(
         _show(call, mine)
 
 
-@command("privacy incognito", example="start --session chat-7", creates=True)
+@command(
+    "privacy incognito",
+    example="start --session chat-7",
+    creates=True,
+    action="<start|end>",
+)
 def incognito(
     call: Call,
-    action: Annotated[
-        Literal["start", "end"],
-        typer.Argument(metavar="start|end", show_default=False),
-    ],
+    action: Literal["start", "end"],
 ) -> None:
     """Start or end incognito mode of a --session: nothing is stored or recalled in it."""
     if call.session is None:
@@ -86,12 +81,14 @@ def _show(call: Call, mine: BlockingScope) -> None:
         output.line(reason or "memory is on")
 
 
-@command("consent withdraw", example="city")
+@command(
+    "consent withdraw",
+    example="city",
+    field="<FIELD> Name of the field.",
+)
 def withdraw(
     call: Call,
-    field: Annotated[
-        str, typer.Argument(metavar="FIELD", help="Name of the field.", show_default=False)
-    ],
+    field: str,
 ) -> None:
     """Erase a field about you, its proposals and all its previous values."""
     with call.mine() as mine:

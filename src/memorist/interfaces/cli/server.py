@@ -6,15 +6,14 @@ import asyncio
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 import memorist
 
 from ...errors import Misconfigured
 from ...telemetry import logs
 from ..call import Call, login
+from ..render import plain
 from . import lazy, output
 from .app import command
 from .database import on_signals
@@ -26,21 +25,22 @@ if TYPE_CHECKING:
 DRAIN_SECONDS = 10  # for requests in flight when the server stops
 
 
-@command("serve", "Server", example="--port 8765", creates=True)
+@command(
+    "serve",
+    "Server",
+    example="--port 8765",
+    creates=True,
+    host="<ADDRESS> Address to listen on.",
+    keys="Require an API key on localhost, too.",
+    port="<0..65535> Port to listen on.",
+    jobs="Also run background jobs.",
+)
 def serve(
     call: Call,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Address to listen on.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="Port to listen on.")
-    ] = 8765,
-    keys: Annotated[
-        bool, typer.Option("--keys", help="Require an API key on localhost, too.")
-    ] = False,
-    jobs: Annotated[
-        bool, typer.Option("--jobs/--no-jobs", help="Also run background jobs.")
-    ] = True,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    keys: bool = False,
+    jobs: bool = True,
 ) -> None:
     """Serve REST, MCP and the web page over HTTP. Any address but localhost requires API keys."""
     asyncio.run(_serve(call, host, port, keys, jobs))
@@ -93,27 +93,21 @@ async def _serve(call: Call, host: str, port: int, needs_keys: bool, jobs: bool)
         await server.serve()
 
 
-@command("keys create", example="laptop --right read --expires 90", creates=True)
+@command(
+    "keys create",
+    example="laptop --right read --expires 90",
+    creates=True,
+    name="<NAME> Name of the key.",
+    agent="<NAME> Agent that the key is for.",
+    right="<RIGHT> read, write, owner or admin; can be repeated. [read and write]",
+    expires="<1..> Days until the key expires.",
+)
 def create(
     call: Call,
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the key.", show_default=False)
-    ],
-    agent: Annotated[
-        str | None, typer.Option("--agent", metavar="NAME", help="Agent that the key is for.")
-    ] = None,
-    right: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--right",
-            metavar="RIGHT",
-            help="read, write, owner or admin; can be repeated. [read and write]",
-        ),
-    ] = None,
-    expires: Annotated[
-        float | None,
-        typer.Option("--expires", metavar="DAYS", min=1, help="Days until the key expires."),
-    ] = None,
+    name: str,
+    agent: str | None = None,
+    right: list[str] | None = None,
+    expires: float | None = None,
 ) -> None:
     """Create an API key of --user for `memorist serve`, for one --space or for all."""
     with call.memory() as memory:
@@ -144,7 +138,7 @@ def list_(call: Call) -> None:
             words.append(f"space {key.space}")
         if key.agent:
             words.append(f"agent {key.agent}")
-        output.line(output.plain("  ".join([*words, ", ".join(key.rights), _validity(key)])))
+        output.line(plain("  ".join([*words, ", ".join(key.rights), _validity(key)])))
 
 
 def _validity(key: Key) -> str:
@@ -156,13 +150,15 @@ def _validity(key: Key) -> str:
     return f"{state} {key.expires_at:%Y-%m-%d %H:%M} UTC"
 
 
-@command("keys revoke", example="4f1a2b", creates=True)
+@command(
+    "keys revoke",
+    example="4f1a2b",
+    creates=True,
+    id="<ID> Id, or its first characters.",
+)
 def revoke(
     call: Call,
-    id: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="Id, or its first characters.", show_default=False),
-    ],
+    id: str,
 ) -> None:
     """Revoke an API key."""
     with call.memory() as memory:

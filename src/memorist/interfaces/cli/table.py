@@ -11,25 +11,26 @@ import typer
 
 from ...errors import InvalidInput
 from ...types import STATES, Filter
-from .. import verbs
 from ..call import Call
+from ..verbs import REQUIRED, VERBS, Verb
 from . import output
 from .app import command
 
 SHORTEST = 6  # characters of an id that are enough if no other id begins with them
-TYPES: dict[str, tuple[type, str]] = {
-    "id": (str, "ID"),
-    "name": (str, "NAME"),
-    "word": (str, "NAME"),
-    "text": (str, "TEXT"),
-    "value": (str, "VALUE"),
-    "count": (int, "N"),
-    "tokens": (int, "TOKENS"),
-    "days": (float, "DAYS"),
-    "revision": (int, "REVISION"),
-    "time": (str, "TIME"),
-    "node": (str, "NODE"),
-    "field": (str, "FIELD"),
+TYPES: dict[str, tuple[Any, str]] = {
+    "id": (str, "<ID>"),
+    "name": (str, "<NAME>"),
+    "word": (str, "<NAME>"),
+    "text": (str, "<TEXT>"),
+    "value": (str, "<VALUE>"),
+    "count": (int, "<N>"),
+    "tokens": (int, "<TOKENS>"),
+    "days": (float, "<DAYS>"),
+    "revision": (int, "<REVISION>"),
+    "flag": (bool, ""),
+    "time": (str, "<TIME>"),
+    "node": (str, "<NODE>"),
+    "field": (str, "<FIELD>"),
 }
 All = Annotated[bool, typer.Option("--all", help="For all users, not only for --user.")]
 
@@ -67,7 +68,7 @@ def _memory_ids(mine: Any) -> Iterable[str]:
             return
 
 
-def add(verb: verbs.Verb) -> None:
+def add(verb: Verb) -> None:
     """Add the command of a verb."""
     arguments = [each for each in verb.arguments if each.only != "rest"]
 
@@ -87,35 +88,29 @@ def add(verb: verbs.Verb) -> None:
             answer = method(**given)
             output.result(answer, json=call.json, one_document=verb.one_document, empty=verb.empty)
 
-    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    parameters = [inspect.Parameter("call", either)]
+    parameters = [inspect.Parameter("call", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
     if verb.all_users:
-        parameters.append(inspect.Parameter("everyone", either, annotation=All, default=False))
-    parameters += map(_parameter, arguments)
-    work.__name__, work.__doc__ = verb.name, verb.help
+        parameters.append(_parameter("everyone", All, False))
+    helps = {}
+    for argument in arguments:
+        kind, metavar = TYPES[argument.kind]
+        default = argument.default if argument.cli_default is REQUIRED else argument.cli_default
+        if default is REQUIRED:
+            default = inspect.Parameter.empty
+        parameters.append(
+            _parameter(argument.name, kind | None if default is None else kind, default)
+        )
+        helps[argument.name] = metavar + argument.help
+    work.__doc__ = verb.help
     work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command(verb.command, verb.panel, example=verb.example, creates=verb.creates)(work)
+    command(verb.command, verb.panel, example=verb.example, creates=verb.creates, **helps)(work)
 
 
-def _parameter(argument: verbs.Argument) -> inspect.Parameter:
-    option = "--" + argument.name.replace("_", "-")
+def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
     keyword = inspect.Parameter.KEYWORD_ONLY
-    if argument.kind == "flag":
-        flag = Annotated[bool, typer.Option(option, help=argument.help)]
-        return inspect.Parameter(argument.name, keyword, annotation=flag, default=False)
-    kind, metavar = TYPES[argument.kind]
-    default = argument.default if argument.cli_default is verbs.REQUIRED else argument.cli_default
-    if default is verbs.REQUIRED:
-        positional = typer.Argument(metavar=metavar, help=argument.help, show_default=False)
-        annotation: Any = Annotated[kind, positional]
-        return inspect.Parameter(argument.name, keyword, annotation=annotation)
-    names = (option, "-n") if argument.name == "limit" else (option,)
-    least = 0 if argument.kind == "days" else None
-    declared = typer.Option(*names, metavar=metavar, help=argument.help, min=least)
-    annotation = Annotated[kind | None if default is None else kind, declared]  # type: ignore[operator]
-    return inspect.Parameter(argument.name, keyword, annotation=annotation, default=default)
+    return inspect.Parameter(name, keyword, annotation=kind, default=default)
 
 
-for _verb in verbs.VERBS:
+for _verb in VERBS:
     if _verb.command:
         add(_verb)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 
 import typer
 
@@ -42,15 +42,18 @@ class Line:
         return "content" in self.record
 
 
-@command("import", FILES, example="chat.jsonl --user ana", creates=True)
+@command(
+    "import",
+    FILES,
+    example="chat.jsonl --user ana",
+    creates=True,
+    file="<FILE> The file; - reads stdin.",
+    restore="Your own export: store every record unchanged.",
+)
 def import_(
     call: Call,
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="The file; - reads stdin.", show_default=False)
-    ],
-    restore: Annotated[
-        bool, typer.Option("--restore", help="Your own export: store every record unchanged.")
-    ] = False,
+    file: str,
+    restore: bool = False,
 ) -> None:
     """Import an export, or a file of messages: one JSON object per line.
 
@@ -130,13 +133,15 @@ def _import_batch(
     return outcomes
 
 
-@command("export", FILES, example="memories.jsonl")
+@command(
+    "export",
+    FILES,
+    example="memories.jsonl",
+    file="<[FILE]> The file; default: stdout.",
+)
 def export(
     call: Call,
-    file: Annotated[
-        str | None,
-        typer.Argument(metavar="[FILE]", help="The file; default: stdout.", show_default=False),
-    ] = None,
+    file: str | None = None,
     everyone: All = False,
 ) -> None:
     """Export everything, one JSON object per line, as `import` reads it."""

@@ -287,7 +287,7 @@ async def history(request: Request, id: Id, caller: Reader) -> list[dict[str, An
     versions = [memory_id, *(entry.old_ref for entry in entries if entry.old_ref)]
     stored = await client_of(request).ctx.store.get(mine.scope, versions)
     texts = {memory.id: memory.text for memory in stored}
-    events = []
+    events: list[dict[str, Any]] = []
     new = texts.get(memory_id)
     for entry in entries:  # newest first
         old = None if entry.event == "ADD" else new

@@ -108,7 +108,7 @@ async def _answer_once(
     try:
         response = await answer(request)
         if response.status_code < 300:
-            body = json.loads(bytes(response.body)) if response.body else None
+            body: Any = json.loads(bytes(response.body)) if response.body else None
             kept: dict[str, Any] = {"status": response.status_code}
             if is_memory:
                 kept |= {"memory": body["id"], "space": body["scope"]["space"]}

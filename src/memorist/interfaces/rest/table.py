@@ -76,6 +76,7 @@ class SpaceBody(bodies.Body):
 def add(verb: verbs.Verb) -> None:
     """Add the route of a verb."""
     method, path = verb.route.split()
+    path = path[1:] if path.startswith("//") else f"/v1/memory{path}"  # //: not below it
     function = _function(verb)
     result = get_type_hints(function)["return"]
     shown, convert = CONVERTED.get(result, (result, None))
@@ -103,14 +104,14 @@ def add(verb: verbs.Verb) -> None:
         ]
     )
     routes.add_api_route(
-        verb.prefix + path,
+        path,
         endpoint,
         methods=[method],
-        name=verb.name,
+        name=_name(verb),
         description=verb.help,
         status_code=verb.status,
         response_model=None if result is type(None) else shown,
-        responses=declared(*verb.errors),
+        responses=declared(404) if verb.may_be_missing else {},
     )
 
 
@@ -119,15 +120,16 @@ def _parameters(verb: verbs.Verb, method: str, path: str) -> tuple[dict[str, Any
 
     A body names the space itself, unless the path names something in it.
     """
+    right = verb.right or ("read" if method == "GET" else "write")
     parameters: dict[str, Any] = {
         "request": Request,
         "response": Response,
-        "caller": Annotated[Caller, Depends(Requires(verb.right))],
+        "caller": Annotated[Caller, Depends(Requires(right))],
     }
     in_path = re.findall(r"{(\w+)}", path)
     fields: dict[str, Any] = {}
     for argument in verb.arguments:
-        kind = KINDS.get(argument.kind)
+        kind: Any = KINDS.get(argument.kind)
         if argument.name in in_path:
             parameters[argument.name] = kind
         elif argument.only != "cli":
@@ -135,7 +137,7 @@ def _parameters(verb: verbs.Verb, method: str, path: str) -> tuple[dict[str, Any
             kind = kind | None if argument.default is None else kind
             fields[argument.name] = (kind, ... if is_required else argument.default)
     has_body = bool(fields) and method in ("POST", "PUT")
-    name = verb.name.title().replace("_", "") + "Body"
+    name = _name(verb).title().replace("_", "") + "Body"
     if has_body:
         base = bodies.Body if in_path else SpaceBody
         parameters["body"] = create_model(name, __base__=base, __doc__=verb.help, **fields)
@@ -144,6 +146,10 @@ def _parameters(verb: verbs.Verb, method: str, path: str) -> tuple[dict[str, Any
         model = create_model(name, __base__=bodies.ScopeQuery, **query)
         parameters["query"] = Annotated[model, Query()]
     return parameters, list(fields)
+
+
+def _name(verb: verbs.Verb) -> str:
+    return verb.name or verb.method.rpartition(".")[2]
 
 
 def _function(verb: verbs.Verb) -> Callable[..., Any]:
@@ -155,5 +161,4 @@ def _function(verb: verbs.Verb) -> Callable[..., Any]:
 
 
 for _verb in verbs.VERBS:
-    if _verb.route:
-        add(_verb)
+    add(_verb)
