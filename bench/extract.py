@@ -68,7 +68,7 @@ def figures(name: str, find: Finder, rows: Sequence[dict[str, Any]]) -> dict[str
         for each in row["facts"]
     )
     made, wanted = sum(map(len, found)), sum(len(row["facts"]) for row in rows)
-    worded = sum(not style_check.fault(fact) for few in found for fact in few)
+    worded = sum(not style_check.find_fault(fact) for few in found for fact in few)
     return {
         "found by": name,
         "messages": len(rows),

@@ -26,7 +26,8 @@ from memorist import aio
 from memorist.client import Client
 from memorist.embedders import checked
 from memorist.ingest import policies
-from memorist.text import conflict, saying
+from memorist.text import compare, contradictions
+from memorist.text.statements import parse
 from memorist.types import Draft
 
 from . import data, report
@@ -82,13 +83,13 @@ def bands(name: str, pairs: list[Pair]) -> list[dict[str, Any]]:
     rows = []
     for high, low in pairwise(EDGES):
         here = [pair for pair in pairs if low <= pair[2] < high]
-        verdicts = [saying.compare(new, old) for new, old, _ in here]
+        verdicts = [compare.verdict(parse(new), parse(old)) for new, old, _ in here]
         other = [pair for pair, verdict in zip(here, verdicts, strict=True) if verdict == "other"]
         rows.append(
             {
                 "pairs": name, "cosine from": low, "n": len(here), "same": verdicts.count("same"),
                 "more": verdicts.count("more"), "less": verdicts.count("less"),
-                "contradicts": sum(conflict.contradicts(new, old) for new, old, _ in other),
+                "contradicts": sum(contradictions.contradicts(parse(new), parse(old)) for new, old, _ in other),
             }
         )  # fmt: skip
     return rows
@@ -97,8 +98,10 @@ def bands(name: str, pairs: list[Pair]) -> list[dict[str, Any]]:
 def unrelated() -> dict[str, Any]:
     """Each statement against each other one: whatever is retired here has to be a contradiction."""
     texts = list(dict.fromkeys(old for name in ("repeat", "changed") for _, old in written(name)))
-    short = [text for text in texts if conflict.statement(text) is not None]
-    found = [pair for pair in permutations(short, 2) if conflict.contradicts(*pair)]
+    short = [text for text in texts if parse(text).clause is not None]
+    found = [
+        pair for pair in permutations(short, 2) if contradictions.contradicts(*map(parse, pair))
+    ]
     return {
         "statements": len(short),
         "pairs": len(short) * (len(short) - 1),
@@ -172,9 +175,11 @@ async def run(options: argparse.Namespace) -> None:
 
 def show(pairs: list[Pair], found: list[tuple[str, str]]) -> None:
     for new, old, cosine in pairs:
-        verdict = saying.compare(new, old)
+        verdict = compare.verdict(parse(new), parse(old))
         verdict_or = (
-            "contradicts" if verdict == "other" and conflict.contradicts(new, old) else verdict
+            "contradicts"
+            if verdict == "other" and contradictions.contradicts(parse(new), parse(old))
+            else verdict
         )
         if verdict_or != "other":
             print(f"{verdict_or}  {cosine:.2f}\n   {old}\n   {new}")

@@ -23,7 +23,7 @@ import numpy as np
 from bench import report
 from bench.speed import sentence
 from memorist.index.postings import Segment
-from memorist.text import terms, tokens
+from memorist.text import derived, tokens
 
 K1, B, BEST = 1.2, 0.9, 40
 
@@ -114,7 +114,7 @@ def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]])
     with db:
         db.executemany(
             "INSERT INTO m(terms) VALUES (?)",
-            ((terms.pack(map(tokens.term_id, s)),) for s in texts),
+            ((derived.pack(map(tokens.term_id, s)),) for s in texts),
         )
     wrote = time.perf_counter() - started
     started = time.perf_counter()
@@ -149,8 +149,8 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     for size in parser.parse_args().sizes:
         rng = random.Random(size)
-        texts = [tokens.analyse(sentence(rng)) for _ in range(size)]
-        asked = [tokens.analyse(sentence(rng))[:6] for _ in range(40)]
+        texts = [tokens.analyze(sentence(rng)) for _ in range(size)]
+        asked = [tokens.analyze(sentence(rng))[:6] for _ in range(40)]
         with tempfile.TemporaryDirectory() as folder:
             rows += [
                 {"texts": size, **way(Path(folder), texts, asked)}

@@ -155,7 +155,7 @@ def _check(settings: Settings) -> None:
     try:
         profiles.named(settings.profile)
         policies.named(settings.policy)
-        tokens.analyse("words", settings.language)
+        tokens.analyze("words", settings.language)
     except (InvalidInput, ImportError) as error:
         named = (
             f"no stemmer for {settings.language!r}"

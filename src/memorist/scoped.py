@@ -43,9 +43,8 @@ from .retrieve import pipeline as retrieve
 from .storage.changes import Happened, Shown, Used
 from .storage.paging import matching
 from .telemetry.instrumentation import watched
-from .text import feedback as echo
-from .text import normalize
-from .text.ids import new_id
+from .text import compare, normalize
+from .text.clock import new_id
 from .types import (
     Conflict,
     Draft,
@@ -259,7 +258,7 @@ class ScopedClient:
         if reply is not None:
             validation.fields({"reply": reply})
             validation.size(reply, ctx.settings.max_text_chars)
-            found = echo.used(reply, memories, asked=asked, language=ctx.settings.language)
+            found = compare.find_used(reply, memories, asked=asked, language=ctx.settings.language)
         else:
             validation.texts("used", used)
             found = {memory.id: "told" for memory in memories if memory.id in (used or ())}

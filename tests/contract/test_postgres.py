@@ -34,8 +34,7 @@ from memorist.storage.postgres.connection import completed, shown
 from memorist.storage.postgres.migrate import migrate, shipped
 from memorist.storage.postgres.store import PostgresStore
 from memorist.storage.queries import Readings
-from memorist.text.clock import parse
-from memorist.text.ids import new_id
+from memorist.text.clock import new_id, parse
 from memorist.types import Filter, Memory, Scope
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")

@@ -13,8 +13,7 @@ import pytest
 from memorist.errors import MemoristError, StoreUnavailable
 from memorist.storage.changes import Put
 from memorist.storage.sqlite.store import SqliteStore, Thread
-from memorist.text.clock import parse
-from memorist.text.ids import new_id
+from memorist.text.clock import new_id, parse
 from memorist.types import Filter, Memory, Scope
 
 ANA = Scope(user="ana")

@@ -38,8 +38,8 @@ from memorist.storage.changes import (
     Unrelated,
     Used,
 )
-from memorist.text import clock, normalize, terms
-from memorist.text.ids import new_id
+from memorist.text import clock, derived, normalize
+from memorist.text.clock import new_id
 from memorist.types import Filter, Labels, Memory, Message, Outcome, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
@@ -702,7 +702,7 @@ async def test_an_index_row_holds_what_the_legs_need(store: Store) -> None:
     assert (row.session, row.channel) == ("s", "c")
     assert row.vector is not None
     assert np.array_equal(np.frombuffer(row.vector, "<f4"), vector)
-    assert len(terms.unpack(row.terms)[0]) > 0
+    assert len(derived.unpack(row.terms)[0]) > 0
 
 
 # Vectors

@@ -430,7 +430,8 @@ async def test_the_answer_stays_within_its_budget(
         "deploy plan", agent="planner", top_k=12, return_=shape, budget_tokens=budget
     )
     assert (
-        sum(engine.count_tokens(json.dumps(item, ensure_ascii=False)) for item in found) <= budget
+        sum(engine.ctx.count_tokens(json.dumps(item, ensure_ascii=False)) for item in found)
+        <= budget
     )
     assert bool(found) == (budget >= (200 if shape == "full" else 60))
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import memorist
+from memorist.client import Client
 from memorist.errors import (
     InvalidInput,
     MemoristError,
@@ -320,7 +321,7 @@ def test_an_edit_of_a_wrong_kind_changes_nothing(ana: BlockingScope, given: dict
 
 
 CALLS: dict[str, Any] = {
-    "label": lambda ana, id: ana._inner._engine.scope("ana", session=["s"]),
+    "label": lambda ana, id: Client(ana._inner.ctx).scope("ana", session=["s"]),
     "tags": lambda ana, id: ana.edit(id, tags=[1]),
     "tags as text": lambda ana, id: ana.edit(id, tags="tea"),
     "summary": lambda ana, id: ana.edit(id, summary=5),
@@ -439,7 +440,9 @@ def test_a_wrong_setting_is_named(setting: dict[str, Any]) -> None:
 
 
 def test_only_postgresql_can_be_its_own_vector_index() -> None:
-    with pytest.raises(Misconfigured, match="'index': only PostgreSQL searches vectors itself"):
+    with pytest.raises(
+        Misconfigured, match="'vector_index': only PostgreSQL searches vectors itself"
+    ):
         memorist.open(":memory:", embedder="hashing", vector_index="store")
 
 

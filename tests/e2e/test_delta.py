@@ -94,7 +94,7 @@ def test_a_header_stands_alone_where_nothing_answers(ana: BlockingScope) -> None
 def test_the_budget_holds_for_header_and_block_together(ana: BlockingScope) -> None:
     for n in range(6):
         told(ana, f"Box number {n} on the shelf holds the tools for winter {n}", "things", 0.6)
-    count = memorist.client.tokens.count_tokens
+    count = ana._inner.ctx.count_tokens
     for budget in (5, 40, 70, 100, 200):
         answer = ana.recall("Which box holds the tools?", since=0, budget=budget)
         assert count(answer.text) <= budget
@@ -250,7 +250,7 @@ def test_the_log_keeps_the_last_changes_of_a_thread(memory: Blocking, ana: Block
 async def _many(ana: BlockingScope, id: str, times: int) -> None:
     from memorist.storage.changes import Put
 
-    store = ana._inner._engine.store
+    store = ana._inner.ctx.store
     async with store.transaction(ana.scope) as tx:
         (memory,) = await tx.get(ana.scope, [id])
         for _ in range(times):

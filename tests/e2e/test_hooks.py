@@ -57,7 +57,7 @@ async def kept(scope: ScopedClient) -> list[Memory]:
 
 def with_settings(scope: ScopedClient, **changes: Any) -> Hooks:
     """The hooks as they are where these settings hold."""
-    scope._engine.settings = scope._engine.settings.model_copy(update=changes)
+    scope.ctx.settings = scope.ctx.settings.model_copy(update=changes)
     return Hooks(scope)
 
 

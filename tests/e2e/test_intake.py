@@ -25,7 +25,7 @@ from memorist.errors import EmbedderUnavailable, InvalidInput, Misconfigured, Mo
 from memorist.manage.journal import SNAPSHOT
 from memorist.ports import Vectors
 from memorist.results import Ask
-from memorist.text.index import meaning_of
+from memorist.text.derived import meaning_of
 from memorist.types import Filter, Memory, Message, Scope
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)

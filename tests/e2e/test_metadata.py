@@ -14,7 +14,7 @@ from memorist import aio
 from memorist.client import Client
 from memorist.scoped import ScopedClient
 from memorist.storage.changes import Put
-from memorist.text.simhash import simhash64
+from memorist.text.normalize import simhash64
 from memorist.types import Memory
 
 BACK = "My physiotherapist wants me to stretch my back every morning."

@@ -47,7 +47,7 @@ async def told(scope: ScopedClient, *texts: str, **fields: object) -> list[str]:
 
 
 async def edges(scope: ScopedClient) -> list[Relation]:
-    return await scope._engine.store.relations(scope.scope, RELATED, limit=10_000)
+    return await scope.ctx.store.relations(scope.scope, RELATED, limit=10_000)
 
 
 async def texts(scope: ScopedClient, id: str) -> list[str]:
@@ -301,7 +301,7 @@ async def test_related_bullets_stay_within_the_budget_and_the_filter(
         question, profile="imp.bullets", limit=1, where=Filter(categories=("event",))
     )
     assert (len(one.hits), one.related) == (1, ())
-    alone = engine.count_tokens(one.text)
+    alone = engine.ctx.count_tokens(one.text)
     tight = await ana.recall(question, profile="imp.bullets", limit=1, budget=alone)
     assert (tight.text, tight.related) == (one.text, ())
     assert (

@@ -40,7 +40,7 @@ def boss(ana: ScopedClient) -> Supervisor:
 
 
 async def last_accessed(ana: ScopedClient) -> list[Memory]:
-    await ana._engine.usage.flush()
+    await ana.ctx.access_log.flush()
     return [memory for memory in await ana.list() if memory.last_accessed is not None]
 
 
@@ -48,10 +48,8 @@ async def last_accessed(ana: ScopedClient) -> list[Memory]:
 
 
 @pytest.mark.spec("IMP-57", "IMP-58", "IMP-60")
-async def test_the_call_of_the_specification_is_answered(
-    ana: ScopedClient, boss: Supervisor
-) -> None:
-    scope = ana._engine.scope(user="ana", agent="a", run="r", actor="x", role="assistant")
+async def test_the_call_of_the_specification_is_answered(engine: Client, boss: Supervisor) -> None:
+    scope = engine.scope(user="ana", agent="a", run="r", actor="x", role="assistant")
     await scope.remember("The deployment plan context.", category="tasks")
     request: dict[str, Any] = {
         "agent": "planner",
@@ -115,7 +113,7 @@ async def test_a_turn_that_leans_on_something_earlier_looks_again_unless_it_is_a
 
 @pytest.mark.spec("IMP-91")
 def test_few_turns_of_a_conversation_look_again() -> None:
-    file = resources.files("memorist.interfaces") / "demo_conversation.json"
+    file = resources.files("memorist.interfaces.cli") / "demo_conversation.json"
     turns = re.findall(r'"content": "(.*?)"', file.read_text("utf-8"))
     turns += ["As I said, the usual.", "What was my budget?", "What did we decide about the boat?"]
     unsure = [turn for turn in turns if confident(turn) < UNSURE]

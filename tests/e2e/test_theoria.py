@@ -23,7 +23,7 @@ from memorist.ports import Vectors
 from memorist.retrieve import profiles
 from memorist.scoped import ScopedClient
 from memorist.storage.changes import Put
-from memorist.text import simhash
+from memorist.text import normalize
 from memorist.types import Filter, Memory
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -162,7 +162,7 @@ async def test_a_fingerprint_above_half_of_its_range_survives(
     (id,) = await persist(theoria, "I like tea.")
     async with aio.open(tmp_path / "memory.db", embedder="hashing", state_dir=tmp_path) as again:
         entry = await again.scope(user=USER, space="lab").get(id)
-    assert entry.simhash == simhash.simhash64("I like tea.") >= 2**63
+    assert entry.simhash == normalize.simhash64("I like tea.") >= 2**63
 
 
 @pytest.mark.spec("THE-15", "THE-16", "THE-17", "THE-18")
@@ -292,9 +292,9 @@ async def test_last_scores_hold_four_numbers_and_a_time(
 
 @pytest.mark.spec("THE-30")
 async def test_three_bits_apart_is_a_repetition_and_four_is_not(theoria: Theoria) -> None:
-    print_of = simhash.simhash64
+    print_of = normalize.simhash64
     assert [
-        simhash.distance(print_of(NOTES), print_of(text)) for text in (THREE_BITS, FOUR_BITS)
+        normalize.distance(print_of(NOTES), print_of(text)) for text in (THREE_BITS, FOUR_BITS)
     ] == [3, 4]
     first, three, four = await persist(theoria, NOTES, THREE_BITS, FOUR_BITS)
     assert three == first
@@ -326,7 +326,7 @@ async def test_what_is_said_again_in_another_session_is_one_entry(
 )
 async def test_a_filler_word_makes_no_new_entry(theoria: Theoria) -> None:
     said = f"Basically, {NOTES}"
-    assert simhash.distance(simhash.simhash64(NOTES), simhash.simhash64(said)) == 1
+    assert normalize.distance(normalize.simhash64(NOTES), normalize.simhash64(said)) == 1
     assert len(set(await persist(theoria, NOTES, said))) == 1
 
 
@@ -480,7 +480,7 @@ async def test_the_original_is_stored_and_the_links_leave_no_mark_on_tags_and_fi
     (id,) = await persist(theoria, text)
     entry = await lab.get(id)
     assert entry.text == text
-    assert entry.simhash == simhash.simhash64("anna weber likes porto, see")
+    assert entry.simhash == normalize.simhash64("anna weber likes porto, see")
     assert not any("example" in tag or "somepage" in tag for tag in entry.tags)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import memorist
 from memorist.text import tokens
-from memorist.text.terms import pack
+from memorist.text.derived import pack
 from memorist.types import Draft
 
 CHILD = Path(__file__).with_name("children.py")
@@ -195,7 +195,7 @@ def _lived(ana: Any, text: str, number: int) -> None:
 def _needles(memory: Any, text: str) -> list[bytes]:
     """The words of a text, its packed terms and its vector."""
     words = [each.strip(".").lower() for each in text.split() if len(each) > 6]
-    terms = [tokens.term_id(term) for term in tokens.analyse(text, "english")]
+    terms = [tokens.term_id(term) for term in tokens.analyze(text, "english")]
     vector = memory._loop.run(memory._inner.ctx.embedder.encode_batch([text]))[0]
     return [
         *(each.encode() for each in words),

@@ -19,7 +19,7 @@ import pytest
 import memorist
 from clocks import Clock
 from memorist.context import Context
-from memorist.text import ids
+from memorist.text import clock
 from memorist.types import GUILD
 
 BEGIN = datetime(2024, 3, 1, 9, tzinfo=UTC)
@@ -86,8 +86,8 @@ def fixed(tmp: Path) -> Iterator[Source]:
         patch.setenv("MEMORIST_STATE_DIR", str(tmp / "state"))
         patch.setenv("MEMORIST_USER", "ana")
         patch.setitem(Context.__init__.__kwdefaults__, "clock", source.clock)
-        patch.setattr(ids, "time", SimpleNamespace(time_ns=source.time_ns))
-        patch.setattr(ids, "os", SimpleNamespace(urandom=bytes))
+        patch.setattr(clock, "time", SimpleNamespace(time_ns=source.time_ns))
+        patch.setattr(clock, "os", SimpleNamespace(urandom=bytes))
         yield source
 
 

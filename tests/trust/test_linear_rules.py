@@ -16,26 +16,22 @@ import pytest
 import memorist
 from memorist.extraction import facts
 from memorist.ingest import classify_rules, guard, importance, policies
-from memorist.ingest.chunk import pieces
+from memorist.ingest.chunk import chunks as pieces
 from memorist.manage import chat_commands
 from memorist.retrieve import question, render
 from memorist.text import (
-    conflict,
+    compare,
     dates,
+    derived,
     entities,
-    feedback,
-    index,
-    joining,
     normalize,
-    saying,
     secrets,
-    simhash,
     style_check,
     summarize,
     tokens,
-    turns,
-    values,
 )
+from memorist.text.statements import parse
+from memorist.text.values import read_values
 from memorist.types import Draft, Memory, Scope
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -130,16 +126,16 @@ RULES: dict[str, Callable[[str], Any]] = {
     "asks_when": dates.asks_when,
     "entities": entities.entities,
     "about": entities.about,
-    "values": values.values,
-    "agree": lambda text: values.agree(text, text + " x"),
-    "statement": conflict.statement,
-    "said": saying.said,
-    "compare": lambda text: saying.compare(
-        text, f"{text[: len(text) // 2]} y {text[len(text) // 2 :]}"
+    "values": read_values,
+    "agree": lambda text: compare.values_agree(parse(text), parse(text + " x")),
+    "statement": lambda text: parse(text).clause,
+    "said": parse,
+    "compare": lambda text: compare.verdict(
+        parse(text), parse(f"{text[: len(text) // 2]} y {text[len(text) // 2 :]}")
     ),
-    "analyse": tokens.analyse,
+    "analyze": tokens.analyze,
     "count_tokens": tokens.count_tokens,
-    "simhash64": simhash.simhash64,
+    "simhash64": normalize.simhash64,
     "forged": guard.forged,
     "injection": lambda text: guard.injection(text, "strict"),
     "grounded": lambda text: guard.grounded(text[: len(text) // 2], text),
@@ -151,14 +147,14 @@ RULES: dict[str, Callable[[str], Any]] = {
     "safe": render.safe,
     "block": lambda text: render.block([memory(text)]),
     "heard": chat_commands.heard,
-    "used": lambda text: feedback.used(text, [memory(text)]),
-    "is_question": turns.is_question,
-    "terms_of": lambda text: index.terms_of(memory(text), "english"),
+    "used": lambda text: compare.find_used(text, [memory(text)]),
+    "is_question": derived.is_question,
+    "terms_of": lambda text: derived.terms_of(memory(text), "english"),
     "summary": lambda text: summarize.extract([summarize.Turn(text=text, speaker="Ana")]),
     "understand": lambda text: question.understand(text, ("Ana", "Bob"), NOW, "english"),
-    "containing": lambda text: joining.containing(text, text + " x"),
-    "alike": lambda text: joining.alike(text, text + " x"),
-    "wording": style_check.normalised,
+    "containing": lambda text: compare.pick_containing(parse(text), parse(text + " x")),
+    "alike": lambda text: compare.is_reworded(parse(text), parse(text + " x")),
+    "wording": style_check.to_statement,
 }
 LINE = "the issue on trust, load: every regular expression and rule is linear at 1 MB"
 QUADRATIC = pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LINE} (d03, d05)")

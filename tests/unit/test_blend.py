@@ -13,7 +13,7 @@ from memorist.index import NO_TIME, Places
 from memorist.retrieve import fuse, sparse
 from memorist.retrieve.question import understand
 from memorist.retrieve.score import DEFAULT_WEIGHTS, Blend, blend, floor
-from memorist.text import clock, dates, tokens, turns
+from memorist.text import clock, dates, derived, tokens
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
 NOW = datetime(2023, 9, 1, tzinfo=UTC)
@@ -42,7 +42,7 @@ class TinyCorpus:
         self.kind = np.zeros(self.n, np.uint8)
         self.flags = np.array([_flags(text, speaker) for _, speaker, _, text in said], np.uint8)
         self.terms = [
-            Counter(map(tokens.term_id, tokens.analyse(tokens.sparse_text(t, s, a))))
+            Counter(map(tokens.term_id, tokens.analyze(tokens.sparse_text(t, s, a))))
             for _, s, a, t in said
         ]
         self.length = np.array([terms.total() for terms in self.terms], np.float32)
@@ -74,7 +74,9 @@ class TinyCorpus:
 
 
 def _flags(text: str, speaker: str) -> int:
-    marks = 1 * turns.is_question(text) | 2 * dates.has_time(text) | 16 * turns.ends_asking(text)
+    marks = (
+        1 * derived.is_question(text) | 2 * dates.has_time(text) | 16 * derived.ends_asking(text)
+    )
     return marks | {"user": 4, "assistant": 8}.get(speaker, 0)
 
 

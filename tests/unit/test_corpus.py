@@ -17,8 +17,8 @@ from memorist.index import Columns, Corpora, Corpus, cache
 from memorist.index.vectors import Matrix
 from memorist.storage.changes import Embedded, Forget, Put
 from memorist.storage.sqlite.store import SqliteStore
-from memorist.text import terms, tokens
-from memorist.text.ids import new_id
+from memorist.text import derived, tokens
+from memorist.text.clock import new_id
 from memorist.types import Labels, Memory, Scope
 
 NOW = datetime(2026, 5, 31, 14, 0, tzinfo=UTC)
@@ -79,7 +79,7 @@ def seen(corpus: Corpus) -> dict[int, tuple[Any, ...]]:
 
 
 def postings(corpus: Corpus, word: str) -> dict[int, float]:
-    term = tokens.term_id(tokens.analyse(word, "english")[0])
+    term = tokens.term_id(tokens.analyze(word, "english")[0])
     positions, counts = corpus.postings(term)
     return {int(corpus.row[p]): float(c) for p, c in zip(positions, counts, strict=True)}
 
@@ -205,8 +205,8 @@ async def test_postings_equal_a_plain_count(store: SqliteStore, seed: int) -> No
     now = await fresh(store)
     rows = (await store.changed_since(ANA, 0, model=MODEL, limit=10_000)).rows
     for word in WORDS:
-        term = tokens.term_id(tokens.analyse(word, "english")[0])
-        plain = {row.row: Counter(dict(zip(*map(np.ndarray.tolist, terms.unpack(row.terms)), strict=True)))[term]
+        term = tokens.term_id(tokens.analyze(word, "english")[0])
+        plain = {row.row: Counter(dict(zip(*map(np.ndarray.tolist, derived.unpack(row.terms)), strict=True)))[term]
                  for row in rows if row.state == "active"}  # fmt: skip
         assert postings(now, word) == {row: count for row, count in plain.items() if count}
 

@@ -9,14 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from memorist.text.conflict import contradicts
-from memorist.text.saying import compare
+from memorist.text import contradictions
+from memorist.text.compare import Verdict, verdict
+from memorist.text.statements import parse
 
 DATA = Path(__file__).parents[1] / "data"
 LONG = (
     "Our deployment pipeline runs the unit tests first, then builds the container image, and only after a manual "
     "approval does it go to production"
 )
+
+
+def compare(new: str, old: str) -> Verdict:
+    return verdict(parse(new), parse(old))
+
+
+def contradicts(new: str, old: str) -> bool:
+    return contradictions.contradicts(parse(new), parse(old))
 
 
 def pairs(name: str) -> list[tuple[str, str]]:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memorist.text.feedback import used
+from memorist.text.compare import find_used
 from memorist.types import Memory, Scope
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
@@ -79,7 +79,7 @@ def found(reply: str, text: str, asked: str = "") -> dict[str, str]:
     made = Memory(
         id="m1", scope=Scope(user="ana"), text=text, kind="semantic", created_at=AT, updated_at=AT
     )
-    return used(reply, [made], asked=asked)
+    return find_used(reply, [made], asked=asked)
 
 
 @pytest.mark.spec("THE-98")

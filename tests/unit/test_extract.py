@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memorist.extraction import facts
-from memorist.text import saying, style_check
+from memorist.text import style_check
+from memorist.text.statements import parse
 
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)  # a Friday
 ROWS = [
@@ -41,7 +42,7 @@ def test_of_the_labelled_messages_nearly_all_that_is_found_is_right_and_most_is_
 def test_at_least_95_percent_of_what_is_made_is_well_worded_at_once() -> None:
     made = [fact for row in ROWS for fact in found(row["text"])]
     assert len(made) >= 50
-    assert sum(not style_check.fault(fact) for fact in made) >= 0.95 * len(made)
+    assert sum(not style_check.find_fault(fact) for fact in made) >= 0.95 * len(made)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +76,8 @@ def test_each_fact_quotes_its_source_and_has_no_word_of_its_own() -> None:
     for row in ROWS:
         for fact in facts.facts(row["text"], who="The user", at=AT):
             assert fact.evidence in row["text"]
-            assert set(saying.said(fact.text).words) <= {
-                *saying.said(fact.evidence).words,
+            assert set(parse(fact.text).words) <= {
+                *parse(fact.evidence).words,
                 "user",
                 "group",
                 "week",
@@ -165,7 +166,7 @@ def test_any_text_gives_facts_that_quote_it(parts: list[str]) -> None:
     text = "".join(parts)
     for fact in facts.facts(text, who="Ana", at=AT):
         assert fact.evidence in text
-        assert style_check.fault(fact.text) == ""
+        assert style_check.find_fault(fact.text) == ""
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from memorist.jobs.consolidate import batches
-from memorist.text import joining
+from memorist.text import compare
+from memorist.text.statements import parse
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -19,14 +20,14 @@ def written(name: str) -> list[tuple[str, str]]:
 
 
 def test_no_rule_takes_a_changed_value_for_other_words_of_the_same() -> None:
-    assert [pair for pair in written("changed") if joining.alike(*pair)] == []
+    assert [pair for pair in written("changed") if compare.is_reworded(*map(parse, pair))] == []
 
 
 def test_hardly_a_changed_value_is_left_to_the_judgement_of_a_model() -> None:
     left = [
         pair
         for pair in written("changed")
-        if joining.permitted(*pair) and not joining.contrasted(*pair)
+        if compare.may_be_same(*map(parse, pair)) and not compare.is_contrast(*map(parse, pair))
     ]
     assert len(left) <= 2
 
@@ -41,8 +42,8 @@ def test_hardly_a_changed_value_is_left_to_the_judgement_of_a_model() -> None:
     ],
 )
 def test_a_paraphrase_may_be_the_same(a: str, b: str) -> None:
-    assert joining.permitted(a, b)
-    assert not joining.contrasted(a, b)
+    assert compare.may_be_same(parse(a), parse(b))
+    assert not compare.is_contrast(parse(a), parse(b))
 
 
 @pytest.mark.parametrize(("near", "contrasted"), [(False, True), (True, False)])
@@ -50,7 +51,7 @@ def test_a_rare_word_on_each_side_tells_texts_apart_unless_they_are_very_near(
     near: bool, contrasted: bool
 ) -> None:
     cello, oboe = "Emre plays the cello in an orchestra", "An orchestra has Emre as its oboist"
-    assert joining.contrasted(cello, oboe, near=near) == contrasted
+    assert compare.is_contrast(parse(cello), parse(oboe), near=near) == contrasted
 
 
 @pytest.mark.parametrize(
@@ -65,8 +66,8 @@ def test_a_rare_word_on_each_side_tells_texts_apart_unless_they_are_very_near(
     ],
 )
 def test_other_values_are_never_the_same(a: str, b: str) -> None:
-    assert not joining.permitted(a, b)
-    assert not joining.permitted(b, a)
+    assert not compare.may_be_same(parse(a), parse(b))
+    assert not compare.may_be_same(parse(b), parse(a))
 
 
 @pytest.mark.spec("IMP-38")
@@ -80,22 +81,29 @@ def test_other_values_are_never_the_same(a: str, b: str) -> None:
     ],
 )
 def test_a_pair_shares_a_word_or_a_step_of_one(a: str, b: str, expected: bool) -> None:
-    assert joining.overlap(a, b) is expected
+    assert compare.overlaps(parse(a), parse(b)) is expected
 
 
 def test_what_is_said_in_the_place_of_both_fits_and_loses_nothing() -> None:
     long, longer = "I keep bees " * 12, "My hives are old " * 12
-    assert joining.together("Ana has a bike.", "Ana has a red bike") == "Ana has a red bike"
-    assert joining.together("I keep bees.", "My hives are old.") == "I keep bees. My hives are old."
-    assert joining.together(long, longer) == longer
+    assert (
+        compare.join(parse("Ana has a bike."), parse("Ana has a red bike")) == "Ana has a red bike"
+    )
+    assert (
+        compare.join(parse("I keep bees."), parse("My hives are old."))
+        == "I keep bees. My hives are old."
+    )
+    assert compare.join(parse(long), parse(longer)) == longer
 
 
 @pytest.mark.parametrize(
     "made", ["", " ", "Ana has a bike.\nAna has a red bike.", "Ana has a red bike. " * 15]
 )
 def test_a_text_that_is_empty_too_long_or_has_two_lines_does_not_stand_for_both(made: str) -> None:
-    assert not joining.grounded(made, "Ana has a bike.", "Ana has a red bike.")
-    assert joining.grounded("Ana has a red bike.", "Ana has a bike.", "Ana has a red bike.")
+    assert not compare.is_grounded(made, parse("Ana has a bike."), parse("Ana has a red bike."))
+    assert compare.is_grounded(
+        "Ana has a red bike.", parse("Ana has a bike."), parse("Ana has a red bike.")
+    )
 
 
 @pytest.mark.spec("IMP-39")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.text.normalize import clean, compact, for_hash, links, one_line, storable
+from memorist.text.normalize import clean, compact, find_links, for_hash, one_line, storable
 
 
 def test_nul_and_broken_surrogates_cannot_stay() -> None:
@@ -82,7 +82,7 @@ def test_what_only_looks_like_a_citation_stays(text: str) -> None:
 
 
 def test_links_are_compared_without_scheme_and_query() -> None:
-    assert links("a https://www.X.example/a/?q=1, http://x.example/a") == [
+    assert find_links("a https://www.X.example/a/?q=1, http://x.example/a") == [
         "x.example/a",
         "x.example/a",
     ]

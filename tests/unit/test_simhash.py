@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.text.simhash import distance, near, simhash64, to_signed, to_unsigned
+from memorist.text.normalize import distance, find_near, simhash64, to_signed, to_unsigned
 
 WORDS = [f"word{n}" for n in range(70)]
 
@@ -41,9 +41,9 @@ def test_texts_without_words_still_differ(a: str, b: str) -> None:
 @pytest.mark.spec("THE-30")
 def test_three_bits_are_near_and_four_are_not() -> None:
     hashes = np.array([0b0111, 0b1111, 2**64 - 1, 0], dtype=np.uint64)
-    assert near(hashes, 0).tolist() == [0, 3]
-    assert near(hashes, 2**64 - 1).tolist() == [2]
-    assert near(np.array([], dtype=np.uint64), 5).tolist() == []
+    assert find_near(hashes, 0).tolist() == [0, 3]
+    assert find_near(hashes, 2**64 - 1).tolist() == [2]
+    assert find_near(np.array([], dtype=np.uint64), 5).tolist() == []
 
 
 @pytest.mark.spec("THE-13")
@@ -64,7 +64,7 @@ def test_unrelated_short_texts_are_far_apart() -> None:
         [simhash64(f"{WORDS[i % 70]} {WORDS[i * 7 % 69]} note {i}") for i in range(500)],
         dtype=np.uint64,
     )
-    assert all(len(near(hashes, int(value))) == 1 for value in hashes)
+    assert all(len(find_near(hashes, int(value))) == 1 for value in hashes)
 
 
 def test_a_text_larger_than_one_batch_has_a_fingerprint() -> None:

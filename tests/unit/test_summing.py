@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memorist.llms import schema
-from memorist.text.summarize import MOST_ASKED, Turn, ask, extract, fault
+from memorist.text.summarize import MOST_ASKED, Turn, ask, extract, find_fault
 
 MEETING = [
     Turn("Hi all! How was your weekend?", "Bo"),
@@ -115,5 +115,5 @@ def test_a_model_that_answers_with_more_than_a_summary_is_refused() -> None:
     ],
 )
 def test_a_summary_by_a_model_holds_nothing_that_nobody_said(summary: str, why: str) -> None:
-    found = fault(summary, MEETING)
+    found = find_fault(summary, MEETING)
     assert (why in found) if why else found == ""

@@ -4,8 +4,15 @@ import time
 
 import pytest
 
-from memorist.text.simhash import distance, simhash64
-from memorist.text.values import agree, values
+from memorist.text.compare import values_agree
+from memorist.text.normalize import distance, simhash64
+from memorist.text.statements import parse
+from memorist.text.values import read_values as values
+
+
+def agree(a: str, b: str) -> bool:
+    return values_agree(parse(a), parse(b))
+
 
 DIFFERENT = [
     ("The review moved to Tuesday at ten", "The review moved to Friday at four"),

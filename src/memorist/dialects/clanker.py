@@ -14,8 +14,7 @@ from typing import Any
 from ..client import Client
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ..extraction import job
-from ..ingest import guard
-from ..ingest.chunk import Piece
+from ..ingest import guard, transitions
 from ..jobs import embed
 from ..manage import edit, validation
 from ..manage.journal import LORE
@@ -263,7 +262,7 @@ class Clanker:
 
     async def _archived(self, guild: ScopedClient, draft: Draft) -> Memory | None:
         """The same fact, archived a while ago."""
-        same = Piece(draft, draft.text).content_hash
+        same = normalize.content_hash(draft.text)
         where = Filter(
             content_hash=same,
             subjects=(draft.labels.subject or "",),
@@ -307,9 +306,7 @@ class Clanker:
             newest = sorted(known, key=lambda memory: (memory.updated_at, memory.id), reverse=True)
             now = self._engine.ctx.clock()
             old = [
-                replace(memory, state="archived", updated_at=now, revision=memory.revision + 1)
-                for memory in newest[keep:]
-                if not memory.pinned
+                transitions.archive(memory, now) for memory in newest[keep:] if not memory.pinned
             ]
             await tx.apply(
                 [Put(memory=each, event="updated", meta={"reason": f"keep {keep}"}) for each in old]

@@ -19,7 +19,7 @@ from ..extraction import job
 from ..ingest import guard
 from ..jobs.debounce import Refresh
 from ..jobs.worker import EMBED
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import Message, Outcome
 from .clanker import Clanker
 

@@ -17,7 +17,7 @@ from ..manage import forget, records
 from ..retrieve import profiles
 from ..scoped import ScopedClient
 from ..storage.changes import Summary
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import Filter, Memory, Message
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these is a request

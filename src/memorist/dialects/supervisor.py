@@ -13,7 +13,7 @@ from ..retrieve import profiles, render
 from ..scoped import ScopedClient
 from ..settings import allowlists
 from ..text import normalize
-from ..text.tokens import analyse, count_tokens
+from ..text.tokens import analyze, count_tokens
 from ..types import Draft, Filter, Memory, Outcome
 
 TOOL = "memory.query"
@@ -227,8 +227,8 @@ def confident(message: str, context: str = "") -> float:
     """
     if not _BACK.search(message.replace("’", "'")):
         return 1.0
-    asked = set(analyse(message)) - set(analyse(" ".join(_BACK.findall(message))))
-    return len(asked & set(analyse(context))) / len(asked) if asked else 0.0
+    asked = set(analyze(message)) - set(analyze(" ".join(_BACK.findall(message))))
+    return len(asked & set(analyze(context))) / len(asked) if asked else 0.0
 
 
 def _fitting(lines: Sequence[str], budget: int, count: Callable[[str], int]) -> Iterator[str]:

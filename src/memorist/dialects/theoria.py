@@ -50,7 +50,7 @@ class Theoria:
             text,
             policy=self._policy.name,
             manually_saved=manually_saved,
-            source_ids=normalize.links(text),
+            source_ids=normalize.find_links(text),
         )
         if not receipt.ids:
             raise Refused(receipt.outcomes[0].reason)

@@ -17,9 +17,10 @@ from typing import Any, cast
 from ..ingest import guard
 from ..ports import Adviser
 from ..results import Ask
-from ..text import conflict, normalize, saying, style_check, tokens, values
-from ..text.common_words import word_set
+from ..text import compare, normalize, style_check, tokens, values
 from ..text.secrets import secret
+from ..text.statements import parse
+from ..text.wordlists import word_set
 from ..types import Scope
 from .facts import TYPES, Fact, beginning, clauses, core, dated
 from .rules import TIME, Type
@@ -116,7 +117,8 @@ def judged(
 
 
 def _is_known(fact: Fact, found: Iterable[Fact]) -> bool:
-    return any(saying.compare(fact.text, other.text) != "other" for other in found)
+    new = parse(fact.text)
+    return any(compare.verdict(new, parse(other.text)) != "other" for other in found)
 
 
 def _judged(item: object, source: str, who: str, at: datetime) -> Fact | str:
@@ -131,11 +133,11 @@ def _judged(item: object, source: str, who: str, at: datetime) -> Fact | str:
     text = normalize.storable(item["fact"])
     if len(text) > style_check.LONGEST:
         return f"it is longer than {style_check.LONGEST} characters"
-    text, quote = style_check.trimmed(text), _quoted(item["evidence"], source)
+    text, quote = style_check.trim(text), _quoted(item["evidence"], source)
     if not quote:
         return "its evidence does not stand in the source"
     if (
-        why := style_check.fault(text)
+        why := style_check.find_fault(text)
         or _unsafe(text, quote)
         or _unfounded(text, quote, source, who)
     ):
@@ -233,7 +235,7 @@ def _same_subject(text: str, clause: str, who: str) -> bool:
     if first in _FIRST:
         is_theirs = text[len(who) :][:1] in "'’"
         return text.lower().startswith(who.lower()) and is_theirs == (first == "my")
-    read = conflict.statement(text)
+    read = parse(text).clause
     return (
         not said & (_FIRST | _ME)
         and not is_named
@@ -244,7 +246,7 @@ def _same_subject(text: str, clause: str, who: str) -> bool:
 
 def _same_sense(text: str, clause: str, *, is_cut: bool) -> bool:
     """The small words that turn the meaning, the figures, the negations and the likes agree."""
-    a, b = saying.said(text), saying.said(clause)
+    a, b = parse(text), parse(clause)
     ours, theirs = a.values, b.values
     if not a.marks <= b.marks or len(ours.negations) != len(theirs.negations):
         return False
@@ -269,5 +271,5 @@ def _key(word: str) -> str:
     if word in _NOT or word.endswith("n't"):
         return "not"
     if values.is_value(word):
-        return next(iter(values.values(word).numbers), word)
-    return next(iter(saying.said(word).words), "")
+        return next(iter(values.read_values(word).numbers), word)
+    return next(iter(parse(word).words), "")

@@ -15,10 +15,11 @@ from datetime import datetime, timedelta
 from typing import get_args
 
 from ..ingest import guard
-from ..text import clock, dates, saying, style_check
+from ..text import clock, dates, style_check
 from ..text.authority import ROLE_WORDS, poses
-from ..text.common_words import word_set
-from ..text.normalize import one_line, without_links
+from ..text.normalize import one_line, remove_links
+from ..text.statements import parse, strip_preface
+from ..text.wordlists import word_set
 from .rules import ASKED, LIKES_THE, PAST, RULES, TIME, TIMED, VAGUE, WEAK_PAST, Rule, Type
 
 TYPES: tuple[Type, ...] = get_args(Type)
@@ -88,7 +89,7 @@ def clauses(text: str) -> Iterator[str]:
     for sentence in _SENTENCE.findall(_PASTED.sub("\n", beginning(text, LONGEST_READ))):
         if (
             not _DOUBT.search(sentence)
-            and not _REPORT.search(saying.bare(sentence))
+            and not _REPORT.search(strip_preface(sentence))
             and not _is_quoting(sentence)
         ):
             for clause in _CLAUSE.split(sentence):
@@ -207,7 +208,7 @@ def _is_unclear(told: str, rule: Rule, start: int) -> bool:
 
 def core(clause: str) -> str:
     """A clause without what stands before its subject, within it and after it to no effect."""
-    bare = saying.bare(_IMAGE.sub("", without_links(one_line(clause))))
+    bare = strip_preface(_IMAGE.sub("", remove_links(one_line(clause))))
     return _TAIL.sub("", _FILLER.sub("", _LEAD.sub("", bare, count=1)))
 
 
@@ -225,8 +226,8 @@ def _worded(told: str, rule: Rule, start: int, who: str, at: datetime) -> str:
         cuts |= {match.start() for match in _WITH_THEIRS.finditer(told, least)}
     for end in (len(told), *sorted(cuts, reverse=True)):
         part = told[:end].rstrip(" ,")
-        text = style_check.trimmed(dated(third(part, who), at))
-        if end >= least and not style_check.fault(text) and not _is_unclear(part, rule, start):
+        text = style_check.trim(dated(third(part, who), at))
+        if end >= least and not style_check.find_fault(text) and not _is_unclear(part, rule, start):
             return text
     return ""
 
@@ -307,7 +308,7 @@ def _conjugated(verb: str) -> str:
     lower = verb.lower()
     if lower in _IRREGULAR:
         return _IRREGULAR[lower]
-    if lower in _SAME or "past" in saying.said(lower).marks or _PAST_VERB.fullmatch(lower):
+    if lower in _SAME or "past" in parse(lower).marks or _PAST_VERB.fullmatch(lower):
         return lower
     if _CONSONANT_Y.search(lower):
         return f"{lower[:-1]}ies"
@@ -325,7 +326,7 @@ def dated(text: str, at: datetime) -> str:
     >>> dated("Ana flies on Monday", datetime(2026, 5, 8)), dated("Ana left last year", datetime(2026, 5, 8))
     ('Ana flies on 2026-05-11', 'Ana left in 2025')
     """
-    ahead = "past" not in saying.said(text).marks
+    ahead = "past" not in parse(text).marks
     return TIME.sub(lambda match: _day(match, at, ahead=ahead), text)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..text import terms
+from ..text import derived
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Segment:
 
     @staticmethod
     def of(packed: Sequence[bytes], first: int) -> Segment:
-        pairs = [terms.unpack(each) for each in packed]
+        pairs = [derived.unpack(each) for each in packed]
         sizes = [len(numbers) for numbers, _ in pairs]
         numbers = np.concatenate([p[0] for p in pairs]) if pairs else np.empty(0, np.uint32)
         counts = np.concatenate([p[1] for p in pairs]) if pairs else np.empty(0, np.uint8)

@@ -1,4 +1,4 @@
-"""Which memories a piece may say again or contradict: found in the arrays of the snapshot, before anything is read."""
+"""Which memories a chunk may say again or contradict: found in the arrays of the snapshot, before anything is read."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from ..index import Corpus
 from ..ports import Vectors
-from ..text import conflict, tokens
+from ..text import tokens
+from ..text.statements import parse
 from ..types import Memory
-from .chunk import Piece
+from .chunk import Chunk
 from .policies import Bands, Policy
 
 MOST = 5  # memories looked at for each question
-TOGETHER = 32  # pieces compared with the scope at a time: bounds the memory that it needs
+TOGETHER = 32  # chunks compared with the scope at a time: bounds the memory that it needs
 _SAID_AS = {"live": ("live", "moved", "relocated"), "work": ("work", "joined", "started")}
 
 Kin = dict[int, float]  # rows of the store, with their cosine
@@ -24,7 +25,7 @@ Kin = dict[int, float]  # rows of the store, with their cosine
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """What is near each piece, by its text."""
+    """What is near each chunk, by its text."""
 
     rows: Mapping[str, Kin]
 
@@ -32,19 +33,19 @@ class Near:
         return {row for kin in self.rows.values() for row in kin}
 
 
-def is_turn(piece: Piece | Memory) -> bool:
+def is_turn(chunk: Chunk | Memory) -> bool:
     """Whether somebody said it in a conversation; such turns stand for themselves, however alike they are."""
-    told = piece.draft if isinstance(piece, Piece) else piece
+    told = chunk.draft if isinstance(chunk, Chunk) else chunk
     return told.labels.session is not None and told.speaker is not None
 
 
 def found(
-    corpus: Corpus, pieces: Sequence[Piece], vectors: Mapping[str, Vectors], policy: Policy
+    corpus: Corpus, chunks: Sequence[Chunk], vectors: Mapping[str, Vectors], policy: Policy
 ) -> Near:
-    """The memories of a scope that each piece has to be compared with, by cosine and by what they speak of."""
+    """The memories of a scope that each chunk has to be compared with, by cosine and by what they speak of."""
     if policy.bands is None and not policy.conflicts:
         return Near({})
-    texts = list(dict.fromkeys(piece.text for piece in pieces if not is_turn(piece)))
+    texts = list(dict.fromkeys(chunk.text for chunk in chunks if not is_turn(chunk)))
     usable = corpus.alive & ((corpus.session < 0) | (corpus.speaker < 0))
     if not texts or not usable.any():
         return Near({})
@@ -83,12 +84,12 @@ def _rivals(
     corpus: Corpus, text: str, cosines: NDArray[np.float32], usable: NDArray[np.bool_]
 ) -> set[int]:
     """Where the same is spoken of, however far the vectors are: another city is another place in their space, too."""
-    read = conflict.statement(text)
+    read = parse(text).clause
     if read is None:
         return set()
     verb = read.verb.removesuffix("s")
-    groups = [tokens.analyse(word) for word in read.subject.split()]
-    groups.append([stem for word in _SAID_AS.get(verb, (verb,)) for stem in tokens.analyse(word)])
+    groups = [tokens.analyze(word) for word in read.subject.split()]
+    groups.append([stem for word in _SAID_AS.get(verb, (verb,)) for stem in tokens.analyze(word)])
     left: NDArray[np.bool_] | None = None
     for stems in filter(None, groups):
         here = np.zeros(corpus.n, np.bool_)

@@ -1,4 +1,4 @@
-"""A piece: as much of a draft as becomes one memory, with everything that is known before it meets the store."""
+"""A chunk: as much of a draft as becomes one memory, with everything that is known before it meets the store."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..text import entities, normalize, saying, simhash, tokens
+from ..text import entities, normalize, tokens
 from ..text.entities import Entity
+from ..text.statements import Statement, parse
 from ..types import Draft
 from . import importance, split
 from .policies import Policy
 
-WINDOW = 200  # tokens by our count that surely fit into the 256 word pieces of the packaged model
+WINDOW = 200  # tokens by our count that surely fit into the 256 word chunks of the packaged model
 
 
 @dataclass(frozen=True)
-class Piece:
+class Chunk:
     """A text about to be remembered."""
 
     draft: Draft
@@ -29,12 +30,12 @@ class Piece:
 
     @cached_property
     def simhash(self) -> int:
-        return simhash.simhash64(self.text)
+        return normalize.simhash64(self.text)
 
     @cached_property
-    def said(self) -> saying.Said:
+    def statement(self) -> Statement:
         """What it says, as texts are compared."""
-        return saying.said(self.text)
+        return parse(self.text)
 
     @cached_property
     def entities(self) -> list[Entity]:
@@ -61,9 +62,9 @@ class Piece:
         return importance.salience(self.text, detect=lambda _: self.entities)
 
 
-def pieces(
+def chunks(
     draft: Draft, policy: Policy, count: Callable[[str], int] = tokens.count_tokens
-) -> list[Piece]:
+) -> list[Chunk]:
     """Clean a draft and cut it where the policy says, or where the model could not read it at once."""
     text = normalize.clean(draft.text)
     if policy.longest is not None:
@@ -72,5 +73,5 @@ def pieces(
         return []
     minimum, maximum = policy.chunk or (0, WINDOW)
     if count(text) <= maximum:
-        return [Piece(draft, text)]
-    return [Piece(draft, part) for part in split.by_meaning(text, count, minimum, maximum)]
+        return [Chunk(draft, text)]
+    return [Chunk(draft, part) for part in split.by_meaning(text, count, minimum, maximum)]

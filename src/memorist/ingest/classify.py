@@ -1,4 +1,4 @@
-"""How important a piece is, what kind of memory it becomes and what it is about, as the write policy decides."""
+"""How important a chunk is, what kind of memory it becomes and what it is about, as the write policy decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..text.entities import Entity
 from ..types import Kind, Memory
 from . import classify_rules, duplicates
 from . import importance as score
-from .chunk import Piece
+from .chunk import Chunk
 from .policies import Policy
 
 MOST_PROPOSED = 3
@@ -22,7 +22,7 @@ _MARKS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Weighed:
+class Classification:
     """What the scoring and routing steps found."""
 
     importance: float
@@ -32,42 +32,42 @@ class Weighed:
     item_type: str | None
 
 
-def weigh(
-    piece: Piece, policy: Policy, vector: Vectors | None, centroid: Vectors | None
-) -> Weighed:
-    """Score a piece and give it a kind."""
-    importance, parts = _importance(piece, policy, vector, centroid)
-    item_type = piece.draft.item_type
+def classify(
+    chunk: Chunk, policy: Policy, vector: Vectors | None, centroid: Vectors | None
+) -> Classification:
+    """Score a chunk and give it a kind."""
+    importance, parts = _importance(chunk, policy, vector, centroid)
+    item_type = chunk.draft.item_type
     if policy.route == "milton":
-        item_type = classify_rules.item_type(piece.text, item_type)
-    kind = _kind(piece, policy, item_type)
-    return Weighed(
+        item_type = classify_rules.item_type(chunk.text, item_type)
+    kind = _kind(chunk, policy, item_type)
+    return Classification(
         importance=importance,
         parts=parts,
         kind=kind,
-        category=piece.draft.category or classify_rules.category(kind, item_type),
+        category=chunk.draft.category or classify_rules.category(kind, item_type),
         item_type=item_type,
     )
 
 
 def _importance(
-    piece: Piece, policy: Policy, vector: Vectors | None, centroid: Vectors | None
+    chunk: Chunk, policy: Policy, vector: Vectors | None, centroid: Vectors | None
 ) -> tuple[float, Mapping[str, float]]:
-    given = piece.draft.importance
+    given = chunk.draft.importance
     if policy.score == "given":
         usual = policy.usual_importance if given is None else given
         return usual, {"given": usual}
-    tags, confidence = piece.tags
-    saved = piece.draft.manually_saved or piece.draft.pinned
+    tags, confidence = chunk.tags
+    saved = chunk.draft.manually_saved or chunk.draft.pinned
     heuristic = score.theoria(
-        piece.text, manually_saved=saved, metadata_confidence=confidence, has_tags=bool(tags)
+        chunk.text, manually_saved=saved, metadata_confidence=confidence, has_tags=bool(tags)
     )
     if policy.score == "theoria":
         return (
             (heuristic, {"heuristics": heuristic}) if given is None else (given, {"given": given})
         )
     novelty = 1.0 if vector is None else score.novelty(vector, centroid)
-    salience = piece.salience.total
+    salience = chunk.salience.total
     vault = score.vault(novelty, salience)
     parts = {"novelty": novelty, "salience": salience}
     if policy.score == "vault":
@@ -79,26 +79,26 @@ def _importance(
     }
 
 
-def _kind(piece: Piece, policy: Policy, item_type: str | None) -> Kind:
-    hint = piece.draft.kind
+def _kind(chunk: Chunk, policy: Policy, item_type: str | None) -> Kind:
+    hint = chunk.draft.kind
     if policy.route == "vault":
-        return cast(Kind, classify_rules.kind(piece.text, hint))
+        return cast(Kind, classify_rules.kind(chunk.text, hint))
     if policy.route == "milton" and hint is None and item_type is not None:
         return cast(Kind, classify_rules.kind_of(item_type))
     if (
         policy.route == "default"
         and hint is None
-        and piece.draft.message_id in (None, piece.draft.id)
+        and chunk.draft.message_id in (None, chunk.draft.id)
     ):
-        found = classify_rules.kind(piece.text)
+        found = classify_rules.kind(chunk.text)
         return cast(
             Kind, found if found != "working" else "episodic"
         )  # nothing is lost when a session ends
     return hint or "episodic"
 
 
-def proposed(piece: Piece, neighbours: Iterable[tuple[float, Memory]]) -> list[Entity]:
-    """The tags that most of the near memories were given, weighed by their cosine.
+def proposed(chunk: Chunk, neighbours: Iterable[tuple[float, Memory]]) -> list[Entity]:
+    """The tags that most of the near memories were given, classified by their cosine.
 
     Only what one speaker said in one role about one subject lends tags to each other. A tag that stands in the words of
     a neighbour is its own: what is near to "Anna likes tea" need not be about Anna.
@@ -106,7 +106,7 @@ def proposed(piece: Piece, neighbours: Iterable[tuple[float, Memory]]) -> list[E
     near = [
         (cosine, m)
         for cosine, m in neighbours
-        if duplicates.of_one(piece, m) and m.item_type == piece.draft.item_type
+        if duplicates.of_one(chunk, m) and m.item_type == chunk.draft.item_type
     ]
     votes: dict[str, float] = {}
     for cosine, memory in near:

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable
 
 from memorist.errors import InvalidInput
-from memorist.text.common_words import word_set
 from memorist.text.normalize import one_line
 from memorist.text.tokens import words
+from memorist.text.wordlists import word_set
 
 KINDS = ("episodic", "semantic", "procedural", "working", "insight")
 ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")

@@ -1,4 +1,4 @@
-"""Where one transaction decides: what is known, what it is about to write, and so what the next piece meets."""
+"""Where one transaction decides: what is known, what it is about to write, and so what the next chunk meets."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from typing import Any
 from ..index import Corpus
 from ..ports import Transaction, Vectors
 from ..storage.changes import Change, Happened, Put, Relation
-from ..text import conflict, entities, normalize, simhash
+from ..text import contradictions, entities, normalize
+from ..text.statements import Statement, parse
 from ..types import CONTRADICTS, Draft, Memory, Node, Outcome, Scope
 from . import candidates as kin
 from . import duplicates
-from .chunk import Piece
-from .classify import Weighed, proposed
-from .duplicates import Twin
+from .chunk import Chunk
+from .classify import Classification, proposed
+from .duplicates import Duplicate
 from .policies import Bands, Policy
 
 
 @dataclass(kw_only=True)
-class Desk:
+class WriteSession:
     """The state of one write; it ends with the transaction."""
 
     scope: Scope
@@ -30,10 +31,10 @@ class Desk:
     now: datetime
     new_id: Callable[[], str]
     corpus: Corpus
-    known: dict[str, Memory]  # memories of the store that some piece may repeat, by id
+    known: dict[str, Memory]  # memories of the store that some chunk may repeat, by id
     forgotten: set[str]  # normalised texts that must not come back
     keyed: dict[str, Memory]
-    near: kin.Near = field(default_factory=lambda: kin.Near({}))  # what each piece is compared with
+    near: kin.Near = field(default_factory=lambda: kin.Near({}))  # what each chunk is compared with
     rows: dict[int, str] = field(default_factory=dict)  # the ids of the known by their row
     puts: dict[str, Put] = field(default_factory=dict)
     extra: list[Change] = field(default_factory=list)
@@ -43,56 +44,57 @@ class Desk:
     def changes(self) -> list[Change]:
         return [*self.puts.values(), *self.extra]
 
-    def is_forgotten(self, piece: Piece) -> bool:
+    def is_forgotten(self, chunk: Chunk) -> bool:
         """An automatic write of a forgotten text; saving it on purpose is the person's right."""
-        if not self.forgotten or piece.draft.on_purpose:
+        if not self.forgotten or chunk.draft.on_purpose:
             return False
-        return normalize.wording(piece.text) in self.forgotten
+        return normalize.wording(chunk.text) in self.forgotten
 
-    def twin(self, piece: Piece, vector: Vectors | None) -> Twin | None:
-        """The memory that this piece repeats, as it stands on the desk."""
-        speaker, session = piece.draft.speaker, piece.draft.labels.session
+    def duplicate(self, chunk: Chunk, vector: Vectors | None) -> Duplicate | None:
+        """The memory that this chunk repeats, as it stands on the writes."""
+        speaker, session = chunk.draft.speaker, chunk.draft.labels.session
         said = (m for m in self.known.values() if m.speaker == speaker and m.is_active)
         candidates = [m for m in said if session is None or m.labels.session == session]
-        found: Twin | None = None
+        found: Duplicate | None = None
         if self.policy.exact:
             found = duplicates.exact(
-                piece, (m for m in candidates if m.content_hash == piece.content_hash)
+                chunk, (m for m in candidates if m.content_hash == chunk.content_hash)
             )
         if found is None and self.policy.near:
-            found = duplicates.near(piece, candidates)
-        if found is None and self.policy.bands is not None and not kin.is_turn(piece):
-            found = duplicates.banded(piece, self._kin(piece, vector), self.policy.bands)
+            found = duplicates.near(chunk, candidates)
+        if found is None and self.policy.bands is not None and not kin.is_turn(chunk):
+            found = duplicates.banded(chunk, self._kin(chunk, vector), self.policy.bands)
         return found
 
-    def rival(self, piece: Piece, vector: Vectors | None) -> Memory | None:
-        """The memory whose place this piece takes, because it gives another value to the same attribute."""
-        if not self.policy.conflicts or kin.is_turn(piece):
+    def rival(self, chunk: Chunk, vector: Vectors | None) -> Memory | None:
+        """The memory whose place this chunk takes, because it gives another value to the same attribute."""
+        if not self.policy.conflicts or kin.is_turn(chunk):
             return None
-        new = conflict.statement(piece.text)
-        if new is None:
+        if chunk.statement.clause is None:
             return None
-        for _, memory in self._kin(piece, vector):
-            if duplicates.of_one(piece, memory) and self._takes_its_place(piece, new, memory):
+        for _, memory in self._kin(chunk, vector):
+            if duplicates.of_one(chunk, memory) and self._takes_its_place(
+                chunk, chunk.statement, memory
+            ):
                 return memory
         return None
 
-    def _takes_its_place(self, piece: Piece, new: conflict.Statement, memory: Memory) -> bool:
+    def _takes_its_place(self, chunk: Chunk, new: Statement, memory: Memory) -> bool:
         """What is told late about an earlier time does not, and "tomorrow" is another day on another day."""
         since, held = (
-            piece.draft.at or piece.draft.told_at or self.now,
+            chunk.draft.at or chunk.draft.told_at or self.now,
             memory.valid_from or memory.created_at,
         )
-        old = conflict.statement(memory.text)
-        if old is None or since < held or not conflict.opposed(new, old):
+        old = parse(memory.text)
+        if since < held or not contradictions.contradicts(new, old):
             return False
-        return since.date() == held.date() or not conflict.is_relative(
-            f"{piece.text} {memory.text}"
+        return since.date() == held.date() or not contradictions.is_relative(
+            f"{chunk.text} {memory.text}"
         )
 
-    def _kin(self, piece: Piece, vector: Vectors | None) -> list[tuple[float, Memory]]:
-        """What the piece is compared with, nearest first: in the store, and told in the same call."""
-        near = self.near.rows.get(piece.text, {})
+    def _kin(self, chunk: Chunk, vector: Vectors | None) -> list[tuple[float, Memory]]:
+        """What the chunk is compared with, nearest first: in the store, and told in the same call."""
+        near = self.near.rows.get(chunk.text, {})
         found = {id: cosine for row, cosine in near.items() if (id := self.rows.get(row))}
         told = {
             id: _cosine(put.vector, vector)
@@ -106,19 +108,19 @@ class Desk:
         usable = [each for each in usable if not kin.is_turn(each[1])]
         return sorted(usable, key=lambda each: (-each[0], each[1].id))
 
-    def renews(self, twin: Twin, piece: Piece) -> bool:
+    def renews(self, duplicate: Duplicate, chunk: Chunk) -> bool:
         """Whether the newer text is to stand in the place of the older, and is not only said again."""
-        if self.policy.bands is None or kin.is_turn(piece):
+        if self.policy.bands is None or kin.is_turn(chunk):
             return False
-        return twin.verdict == "more" or (
-            self.policy.merge == "recreate" and not _same_text(twin.memory, piece)
+        return duplicate.verdict == "more" or (
+            self.policy.merge == "recreate" and not _same_text(duplicate.memory, chunk)
         )
 
-    def update(self, memory: Memory, piece: Piece, vector: Vectors | None, model: str) -> Memory:
+    def update(self, memory: Memory, chunk: Chunk, vector: Vectors | None, model: str) -> Memory:
         """Give a memory the newer text; the version before is kept beside it."""
         put, merged = (
             self.puts.get(memory.id),
-            duplicates.merged(memory, piece, self.now, self.tags(piece)[0]),
+            duplicates.merged(memory, chunk, self.now, self.tags(chunk)[0]),
         )
         known = self._vector(memory)
         before = replace(
@@ -127,9 +129,9 @@ class Desk:
         before = replace(before, valid_to=self.now, needs_embedding=known is None)
         again = replace(
             merged,
-            text=piece.text,
-            content_hash=piece.content_hash,
-            simhash=piece.simhash,
+            text=chunk.text,
+            content_hash=chunk.content_hash,
+            simhash=chunk.simhash,
             summary=None,
             valid_from=self.now,
             needs_embedding=vector is None,
@@ -139,7 +141,7 @@ class Desk:
         meta = {
             "fields": ["text"],
             "reason": "said again, with more",
-            **_during(piece.draft.labels.session),
+            **_during(chunk.draft.labels.session),
         }
         self._put(
             Put(memory=again, event=event, vector=vector, model=model, old_ref=before.id, meta=meta)
@@ -147,14 +149,19 @@ class Desk:
         return again
 
     def recreate(
-        self, old: Memory, piece: Piece, weighed: Weighed, vector: Vectors | None, model: str
+        self,
+        old: Memory,
+        chunk: Chunk,
+        classified: Classification,
+        vector: Vectors | None,
+        model: str,
     ) -> Memory:
         """Make a new memory that takes the place of one that says the same; what it had gained is kept."""
-        merged = duplicates.merged(old, piece, self.now, self.tags(piece)[0])
+        merged = duplicates.merged(old, chunk, self.now, self.tags(chunk)[0])
         kept = {name: getattr(merged, name) for name in _GAINED}
         return self._in_place_of(
             old,
-            _memory(piece, weighed, self, None, embedded=vector is not None),
+            _memory(chunk, classified, self, None, embedded=vector is not None),
             kept,
             vector,
             model,
@@ -162,10 +169,15 @@ class Desk:
         )
 
     def contradict(
-        self, old: Memory, piece: Piece, weighed: Weighed, vector: Vectors | None, model: str
+        self,
+        old: Memory,
+        chunk: Chunk,
+        classified: Classification,
+        vector: Vectors | None,
+        model: str,
     ) -> Memory:
         """Make a new memory that takes the place of one with another value, and list the two for a decision."""
-        made = _memory(piece, weighed, self, None, embedded=vector is not None)
+        made = _memory(chunk, classified, self, None, embedded=vector is not None)
         new = self._in_place_of(
             old, made, {"pinned": made.pinned or old.pinned}, vector, model, CONTRADICTS
         )
@@ -214,11 +226,11 @@ class Desk:
         )
         return found[0] if found is not None and found.any() else None
 
-    def merge(self, memory: Memory, piece: Piece) -> Memory:
+    def merge(self, memory: Memory, chunk: Chunk) -> Memory:
         """Say a memory again."""
-        again = duplicates.merged(memory, piece, self.now, self.tags(piece)[0])
+        again = duplicates.merged(memory, chunk, self.now, self.tags(chunk)[0])
         put = self.puts.get(memory.id)
-        meta = _during(piece.draft.labels.session)
+        meta = _during(chunk.draft.labels.session)
         self._put(
             replace(put, memory=again) if put else Put(memory=again, event="merged", meta=meta)
         )
@@ -232,19 +244,24 @@ class Desk:
         return again
 
     def create(
-        self, piece: Piece, weighed: Weighed, vector: Vectors | None, model: str, key: str | None
+        self,
+        chunk: Chunk,
+        classified: Classification,
+        vector: Vectors | None,
+        model: str,
+        key: str | None,
     ) -> Memory:
-        """Make a new memory of a piece."""
-        made = _memory(piece, weighed, self, key, embedded=vector is not None)
+        """Make a new memory of a chunk."""
+        made = _memory(chunk, classified, self, key, embedded=vector is not None)
         self._put(Put(memory=made, event="created", vector=vector, model=model))
         return made
 
-    def note(self, piece: Piece, result: Outcome, vector: Vectors | None) -> None:
-        """Leave two events: whether the piece was kept, and how near the nearest memory came; turns leave none."""
+    def note(self, chunk: Chunk, result: Outcome, vector: Vectors | None) -> None:
+        """Leave two events: whether the chunk was kept, and how near the nearest memory came; turns leave none."""
         made = next((put.memory for id in result.ids if (put := self.puts.get(id))), None)
         if made is not None and made.kind == "episodic":
             return
-        thread = piece.draft.labels.thread or piece.draft.labels.session
+        thread = chunk.draft.labels.thread or chunk.draft.labels.session
         line = Happened(
             node="hotpath",
             op="classify",
@@ -252,22 +269,22 @@ class Desk:
             thread=thread,
             category=made.category if made else None,
         )
-        best = max(self.near.rows.get(piece.text, {}).values(), default=None)
+        best = max(self.near.rows.get(chunk.text, {}).values(), default=None)
         searched = replace(
             line, op="search", sim=best, category=None, status="skipped" if vector is None else "ok"
         )
         self.extra += [line if result.ids else replace(line, status="skipped"), searched]
 
-    def tags(self, piece: Piece, *, proposed: bool = False) -> tuple[tuple[str, ...], float]:
-        """What a piece is about, where the policy looks for that, and how sure it is; also by what is near to it."""
+    def tags(self, chunk: Chunk, *, proposed: bool = False) -> tuple[tuple[str, ...], float]:
+        """What a chunk is about, where the policy looks for that, and how sure it is; also by what is near to it."""
         if self.policy.score not in ("unified", "theoria"):
             return (), 0.0
-        return entities.tags([*piece.about, *(self._proposed(piece) if proposed else ())])
+        return entities.tags([*chunk.about, *(self._proposed(chunk) if proposed else ())])
 
-    def _proposed(self, piece: Piece) -> list[entities.Entity]:
-        """Tags by the memories of the store that were read to be compared with the piece."""
-        near, low = self.near.rows.get(piece.text), (self.policy.bands or Bands()).check_low
-        if not near or piece.draft.labels.session is not None:
+    def _proposed(self, chunk: Chunk) -> list[entities.Entity]:
+        """Tags by the memories of the store that were read to be compared with the chunk."""
+        near, low = self.near.rows.get(chunk.text), (self.policy.bands or Bands()).check_low
+        if not near or chunk.draft.labels.session is not None:
             return []
         found = {
             id: cosine
@@ -275,7 +292,7 @@ class Desk:
             if cosine >= low and (id := self.rows.get(row))
         }
         return proposed(
-            piece,
+            chunk,
             [(cosine, self.known[id]) for id, cosine in found.items() if self.known[id].is_active],
         )
 
@@ -300,29 +317,34 @@ def _during(session: str | None) -> dict[str, str]:
 
 
 def _memory(
-    piece: Piece, weighed: Weighed, desk: Desk, key: str | None, *, embedded: bool
+    chunk: Chunk,
+    classified: Classification,
+    writes: WriteSession,
+    key: str | None,
+    *,
+    embedded: bool,
 ) -> Memory:
-    draft = piece.draft
-    told = draft.told_at or desk.now
-    created = draft.at if desk.policy.dated and draft.at else told
-    tags, confidence = desk.tags(piece, proposed=True)
+    draft = chunk.draft
+    told = draft.told_at or writes.now
+    created = draft.at if writes.policy.dated and draft.at else told
+    tags, confidence = writes.tags(chunk, proposed=True)
     return Memory(
-        id=draft.id if draft.id is not None and draft.id not in desk.puts else desk.new_id(),
-        scope=desk.scope,
-        text=piece.text,
-        kind=weighed.kind,
+        id=draft.id if draft.id is not None and draft.id not in writes.puts else writes.new_id(),
+        scope=writes.scope,
+        text=chunk.text,
+        kind=classified.kind,
         created_at=created,
         updated_at=told,
         labels=draft.labels,
-        item_type=weighed.item_type,
+        item_type=classified.item_type,
         fact_type=draft.fact_type,
-        category=weighed.category,
-        steps_text=draft.steps_text if weighed.kind == "procedural" else None,
-        procedural_form=_form(draft) if weighed.kind == "procedural" else None,
+        category=classified.category,
+        steps_text=draft.steps_text if classified.kind == "procedural" else None,
+        procedural_form=_form(draft) if classified.kind == "procedural" else None,
         key=key,
-        importance=weighed.importance,
-        base_importance=weighed.importance,
-        importance_parts=weighed.parts,
+        importance=classified.importance,
+        base_importance=classified.importance,
+        importance_parts=classified.parts,
         confidence=draft.confidence,
         metadata_confidence=confidence,
         tags=tuple(dict.fromkeys([*(tag.lower() for tag in draft.tags), *tags])),
@@ -335,9 +357,9 @@ def _memory(
         compression_source=draft.compression_source,
         pinned=draft.pinned,
         manually_saved=draft.manually_saved,
-        simhash=piece.simhash,
-        content_hash=piece.content_hash,
-        sequence=desk.place(draft.labels.session),
+        simhash=chunk.simhash,
+        content_hash=chunk.content_hash,
+        sequence=writes.place(draft.labels.session),
         speaker=draft.speaker,
         occurred_at=draft.at,
         valid_from=draft.at or told,
@@ -353,32 +375,32 @@ async def opened(
     tx: Transaction,
     scope: Scope,
     corpus: Corpus,
-    pieces: Sequence[Piece],
+    chunks: Sequence[Chunk],
     *,
     policy: Policy,
     keys: Sequence[str],
     vectors: Mapping[str, Vectors],
     now: datetime,
     new_id: Callable[[], str],
-) -> Desk:
-    """Read everything that the pieces may meet, in a few queries."""
+) -> WriteSession:
+    """Read everything that the chunks may meet, in a few queries."""
     known: dict[str, Memory] = {}
-    near = kin.found(corpus, pieces, vectors, policy)
+    near = kin.found(corpus, chunks, vectors, policy)
     if policy.exact:
         for memories in (
-            await tx.same_text(scope, {piece.content_hash for piece in pieces})
+            await tx.same_text(scope, {chunk.content_hash for chunk in chunks})
         ).values():
             known |= {memory.id: memory for memory in memories}
     rows = near.all()
     if policy.near:
-        rows |= {int(corpus.row[position]) for piece in pieces for position in _near(corpus, piece)}
+        rows |= {int(corpus.row[position]) for chunk in chunks for position in _near(corpus, chunk)}
     read = await tx.at_rows(scope, sorted(rows)) if rows else {}
     known |= {memory.id: memory for memory in read.values()}
     texts = (
-        normalize.wording(piece.text) for piece in pieces
+        normalize.wording(chunk.text) for chunk in chunks
     )  # made only where something was ever forgotten
-    sessions = {piece.draft.labels.session for piece in pieces} - {None}
-    return Desk(
+    sessions = {chunk.draft.labels.session for chunk in chunks} - {None}
+    return WriteSession(
         scope=scope,
         policy=policy,
         now=now,
@@ -411,14 +433,14 @@ _GAINED = (
 )
 
 
-def _same_text(memory: Memory, piece: Piece) -> bool:
-    return memory.content_hash == piece.content_hash
+def _same_text(memory: Memory, chunk: Chunk) -> bool:
+    return memory.content_hash == chunk.content_hash
 
 
 def _cosine(a: Vectors, b: Vectors | None) -> float:
     return float(a @ b) if b is not None else 0.0
 
 
-def _near(corpus: Corpus, piece: Piece) -> Sequence[int]:
-    found = simhash.near(corpus.simhash, piece.simhash)
+def _near(corpus: Corpus, chunk: Chunk) -> Sequence[int]:
+    found = normalize.find_near(corpus.simhash, chunk.simhash)
     return [int(position) for position in found[corpus.alive[found]]] if len(found) else []

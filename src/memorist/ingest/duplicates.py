@@ -7,91 +7,92 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
-from ..text import dates, saying, simhash
+from ..text import compare, dates, normalize
+from ..text.statements import parse
 from ..types import Memory
 from . import importance
-from .chunk import Piece
+from .chunk import Chunk
 from .policies import Bands
 
 TELLING = 4  # words; fewer say nothing without the turn before
 
 
-class Twin(NamedTuple):
-    """A memory that holds what a piece says, and whether the piece says more than that, or less."""
+class Duplicate(NamedTuple):
+    """A memory that holds what a chunk says, and whether the chunk says more than that, or less."""
 
     memory: Memory
-    verdict: saying.Verdict
+    verdict: compare.Verdict
 
 
-def of_one(piece: Piece, memory: Memory) -> bool:
+def of_one(chunk: Chunk, memory: Memory) -> bool:
     """Whether both were said by one speaker in one role, about the same subject; a how-to is no statement."""
-    told, kept = piece.draft.labels, memory.labels
-    if (piece.draft.steps_text is not None) != (memory.procedural_form == "workflow"):
+    told, kept = chunk.draft.labels, memory.labels
+    if (chunk.draft.steps_text is not None) != (memory.procedural_form == "workflow"):
         return False
-    return (piece.draft.speaker, told.subject, told.role) == (
+    return (chunk.draft.speaker, told.subject, told.role) == (
         memory.speaker,
         kept.subject,
         kept.role,
     )
 
 
-def comparable(piece: Piece, memory: Memory) -> bool:
+def comparable(chunk: Chunk, memory: Memory) -> bool:
     """Whether both can be about the same: the same speaker, the same subject, and no "yesterday" of two days.
 
     "I went there yesterday", said on two days, is two memories. A turn of a conversation is a repetition only in its
     own session and if it says something by itself: "Yes." answers another question each time.
     """
-    draft = piece.draft
-    if not of_one(piece, memory):
+    draft = chunk.draft
+    if not of_one(chunk, memory):
         return False
     session = draft.labels.session
     if session is not None and (
-        session != memory.labels.session or len(piece.text.split()) < TELLING
+        session != memory.labels.session or len(chunk.text.split()) < TELLING
     ):
         return False
-    return _day(draft.at) == _day(memory.occurred_at) or not dates.has_time(piece.text)
+    return _day(draft.at) == _day(memory.occurred_at) or not dates.has_time(chunk.text)
 
 
-def exact(piece: Piece, known: Iterable[Memory]) -> Twin | None:
+def exact(chunk: Chunk, known: Iterable[Memory]) -> Duplicate | None:
     """The memory with the same words, if there is one."""
-    return next((Twin(memory, "same") for memory in known if comparable(piece, memory)), None)
+    return next((Duplicate(memory, "same") for memory in known if comparable(chunk, memory)), None)
 
 
-def near(piece: Piece, known: Iterable[Memory], limit: int = simhash.NEAR) -> Twin | None:
+def near(chunk: Chunk, known: Iterable[Memory], limit: int = normalize.NEAR) -> Duplicate | None:
     """The nearest memory whose fingerprint differs in few bits, and which says the same but for a few words."""
     close = [
-        (simhash.distance(piece.simhash, memory.simhash), memory.id, memory) for memory in known
+        (normalize.distance(chunk.simhash, memory.simhash), memory.id, memory) for memory in known
     ]
     ranked = sorted((item for item in close if item[0] <= limit), key=lambda item: item[:2])
-    return next(_twins(piece, (memory for _, _, memory in ranked)), None)
+    return next(_twins(chunk, (memory for _, _, memory in ranked)), None)
 
 
-def banded(piece: Piece, kin: Sequence[tuple[float, Memory]], bands: Bands) -> Twin | None:
+def banded(chunk: Chunk, kin: Sequence[tuple[float, Memory]], bands: Bands) -> Duplicate | None:
     """The nearest memory that says the same in other words; one that is very near may say a little less."""
     close = {memory.id: cosine for cosine, memory in kin if cosine >= bands.check_low}
-    for twin in _twins(piece, (memory for _, memory in kin if memory.id in close)):
-        if twin.verdict == "same" or (
-            twin.verdict == "more" and close[twin.memory.id] >= bands.auto_update
+    for duplicate in _twins(chunk, (memory for _, memory in kin if memory.id in close)):
+        if duplicate.verdict == "same" or (
+            duplicate.verdict == "more" and close[duplicate.memory.id] >= bands.auto_update
         ):
-            return twin
+            return duplicate
     return None
 
 
-def _twins(piece: Piece, memories: Iterable[Memory]) -> Iterator[Twin]:
-    """Those of the memories that say what the piece says."""
+def _twins(chunk: Chunk, memories: Iterable[Memory]) -> Iterator[Duplicate]:
+    """Those of the memories that say what the chunk says."""
     for memory in memories:
-        if comparable(piece, memory):
-            is_same = piece.content_hash == memory.content_hash
-            verdict: saying.Verdict = (
-                "same" if is_same else saying.judged(piece.said, saying.said(memory.text))
+        if comparable(chunk, memory):
+            is_same = chunk.content_hash == memory.content_hash
+            verdict: compare.Verdict = (
+                "same" if is_same else compare.verdict(chunk.statement, parse(memory.text))
             )
             if verdict != "other":
-                yield Twin(memory, verdict)
+                yield Duplicate(memory, verdict)
 
 
-def merged(memory: Memory, piece: Piece, now: datetime, tags: tuple[str, ...] = ()) -> Memory:
+def merged(memory: Memory, chunk: Chunk, now: datetime, tags: tuple[str, ...] = ()) -> Memory:
     """The memory after it was said once more: it counts for more, and what came along is added to it."""
-    draft, repeated = piece.draft, memory.repeat_count + 1
+    draft, repeated = chunk.draft, memory.repeat_count + 1
     return replace(
         memory,
         repeat_count=repeated,

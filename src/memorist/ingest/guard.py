@@ -39,7 +39,7 @@ def _folded(text: str) -> str:
     """The text as a careless reader sees it: one case, plain letters, nothing invisible."""
     if text.isascii():
         return text.lower()
-    plain = normalize("NFKD", normalise.composed(text)).lower().translate(_LOOKALIKES)
+    plain = normalize("NFKD", normalise.compose(text)).lower().translate(_LOOKALIKES)
     hidden = {ord(mark): None for mark in set(plain) if category(mark) in ("Mn", "Me", "Cf")}
     return plain.translate(hidden)
 

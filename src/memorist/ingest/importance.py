@@ -19,11 +19,10 @@ from memorist.ingest.classify_rules import (
     is_preference,
     preference_signal,
 )
-from memorist.text.common_words import is_common, word_set
-from memorist.text.common_words import is_technical as is_of_the_trade
 from memorist.text.entities import EntityDetector, entities
-from memorist.text.normalize import without_links
-from memorist.text.stopwords import ENGLISH
+from memorist.text.normalize import remove_links
+from memorist.text.wordlists import ENGLISH, is_common, word_set
+from memorist.text.wordlists import is_technical as is_of_the_trade
 
 CONFIDENT_FROM = 0.6  # tags found with this confidence count in theoria
 TECHNICAL_FROM = 0.25  # mean rarity of the words
@@ -106,7 +105,7 @@ def is_technical(text: str) -> bool:
     >>> is_technical("We had dinner with my sister and talked about the holidays")
     False
     """
-    found = _WORD.findall(without_links(text))
+    found = _WORD.findall(remove_links(text))
     return mean_rarity(found) >= TECHNICAL_FROM or not TECHNICAL_WORDS.isdisjoint(
         map(str.lower, found)
     )

@@ -12,7 +12,7 @@ from ..index import Corpus
 from ..ports import Reading, Transaction
 from ..results import Entry
 from ..storage.changes import Change, Happened, Put, Relation, Unrelated
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import KINDS, RELATED, Memory, Related, Scope
 from .policies import Links
 

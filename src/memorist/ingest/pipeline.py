@@ -16,13 +16,12 @@ from ..jobs.context import Also
 from ..ports import Embedder, Reading, Store, Vectors
 from ..storage.changes import Happened, Said
 from ..text import normalize
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import Draft, Memory, Message, Outcome, Scope, Status
-from . import decide as desks
-from . import importance, links, policies, trim
-from .chunk import Piece, pieces
-from .classify import Weighed, weigh
-from .decide import Desk
+from . import decide, importance, links, policies, trim
+from .chunk import Chunk, chunks
+from .classify import Classification, classify
+from .decide import WriteSession
 from .policies import Policy
 
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
@@ -67,14 +66,14 @@ async def remember(
     What `also` gives, when it has seen the outcomes, is changed in the same transaction.
     """
     before = await _told_before(drafts, scope, parts.store)
-    cut = [[] if draft.message_id in before else pieces(draft, parts.policy) for draft in drafts]
-    every = [piece for each in cut for piece in each]
+    cut = [[] if draft.message_id in before else chunks(draft, parts.policy) for draft in drafts]
+    every = [chunk for each in cut for chunk in each]
     made, problem = await _embedded(every, parts)
     async with parts.store.transaction(scope) as tx:
         before = await _told_before(drafts, scope, tx)
         corpus = await parts.corpora.current(scope, tx)
-        keys = [_key(piece) for piece in every] if parts.policy.keyed_preferences else []
-        desk = await desks.opened(
+        keys = [_key(chunk) for chunk in every] if parts.policy.keyed_preferences else []
+        writes = await decide.opened(
             tx,
             scope,
             corpus,
@@ -86,16 +85,16 @@ async def remember(
             new_id=parts.new_id,
         )
         outcomes = [
-            _outcome(draft, each, desk, made, before, parts)
+            _outcome(draft, each, writes, made, before, parts)
             for draft, each in zip(drafts, cut, strict=True)
         ]
         if problem.startswith(FAILED):
-            desk.extra.append(Happened(node="hotpath", op="embed", at=now, status="error"))
+            writes.extra.append(Happened(node="hotpath", op="embed", at=now, status="error"))
         if parts.extract and parts.policy.extract is not None:
-            desk.extra += job.queued(drafts, outcomes, parts.policy, desk.puts, now)
-        await tx.apply(desk.changes)
+            writes.extra += job.queued(drafts, outcomes, parts.policy, writes.puts, now)
+        await tx.apply(writes.changes)
         if parts.policy.links is not None:
-            await links.link(tx, scope, corpus, list(desk.puts.values()), parts.policy.links, now)
+            await links.link(tx, scope, corpus, list(writes.puts.values()), parts.policy.links, now)
         if parts.policy.capacity is not None and any(
             outcome.status == "created" for outcome in outcomes
         ):
@@ -137,13 +136,13 @@ def _again(draft: Draft, before: Before) -> Outcome:
     )
 
 
-async def _embedded(every: Sequence[Piece], parts: Ingest) -> tuple[dict[str, Vectors], str]:
-    """One batch for all the pieces, or none where vectors are made later; and why there are none."""
+async def _embedded(every: Sequence[Chunk], parts: Ingest) -> tuple[dict[str, Vectors], str]:
+    """One batch for all the chunks, or none where vectors are made later; and why there are none."""
     if not every or parts.policy.embed == "deferred":
         return {}, ""
     if parts.embedder is None:
         return {}, "not embedded: no embedding model is configured"
-    texts = list(dict.fromkeys(piece.text for piece in every))
+    texts = list(dict.fromkeys(chunk.text for chunk in every))
     try:
         made = await checked.encode(parts.embedder, texts)
     except ProviderFailed as error:
@@ -153,18 +152,18 @@ async def _embedded(every: Sequence[Piece], parts: Ingest) -> tuple[dict[str, Ve
 
 def _outcome(
     draft: Draft,
-    cut: Sequence[Piece],
-    desk: Desk,
+    cut: Sequence[Chunk],
+    writes: WriteSession,
     made: dict[str, Vectors],
     before: Before,
     parts: Ingest,
 ) -> Outcome:
     if draft.message_id in before:
         return _again(draft, before)
-    results = [_placed(piece, desk, made.get(piece.text), parts) for piece in cut]
+    results = [_placed(chunk, writes, made.get(chunk.text), parts) for chunk in cut]
     outcome = _summed_up(results, draft)
-    for piece, result in zip(cut, results, strict=True):
-        desk.note(piece, result, made.get(piece.text))
+    for chunk, result in zip(cut, results, strict=True):
+        writes.note(chunk, result, made.get(chunk.text))
     if draft.message_id is not None:
         verbatim = (
             len(cut) == 1
@@ -174,56 +173,64 @@ def _outcome(
         refused = any(
             result.status == "refused" for result in results
         )  # forgotten words are not kept as evidence
-        desk.extra.append(_said(draft, outcome, keep_text=not verbatim and not refused))
+        writes.extra.append(_said(draft, outcome, keep_text=not verbatim and not refused))
         before[draft.message_id] = normalize.digest(draft.text), outcome
     return outcome
 
 
-def _placed(piece: Piece, desk: Desk, vector: Vectors | None, parts: Ingest) -> Outcome:
-    """One piece, through the steps of the policy."""
+def _placed(chunk: Chunk, writes: WriteSession, vector: Vectors | None, parts: Ingest) -> Outcome:
+    """One chunk, through the steps of the policy."""
     policy = parts.policy
-    if desk.is_forgotten(piece):
+    if writes.is_forgotten(chunk):
         return Outcome(status="refused", reason=FORGOTTEN)
-    twin = desk.twin(piece, vector)
+    duplicate = writes.duplicate(chunk, vector)
     model = parts.embedder.model if parts.embedder is not None else ""
-    if twin is not None and not desk.renews(twin, piece):
+    if duplicate is not None and not writes.renews(duplicate, chunk):
         return Outcome(
-            status="merged", ids=(desk.merge(twin.memory, piece).id,), reason="said before"
+            status="merged", ids=(writes.merge(duplicate.memory, chunk).id,), reason="said before"
         )
-    weighed = weigh(piece, policy, vector, desk.corpus.centroid)
-    if twin is not None:
-        return _renewed(twin.memory, piece, desk, weighed, vector, model)
-    if not importance.is_kept(weighed.importance, policy.gate, on_purpose=piece.draft.on_purpose):
+    classified = classify(chunk, policy, vector, writes.corpus.centroid)
+    if duplicate is not None:
+        return _renewed(duplicate.memory, chunk, writes, classified, vector, model)
+    if not importance.is_kept(
+        classified.importance, policy.gate, on_purpose=chunk.draft.on_purpose
+    ):
         return Outcome(
-            status="skipped", reason=f"importance {weighed.importance:.2f} is below {policy.gate}"
+            status="skipped",
+            reason=f"importance {classified.importance:.2f} is below {policy.gate}",
         )
-    key = _key(piece) if policy.keyed_preferences and weighed.kind == "procedural" else None
-    if key is not None and key in desk.keyed:
+    key = _key(chunk) if policy.keyed_preferences and classified.kind == "procedural" else None
+    if key is not None and key in writes.keyed:
         return Outcome(
-            status="merged", ids=(desk.merge(desk.keyed[key], piece).id,), reason="said before"
+            status="merged", ids=(writes.merge(writes.keyed[key], chunk).id,), reason="said before"
         )
-    rival = desk.rival(piece, vector)
+    rival = writes.rival(chunk, vector)
     if rival is not None:
-        new = desk.contradict(rival, piece, weighed, vector, model)
+        new = writes.contradict(rival, chunk, classified, vector, model)
         return Outcome(
             status="superseded",
             ids=(new.id,),
             reason=f"it contradicts {rival.id}: confirm or reject it",
         )
-    return Outcome(status="created", ids=(desk.create(piece, weighed, vector, model, key).id,))
+    return Outcome(status="created", ids=(writes.create(chunk, classified, vector, model, key).id,))
 
 
 def _renewed(
-    old: Memory, piece: Piece, desk: Desk, weighed: Weighed, vector: Vectors | None, model: str
+    old: Memory,
+    chunk: Chunk,
+    writes: WriteSession,
+    classified: Classification,
+    vector: Vectors | None,
+    model: str,
 ) -> Outcome:
     """The same and more was said, or the policy keeps the newer wording."""
-    if desk.policy.merge == "update":
+    if writes.policy.merge == "update":
         return Outcome(
             status="updated",
-            ids=(desk.update(old, piece, vector, model).id,),
+            ids=(writes.update(old, chunk, vector, model).id,),
             reason="said before, with less",
         )
-    new = desk.recreate(old, piece, weighed, vector, model)
+    new = writes.recreate(old, chunk, classified, vector, model)
     return Outcome(status="superseded", ids=(new.id,), reason=f"it takes the place of {old.id}")
 
 
@@ -241,7 +248,7 @@ def _summed_up(results: Sequence[Outcome], draft: Draft) -> Outcome:
     if lost and ids:
         best = replace(
             best,
-            reason=f"{len(lost)} of {len(results)} pieces were {lost[0].status}: {lost[0].reason}",
+            reason=f"{len(lost)} of {len(results)} chunks were {lost[0].status}: {lost[0].reason}",
         )
     return replace(best, ids=ids, message_id=draft.message_id)
 
@@ -276,8 +283,8 @@ def _said(draft: Draft, outcome: Outcome, *, keep_text: bool) -> Said:
     )
 
 
-def _key(piece: Piece) -> str:
-    folded = normalize.one_line(piece.text).lower()
+def _key(chunk: Chunk) -> str:
+    folded = normalize.one_line(chunk.text).lower()
     return "preference_" + hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 

@@ -24,15 +24,15 @@ _BLANKS = " \n\t\u3000"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
+class _Span:
     start: int
     end: int
-    size: int  # tokens; of a joined piece the sum of its parts, which may be a little more than there are
+    size: int  # tokens; of a joined span the sum of its parts, which may be a little more than there are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Cutter:
-    """A text, what counts as a token in it, and how large its pieces may be."""
+class _Splitter:
+    """A text, what counts as a token in it, and how large its spans may be."""
 
     text: str
     count: Callable[[str], int]
@@ -40,8 +40,8 @@ class _Cutter:
     maximum: int
     fences: Sequence[tuple[int, int]]
 
-    def piece(self, start: int, end: int) -> _Piece:
-        return _Piece(start=start, end=end, size=self.count(self.text[start:end].strip()))
+    def span(self, start: int, end: int) -> _Span:
+        return _Span(start=start, end=end, size=self.count(self.text[start:end].strip()))
 
 
 def by_meaning(
@@ -58,13 +58,15 @@ def by_meaning(
     >>> by_meaning("One two. Three four five.\\n\\nSix seven eight.\\n\\nNine.", words, minimum=2, maximum=4)
     ['One two.', 'Three four five.', 'Six seven eight.\\n\\nNine.']
     """
-    cutter = _Cutter(text=text, count=count, minimum=minimum, maximum=maximum, fences=_fences(text))
-    paragraphs = (
-        piece for start, end in _paragraphs(cutter) for piece in _fitting(cutter, start, end)
+    splitter = _Splitter(
+        text=text, count=count, minimum=minimum, maximum=maximum, fences=_fences(text)
     )
-    merged = _merged(cutter, paragraphs)
-    whole = [piece for one in merged for piece in _fitting(cutter, one.start, one.end)]
-    return [text[piece.start : piece.end].strip() for piece in _balanced(cutter, whole)]
+    paragraphs = (
+        span for start, end in _paragraphs(splitter) for span in _fitting(splitter, start, end)
+    )
+    merged = _merged(splitter, paragraphs)
+    whole = [span for one in merged for span in _fitting(splitter, one.start, one.end)]
+    return [text[span.start : span.end].strip() for span in _balanced(splitter, whole)]
 
 
 def _fences(text: str) -> list[tuple[int, int]]:
@@ -80,26 +82,26 @@ def _fences(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def _paragraphs(cutter: _Cutter) -> Iterator[tuple[int, int]]:
-    cuts = (match.end() for match in _BLANK_LINE.finditer(cutter.text))
-    return _stretches(cutter, 0, len(cutter.text), _outside(cuts, cutter.fences))
+def _paragraphs(splitter: _Splitter) -> Iterator[tuple[int, int]]:
+    cuts = (match.end() for match in _BLANK_LINE.finditer(splitter.text))
+    return _stretches(splitter, 0, len(splitter.text), _outside(cuts, splitter.fences))
 
 
-def _sentences(cutter: _Cutter, start: int, end: int) -> Iterator[tuple[int, int]]:
-    text, fences = cutter.text, cutter.fences
+def _sentences(splitter: _Splitter, start: int, end: int) -> Iterator[tuple[int, int]]:
+    text, fences = splitter.text, splitter.fences
     ends = (match.end() for match in _SENTENCE_END.finditer(text, start, end))
     cuts = (cut for cut in ends if _starts_sentence(text, cut))
     blank = (match.end() for match in _BLANK_LINE.finditer(text, start, end))
     inside = fences[bisect_right(fences, (start,)) : bisect_right(fences, (end,))]
     edges = (edge for fence in inside for edge in fence)
     return _stretches(
-        cutter, start, end, sorted({*_outside(cuts, fences), *_outside(blank, fences), *edges})
+        splitter, start, end, sorted({*_outside(cuts, fences), *_outside(blank, fences), *edges})
     )
 
 
-def _lines(cutter: _Cutter, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _lines(splitter: _Splitter, start: int, end: int) -> Iterator[tuple[int, int]]:
     return _stretches(
-        cutter, start, end, (match.end() for match in _LINE.finditer(cutter.text, start, end))
+        splitter, start, end, (match.end() for match in _LINE.finditer(splitter.text, start, end))
     )
 
 
@@ -117,93 +119,93 @@ def _outside(cuts: Iterable[int], fences: Sequence[tuple[int, int]]) -> Iterator
 
 
 def _stretches(
-    cutter: _Cutter, start: int, end: int, cuts: Iterable[int]
+    splitter: _Splitter, start: int, end: int, cuts: Iterable[int]
 ) -> Iterator[tuple[int, int]]:
     inner = (cut for cut in cuts if start < cut < end)
-    return ((a, b) for a, b in pairwise((start, *inner, end)) if cutter.text[a:b].strip())
+    return ((a, b) for a, b in pairwise((start, *inner, end)) if splitter.text[a:b].strip())
 
 
-def _fitting(cutter: _Cutter, start: int, end: int) -> list[_Piece]:
+def _fitting(splitter: _Splitter, start: int, end: int) -> list[_Span]:
     """Cut a stretch at the coarsest boundaries that make it fit, and pack what is small."""
-    whole = cutter.piece(start, end)
-    if whole.size <= cutter.maximum:
+    whole = splitter.span(start, end)
+    if whole.size <= splitter.maximum:
         return [whole]
     return [
-        piece
-        for part in _packed(cutter, _small(cutter, start, end))
-        for piece in _checked(cutter, part)
+        span
+        for part in _packed(splitter, _small(splitter, start, end))
+        for span in _checked(splitter, part)
     ]
 
 
-def _small(cutter: _Cutter, start: int, end: int) -> Iterator[_Piece]:
-    for a, b in _sentences(cutter, start, end):
-        sentence = cutter.piece(a, b)
-        if sentence.size <= cutter.maximum:
+def _small(splitter: _Splitter, start: int, end: int) -> Iterator[_Span]:
+    for a, b in _sentences(splitter, start, end):
+        sentence = splitter.span(a, b)
+        if sentence.size <= splitter.maximum:
             yield sentence
             continue
-        for line in (cutter.piece(*line) for line in _lines(cutter, a, b)):
-            yield from [line] if line.size <= cutter.maximum else _windows(cutter, line)
+        for line in (splitter.span(*line) for line in _lines(splitter, a, b)):
+            yield from [line] if line.size <= splitter.maximum else _windows(splitter, line)
 
 
-def _packed(cutter: _Cutter, pieces: Iterable[_Piece]) -> list[_Piece]:
-    packed: list[_Piece] = []
-    for piece in pieces:
-        joined = _joined(cutter, packed[-1], piece) if packed else None
-        packed[-1:] = [joined] if joined else [*packed[-1:], piece]
+def _packed(splitter: _Splitter, spans: Iterable[_Span]) -> list[_Span]:
+    packed: list[_Span] = []
+    for span in spans:
+        joined = _joined(splitter, packed[-1], span) if packed else None
+        packed[-1:] = [joined] if joined else [*packed[-1:], span]
     return packed
 
 
-def _joined(cutter: _Cutter, a: _Piece, b: _Piece) -> _Piece | None:
+def _joined(splitter: _Splitter, a: _Span, b: _Span) -> _Span | None:
     """Join two neighbours, or return None if that is too large; sums are trusted until they reach a limit."""
     size = a.size + b.size
-    joined = _Piece(start=a.start, end=b.end, size=size)
-    if size > cutter.maximum or a.size < cutter.minimum <= size:
-        joined = cutter.piece(a.start, b.end)
-    return joined if joined.size <= cutter.maximum else None
+    joined = _Span(start=a.start, end=b.end, size=size)
+    if size > splitter.maximum or a.size < splitter.minimum <= size:
+        joined = splitter.span(a.start, b.end)
+    return joined if joined.size <= splitter.maximum else None
 
 
-def _checked(cutter: _Cutter, piece: _Piece) -> list[_Piece]:
+def _checked(splitter: _Splitter, span: _Span) -> list[_Span]:
     """Count what was only added up: a tokenizer may find more in the whole than in its parts."""
-    exact = cutter.piece(piece.start, piece.end)
-    if exact.size <= cutter.maximum or piece.end - piece.start < 2:
+    exact = splitter.span(span.start, span.end)
+    if exact.size <= splitter.maximum or span.end - span.start < 2:
         return [exact]
-    cut = _nearest_middle(cutter, piece.start, piece.end)[0]
-    halves = (replace(piece, end=cut), replace(piece, start=cut))
-    return [part for half in halves for part in _checked(cutter, half)]
+    cut = _nearest_middle(splitter, span.start, span.end)[0]
+    halves = (replace(span, end=cut), replace(span, start=cut))
+    return [part for half in halves for part in _checked(splitter, half)]
 
 
-def _nearest_middle(cutter: _Cutter, start: int, end: int) -> list[int]:
+def _nearest_middle(splitter: _Splitter, start: int, end: int) -> list[int]:
     """List the best places to cut a stretch in two: between sentences, else between lines, else at a blank."""
     middle = (start + end) // 2
     for parts in (_sentences, _lines):
-        cuts = [cut for cut, _ in parts(cutter, start, end)][1:]
+        cuts = [cut for cut, _ in parts(splitter, start, end)][1:]
         if cuts:
             return sorted(cuts, key=lambda cut: abs(cut - middle))
-    return [_blank_before(cutter.text, start, middle)]
+    return [_blank_before(splitter.text, start, middle)]
 
 
-def _windows(cutter: _Cutter, piece: _Piece) -> Iterator[_Piece]:
+def _windows(splitter: _Splitter, span: _Span) -> Iterator[_Span]:
     """Cut a stretch without inner boundaries at blanks, and where there are none between two characters."""
-    start, length = piece.start, 4 * cutter.maximum
-    while start < piece.end:
-        window = _window(cutter, start, piece.end, length)
-        if cutter.text[window.start : window.end].strip():
+    start, length = span.start, 4 * splitter.maximum
+    while start < span.end:
+        window = _window(splitter, start, span.end, length)
+        if splitter.text[window.start : window.end].strip():
             yield window
         start, length = window.end, max(1, window.end - window.start)
 
 
-def _window(cutter: _Cutter, start: int, end: int, length: int) -> _Piece:
+def _window(splitter: _Splitter, start: int, end: int, length: int) -> _Span:
     """Find a stretch that fits and is nearly full, in a few tries that learn from each other."""
-    best: _Piece | None = None
+    best: _Span | None = None
     for attempt in range(64):
-        window = cutter.piece(start, _blank_before(cutter.text, start, min(end, start + length)))
-        if window.size <= cutter.maximum and (best is None or window.end > best.end):
+        window = splitter.span(start, _blank_before(splitter.text, start, min(end, start + length)))
+        if window.size <= splitter.maximum and (best is None or window.end > best.end):
             best = window
-        full = window.size >= 0.9 * cutter.maximum or window.end == end
+        full = window.size >= 0.9 * splitter.maximum or window.end == end
         if window.end - start == 1 or (best and (full or attempt > 3)):
             break
         slack = 0.97 if attempt < 3 else 0.5
-        length = max(1, int((window.end - start) * slack * cutter.maximum / max(1, window.size)))
+        length = max(1, int((window.end - start) * slack * splitter.maximum / max(1, window.size)))
     return best or window
 
 
@@ -221,29 +223,29 @@ def _continues(character: str) -> bool:
     return bool(combining(character)) or character in "\u200d\ufe0f"
 
 
-def _merged(cutter: _Cutter, pieces: Iterable[_Piece]) -> list[_Piece]:
-    """Add a short piece to the one before it, else to the one after it."""
-    merged: list[_Piece] = []
-    for piece in pieces:
-        short = bool(merged) and min(piece.size, merged[-1].size) < cutter.minimum
-        joined = _joined(cutter, merged[-1], piece) if short else None
-        merged[-1:] = [joined] if joined else [*merged[-1:], piece]
+def _merged(splitter: _Splitter, spans: Iterable[_Span]) -> list[_Span]:
+    """Add a short span to the one before it, else to the one after it."""
+    merged: list[_Span] = []
+    for span in spans:
+        short = bool(merged) and min(span.size, merged[-1].size) < splitter.minimum
+        joined = _joined(splitter, merged[-1], span) if short else None
+        merged[-1:] = [joined] if joined else [*merged[-1:], span]
     return merged
 
 
-def _balanced(cutter: _Cutter, pieces: Sequence[_Piece]) -> list[_Piece]:
-    """Where a short piece fits into no neighbour, move sentences over to it from the neighbour before or after."""
-    settled: list[_Piece] = []
-    for piece in pieces:
-        short = bool(settled) and min(piece.size, settled[-1].size) < cutter.minimum
-        pair = _evened(cutter, settled[-1], piece) if short else None
-        settled[-1:] = pair or [*settled[-1:], piece]
+def _balanced(splitter: _Splitter, spans: Sequence[_Span]) -> list[_Span]:
+    """Where a short span fits into no neighbour, move sentences over to it from the neighbour before or after."""
+    settled: list[_Span] = []
+    for span in spans:
+        short = bool(settled) and min(span.size, settled[-1].size) < splitter.minimum
+        pair = _evened(splitter, settled[-1], span) if short else None
+        settled[-1:] = pair or [*settled[-1:], span]
     return settled
 
 
-def _evened(cutter: _Cutter, a: _Piece, b: _Piece) -> list[_Piece] | None:
-    for cut in _nearest_middle(cutter, a.start, b.end)[:3]:
-        pair = [cutter.piece(a.start, cut), cutter.piece(cut, b.end)]
-        if all(cutter.minimum <= piece.size <= cutter.maximum for piece in pair):
+def _evened(splitter: _Splitter, a: _Span, b: _Span) -> list[_Span] | None:
+    for cut in _nearest_middle(splitter, a.start, b.end)[:3]:
+        pair = [splitter.span(a.start, cut), splitter.span(cut, b.end)]
+        if all(splitter.minimum <= span.size <= splitter.maximum for span in pair):
             return pair
     return None

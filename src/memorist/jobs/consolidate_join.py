@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
+from ..ingest import transitions
 from ..ingest.policies import Bands
 from ..ports import Vectors
 from ..storage.changes import Change, Checked, Put, Relation
-from ..text import conflict, joining, normalize, saying, simhash, values
+from ..text import compare, contradictions, normalize
+from ..text.statements import parse
 from ..types import CONTRADICTS, Memory
 
 WORKER = "worker"  # who did it, in the history
@@ -48,28 +49,28 @@ def paired(a: Memory, b: Memory, cosine: float) -> Pair | None:
         return None
     if _said_by(a) != _said_by(b) or (a.kind == "insight") != (b.kind == "insight"):
         return None
-    if _since(a).date() != _since(b).date() and any(
-        values.values(each.text).days for each in (a, b)
+    if transitions.held_since(a).date() != transitions.held_since(b).date() and any(
+        contradictions.is_relative(each.text) for each in (a, b)
     ):
         return None
-    old, new = sorted((a, b), key=lambda memory: (_since(memory), memory.id))
+    old, new = sorted((a, b), key=lambda memory: (transitions.held_since(memory), memory.id))
     return Pair(old=old, new=new, cosine=cosine)
 
 
 def is_same(pair: Pair, bands: Bands) -> bool:
     """Whether rules find that both say the same; where they are very near, in other words or with a little less."""
-    old, new = pair.old.text, pair.new.text
+    old, new = parse(pair.old.text), parse(pair.new.text)
     if pair.old.content_hash == pair.new.content_hash:
         return True
-    verdict = saying.compare(new, old)
+    verdict = compare.verdict(new, old)
     if verdict == "same" or (verdict != "other" and pair.cosine >= bands.auto_update):
         return True
-    return pair.cosine >= bands.reworded and joining.alike(old, new)
+    return pair.cosine >= bands.reworded and compare.is_reworded(old, new)
 
 
 def is_update(pair: Pair) -> bool:
     """Whether the newer one gives another value to what the older one is about."""
-    return conflict.contradicts(pair.new.text, pair.old.text)
+    return contradictions.contradicts(parse(pair.new.text), parse(pair.old.text))
 
 
 def staying(pair: Pair) -> tuple[Memory, Memory] | None:
@@ -82,7 +83,9 @@ def staying(pair: Pair) -> tuple[Memory, Memory] | None:
         return (old, new) if old.on_purpose else (new, old)
     if old.on_purpose:
         return None
-    text = joining.containing(new.text, old.text) or max(old.text, new.text, key=len)
+    text = compare.pick_containing(parse(new.text), parse(old.text)) or max(
+        old.text, new.text, key=len
+    )
     return (old, new) if text == old.text else (new, old)
 
 
@@ -92,8 +95,8 @@ def kept(pair: Pair, now: datetime) -> list[Put]:
     if chosen is None:
         return []
     stays, goes = chosen
-    again = replace(stays, **_gained(stays, goes), updated_at=now, revision=stays.revision + 1)
-    gone = _gone(goes, stays.id, now)
+    again = transitions.absorb(stays, goes, now)
+    gone = transitions.supersede(goes, now, by=stays.id)
     return [
         Put(
             memory=again,
@@ -118,13 +121,13 @@ def remade(
     """A new memory with a text made of both takes the place of both."""
     made = replace(
         pair.new,
-        **_gained(pair.new, pair.old),
+        **transitions.absorbed_fields(pair.new, pair.old),
         id=new_id(),
         text=text,
         created_at=now,
         updated_at=now,
         content_hash=normalize.content_hash(text),
-        simhash=simhash.simhash64(text),
+        simhash=normalize.simhash64(text),
         summary=None,
         evidence_text=None,
         source_message_id=None,
@@ -136,7 +139,9 @@ def remade(
         needs_embedding=vector is None,
         revision=1,
     )
-    made = replace(made, evidence_ids=_union(made.evidence_ids, (pair.old.id, pair.new.id)))
+    made = replace(
+        made, evidence_ids=transitions.union(made.evidence_ids, (pair.old.id, pair.new.id))
+    )
     meta = {"reason": "the same fact", "supersedes": [pair.old.id, pair.new.id]}
     return [
         Put(
@@ -150,7 +155,7 @@ def remade(
         ),
         *(
             Put(
-                memory=_gone(each, made.id, now),
+                memory=transitions.supersede(each, now, by=made.id),
                 event="merged",
                 actor=WORKER,
                 meta={"superseded_by": made.id},
@@ -164,7 +169,9 @@ def replaced(pair: Pair, now: datetime) -> list[Change]:
     """The newer value takes the place of the older one, and the two are listed for a decision."""
     if pair.old.on_purpose:
         return []
-    gone = replace(_gone(pair.old, pair.new.id, now), valid_to=_since(pair.new))
+    gone = transitions.supersede(
+        pair.old, now, by=pair.new.id, since=transitions.held_since(pair.new)
+    )
     meta = {"reason": CONTRADICTS, "superseded_by": pair.new.id}
     return [
         Put(memory=gone, event="superseded", actor=WORKER, meta=meta),
@@ -175,41 +182,6 @@ def replaced(pair: Pair, now: datetime) -> list[Change]:
 def is_free(pair: Pair) -> bool:
     """Whether no person saved either of the two on purpose."""
     return not (pair.old.on_purpose or pair.new.on_purpose)
-
-
-def _gone(memory: Memory, by: str, now: datetime) -> Memory:
-    return replace(
-        memory,
-        state="superseded",
-        superseded_by=by,
-        valid_to=now,
-        updated_at=now,
-        revision=memory.revision + 1,
-    )
-
-
-def _gained(stays: Memory, goes: Memory) -> dict[str, Any]:
-    return {
-        "importance": max(stays.importance, goes.importance),
-        "base_importance": max(stays.base_importance, goes.base_importance),
-        "confidence": max(stays.confidence, goes.confidence),
-        "pinned": stays.pinned or goes.pinned,
-        "manually_saved": stays.manually_saved or goes.manually_saved,
-        "repeat_count": stays.repeat_count + goes.repeat_count + 1,
-        "valid_from": min(_since(stays), _since(goes)),
-        **{name: _union(getattr(stays, name), getattr(goes, name)) for name in _LISTS},
-    }
-
-
-_LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
-
-
-def _union(*lists: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(item for items in lists for item in items))
-
-
-def _since(memory: Memory) -> datetime:
-    return memory.valid_from or memory.created_at
 
 
 def _said_by(memory: Memory) -> tuple[str | None, ...]:

@@ -9,7 +9,7 @@ from functools import partial
 
 from ..context import Context
 from ..ingest import guard, pipeline, policies
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import Draft, Outcome, Scope
 from .context import Also, Care
 

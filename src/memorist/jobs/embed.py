@@ -14,8 +14,8 @@ from ..embedders import checked
 from ..errors import ProviderFailed, StoreUnavailable
 from ..ports import Embedder, Store, Vectors
 from ..storage.changes import Change, Embedded, Happened
-from ..text import index
-from ..text.ids import new_id
+from ..text import derived
+from ..text.clock import new_id
 from ..types import Memory, Scope
 
 LEASE_SECONDS = 120.0  # longer than a model may take for a batch
@@ -115,7 +115,7 @@ async def _encoded(
         return list(
             zip(
                 memories,
-                await checked.encode(embedder, [index.meaning_of(m) for m in memories]),
+                await checked.encode(embedder, [derived.meaning_of(m) for m in memories]),
                 strict=True,
             )
         ), None
@@ -125,7 +125,7 @@ async def _encoded(
     made: list[tuple[Memory, Vectors]] = []
     for memory in memories:
         with suppress(ProviderFailed):
-            made.append((memory, (await checked.encode(embedder, [index.meaning_of(memory)]))[0]))
+            made.append((memory, (await checked.encode(embedder, [derived.meaning_of(memory)]))[0]))
     return made, problem
 
 

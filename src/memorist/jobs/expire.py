@@ -6,9 +6,10 @@ What is pinned or was saved on purpose has no limit. What is put away can be res
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from ..ingest import transitions
 from ..ports import Reading, Store
 from ..results import Proposal, Purged
 from ..settings import Settings
@@ -146,13 +147,7 @@ def _few(ids: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _put_away(memory: Memory, limits: Limits, now: datetime) -> Put:
-    away = replace(
-        memory,
-        state="soft_deleted",
-        purge_at=now + timedelta(days=limits.purge_days),
-        updated_at=now,
-        revision=memory.revision + 1,
-    )
+    away = transitions.hide(memory, now, purge_at=now + timedelta(days=limits.purge_days))
     return Put(
         memory=away,
         event="soft_deleted",

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from ..ingest import transitions
 from ..manage import records
 from ..ports import Store
 from ..storage.changes import Change, Forget, Put, Summary
 from ..storage.paging import matching
 from ..text import authority
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import ITEM_TYPES, Filter, Memory, Scope
 
 PROJECT = "project:"  # begins the tag that names the project of an item
@@ -130,8 +131,5 @@ def _gone(items: Sequence[Memory], now: datetime, *, erase: bool) -> list[Change
             for i in items
         ]
     meta = {"state": "archived", "reason": "compressed into long-term memory"}
-    away = [
-        replace(item, state="archived", updated_at=now, revision=item.revision + 1)
-        for item in items
-    ]
+    away = [transitions.archive(item, now) for item in items]
     return [Put(memory=item, event="updated", meta=meta) for item in away]

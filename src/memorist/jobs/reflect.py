@@ -17,7 +17,8 @@ from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..ports import Reading, Transaction
 from ..results import Ask, Task
 from ..storage.changes import Change, Done
-from ..text import authority, joining, style_check
+from ..text import authority, compare, style_check
+from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Memory, Outcome, Scope
 from . import schedule
 from .consolidate import unheard
@@ -175,15 +176,15 @@ def question(notes: Notes) -> Ask:
 
 def insights(answer: Mapping[str, Any], notes: Notes) -> list[Draft]:
     """The insights of an answer that can be kept: readable by themselves, in the third person, nothing invented."""
-    source = "\n".join(memory.text for memory in notes.all)
+    source = parse("\n".join(memory.text for memory in notes.all))
     given = [
         each for each in answer["insights"][:MOST] if len(each["summary"]) <= style_check.LONGEST
     ]
-    read = [(style_check.normalised(each["summary"]), each) for each in given]
+    read = [(style_check.to_statement(each["summary"]), each) for each in given]
     return [
         _draft(text, each, notes)
         for text, each in read
-        if text and not joining.invents(text, source)
+        if text and not compare.invents(parse(text), source)
     ]
 
 

@@ -13,10 +13,11 @@ from datetime import datetime
 from typing import Literal
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
+from ..ingest import transitions
 from ..ports import Adviser, Transaction
 from ..storage.changes import Change, Happened, Put
 from ..text import authority, normalize, summarize
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..text.summarize import Turn
 from ..types import Draft, Labels, Memory, Outcome, Scope, State
 from .context import Care
@@ -71,7 +72,7 @@ async def summarise(
             text = str(
                 (await adviser.answer(scope, summarize.ask(turns, longest=longest)))["summary"]
             )
-            why = summarize.fault(text, turns, longest=longest)
+            why = summarize.find_fault(text, turns, longest=longest)
             if not why:
                 return Made(text=normalize.one_line(text), by="model")
         except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
@@ -191,8 +192,6 @@ async def _behind(
         raise _Changed
     meta = {"state": state, "reason": "summed up", "summary": summary, "by": made.by}
     meta |= {"why": made.why} if made.why else {}
-    puts = [
-        replace(there[m.id], state=state, updated_at=now, revision=m.revision + 1) for m in said
-    ]
+    puts = [transitions.revise(there[m.id], now, state=state) for m in said]
     event = Happened(node="worker", op="merge", at=now, memory_id=summary, category=_how(made))
     return [*(Put(memory=memory, event="updated", meta=meta) for memory in puts), event]

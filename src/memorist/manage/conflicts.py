@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime
-
 from ..context import Context
 from ..errors import NotFound
+from ..ingest import transitions
 from ..ports import Reading
 from ..storage.changes import Change, Put, Relation, Unrelated
 from ..types import CONTRADICTS, Conflict, Memory, Scope
@@ -39,7 +37,7 @@ async def confirmed(ctx: Context, scope: Scope, id: str, actor: str | None) -> M
     """Let the newer one stand. Raises NotFound."""
     async with ctx.store.transaction(scope) as tx:
         both = await _open(tx, scope, id)
-        new = replace(both.new, updated_at=ctx.clock(), revision=both.new.revision + 1)
+        new = transitions.revise(both.new, ctx.clock())
         meta = {"decision": "confirmed", "between": [both.new.id, both.old.id]}
         await tx.apply([Put(memory=new, event="updated", actor=actor, meta=meta), _closed(both)])
     return new
@@ -49,11 +47,9 @@ async def rejected(ctx: Context, scope: Scope, id: str, actor: str | None) -> Me
     """Bring the older one back, and keep the newer one as what was rejected: it never held. Raises NotFound."""
     async with ctx.store.transaction(scope) as tx:
         both, now = await _open(tx, scope, id), ctx.clock()
-        old = _changed(replace(both.old, state="active", superseded_by=None, valid_to=None), now)
-        never = both.new.valid_from or both.new.created_at
-        new = _changed(
-            replace(both.new, state="superseded", superseded_by=old.id, valid_to=never), now
-        )
+        old = transitions.restore(both.old, now)
+        never = transitions.held_since(both.new)
+        new = transitions.supersede(both.new, now, by=old.id, since=never)
         meta = {"decision": "rejected"}
         changes: list[Change] = [
             Put(
@@ -75,10 +71,6 @@ async def _open(reading: Reading, scope: Scope, id: str) -> Conflict:
             f"Memory {id!r} contradicts nothing that waits for a decision: see `conflicts`"
         )
     return found[0]
-
-
-def _changed(memory: Memory, now: datetime) -> Memory:
-    return replace(memory, updated_at=now, revision=memory.revision + 1)
 
 
 def _closed(both: Conflict) -> Unrelated:

@@ -20,7 +20,7 @@ from ..ports import Reading, Transaction
 from ..results import Proposal
 from ..storage.changes import Decided
 from ..text import authority, normalize
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import Labels, Memory, Scope
 from . import privacy, validation
 
@@ -232,7 +232,7 @@ def _check_field(field: object) -> None:
 def _checked(field: object, value: object) -> str:
     """A value on one line, in which nothing is hidden from whoever is asked."""
     _check_field(field)
-    text = normalize.composed(value).strip() if isinstance(value, str) else ""
+    text = normalize.compose(value).strip() if isinstance(value, str) else ""
     if not 1 <= len(text) <= LONGEST:
         raise InvalidInput(f"{field} is a text of 1 to {LONGEST} characters, not {value!r:.60}")
     if any(

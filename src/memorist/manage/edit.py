@@ -10,13 +10,12 @@ from ..context import Context
 from ..embedders import checked
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links as relations
-from ..ingest import policies
-from ..ingest.chunk import Piece
+from ..ingest import policies, transitions
 from ..ports import Store, Transaction, Vectors
 from ..storage.changes import Put
 from ..text import normalize
-from ..text.ids import new_id
-from ..types import Draft, Event, Evidence, Filter, Memory, Message, Scope
+from ..text.clock import new_id
+from ..types import Event, Evidence, Filter, Memory, Message, Scope
 
 
 async def changed(
@@ -34,7 +33,7 @@ async def changed(
     """
     async with ctx.store.transaction(scope) as tx:
         old = await _found(tx, scope, id)
-        new = replace(old, **fields, updated_at=ctx.clock(), revision=old.revision + 1)
+        new = transitions.revise(old, ctx.clock(), **fields)
         new = await with_free_key(tx, new)
         told = {name: value for name, value in fields.items() if isinstance(value, (bool, str))}
         meta = {**told, **({"session": session} if session else {})}
@@ -95,10 +94,8 @@ async def edited(
             raise RevisionConflict(
                 f"Memory {id!r} was changed: it has revision {old.revision}, not {revision}"
             )
-        before = replace(
-            old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=now, key=None
-        )
-        new = replace(old, **fields, updated_at=now, revision=old.revision + 1)
+        before = transitions.earlier_version(old, now, id=new_id())
+        new = transitions.revise(old, now, **fields)
         if "importance" in fields:
             new = replace(new, base_importance=new.importance)
         if text is not None:
@@ -123,8 +120,9 @@ async def edited(
 
 
 def _reworded(memory: Memory, text: str) -> Memory:
-    piece = Piece(Draft(text=text), _cleaned(text))
-    return replace(memory, text=piece.text, content_hash=piece.content_hash, simhash=piece.simhash)
+    clean = _cleaned(text)
+    content_hash, simhash = normalize.content_hash(clean), normalize.simhash64(clean)
+    return replace(memory, text=clean, content_hash=content_hash, simhash=simhash)
 
 
 def embedded(put: Put, made: Mapping[str, Vectors]) -> Put:

@@ -10,13 +10,14 @@ from datetime import datetime, timedelta
 
 from ..context import Context
 from ..errors import NotFound, ProviderFailed, StoreDamaged, StoreFull
+from ..ingest import transitions
 from ..jobs import expire
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful, Reading, Transaction
 from ..results import Forgotten, Purged
 from ..storage.changes import Bury, Change, Embedded, Forget, Put
 from ..storage.paging import matching
-from ..text import index, normalize, simhash, summarize
+from ..text import derived, normalize, summarize
 from ..types import GUILD, STATES, Filter, Memory, Scope
 from . import edit, journal
 
@@ -208,7 +209,7 @@ async def _meanings(tx: Transaction, scope: Scope, ids: Sequence[str]) -> list[s
     """What was embedded of memories where that is more than their words."""
     with suppress(StoreDamaged):  # a row that was altered on disk goes all the same
         return (
-            [index.meaning_of(memory) for memory in await tx.get(scope, ids)]
+            [derived.meaning_of(memory) for memory in await tx.get(scope, ids)]
             if scope.user == GUILD
             else []
         )
@@ -250,7 +251,7 @@ async def _summed_up_anew(tx: Transaction, scope: Scope, plan: Plan, now: dateti
                 category=None,
                 needs_embedding=True,
                 content_hash=normalize.content_hash(text),
-                simhash=simhash.simhash64(text),
+                simhash=normalize.simhash64(text),
             )
             meta = {"reason": "summed up without a source that was forgotten", "final": True}
             await tx.apply([Put(memory=anew, event="created", meta=meta)])
@@ -272,14 +273,13 @@ async def _embedded(ctx: Context, scope: Scope, plan: Plan) -> None:
 
 
 def _without(memory: Memory, gone: set[str], now: datetime) -> Memory:
-    return replace(
+    return transitions.revise(
         memory,
+        now,
         evidence_ids=tuple(id for id in memory.evidence_ids if id not in gone),
         source_ids=tuple(id for id in memory.source_ids if id not in gone),
         evidence_text=None,  # it may quote what is gone
         tags=tuple(dict.fromkeys((*memory.tags, SOURCE_FORGOTTEN))),
-        updated_at=now,
-        revision=memory.revision + 1,
     )
 
 
@@ -315,9 +315,7 @@ async def _hidden(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner
 async def _hide(
     tx: Transaction, old: Memory, purge_at: datetime, now: datetime, manner: Manner
 ) -> list[Put]:
-    new = replace(
-        old, state="soft_deleted", purge_at=purge_at, updated_at=now, revision=old.revision + 1
-    )
+    new = transitions.hide(old, now, purge_at=purge_at)
     meta = {"state": new.state, "reason": manner.reason, "session": manner.session}
     told = {name: value for name, value in meta.items() if value}
     put = Put(memory=new, event="soft_deleted", actor=manner.actor, meta=told)

@@ -12,7 +12,6 @@ from uuid import UUID, uuid5
 from ..context import Context
 from ..errors import InvalidInput
 from ..ingest import guard, messages, policies
-from ..ingest.chunk import Piece
 from ..ingest.pipeline import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ports import Store, Transaction, Vectors
@@ -29,11 +28,8 @@ if TYPE_CHECKING:
     from ..scoped import ScopedClient
 
 FORMAT = 1
-_NOTES = (
-    "memorist",
-    "damaged",
-    "proposal",
-)  # to be read: they tell of the others, or what the person agreed to here
+_HEADS = ("memorist", "recollect")  # the first record; version 0.1 wrote "recollect"
+_NOTES = (*_HEADS, "damaged", "proposal")  # about other records, or what the person agreed to here
 BATCH = 256
 _MOST_NAME, _MOST_LABEL, _MOST_SUMMARY = 200, 1_000, 2_000  # characters
 _MOST_LISTED = 10_000  # entries of a list, each as long as a label may be
@@ -101,7 +97,7 @@ def _check(record: Mapping[str, Any], how: Import) -> None:
     kind, data = record.get("record_type"), record.get("data")
     if kind not in (*_NOTES, *_READERS) or not isinstance(data, Mapping):
         raise InvalidInput("it is neither an exported record nor a message with 'content'")
-    if kind == "memorist" and data.get("format") != FORMAT:
+    if kind in _HEADS and data.get("format") != FORMAT:
         raise InvalidInput(
             f"the export has format {data.get('format')!r}, this version reads {FORMAT}"
         )
@@ -241,11 +237,10 @@ def _memory(data: Mapping[str, Any]) -> Memory:
     made = replace(
         made, text=normalize.storable(made.text), tags=tuple(map(normalize.storable, made.tags))
     )
-    piece = Piece(Draft(text=made.text), made.text)
     return replace(
         made,
-        content_hash=piece.content_hash,
-        simhash=piece.simhash,
+        content_hash=normalize.content_hash(made.text),
+        simhash=normalize.simhash64(made.text),
         superseded_by=None if made.is_active else made.superseded_by,
         purge_at=None if made.is_active else made.purge_at,
     )
@@ -448,7 +443,6 @@ def _lower_authority(memory: Memory, scope: Scope, how: Import) -> Memory:
     low = guard.lowered(draft, how.policy, scope.user)
     if low == draft and authority.is_own(memory.labels.role, memory.speaker, scope.user):
         return memory
-    piece = Piece(low, low.text)
     return replace(
         memory,
         text=low.text,
@@ -459,8 +453,8 @@ def _lower_authority(memory: Memory, scope: Scope, how: Import) -> Memory:
         fact_type=low.fact_type,
         procedural_form=None,
         key=None,
-        content_hash=piece.content_hash,
-        simhash=piece.simhash,
+        content_hash=normalize.content_hash(low.text),
+        simhash=normalize.simhash64(low.text),
     )
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from ..context import Context
 from ..errors import InvalidInput, NotFound, RevisionConflict
+from ..ingest import transitions
 from ..ports import Reading, Transaction, Vectors
 from ..results import Entry, Undone
 from ..storage.changes import Change, Put, Relation, Unrelated
-from ..text import clock, fields
-from ..text.ids import new_id
+from ..text import clock, derived
+from ..text.clock import new_id
 from ..types import CONTRADICTS, Event, Memory, Scope
 from . import edit
 
@@ -102,10 +103,12 @@ def _step(memory: Memory, entries: Sequence[Entry], chosen: set[str], now: datet
     for entry in reversed(entries):
         before = _before(entry, now)
         if entry.id in chosen:
-            if any(name in later and later[name] != fields.field(then, name) for name in before):
+            if any(
+                name in later and later[name] != derived.field_value(then, name) for name in before
+            ):
                 why = "was changed again since, or this is undone already: undo the later change first"
                 raise RevisionConflict(f"Memory {memory.id!r} {why}")
-            then = fields.with_fields(then, before)
+            then = derived.with_fields(then, before)
             taken.append(entry)
         later |= before
     return Step(now=memory, then=then, entries=tuple(taken))
@@ -129,7 +132,7 @@ async def _changes(
     """The memory as it was, under a new revision; a text that goes is kept as an earlier version."""
     now, model, old = ctx.clock(), ctx.index.model, step.now
     then = await edit.with_free_key(
-        tx, replace(step.then, updated_at=now, revision=old.revision + 1)
+        tx, transitions.revise(replace(step.then, revision=old.revision), now)
     )
     decision = _decision(step)
     put = Put(

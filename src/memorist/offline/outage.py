@@ -20,7 +20,7 @@ from ..ports import IndexRow, Reading, Spool, Store, Vectors
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
 from ..storage.changes import Pending, Summary
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
 from . import standby
 from .proxy import Guarded

@@ -10,14 +10,14 @@ import numpy as np
 
 from ..index import Corpora, Corpus
 from ..ingest import policies
-from ..ingest.chunk import pieces
-from ..ingest.classify import weigh
-from ..ingest.decide import Desk
+from ..ingest.chunk import chunks
+from ..ingest.classify import classify
+from ..ingest.decide import WriteSession
 from ..ports import Delta, IndexRow, Vectors
 from ..results import Page
 from ..storage.changes import Pending, Relation
-from ..text import clock, index
-from ..text.ids import new_id
+from ..text import clock, derived
+from ..text.clock import new_id
 from ..types import Draft, Filter, Labels, Memory, Scope
 from .proxy import Guarded
 
@@ -46,7 +46,7 @@ def prepared(pending: Pending, place: int, language: str) -> list[tuple[Memory, 
     draft, by = pending.what, policy(pending.policy)
     if not isinstance(draft, Draft) or draft.told_at is None:
         return []
-    desk = Desk(
+    writes = WriteSession(
         scope=pending.scope,
         policy=by,
         now=draft.told_at,
@@ -57,9 +57,9 @@ def prepared(pending: Pending, place: int, language: str) -> list[tuple[Memory, 
         keyed={},
         places={draft.labels.session or "": LAST + place},
     )
-    weighed = [(piece, weigh(piece, by, None, None)) for piece in pieces(draft, by)]
-    kept = [pair for pair in weighed if pair[1].importance >= by.gate or draft.on_purpose]
-    made = [desk.create(piece, found, None, "", None) for piece, found in kept]
+    classified = [(chunk, classify(chunk, by, None, None)) for chunk in chunks(draft, by)]
+    kept = [pair for pair in classified if pair[1].importance >= by.gate or draft.on_purpose]
+    made = [writes.create(chunk, found, None, "", None) for chunk, found in kept]
     return [(memory, index_row(memory, language)) for memory in made]
 
 
@@ -199,8 +199,8 @@ def index_row(memory: Memory, language: str) -> IndexRow:
         confidence=memory.confidence,
         pinned=memory.pinned,
         simhash=memory.simhash,
-        flags=index.flags_of(memory),
-        terms=index.terms_of(memory, language),
+        flags=derived.flags_of(memory),
+        terms=derived.terms_of(memory, language),
         vector=None,
     )
 

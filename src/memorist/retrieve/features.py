@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..index import NO_TIME, Corpus, Places
 from ..text import clock
 from ..text.dates import Interval
-from ..text.index import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
+from ..text.derived import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
 from ..types import KINDS
 
 Scores = NDArray[np.float32]

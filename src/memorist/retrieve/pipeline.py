@@ -15,7 +15,7 @@ from ..embedders import checked
 from ..errors import ProviderFailed, StoreDamaged
 from ..index import WORKING, Corpus
 from ..ports import Embedder, NearestRows, Reading, Reranker, Vectors
-from ..text.index import IS_DRAWN
+from ..text.derived import IS_EXTRACTED
 from ..types import Cut, Hit, Memory, Query, Recall, Scope
 from . import budget, candidates, diversify, external_index, gate, links, rank, rerank
 from .candidates import Candidates
@@ -116,7 +116,7 @@ async def look(
             index=parts.index,
         )
         legs["dense"] = said if legs["dense"] == "ok" else legs["dense"]
-    if profile.sources_first and (corpus.flags & IS_DRAWN).any():
+    if profile.sources_first and (corpus.flags & IS_EXTRACTED).any():
         pool *= 2  # some will stand behind
     channel = corpus.code("channel", query.labels.channel)
     found = candidates.find(

@@ -7,8 +7,8 @@ from datetime import datetime
 from functools import lru_cache
 
 from ..text import dates, tokens
-from ..text.common_words import is_common
 from ..text.dates import Interval
+from ..text.wordlists import is_common
 
 _TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
     r"(?:said|told|suggested|recommended|mentioned|advised|explained|proposed|gave|wrote|listed|provided|described|"
@@ -55,7 +55,7 @@ def understand(
     """
     head = text[:MOST_READ]
     named = named_speakers(head, speakers)
-    terms = dict.fromkeys(tokens.term_id(term) for term in tokens.analyse(text, language))
+    terms = dict.fromkeys(tokens.term_id(term) for term in tokens.analyze(text, language))
     return Question(
         text=text,
         terms=tuple(terms)[:MOST_TERMS],

@@ -17,6 +17,7 @@ from pydantic_settings import (
 )
 
 from ..errors import Misconfigured
+from . import upgrade
 
 
 def _milton(name: str) -> AliasChoices:
@@ -172,7 +173,11 @@ def config_file() -> Path:
     named = os.environ.get("MEMORIST_CONFIG")
     if named and not Path(named).is_file():
         raise ValueError(f"there is no {named}")
-    return Path(named) if named else user_config_path("memorist") / "memorist.toml"
+    if named:
+        return Path(named)
+    return upgrade.move_config(
+        user_config_path("memorist") / "memorist.toml", Settings.model_fields
+    )
 
 
 def load(**given: Any) -> Settings:
@@ -181,10 +186,16 @@ def load(**given: Any) -> Settings:
     None stands for a setting that was not given; `vector_index=None` and `journal_dir=None` say that there is none.
     """
     none = ("vector_index", "journal_dir")
+    chosen = {name: value for name, value in given.items() if value is not None or name in none}
+    upgrade.warn_of_old_variables(Settings.model_fields)
     try:
-        return Settings(
-            **{name: value for name, value in given.items() if value is not None or name in none}
+        made = Settings(**chosen)
+        kept = upgrade.move_data(
+            db=None if "db" in made.model_fields_set else Path(made.db),
+            state_dir=None if "state_dir" in made.model_fields_set else made.state_dir,
+            spool_dir=made.spool_dir or made.state_dir / "data" / "memory",
         )
+        return Settings(**chosen, **kept) if kept else made
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "settings"

@@ -66,9 +66,9 @@ async def read(path: Path, store: Relational, progress: Callable[[int, int], Non
     """
     records = await asyncio.to_thread(_records, path)
     head = next(records, {})
-    if (head.get("memorist"), head.get("format")) != ("archive", FORMAT) or not _KEY.fullmatch(
-        str(head.get("key"))
-    ):
+    kind = head.get("memorist", head.get("recollect"))  # version 0.1 wrote "recollect"
+    is_archive = (kind, head.get("format")) == ("archive", FORMAT)
+    if not is_archive or not _KEY.fullmatch(str(head.get("key"))):
         raise InvalidInput(
             f"{str(path)!r} is no archive of a memory; `memorist import` takes in an export"
         )

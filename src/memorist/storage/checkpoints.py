@@ -9,7 +9,7 @@ from typing import Any
 from ..errors import StoreDamaged
 from ..results import Saved
 from ..text import clock
-from ..text.ids import new_id
+from ..text.clock import new_id
 from . import rows
 from .repository import Shelf
 

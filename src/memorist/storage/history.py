@@ -9,7 +9,7 @@ from typing import Any
 
 from ..results import Entry
 from ..text import clock
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import Memory, Node, Op, Scope
 from . import chain
 from .changes import Happened, Put

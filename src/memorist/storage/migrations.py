@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -24,8 +25,14 @@ class Migration:
 
     @property
     def statements(self) -> list[str]:
+        """The SQL without comments, split at each ";" that is not inside `$$ … $$`.
+
+        >>> Migration(1, "example", "SELECT 1; DO $$ BEGIN NULL; END $$; -- done").statements
+        ['SELECT 1', ' DO $$ BEGIN NULL; END $$']
+        """
         lines = (line.split("--")[0] for line in self.sql.splitlines())
-        return [each for each in "\n".join(lines).split(";") if each.strip()]
+        found = re.findall(r"(?:\$\$.*?\$\$|[^;])+", "\n".join(lines), re.DOTALL)
+        return [statement for statement in found if statement.strip()]
 
 
 def shipped(package: str) -> list[Migration]:

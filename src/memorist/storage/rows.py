@@ -15,7 +15,7 @@ from typing import Any
 from ..errors import InvalidInput, StoreDamaged
 from ..ports import IndexRow
 from ..results import Entry, Proposal
-from ..text import clock, simhash
+from ..text import clock, normalize
 from ..types import Labels, Memory, Scope
 
 LABELS = tuple(f.name for f in fields(Labels))
@@ -111,7 +111,7 @@ def values(memory: Memory) -> tuple[Any, ...]:
         *(_time(getattr(memory, name)) for name in _TIMES),
         *(_json(getattr(memory, name)) for name in _LISTS),
         _json(memory.importance_parts),
-        simhash.to_signed(memory.simhash),
+        normalize.to_signed(memory.simhash),
     )
     use = (
         _time(memory.last_accessed),
@@ -134,7 +134,7 @@ def memory(row: Sequence[Any], scope: Scope) -> Memory:
     for i in _LIST_PLACES:
         made[i] = tuple(loaded(made[i]))
     made[_PARTS] = loaded(made[_PARTS])
-    made[_SIMHASH] = simhash.to_unsigned(made[_SIMHASH])
+    made[_SIMHASH] = normalize.to_unsigned(made[_SIMHASH])
     made[_SCORES] = loaded(made[_SCORES]) if made[_SCORES] else None
     fields = dict(
         zip(_NAMED, (*made[_AFTER_LABELS : len(HASHED)], *made[len(HASHED) + 1 :]), strict=True)
@@ -159,7 +159,7 @@ def index_row(row: Sequence[Any]) -> IndexRow:
         *map(_micros, row[7:12]),
         *row[12:14],
         bool(row[14]),
-        simhash.to_unsigned(row[15]),
+        normalize.to_unsigned(row[15]),
     ]
     return IndexRow(*made, *row[16:])
 

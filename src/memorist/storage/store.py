@@ -17,7 +17,7 @@ from typing import Any
 
 from ..errors import InvalidInput, MemoristError, StoreDamaged
 from ..results import Entry, Tally
-from ..text import clock, index, normalize, terms
+from ..text import clock, derived, normalize
 from ..types import NODES, Message, Scope
 from . import chain, rows
 from .changes import Happened, Summary
@@ -423,7 +423,7 @@ class Relational(Work, Spendings, Keys, ABC):
 
     async def _reanalyse(self) -> None:
         """Make terms and marks anew if the analysis or the language is not the one they were made with."""
-        wanted = f"{terms.ANALYSIS}:{self._language}"
+        wanted = f"{derived.ANALYSIS}:{self._language}"
         sql = "SELECT 1 FROM meta WHERE key = 'analysis' AND value = ?"
         if await self._session.rows(sql, (wanted,)):
             return
@@ -443,7 +443,7 @@ def _problems(page: Sequence[Sequence[Any]], scopes: dict[Any, Scope], language:
         except MemoristError as error:
             found.append(str(error))
             continue
-        if (kept, flags) != (index.terms_of(memory, language), index.flags_of(memory)):
+        if (kept, flags) != (derived.terms_of(memory, language), derived.flags_of(memory)):
             found.append(
                 f"The terms of memory {memory.id!r} are not those of its text: run `memorist index --force`"
             )

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..results import Backlog, Task
 from ..text import clock
-from ..text.ids import new_id
+from ..text.clock import new_id
 from ..types import Memory, Scope
 from . import rows
 from .database import EVERY, Session

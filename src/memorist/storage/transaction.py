@@ -13,8 +13,8 @@ import numpy as np
 
 from ..errors import InvalidInput, RevisionConflict, StoreDamaged
 from ..results import Entry
-from ..text import clock, fields, index, normalize, simhash
-from ..text.ids import new_id
+from ..text import clock, derived, normalize
+from ..text.clock import new_id
 from ..types import Memory, Node, Outcome, Scope
 from . import history, rows
 from .changes import (
@@ -208,8 +208,8 @@ class Writings(Readings):
             number,
             changed,
             *rows.values(memory),
-            index.flags_of(memory),
-            index.terms_of(memory, self._language),
+            derived.flags_of(memory),
+            derived.terms_of(memory, self._language),
         )
 
     async def number(self, scope: Scope) -> int:
@@ -237,7 +237,7 @@ class Writings(Readings):
             session = put.memory.labels.session if put.event == "created" else None
             kept |= {"session": session} if session and "session" not in put.meta else {}
             if put.memory.id in old:
-                kept["before"] = fields.difference(old[put.memory.id], put.memory)
+                kept["before"] = derived.changed_fields(old[put.memory.id], put.memory)
         return out
 
     async def _log(self, puts: Sequence[Put], undo: Mapping[str, Mapping[str, Any]]) -> None:
@@ -611,7 +611,7 @@ class Writings(Readings):
 def _mended(memory: Memory, *, has_vector: bool) -> Memory:
     return replace(
         memory,
-        simhash=memory.simhash or simhash.simhash64(memory.text),
+        simhash=memory.simhash or normalize.simhash64(memory.text),
         content_hash=memory.content_hash or normalize.content_hash(memory.text),
         needs_embedding=memory.needs_embedding or not has_vector,
     )

@@ -1,7 +1,10 @@
-"""Times as they are kept and compared: UTC, written so that they sort as text."""
+"""Times in UTC, written so that they sort as text, and ids that sort by time."""
 
 from __future__ import annotations
 
+import os
+import time
+import uuid
 from datetime import UTC, datetime, timedelta
 
 NO_TIME = -(2**63)  # stands for "unknown" where times are numbers
@@ -56,3 +59,11 @@ def iso(at: datetime) -> str:
 def parse(text: str) -> datetime:
     """The time that `iso` wrote, or any other ISO 8601 text. Raises ValueError."""
     return utc(datetime.fromisoformat(text))
+
+
+def new_id() -> str:
+    """Return a new UUIDv7: 48 bits of milliseconds, then 74 random bits."""
+    millis = time.time_ns() // 1_000_000
+    value = (millis << 80) | int.from_bytes(os.urandom(10), "big")
+    value = value & ~(0xF << 76) | (7 << 76)
+    return str(uuid.UUID(int=value & ~(0b11 << 62) | (0b10 << 62)))

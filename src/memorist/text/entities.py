@@ -13,10 +13,9 @@ from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
-from memorist.text.common_words import GIVEN_NAMES, is_common, word_set
 from memorist.text.dates import MONTHS, WEEKDAYS
-from memorist.text.normalize import without_links
-from memorist.text.stopwords import ENGLISH
+from memorist.text.normalize import remove_links
+from memorist.text.wordlists import ENGLISH, GIVEN_NAMES, is_common, word_set
 
 MOST_TOPICS = 12
 MOST_ENTITIES = 8
@@ -63,7 +62,7 @@ def entities(text: str) -> list[Entity]:
     >>> [entity.text for entity in entities("Yesterday Anna Weber from ACME showed us GitHub in Lisbon. Nice!")]
     ['Anna Weber', 'ACME', 'GitHub', 'Lisbon']
     """
-    words = _words(without_links(text))
+    words = _words(remove_links(text))
     if _is_shouted(words):
         words = [word for word in words if word.text.startswith("@")]
     known = _names_inside(words)
@@ -197,7 +196,7 @@ def keyphrases(text: str) -> list[Entity]:
     >>> [phrase.text for phrase in keyphrases("Our gateway logs failed payments. Failed payments are retried.")]
     ['gateway logs failed', 'failed payments', 'payments', 'retried']
     """
-    counts = Counter(_phrases(without_links(text)))
+    counts = Counter(_phrases(remove_links(text)))
     found = [
         Entity(text=phrase, confidence=_weight(phrase, count)) for phrase, count in counts.items()
     ]

@@ -1,16 +1,29 @@
-"""The forms a text takes: kept, cleaned, hashed, compared, shown on one line.
+"""The forms of a text: storable, cleaned, hashed, fingerprinted, compared, on one line.
 
-The text that was said is stored once; every other form is made from it by a function here and never written over it.
-All of them take time linear in the length of the text, whatever it holds.
+The original text is stored once; every other form is made from it by a function here. All of them take
+time linear in the length of the text.
+
+SimHash is a 64-bit fingerprint that changes little when a text changes little. Words and pairs of
+neighboring words are hashed with blake2b, so it is the same on every machine. Words alone would not see
+a changed order; longer shingles would miss small edits. A small distance is a hint and no proof:
+`compare.values_agree` looks at what must not differ.
 """
 
 import hashlib
 import re
+from collections import Counter
+from functools import lru_cache
+from itertools import chain, pairwise
 from unicodedata import category, combining, normalize
 
-LONGEST_RUN_OF_MARKS = (
-    30  # as in the Stream-Safe Text Format of Unicode; real writing needs fewer than ten
-)
+import numpy as np
+from numpy.typing import NDArray
+
+from .tokens import words
+
+LONGEST_RUN_OF_MARKS = 30  # as in Unicode's Stream-Safe Text Format; real text needs fewer than ten
+NEAR = 3  # bits that may differ between two fingerprints of one text
+_BATCH = 65_536  # features counted at a time: bounds the memory that a long text needs
 
 _URL = re.compile(
     r"""(?<![A-Za-z0-9])(?:(?:https?|ftp)://|www\.)[^\s<>"“”‘’«»\u2e80-\U0010ffff]+""",
@@ -52,13 +65,13 @@ def clean(text: str) -> str:
     True
     """
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
-    return _MANY_NEWLINES.sub("\n\n", composed(lines)).strip()
+    return _MANY_NEWLINES.sub("\n\n", compose(lines)).strip()
 
 
-def composed(text: str) -> str:
+def compose(text: str) -> str:
     r"""Return the NFC form, keeping at most thirty combining marks in a row.
 
-    >>> composed("e\u0301") == "\u00e9", len(composed("e" + "\u0301" * 1000))
+    >>> compose("e\u0301") == "\u00e9", len(compose("e" + "\u0301" * 1000))
     (True, 30)
     """
     if text.isascii():
@@ -80,22 +93,22 @@ def for_hash(text: str) -> str:
     >>> for_hash("Tea  [12] is GOOD (Smith, 2020), see https://tea.example/x?y=1")
     'tea is good , see'
     """
-    return one_line(without_citations(without_links(composed(text)))).lower()
+    return one_line(remove_citations(remove_links(compose(text)))).lower()
 
 
-def without_links(text: str) -> str:
+def remove_links(text: str) -> str:
     """Remove web addresses.
 
-    >>> without_links("see https://a.example/b and www.c.example")
+    >>> remove_links("see https://a.example/b and www.c.example")
     'see   and  '
     """
     return _URL.sub(" ", text)
 
 
-def links(text: str) -> list[str]:
+def find_links(text: str) -> list[str]:
     """List the web addresses in a text, without scheme, query and end punctuation.
 
-    >>> links("see https://www.A.example/b/?utm=1.")
+    >>> find_links("see https://www.A.example/b/?utm=1.")
     ['a.example/b']
     """
     return [_address(match.group()) for match in _URL.finditer(text)]
@@ -106,19 +119,19 @@ def _address(url: str) -> str:
     return bare.split("?", 1)[0].split("#", 1)[0].rstrip("/.,;:!')]*_`")
 
 
-def without_citations(text: str) -> str:
+def remove_citations(text: str) -> str:
     """Remove numbered and author–year citations.
 
-    >>> without_citations("Sleep matters[1,2] (Walker et al., 2017) in 2020 (May, 2020).")
+    >>> remove_citations("Sleep matters[1,2] (Walker et al., 2017) in 2020 (May, 2020).")
     'Sleep matters    in 2020 (May, 2020).'
     """
-    return AUTHOR_YEAR.sub(" ", without_numbered_citations(text))
+    return AUTHOR_YEAR.sub(" ", remove_numbered_citations(text))
 
 
-def without_numbered_citations(text: str) -> str:
+def remove_numbered_citations(text: str) -> str:
     """Remove citations that are only a number or a key.
 
-    >>> without_numbered_citations("So it is[12]【3†source】, but x[1] = 2.")
+    >>> remove_numbered_citations("So it is[12]【3†source】, but x[1] = 2.")
     'So it is  , but x[1] = 2.'
     """
     return _NUMBERED.sub(" ", text)
@@ -130,7 +143,7 @@ def compact(text: str) -> str:
     >>> compact("Ça va? <:wave:42> https://a.example C++ & नमस्ते!")
     'ça va c नमस्ते'
     """
-    bare = _CUSTOM_EMOJI.sub(" ", without_links(composed(text))).lower()
+    bare = _CUSTOM_EMOJI.sub(" ", remove_links(compose(text))).lower()
     return one_line(bare.translate({ord(mark): " " for mark in set(bare) if not _is_written(mark)}))
 
 
@@ -170,3 +183,70 @@ def one_line(text: str) -> str:
 def digest(text: str) -> str:
     """Return what a message is recognized by, beside its id."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def simhash64(text: str) -> int:
+    """Return the fingerprint of a text as an unsigned 64-bit number.
+
+    >>> simhash64("I like tea.") == simhash64("i LIKE  tea! https://tea.example")
+    True
+    >>> distance(simhash64("I like tea"), simhash64("The train leaves at noon")) > 3
+    True
+    """
+    found = words(for_hash(text))
+    features = list(Counter(chain(found, map(" ".join, pairwise(found)))).items())
+    if not found:  # an emoji or a bare link still has to differ from the next one
+        features = [(one_line(text).lower(), 1)]
+    votes = np.zeros(64, dtype=np.int64)
+    for start in range(0, len(features), _BATCH):
+        votes += _votes(features[start : start + _BATCH])
+    return int.from_bytes(np.packbits(votes > 0).tobytes(), "big")
+
+
+def _votes(features: list[tuple[str, int]]) -> NDArray[np.int64]:
+    digests = b"".join([_digest(feature) for feature, _ in features])
+    bits = np.unpackbits(np.frombuffer(digests, dtype=np.uint8).reshape(-1, 8), axis=1)
+    counts = np.array([count for _, count in features], dtype=np.int64)
+    votes: NDArray[np.int64] = 2 * (counts @ bits) - counts.sum()
+    return votes
+
+
+@lru_cache(maxsize=1 << 14)
+def _digest(feature: str) -> bytes:
+    return hashlib.blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def distance(a: int, b: int) -> int:
+    """Count the bits in which two fingerprints differ.
+
+    >>> distance(0b1011, 0b0010)
+    2
+    """
+    return (a ^ b).bit_count()
+
+
+def find_near(hashes: NDArray[np.uint64], value: int, limit: int = NEAR) -> NDArray[np.intp]:
+    """Return the positions of the fingerprints that differ from a value in at most `limit` bits.
+
+    >>> find_near(np.array([0b1111, 0b0000, 0b0111], dtype=np.uint64), 0b0000).tolist()
+    [1, 2]
+    """
+    return np.flatnonzero(np.bitwise_count(hashes ^ np.uint64(value)) <= limit)
+
+
+def to_signed(value: int) -> int:
+    """Return the fingerprint as the signed 64-bit number that a database keeps.
+
+    >>> to_signed(2**64 - 1), to_signed(5)
+    (-1, 5)
+    """
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def to_unsigned(value: int) -> int:
+    """Return the fingerprint that a database kept as a signed number.
+
+    >>> to_unsigned(-1) == 2**64 - 1, to_unsigned(5)
+    (True, 5)
+    """
+    return value % (1 << 64)

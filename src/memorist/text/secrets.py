@@ -6,7 +6,7 @@ Shapes, not guesses: a word such as "password" is no secret, nor is a placeholde
 import re
 from collections.abc import Iterator, Sequence
 
-from .common_words import is_common
+from .wordlists import is_common
 
 _KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:sk-[\w-]{20,200}|[srp]k_(?:live|test)_\w{16,200}|gh[pousr]_\w{30,200}|github_pat_\w{22,200}"

@@ -6,8 +6,8 @@ The rules stand in prompts as `SEMANTIC` and `EPISODIC`, and `fault` holds a tex
 import re
 from typing import Literal
 
-from . import saying
-from .normalize import composed, one_line
+from . import statements
+from .normalize import compose, one_line
 
 LONGEST = 280  # characters
 SHORTEST = 4
@@ -40,23 +40,23 @@ _JOINING = re.compile(
 )
 
 
-def normalised(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
+def to_statement(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
     """The text on one line and within its bounds; nothing if it cannot be kept as what it is to be.
 
-    >>> normalised("Ana lives  in Porto!"), normalised("She lives in Porto."), normalised("  ")
+    >>> to_statement("Ana lives  in Porto!"), to_statement("She lives in Porto."), to_statement("  ")
     ('Ana lives in Porto.', '', '')
     """
-    made = trimmed(text)
-    return "" if fault(made, kind) else made
+    made = trim(text)
+    return "" if find_fault(made, kind) else made
 
 
-def trimmed(text: str) -> str:
+def trim(text: str) -> str:
     """At most two sentences and 280 characters, cut where a sentence or a word ends, with a full stop.
 
-    >>> trimmed("One. Two! Three."), len(trimmed("word " * 100)), trimmed("a" * 300)[-3:]
+    >>> trim("One. Two! Three."), len(trim("word " * 100)), trim("a" * 300)[-3:]
     ('One. Two.', 275, 'aa…')
     """
-    line = one_line(composed(text[: 8 * LONGEST])).replace("!", ".")
+    line = one_line(compose(text[: 8 * LONGEST])).replace("!", ".")
     ends = [
         match.end() for match in _END.finditer(line) if not _TITLE.search(line[: match.end()][-8:])
     ]
@@ -68,12 +68,12 @@ def trimmed(text: str) -> str:
     return kept if not kept or kept[-1] in ".?…。？" else f"{kept.rstrip(' ,;:')}."
 
 
-def fault(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
+def find_fault(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
     """What keeps a text from being understood by itself, in a few words; nothing if it can be.
 
-    >>> fault("Ana's sister lives in Porto."), fault("I live in Porto."), fault("Ana likes it.")
+    >>> find_fault("Ana's sister lives in Porto."), find_fault("I live in Porto."), find_fault("Ana likes it.")
     ('', 'it speaks in the first person', 'it has a pronoun')
-    >>> fault("Ana and Bo decided on Rust.", "episodic"), fault("Ana agrees.", "episodic")
+    >>> find_fault("Ana and Bo decided on Rust.", "episodic"), find_fault("Ana agrees.", "episodic")
     ('', 'it is not told in the past tense')
     """
     line = _NO_PRONOUN.sub("ON", one_line(text))
@@ -89,6 +89,6 @@ def fault(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
         return "it speaks to somebody"
     if _OTHERS.search(_JOINING.sub(" ", line)):
         return "it has a pronoun"
-    if kind == "episodic" and "past" not in saying.said(line).marks:
+    if kind == "episodic" and "past" not in statements.parse(line).marks:
         return "it is not told in the past tense"
     return ""

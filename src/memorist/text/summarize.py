@@ -16,10 +16,11 @@ from math import log, sqrt
 from typing import Any
 
 from ..results import Ask
-from . import tokens, values
-from .common_words import COMMON, word_set
+from . import tokens
 from .entities import entities
-from .normalize import composed, one_line
+from .normalize import compose, one_line
+from .values import read_values
+from .wordlists import COMMON, word_set
 
 LONGEST = 600  # characters of the summary of a session: the packaged model reads so much at once
 SHORTEST = 12
@@ -118,7 +119,7 @@ def _sentences(turns: Sequence[Turn], longest: int) -> Iterator[_Sentence]:
     speakers = frozenset(name for turn in turns for name in tokens.words(turn.lead))
     place = 0
     for turn in turns:
-        for text in _split(composed(turn.text)):
+        for text in _split(compose(turn.text)):
             yield _read(place, _cut(text, longest - len(turn.lead)), turn.lead, speakers)
             place += 1
 
@@ -145,7 +146,7 @@ def _cut(text: str, longest: int) -> str:
 
 def _read(place: int, text: str, lead: str, speakers: frozenset[str]) -> _Sentence:
     """What is in a sentence; that a speaker is called by name says nothing."""
-    stated = values.values(text)
+    stated = read_values(text)
     held = (
         len(stated.numbers)
         + len(stated.times)
@@ -156,21 +157,21 @@ def _read(place: int, text: str, lead: str, speakers: frozenset[str]) -> _Senten
     names = [each for each in entities(text) if speakers.isdisjoint(tokens.words(each.text))]
     decided = not _DECIDED.isdisjoint(tokens.words(text))
     facts = 1.0 * min(held, 4) + 1.0 * min(len(names), 4) + 1.0 * decided
-    return _Sentence(place, text, lead, frozenset(tokens.analyse(text)) - _stems(speakers), facts)
+    return _Sentence(place, text, lead, frozenset(tokens.analyze(text)) - _stems(speakers), facts)
 
 
 @cache
 def _plain() -> frozenset[str]:
-    return frozenset(tokens.analyse(" ".join(sorted(COMMON))))
+    return frozenset(tokens.analyze(" ".join(sorted(COMMON))))
 
 
 @cache
 def _telling() -> frozenset[str]:
-    return frozenset(tokens.analyse(_TELLING))
+    return frozenset(tokens.analyze(_TELLING))
 
 
 def _stems(words: frozenset[str]) -> frozenset[str]:
-    return frozenset(tokens.analyse(" ".join(words)))
+    return frozenset(tokens.analyze(" ".join(words)))
 
 
 def _chosen(among: Sequence[_Sentence], longest: int, most: int | None) -> list[_Sentence]:
@@ -222,22 +223,22 @@ def ask(turns: Sequence[Turn], *, longest: int = LONGEST) -> Ask:
     )
 
 
-def fault(summary: str, turns: Sequence[Turn], *, longest: int = LONGEST) -> str:
+def find_fault(summary: str, turns: Sequence[Turn], *, longest: int = LONGEST) -> str:
     """Why a summary cannot be used, without repeating it; nothing if all of it rests on what was said.
 
     >>> said = [Turn("Ana paid 30 euros for the flat in Porto.")]
-    >>> fault("Ana paid 30 euros for the flat.", said), fault("Ana paid 40 euros for the flat.", said)
+    >>> find_fault("Ana paid 30 euros for the flat.", said), find_fault("Ana paid 40 euros for the flat.", said)
     ('', 'it holds numbers that nobody said')
-    >>> fault("Ana paid 30 euros for the palace.", said)
+    >>> find_fault("Ana paid 30 euros for the palace.", said)
     'it holds words that nobody said'
     """
     line = one_line(summary)
     if not SHORTEST <= len(line) <= longest:
         return f"it has not {SHORTEST} to {longest} characters"
     source = "\n".join(f"{turn.lead}{turn.text}" for turn in turns)
-    told, said = values.values(line), values.values(source)
+    told, said = read_values(line), read_values(source)
     for name in _STATED:
         if not set(getattr(told, name)) <= set(getattr(said, name)):
             return f"it holds {name} that nobody said"
-    known = _telling().union(tokens.analyse(source))
-    return "" if known.issuperset(tokens.analyse(line)) else "it holds words that nobody said"
+    known = _telling().union(tokens.analyze(source))
+    return "" if known.issuperset(tokens.analyze(line)) else "it holds words that nobody said"

@@ -2,7 +2,7 @@
 
 Words are Unicode words, casefolded. Scripts written without spaces (Han, Kana, Hangul, Thai, Lao, Khmer, Burmese) are
 cut in pairs of neighbouring characters. The rest is stemmed by the language of its script. Analysis is part of the
-index: whoever changes what `analyse` returns has to re-index.
+index: whoever changes what `analyze` returns has to re-index.
 """
 
 import importlib
@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any
 
 from .dates import MONTHS
-from .stopwords import ENGLISH
+from .wordlists import ENGLISH
 
 ROLES = frozenset(
     {"user", "assistant", "system", "tool", "human", "ai", "bot", "agent", "model", "developer"}
@@ -82,12 +82,12 @@ def words(text: str) -> list[str]:
     return [piece for word in found for piece in _pieces(word.replace("’", "'"))]
 
 
-def analyse(text: str, language: str = "english") -> list[str]:
+def analyze(text: str, language: str = "english") -> list[str]:
     """The terms of a text: words without stop words, stemmed by the language of their script.
 
-    >>> analyse("When did Caroline's sisters go hiking in 2,000 BC?")
+    >>> analyze("When did Caroline's sisters go hiking in 2,000 BC?")
     ['carolin', 'sister', 'go', 'hike', '2000', 'bc']
-    >>> analyse("Она любит собак")
+    >>> analyze("Она любит собак")
     ['он', 'люб', 'собак']
     """
     stopped = ENGLISH if language == "english" else frozenset()

@@ -1,25 +1,27 @@
-"""The value guard: two texts that look alike are the same only if what they state agrees.
+"""Read out of a text the values that must not differ between two texts that count as the same.
 
-A fingerprint barely moves when a meeting moves from Tuesday at ten to Friday at four. So numbers, times, dates,
-weekdays, months, negations, likes and names are read out of both texts and compared. Where it is in doubt the guard
-says that the texts differ: a second memory can be merged later, a lost value cannot be found again.
+A fingerprint barely moves when a meeting moves from Tuesday at ten to Friday at four. So numbers,
+times, dates, weekdays, months, negations, likes and names are read and compared on their own. Where
+it is in doubt, texts differ: a second memory can be merged later, a lost value cannot be recovered.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
-from memorist.text.common_words import GIVEN_NAMES, word_set
-from memorist.text.normalize import (
+from .normalize import (
     AUTHOR_YEAR,
-    composed,
-    links,
-    without_links,
-    without_numbered_citations,
+    compose,
+    find_links,
+    remove_links,
+    remove_numbered_citations,
 )
-from memorist.text.stopwords import ENGLISH
+from .wordlists import ENGLISH, GIVEN_NAMES, word_set, word_table
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +43,7 @@ class Values:
 
 def _numbered(groups: str, first: int = 0) -> dict[str, int]:
     """Number the slash-separated groups of words: every word of a group means the same."""
-    return {
-        word: n for n, group in enumerate(groups.split("/"), start=first) for word in group.split()
-    }
+    return word_table(dict(enumerate(groups.split("/"), start=first)))
 
 
 _WEEKDAYS = _numbered(
@@ -74,12 +74,7 @@ _SMALL = _numbered(
     "/thirteen thirteenth/fourteen fourteenth/fifteen fifteenth/sixteen sixteenth/seventeen seventeenth"
     "/eighteen eighteenth/nineteen nineteenth"
 )
-_TENS = {
-    word: 10 * n
-    for word, n in _numbered(
-        "twenty/thirty/forty fourty/fifty/sixty/seventy/eighty/ninety", first=2
-    ).items()
-}
+_TENS = _numbered("twenty/thirty/forty fourty/fifty/sixty/seventy/eighty/ninety", first=2)
 _SCALES = {
     "hundred": 100,
     "thousand": 1_000,
@@ -88,28 +83,19 @@ _SCALES = {
     "dozen": 12,
 }
 _NUMBER_WORDS = _SMALL.keys() - _MONTHS.keys() | _TENS.keys() | _SCALES.keys()
-_UNITS = {
-    "$": "dollar",
-    "dollar": "dollar",
-    "dollars": "dollar",
-    "usd": "dollar",
-    "€": "euro",
-    "euro": "euro",
-    "euros": "euro",
-    "eur": "euro",
-    "£": "pound",
-    "pound": "pound",
-    "pounds": "pound",
-    "gbp": "pound",
-    "¥": "yen",
-    "yen": "yen",
-    "%": "percent",
-    "percent": "percent",
-    "half": "half",
-    "quarter": "quarter",
-    "double": "double",
-    "triple": "triple",
-}
+_UNITS = word_table(
+    {
+        "dollar": "$ dollar dollars usd",
+        "euro": "€ euro euros eur",
+        "pound": "£ pound pounds gbp",
+        "yen": "¥ yen",
+        "percent": "% percent",
+        "half": "half",
+        "quarter": "quarter",
+        "double": "double",
+        "triple": "triple",
+    }
+)
 _NEGATIONS = word_set("""
     not no never none nobody nothing neither nor nowhere without cannot dont doesnt didnt cant couldnt wont wouldnt
     shouldnt isnt arent wasnt werent hasnt havent hadnt aint mustnt neednt mightnt shant stopped quit hardly
@@ -122,9 +108,8 @@ _UNSAID = re.compile(r"[不没沒無无别別未非]|ない|ません|なかっ�
 _PASSED_OVER = ENGLISH - _NEGATIONS | word_set(
     "really even ever longer anymore quite always particularly"
 )
-_LEANINGS = {
-    word: leaning
-    for leaning, words in {
+_LEANINGS = word_table(
+    {
         "+": "like likes liked love loves loved enjoy enjoys enjoyed adore adores",
         "-": "hate hates hated dislike dislikes disliked loathe loathes detest detests despise",
         "before": "before until",
@@ -140,35 +125,20 @@ _LEANINGS = {
         "sell": "sell sold",
         "buy": "buy bought purchase purchased",
         "past": "former previously",
-    }.items()
-    for word in words.split()
-}
-
-_READ = (
-    {"noon", "midnight"}
-    | _NUMBER_WORDS
-    | _WEEKDAYS.keys()
-    | _MONTHS.keys()
-    | _UNITS.keys()
-    | _DAYS
-    | _NEGATIONS
+    }
 )
+_CALENDAR_AND_NUMBERS = _NUMBER_WORDS | _WEEKDAYS.keys() | _MONTHS.keys() | _UNITS.keys() | _DAYS
+_READ = {"noon", "midnight"} | _CALENDAR_AND_NUMBERS | _NEGATIONS
 _NOT_NAMES = (
     {word.replace("'", "") for word in ENGLISH}
-    | (
-        _WEEKDAYS.keys()
-        | _MONTHS.keys()
-        | _NUMBER_WORDS
-        | _UNITS.keys()
-        | _LEANINGS.keys()
-        | _DAYS
-        | _NEGATIONS
-    )
+    | _CALENDAR_AND_NUMBERS
+    | _LEANINGS.keys()
+    | _NEGATIONS
     | word_set(
-        "tv hello hi hey also yes yeah well ok okay please thanks maybe now then however actually user"
+        "tv hello hi hey also yes yeah well ok okay please thanks maybe now then however actually"
+        " user"
     )
 )
-
 _CLOCK = re.compile(
     r"(?<![\w:.])(?:(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))?\s?(?P<half>[ap])\.?m\b\.?"
     r"|(?P<hour24>\d{1,2})[:h](?P<minute24>[0-5]\d)(?::[0-5]\d)?(?![\d:])|(?P<word>noon|midnight)\b)"
@@ -185,129 +155,76 @@ _SHORTENED = re.compile(r"['’](?:d|ll)$", re.IGNORECASE)  # "we'd" is no Wedne
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
 
 
-def values(text: str) -> Values:
-    """Read out of a text what must not differ between two texts that count as the same.
+def read_values(text: str) -> Values:
+    """Read the values of a text.
 
-    >>> found = values("I don't meet Anna on Tuesday at ten, but on 2024-05-01 at 4 pm")
+    >>> found = read_values("I don't meet Anna on Tuesday at ten, but on 2024-05-01 at 4 pm")
     >>> found.numbers, found.times, found.dates, found.weekdays, found.negations, found.names
     (('10',), (960,), ('2024-5-1',), (1,), ('meet',), ('Anna',))
     """
-    plain = composed(text)
-    bare = _bare(plain)
+    plain = compose(text)
+    bare = _remove_references(plain)
     lower = bare.lower()
-    times, lower = _taken(_CLOCK, lower)
-    dates, lower = _taken(_DATE, lower)
+    times = [_minutes(match) for match in _CLOCK.finditer(lower)]
+    lower = _CLOCK.sub(" ", lower)
+    dates = [re.sub(r"(?<!\d)0+(?=\d)", "", match.group()) for match in _DATE.finditer(lower)]
+    lower = _DATE.sub(" ", lower)
     words = _tokens(lower)
+    cited = [match.group().lower() for match in AUTHOR_YEAR.finditer(plain)]
     return Values(
         numbers=tuple(_numbers(words)),
-        units=tuple(_UNITS[word] for word in words if word in _UNITS),
-        times=tuple(_minutes(match) for match in times),
-        dates=tuple(_without_zeros(match.group()) for match in dates),
-        weekdays=tuple(_WEEKDAYS[word] for word in words if word in _WEEKDAYS),
-        months=tuple(_MONTHS[word] for word in words if word in _MONTHS),
+        units=_look_up(words, _UNITS),
+        times=tuple(times),
+        dates=tuple(dates),
+        weekdays=_look_up(words, _WEEKDAYS),
+        months=_look_up(words, _MONTHS),
         days=tuple(word.removesuffix("s") for word in words if word in _DAYS),
         negations=(*_negations(words), *_UNSAID.findall(lower)),
-        leanings=tuple(_LEANINGS[word] for word in words if word in _LEANINGS),
-        names=tuple(token for token in _tokens(bare) if _is_name(token)),
-        references=(
-            *sorted(set(links(plain))),
-            *(match.group().lower() for match in AUTHOR_YEAR.finditer(plain)),
-        ),
+        leanings=_look_up(words, _LEANINGS),
+        names=tuple(filter(_is_name, _tokens(bare))),
+        references=(*sorted(set(find_links(plain))), *cited),
     )
 
 
+def value_tokens(text: str) -> list[str]:
+    """Split a text into the lower-case tokens among which values and names are looked for."""
+    return _tokens(_remove_references(compose(text)).lower())
+
+
 def is_value(word: str) -> bool:
-    """Whether `values` reads a word, in small letters, as a number, a day, a unit or a negation.
+    """Return whether a lower-case word is read as a number, a day, a unit or a negation.
 
     >>> is_value("ten"), is_value("10am"), is_value("never"), is_value("tea")
     (True, True, True, False)
     """
-    bare = word.replace("'", "")
-    return word[0].isdecimal() or bare in _READ
+    return word[0].isdecimal() or word.replace("'", "") in _READ
 
 
-def agree(a: str, b: str) -> bool:
-    """Do two texts state the same numbers, times, dates, days, negations, likes and names?
-
-    A link or an author–year citation that only one of them has is no difference; two different ones are.
-
-    >>> agree("The review moved to Tuesday at ten.", "The review moved to Friday at four.")
-    False
-    >>> agree("I like tea", "I don't like tea"), agree("anna likes TEA", "Anna likes tea!")
-    (False, True)
-    """
-    return agreeing(a, values(a), b, values(b))
+def _look_up(words: Iterable[str], table: Mapping[str, T]) -> tuple[T, ...]:
+    return tuple(table[word] for word in words if word in table)
 
 
-def agreeing(a: str, first: Values, b: str, second: Values) -> bool:
-    """The same of texts whose values were read already."""
-    return (
-        _stated(first) == _stated(second)
-        and _same_references(first, second)
-        and _same_names(a, b, first, second)
-    )
-
-
-def _stated(found: Values) -> tuple[object, ...]:
-    return (
-        found.numbers,
-        found.units,
-        found.times,
-        found.dates,
-        found.weekdays,
-        found.months,
-        found.days,
-        found.negations,
-        found.leanings,
-    )
-
-
-def _same_references(a: Values, b: Values) -> bool:
-    return not a.references or not b.references or a.references == b.references
-
-
-def _same_names(a: str, b: str, first: Values, second: Values) -> bool:
-    """A name written small in the other text is still the name, so both are looked for in all words."""
-    names = {name.lower() for name in (*first.names, *second.names)}
-    return _mentions(a, names) == _mentions(b, names)
-
-
-def _mentions(text: str, names: set[str]) -> list[str]:
-    return list(
-        dict.fromkeys(word for word in _tokens(_bare(composed(text)).lower()) if word in names)
-    )
-
-
-def _bare(text: str) -> str:
-    """Drop links and citations, and the full stops inside abbreviations."""
-    said = AUTHOR_YEAR.sub(" ", without_numbered_citations(without_links(text)))
-    return _DOTTED.sub(lambda match: match.group().replace(".", "") + " ", said)
-
-
-def _taken(pattern: re.Pattern[str], text: str) -> tuple[list[re.Match[str]], str]:
-    """Return the matches, and the text without them."""
-    return list(pattern.finditer(text)), pattern.sub(" ", text)
+def _remove_references(text: str) -> str:
+    """Remove links and citations, and the full stops inside abbreviations."""
+    without = AUTHOR_YEAR.sub(" ", remove_numbered_citations(remove_links(text)))
+    return _DOTTED.sub(lambda match: match.group().replace(".", "") + " ", without)
 
 
 def _tokens(text: str) -> list[str]:
-    return [
-        _SHORTENED.sub("", token).replace("'", "").replace("’", "")
-        for token in _TOKEN.findall(text)
-    ]
+    found = (_SHORTENED.sub("", token) for token in _TOKEN.findall(text))
+    return [token.replace("'", "").replace("’", "") for token in found]
 
 
 def _minutes(match: re.Match[str]) -> int:
+    """Return the minutes after midnight of a time of day."""
     if match["word"]:
         return 720 if match["word"] == "noon" else 0
-    if match["half"]:
-        return (int(match["hour"]) % 12 + 12 * (match["half"] == "p")) * 60 + int(
-            match["minute"] or 0
-        )
-    return int(match["hour24"]) * 60 + int(match["minute24"])
-
-
-def _without_zeros(date: str) -> str:
-    return re.sub(r"(?<!\d)0+(?=\d)", "", date)
+    if not match["half"]:
+        return int(match["hour24"]) * 60 + int(match["minute24"])
+    hour = int(match["hour"]) % 12
+    if match["half"] == "p":
+        hour += 12
+    return hour * 60 + int(match["minute"] or 0)
 
 
 def _numbers(words: Sequence[str]) -> Iterator[str]:
@@ -332,16 +249,16 @@ def _spelled(words: Iterable[str]) -> int:
             if _SCALES[word] >= 1_000:
                 total, current = total + current, 0
         else:
-            current += _SMALL.get(word, 0) + _TENS.get(word, 0)
+            current += _SMALL.get(word, 0) + 10 * _TENS.get(word, 0)
     return total + current
 
 
 def _figure(word: str) -> str:
-    digits = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in word).replace(
-        "−", "-"
-    )
-    sign = "-" if digits.startswith("-") else ""
-    figure = digits.lstrip("-")
+    """Write a number with ASCII digits, a decimal point and no leading or trailing zeros."""
+    digits = [str(unicodedata.decimal(mark)) if mark.isdecimal() else mark for mark in word]
+    figure = "".join(digits).replace("−", "-")
+    sign = "-" if figure.startswith("-") else ""
+    figure = figure.lstrip("-")
     figure = figure.replace(",", "" if _GROUPED.fullmatch(figure) else ".")
     if figure.count(".") == 1:
         figure = figure.rstrip("0").rstrip(".")
@@ -365,9 +282,4 @@ def _is_name(token: str) -> bool:
     lower = token.lower()
     if lower in _NOT_NAMES or not token[0].isalpha():
         return False
-    return (
-        token[0] != lower[0]
-        or token[1:] != lower[1:]
-        or lower in GIVEN_NAMES
-        or lower.upper() == lower
-    )
+    return token != lower or lower in GIVEN_NAMES or lower.upper() == lower

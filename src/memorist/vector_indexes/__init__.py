@@ -88,6 +88,15 @@ def collection_name(store: str, model: str, dimensions: int) -> str:
     return f"Memorist_{readable}_{_digest(store, model, str(dimensions))}"
 
 
+def old_name(collection: str) -> str:
+    """Return what version 0.1 called a collection.
+
+    >>> old_name("Memorist_notes_9c9f5b7db79f6a04")
+    'Recollect_notes_9c9f5b7db79f6a04'
+    """
+    return collection.replace("Memorist", "Recollect", 1)
+
+
 def marks(scope: Scope, entry: IndexEntry) -> dict[str, str | float | bool]:
     """What an index keeps beside a vector."""
     wall = {

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,6 +22,7 @@ from . import (
     collection_name,
     loaded,
     marks,
+    old_name,
     scope_mark,
     without_secrets,
 )
@@ -109,6 +111,7 @@ class Chroma:
                     if self._is_server
                     else await self._call(_folder, path=self._place)
                 )
+                await self._delete_old()
             if self._collection is None:
                 self._collection = await self._call(
                     self._client.get_or_create_collection,
@@ -117,6 +120,13 @@ class Chroma:
                     embedding_function=None,
                 )
             return self._collection
+
+    async def _delete_old(self) -> None:
+        """Delete the collection of version 0.1: what is forgotten now would stay in it."""
+        from chromadb.errors import NotFoundError
+
+        with suppress(NotFoundError):
+            await self._call(self._client.delete_collection, name=old_name(self._title))
 
     async def _call(self, function: Callable[..., Any], **given: Any) -> Any:
         return (

@@ -24,6 +24,7 @@ from . import (
     collection_name,
     loaded,
     marks,
+    old_name,
     scope_mark,
     without_secrets,
 )
@@ -122,6 +123,7 @@ class Weaviate:
                 client = _client(self._url, self._key, self._wait)
                 try:
                     await client.connect()
+                    await _delete_old(client, self._title)
                     await _make_if_missing(client, self._title)
                 except BaseException:
                     await client.close()
@@ -173,6 +175,13 @@ async def _make_if_missing(client: Any, title: str) -> None:
     except Exception:
         if not await client.collections.exists(title):
             raise
+
+
+async def _delete_old(client: Any, title: str) -> None:
+    """Delete the collection of version 0.1: what is forgotten now would stay in it."""
+    old = old_name(title)
+    if await client.collections.exists(old):
+        await client.collections.delete(old)
 
 
 def _object(scope: Scope, entry: IndexEntry) -> Any:

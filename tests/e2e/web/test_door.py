@@ -25,7 +25,7 @@ from memorist.interfaces.web import routes
 from memorist.interfaces.web.sessions import LASTS, Sessions
 from memorist.interfaces.web.text import span
 from memorist.storage.changes import Put
-from memorist.text.ids import new_id
+from memorist.text.clock import new_id
 from memorist.types import Memory
 
 EVERYTHING = ("read", "write", "admin")

@@ -212,6 +212,13 @@ _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
         ),
     ),
     (
+        (errors.DuplicateSchema,),
+        lambda place, said: Misconfigured(
+            f"{place} holds the tables of version 0.1 and another schema with the new name: rename or drop that one "
+            f"({said})"
+        ),
+    ),
+    (
         (errors.InsufficientPrivilege,),
         lambda place, said: Misconfigured(
             f"{place} does not allow this: grant it to the user you log in as ({said})"

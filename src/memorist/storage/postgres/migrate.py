@@ -18,6 +18,7 @@ from .connection import answered, completed, connect, shown, translated
 from .pipeline import Connection
 
 SCHEMA = "memorist"
+_OLD_SCHEMA = "recollect"  # of version 0.1; step 10 renames it
 ROLE = (
     "memorist_app"  # may read and write rows, and is not above row-level security as superusers are
 )
@@ -28,6 +29,12 @@ _TABLES = (
     "SELECT c.relname, c.relispartition, c.relrowsecurity AND c.relforcerowsecurity, EXISTS "
     "(SELECT 1 FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'scope' AND NOT a.attisdropped) "
     f"FROM pg_class c WHERE c.relnamespace = '{SCHEMA}'::regnamespace AND c.relkind IN ('r', 'p') ORDER BY 1"
+)
+_IS_OLD = (
+    "SELECT count(*) FILTER (WHERE nspname = $1) = 0 AND count(*) FILTER (WHERE nspname = $2) = 3 "
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE "
+    "(nspname = $1 AND relname = 'migrations') "
+    "OR (nspname = $2 AND relname IN ('migrations', 'memories', 'meta'))"
 )
 _POLICIES = {
     "one_scope": "scope = (SELECT nullif(current_setting('memorist.scope', true), '')::bigint)",
@@ -67,7 +74,9 @@ async def migrate(
 
 async def _is_done(connection: Connection, steps: Sequence[Migration], place: str) -> bool:
     await _fit(connection, place)
-    if migrations.missing(await _done(connection), steps, place):
+    if await _find_schema(connection) != SCHEMA:
+        return False  # and not read: another process may be renaming it
+    if migrations.missing(await _done(connection, SCHEMA), steps, place):
         return False
     return not await is_above(connection) or await _may_work(connection)
 
@@ -75,17 +84,19 @@ async def _is_done(connection: Connection, steps: Sequence[Migration], place: st
 async def _migrated(
     connection: Connection, steps: Sequence[Migration], place: str, partitions: int | None
 ) -> list[int]:
-    done = await _done(connection)
-    if done and partitions is not None and partitions != await _partitions(connection):
+    schema = await _find_schema(connection)
+    done = await _done(connection, schema)
+    count = await _partitions(connection, schema) if done else partitions or 0
+    if partitions is not None and partitions != count:
         raise InvalidInput(
             f"{place} is in use, and its partitions stay as they are: migrate a new database with --partitions, "
             "and `memorist db copy` into it"
         )
     missing = migrations.missing(done, steps, place)
     if missing:
-        await _install(connection, place)
+        await _install(connection, schema, place)
     for step in missing:
-        await _run(connection, step, partitions or 0)
+        await _run(connection, step, count)
     await _guard(connection)
     return [step.number for step in missing]
 
@@ -100,7 +111,16 @@ async def _fit(connection: Connection, place: str) -> None:
         )
 
 
-async def _install(connection: Connection, place: str) -> None:
+async def _find_schema(connection: Connection) -> str:
+    """Return the schema that holds our tables: that of version 0.1 until step 10 has renamed it.
+
+    A schema of the old name that lacks one of the tables belongs to another program.
+    """
+    is_old = (await pipeline.rows(connection, _IS_OLD, SCHEMA, _OLD_SCHEMA))[0][0]
+    return _OLD_SCHEMA if is_old else SCHEMA
+
+
+async def _install(connection: Connection, schema: str, place: str) -> None:
     try:
         async with connection.transaction():
             await connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
@@ -112,31 +132,26 @@ async def _install(connection: Connection, place: str) -> None:
         raise Misconfigured(
             f"{place} has no pgvector: install it on the server, and run CREATE EXTENSION vector as an administrator"
         ) from error
-    await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
-    await connection.execute(
-        "SELECT set_config('search_path', %s, true)", (await search_path(connection),)
-    )
+    await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
+    path = await search_path(connection, schema)
+    await connection.execute("SELECT set_config('search_path', %s, true)", (path,))
 
 
-async def search_path(connection: Connection) -> str:
+async def search_path(connection: Connection, schema: str = SCHEMA) -> str:
     """Our tables first, then wherever somebody put pgvector."""
     found = await pipeline.rows(
         connection,
         "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'",
     )
-    return f"{SCHEMA}, {found[0][0] if found else 'public'}"
+    return f"{schema}, {found[0][0] if found else 'public'}"
 
 
-async def _done(connection: Connection) -> dict[int, str]:
-    if not (
-        await pipeline.rows(connection, f"SELECT to_regclass('{SCHEMA}.migrations') IS NOT NULL")
-    )[0][0]:
+async def _done(connection: Connection, schema: str) -> dict[int, str]:
+    exists = f"SELECT to_regclass('{schema}.migrations') IS NOT NULL"
+    if not (await pipeline.rows(connection, exists))[0][0]:
         return {}
-    return dict(
-        await pipeline.rows(
-            connection, f"SELECT number, checksum FROM {SCHEMA}.migrations ORDER BY number"
-        )
-    )
+    done = f"SELECT number, checksum FROM {schema}.migrations ORDER BY number"
+    return dict(await pipeline.rows(connection, done))
 
 
 async def _run(connection: Connection, step: Migration, partitions: int) -> None:
@@ -144,8 +159,6 @@ async def _run(connection: Connection, step: Migration, partitions: int) -> None
         await connection.execute(
             "CREATE TABLE migrations (number integer PRIMARY KEY, name text, checksum text NOT NULL)"
         )
-    else:
-        partitions = await _partitions(connection)
     for statement in step.statements:
         await _made(connection, statement, partitions)
     await connection.execute(
@@ -174,14 +187,9 @@ async def _remembered(connection: Connection, key: str, value: str) -> None:
     await connection.execute("INSERT INTO meta VALUES (%s, %s)", (key, value))
 
 
-async def _partitions(connection: Connection) -> int:
-    return int(
-        (
-            await pipeline.rows(
-                connection, f"SELECT value FROM {SCHEMA}.meta WHERE key = 'partitions'"
-            )
-        )[0][0]
-    )
+async def _partitions(connection: Connection, schema: str) -> int:
+    count = f"SELECT value FROM {schema}.meta WHERE key = 'partitions'"
+    return int((await pipeline.rows(connection, count))[0][0])
 
 
 async def _guard(connection: Connection) -> None:

@@ -33,7 +33,8 @@ def migrate(
     connection.execute("BEGIN IMMEDIATE")
     try:
         missing = migrations.missing(_done(connection), steps, path)
-        if missing and missing[0].number > 1 and Path(path).exists():
+        is_changed = any(step.statements for step in missing)
+        if is_changed and missing[0].number > 1 and Path(path).exists():
             _backup(path, missing[0].number - 1)
         for step in missing:
             _run(connection, step)

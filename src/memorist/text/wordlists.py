@@ -1,10 +1,14 @@
-"""Words that everybody uses, words of the trade, and first names: what the heuristics for English know about words.
+"""English word lists: stop words, everyday words, technical words and first names.
 
-The lists were written by hand for this project and are meant to be short: they say "this is not rare", "this is
-technical" and "this is a person", not how often a word occurs.
+The lists were written by hand for this project and are meant to be short: they say "this is not rare",
+"this is technical" and "this is a person", not how often a word occurs.
 """
 
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def word_set(words: str) -> frozenset[str]:
@@ -16,6 +20,35 @@ def word_set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
+def word_table(groups: Mapping[T, str]) -> dict[str, T]:
+    """Map each word to the key that its list stands under.
+
+    >>> word_table({1: "one first", 2: "two"})
+    {'one': 1, 'first': 1, 'two': 2}
+    """
+    return {word: key for key, words in groups.items() for word in words.split()}
+
+
+def word_groups(groups: str) -> dict[str, str]:
+    """Map each word of slash-separated groups to the first word of its group.
+
+    >>> word_groups("big large/mom mum")
+    {'big': 'big', 'large': 'big', 'mom': 'mom', 'mum': 'mom'}
+    """
+    return word_table({group.split()[0]: group for group in groups.split("/")})
+
+
+# Stop words: they say nothing about what a text is about.
+ENGLISH = word_set("""
+    a about am an and any are aren't as at be because been being but by can can't cannot could couldn't did didn't do
+    does doesn't doing don't for from had hadn't has hasn't have haven't having he he'd he'll he's her here hers
+    herself him himself his how how's i i'd i'll i'm i've if in into is isn't it it's its itself just let's me might
+    more most must my myself no nor not of on or our ours ourselves shall she she'd she'll she's should shouldn't so
+    some such than that that's the their theirs them themselves then there there's these they they'd they'll they're
+    they've this those to too us very was wasn't we we'd we'll we're we've were weren't what what's when when's where
+    where's which while who who's whom whose why why's will with won't would wouldn't you you'd you'll you're you've
+    your yours yourself yourselves d ll m re s t ve
+    """)
 COMMON = word_set("""
     a able about above across actually add after afternoon again against age ago agree air all allow almost alone
     along already alright also although always am amazing among amount an and angry animal another answer any
@@ -111,31 +144,33 @@ _ENDINGS = ("ing", "est", "ers", "ies", "ied", "es", "ed", "er", "ly", "s")
 
 @lru_cache(maxsize=1 << 14)
 def is_common(word: str) -> bool:
-    """Is this lower-cased word, or its plain form, one that everybody uses?
+    """Return whether a lower-case word, or its plain form, is an everyday word.
 
     >>> is_common("walking"), is_common("cats"), is_common("idempotent")
     (True, True, False)
     """
-    return word in COMMON or any(
-        stem in COMMON for stem in _stems(word.removesuffix("'s").replace("'", ""))
-    )
+    if word in COMMON:
+        return True
+    return not COMMON.isdisjoint(_stems(word.removesuffix("'s").replace("'", "")))
 
 
 @lru_cache(maxsize=1 << 14)
 def is_technical(word: str) -> bool:
-    """Is this lower-cased word, or its plain form, one of the trade?
+    """Return whether a lower-case word, or its plain form, is technical.
 
     >>> is_technical("endpoints"), is_technical("refactored"), is_technical("dinner")
     (True, True, False)
     """
-    return word in TECHNICAL or any(stem in TECHNICAL for stem in _stems(word))
+    return not TECHNICAL.isdisjoint(_stems(word))
 
 
 def _stems(word: str) -> list[str]:
-    cut = [
-        word.removesuffix(ending)
-        for ending in _ENDINGS
-        if word.endswith(ending) and len(word) > len(ending) + 2
-    ]
-    doubled = [stem[:-1] for stem in cut if stem[-1] == stem[-2]]
-    return [word, *cut, *doubled, *(stem + "e" for stem in cut), *(stem + "y" for stem in cut)]
+    """Return a word and what it may be without its ending."""
+    found = [word]
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) > len(ending) + 2:
+            stem = word.removesuffix(ending)
+            found += (stem, f"{stem}e", f"{stem}y")
+            if stem[-1] == stem[-2]:
+                found.append(stem[:-1])
+    return found

@@ -1,0 +1,111 @@
+"""Every state change of a memory, as a pure function from the memory as it was to the memory as it is.
+
+Nothing here reads or writes the store. A changed memory has the next revision; an earlier version that
+is kept beside it has its own id and the revision it had.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from ..types import Draft, Memory
+
+_LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
+_MOST_BOOST = 0.3  # that repetition adds to the importance
+
+
+def revise(memory: Memory, now: datetime, **fields: Any) -> Memory:
+    """Return the memory with other fields, as its next revision."""
+    return replace(memory, **fields, updated_at=now, revision=memory.revision + 1)
+
+
+def archive(memory: Memory, now: datetime) -> Memory:
+    """Return the memory archived: kept and readable, but not recalled."""
+    return revise(memory, now, state="archived")
+
+
+def hide(memory: Memory, now: datetime, *, purge_at: datetime) -> Memory:
+    """Return the memory soft-deleted: it can be restored until `purge_at`."""
+    return revise(memory, now, state="soft_deleted", purge_at=purge_at)
+
+
+def restore(memory: Memory, now: datetime) -> Memory:
+    """Return a superseded memory as current again."""
+    return revise(memory, now, state="active", superseded_by=None, valid_to=None)
+
+
+def supersede(memory: Memory, now: datetime, *, by: str, since: datetime | None = None) -> Memory:
+    """Return the memory as replaced by another one, which holds since then."""
+    return revise(memory, now, state="superseded", superseded_by=by, valid_to=since or now)
+
+
+def earlier_version(memory: Memory, now: datetime, *, id: str) -> Memory:
+    """Return the version that is kept beside a memory whose text changes."""
+    return replace(
+        memory, id=id, state="superseded", superseded_by=memory.id, valid_to=now, key=None
+    )
+
+
+def repeat(memory: Memory, draft: Draft, now: datetime, tags: tuple[str, ...] = ()) -> Memory:
+    """Return the memory after a draft said it again: more important, with what the draft adds."""
+    count = memory.repeat_count + 1
+    importance = repeated_importance(memory.base_importance, count)
+    since = [at for at in (memory.valid_from, draft.at) if at is not None]
+    return revise(
+        memory,
+        now,
+        repeat_count=count,
+        importance=max(importance, draft.importance or 0.0),
+        manually_saved=memory.manually_saved or draft.manually_saved,
+        pinned=memory.pinned or draft.pinned,
+        confidence=max(memory.confidence, draft.confidence),
+        tags=union(memory.tags, tuple(map(str.lower, draft.tags)), tags),
+        source_ids=union(memory.source_ids, draft.source_ids),
+        evidence=union(memory.evidence, draft.evidence),
+        evidence_ids=union(memory.evidence_ids, draft.evidence_ids),
+        valid_from=min(since, default=None),
+    )
+
+
+def absorb(memory: Memory, other: Memory, now: datetime) -> Memory:
+    """Return the memory after it took over what another memory of the same fact had gained."""
+    return revise(memory, now, **absorbed_fields(memory, other))
+
+
+def absorbed_fields(memory: Memory, other: Memory) -> dict[str, Any]:
+    """Return the fields of a memory that stands for two memories of the same fact."""
+    fields: dict[str, Any] = {
+        name: union(getattr(memory, name), getattr(other, name)) for name in _LISTS
+    }
+    return fields | {
+        "importance": max(memory.importance, other.importance),
+        "base_importance": max(memory.base_importance, other.base_importance),
+        "confidence": max(memory.confidence, other.confidence),
+        "pinned": memory.pinned or other.pinned,
+        "manually_saved": memory.manually_saved or other.manually_saved,
+        "repeat_count": memory.repeat_count + other.repeat_count + 1,
+        "valid_from": min(held_since(memory), held_since(other)),
+    }
+
+
+def held_since(memory: Memory) -> datetime:
+    """Return when what a memory says began to hold."""
+    return memory.valid_from or memory.created_at
+
+
+def repeated_importance(base: float, repeats: int) -> float:
+    """Return the importance of something said `repeats` times more; it grows ever more slowly.
+
+    >>> repeated_importance(0.5, 3), repeated_importance(0.9, 7)
+    (0.7, 1.0)
+    """
+    boost = min(_MOST_BOOST, 0.1 * math.log2(1 + max(0, repeats)))
+    return min(1.0, round(base + boost, 12))
+
+
+def union(*lists: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the items of all the lists, each once, in order."""
+    return tuple(dict.fromkeys(item for items in lists for item in items))

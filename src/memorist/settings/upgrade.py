@@ -1,0 +1,249 @@
+"""Moves what version 0.1 kept at its default paths to the default paths of this version.
+
+Version 0.1 was called Recollect. Another program of that name may use the same folders, so only
+what version 0.1 wrote is moved, one rename at a time: the spool first, because its folders are
+named after the path of their database, and the database last. If the process dies in between, the
+next start continues.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import re
+import tomllib
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import apsw
+from platformdirs import user_config_path, user_data_path, user_state_path
+
+log = logging.getLogger("memorist")
+_OLD = "recollect"
+_TABLES = {"migrations", "meta", "scopes", "memories"}  # of a database of version 0.1, and more
+_RENAMED = {
+    "corpus_mb": "index_cache_mb",
+    "failsafe": "spool",
+    "failsafe_dir": "spool_dir",
+    "index": "vector_index",
+    "index_from": "vector_index_from",
+    "llm_tenant_tokens": "llm_daily_tokens_per_tenant",
+    "llm_user_tokens": "llm_daily_tokens_per_user",
+    "spans": "otel",
+    "tend": "run_jobs",
+}
+_SPOOLS = Path("data", "memory")  # in the state folder
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One rename of the upgrade."""
+
+    setting: str  # whose default path has changed
+    source: Path
+    target: Path
+
+
+def move_config(config: Path, known: Collection[str]) -> Path:
+    """Move the settings file of version 0.1 if the new one does not exist; return the file to read.
+
+    A file without a single known setting belongs to another program.
+    """
+    old = user_config_path(_OLD) / "recollect.toml"
+    if os.path.lexists(config) or not os.path.isfile(old):
+        return config
+    try:
+        found = tomllib.loads(old.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        _warn(f"{old} was not moved to {config}, because it cannot be read: {error}")
+        return config
+    if not found.keys() & {*known, *_RENAMED}:
+        return config
+    with _lock():
+        moves = _without_conflicts([Move("config", old, config)])
+        if moves and found.keys() & _RENAMED.keys():
+            _rename_settings(old)
+        _run(moves)
+    if not os.path.exists(config):
+        return old
+    if moves:
+        _notify(old, config)
+        _remove_if_empty(old.parent)
+    return config
+
+
+def _rename_settings(file: Path) -> None:
+    """Give the settings in a file their new names, all at once."""
+    old = "|".join(_RENAMED)
+    text = re.sub(
+        rf"^(\s*)({old})(?=\s*=)",
+        lambda match: match[1] + _RENAMED[match[2]],
+        file.read_text("utf-8"),
+        flags=re.MULTILINE,
+    )
+    beside = file.with_suffix(".new")
+    with suppress(OSError):  # then the file cannot be moved either, and that is reported
+        beside.write_text(text, "utf-8")
+        beside.replace(file)
+
+
+def warn_of_old_variables(known: Collection[str]) -> None:
+    """Warn of environment variables of version 0.1, which are not read any more."""
+    for setting in (*known, *_RENAMED):
+        old = f"RECOLLECT_{setting.upper()}"
+        new = f"MEMORIST_{_RENAMED.get(setting, setting).upper()}"
+        if old in os.environ and new not in os.environ:
+            _warn(f"The environment variable {old} is not read any more: rename it to {new}")
+
+
+@cache  # one attempt per process: later the database is open
+def move_data(*, db: Path | None, state_dir: Path | None, spool_dir: Path) -> dict[str, Any]:
+    """Move database, spool and caches of version 0.1 to these paths, unless something is there.
+
+    None stands for a path that the user has chosen; nothing is moved there. Return the old paths,
+    by setting, of what could not be moved.
+    """
+    old = {"db": user_data_path(_OLD) / "memory.db", "state_dir": user_state_path(_OLD)}
+    new = {"db": db, "state_dir": state_dir}
+    if not any(map(os.path.exists, old.values())):
+        return {}
+    with _lock():
+        moves = _plan(db, state_dir, spool_dir)
+        if not moves:
+            return {}
+        _run(moves)
+        left = {move.setting for move in _plan(db, state_dir, spool_dir)}
+    for setting in sorted({move.setting for move in moves} - left):
+        _notify(old[setting], new[setting])
+    for folder in (_SPOOLS, _SPOOLS.parent, Path()):
+        _remove_if_empty(old["state_dir"] / folder)
+    _remove_if_empty(old["db"].parent)
+    return {setting: str(old[setting]) for setting in left}
+
+
+def _plan(db: Path | None, state_dir: Path | None, spool_dir: Path) -> list[Move]:
+    """Return the renames that are left, in their order. After an interruption there are fewer."""
+    old_db, old_state = user_data_path(_OLD) / "memory.db", user_state_path(_OLD)
+    old_spools = old_state / _SPOOLS
+    spool: list[Move] = []
+    state: list[Move] = []
+    database: list[Move] = []
+    if db is not None and not os.path.lexists(db) and _is_database(old_db):
+        name, new_spool = _spool_name(old_db), spool_dir / _spool_name(db)
+        spool.append(Move("db", spool_dir / name, new_spool))
+        if state_dir is not None and spool_dir == state_dir / _SPOOLS:
+            spool.append(Move("db", old_spools / name, new_spool))
+        files = [*sorted(old_db.parent.glob("memory.db[-.]*")), old_db]
+        database = [Move("db", file, db.with_name(file.name)) for file in files]
+    if state_dir is not None:
+        folders = [*sorted(old_spools.glob("*")), old_state / "embeddings_cache"]
+        state = [
+            Move("state_dir", each, state_dir / each.relative_to(old_state)) for each in folders
+        ]
+    return _without_conflicts(spool + state + database)
+
+
+def _without_conflicts(moves: Sequence[Move]) -> list[Move]:
+    """Leave out what does not exist or is planned already, and what would replace something."""
+    chosen: list[Move] = []
+    for move in moves:
+        if not os.path.exists(move.source) or os.path.lexists(move.target):
+            continue
+        if any(move.source == each.source or move.target == each.target for each in chosen):
+            continue
+        chosen.append(move)
+    return chosen
+
+
+def _is_database(path: Path) -> bool:
+    """Return whether this is a database of version 0.1.
+
+    Closing it again writes its log back into the file.
+    """
+    if not os.path.exists(path):
+        return False
+    try:
+        with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
+            rows = connection.execute("SELECT name FROM sqlite_schema").fetchall()
+    except apsw.NotADBError:
+        return False
+    except apsw.Error:
+        return True  # busy or damaged: opening it will tell
+    names = {row[0] for row in rows}
+    return not names or names >= _TABLES
+
+
+def _spool_name(db: Path) -> str:
+    """Return the name of the folder that holds the spool of a database file."""
+    return hashlib.sha256(os.fsencode(os.path.realpath(db))).hexdigest()[:16]
+
+
+def _run(moves: Sequence[Move]) -> None:
+    """Make the renames, or none of them if it is clear beforehand that one will fail."""
+    try:
+        for act in (_check, _rename):
+            for move in moves:
+                with suppress(FileNotFoundError):  # another process has moved it
+                    act(move)
+    except OSError as error:
+        why = error.strerror or str(error)
+        _warn(f"{move.source} could not be moved to {move.target} ({why}): the old path is used")
+
+
+def _check(move: Move) -> None:
+    """Raise OSError if a rename cannot work, and make the folder it goes to."""
+    if move.source.is_symlink():
+        raise OSError(errno.ELOOP, "it is a symbolic link")
+    move.target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if move.source.stat().st_dev != move.target.parent.stat().st_dev:
+        raise OSError(errno.EXDEV, "it is on another disk")
+    for folder in (move.source.parent, move.target.parent):
+        if not os.access(folder, os.W_OK):
+            raise OSError(errno.EACCES, f"{folder} is not writable")
+
+
+def _rename(move: Move) -> None:
+    move.source.rename(move.target)
+    with suppress(OSError):  # where folders cannot be synced
+        descriptor = os.open(move.target.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
+@contextmanager
+def _lock() -> Iterator[None]:
+    """Let one process at a time look and move, where the system can lock a folder."""
+    descriptor = None
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        descriptor = os.open(user_data_path(_OLD).parent, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _notify(old: Path, new: Path | None) -> None:
+    _warn(f"Recollect is called Memorist now: moved {old} to {new}")
+
+
+@cache
+def _warn(message: str) -> None:
+    """Log a line once per process: settings are loaded several times."""
+    log.warning(message)

@@ -1,0 +1,2 @@
+-- On PostgreSQL this step renames the schema of version 0.1. A SQLite file holds no such name, so
+-- nothing changes here: the step keeps the numbers of both engines the same.

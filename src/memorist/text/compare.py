@@ -1,0 +1,357 @@
+"""Whether two statements say the same, may be the same fact, or rest on each other, by their words alone.
+
+Where it is in doubt the answer is "no": two memories can be joined later, lost words cannot be
+recovered. A language model that takes two notes for the same fact may be wrong, so it is not believed
+against the values: words may differ, but numbers, times, names, negations and dislikes may not.
+Contradictions are in `contradictions`.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+from typing import Literal
+
+from ..types import Memory
+from . import style_check
+from .normalize import compact
+from .statements import Statement, parse
+from .tokens import analyze
+from .values import Values, is_value
+from .wordlists import ENGLISH, is_common, word_set
+
+Verdict = Literal["same", "more", "less", "other"]
+LONGEST = style_check.LONGEST  # characters of a joined text
+FEW = 8  # one word in so many may be missing on one side of long texts
+SHORT = 12  # words that carry meaning
+STEM = 5  # letters that make two rare words the same: physiotherapist, physiotherapy
+LEAST_REPEATED = 0.4  # of what a memory adds to the question; unrelated replies repeat less
+SUPPORTED_SHARE = 0.45  # of the words of a line that its source has to hold
+_MOST_LINE_WORDS, _MOST_SOURCE_WORDS = 32, 64
+_MEASURED = ("numbers", "times", "dates", "units", "weekdays", "months")  # in any order
+_STATED = (
+    "numbers",
+    "units",
+    "times",
+    "dates",
+    "weekdays",
+    "months",
+    "days",
+    "negations",
+    "leanings",
+)
+_TURNED = {"-", "off", "left", "sell", "past"}
+_OPPOSED = (
+    {"before", "after"},
+    {"more", "less"},
+    {"on", "off"},
+    {"joined", "left"},
+    {"buy", "sell"},
+)
+# One of these missing on one side is no difference.
+_VAGUE = word_set("morning afternoon evening night daily weekly monthly yearly")
+_RELATIVES = word_set("""
+    mother mom mum father dad parents brother sister siblings uncle aunt cousin nephew niece son daughter child children
+    wife husband partner boyfriend girlfriend fiance fiancee grandmother grandma grandfather grandpa neighbour neighbor
+    flatmate roommate friend boss manager colleague landlord landlady stepmother stepfather stepson stepdaughter
+    mother-in-law father-in-law brother-in-law sister-in-law ex twin godmother godfather
+    """)
+_STANCE = word_set("""
+    want wants wanted need needs needed plan plans planned planning hope hopes hoped try tries tried trying going will
+    intend intends wish wishes almost nearly once sometimes often rarely usually consider considers considering think
+    thinks start starts started finish finished stop stops begin began goal aim forgot remember promised ask asked
+    """)
+_UNSURE = {"if", "maybe", "would", "must", "only", "or", "?"}
+
+
+def verdict(new: Statement, old: Statement) -> Verdict:
+    """Return whether a text says what an older one says, or a little more, or a little less.
+
+    >>> verdict(parse("Remember: I am allergic to peanuts!"), parse("I have an allergy to peanuts"))
+    'same'
+    >>> verdict(parse("My favorite color is blue"), parse("My favorite color is green"))
+    'other'
+    """
+    if new.marks != old.marks or not have_same_persons(new, old):
+        return "other"
+    if new.places - old.places and old.places - new.places:
+        return "other"
+    if new.spoken == old.spoken != ():  # emoji have no words
+        return "same" if values_agree(new, old) else "other"
+    found = _compare_words(new.words, old.words)
+    if found == "other" or not _have_same_order(new, old) or not values_agree(new, old):
+        return "other"
+    return found
+
+
+def _compare_words(new: tuple[str, ...], old: tuple[str, ...]) -> Verdict:
+    ours, theirs = set(new), set(old)
+    if ours == theirs:
+        return "same" if ours else "other"
+    extra = ours ^ theirs
+    if len(extra) * FEW > len(ours & theirs):
+        return "other"
+    if extra <= ours:
+        return "more"
+    return "less" if extra <= theirs else "other"
+
+
+def _have_same_order(a: Statement, b: Statement) -> bool:
+    """Return whether shared words have the same order, or a part only moved to the other end."""
+    both = set(a.words) & set(b.words)
+    one = [word for word in a.words if word in both]
+    other = [word for word in b.words if word in both]
+    if one == other:
+        return True
+    if a.has_possessive or b.has_possessive or len(one) < 3:
+        return False
+    turn = one.index(other[0])
+    return one[turn:] + one[:turn] == other
+
+
+def have_same_persons(a: Statement, b: Statement) -> bool:
+    """Return whether the pronouns agree; a text without any agrees with all."""
+    return a.persons == b.persons or not (a.persons and b.persons)
+
+
+def values_agree(a: Statement, b: Statement) -> bool:
+    """Return whether two texts state the same numbers, times, dates, negations, likes and names.
+
+    A link or an author–year citation that only one of them has is no difference; two different ones
+    are.
+
+    >>> values_agree(parse("The review moved to Tuesday at ten."), parse("The review moved to Friday."))
+    False
+    >>> values_agree(parse("anna likes TEA"), parse("Anna likes tea!"))
+    True
+    """
+    first, second = a.values, b.values
+    if any(getattr(first, name) != getattr(second, name) for name in _STATED):
+        return False
+    if first.references and second.references and first.references != second.references:
+        return False
+    # A name written in lower case in the other text is still the name, so all words are searched.
+    names = {name.lower() for name in (*first.names, *second.names)}
+    return _find_mentions(a, names) == _find_mentions(b, names)
+
+
+def _find_mentions(of: Statement, names: set[str]) -> list[str]:
+    return list(dict.fromkeys(word for word in of.value_tokens if word in names))
+
+
+def may_be_same(a: Statement, b: Statement) -> bool:
+    """Return whether the values of two texts let them be the same fact, however it is worded.
+
+    >>> dog = parse("Biscuit, the dog of Ana, is of the beagle breed")
+    >>> may_be_same(parse("Ana's dog Biscuit is a beagle"), dog)
+    True
+    >>> may_be_same(parse("Ana likes jazz"), parse("Ana hates jazz"))
+    False
+    """
+    one, other = a.text_values, b.text_values
+    for name in _MEASURED:
+        if Counter(getattr(one, name)) != Counter(getattr(other, name)):
+            return False
+    if len(one.negations) != len(other.negations) or _lean_apart(one, other):
+        return False
+    # A time of day or a "weekly" may be missing on one side; "tomorrow" may not.
+    days, other_days = set(one.days), set(other.days)
+    if days != other_days and ((days and other_days) or not days | other_days <= _VAGUE):
+        return False
+    # Both have all the names; of words that may be none, only one side may have its own.
+    (sure, possible), (other_sure, other_possible) = a.names, b.names
+    names = sure | other_sure
+    if names & a.vocabulary != names & b.vocabulary:
+        return False
+    return not (possible - b.vocabulary and other_possible - a.vocabulary)
+
+
+def _lean_apart(one: Values, other: Values) -> bool:
+    """Return whether only one has a dislike, a parting or the past, or they lean to opposite sides."""
+    ours, theirs = set(one.leanings), set(other.leanings)
+    if ours & _TURNED != theirs & _TURNED:
+        return True
+    return any(pair <= ours ^ theirs for pair in _OPPOSED)
+
+
+def is_contrast(a: Statement, b: Statement, *, near: bool = False) -> bool:
+    """Return whether two texts set one thing against another, so that they are not the same fact.
+
+    One or two words differ, or are added, in an otherwise equal sentence; the same words say something
+    else; one is a guess, a question or a condition; they name other relatives; or each has a rare word
+    that the other has not. Where the texts are very `near` by meaning, such words may mean the same.
+
+    >>> attic, cellar = parse("Ana keeps it in the attic"), parse("Ana keeps it in the cellar")
+    >>> is_contrast(attic, cellar, near=True), is_contrast(parse("I win"), parse("I could win"))
+    (True, True)
+    >>> is_contrast(parse("Ana works as a vet at Lumen"), parse("Lumen pays Ana to be their vet"))
+    False
+    """
+    if a.marks & _UNSURE != b.marks & _UNSURE:
+        return True
+    if _RELATIVES.intersection(a.spoken) != _RELATIVES.intersection(b.spoken):
+        return True
+    if _differ_in_one_place(a.spoken, b.spoken) or set(a.words) == set(b.words):
+        return verdict(a, b) == "other"
+    return not near and _has_own_word(a, b) and _has_own_word(b, a)
+
+
+def _differ_in_one_place(one: tuple[str, ...], other: tuple[str, ...]) -> bool:
+    """Return whether the same words stand around one or two that differ, or that only one has."""
+    changes = []
+    for tag, start, end, begin, stop in SequenceMatcher(None, one, other, False).get_opcodes():
+        if tag != "equal":
+            changes.append(max(end - start, stop - begin))
+    return len(changes) == 1 and changes[0] <= 2
+
+
+def _has_own_word(of: Statement, other: Statement) -> bool:
+    """Return whether a text has a rare word for which the other has none of the same stem."""
+    beginnings = {word[:STEM] for word in other.vocabulary}
+    stems = set(other.words)
+    for word in of.vocabulary - other.vocabulary:
+        if word in ENGLISH or is_value(word) or is_common(word) or word[:STEM] in beginnings:
+            continue
+        if not stems.intersection(parse(word).words):
+            return True
+    return False
+
+
+def is_reworded(a: Statement, b: Statement) -> bool:
+    """Return whether two short texts that are very near by meaning say the same in other words.
+
+    >>> is_reworded(parse("Ana works as a vet at Lumen"), parse("Ana is a vet who works for Lumen"))
+    True
+    >>> called = parse("I have called the bank about the loan")
+    >>> is_reworded(parse("I need to call the bank about the loan"), called)
+    False
+    """
+    if max(len(a.words), len(b.words)) > SHORT or "past" in a.marks ^ b.marks:
+        return False
+    if a.persons != b.persons or _STANCE.isdisjoint(a.spoken) != _STANCE.isdisjoint(b.spoken):
+        return False
+    return may_be_same(a, b) and not is_contrast(a, b)
+
+
+def overlaps(a: Statement, b: Statement) -> bool:
+    """Return whether two texts share a word or a whole number, or have two numbers one apart.
+
+    >>> overlaps(parse("I ride a bike"), parse("My bike is red")), overlaps(parse("4"), parse("5"))
+    (True, True)
+    """
+    if set(a.words) & set(b.words):
+        return True
+    one, other = _whole_numbers(a), _whole_numbers(b)
+    return any(number + step in other for number in one for step in (-1, 0, 1))
+
+
+def _whole_numbers(of: Statement) -> set[int]:
+    return {int(each) for each in of.text_values.numbers if each.lstrip("-").isdecimal()}
+
+
+def pick_containing(a: Statement, b: Statement) -> str | None:
+    """Return the text that has all the words of the other, the longer one if both do.
+
+    >>> pick_containing(parse("Ana has a red bike"), parse("Ana has a bike"))
+    'Ana has a red bike'
+    """
+    one, other = set(a.words), set(b.words)
+    if one == other:
+        return max(a.text, b.text, key=len)
+    if one > other:
+        return a.text
+    return b.text if other > one else None
+
+
+def join(a: Statement, b: Statement) -> str:
+    """Return the text that contains the other, or both in a row if they fit, or the longer one.
+
+    >>> join(parse("Ana has a bike"), parse("Ana cycles to work"))
+    'Ana has a bike. Ana cycles to work'
+    """
+    row = f"{a.text.rstrip(' .!')}. {b.text}"
+    if containing := pick_containing(a, b):
+        return containing
+    return row if len(row) <= LONGEST else max(a.text, b.text, key=len)
+
+
+def is_grounded(made: str, a: Statement, b: Statement) -> bool:
+    """Return whether a text made of two others adds nothing to them and keeps all their values.
+
+    >>> bike, work = parse("Ana has a bike"), parse("Ana cycles to work")
+    >>> is_grounded("Ana cycles to work on a bike", bike, work)
+    True
+    >>> is_grounded("Ana cycles to work on an expensive bike", bike, work)
+    False
+    """
+    if not made.strip() or len(made) > LONGEST or "\n" in made:
+        return False
+    new = parse(made)
+    if not new.marks <= a.marks | b.marks or not {*a.words, *b.words}.issuperset(new.words):
+        return False
+    if not {*a.persons, *b.persons}.issuperset(new.persons):
+        return False
+    return may_be_same(new, a) and may_be_same(new, b)
+
+
+def invents(made: Statement, source: Statement) -> bool:
+    """Return whether a text has a number, a date or a name that its source has not.
+
+    >>> told = parse("I told Ana everything")
+    >>> invents(parse("The user trusts Ana"), told), invents(parse("The user trusts Bo"), told)
+    (False, True)
+    """
+    for name in _MEASURED:
+        known = getattr(source.text_values, name)
+        if not set(getattr(made.text_values, name)).issubset(known):
+            return True
+    return bool(made.names[0] - source.vocabulary)
+
+
+def is_supported(line: str, source: str) -> bool:
+    """Return whether a source holds a line word for word, or nearly half of its words.
+
+    >>> is_supported("Ana likes green tea", "I'm Ana and green tea is all I drink")
+    True
+    >>> is_supported("Ana is rich", "I'm Ana")
+    False
+    """
+    compact_line, compact_source = compact(line), compact(source)
+    if compact_line and compact_line in compact_source:
+        return True
+    wanted = _long_words(compact_line)[:_MOST_LINE_WORDS]
+    shared = len(set(wanted).intersection(_long_words(compact_source)[:_MOST_SOURCE_WORDS]))
+    if 2 <= len(wanted) <= 3 and shared == len(wanted):
+        return True
+    return shared >= max(2, math.ceil(SUPPORTED_SHARE * len(wanted)))
+
+
+def _long_words(text: str) -> list[str]:
+    return list(dict.fromkeys(word for word in text.split() if len(word) >= 3))
+
+
+def find_used(
+    reply: str, memories: Iterable[Memory], *, asked: str = "", language: str = "english"
+) -> dict[str, str]:
+    """Return the ids of the memories that went into a reply: `cited` by id or `echoed` in its words.
+
+    An echo is an estimate: what is said in other words is not seen.
+    """
+    found = {}
+    for memory in memories:
+        if memory.id in reply:
+            found[memory.id] = "cited"
+        elif repeated_share(reply, memory.text, asked, language) >= LEAST_REPEATED:
+            found[memory.id] = "echoed"
+    return found
+
+
+def repeated_share(reply: str, text: str, asked: str = "", language: str = "english") -> float:
+    """Return how much of what a text adds to the question is in a reply, from 0 to 1.
+
+    >>> asked = "Where does my sister live?"
+    >>> repeated_share("She lives in Porto.", "My sister Mara lives in Porto.", asked)
+    0.5
+    """
+    own = set(analyze(text, language)).difference(analyze(asked, language))
+    return len(own.intersection(analyze(reply, language))) / len(own) if own else 0.0

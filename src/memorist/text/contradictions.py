@@ -1,0 +1,193 @@
+"""Whether a new statement contradicts an older one: another value for the same attribute of the same thing.
+
+Rules, and few of them: most facts can stand beside each other, and a memory that was retired wrongly
+is worse than two that contradict each other. Both texts are short clauses, split at the verb: what
+stands before it has to say the same in both, and what follows has to be of a kind that holds one value
+at a time: a schedule, a quantity, a home, an employer, a favorite, a like or dislike. What the rules
+do not know is no contradiction. They know English.
+"""
+
+import re
+
+from .compare import have_same_persons, verdict
+from .statements import Clause, Statement, parse
+from .values import Values, read_values
+from .wordlists import word_set
+
+_EVENTS = word_set("""
+    meeting meetings appointment call review standup deadline exam test interview flight train bus ferry party dinner
+    lunch breakfast wedding birthday anniversary class lesson course workshop concert show match game delivery visit
+    checkup surgery operation demo launch release presentation conference seminar webinar session retrospective sprint
+    rehearsal practice training shift trip departure arrival check-in checkin tour ceremony election vote hearing
+    inspection move-in handover sync kickoff webinar talk lecture pickup due
+    """)
+_QUANTITIES = word_set("""
+    phone number mobile telephone pin code password room price rent salary budget age size weight height seat gate limit
+    version port zip postcode iban account fee wage income rate balance target quota headcount speed temperature dose
+    dosage capacity score rank floor desk locker extension threshold timeout discount mileage bmi subscription bill
+    """)
+_NAMED = word_set("""
+    name city hometown boss manager supervisor doctor dentist gp therapist landlord employer company school university
+    bank team password address capital headquarters provider hairdresser trainer coach teacher mentor assistant lead
+    country town surname nickname username accountant lawyer vet insurer carrier airline currency timezone
+    """)
+_PLAIN = word_set("""
+    colour color password username email diet profession occupation status nickname language address title size shift
+    timezone currency wifi framework editor role plan theme
+    """)
+_RECURRING = re.compile(r"\b(?:every|each|weekly|daily|\w+days)\b", re.IGNORECASE)
+_FAVORITE = re.compile(r"\bfavou?rite\b", re.IGNORECASE)
+_UNSURE = {"maybe", "would", "must", "if"}
+_BEING = word_set("is are am : = 'm ’m 's ’s 're ’re") | {"will be"}
+_MEASURING = word_set("cost costs weigh weighs earn earns have has own owns")
+_LIKINGS = set(parse("like likes love enjoy hate dislike detest loathe adore").words)
+_WHEN = ("times", "dates", "weekdays", "months")
+_VALUES = ("numbers", "units", *_WHEN, "days", "negations", "leanings")
+
+
+def contradicts(new: Statement, old: Statement) -> bool:
+    """Return whether a text gives another value to what an older one is about.
+
+    >>> old = parse("My dentist appointment is on Tuesday at ten")
+    >>> contradicts(parse("The dentist appointment was moved to Friday"), old)
+    True
+    >>> contradicts(parse("I like coffee"), parse("I like tea"))
+    False
+    """
+    a, b = new.clause, old.clause
+    if a is None or b is None or not have_same_persons(a.statement, b.statement):
+        return False
+    marks = a.statement.marks | b.statement.marks
+    if _UNSURE & marks:
+        return False
+    if _is_rescheduled(a, b) or _is_reversed(a, b):
+        return True
+    if "past" in marks or not _have_same_attribute(a, b):
+        return False
+    return _is_other_figure(a, b) or _is_other_name(a, b) or _is_other_choice(a, b)
+
+
+def is_relative(text: str) -> bool:
+    """Return whether a text says "tomorrow" or the like, which is another day on another day."""
+    return bool(read_values(text).days)
+
+
+def _have_same_attribute(a: Clause, b: Clause) -> bool:
+    """Return whether two clauses say the same of the same subject, but for the rest."""
+    if not a.subject or a.verb.removesuffix("s") != b.verb.removesuffix("s"):
+        return False
+    if a.subject.lower() == b.subject.lower():
+        return True
+    return verdict(parse(a.subject), parse(b.subject)) == "same"
+
+
+def _is_other_figure(a: Clause, b: Clause) -> bool:
+    """Return whether one quantity has another figure."""
+    if a.object_words != b.object_words or not _have_same_values(a, b, "numbers"):
+        return False
+    if not _differ(a, b, "numbers"):
+        return False
+    if a.verb in _MEASURING:
+        return True
+    return a.verb in _BEING and (_mentions(a, _QUANTITIES) or "old" in a.statement.words)
+
+
+def _is_other_name(a: Clause, b: Clause) -> bool:
+    """Return whether a home, an employer or the holder of a role has another name."""
+    if not (_is_short(a) and _is_short(b)) or not (a.values.names and b.values.names):
+        return False
+    if set(a.object_words) & set(b.object_words) or not _have_same_values(a, b, "names"):
+        return False
+    if a.verb.removesuffix("s") in ("live", "work", "study"):
+        return _preposition(a) == _preposition(b)
+    return a.verb in _BEING and _is_about(a, _NAMED)
+
+
+def _is_other_choice(a: Clause, b: Clause) -> bool:
+    """Return whether a favorite or a setting has another value."""
+    one, other = set(a.object_words), set(b.object_words)
+    if not (_is_short(a) and _is_short(b)) or one <= other or other <= one:
+        return False
+    if not _have_same_values(a, b, "names", "numbers"):
+        return False
+    if a.verb.startswith("prefer"):
+        return a.object_words[-1] == b.object_words[-1]
+    return a.verb in _BEING and not one & other and _is_about(a, _PLAIN)
+
+
+def _is_rescheduled(a: Clause, b: Clause) -> bool:
+    """Return whether one event has another time."""
+    if a.statement.words != b.statement.words:
+        return False
+    if not (_mentions(a, _EVENTS) and _mentions(b, _EVENTS)):
+        return False
+    if "past" in b.statement.marks or ("past" in a.statement.marks and not a.says_changed):
+        return False
+    if not _have_same_values(a, b, *_WHEN):
+        return False
+    if not a.says_changed and (_RECURRING.search(a.text) or _RECURRING.search(b.text)):
+        return False
+    return any(_differ(a, b, name) for name in _WHEN)
+
+
+def _is_reversed(a: Clause, b: Clause) -> bool:
+    """Return whether a like became a dislike, or what was so is not so any more."""
+    one = set(a.statement.words) - _LIKINGS
+    other = set(b.statement.words) - _LIKINGS
+    if not one or one != other or "past" in a.statement.marks | b.statement.marks:
+        return False
+    if not _have_same_values(a, b, "negations", "leanings"):
+        return False
+    attitude, other_attitude = _attitude(a.values), _attitude(b.values)
+    if attitude is None or other_attitude is None:
+        return False
+    return attitude == (other_attitude[0], not other_attitude[1])
+
+
+def _attitude(values: Values) -> tuple[str, bool] | None:
+    """Return what kind of attitude it is and whether it is positive; None if that is not clear."""
+    likes = [leaning for leaning in values.leanings if leaning in "+-"]
+    if len(likes) < len(values.leanings) or len(likes) > 1 or len(values.negations) > 1:
+        return None
+    is_positive = ("-" not in likes) ^ bool(values.negations)
+    return ("liking" if likes else "fact"), is_positive
+
+
+def _have_same_values(a: Clause, b: Clause, *but: str) -> bool:
+    """Return whether all values agree, except the named ones."""
+    for name in _VALUES:
+        if name not in but and getattr(a.values, name) != getattr(b.values, name):
+            return False
+    return "names" in but or _names(a) == _names(b)
+
+
+def _names(of: Clause) -> set[str]:
+    """Return the names, but not an ordinary first word of the sentence."""
+    first = of.text.split()[:1]
+    return {name.lower() for name in of.values.names if [name] != first}
+
+
+def _differ(a: Clause, b: Clause, name: str) -> bool:
+    one, other = getattr(a.values, name), getattr(b.values, name)
+    return bool(one) and bool(other) and one != other
+
+
+def _mentions(of: Clause, nouns: frozenset[str]) -> bool:
+    words = of.text.lower().split()
+    return any(word.strip(",.!'’s") in nouns or word.strip(",.!") in nouns for word in words)
+
+
+def _is_about(of: Clause, nouns: frozenset[str]) -> bool:
+    """Return whether the last word of the subject is one of the nouns, or it is a favorite."""
+    last = of.subject.lower().split()[-1:]
+    return not nouns.isdisjoint(last) or _FAVORITE.search(of.subject) is not None
+
+
+def _is_short(of: Clause) -> bool:
+    has_list = "," in of.rest or " and " in f" {of.rest} "
+    return 0 < len(of.object_words) <= 4 and not has_list
+
+
+def _preposition(of: Clause) -> str:
+    first = of.rest.lower().split()[:1]
+    return "at" if first in (["at"], ["for"]) else "".join(first)

@@ -1,0 +1,296 @@
+"""A text, parsed once: the words that carry meaning, its values, its names, and its clause around a verb.
+
+`compare` and `contradictions` answer questions about two statements. Near vectors do not show that
+two texts mean the same ("my favorite color is green" and "… is blue" are neighbors), so a text is
+reduced to the words that carry meaning, and the values it states are read apart from them. The word
+lists are English.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import pairwise
+
+from . import tokens
+from .dates import MONTHS
+from .normalize import compose, for_hash, remove_links
+from .values import Values, is_value, read_values, value_tokens
+from .wordlists import ENGLISH, GIVEN_NAMES, is_common, word_groups, word_set, word_table
+
+LONGEST_CLAUSE = 25  # words of a statement that is split at its verb
+
+_EMPTY = word_set("""
+    really very quite totally absolutely definitely certainly actually basically literally truly simply just also too so
+    please kindly still already now currently though anyway indeed well ok okay oh hey hi yes yeah yep btw fyi always
+    got get gets thing things lot lots bit oclock pm p dont doesnt didnt cant couldnt wont wouldnt shouldnt isnt arent
+    wasnt werent hasnt havent hadnt im ive id ill youre theyre whats thats its lets user
+    der die das den dem ein eine einen einem ist bin sind im am und mein meine le la les un une est suis et mon ma
+    el los las una es soy y mi mis il lo di è sono e mio mia o os as um uma é sou meu minha
+    """)
+_MARKS = word_groups(
+    "from/under below beneath/over above/against/out outside/off/up/down/between/behind/beside near"
+    "/inside/until/through/around/all every each/some any/most mostly/few/many/only/both/either/or"
+    "/if unless whether/than/by/who whose whom/when/where/why/how/what which/into/would"
+    "/maybe perhaps possibly probably might could/must should"
+    "/past was were had did wasn't weren't hadn't didn't"
+)
+_PERSONS = word_table(
+    {
+        "I": "i me my mine myself i'm i've i'd i'll im ive",
+        "we": "we us our ours we're we've we'll we'd",
+        "you": "you your yours you're you've you'll you'd",
+        "he": "he him his he's he'll he'd",
+        "she": "she her hers she's she'll she'd",
+        "they": "they them their theirs they're they've they'll they'd",
+    }
+)
+_PRESENT = word_set(
+    "is are am be being been isn't aren't i'm he's she's it's we're they're you're that's get gets"
+)
+_SMALL = _EMPTY | _MARKS.keys() | _PERSONS.keys() | ENGLISH
+_PREFACE = re.compile(
+    r"^\W*(?:(?:please|pls) (?:remember|note)(?:\s+that|:|,)?\s+"
+    r"|(?:please|pls|hey|ok|okay|so|also|again|oh|and|by the way|btw|fyi|just so you know|(?:as|like) i said)"
+    r"[,:]?\s+"
+    r"|(?:remember|note|keep in mind|don['’]?t forget|reminder|quick reminder|quick note|for the record"
+    r"|for your records|in case i forget)(?:\s+that|:|,)\s*)+",
+    re.IGNORECASE,
+)
+_WENT = word_set(
+    "went bought sold ate drank wrote took made came saw gave told said met lost paid felt kept found thought got"
+    " brought taught spent built began broke chose drove fell flew forgot grew knew rode sang slept spoke swam threw"
+)
+_ROLE = re.compile(r"\bworks? as\b")
+_PLACES = word_set("in on")
+_PAST = re.compile(r"(?<!e)ed$")
+_SYNONYMS = word_groups(
+    "like love enjoy adore/film movie/flat apartment/begin start/buy bought purchase purchased"
+    "/phone mobile cellphone telephone/big large/job occupation profession/mom mum mother"
+    "/dad father/kid child children/photo picture/car automobile/reply answer/colour color"
+    "/favourite favorite/holiday vacation/grocery groceries/doctor physician/lawyer attorney"
+    "/shop store/allergic allergy/vegetarian veggie/bike bicycle/name call called named"
+    "/tv television/fridge refrigerator/sofa couch/reside live/hate detest loathe/meeting meet"
+    "/organise organize/programme program/neighbour neighbor/centre center/grey gray"
+    "/theatre theater/birthday bday/appointment appt/minutes mins minute min/hours hrs hour hr"
+    "/kilometres km kilometers kilometer/kilograms kg kilos kilo/university uni/fluent fluently"
+    "/prefer preference/travel trip/afraid scared/glad happy/finish complete/quickly fast"
+    "/parents folks/bathroom restroom/trash garbage"
+)
+_SAME_STEMS = {stem: first for word, first in _SYNONYMS.items() for stem in tokens.analyze(word)}
+
+_CHANGE = word_set("""
+    moved rescheduled postponed changed switched pushed updated shifted delayed now instead anymore longer actually
+    correction new current currently any has been got brought forward back set scheduled planned again since
+    """)
+_HOURS = {
+    w: n
+    for n, w in enumerate(
+        "one two three four five six seven eight nine ten eleven twelve".split(), 1
+    )
+}
+_CLOCK = re.compile(rf"\b(?:at|to|from|until) ({'|'.join(_HOURS)})\b(?! [a-z])")
+_MONTH = "|".join(f"{month[:3]}(?:{month[3:]})?" for month in MONTHS)
+_DATE = re.compile(
+    rf"\b(?:(?P<month>{_MONTH})\.? (?:the )?(?P<day>\d{{1,2}})(?:st|nd|rd|th)?"
+    rf"|(?:the )?(?P<day2>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month2>{_MONTH}))\b(?! \d{{4}})",
+    re.IGNORECASE,
+)
+_MOVED = re.compile(
+    r"\b(?P<who>I|we|he|she|they|my \w+|[A-Z]\w+)(?:['’]ve|['’]s| have| has)?(?: just| recently)?"
+    r" (?:moved|relocated) to\b"
+)
+_JOINED = re.compile(
+    r"(?:['’]ve|['’]s| have| has)?(?: just| recently)? (?:joined|(?:started|began)(?: working| work)? (?:at|for))\b"
+)
+_VERB = re.compile(
+    r"\s(?:is|are|am|costs?|weighs?|earns?|has|have|owns?|lives?|works?|prefers?|stays?|studies|study|will be"
+    r"|takes? place|starts?|begins?|leaves?|departs?|ends?|goes|opens?|closes?|due)\b|(?<=\bi)['’]m\b"
+    r"|(?:(?<=\bhe)|(?<=\bshe)|(?<=\bit))['’]s\b|(?:(?<=\bwe)|(?<=\bthey))['’]re\b|\s?[:=]\s",
+    re.IGNORECASE,
+)
+_SENTENCES = re.compile(r"[.!?;]\s+\S")
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_SENTENCE_END = re.compile(r"(?:^|[.!?:;…])[\s\"“'‘(]*$")
+_POSSESSIVE = re.compile(r"['’]s?$")
+_NO_NAMES = {"user", "i", "i'm", "i've", "i'd", "i'll"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What a text says. The parts that few questions need are read when they are first asked for."""
+
+    text: str
+    core: str  # the text without a preface such as "please remember that"
+    spoken: tuple[str, ...]  # all its words
+    words: tuple[str, ...]  # stems of the words that carry meaning, each once, in order
+    marks: frozenset[str]  # small words that turn the meaning: from, under, if, maybe, the past …
+    persons: tuple[str, ...]  # who is referred to by a pronoun, in order
+    places: frozenset[str]  # in, on
+    has_possessive: bool  # "Ana's": the order of the words matters
+
+    @cached_property
+    def values(self) -> Values:
+        """The numbers, times, negations, … of the core."""
+        return read_values(self.core)
+
+    @cached_property
+    def text_values(self) -> Values:
+        """The same of the whole text."""
+        return self.values if self.core == self.text else read_values(self.text)
+
+    @cached_property
+    def value_tokens(self) -> list[str]:
+        """All words of the core as `values` sees them."""
+        return value_tokens(self.core)
+
+    @cached_property
+    def clause(self) -> "Clause | None":
+        """The text as one clause around a verb; None if it is longer than that, or a question."""
+        return _parse_clause(self.text)
+
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """All words in lower case, without the 's of a possessive."""
+        found = _WORD.findall(remove_links(compose(self.text)))
+        return frozenset(_POSSESSIVE.sub("", word).lower() for word in found)
+
+    @cached_property
+    def names(self) -> tuple[set[str], set[str]]:
+        """Names, and uncommon words that may have a capital only because they begin a sentence."""
+        sure, possible = set(), set()
+        plain = remove_links(compose(self.text))
+        for match in _WORD.finditer(plain):
+            word = _POSSESSIVE.sub("", match.group())
+            lower = word.lower()
+            if lower in _NO_NAMES or lower in ENGLISH or is_value(lower):
+                continue
+            before = plain[max(0, match.start() - 8) : match.start()]
+            is_capitalized = word != lower
+            begins_sentence = _SENTENCE_END.search(before) is not None
+            has_no_case = lower.upper() == lower
+            if lower in GIVEN_NAMES or has_no_case or (is_capitalized and not begins_sentence):
+                sure.add(lower)
+            elif is_capitalized and not is_common(lower):
+                possible.add(lower)
+        return sure, possible
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clause:
+    """A short statement, split at its verb; words such as "now" or "moved" are left out."""
+
+    text: str
+    subject: str  # what stands before the verb
+    verb: str
+    rest: str
+    says_changed: bool  # it says itself that something is not as before
+
+    @cached_property
+    def statement(self) -> Statement:
+        return parse(self.text)
+
+    @cached_property
+    def values(self) -> Values:
+        return read_values(self.text)
+
+    @cached_property
+    def object_words(self) -> tuple[str, ...]:
+        """The stems that follow the verb."""
+        return parse(self.rest).words
+
+
+def parse(text: str) -> Statement:
+    """Parse a text.
+
+    >>> parse("Please remember that I'm still living in a small flat above the bakery").words
+    ('reside', 'small', 'flat', 'bakeri')
+    """
+    core = strip_preface(text)
+    plain = _ROLE.sub("am", for_hash(core))
+    found = tokens.words(plain)
+    stems: dict[str, None] = {}
+    marks: set[str] = set()
+    persons: dict[str, None] = {}
+    tensed = [""]  # the words among which a verb in the past tense is looked for
+    has_possessive = False
+    for word in found:
+        if word in _MARKS:
+            marks.add(_MARKS[word])
+        if word in _PERSONS:
+            persons[_PERSONS[word]] = None
+        if word.endswith("'d"):
+            marks.add("would")
+        if word.endswith("'s") and word not in _PRESENT:
+            has_possessive = True
+        if word not in _SMALL and not is_value(word):
+            stems[_stem(word)] = None
+        if word != "not" and (word in _PRESENT or word not in _EMPTY):
+            tensed.append(word)
+    if "?" in plain:
+        marks.add("?")
+    if any(_is_past(word) and before not in _PRESENT for before, word in pairwise(tensed)):
+        marks.add("past")
+    return Statement(
+        text=text,
+        core=core,
+        spoken=tuple(found),
+        words=tuple(stems),
+        marks=frozenset(marks),
+        persons=tuple(persons),
+        places=frozenset(found) & _PLACES,
+        has_possessive=has_possessive,
+    )
+
+
+def strip_preface(text: str) -> str:
+    """Remove what only introduces a text.
+
+    >>> strip_preface("Please remember that the keys are with Tom")
+    'the keys are with Tom'
+    """
+    return _PREFACE.sub("", text) or text
+
+
+@lru_cache(maxsize=1 << 12)
+def _stem(word: str) -> str:
+    """Return the stem that stands for a word and its synonyms."""
+    stem = (tokens.analyze(word) or [word])[0]
+    return _SAME_STEMS.get(stem, stem)
+
+
+def _is_past(word: str) -> bool:
+    return word in _WENT or (len(word) > 4 and _PAST.search(word) is not None)
+
+
+def _parse_clause(text: str) -> Clause | None:
+    """Split a text at its verb.
+
+    >>> clause = _parse_clause("My phone number is 555 0199")
+    >>> clause.subject, clause.verb, clause.rest
+    ('My phone number', 'is', '555 0199')
+    """
+    told = strip_preface(text.strip())
+    if len(told.split()) > LONGEST_CLAUSE or "?" in told or _SENTENCES.search(told):
+        return None
+    told = _CLOCK.sub(lambda match: f"at {_HOURS[match[1].lower()]}:00", told)
+    told = _DATE.sub(_write_date_in_figures, told)
+    told = _MOVED.sub(r"\g<who> lives in", _JOINED.sub(" works at", told))
+    kept = [word for word in told.split() if word.strip(",.!").lower() not in _CHANGE]
+    bare = " ".join(kept)
+    before, verb, after = bare, "", ""
+    if match := _VERB.search(f" {bare}"):
+        before, after = bare[: match.start()], bare[match.end() - 1 :]
+        verb = match.group().strip().lower()
+    return Clause(
+        text=bare,
+        subject=before.strip(" ,."),
+        verb=verb,
+        rest=after.strip(" ,."),
+        says_changed=bare != told,
+    )
+
+
+def _write_date_in_figures(match: re.Match[str]) -> str:
+    month = (match["month"] or match["month2"]).lower()[:3]
+    number = 1 + [each[:3] for each in MONTHS].index(month)
+    return f"1-{number}-{match['day'] or match['day2']}"
