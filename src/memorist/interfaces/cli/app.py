@@ -119,10 +119,10 @@ class Program(CommandGroup):
         return ctx.fail(message)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(self.commands, key=lambda name: PANELS.index(self._panel(name)))
-
-    def _panel(self, name: str) -> str:
-        return str(getattr(self.commands[name], "rich_help_panel", ""))
+        panels = {
+            name: getattr(each, "rich_help_panel", "") for name, each in self.commands.items()
+        }
+        return sorted(panels, key=lambda name: PANELS.index(panels[name]))
 
 
 app = typer.Typer(

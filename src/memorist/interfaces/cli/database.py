@@ -57,12 +57,9 @@ def migrate(
     else:
         with call.memory():
             pass
-    if call.json:
-        output.as_json(done)
-    else:
-        steps = ", ".join(map(str, done["steps"])) or "none"
-        created = ", ".join(map(str, done["indexes"])) or "none"
-        output.line(f"migrations applied: {steps}; indexes created: {created}")
+    steps = ", ".join(map(str, done["steps"])) or "none"
+    created = ", ".join(map(str, done["indexes"])) or "none"
+    output.either(call.json, done, f"migrations applied: {steps}; indexes created: {created}")
 
 
 @command(
@@ -83,11 +80,9 @@ def copy(
     """
     with output.progress("Copying", None, hidden=call.json) as advance:
         done = asyncio.run(lazy.bootstrap.copied(source, target, progress=advance))
-    if call.json:
-        output.as_json(asdict(done))
-    else:
-        memories = done.tables.get("memories", 0)
-        output.line(f"{done.rows} rows copied, {memories} of them memories; both sides are equal")
+    memories = done.tables.get("memories", 0)
+    text = f"{done.rows} rows copied, {memories} of them memories; both sides are equal"
+    output.either(call.json, asdict(done), text)
 
 
 @command(
@@ -102,7 +97,7 @@ def backup(
     """Copy the database into a new file while it is in use."""
     with call.memory() as memory:
         memory.backup(file)
-    output.as_json({"file": file}) if call.json else output.line(f"copied to {file}")
+    output.either(call.json, {"file": file}, f"copied to {file}")
 
 
 @command("db vacuum")
@@ -112,10 +107,8 @@ def vacuum(call: Call) -> None:
         before = memory.stats()["bytes"]
         memory.vacuum()
         after = memory.stats()["bytes"]
-    if call.json:
-        output.as_json({"bytes_before": before, "bytes_after": after})
-    else:
-        output.line(f"{before:,} bytes before, {after:,} after")
+    sizes = {"bytes_before": before, "bytes_after": after}
+    output.either(call.json, sizes, f"{before:,} bytes before, {after:,} after")
 
 
 @command("db replay")
@@ -161,11 +154,9 @@ def update(
             done = memory.index(
                 batch_size=batch_size, force=force, dry_run=dry_run, progress=advance
             )
-    if call.json:
-        output.as_json({**asdict(done), "dry_run": dry_run})
-    else:
-        what = "would be embedded" if dry_run else "embedded"
-        output.line(f"{done.found} {what} in {done.batches} batches of at most {batch_size}")
+    what = "would be embedded" if dry_run else "embedded"
+    text = f"{done.found} {what} in {done.batches} batches of at most {batch_size}"
+    output.either(call.json, {**asdict(done), "dry_run": dry_run}, text)
 
 
 @command("index rebuild")
@@ -175,7 +166,7 @@ def rebuild(call: Call) -> None:
         scopes = len(memory.scopes())
         with output.progress("Rebuilding", scopes, hidden=call.json) as advance:
             held = memory.rebuild_index(progress=advance)
-    output.as_json({"indexed": held}) if call.json else output.line(f"{held} vectors in the index")
+    output.either(call.json, {"indexed": held}, f"{held} vectors in the index")
 
 
 @command(
@@ -287,12 +278,9 @@ def purge(
     with call.memory() as memory:
         target: Any = memory if everyone else call.scope(memory)
         done = target.purge(dry_run=dry_run)
-    if call.json:
-        expired, purged = list(done.expired), list(done.purged)
-        output.as_json({"expired": expired, "purged": purged, "dry_run": dry_run})
-    else:
-        would = "would be " if dry_run else ""
-        output.line(f"{len(done.expired)} {would}archived, {len(done.purged)} {would}erased")
+    would = "would be " if dry_run else ""
+    text = f"{len(done.expired)} {would}archived, {len(done.purged)} {would}erased"
+    output.either(call.json, {**asdict(done), "dry_run": dry_run}, text)
 
 
 def on_signals(stop: Callable[[], None]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -18,9 +18,6 @@ import memorist
 
 from ...types import Recall
 from . import output
-
-if TYPE_CHECKING:
-    from ...sync import BlockingScope
 
 HITS = 2  # shown for each question
 DEFAULTS: dict[str, Any] = {  # whatever this machine is configured for
@@ -60,7 +57,14 @@ def run(*, as_json: bool) -> None:
     if as_json:
         output.as_json(as_plain(demo))
     else:
-        output.draw(_opening(demo), _answers(demo), _explanation(demo), _closing(demo))
+        milliseconds = 1000 * demo.recall_seconds / len(demo.answers)
+        took = f"{demo.remember_seconds:.1f} s, including loading the model"
+        output.draw(_opening(demo), _answers(demo), _explanation(demo))
+        output.draw(
+            Text(f"\n{len(demo.messages)} messages took {took}; a question {milliseconds:.0f} ms."),
+            Text("Everything ran on this machine, in memory. Nothing was left behind.\n"),
+            Text(NEXT),
+        )
 
 
 def _play(script: dict[str, Any], *, hidden: bool) -> Demonstration:
@@ -72,8 +76,12 @@ def _play(script: dict[str, Any], *, hidden: bool) -> Demonstration:
         output.progress("Listening", total, hidden=hidden) as advance,
         memorist.open(":memory:", state_dir=folder, **DEFAULTS) as memory,
     ):
-        mine, start = memory.scope(user="demo"), time.perf_counter()
-        _remember(mine, messages, advance)
+        mine, start, done = memory.scope(user="demo"), time.perf_counter(), 0
+        for session in dict.fromkeys(message["session"] for message in messages):
+            turns = [message for message in messages if message["session"] == session]
+            mine.remember(turns)
+            done += len(turns)
+            advance(done)
         asked, answers = time.perf_counter(), []
         for question in script["questions"]:
             answers.append(mine.recall(question, limit=HITS))
@@ -86,18 +94,6 @@ def _play(script: dict[str, Any], *, hidden: bool) -> Demonstration:
         remember_seconds=asked - start,
         recall_seconds=end - asked,
     )
-
-
-def _remember(
-    mine: BlockingScope, messages: Sequence[dict[str, Any]], advance: Callable[[int], None]
-) -> None:
-    """Store the messages session by session."""
-    done = 0
-    for session in dict.fromkeys(message["session"] for message in messages):
-        turns = [message for message in messages if message["session"] == session]
-        mine.remember(turns)
-        done += len(turns)
-        advance(done)
 
 
 def _opening(demo: Demonstration) -> RenderableType:
@@ -142,15 +138,6 @@ def _explanation(demo: Demonstration) -> RenderableType:
     hit = answer.hits[0]
     title = f"\nWhy this answers {demo.explained!r}: the parts add up to {hit.score:.2f}\n"
     return Group(Text(title, style="bold"), output.headline(hit.memory), output.score_parts(hit))
-
-
-def _closing(demo: Demonstration) -> RenderableType:
-    milliseconds = 1000 * demo.recall_seconds / max(1, len(demo.answers))
-    return Text(
-        f"\n{len(demo.messages)} messages took {demo.remember_seconds:.1f} s, including loading the "
-        f"model; a question {milliseconds:.0f} ms.\n"
-        f"Everything ran on this machine, in memory. Nothing was left behind.\n\n{NEXT}"
-    )
 
 
 def as_plain(demo: Demonstration) -> dict[str, Any]:

@@ -61,9 +61,9 @@ def _bad(about: str, seen: str, mend: str = "") -> Finding:
 def examine(db: str | None) -> list[Finding]:
     """Run all checks, in the order in which one thing depends on another."""
     found = [
-        *_check("program", _program),
-        *_check("packages", _packages),
-        *_check("sqlite", _sqlite),
+        *_run("program", check_program),
+        *_run("packages", check_packages),
+        *_run("sqlite", check_sqlite),
     ]
     try:
         settings = lazy.settings.load(db=db)
@@ -71,19 +71,19 @@ def examine(db: str | None) -> list[Finding]:
         seen = str(error).removesuffix(". See `memorist doctor`")
         return [*found, _bad("settings", seen, "fix it in the environment or in memorist.toml")]
     checks = {
-        "settings": _settings,
-        "model": _model,
-        "language model": _language_model,
-        "cache": _cache,
-        "file": _database,
-        "spool": _spool,
+        "settings": check_settings,
+        "model": check_embedder,
+        "language model": check_language_model,
+        "cache": check_cache,
+        "file": check_database,
+        "spool": check_spool,
     }
     for about, check in checks.items():
-        found += _check(about, check, settings)
+        found += _run(about, check, settings)
     return found
 
 
-def _check(about: str, check: Callable[..., Iterator[Finding]], *given: Any) -> list[Finding]:
+def _run(about: str, check: Callable[..., Iterator[Finding]], *given: Any) -> list[Finding]:
     """Run a check. If the check itself fails, that is a finding, too."""
     try:
         return list(check(*given))
@@ -91,13 +91,13 @@ def _check(about: str, check: Callable[..., Iterator[Finding]], *given: Any) -> 
         return [_bad(about, f"{type(error).__name__}: {error}", "see the message")]
 
 
-def _program() -> Iterator[Finding]:
+def check_program() -> Iterator[Finding]:
     system = f"{platform.system()} {platform.machine()}"
     python = platform.python_version()
     yield _good("program", f"memorist {memorist.__version__}, Python {python}, {system}")
 
 
-def _packages() -> Iterator[Finding]:
+def check_packages() -> Iterator[Finding]:
     installed, missing = [], []
     for name in _NEEDED:
         try:
@@ -110,7 +110,7 @@ def _packages() -> Iterator[Finding]:
     yield _good("packages", ", ".join(installed))
 
 
-def _sqlite() -> Iterator[Finding]:
+def check_sqlite() -> Iterator[Finding]:
     import apsw
 
     installed = apsw.sqlite_lib_version()
@@ -122,7 +122,7 @@ def _sqlite() -> Iterator[Finding]:
         yield _poor("sqlite", seen, f"pip install --upgrade 'apsw>={wanted}'")
 
 
-def _settings(settings: Settings) -> Iterator[Finding]:
+def check_settings(settings: Settings) -> Iterator[Finding]:
     changed = [name for name in sorted(settings.model_fields_set) if name != "db"]
     values = [f"{name}={_without_password(str(getattr(settings, name)))}" for name in changed]
     listed = ", ".join(values) or "all defaults"
@@ -138,7 +138,7 @@ def _settings(settings: Settings) -> Iterator[Finding]:
         yield _poor("settings", f"unknown variable {variable}", mend)
 
 
-def _model(settings: Settings) -> Iterator[Finding]:
+def check_embedder(settings: Settings) -> Iterator[Finding]:
     mend = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
     kind, _, name = settings.embedder.partition(":")
     if kind == "none":
@@ -173,7 +173,7 @@ def _packaged_model() -> Finding:
     return _good("model", f"{minilm.MODEL}, packaged, {size}")
 
 
-def _language_model(settings: Settings) -> Iterator[Finding]:
+def check_language_model(settings: Settings) -> Iterator[Finding]:
     about = "language model"
     if settings.llm == "none":
         yield _good(about, "none: rules are used, and no text leaves this machine")
@@ -189,7 +189,7 @@ def _language_model(settings: Settings) -> Iterator[Finding]:
     yield _good(about, f"{settings.llm} at {where}, at most {limits}")
 
 
-def _cache(settings: Settings) -> Iterator[Finding]:
+def check_cache(settings: Settings) -> Iterator[Finding]:
     folder = settings.state_dir
     if settings.cache_mb == 0:
         yield _good("cache", "off")
@@ -206,7 +206,7 @@ def _is_writable(path: Path) -> bool:
     return existing.is_dir() and os.access(existing, os.W_OK)
 
 
-def _database(settings: Settings) -> Iterator[Finding]:
+def check_database(settings: Settings) -> Iterator[Finding]:
     place = settings.db
     if place != ":memory:" and "://" not in place and not Path(place).exists():
         if _is_writable(Path(place).parent):
@@ -240,7 +240,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
         yield _good("index", f"every memory is embedded by {counts['model']}")
 
 
-def _spool(settings: Settings) -> Iterator[Finding]:
+def check_spool(settings: Settings) -> Iterator[Finding]:
     """Check for writes that wait for the store, and for lines that could not be replayed."""
     spool = lazy.bootstrap.fail_safe_files(settings)
     if spool is None:

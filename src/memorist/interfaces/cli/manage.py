@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -19,9 +18,6 @@ from .app import command
 from .memories import Id
 from .table import complete_id, memory_id
 from .transfer import standard_input
-
-if TYPE_CHECKING:
-    from ...sync import BlockingScope
 
 
 @command(
@@ -153,18 +149,14 @@ def undo(
     with call.mine() as mine:
         session = call.session
         if operation:
-            operation, session = complete_id(operation, _operations(mine)), None
+            known = [str(entry.meta.get("operation", "")) for entry in mine.history(limit=10_000)]
+            operation, session = complete_id(operation, known), None
         done = mine.undo(operation, session=session, dry_run=dry_run, actor=mine.scope.user)
     if call.json:
         output.as_json(done)
         return
     output.show(done.memories)
     output.line(f"{'would undo' if dry_run else 'undone'}  {' '.join(done.operations)}")
-
-
-def _operations(mine: BlockingScope) -> Iterator[str]:
-    for entry in mine.history(limit=10_000):
-        yield str(entry.meta.get("operation", ""))
 
 
 @command(

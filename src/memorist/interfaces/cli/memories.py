@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from ...ingest.messages import moment
 from ...storage import codec
 from ...types import KINDS, STATES, Filter, Kind, Labels
 from ..call import Call
@@ -14,7 +13,7 @@ from ..errors import REFUSED
 from ..render import plain
 from ..verbs import BROWSE, SAMPLE
 from . import demo as demonstration
-from . import output
+from . import lazy, output
 from .app import command
 from .table import All, memory_id
 from .transfer import standard_input
@@ -291,6 +290,6 @@ def _filter(
         speaker=speaker,
         pinned=pinned,
         labels=Labels(session=call.session),
-        occurred_after=moment(after),
-        occurred_before=moment(before),
+        occurred_after=lazy.messages.moment(after),
+        occurred_before=lazy.messages.moment(before),
     )

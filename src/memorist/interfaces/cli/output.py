@@ -86,6 +86,11 @@ def _is_unicode() -> bool:
     return encoding.lower().replace("-", "").startswith("utf")
 
 
+def either(json: bool, value: Any, text: str) -> None:
+    """Print a value as JSON, or a line of text."""
+    as_json(value) if json else line(text)
+
+
 @contextmanager
 def progress(
     title: str, total: int | None, *, hidden: bool = False

@@ -75,10 +75,8 @@ def incognito(
 
 def _show(call: Call, mine: BlockingScope) -> None:
     reason = mine.privacy.disabled_reason()
-    if call.json:
-        output.as_json({**asdict(mine.privacy.settings()), "on": not reason, "reason": reason})
-    else:
-        output.line(reason or "memory is on")
+    status = {**asdict(mine.privacy.settings()), "on": not reason, "reason": reason}
+    output.either(call.json, status, reason or "memory is on")
 
 
 @command(
@@ -93,7 +91,4 @@ def withdraw(
     """Erase a field about you, its proposals and all its previous values."""
     with call.mine() as mine:
         erased = mine.consent.withdraw(field, actor=mine.scope.user)
-    if call.json:
-        output.as_json({"withdrawn": erased})
-    else:
-        output.line(f"{erased} values of {field} erased")
+    output.either(call.json, {"withdrawn": erased}, f"{erased} values of {field} erased")

@@ -120,7 +120,7 @@ def create(
             rights=tuple(right or ("read", "write")),
             days=expires,
         )
-    output.as_json({**asdict(key), "token": token}) if call.json else output.line(token)
+    output.either(call.json, {**asdict(key), "token": token}, token)
     output.note(f"Key {key.id} of {key.user}. It is shown only once: keep it safe.")
 
 
@@ -165,4 +165,4 @@ def revoke(
         known = memory.keys()
         key_id = complete_id(id, [key.id for key in known])
         memory.revoke_key(key_id)
-    output.as_json({"revoked": key_id}) if call.json else output.line(f"{key_id} revoked")
+    output.either(call.json, {"revoked": key_id}, f"{key_id} revoked")

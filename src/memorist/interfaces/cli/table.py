@@ -54,18 +54,14 @@ def complete_id(given: str, known: Iterable[str]) -> str:
 
 def memory_id(mine: Any, given: str) -> str:
     """Return the id of a memory of this scope, in any state, from its first characters."""
-    return given if len(given) >= 36 else complete_id(given, _memory_ids(mine))
-
-
-def _memory_ids(mine: Any) -> Iterable[str]:
-    cursor = None
-    while True:
-        page = mine.list(Filter(states=STATES), limit=1000, cursor=cursor)
-        for memory in page:
-            yield memory.id
-        cursor = page.cursor
-        if cursor is None:
-            return
+    if len(given) < SHORTEST or len(given) >= 36:
+        return given
+    page = mine.list(Filter(states=STATES), limit=1000)
+    known = [memory.id for memory in page]
+    while page.cursor is not None:
+        page = mine.list(Filter(states=STATES), limit=1000, cursor=page.cursor)
+        known += [memory.id for memory in page]
+    return complete_id(given, known)
 
 
 def add(verb: Verb) -> None:

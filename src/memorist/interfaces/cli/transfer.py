@@ -68,7 +68,10 @@ def import_(
         counted = call.scope(memory) if call.names_a_scope else memory
         before = counted.stats()["memories"]
         lines = add_ids(read_lines(source), file=file, session=call.session)
-        with output.progress("Importing", _size(source), hidden=call.json) as advance:
+        size = None
+        with suppress(OSError, ValueError):  # a pipe
+            size = os.fstat(source.fileno()).st_size or None
+        with output.progress("Importing", size, hidden=call.json) as advance:
             for batch in _batches(lines):
                 is_scoped = batch[0].is_message or call.names_a_scope
                 target: Any = call.scope(memory) if is_scoped else memory
@@ -77,26 +80,16 @@ def import_(
                 advance(batch[-1].read)
         new = counted.stats()["memories"] - before
     counts = Counter(outcome.status for outcome in outcomes)
-    if call.json:
-        output.as_json({"records": read, "new_memories": new, "outcomes": counts})
-    else:
-        rest = ""
-        for status in ("refused", "conflicting", "pending"):
-            if counts[status]:
-                rest += f", {counts[status]} {status}"
-        output.line(f"{read} records read, {new} new memories{rest}")
+    text = f"{read} records read, {new} new memories"
+    for status in ("refused", "conflicting", "pending"):
+        if counts[status]:
+            text += f", {counts[status]} {status}"
+    output.either(call.json, {"records": read, "new_memories": new, "outcomes": counts}, text)
     refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflicting")]
     for outcome in refused[:10]:
         output.note(f"{outcome.status}: {outcome.reason}")
     if refused:
         raise typer.Exit(REFUSED)
-
-
-def _size(source: Any) -> int | None:
-    try:
-        return os.fstat(source.fileno()).st_size or None
-    except (OSError, ValueError):
-        return None
 
 
 def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
@@ -154,10 +147,7 @@ def export(
                 advance(records)
     if file is None or file == "-":
         return
-    if call.json:
-        output.as_json({"records": records, "file": file})
-    else:
-        output.line(f"{records} records in {file}")
+    output.either(call.json, {"records": records, "file": file}, f"{records} records in {file}")
 
 
 def standard_input() -> str:

@@ -45,7 +45,7 @@ class MemoryPage(BaseModel):
     cursor: str | None
 
 
-class Summary(BaseModel):
+class SpaceSummary(BaseModel):
     """What is stored in a space."""
 
     space: str
@@ -118,10 +118,10 @@ WriteScope = Annotated[ScopedClient, Depends(writing)]
 
 
 @routes.get("/summary")
-async def summary(mine: ReadScope) -> Summary:
+async def summary(mine: ReadScope) -> SpaceSummary:
     """Summarize what is stored in a space, for people to read."""
     text = await mine.overview()
-    return Summary(space=mine.scope.space, summary=text, counts=await mine.stats())
+    return SpaceSummary(space=mine.scope.space, summary=text, counts=await mine.stats())
 
 
 @routes.get("/entries", responses=NOT_FOUND)
