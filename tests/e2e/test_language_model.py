@@ -83,12 +83,12 @@ def test_the_doctor_says_where_texts_are_sent_and_keeps_the_key_to_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
-    assert "nothing leaves here" in run("doctor", "--db", tmp_path / "m.db").stdout
+    assert "no text leaves this machine" in run("doctor", "--db", tmp_path / "m.db").stdout
     monkeypatch.setenv("MEMORIST_LLM", "openai:m")
     monkeypatch.setenv("MEMORIST_LLM_URL", "http://ana:hush@127.0.0.1:9/v1")
     monkeypatch.setenv("MEMORIST_LLM_KEY", "sk-hush")
     shown = " ".join(run("doctor", "--db", tmp_path / "m.db").stdout.split())
-    assert "openai:m, asked at http://ana@127.0.0.1:9/v1, at most 200,000 tokens a user" in shown
+    assert "openai:m at http://ana@127.0.0.1:9/v1, at most 200,000 tokens per user" in shown
     assert "hush" not in shown
 
 

@@ -249,7 +249,7 @@ def check_spool(settings: Settings) -> Iterator[Finding]:
     waiting, aside = len(spool.waiting()), spool.set_aside()
     if waiting:
         mend = "bring the store back, then run `memorist db replay`"
-        yield _poor("spool", f"{waiting} writes wait in {spool.folder}", mend)
+        yield _poor("spool", f"{waiting} waiting in {spool.folder}", mend)
     for path in aside:
         mend = "read the lines, remember what they say, and remove the file"
         yield _poor("spool", f"lines that could not be used: {path}", mend)
