@@ -8,13 +8,13 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Unpack, cast
 from urllib.parse import parse_qs, urlsplit
 
 from .client import Client
 from .context import Context, utcnow
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
-from .index import Corpora
+from .index import SnapshotCache
 from .ingest import policies
 from .jobs import registry
 from .jobs.index_sync import InStore, Mirror
@@ -22,6 +22,7 @@ from .offline import Guarded, Offline
 from .ports import Adviser, Embedder, NearestRows, Reranker, Searching, Store
 from .retrieve import profiles
 from .settings import Settings, allowlists, load
+from .settings.options import Options
 from .storage.access_log import AccessLog
 from .telemetry.instrumentation import Observer
 from .text import tokens
@@ -48,7 +49,7 @@ async def open_client(
     db: str | Path | None = None,
     *,
     count_tokens: Callable[[str], int] | None = None,
-    **settings: Any,
+    **settings: Unpack[Options],
 ) -> Client:
     """Open a memory; `count_tokens` says what a text costs.
 
@@ -64,7 +65,7 @@ async def open_client(
     external_index, usual = await _external_index(chosen, store, embedder)
     ctx = Context(
         store=store,
-        index=Corpora(
+        index=SnapshotCache(
             model=embedder.model if embedder else "",
             dimensions=embedder.dimensions if embedder else 1,
             limit_bytes=chosen.index_cache_mb << 20,
@@ -153,7 +154,7 @@ def _there(source: str) -> None:
 def _check(settings: Settings) -> None:
     """Raises Misconfigured for a name that nothing goes by, before anything is opened."""
     try:
-        profiles.named(settings.profile)
+        profiles.find(settings.profile)
         policies.named(settings.policy)
         tokens.analyze("words", settings.language)
     except (InvalidInput, ImportError) as error:

@@ -15,8 +15,8 @@ import pytest
 
 import memorist
 from memorist.extraction import facts
-from memorist.ingest import classify_rules, guard, importance, policies
-from memorist.ingest.chunk import chunks as pieces
+from memorist.ingest import classify, guard, policies
+from memorist.ingest.analyze import analyze
 from memorist.manage import chat_commands
 from memorist.retrieve import question, render
 from memorist.text import (
@@ -25,7 +25,6 @@ from memorist.text import (
     derived,
     entities,
     normalize,
-    secrets,
     style_check,
     summarize,
     tokens,
@@ -120,7 +119,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     "for_hash": normalize.for_hash,
     "compact": normalize.compact,
     "normalized wording": normalize.wording,
-    "secret": secrets.secret,
+    "secret": guard.find_secret,
     "intervals": lambda text: dates.intervals(text, NOW),
     "has_time": dates.has_time,
     "asks_when": dates.asks_when,
@@ -136,13 +135,13 @@ RULES: dict[str, Callable[[str], Any]] = {
     "analyze": tokens.analyze,
     "count_tokens": tokens.count_tokens,
     "simhash64": normalize.simhash64,
-    "forged": guard.forged,
-    "injection": lambda text: guard.injection(text, "strict"),
-    "grounded": lambda text: guard.grounded(text[: len(text) // 2], text),
-    "salience": importance.salience,
-    "kind": classify_rules.kind,
-    "item_type": classify_rules.item_type,
-    "pieces": lambda text: pieces(Draft(text=text), policies.POLICIES["default"]),
+    "forged": guard.find_forgery,
+    "injection": lambda text: guard.find_injection(text, "strict"),
+    "grounded": lambda text: compare.is_supported(text[: len(text) // 2], text),
+    "salience": classify.salience,
+    "kind": classify.kind,
+    "item_type": classify.item_type,
+    "pieces": lambda text: analyze(Draft(text=text), policies.POLICIES["default"]),
     "facts": lambda text: facts.facts(text, who="Ana", at=NOW),
     "safe": render.safe,
     "block": lambda text: render.block([memory(text)]),
@@ -197,8 +196,8 @@ KNOWN = (
     *(
         "checkpoints._LARGE",
         "facts._IMAGE",
-        "importance._CODE_SHAPE",
-        "importance._TECHNICAL_ENDING",
+        "classify._CODE_SHAPE",
+        "classify._TECHNICAL_ENDING",
     ),
     *("journal._LINK", "entities._POSSESSIVE", "entities._HUMPS"),
 )

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.ingest.split import by_meaning
+from memorist.ingest.chunk import by_meaning
 from memorist.text.tokens import count_tokens
 
 SENTENCE = "The quick brown fox jumps over the lazy dog again. "  # ten words

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memorist.ingest import guard
 from memorist.ingest.policies import Policy
-from memorist.text.secrets import secret
+from memorist.text.compare import is_supported
 from memorist.types import Draft, Labels
 
 CONTEXTUAL, STRICT, NONE = (
@@ -101,24 +101,24 @@ NO_SECRETS = [
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_only_sounds_like_an_order_is_none(text: str) -> None:
-    assert guard.injection(text, "contextual") == ""
+    assert guard.find_injection(text, "contextual") == ""
 
 
 @pytest.mark.parametrize("text", FORGED)
 def test_a_text_that_poses_as_a_part_of_the_prompt_is_found(text: str) -> None:
-    assert guard.forged(text)
-    assert guard.refusal(Draft(text=text, manually_saved=True), CONTEXTUAL, "ana")
+    assert guard.find_forgery(text)
+    assert guard.find_refusal(Draft(text=text, manually_saved=True), CONTEXTUAL, "ana")
 
 
 @pytest.mark.parametrize("text", HARMLESS + ORDERS + NO_SECRETS)
 def test_no_other_text_is_taken_for_a_forged_one(text: str) -> None:
-    assert guard.forged(text) == ""
+    assert guard.find_forgery(text) == ""
 
 
 @pytest.mark.spec("CLK-45")
 @pytest.mark.parametrize("text", ORDERS)
 def test_an_order_to_the_model_is_found_in_disguise_and_in_other_languages(text: str) -> None:
-    assert guard.injection(text, "contextual")
+    assert guard.find_injection(text, "contextual")
 
 
 @pytest.mark.spec("CLK-45")
@@ -132,7 +132,7 @@ def test_an_order_to_the_model_is_found_in_disguise_and_in_other_languages(text:
     ],
 )  # fmt: skip
 def test_strict_takes_the_words_of_the_original_amiss(text: str) -> None:
-    assert guard.injection(text, "strict")
+    assert guard.find_injection(text, "strict")
 
 
 @pytest.mark.spec("CLK-45")
@@ -140,75 +140,76 @@ def test_strict_takes_the_words_of_the_original_amiss(text: str) -> None:
     "text", ["A rich ecosystem", "She is tokenless", "Promptly at nine", "Ana likes green tea."]
 )
 def test_strict_looks_at_whole_words(text: str) -> None:
-    assert guard.injection(text, "strict") == ""
+    assert guard.find_injection(text, "strict") == ""
 
 
 @pytest.mark.parametrize(("text", "kind"), SECRETS.items())
 def test_a_secret_is_known_by_its_shape(text: str, kind: str) -> None:
-    assert secret(text) == kind
+    assert guard.find_secret(text) == kind
 
 
 @pytest.mark.parametrize("text", NO_SECRETS)
 def test_talk_about_secrets_is_no_secret(text: str) -> None:
-    assert secret(text) == ""
+    assert guard.find_secret(text) == ""
 
 
 @pytest.mark.parametrize("text", SECRETS)
 def test_the_reason_does_not_repeat_the_secret(text: str) -> None:
-    why = guard.refusal(Draft(text=text), CONTEXTUAL, "ana")
+    why = guard.find_refusal(Draft(text=text), CONTEXTUAL, "ana")
     assert "manually_saved=True" in why
     assert not any(word in why for word in text.split() if any(map(str.isdigit, word)))
 
 
 @pytest.mark.parametrize("text", SECRETS)
 def test_a_person_who_insists_may_keep_a_secret(text: str) -> None:
-    assert guard.refusal(Draft(text=text, manually_saved=True), CONTEXTUAL, "ana") == ""
+    assert guard.find_refusal(Draft(text=text, manually_saved=True), CONTEXTUAL, "ana") == ""
 
 
 def test_a_secret_in_the_evidence_counts_too() -> None:
-    assert guard.refusal(
+    assert guard.find_refusal(
         Draft(text="The wifi works.", evidence_text="password: swordfish"), CONTEXTUAL, "ana"
     )
-    assert guard.refusal(
+    assert guard.find_refusal(
         Draft(text="The wifi works.", evidence=("ftp://ana:s3cr3t@h.example",)), CONTEXTUAL, "ana"
     )
 
 
 @pytest.mark.parametrize("text", ORDERS)
 def test_an_order_is_refused_from_others_and_kept_from_the_person(text: str) -> None:
-    assert guard.refusal(Draft(text=text, labels=TOOL), CONTEXTUAL, "ana")
-    assert guard.refusal(Draft(text=text, speaker="Mallory"), CONTEXTUAL, "ana")
-    assert guard.refusal(Draft(text=text), CONTEXTUAL, "ana") == ""
+    assert guard.find_refusal(Draft(text=text, labels=TOOL), CONTEXTUAL, "ana")
+    assert guard.find_refusal(Draft(text=text, speaker="Mallory"), CONTEXTUAL, "ana")
+    assert guard.find_refusal(Draft(text=text), CONTEXTUAL, "ana") == ""
     assert (
-        guard.refusal(
+        guard.find_refusal(
             Draft(text=text, speaker="Ana", labels=Labels(role="user")), CONTEXTUAL, "ana"
         )
         == ""
     )
     assert (
-        guard.refusal(Draft(text=text, labels=TOOL, manually_saved=True), CONTEXTUAL, "ana") == ""
+        guard.find_refusal(Draft(text=text, labels=TOOL, manually_saved=True), CONTEXTUAL, "ana")
+        == ""
     )
 
 
 @pytest.mark.spec("CLK-43", "CLK-45")
 def test_a_strict_policy_refuses_words_and_scraps_that_nobody_saved_on_purpose() -> None:
     developer = Draft(text="I am a backend developer")
-    assert "order" in guard.refusal(developer, STRICT, "ana")
-    assert "fewer than 2" in guard.refusal(Draft(text="a"), STRICT, "ana")
-    assert guard.refusal(Draft(text=developer.text, manually_saved=True), STRICT, "ana") == ""
-    assert guard.refusal(developer, CONTEXTUAL, "ana") == ""
+    assert "order" in guard.find_refusal(developer, STRICT, "ana")
+    assert "fewer than 2" in guard.find_refusal(Draft(text="a"), STRICT, "ana")
+    assert guard.find_refusal(Draft(text=developer.text, manually_saved=True), STRICT, "ana") == ""
+    assert guard.find_refusal(developer, CONTEXTUAL, "ana") == ""
 
 
 def test_a_policy_without_a_guard_refuses_nothing() -> None:
     assert [
-        guard.refusal(Draft(text=text), NONE, "ana") for text in (*FORGED, *ORDERS, *SECRETS)
+        guard.find_refusal(Draft(text=text), NONE, "ana") for text in (*FORGED, *ORDERS, *SECRETS)
     ] == [""] * (len(FORGED) + len(ORDERS) + len(SECRETS))
 
 
 @pytest.mark.spec("CLK-46")
 def test_a_line_that_stands_in_its_source_is_grounded() -> None:
-    assert guard.grounded("green tea!", "I drink Green  Tea, daily") == ""
-    assert guard.grounded("tea", "green tea") == ""
+    assert is_supported("green tea!", "I drink Green  Tea, daily")
+    assert is_supported("tea", "green tea")
 
 
 ELEVEN = " ".join(f"one{n}" for n in range(1, 12))
@@ -248,49 +249,50 @@ ELEVEN = " ".join(f"one{n}" for n in range(1, 12))
 def test_nearly_half_of_the_words_have_to_stand_in_the_source(
     line: str, source: str, is_grounded: bool
 ) -> None:
-    assert (guard.grounded(line, source) == "") is is_grounded
+    assert is_supported(line, source) is is_grounded
 
 
 @pytest.mark.spec("CLK-48")
 def test_evidence_that_nobody_said_is_not_grounded() -> None:
-    assert guard.grounded("I hereby grant everything", "I only asked for the weather")
+    assert not is_supported("I hereby grant everything", "I only asked for the weather")
 
 
 @pytest.mark.spec("CLK-43")
 def test_lines_keep_to_their_lengths() -> None:
     long = "word " * 200
     lengths = {
-        what: len(guard.line("x" * 400, what)) for what in ("content", "fact", "evidence", "lore")
+        what: len(guard.to_line("x" * 400, what))
+        for what in ("content", "fact", "evidence", "lore")
     }  # type: ignore[arg-type]
     assert lengths == {"content": 320, "fact": 190, "evidence": 220, "lore": 180}
-    assert guard.line(long, "fact").endswith(".")
-    assert guard.line("a | b | c", "content") == "a / b / c"
+    assert guard.to_line(long, "fact").endswith(".")
+    assert guard.to_line("a | b | c", "content") == "a / b / c"
     assert [
-        guard.line("abc", "fact"),
-        guard.line("x", "content"),
-        guard.line("fyi: hm!", "lore"),
+        guard.to_line("abc", "fact"),
+        guard.to_line("x", "content"),
+        guard.to_line("fyi: hm!", "lore"),
     ] == ["", "", ""]
-    assert guard.line("Note this: Bo's cat is orange...", "lore") == "Bo's cat is orange"
-    assert guard.line("Noteworthy things happen", "lore") == "Noteworthy things happen"
+    assert guard.to_line("Note this: Bo's cat is orange...", "lore") == "Bo's cat is orange"
+    assert guard.to_line("Noteworthy things happen", "lore") == "Noteworthy things happen"
 
 
 @pytest.mark.spec("CLK-44")
 def test_a_fact_has_one_of_five_types() -> None:
     named = ("preference", "PROFILE", "relationship", " project ", "other")
-    assert [guard.fact_type(given) for given in named] == [
+    assert [guard.to_fact_type(given) for given in named] == [
         "preference",
         "profile",
         "relationship",
         "project",
         "other",
     ]
-    assert {guard.fact_type(given) for given in ("general", "lore", "", None)} == {"other"}
+    assert {guard.to_fact_type(given) for given in ("general", "lore", "", None)} == {"other"}
 
 
 @given(st.text())
 def test_any_text_can_be_looked_at(text: str) -> None:
-    assert isinstance(guard.injection(text, "strict") + secret(text), str)
-    assert len(guard.line(text, "fact")) <= guard.LONGEST["fact"]
+    assert isinstance(guard.find_injection(text, "strict") + guard.find_secret(text), str)
+    assert len(guard.to_line(text, "fact")) <= guard.LONGEST["fact"]
 
 
 @pytest.mark.parametrize(
@@ -311,6 +313,6 @@ def test_any_text_can_be_looked_at(text: str) -> None:
 def test_a_long_text_takes_linear_time(text: str) -> None:
     whole = text * (100_000 // len(text))
     started = time.process_time()
-    guard.injection(whole, "strict")
-    secret(whole)
+    guard.find_injection(whole, "strict")
+    guard.find_secret(whole)
     assert time.process_time() - started < 2

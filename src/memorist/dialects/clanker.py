@@ -14,16 +14,17 @@ from typing import Any
 from ..client import Client
 from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ..extraction import job
-from ..ingest import guard, transitions
+from ..ingest import guard, transitions, validation
 from ..jobs import embed
-from ..manage import edit, validation
+from ..manage import edit
 from ..manage.journal import LORE
 from ..retrieve import profiles
 from ..scoped import ScopedClient
 from ..storage.changes import Happened, Put
-from ..text import normalize
+from ..text import compare, normalize
 from ..types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome, Recall
 
+UNSUPPORTED = "its words are not those of its source"
 POLICY, MESSAGES = "clanker.guild", "clanker.messages"
 KEEP_FACTS, KEEP_LORE = 80, 120  # of one subject; older ones are archived
 LORE_CONFIDENCE = 0.72
@@ -75,13 +76,13 @@ class Clanker:
 
         With `source_text`, the fact has to rest on it, and evidence that does not is left out. Raises InvalidInput.
         """
-        line = guard.line(fact, "fact")
-        if source_text is not None and line and (why := guard.grounded(line, source_text)):
-            return Outcome(status="refused", reason=why)
-        proof = guard.line(evidence_text, "evidence") if evidence_text else None
-        if proof and source_text is not None and guard.grounded(proof, source_text):
+        line = guard.to_line(fact, "fact")
+        if source_text is not None and line and not compare.is_supported(line, source_text):
+            return Outcome(status="refused", reason=UNSUPPORTED)
+        proof = guard.to_line(evidence_text, "evidence") if evidence_text else None
+        if proof and source_text is not None and not compare.is_supported(proof, source_text):
             proof = None
-        kind = guard.fact_type(fact_type)
+        kind = guard.to_fact_type(fact_type)
         draft = Draft(
             text=line,
             kind="procedural" if kind == "preference" else "semantic",
@@ -104,9 +105,9 @@ class Clanker:
         channel_id: str | None = None,
     ) -> Outcome:
         """Keep a line of lore, which belongs to the whole guild; the latest 120 stay. Raises InvalidInput."""
-        said = guard.line(line, "lore")
-        if source_text is not None and said and (why := guard.grounded(said, source_text)):
-            return Outcome(status="refused", reason=why)
+        said = guard.to_line(line, "lore")
+        if source_text is not None and said and not compare.is_supported(said, source_text):
+            return Outcome(status="refused", reason=UNSUPPORTED)
         draft = Draft(
             text=f"Memory line: {said}." if said else "",
             kind="semantic",

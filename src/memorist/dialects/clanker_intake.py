@@ -96,7 +96,7 @@ class Intake:
         """
         if not message.id:
             raise InvalidInput("A message needs an id: the same message is taken in once")
-        if len(guard.line(message.content, "content")) < guard.SHORTEST["content"]:
+        if len(guard.to_line(message.content, "content")) < guard.SHORTEST["content"]:
             return False
         key = (guild_id, message.id)
         if key not in self._taking:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from ..errors import StoreUnavailable
-from ..retrieve import profiles, render
+from ..retrieve import budget, profiles, render
 from ..scoped import ScopedClient
 from ..sync import BlockingScope, verb
 from ..types import Message, Receipt
@@ -34,7 +34,9 @@ class Hooks:
         if await self._scope.privacy.disabled_reason():
             return ""
         given = self._settings
-        told = _fitting(await self._profile(), given.memory_context_max_chars)
+        told = budget.fit(
+            await self._profile(), budget.Caps(chars=given.memory_context_max_chars), "\n".join
+        ).text
         left = given.memory_context_max_chars - len(told) - bool(told)
         if left < 1 or not given.memory_context_limit or not text.strip():
             return told
@@ -81,12 +83,3 @@ def _lines(profile: UserProfile) -> Iterator[str]:
     for label in ("preferences", "stable_facts", "do_not_assume"):
         for line in getattr(profile, label):
             yield f"- [{label.replace('_', ' ')}] {render.safe(line)}"
-
-
-def _fitting(lines: list[str], most: int) -> str:
-    """Those of the lines that fit whole."""
-    told = ""
-    for line in lines:
-        longer = f"{told}\n{line}" if told else line
-        told = longer if len(longer) <= most else told
-    return told

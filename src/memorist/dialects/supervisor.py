@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidInput
 from ..manage import agent_query
 from ..retrieve import profiles, render
+from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
 from ..settings import allowlists
 from ..text import normalize
@@ -115,7 +116,9 @@ class Supervisor:
             )
             lines += [self._line(memory) for memory in agent_query.few(found, access)]
             lines += [f"{self._line(memory)} (related)" for memory in found.related]
-        return "\n".join(_fitting(lines, budget, count))
+        caps = Caps(tokens=budget)
+        unique = list(dict.fromkeys(lines))
+        return fit(unique, caps, "\n".join, count, cost=lambda line: count(line + "\n")).text
 
     async def save_workflow(
         self,
@@ -229,12 +232,3 @@ def confident(message: str, context: str = "") -> float:
         return 1.0
     asked = set(analyze(message)) - set(analyze(" ".join(_BACK.findall(message))))
     return len(asked & set(analyze(context))) / len(asked) if asked else 0.0
-
-
-def _fitting(lines: Sequence[str], budget: int, count: Callable[[str], int]) -> Iterator[str]:
-    """The lines that fit into so many tokens."""
-    for line in dict.fromkeys(lines):
-        cost = count(line + "\n")
-        if cost <= budget:
-            budget -= cost
-            yield line

@@ -18,7 +18,6 @@ from ..ingest import guard
 from ..ports import Adviser
 from ..results import Ask
 from ..text import compare, normalize, style_check, tokens, values
-from ..text.secrets import secret
 from ..text.statements import parse
 from ..text.wordlists import word_set
 from ..types import Scope
@@ -167,9 +166,9 @@ def _quoted(evidence: str, source: str) -> str:
 
 
 def _unsafe(text: str, quote: str) -> str:
-    if guard.injection(text, "strict") or guard.injection(quote, "contextual"):
+    if guard.find_injection(text, "strict") or guard.find_injection(quote, "contextual"):
         return "it reads like an order to the model"
-    return "it holds what looks like a secret" if secret(f"{text}\n{quote}") else ""
+    return "it holds what looks like a secret" if guard.find_secret(f"{text}\n{quote}") else ""
 
 
 def _unfounded(text: str, quote: str, source: str, who: str) -> str:

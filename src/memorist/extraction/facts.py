@@ -181,7 +181,7 @@ def _read(clause: str, who: str, at: datetime) -> Fact | None:
     rule, match = next(
         ((rule, found) for rule in rules if (found := rule.pattern.match(told))), (None, None)
     )
-    if rule is None or match is None or guard.injection(told, "contextual"):
+    if rule is None or match is None or guard.find_injection(told, "contextual"):
         return None
     text = _worded(told, rule, match.end(), who, at)
     if not text:

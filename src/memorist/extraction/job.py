@@ -6,25 +6,26 @@ its budget, otherwise by rules. The facts take the ordinary way in, in one trans
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from ..ingest import guard, policies
+from ..ingest.pipeline import EXTRACT
 from ..ingest.policies import Facts, Policy
 from ..jobs.context import Care
 from ..ports import Reading, Transaction
 from ..results import Task
-from ..storage.changes import Change, Done, Happened, Queue
+from ..storage.changes import Change, Done, Happened
 from ..text import authority, normalize
 from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Scope
 
 if TYPE_CHECKING:
     from .facts import Fact
 
-NAME = "extract"  # of the work that waits
+NAME = EXTRACT
 TAG = "extracted"  # of a fact that was drawn out of a turn
 
 
@@ -48,35 +49,6 @@ class _Found:
     why: str = ""
     facts: Sequence[Fact] = ()
     dropped: list[str] = field(default_factory=list)
-
-
-def queued(
-    drafts: Sequence[Draft],
-    outcomes: Sequence[Outcome],
-    policy: Policy,
-    written: Collection[str],
-    now: datetime,
-) -> Iterator[Queue]:
-    """Note the turns that facts are to be drawn from: what people say themselves, and what is written for it now."""
-    for draft, outcome in zip(drafts, outcomes, strict=True):
-        if (
-            outcome.status in ("created", "superseded")
-            and outcome.ids[0] in written
-            and is_turn(draft)
-        ):
-            payload = {"ids": list(outcome.ids), "policy": policy.name}
-            yield Queue(name=NAME, key=outcome.ids[0], due_at=now, payload=payload)
-
-
-def is_turn(draft: Draft) -> bool:
-    """Whether somebody said it in a conversation, and not an assistant or a tool; what is derived is no turn."""
-    was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
-    return (
-        was_said
-        and authority.is_own_role(draft.labels.role)
-        and draft.kind in (None, "episodic")
-        and not (draft.evidence_ids or draft.compression_source)
-    )
 
 
 async def run(task: Task, care: Care, *, with_model: bool) -> int:
@@ -195,7 +167,7 @@ def _admitted(
     best = sorted(found.facts, key=lambda fact: (-fact.importance, -fact.confidence))
     for fact in best:
         draft = _draft(fact, said, limits)
-        why = guard.refusal(draft, policies.named(limits.policy), scope.user)
+        why = guard.find_refusal(draft, policies.named(limits.policy), scope.user)
         if any(normalize.wording(fact.text) == normalize.wording(memory.text) for memory in said):
             why = "it is the turn itself"
         elif len(fact.text) > limits.longest:
@@ -223,7 +195,7 @@ def _draft(fact: Fact, said: Sequence[Memory], limits: Facts) -> Draft:
         speaker=speaker,
         at=turn.occurred_at,
         kind="procedural" if limits.of_subject and fact.type == "preference" else "semantic",
-        fact_type=guard.fact_type(fact.type),
+        fact_type=guard.to_fact_type(fact.type),
         category=fact.category,
         tags=(TAG,),
         evidence_ids=tuple(memory.id for memory in said),

@@ -1,77 +1,251 @@
-"""A chunk: as much of a draft as becomes one memory, with everything that is known before it meets the store."""
+"""Cut a text where its meaning is cut: at blank lines, then at sentence ends, then at lines, then at blanks.
 
-from __future__ import annotations
+Chunks are stretches of the text itself, so nothing is lost but the whitespace between them. A fenced block of code
+stays whole while it fits. The work is linear in the text: a stretch is counted when it is made, joined sizes are added
+up, and only a sum that passes a limit is counted again.
+"""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from unicodedata import combining
 
-from ..text import entities, normalize, tokens
-from ..text.entities import Entity
-from ..text.statements import Statement, parse
-from ..types import Draft
-from . import importance, split
-from .policies import Policy
+MIN_CHUNK_TOKENS = 50
+MAX_CHUNK_TOKENS = 300
 
-WINDOW = 200  # tokens by our count that surely fit into the 256 word chunks of the packaged model
+_BLANK_LINE = re.compile(r"\n[ \t\r]*\n")
+_SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’»)\]*_]*\s+|[。！？｡．]["'”’»」』）)\]]*\s*""")
+_OPENING = "\"'“‘«„([{*_#¿¡「『（"
+_LINE = re.compile(r"\n")
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)", re.MULTILINE)
+_BLANKS = " \n\t\u3000"
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A text about to be remembered."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Span:
+    start: int
+    end: int
+    size: int  # tokens; of a joined span the sum of its parts, which may be a little more than there are
 
-    draft: Draft
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Splitter:
+    """A text, what counts as a token in it, and how large its spans may be."""
+
     text: str
+    count: Callable[[str], int]
+    minimum: int
+    maximum: int
+    fences: Sequence[tuple[int, int]]
 
-    @cached_property
-    def content_hash(self) -> str:
-        """The same for texts that differ only in case and blanks."""
-        return normalize.content_hash(self.text)
-
-    @cached_property
-    def simhash(self) -> int:
-        return normalize.simhash64(self.text)
-
-    @cached_property
-    def statement(self) -> Statement:
-        """What it says, as texts are compared."""
-        return parse(self.text)
-
-    @cached_property
-    def entities(self) -> list[Entity]:
-        """The names in it."""
-        return entities.entities(self.text)
-
-    @cached_property
-    def about(self) -> list[Entity]:
-        """What it is about, and how sure that is; a turn of a conversation is about what the turns around it are."""
-        return (
-            []
-            if self.draft.labels.session is not None
-            else entities.about(self.text, lambda _: self.entities)
-        )
-
-    @property
-    def tags(self) -> tuple[tuple[str, ...], float]:
-        """The same as tags."""
-        return entities.tags(self.about)
-
-    @cached_property
-    def salience(self) -> importance.Salience:
-        """The signals in it."""
-        return importance.salience(self.text, detect=lambda _: self.entities)
+    def span(self, start: int, end: int) -> _Span:
+        return _Span(start=start, end=end, size=self.count(self.text[start:end].strip()))
 
 
-def chunks(
-    draft: Draft, policy: Policy, count: Callable[[str], int] = tokens.count_tokens
-) -> list[Chunk]:
-    """Clean a draft and cut it where the policy says, or where the model could not read it at once."""
-    text = normalize.clean(draft.text)
-    if policy.longest is not None:
-        text = normalize.one_line(text)[: policy.longest]
-    if not text:
-        return []
-    minimum, maximum = policy.chunk or (0, WINDOW)
-    if count(text) <= maximum:
-        return [Chunk(draft, text)]
-    return [Chunk(draft, part) for part in split.by_meaning(text, count, minimum, maximum)]
+def by_meaning(
+    text: str,
+    count: Callable[[str], int],
+    minimum: int = MIN_CHUNK_TOKENS,
+    maximum: int = MAX_CHUNK_TOKENS,
+) -> list[str]:
+    """Cut a text into chunks of `minimum` to `maximum` tokens at the ends of paragraphs and sentences.
+
+    A text shorter than the minimum is one chunk. Only a chunk that no neighbour can take in stays below the minimum.
+
+    >>> words = lambda text: len(text.split())
+    >>> by_meaning("One two. Three four five.\\n\\nSix seven eight.\\n\\nNine.", words, minimum=2, maximum=4)
+    ['One two.', 'Three four five.', 'Six seven eight.\\n\\nNine.']
+    """
+    splitter = _Splitter(
+        text=text, count=count, minimum=minimum, maximum=maximum, fences=_fences(text)
+    )
+    paragraphs = (
+        span for start, end in _paragraphs(splitter) for span in _fitting(splitter, start, end)
+    )
+    merged = _merged(splitter, paragraphs)
+    whole = [span for one in merged for span in _fitting(splitter, one.start, one.end)]
+    return [text[span.start : span.end].strip() for span in _balanced(splitter, whole)]
+
+
+def _fences(text: str) -> list[tuple[int, int]]:
+    """Find the fenced blocks of code that are closed."""
+    found: list[tuple[int, int]] = []
+    opened: re.Match[str] | None = None
+    for match in _FENCE.finditer(text):
+        if opened is None:
+            opened = match if "`" not in match[2] else None  # ```code``` on one line opens nothing
+        elif match[1].startswith(opened[1]) and not match[2].strip():
+            found.append((opened.start(), match.end()))
+            opened = None
+    return found
+
+
+def _paragraphs(splitter: _Splitter) -> Iterator[tuple[int, int]]:
+    cuts = (match.end() for match in _BLANK_LINE.finditer(splitter.text))
+    return _stretches(splitter, 0, len(splitter.text), _outside(cuts, splitter.fences))
+
+
+def _sentences(splitter: _Splitter, start: int, end: int) -> Iterator[tuple[int, int]]:
+    text, fences = splitter.text, splitter.fences
+    ends = (match.end() for match in _SENTENCE_END.finditer(text, start, end))
+    cuts = (cut for cut in ends if _starts_sentence(text, cut))
+    blank = (match.end() for match in _BLANK_LINE.finditer(text, start, end))
+    inside = fences[bisect_right(fences, (start,)) : bisect_right(fences, (end,))]
+    edges = (edge for fence in inside for edge in fence)
+    return _stretches(
+        splitter, start, end, sorted({*_outside(cuts, fences), *_outside(blank, fences), *edges})
+    )
+
+
+def _lines(splitter: _Splitter, start: int, end: int) -> Iterator[tuple[int, int]]:
+    return _stretches(
+        splitter, start, end, (match.end() for match in _LINE.finditer(splitter.text, start, end))
+    )
+
+
+def _starts_sentence(text: str, position: int) -> bool:
+    """Does a capital stand here, or a letter of a script without capitals?"""
+    start = text[position : position + 4].lstrip(_OPENING)[:1]
+    return start.isalpha() and not start.islower()
+
+
+def _outside(cuts: Iterable[int], fences: Sequence[tuple[int, int]]) -> Iterator[int]:
+    for cut in cuts:
+        before = bisect_right(fences, (cut,)) - 1
+        if before < 0 or cut >= fences[before][1]:
+            yield cut
+
+
+def _stretches(
+    splitter: _Splitter, start: int, end: int, cuts: Iterable[int]
+) -> Iterator[tuple[int, int]]:
+    inner = (cut for cut in cuts if start < cut < end)
+    return ((a, b) for a, b in pairwise((start, *inner, end)) if splitter.text[a:b].strip())
+
+
+def _fitting(splitter: _Splitter, start: int, end: int) -> list[_Span]:
+    """Cut a stretch at the coarsest boundaries that make it fit, and pack what is small."""
+    whole = splitter.span(start, end)
+    if whole.size <= splitter.maximum:
+        return [whole]
+    return [
+        span
+        for part in _packed(splitter, _small(splitter, start, end))
+        for span in _checked(splitter, part)
+    ]
+
+
+def _small(splitter: _Splitter, start: int, end: int) -> Iterator[_Span]:
+    for a, b in _sentences(splitter, start, end):
+        sentence = splitter.span(a, b)
+        if sentence.size <= splitter.maximum:
+            yield sentence
+            continue
+        for line in (splitter.span(*line) for line in _lines(splitter, a, b)):
+            yield from [line] if line.size <= splitter.maximum else _windows(splitter, line)
+
+
+def _packed(splitter: _Splitter, spans: Iterable[_Span]) -> list[_Span]:
+    packed: list[_Span] = []
+    for span in spans:
+        joined = _joined(splitter, packed[-1], span) if packed else None
+        packed[-1:] = [joined] if joined else [*packed[-1:], span]
+    return packed
+
+
+def _joined(splitter: _Splitter, a: _Span, b: _Span) -> _Span | None:
+    """Join two neighbours, or return None if that is too large; sums are trusted until they reach a limit."""
+    size = a.size + b.size
+    joined = _Span(start=a.start, end=b.end, size=size)
+    if size > splitter.maximum or a.size < splitter.minimum <= size:
+        joined = splitter.span(a.start, b.end)
+    return joined if joined.size <= splitter.maximum else None
+
+
+def _checked(splitter: _Splitter, span: _Span) -> list[_Span]:
+    """Count what was only added up: a tokenizer may find more in the whole than in its parts."""
+    exact = splitter.span(span.start, span.end)
+    if exact.size <= splitter.maximum or span.end - span.start < 2:
+        return [exact]
+    cut = _nearest_middle(splitter, span.start, span.end)[0]
+    halves = (replace(span, end=cut), replace(span, start=cut))
+    return [part for half in halves for part in _checked(splitter, half)]
+
+
+def _nearest_middle(splitter: _Splitter, start: int, end: int) -> list[int]:
+    """List the best places to cut a stretch in two: between sentences, else between lines, else at a blank."""
+    middle = (start + end) // 2
+    for parts in (_sentences, _lines):
+        cuts = [cut for cut, _ in parts(splitter, start, end)][1:]
+        if cuts:
+            return sorted(cuts, key=lambda cut: abs(cut - middle))
+    return [_blank_before(splitter.text, start, middle)]
+
+
+def _windows(splitter: _Splitter, span: _Span) -> Iterator[_Span]:
+    """Cut a stretch without inner boundaries at blanks, and where there are none between two characters."""
+    start, length = span.start, 4 * splitter.maximum
+    while start < span.end:
+        window = _window(splitter, start, span.end, length)
+        if splitter.text[window.start : window.end].strip():
+            yield window
+        start, length = window.end, max(1, window.end - window.start)
+
+
+def _window(splitter: _Splitter, start: int, end: int, length: int) -> _Span:
+    """Find a stretch that fits and is nearly full, in a few tries that learn from each other."""
+    best: _Span | None = None
+    for attempt in range(64):
+        window = splitter.span(start, _blank_before(splitter.text, start, min(end, start + length)))
+        if window.size <= splitter.maximum and (best is None or window.end > best.end):
+            best = window
+        full = window.size >= 0.9 * splitter.maximum or window.end == end
+        if window.end - start == 1 or (best and (full or attempt > 3)):
+            break
+        slack = 0.97 if attempt < 3 else 0.5
+        length = max(1, int((window.end - start) * slack * splitter.maximum / max(1, window.size)))
+    return best or window
+
+
+def _blank_before(text: str, start: int, stop: int) -> int:
+    if stop == len(text) or text[stop] in _BLANKS:
+        return stop
+    blank = max(text.rfind(mark, start, stop) for mark in _BLANKS) + 1
+    if blank > start:
+        return blank
+    letters = (cut for cut in range(stop, max(start, stop - 40), -1) if not _continues(text[cut]))
+    return next(letters, stop)
+
+
+def _continues(character: str) -> bool:
+    return bool(combining(character)) or character in "\u200d\ufe0f"
+
+
+def _merged(splitter: _Splitter, spans: Iterable[_Span]) -> list[_Span]:
+    """Add a short span to the one before it, else to the one after it."""
+    merged: list[_Span] = []
+    for span in spans:
+        short = bool(merged) and min(span.size, merged[-1].size) < splitter.minimum
+        joined = _joined(splitter, merged[-1], span) if short else None
+        merged[-1:] = [joined] if joined else [*merged[-1:], span]
+    return merged
+
+
+def _balanced(splitter: _Splitter, spans: Sequence[_Span]) -> list[_Span]:
+    """Where a short span fits into no neighbour, move sentences over to it from the neighbour before or after."""
+    settled: list[_Span] = []
+    for span in spans:
+        short = bool(settled) and min(span.size, settled[-1].size) < splitter.minimum
+        pair = _evened(splitter, settled[-1], span) if short else None
+        settled[-1:] = pair or [*settled[-1:], span]
+    return settled
+
+
+def _evened(splitter: _Splitter, a: _Span, b: _Span) -> list[_Span] | None:
+    for cut in _nearest_middle(splitter, a.start, b.end)[:3]:
+        pair = [splitter.span(a.start, cut), splitter.span(cut, b.end)]
+        if all(splitter.minimum <= span.size <= splitter.maximum for span in pair):
+            return pair
+    return None

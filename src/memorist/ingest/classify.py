@@ -1,119 +1,371 @@
-"""How important a chunk is, what kind of memory it becomes and what it is about, as the write policy decides."""
+"""What kind of memory a text becomes, and how important it is, by rules over its words.
 
-from __future__ import annotations
+Each specification has its own rules, in the order that it gives; a kind or type named by the caller
+always wins. Importance goes from 0 (skip) to 1 (vital): `unified` takes the highest of the measures, so
+that what one of them values is not lost by another. `request` and `result` are known only to the caller.
+"""
 
-from collections.abc import Iterable, Mapping
+import math
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import cast
+from functools import lru_cache
 
-from ..ports import Vectors
-from ..text.entities import Entity
-from ..types import Kind, Memory
-from . import classify_rules, duplicates
-from . import importance as score
-from .chunk import Chunk
-from .policies import Policy
+import numpy as np
+from numpy.typing import NDArray
 
-MOST_PROPOSED = 3
-_MARKS = (
-    "source-forgotten",
-    "do_not_assume",
-)  # like all with a colon, they tell something of one memory alone
+from ..errors import InvalidInput
+from ..text.entities import Entity, entities
+from ..text.normalize import one_line, remove_links
+from ..text.tokens import words
+from ..text.wordlists import ENGLISH, is_common, word_set, word_table
+from ..text.wordlists import is_technical as is_technical_word
+
+KINDS = ("episodic", "semantic", "procedural", "working", "insight")
+ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")
+PREFERENCE_SIGNALS = ("I prefer", "I always", "I hate", "my favorite", "my favourite")
+WORKING_SIGNALS = ("now", "right now", "currently", "this session", "today")
+
+CONFIDENT_FROM = 0.6  # tags found with this confidence count in `theoria`
+TECHNICAL_FROM = 0.25  # mean rarity of the words
+TECHNICAL_WORDS = word_set("api async postgresql docker kubernetes vector embedding token schema")
+_KIND_OF = word_table(
+    {
+        "procedural": "preference procedural",
+        "semantic": "fact profile relationship project lore goals",
+        "episodic": "decision request result crumb event activity",
+    }
+)
+_CATEGORY_OF = {
+    "procedural": "preference",
+    "semantic": "fact",
+    "episodic": "event",
+    "working": "activity",
+    "insight": "profile",
+}
+
+
+def _phrases(phrases: Iterable[str]) -> re.Pattern[str]:
+    spaced = "|".join(r"\s+".join(map(re.escape, phrase.split())) for phrase in phrases)
+    return re.compile(rf"(?<!\w)(?:{spaced})(?!\w)", re.IGNORECASE)
+
+
+_PREFERENCE = _phrases(PREFERENCE_SIGNALS)
+_WORKING = _phrases(WORKING_SIGNALS)
+_LIKING = re.compile(
+    r"\b(?:I|we|(?:the )?user|he|she|they)(?:['’]d| would)? (?:really |also |absolutely |usually )?"
+    r"(?:like|love|enjoy|prefer|hate|dislike|adore|detest|loathe|rather|never|always"
+    r"|(?:do not|don['’]?t|can['’]?t|cannot) (?:like|stand|want|enjoy))(?:s|d|es)?\b"
+    r"|\b(?:I|we)(?:['’]m| am|['’]re| are) (?:not |really |a big )?(?:a fan of|fan of|fond of|keen on|into)\b"
+    r"|\bfavou?rites?\b|\bpreferences?\b|\bplease (?:always|never|don['’]?t)\b",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(
+    r"\b(?:I|we|they|user|team)(?:['’]ve| have)? (?:finally |just |all )?"
+    r"(?:decided|chose|chosen|agreed|settled|picked|opted)\b"
+    r"|\b(?:decision|decided)(?: is| was)?:|\blet['’]?s (?:go with|use|switch to|stick with)\b"
+    r"|\b(?:we|I)(?:['’]ll| will) (?:go with|use|switch to|stick with|drop)\b"
+    r"|\bthe decision (?:is|was)\b|\bfrom now on\b",
+    re.IGNORECASE,
+)
+_PROJECT = re.compile(
+    r"\b(?:projects?|milestones?|roadmap|sprint|backlog|blockers?|blocked (?:by|on)|next steps?|deadline|release|launch"
+    r"|prototype|mvp|deliverables?)\b|\b(?:goal|aim|objective) (?:is|of|for)\b"
+    r"|\b(?:I|we|user)(?:['’]m|['’]re| am| are| is) (?:building|working on|developing|migrating|designing|shipping)\b",
+    re.IGNORECASE,
+)
+_COMMITMENT = re.compile(
+    r"\b(?:I|we)(?:['’]ll| will| shall) (?!see\b|be right back|brb|talk to you|think about)\w+"
+    r"|\b(?:I|we) (?:commit(?:ted)?|plan(?:ned)?|intend(?:ed)?|aim|hope|want|need|have|agreed) to\b"
+    r"|\b(?:I|we) (?:promised?|swear|vow(?:ed)?)\b"
+    r"|\b(?:I|we)(?:['’]m| am|['’]re| are) (?:going to|planning to|trying to|training for)\b"
+    r"|\b(?:my|our) (?:goals?|aims?|plans?|objectives?|resolutions?|dream|target|deadline)\b|\bremind (?:me|us)\b"
+    r"|\bI(?:['’]d| would) like to\b|\bdeadline\b",
+    re.IGNORECASE,
+)
+_VERB = (
+    r"(?:am|is|are|has|have|works?|uses?|lives?|owns?|speaks?|stud(?:y|ies)|plays?|drives?|likes?|loves?|prefers?"
+    r"|knows?|needs?|wants?|manages?|leads?|runs?|teach(?:es)?|means?|contains?|supports?|requires?|belongs?"
+    r"|comes? from|grew up|was born)"
+)
+_NAME = r"(?!(?:It|This|That|There|Here|What|Who|How|Why|When|Where|If|So)\b)[^\W\d_a-z]\w+"
+_FACT = re.compile(
+    rf"\b(?:I|(?i:(?:the )?user)|{_NAME}) {_VERB} \w"
+    r"|\b(?:I['’](?:m|ve)|I(?:m|ve)) \w"
+    rf"|\b(?i:my|our|the|her|his|their) (?:[^\W_][\w'’-]* ){{1,4}}{_VERB} \w"
+)
+_QUESTION = re.compile(r"\?\s*$")
+_CHATTER = word_set("""
+    hi hello hey hiya yo sup morning evening afternoon night good bye goodbye cya later see you soon thanks thank
+    thx ty much very so many ok okay k kk yes yeah yep yup no nope nah sure right cool nice great awesome perfect
+    lol lmao haha hahaha hehe rofl wow oh ah hm hmm hmmm uh um well brb afk gtg sorry please welcome np problem how
+    are doing what's up is it going fine and too that's i'm you're one sec second moment wait a the there all
+    alright got it understood agreed true hallo danke bitte tschüss hola gracias adiós merci bonjour salut ciao
+    grazie olá obrigado obrigada спасибо привет
+    """)
+_MOST_CHATTER = 8  # words
+_LONGEST_CHATTER = 200  # characters
+_UNSPACED_CHATTER = word_set("你好 谢谢 好的 再见 ありがとう こんにちは 안녕 감사합니다")
+_NUMBER_OR_DATE = re.compile(
+    r"\d|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
+    r"|\b(?:january|february|april|june|july|august|september|october|november|december)\b"
+    r"|\b(?:in|since|until|by|of|last|next|this|early|late|mid) (?:march|may)\b",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"[^\W_](?:[\w.-]*\w|\+\+|#)?(?:['’]\w+)?")
+_CODE_SHAPE = re.compile(
+    r"\w*[a-z][A-Z]\w*|[A-Z]{2,}[a-z]\w+|\w+_\w+|\w+\.[a-z]{1,5}\d?|\w*[a-z]\w*\d\w*|\w+(?:\+\+|#)"
+)
+_LONGEST_WORD = 64  # longer ones are noise, and would make the patterns slow
+_TECHNICAL_ENDING = re.compile(
+    r"\w{3,}(?:potent|ential|ization|isation|ology|metric|ware|base|sync|izer|iser|ector|gorithm|byte|script)s?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Classification:
-    """What the scoring and routing steps found."""
+class Salience:
+    """The signals in a text, each with what it adds."""
 
-    importance: float
-    parts: Mapping[str, float]
-    kind: Kind
-    category: str | None
-    item_type: str | None
+    entity: float = 0.0
+    number: float = 0.0
+    preference: float = 0.0
+    technical: float = 0.0
 
-
-def classify(
-    chunk: Chunk, policy: Policy, vector: Vectors | None, centroid: Vectors | None
-) -> Classification:
-    """Score a chunk and give it a kind."""
-    importance, parts = _importance(chunk, policy, vector, centroid)
-    item_type = chunk.draft.item_type
-    if policy.route == "milton":
-        item_type = classify_rules.item_type(chunk.text, item_type)
-    kind = _kind(chunk, policy, item_type)
-    return Classification(
-        importance=importance,
-        parts=parts,
-        kind=kind,
-        category=chunk.draft.category or classify_rules.category(kind, item_type),
-        item_type=item_type,
-    )
+    @property
+    def total(self) -> float:
+        return min(1.0, round(self.entity + self.number + self.preference + self.technical, 9))
 
 
-def _importance(
-    chunk: Chunk, policy: Policy, vector: Vectors | None, centroid: Vectors | None
-) -> tuple[float, Mapping[str, float]]:
-    given = chunk.draft.importance
-    if policy.score == "given":
-        usual = policy.usual_importance if given is None else given
-        return usual, {"given": usual}
-    tags, confidence = chunk.tags
-    saved = chunk.draft.manually_saved or chunk.draft.pinned
-    heuristic = score.theoria(
-        chunk.text, manually_saved=saved, metadata_confidence=confidence, has_tags=bool(tags)
-    )
-    if policy.score == "theoria":
-        return (
-            (heuristic, {"heuristics": heuristic}) if given is None else (given, {"given": given})
-        )
-    novelty = 1.0 if vector is None else score.novelty(vector, centroid)
-    salience = chunk.salience.total
-    vault = score.vault(novelty, salience)
-    parts = {"novelty": novelty, "salience": salience}
-    if policy.score == "vault":
-        return vault, parts
-    return score.unified(vault, heuristic, given or 0.0), {
-        **parts,
-        "heuristics": heuristic,
-        "given": given or 0.0,
-    }
+def has_preference_signal(text: str, extra: Iterable[str] = ()) -> bool:
+    """Return whether the text says outright what someone prefers; `extra` adds phrases.
 
-
-def _kind(chunk: Chunk, policy: Policy, item_type: str | None) -> Kind:
-    hint = chunk.draft.kind
-    if policy.route == "vault":
-        return cast(Kind, classify_rules.kind(chunk.text, hint))
-    if policy.route == "milton" and hint is None and item_type is not None:
-        return cast(Kind, classify_rules.kind_of(item_type))
-    if (
-        policy.route == "default"
-        and hint is None
-        and chunk.draft.message_id in (None, chunk.draft.id)
-    ):
-        found = classify_rules.kind(chunk.text)
-        return cast(
-            Kind, found if found != "working" else "episodic"
-        )  # nothing is lost when a session ends
-    return hint or "episodic"
-
-
-def proposed(chunk: Chunk, neighbours: Iterable[tuple[float, Memory]]) -> list[Entity]:
-    """The tags that most of the near memories were given, classified by their cosine.
-
-    Only what one speaker said in one role about one subject lends tags to each other. A tag that stands in the words of
-    a neighbour is its own: what is near to "Anna likes tea" need not be about Anna.
+    >>> has_preference_signal("Well, i prefer tea"), has_preference_signal("Tea!", extra=["tea"])
+    (True, True)
     """
-    near = [
-        (cosine, m)
-        for cosine, m in neighbours
-        if duplicates.of_one(chunk, m) and m.item_type == chunk.draft.item_type
-    ]
-    votes: dict[str, float] = {}
-    for cosine, memory in near:
-        words = memory.text.casefold()
-        for tag in memory.tags:
-            if tag not in words and tag not in _MARKS and ":" not in tag:
-                votes[tag] = votes.get(tag, 0.0) + cosine
-    total = sum(cosine for cosine, _ in near)
-    best = sorted((-vote, tag) for tag, vote in votes.items() if 2 * vote >= total)[:MOST_PROPOSED]
-    return [Entity(text=tag, confidence=-vote / len(near)) for vote, tag in best]
+    phrases = tuple(extra)
+    if phrases and _phrases(phrases).search(text):
+        return True
+    return _PREFERENCE.search(text) is not None
+
+
+def is_preference(text: str) -> bool:
+    """Return whether someone likes, dislikes or prefers something, in whatever words.
+
+    >>> is_preference("We can't stand loud music"), is_preference("It rained")
+    (True, False)
+    """
+    return _LIKING.search(one_line(text)) is not None or has_preference_signal(text)
+
+
+def is_commitment_or_goal(text: str) -> bool:
+    """Return whether someone commits to something, plans it or strives for it.
+
+    >>> is_commitment_or_goal("My goal is a marathon"), is_commitment_or_goal("It rained")
+    (True, False)
+    """
+    return _COMMITMENT.search(one_line(text)) is not None
+
+
+def is_chit_chat(text: str) -> bool:
+    """Return whether a text is only a greeting, thanks, a filler or an emoji.
+
+    >>> is_chit_chat("haha ok, thanks!"), is_chit_chat("👍"), is_chit_chat("Thanks, my flight is at 9")
+    (True, True, False)
+    """
+    line = one_line(text)
+    if line.strip(" !.。！~") in _UNSPACED_CHATTER:
+        return True
+    if len(line) > _LONGEST_CHATTER:
+        return False
+    found = words(line)
+    return len(found) <= _MOST_CHATTER and _CHATTER.issuperset(found)
+
+
+def is_fact(text: str) -> bool:
+    """Return whether a subject, a predicate and an object can be read out of the text.
+
+    >>> is_fact("User is a backend engineer"), is_fact("My sister lives in Oslo"), is_fact("We went home")
+    (True, True, False)
+    """
+    line = one_line(text)
+    return _FACT.search(line) is not None and not _QUESTION.search(line)
+
+
+def kind(text: str, hint: str | None = None, extra: Iterable[str] = ()) -> str:
+    """Return the kind of a memory: the hint, else procedural, working, semantic or episodic.
+
+    >>> kind("I prefer tea"), kind("I am on a train now"), kind("Anna is a doctor"), kind("We went home")
+    ('procedural', 'working', 'semantic', 'episodic')
+    """
+    if hint is not None:
+        return _check(hint, KINDS, "kind")
+    if has_preference_signal(text, extra):
+        return "procedural"
+    if _WORKING.search(text):
+        return "working"
+    return "semantic" if is_fact(text) else "episodic"
+
+
+def item_type(text: str, given: str | None = None) -> str:
+    """Return which of Milton's seven types a text is; a type named by the caller wins.
+
+    >>> [item_type(text) for text in ("I love rye bread", "We decided to use Go", "The sky is blue", "hm")]
+    ['preference', 'decision', 'fact', 'crumb']
+    >>> item_type("Turn on the lights", given="request")
+    'request'
+    """
+    if given is not None:
+        return _check(given, ITEM_TYPES, "item type")
+    line = one_line(text)
+    if _QUESTION.search(line) or is_chit_chat(line):
+        return "crumb"
+    if _CHOICE.search(line):
+        return "decision"
+    if is_preference(line):
+        return "preference"
+    if _PROJECT.search(line):
+        return "project"
+    return "fact" if is_fact(line) and not _WORKING.search(line) else "crumb"
+
+
+def category(kind: str, item_type: str | None = None) -> str:
+    """Return what a memory is about: its type if it has one, else the usual category of its kind.
+
+    >>> category("semantic"), category("episodic", "decision")
+    ('fact', 'decision')
+    """
+    return item_type or _CATEGORY_OF[_check(kind, KINDS, "kind")]
+
+
+def kind_of(category: str) -> str:
+    """Return the usual kind of the memories of a type or category.
+
+    >>> kind_of("preference"), kind_of("relationship"), kind_of("crumb"), kind_of("something else")
+    ('procedural', 'semantic', 'episodic', 'episodic')
+    """
+    return _KIND_OF.get(category.lower(), "episodic")
+
+
+def _check(value: str, choices: tuple[str, ...], what: str) -> str:
+    if value not in choices:
+        raise InvalidInput(f"{value!r} is no {what}; choose one of {', '.join(choices)}")
+    return value
+
+
+def novelty(vector: NDArray[np.float32], centroid: NDArray[np.float32] | None) -> float:
+    """Return the cosine distance to what is known, from 0 to 1; 1 if nothing is known.
+
+    The centroid may be a plain sum of vectors: only its direction counts.
+
+    >>> novelty(np.array([1.0, 0.0]), np.array([3.0, 0.0])), novelty(np.array([1.0, 0.0]), None)
+    (0.0, 1.0)
+    """
+    if centroid is None:
+        return 1.0
+    lengths = float(np.linalg.norm(vector)) * float(np.linalg.norm(centroid))
+    if lengths == 0.0 or not math.isfinite(lengths):
+        return 1.0
+    return _clamp(1.0 - float(np.dot(vector, centroid)) / lengths)
+
+
+def salience(text: str, detect: Callable[[str], list[Entity]] = entities) -> Salience:
+    """Look for a name, a number or date, a preference and technical terms.
+
+    >>> salience("I prefer tea in Lisbon at 4")
+    Salience(entity=0.3, number=0.2, preference=0.4, technical=0.0)
+    """
+    return Salience(
+        entity=0.3 if detect(text) else 0.0,
+        number=0.2 if _NUMBER_OR_DATE.search(text) else 0.0,
+        preference=0.4 if has_preference_signal(text) else 0.0,
+        technical=0.1 if is_technical(text) else 0.0,
+    )
+
+
+def is_technical(text: str) -> bool:
+    """Return whether a text is technical, judged by how rare its words are on average.
+
+    >>> is_technical("The gRPC gateway retries idempotent PUTs with exponential backoff")
+    True
+    >>> is_technical("We had dinner with my sister and talked about the holidays")
+    False
+    """
+    found = _WORD.findall(remove_links(text))
+    if mean_rarity(found) >= TECHNICAL_FROM:
+        return True
+    return not TECHNICAL_WORDS.isdisjoint(map(str.lower, found))
+
+
+def mean_rarity(found: Iterable[str]) -> float:
+    """Return the mean rarity of words: 0 for everyday, 1 for technical; stop words do not count.
+
+    >>> mean_rarity(["the", "parseTree", "grows"]), mean_rarity([])
+    (0.5, 0.0)
+    """
+    rarities = [_rarity(word) for word in found if word.lower() not in ENGLISH]
+    return sum(rarities) / len(rarities) if rarities else 0.0
+
+
+@lru_cache(maxsize=1 << 14)
+def _rarity(word: str) -> float:
+    lower = word.lower()
+    if len(word) > _LONGEST_WORD:
+        return 0.2
+    if _CODE_SHAPE.fullmatch(word) or is_technical_word(lower):
+        return 1.0
+    if is_common(lower) or lower.isdecimal():
+        return 0.0
+    # Unknown words are names, of another language, or rarer.
+    return 1.0 if _TECHNICAL_ENDING.fullmatch(lower) else 0.2
+
+
+def vault(novelty: float, salience: float) -> float:
+    """Return the importance by the memory logic specification.
+
+    >>> vault(0.5, 0.9)
+    0.66
+    """
+    return _clamp(0.6 * novelty + 0.4 * salience)
+
+
+def theoria(
+    text: str,
+    manually_saved: bool = False,
+    metadata_confidence: float = 0.0,
+    has_tags: bool = False,
+) -> float:
+    """Return the importance by Theoria's heuristics.
+
+    >>> theoria("I prefer tea", manually_saved=True), theoria("ok thanks")
+    (0.8, 0.0)
+    """
+    score = 0.5 if manually_saved else 0.0
+    if is_preference(text) or is_commitment_or_goal(text):
+        score += 0.3
+    if has_tags and metadata_confidence >= CONFIDENT_FROM:
+        score += 0.2
+    if is_chit_chat(text):
+        score -= 0.1
+    return _clamp(score)
+
+
+def unified(*measures: float) -> float:
+    """Return the highest of the measures, so that nothing one of them values is dropped.
+
+    >>> unified(0.16, 0.3), unified(0.16, 0.3, 0.8)
+    (0.3, 0.8)
+    """
+    return _clamp(max(measures))
+
+
+def is_kept(importance: float, gate: float, *, on_purpose: bool = False) -> bool:
+    """Return whether a chunk passes the gate; what a person saved or pinned always does.
+
+    >>> is_kept(0.3, 0.3), is_kept(0.29, 0.3), is_kept(0.0, 0.3, on_purpose=True)
+    (True, False, True)
+    """
+    return on_purpose or importance >= gate
+
+
+def _clamp(value: float) -> float:
+    return min(1.0, max(0.0, round(value, 12)))  # rounded, so that 0.1 + 0.2 is 0.3

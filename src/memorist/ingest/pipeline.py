@@ -1,276 +1,237 @@
-"""Remembering, from top to bottom."""
+"""Storing drafts, from top to bottom.
+
+`remember` is the whole way. Jobs that store what they derive take the same way inside a transaction of
+their own: `prepare` before it, `write` in it.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ..context import Context
 from ..embedders import checked
 from ..errors import ProviderFailed
-from ..extraction import job
-from ..index import Corpora
-from ..jobs.context import Also
-from ..ports import Embedder, Reading, Store, Vectors
-from ..storage.changes import Happened, Said
-from ..text import normalize
-from ..text.clock import new_id
-from ..types import Draft, Memory, Message, Outcome, Scope, Status
-from . import decide, importance, links, policies, trim
-from .chunk import Chunk, chunks
-from .classify import Classification, classify
-from .decide import WriteSession
+from ..ports import Reading, Transaction
+from ..storage.changes import Change, Happened, Queue, Said
+from ..text import authority, normalize
+from ..types import CONTRADICTS, Draft, Message, Outcome, Scope, Status
+from . import decide as decisions
+from . import guard, links, privacy, trim
+from .analyze import Chunk, Item, analyze, to_items
+from .decide import FORGOTTEN, Create, Decision, Merge, Skip, Supersede, Update, WriteSession
 from .policies import Policy
 
-FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
-FAILED = "not embedded yet"  # how a problem begins that is a failure, and no want of a model
-Before = dict[
-    str | None, tuple[str, Outcome]
-]  # messages by id: the digest of their text, what became of them
+EXTRACT = "extract"  # the job that extracts facts from a turn
+FAILED = "not embedded yet"  # how a problem begins that is a failure, and not a missing model
+NO_MODEL = "not embedded: no embedding model is configured"
+FULL = "the scope is full of what counts for more; it can be restored"
+# Of several chunks, the first of these is the status of the draft.
+_ORDER: tuple[Status, ...] = ("superseded", "created", "updated", "merged", "refused", "skipped")
+
+Seen = dict[str, tuple[str, Outcome]]  # messages by id: the digest of their text, and their outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ingest:
-    """What remembering needs beside the drafts."""
+@dataclass(slots=True, kw_only=True)
+class Batch:
+    """Drafts that are ready to be written in one transaction."""
 
-    store: Store
-    corpora: Corpora
-    embedder: Embedder | None
+    ctx: Context
+    scope: Scope
     policy: Policy
-    new_id: Callable[[], str]
-    extract: bool = (
-        False  # note the turns that facts are to be drawn from, where the policy has that
-    )
+    now: datetime
+    items: Sequence[Item]
+    problem: str = ""  # why there are no vectors
 
-
-def parts_of(ctx: Context, policy: str | None = None) -> Ingest:
-    """Return what remembering needs, under a policy or that of the settings."""
-    settings = ctx.settings
-    return Ingest(
-        store=ctx.store,
-        corpora=ctx.index,
-        embedder=ctx.embedder,
-        policy=policies.named(policy or settings.policy, settings.capacity),
-        new_id=new_id,
-        extract=settings.extract != "off",
-    )
+    @property
+    def chunks(self) -> list[Chunk]:
+        return [chunk for item in self.items for chunk in item.chunks]
 
 
 async def remember(
-    drafts: Sequence[Draft], scope: Scope, parts: Ingest, now: datetime, also: Also | None = None
+    ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy, now: datetime
 ) -> list[Outcome]:
-    """Take drafts in, in one transaction; the outcomes stand in the order of the drafts.
-
-    What `also` gives, when it has seen the outcomes, is changed in the same transaction.
-    """
-    before = await _told_before(drafts, scope, parts.store)
-    cut = [[] if draft.message_id in before else chunks(draft, parts.policy) for draft in drafts]
-    every = [chunk for each in cut for chunk in each]
-    made, problem = await _embedded(every, parts)
-    async with parts.store.transaction(scope) as tx:
-        before = await _told_before(drafts, scope, tx)
-        corpus = await parts.corpora.current(scope, tx)
-        keys = [_key(chunk) for chunk in every] if parts.policy.keyed_preferences else []
-        writes = await decide.opened(
-            tx,
-            scope,
-            corpus,
-            every,
-            policy=parts.policy,
-            keys=keys,
-            vectors=made,
-            now=now,
-            new_id=parts.new_id,
-        )
-        outcomes = [
-            _outcome(draft, each, writes, made, before, parts)
-            for draft, each in zip(drafts, cut, strict=True)
-        ]
-        if problem.startswith(FAILED):
-            writes.extra.append(Happened(node="hotpath", op="embed", at=now, status="error"))
-        if parts.extract and parts.policy.extract is not None:
-            writes.extra += job.queued(drafts, outcomes, parts.policy, writes.puts, now)
-        await tx.apply(writes.changes)
-        if parts.policy.links is not None:
-            await links.link(tx, scope, corpus, list(writes.puts.values()), parts.policy.links, now)
-        if parts.policy.capacity is not None and any(
-            outcome.status == "created" for outcome in outcomes
-        ):
-            trimmed = await trim.enforce(tx, scope, parts.policy.capacity, now)
-            outcomes = [_without(outcome, trimmed) for outcome in outcomes]
-        if also is not None:
-            await tx.apply(await also(tx, outcomes))
-    return [_with_problem(outcome, problem) for outcome in outcomes]
+    """Store drafts in one transaction; return their outcomes in the same order."""
+    items = to_items(drafts)
+    sessions = {draft.labels.session for draft in drafts}
+    privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
+    refusals = guard.refuse(items, policy, scope.user)
+    batch = await prepare(ctx, scope, items, policy, now)
+    if any(item.outcome is None for item in items):
+        async with ctx.store.transaction(scope) as tx:
+            privacy.refuse(items, await privacy.load(ctx, tx, scope, sessions))
+            await write(tx, batch)
+    ctx.access_log.note(scope, refusals)
+    return outcomes(items, scope.user)
 
 
-async def _told_before(drafts: Sequence[Draft], scope: Scope, reading: Reading) -> Before:
-    """Messages that were remembered earlier, with what became of them then."""
-    by_id = {draft.message_id: draft for draft in drafts if draft.message_id is not None}
-    digests = {id: normalize.digest(draft.text) for id, draft in by_id.items()}
-    said = await reading.said(scope, digests) if by_id else {}
-    there = {
-        m.id
-        for m in await reading.get(scope, [id for seen in said.values() for id in seen.outcome.ids])
-    }
-    before: Before = {}
-    for id, seen in said.items():
-        if not seen.outcome.ids or there.intersection(seen.outcome.ids):
-            before[id] = (digests[id] if seen.same else ""), seen.outcome
-        elif not by_id[id].on_purpose:  # what it became was forgotten since
-            before[id] = digests[id], Outcome(status="refused", reason=FORGOTTEN, message_id=id)
-    return before
+async def prepare(
+    ctx: Context, scope: Scope, items: Sequence[Item], policy: Policy, now: datetime
+) -> Batch:
+    """Analyze and embed what was not refused, before the write lock is taken."""
+    batch = Batch(ctx=ctx, scope=scope, policy=policy, now=now, items=items)
+    seen = await load_seen(ctx.store, scope, items)
+    for item in items:
+        if item.outcome is None and item.draft.message_id not in seen:
+            item.chunks = analyze(item.draft, policy)
+    batch.problem = await _embed(ctx, batch.chunks, policy)
+    return batch
 
 
-def _again(draft: Draft, before: Before) -> Outcome:
-    """What became of a message that was remembered earlier; with another text it is a conflict, and not taken in."""
-    digest, outcome = before[draft.message_id]
+async def write(tx: Transaction, batch: Batch) -> None:
+    """Decide what becomes of each chunk, and write it; every item has an outcome afterwards."""
+    ctx, scope, policy, now = batch.ctx, batch.scope, batch.policy, batch.now
+    items = [item for item in batch.items if item.outcome is None]
+    if not items:
+        return
+    seen = await load_seen(tx, scope, items)
+    snapshot = await ctx.index.current(scope, tx)
+    model = "" if ctx.embedder is None else ctx.embedder.model
+    known = await decisions.load(
+        tx, scope, snapshot, batch.chunks, policy=policy, now=now, model=model
+    )
+    for item in items:
+        _write_item(item, known, seen)
+    if batch.problem.startswith(FAILED):
+        known.others.append(Happened(node="hotpath", op="embed", at=now, status="error"))
+    if policy.extract is not None and ctx.settings.extract != "off":
+        known.others += _queue_extraction(items, known)
+    await tx.apply([*known.puts.values(), *known.others])
+    if policy.links is not None:
+        await links.link(tx, scope, snapshot, list(known.puts.values()), policy.links, now)
+    if policy.capacity is not None and any(_has_status(item, "created") for item in items):
+        trimmed = await trim.enforce(tx, scope, policy.capacity, now)
+        for item in items:
+            if item.outcome and item.outcome.ids and set(item.outcome.ids).issubset(trimmed):
+                item.outcome = replace(item.outcome, status="skipped", reason=FULL)
+    if batch.problem:
+        for item in items:
+            if item.outcome and item.outcome.status == "created":
+                item.outcome = replace(item.outcome, reason=batch.problem)
+
+
+def outcomes(items: Iterable[Item], user: str) -> list[Outcome]:
+    """Return the outcomes of items that are done."""
+    return [outcome for item in items if (outcome := guard.explain(item, user)) is not None]
+
+
+async def load_seen(reading: Reading, scope: Scope, items: Iterable[Item]) -> Seen:
+    """Return which messages were stored earlier, with what became of them then."""
+    drafts: dict[str, Draft] = {}
+    for item in items:
+        if item.outcome is None and item.draft.message_id is not None:
+            drafts[item.draft.message_id] = item.draft
+    if not drafts:
+        return {}
+    digests = {id: normalize.digest(draft.text) for id, draft in drafts.items()}
+    found = await reading.said(scope, digests)
+    ids = [id for message in found.values() for id in message.outcome.ids]
+    there = {memory.id for memory in await reading.get(scope, ids)} if ids else set()
+    seen: Seen = {}
+    for id, message in found.items():
+        if not message.outcome.ids or there.intersection(message.outcome.ids):
+            seen[id] = (digests[id] if message.same else "", message.outcome)
+        elif not drafts[id].on_purpose:  # what it became was forgotten since
+            refused = Outcome(status="refused", reason=FORGOTTEN, message_id=id)
+            seen[id] = (digests[id], refused)
+    return seen
+
+
+async def _embed(ctx: Context, chunks: Sequence[Chunk], policy: Policy) -> str:
+    """Embed all chunks in one batch, unless that is done later; return why there are no vectors."""
+    if not chunks or policy.embed == "deferred":
+        return ""
+    if ctx.embedder is None:
+        return NO_MODEL
+    texts = list(dict.fromkeys(chunk.text for chunk in chunks))
+    try:
+        vectors = await checked.encode(ctx.embedder, texts)
+    except ProviderFailed as error:
+        return f"{FAILED}: {error}"
+    by_text = dict(zip(texts, vectors, strict=True))
+    for chunk in chunks:
+        chunk.vector = by_text[chunk.text]
+    return ""
+
+
+def _write_item(item: Item, known: WriteSession, seen: Seen) -> None:
+    """Decide on the chunks of an item, one after the other."""
+    draft, id = item.draft, item.draft.message_id
+    if id is not None and id in seen:
+        item.outcome = _repeat_outcome(draft, *seen[id])
+        return
+    results = []
+    for chunk in item.chunks:
+        decision = decisions.decide(chunk, known)
+        known.add(chunk, decision)
+        results.append(_to_outcome(decision))
+    for chunk, result in zip(item.chunks, results, strict=True):
+        known.note(chunk, result.ids)
+    item.outcome = outcome = _combine(results, draft)
+    if id is not None:
+        known.others.append(_to_message(item, results, outcome))
+        seen[id] = (normalize.digest(draft.text), outcome)
+
+
+def _repeat_outcome(draft: Draft, digest: str, outcome: Outcome) -> Outcome:
+    """Return what became of a message earlier; with another text it is a conflict."""
     if digest == normalize.digest(draft.text):
         return outcome
     return Outcome(
         status="conflicting",
         ids=outcome.ids,
         message_id=draft.message_id,
-        reason=f"message {draft.message_id!r} was remembered with another text: edit the memory instead",
+        reason=f"message {draft.message_id!r} was remembered with another text: edit the memory"
+        " instead",
     )
 
 
-async def _embedded(every: Sequence[Chunk], parts: Ingest) -> tuple[dict[str, Vectors], str]:
-    """One batch for all the chunks, or none where vectors are made later; and why there are none."""
-    if not every or parts.policy.embed == "deferred":
-        return {}, ""
-    if parts.embedder is None:
-        return {}, "not embedded: no embedding model is configured"
-    texts = list(dict.fromkeys(chunk.text for chunk in every))
-    try:
-        made = await checked.encode(parts.embedder, texts)
-    except ProviderFailed as error:
-        return {}, f"{FAILED}: {error}"
-    return dict(zip(texts, made, strict=True)), ""
+def _to_outcome(decision: Decision) -> Outcome:
+    match decision:
+        case Skip(status=status, reason=reason):
+            return Outcome(status=status, reason=reason)
+        case Create(memory=memory):
+            return Outcome(status="created", ids=(memory.id,))
+        case Merge(memory=memory):
+            return Outcome(status="merged", ids=(memory.id,), reason="said before")
+        case Update(memory=memory):
+            return Outcome(status="updated", ids=(memory.id,), reason="said before, with less")
+        case Supersede(memory=memory, old=old, reason=reason):
+            why = f"it takes the place of {old.id}"
+            if reason == CONTRADICTS:
+                why = f"it contradicts {old.id}: confirm or reject it"
+            return Outcome(status="superseded", ids=(memory.id,), reason=why)
 
 
-def _outcome(
-    draft: Draft,
-    cut: Sequence[Chunk],
-    writes: WriteSession,
-    made: dict[str, Vectors],
-    before: Before,
-    parts: Ingest,
-) -> Outcome:
-    if draft.message_id in before:
-        return _again(draft, before)
-    results = [_placed(chunk, writes, made.get(chunk.text), parts) for chunk in cut]
-    outcome = _summed_up(results, draft)
-    for chunk, result in zip(cut, results, strict=True):
-        writes.note(chunk, result, made.get(chunk.text))
-    if draft.message_id is not None:
-        verbatim = (
-            len(cut) == 1
-            and cut[0].text == draft.text
-            and outcome.status in ("created", "superseded")
-        )
-        refused = any(
-            result.status == "refused" for result in results
-        )  # forgotten words are not kept as evidence
-        writes.extra.append(_said(draft, outcome, keep_text=not verbatim and not refused))
-        before[draft.message_id] = normalize.digest(draft.text), outcome
-    return outcome
-
-
-def _placed(chunk: Chunk, writes: WriteSession, vector: Vectors | None, parts: Ingest) -> Outcome:
-    """One chunk, through the steps of the policy."""
-    policy = parts.policy
-    if writes.is_forgotten(chunk):
-        return Outcome(status="refused", reason=FORGOTTEN)
-    duplicate = writes.duplicate(chunk, vector)
-    model = parts.embedder.model if parts.embedder is not None else ""
-    if duplicate is not None and not writes.renews(duplicate, chunk):
-        return Outcome(
-            status="merged", ids=(writes.merge(duplicate.memory, chunk).id,), reason="said before"
-        )
-    classified = classify(chunk, policy, vector, writes.corpus.centroid)
-    if duplicate is not None:
-        return _renewed(duplicate.memory, chunk, writes, classified, vector, model)
-    if not importance.is_kept(
-        classified.importance, policy.gate, on_purpose=chunk.draft.on_purpose
-    ):
-        return Outcome(
-            status="skipped",
-            reason=f"importance {classified.importance:.2f} is below {policy.gate}",
-        )
-    key = _key(chunk) if policy.keyed_preferences and classified.kind == "procedural" else None
-    if key is not None and key in writes.keyed:
-        return Outcome(
-            status="merged", ids=(writes.merge(writes.keyed[key], chunk).id,), reason="said before"
-        )
-    rival = writes.rival(chunk, vector)
-    if rival is not None:
-        new = writes.contradict(rival, chunk, classified, vector, model)
-        return Outcome(
-            status="superseded",
-            ids=(new.id,),
-            reason=f"it contradicts {rival.id}: confirm or reject it",
-        )
-    return Outcome(status="created", ids=(writes.create(chunk, classified, vector, model, key).id,))
-
-
-def _renewed(
-    old: Memory,
-    chunk: Chunk,
-    writes: WriteSession,
-    classified: Classification,
-    vector: Vectors | None,
-    model: str,
-) -> Outcome:
-    """The same and more was said, or the policy keeps the newer wording."""
-    if writes.policy.merge == "update":
-        return Outcome(
-            status="updated",
-            ids=(writes.update(old, chunk, vector, model).id,),
-            reason="said before, with less",
-        )
-    new = writes.recreate(old, chunk, classified, vector, model)
-    return Outcome(status="superseded", ids=(new.id,), reason=f"it takes the place of {old.id}")
-
-
-def _summed_up(results: Sequence[Outcome], draft: Draft) -> Outcome:
+def _combine(results: Sequence[Outcome], draft: Draft) -> Outcome:
+    """Return the outcome of a draft from those of its chunks."""
     if not results:
-        return Outcome(
-            status="skipped",
-            reason="there is nothing but blanks in it",
-            message_id=draft.message_id,
-        )
-    order: tuple[Status, ...] = ("superseded", "created", "updated", "merged", "refused", "skipped")
-    best = min(results, key=lambda result: order.index(result.status))
+        reason = "there is nothing but blanks in it"
+        return Outcome(status="skipped", reason=reason, message_id=draft.message_id)
+    best = min(results, key=lambda result: _ORDER.index(result.status))
     ids = tuple(dict.fromkeys(id for result in results for id in result.ids))
     lost = [result for result in results if not result.ids]
     if lost and ids:
-        best = replace(
-            best,
-            reason=f"{len(lost)} of {len(results)} chunks were {lost[0].status}: {lost[0].reason}",
-        )
+        why = f"{len(lost)} of {len(results)} chunks were {lost[0].status}: {lost[0].reason}"
+        best = replace(best, reason=why)
     return replace(best, ids=ids, message_id=draft.message_id)
 
 
-def _without(outcome: Outcome, trimmed: Sequence[str]) -> Outcome:
-    """The outcome where a full scope gave a new memory up again at once."""
-    if not outcome.ids or not set(outcome.ids) <= set(trimmed):
-        return outcome
-    return replace(
-        outcome,
-        status="skipped",
-        reason="the scope is full of what counts for more; it can be restored",
+def _to_message(item: Item, results: Sequence[Outcome], outcome: Outcome) -> Said:
+    """Return the message to store; its text only where the memories do not hold it word for word."""
+    draft, role = item.draft, item.draft.labels.role
+    is_verbatim = (
+        len(item.chunks) == 1
+        and item.chunks[0].text == draft.text
+        and outcome.status in ("created", "superseded")
     )
-
-
-def _said(draft: Draft, outcome: Outcome, *, keep_text: bool) -> Said:
-    name = draft.speaker if draft.speaker != draft.labels.role else None
+    has_refused = any(result.status == "refused" for result in results)  # forgotten words
     message = Message(
         id=draft.message_id,
         content=draft.text,
-        role=draft.labels.role or "user",
-        name=name,
+        role=role or "user",
+        name=draft.speaker if draft.speaker != role else None,
         at=draft.at,
         session=draft.labels.session,
     )
@@ -279,14 +240,32 @@ def _said(draft: Draft, outcome: Outcome, *, keep_text: bool) -> Said:
         message=message,
         outcome=outcome,
         digest=normalize.digest(draft.text),
-        keep_text=keep_text,
+        keep_text=not is_verbatim and not has_refused,
     )
 
 
-def _key(chunk: Chunk) -> str:
-    folded = normalize.one_line(chunk.text).lower()
-    return "preference_" + hashlib.sha256(folded.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+def _queue_extraction(items: Iterable[Item], known: WriteSession) -> list[Change]:
+    """Queue the extraction of facts from what people said themselves and was written now."""
+    queued: list[Change] = []
+    for item in items:
+        if not _has_status(item, "created", "superseded") or not is_source(item.draft):
+            continue
+        assert item.outcome is not None
+        ids = list(item.outcome.ids)
+        if ids[0] in known.puts:
+            payload = {"ids": ids, "policy": known.policy.name}
+            queued.append(Queue(name=EXTRACT, key=ids[0], due_at=known.now, payload=payload))
+    return queued
 
 
-def _with_problem(outcome: Outcome, problem: str) -> Outcome:
-    return replace(outcome, reason=problem) if problem and outcome.status == "created" else outcome
+def is_source(draft: Draft) -> bool:
+    """Return whether a person said it in a conversation, and it is not derived itself."""
+    was_said = draft.labels.session is not None or draft.message_id not in (None, draft.id)
+    if not was_said or draft.kind not in (None, "episodic"):
+        return False
+    is_derived = bool(draft.evidence_ids or draft.compression_source)
+    return authority.is_own_role(draft.labels.role) and not is_derived
+
+
+def _has_status(item: Item, *statuses: Status) -> bool:
+    return item.outcome is not None and item.outcome.status in statuses

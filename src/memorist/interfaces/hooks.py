@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InvalidInput
 from ..ingest.messages import moment as parse_time
-from ..retrieve import render
+from ..retrieve import budget, render
 from ..types import Filter, Message
 from .call import Call
 
@@ -91,10 +91,8 @@ def _start_context(mine: BlockingScope, settings: Settings) -> str:
     pinned = mine.list(Filter(pinned=True), limit=max(1, limit)).memories
     recent = mine.list(Filter(pinned=False), limit=CANDIDATES)
     rest = sorted(recent, key=lambda memory: -memory.importance)
-    found = [*pinned, *rest][:limit]
-    while found and len(render.block(found)) > settings.memory_context_max_chars:
-        found.pop()
-    return render.block(found)
+    caps = budget.Caps(limit=limit, chars=settings.memory_context_max_chars)
+    return budget.fit([*pinned, *rest], caps, render.block, skip=False).text
 
 
 def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from ..index import Corpus
+from ..index import Snapshot
 from ..ports import Reading
 from ..results import Task
 from ..storage.changes import Done
@@ -40,7 +40,7 @@ async def compress(
 
     What is pinned or was saved on purpose stays as it is.
     """
-    open_ones = oldest(await care.corpora.current(scope, care.store))
+    open_ones = oldest(await care.index.current(scope, care.store))
     most = max(1, threshold // 2) if sessions is None else sessions
     done = SummedUp(dry_run=dry_run)
     for session in open_ones if len(open_ones) > threshold else ():
@@ -55,17 +55,17 @@ async def compress(
     return done
 
 
-def oldest(corpus: Corpus) -> list[str]:
+def oldest(snapshot: Snapshot) -> list[str]:
     """The sessions with episodes that are not compressed yet, by when the first of them was made."""
     is_open = (
-        corpus.present
-        & (corpus.state == STATES.index("active"))
-        & (corpus.kind == KINDS.index("episodic"))
+        snapshot.present
+        & (snapshot.state == STATES.index("active"))
+        & (snapshot.kind == KINDS.index("episodic"))
     )
-    is_open &= (corpus.session >= 0) & ~corpus.pinned
-    codes = corpus.session[is_open]
-    order = np.lexsort((codes, corpus.occurred[is_open], corpus.created[is_open]))
-    names = {code: name for name, code in corpus.codes["session"].items()}
+    is_open &= (snapshot.session >= 0) & ~snapshot.pinned
+    codes = snapshot.session[is_open]
+    order = np.lexsort((codes, snapshot.occurred[is_open], snapshot.created[is_open]))
+    names = {code: name for name, code in snapshot.codes["session"].items()}
     return [names[code] for code in dict.fromkeys(codes[order].tolist())]
 
 

@@ -82,17 +82,19 @@ async def _near(
     task: Task, care: Care, bands: Bands, now: datetime
 ) -> list[consolidate_pairs.Near]:
     """The pairs of the scope by their vectors; none where another index holds these."""
-    corpus = await care.corpora.current(task.scope, care.store)
-    if corpus.is_lean:
+    snapshot = await care.index.current(task.scope, care.store)
+    if snapshot.is_lean:
         return []
     used = tuple(await consolidate_pairs.often_used(care.store, task.scope))
     rows = [
         await care.store.rows_where(task.scope, Filter(ids=used[at : at + _PAGE]))
         for at in _starts(used)
     ]
-    looked_at, others = consolidate_pairs.pool(corpus, [row for some in rows for row in some], now)
+    looked_at, others = consolidate_pairs.pool(
+        snapshot, [row for some in rows for row in some], now
+    )
     return await asyncio.to_thread(
-        consolidate_pairs.near, corpus, looked_at, others, bands.fallback_low
+        consolidate_pairs.near, snapshot, looked_at, others, bands.fallback_low
     )
 
 
@@ -230,10 +232,10 @@ class _Run:
                 return
             puts = [change for change in changes if isinstance(change, Put)]
             links = self.policy.links if any(put.event == "created" for put in puts) else None
-            corpus = await self.care.corpora.current(self.task.scope, tx) if links else None
+            snapshot = await self.care.index.current(self.task.scope, tx) if links else None
             await tx.apply(changes)
-            if links is not None and corpus is not None:
-                await relations.link(tx, self.task.scope, corpus, puts, links, self.now)
+            if links is not None and snapshot is not None:
+                await relations.link(tx, self.task.scope, snapshot, puts, links, self.now)
         self.known |= {put.memory.id: put.memory for put in puts}
         self.count += bool(puts)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Corpus
+from ..index import Snapshot
 from ..ports import Reading
 from ..text import clock
 from ..types import KINDS, Filter, Scope
@@ -50,41 +50,43 @@ async def often_used(reading: Reading, scope: Scope) -> list[str]:
 
 
 def pool(
-    corpus: Corpus, used: Iterable[int], now: datetime
+    snapshot: Snapshot, used: Iterable[int], now: datetime
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The positions that are looked at, and those that they are compared with.
 
     Looked at is what changed in the last three days, is important, or is recalled often (the rows that are `used`);
     what it is compared with has changed in the last ninety days. Turns of a conversation stand for themselves.
     """
-    is_turn = (corpus.session >= 0) & (corpus.speaker >= 0)
-    recent = corpus.alive & corpus.embedded & ~is_turn & (corpus.kind != _WORKING)
-    recent &= corpus.updated >= clock.micros(now - RECENT)
-    chosen = (corpus.updated >= clock.micros(now - NEW)) | (
-        corpus.importance > (LEVEL - 1) / 5 + 1e-6
+    is_turn = (snapshot.session >= 0) & (snapshot.speaker >= 0)
+    recent = snapshot.alive & snapshot.embedded & ~is_turn & (snapshot.kind != _WORKING)
+    recent &= snapshot.updated >= clock.micros(now - RECENT)
+    chosen = (snapshot.updated >= clock.micros(now - NEW)) | (
+        snapshot.importance > (LEVEL - 1) / 5 + 1e-6
     )
-    chosen |= np.isin(corpus.row, list(used))
+    chosen |= np.isin(snapshot.row, list(used))
     found = np.flatnonzero(recent & chosen)
-    newest = np.lexsort((-corpus.row[found], -corpus.updated[found]))[:MOST_LOOKED_AT]
+    newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))[:MOST_LOOKED_AT]
     return found[newest], np.flatnonzero(recent)
 
 
 def near(
-    corpus: Corpus, looked_at: NDArray[np.intp], others: NDArray[np.intp], low: float
+    snapshot: Snapshot, looked_at: NDArray[np.intp], others: NDArray[np.intp], low: float
 ) -> list[Near]:
     """Each pair that is near enough, nearest first; of each memory a few, said by the same speaker."""
     found: dict[tuple[int, int], float] = {}
-    theirs = corpus.vectors(others)
+    theirs = snapshot.vectors(others)
     for start in range(0, len(looked_at), _TOGETHER):
         few = looked_at[start : start + _TOGETHER]
-        for at, cosines in zip(few.tolist(), corpus.vectors(few) @ theirs.T, strict=True):
+        for at, cosines in zip(few.tolist(), snapshot.vectors(few) @ theirs.T, strict=True):
             fits = (
-                (cosines >= low) & (corpus.speaker[others] == corpus.speaker[at]) & (others != at)
+                (cosines >= low)
+                & (snapshot.speaker[others] == snapshot.speaker[at])
+                & (others != at)
             )
             near_by = np.flatnonzero(fits)
             best = near_by[np.lexsort((others[near_by], -cosines[near_by]))[:NEIGHBOURS]]
             for other, cosine in zip(others[best].tolist(), cosines[best].tolist(), strict=True):
-                a, b = sorted((int(corpus.row[at]), int(corpus.row[other])))
+                a, b = sorted((int(snapshot.row[at]), int(snapshot.row[other])))
                 found[a, b] = min(cosine, 1.0)
     ranked = sorted(found.items(), key=lambda each: (-round(each[1], 6), each[0]))
     return [Near(a, b, cosine) for (a, b), cosine in ranked[:MOST]]

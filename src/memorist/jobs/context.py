@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from ..index import Corpora
+from ..index import SnapshotCache
 from ..ports import Adviser, Embedder, Store, Transaction
 from ..storage.changes import Change
 from ..types import Draft, Outcome, Scope
@@ -33,7 +33,7 @@ class Care:
     """What a duty works with."""
 
     store: Store
-    corpora: Corpora
+    index: SnapshotCache
     embedder: Embedder | None
     adviser: Adviser | None  # None: rules do what a language model would
     remember: Remember

@@ -9,8 +9,9 @@ from functools import partial
 
 from ..context import Context
 from ..ingest import guard, pipeline, policies
+from ..ingest.analyze import to_items
 from ..text.clock import new_id
-from ..types import Draft, Outcome, Scope
+from ..types import Draft, Scope
 from .context import Also, Care
 
 
@@ -18,7 +19,7 @@ def care_of(ctx: Context) -> Care:
     """Return what jobs work with, from the context."""
     return Care(
         store=ctx.store,
-        corpora=ctx.index,
+        index=ctx.index,
         embedder=ctx.embedder,
         adviser=ctx.llm,
         remember=partial(_derive, ctx),
@@ -29,16 +30,12 @@ def care_of(ctx: Context) -> Care:
 async def _derive(
     ctx: Context, drafts: Sequence[Draft], scope: Scope, *, policy: str, now: datetime, also: Also
 ) -> None:
-    parts = replace(pipeline.parts_of(ctx), policy=policies.named(policy))
-    is_done = False
-
-    async def take(kept: Sequence[Draft]) -> list[Outcome]:
-        nonlocal is_done
-        is_done = True
-        return await pipeline.remember(kept, scope, parts, now, also)
-
-    named = [replace(d, id=d.id or new_id(), told_at=d.told_at or now) for d in drafts]
-    outcomes = await guard.admitted(named, scope, parts.policy, take)
-    if not is_done:
-        async with ctx.store.transaction(scope) as tx:
-            await tx.apply(await also(tx, outcomes))
+    by = policies.named(policy)
+    items = to_items(
+        replace(draft, id=draft.id or new_id(), told_at=draft.told_at or now) for draft in drafts
+    )
+    guard.refuse(items, by, scope.user)
+    batch = await pipeline.prepare(ctx, scope, items, by, now)
+    async with ctx.store.transaction(scope) as tx:
+        await pipeline.write(tx, batch)
+        await tx.apply(await also(tx, pipeline.outcomes(items, scope.user)))

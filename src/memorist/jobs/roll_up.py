@@ -56,12 +56,12 @@ async def _unused(care: Care, scope: Scope, days: float) -> tuple[list[Memory], 
         compression_source=False,
     )
     rows = sorted(await care.store.rows_where(scope, where))[:AT_ONCE]
-    held = await care.store.vectors(scope, rows, model=care.corpora.model)
+    held = await care.store.vectors(scope, rows, model=care.index.model)
     there = await care.store.at_rows(scope, list(held))
     found = {memory.id: row for row, memory in there.items()}
     able = in_order(list(there.values()))
     read = [np.frombuffer(held[found[memory.id]], "<f4") for memory in able]
-    return able, np.stack(read) if read else np.zeros((0, care.corpora.dimensions), np.float32)
+    return able, np.stack(read) if read else np.zeros((0, care.index.dimensions), np.float32)
 
 
 def topics(vectors: Vectors) -> list[list[int]]:

@@ -7,25 +7,20 @@ incognito session nothing is kept at all, and nothing is recalled in it.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ..context import Context
-from ..errors import InvalidInput, Refused, StoreUnavailable
+from ..errors import InvalidInput, Refused
+from ..ingest import validation
+from ..ingest.privacy import INCOGNITO as INCOGNITO
+from ..ingest.privacy import OFF as OFF
+from ..ingest.privacy import Disabled, load, note
 from ..results import SpaceSettings
 from ..storage.changes import Incognito, Setting
-from ..types import Draft, Labels, Outcome, Scope
-from . import validation
+from ..types import Labels, Scope
 
-INCOGNITO = "this session is incognito: nothing of it is kept, and nothing is recalled in it"
-OFF = "memory is off in this space: `memorist privacy set on` turns it on"
-OFF_EVERYWHERE = "memory is off: MEMORIST_MEMORY_ENABLED, MILTON_MEMORY_ENABLED or the setting `memory_enabled` says so"
-_VARIABLES = ("MEMORIST_MEMORY_ENABLED", "MILTON_MEMORY_ENABLED")
-_YES = {"1", "true", "yes", "on", "t", "y"}
 SHARED = "share:"  # begins the tag of what another space may recall; the name of that space follows
-MOST_KNOWN = 10_000
-Taking = Callable[[Sequence[Draft]], Awaitable[Sequence[Outcome]]]
 
 
 class Privacy:
@@ -74,7 +69,7 @@ class Privacy:
     async def disabled_reason(self, session: str | None = None) -> str:
         """Why nothing is taken in or recalled in a session, this one unless another is named; empty if memory is on."""
         asked = self._labels.session if session is None else session
-        return (await off(self._ctx, self._scope, [asked])).get(asked, "")
+        return await disabled_reason(self._ctx, self._scope, asked)
 
     async def start_incognito(self, session: str | None = None) -> None:
         """Keep nothing of a session, this one unless another is named; recall nothing in it. Raises InvalidInput."""
@@ -90,31 +85,27 @@ class Privacy:
             raise InvalidInput("Say which session: name it, or open the scope with `session`")
         session = validation.name("session", session)
         if is_on:  # from this moment on, whether the store can be reached or not
-            _note(self._ctx, (self._scope, session), INCOGNITO)
+            note(self._ctx, self._scope, session, INCOGNITO)
         async with self._ctx.store.transaction(self._scope) as tx:
             await tx.apply([Incognito(session=session, is_on=is_on, at=self._ctx.clock())])
         if not is_on:
-            _note(self._ctx, (self._scope, session), "")
+            note(self._ctx, self._scope, session, "")
 
 
-async def off(ctx: Context, scope: Scope, sessions: Iterable[str | None]) -> dict[str | None, str]:
-    """Why memory is off, for those of the sessions where it is; while the store is away, as it was last known."""
-    asked = set(sessions)
-    try:
-        space, hidden = await ctx.store.space_settings(scope, asked)
-    except StoreUnavailable:
-        if not ctx.has_spool:
-            raise
-        return {
-            each: why
-            for each in asked
-            if (why := ctx.disabled.get((scope, each)) or _everywhere(ctx))
-        }
-    why_not = _everywhere(ctx) or ("" if space.memory_enabled else OFF)
-    found = {each: INCOGNITO if each in hidden else why_not for each in asked}
-    for each, why in found.items():
-        _note(ctx, (scope, each), why)
-    return {each: why for each, why in found.items() if why}
+async def off(ctx: Context, scope: Scope, sessions: Iterable[str | None]) -> Disabled:
+    """Return in which of the sessions memory is disabled, and why."""
+    return await load(ctx, ctx.store, scope, sessions)
+
+
+async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
+    """Return why memory is off in a session; empty if it is on."""
+    return (await off(ctx, scope, [session])).get(session, "")
+
+
+async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> str | None:
+    """Return the session as the history may name it: None if it is incognito."""
+    reason = await disabled_reason(ctx, scope, session)
+    return None if reason == INCOGNITO else session
 
 
 async def sharing(ctx: Context, scope: Scope) -> list[Scope]:
@@ -127,40 +118,7 @@ async def sharing(ctx: Context, scope: Scope) -> list[Scope]:
     return [each for each in mine if (await ctx.store.space_settings(each, ()))[0].sharing]
 
 
-def _note(ctx: Context, where: tuple[Scope, str | None], why: str) -> None:
-    """Know for the next outage where memory is off."""
-    ctx.disabled.pop(where, None)
-    if why:
-        ctx.disabled[where] = why
-    if len(ctx.disabled) > MOST_KNOWN:
-        del ctx.disabled[next(iter(ctx.disabled))]
-
-
-def _everywhere(ctx: Context) -> str:
-    said = {os.environ.get(name, "").strip().lower() for name in _VARIABLES} - {""}
-    is_on = ctx.settings.memory_enabled and said <= _YES
-    return "" if is_on else OFF_EVERYWHERE
-
-
-async def admitted(
-    ctx: Context, scope: Scope, drafts: Sequence[Draft], take: Taking
-) -> list[Outcome]:
-    """Hand on what may be taken in; the outcomes stand in the order of the drafts."""
-    closed = await off(ctx, scope, {draft.labels.session for draft in drafts})
-    reasons = [_refusal(draft, closed.get(draft.labels.session, "")) for draft in drafts]
-    kept = [draft for draft, why in zip(drafts, reasons, strict=True) if not why]
-    taken = iter(await take(kept) if kept else ())
-    return [
-        Outcome(status="refused", reason=why, message_id=draft.message_id) if why else next(taken)
-        for draft, why in zip(drafts, reasons, strict=True)
-    ]
-
-
-def _refusal(draft: Draft, why: str) -> str:
-    return "" if draft.on_purpose and why != INCOGNITO else why
-
-
 async def refuse_incognito(ctx: Context, scope: Scope, session: str | None) -> None:
     """Raises Refused in a session that leaves no trace."""
-    if (await off(ctx, scope, [session])).get(session) == INCOGNITO:
+    if await disabled_reason(ctx, scope, session) == INCOGNITO:
         raise Refused(f"Not done: {INCOGNITO}")

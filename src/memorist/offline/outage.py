@@ -14,9 +14,13 @@ from typing import Any, cast
 from ..context import Context
 from ..embedders import checked
 from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreFull, StoreUnavailable
+from ..index import SnapshotCache
+from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
+from ..ingest.analyze import to_items
+from ..ingest.policies import Policy
 from ..manage import records
-from ..ports import IndexRow, Reading, Spool, Store, Vectors
+from ..ports import IndexRow, Spool, Store, Vectors
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
 from ..storage.changes import Pending, Summary
@@ -68,21 +72,31 @@ class Offline:
         self._spool.close()
 
     async def remember(
-        self, drafts: Sequence[Draft], scope: Scope, parts: ingest.Ingest, now: datetime
-    ) -> Sequence[Outcome]:
-        """Take drafts in; while the store is away, keep them in a file and say so. Raises StoreUnavailable."""
+        self, ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy, now: datetime
+    ) -> list[Outcome]:
+        """Store drafts; while the store is unavailable, spool them and say so.
+
+        Raises StoreUnavailable.
+        """
         try:
             if why := self._store.away.get("writing"):
                 raise StoreUnavailable(why)
-            return await ingest.remember(drafts, scope, parts, now)
+            return await ingest.remember(ctx, scope, drafts, policy, now)
         except StoreFull:
             raise
         except StoreUnavailable as error:
-            told = [Pending(scope=scope, what=draft, policy=parts.policy.name) for draft in drafts]
-            kept = await self._kept(told, error)
-            return [
-                self._outcome(draft, each.what) for draft, each in zip(drafts, kept, strict=True)
+            items = to_items(drafts)
+            sessions = {draft.labels.session for draft in drafts}
+            privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
+            ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
+            admitted = [item for item in items if item.outcome is None]
+            pending = [
+                Pending(scope=scope, what=item.draft, policy=policy.name) for item in admitted
             ]
+            kept = await self._kept(pending, error) if pending else []
+            for item, each in zip(admitted, kept, strict=True):
+                item.outcome = self._outcome(item.draft, each.what)
+            return ingest.outcomes(items, scope.user)
 
     async def add_record(self, scope: Scope, patch: Summary) -> Summary | None:
         """Add to a long-term record; None if that waits in a file. Raises InvalidInput, StoreUnavailable."""
@@ -126,17 +140,15 @@ class Offline:
         there = not self._store.away and await self._store.get(scope, [id])
         return bool(gone) and not there
 
-    async def recall(
-        self, query: Query, profile: Profile, parts: retrieve.Retrieve, now: datetime
-    ) -> Recall:
+    async def recall(self, ctx: Context, query: Query, profile: Profile, now: datetime) -> Recall:
         """Answer; with what waits, and without the store if it is away, which the answer says."""
         waiting = await self._waiting(query.scope)
         if "reading" not in self._store.away:
             with suppress(StoreUnavailable):
                 beside = await self._beside(query.scope, waiting) if waiting else None
-                return await retrieve.recall(query, profile, _reading(parts, beside), now)
+                return await retrieve.recall(_reading(ctx, beside), query, profile, now)
         left = await self._left(waiting, without=query.scope)
-        answer = await retrieve.recall(query, profile, _reading(parts, left), now)
+        answer = await retrieve.recall(_reading(ctx, left), query, profile, now)
         why = self._store.away.get("reading", "it was away for a moment")
         return replace(answer, legs={**answer.legs, "store": why})
 
@@ -188,7 +200,7 @@ class Offline:
         await self._embed([memory for memory, _ in prepared])
         return standby.Standby(
             store=self._store,
-            corpora=self._ctx.index,
+            index=self._ctx.index,
             waiting=prepared,
             embedded=self._vectors,
             is_away=without is not None,
@@ -282,8 +294,10 @@ class Offline:
                 if each.id not in there and isinstance(each.what, Draft)
             ]
             policy = standby.policy(batch[0].policy, self._ctx.settings.capacity)
-            parts = replace(ingest.parts_of(self._ctx), policy=policy, store=store)
-            outcomes = await ingest.remember(new, scope, parts, self._ctx.clock())
+            items, ctx = to_items(new), replace(self._ctx, store=store)
+            drafts = await ingest.prepare(ctx, scope, items, policy, ctx.clock())
+            async with store.transaction(scope) as tx:
+                await ingest.write(tx, drafts)
         except (InvalidInput, RevisionConflict) as error:
             if len(batch) == 1:
                 return {first.id or "": str(error)}
@@ -292,11 +306,10 @@ class Offline:
                 for one in batch
                 for id, why in (await self._handed_over([one], store)).items()
             }
-        told = zip(new, outcomes, strict=True)
         return {
-            draft.id or "": outcome.reason
-            for draft, outcome in told
-            if outcome.status == "conflicting"
+            item.draft.id or "": item.outcome.reason
+            for item in items
+            if item.outcome is not None and item.outcome.status == "conflicting"
         }
 
 
@@ -321,7 +334,7 @@ def _message(draft: Draft) -> Draft:
     return replace(draft, message_id=draft.id, source_ids=(draft.id or new_id(), *draft.source_ids))
 
 
-def _reading(parts: retrieve.Retrieve, reading: standby.Standby | None) -> retrieve.Retrieve:
-    return (
-        parts if reading is None else replace(parts, store=cast(Reading, reading), corpora=reading)
-    )
+def _reading(ctx: Context, reading: standby.Standby | None) -> Context:
+    if reading is None:
+        return ctx
+    return replace(ctx, store=cast(Store, reading), index=cast(SnapshotCache, reading))

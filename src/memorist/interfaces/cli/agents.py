@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, get_args
 import typer
 
 from ..call import Call
-from ..mcp import needs_mcp
+from ..mcp import require_mcp
 from ..render import plain
 from ..verbs import SAMPLE
 from . import lazy, output
@@ -61,20 +61,20 @@ def mcp(
 
 def _serve(call: Call, agent: str | None, project: bool) -> None:
     gc.disable()  # the loaded modules stay; collecting garbage costs a tenth of the start
-    with needs_mcp():
+    with require_mcp():
         import anyio
 
         server = lazy.mcp_server
     gc.enable()
     gc.freeze()
     space = call.space or (lazy.hooks.project(os.getcwd()) if project else None)
-    anyio.run(lambda: server.over_stdio(replace(call, space=space), agent=agent))
+    anyio.run(lambda: server.serve_stdio(replace(call, space=space), agent=agent))
 
 
 def _install(
     call: Call, host: Hosts, agent: str | None, project: bool, hooks: bool, yes: bool, dry_run: bool
 ) -> None:
-    program = lazy.mcp_install.command()
+    program = lazy.mcp_install.program()
     args = [*program[1:], "mcp"]
     if agent:
         args += ["--agent", agent]
@@ -86,7 +86,7 @@ def _install(
         entry["env"] = environment
     variables = [f"{name}={quote(value)}" for name, value in environment.items()]
     hook_command = " ".join([*variables, *map(quote, program), "hook"])
-    changes = lazy.mcp_install.changes(host, entry, hook_command if hooks else None)
+    changes = lazy.mcp_install.plan_changes(host, entry, hook_command if hooks else None)
     needed = [change for change in changes if change.is_needed]
     for change in needed:
         output.line(change.diff())

@@ -10,9 +10,9 @@ from fastapi.openapi.utils import get_openapi
 from ... import __version__
 from ...client import Client
 from .. import metrics, web
-from ..mcp.server import over_http
+from ..mcp.server import serve_http
 from . import dialects, mem0, memories, privacy, problems, table
-from .auth import Authenticator, Caller
+from .auth import Authenticator, Caller, authenticate
 from .limits import RateLimiter
 from .middleware import RequestMiddleware
 from .route import AuthenticatedRoute, rights
@@ -70,7 +70,7 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
         openapi_url="/openapi.json",
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
-        lifespan=lambda app: over_http(app, engine),
+        lifespan=lambda app: serve_http(app, engine, authenticate),
     )
     app.state.engine = engine
     app.state.authenticator = Authenticator(engine, local)
