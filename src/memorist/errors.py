@@ -7,7 +7,7 @@
     │                      · IndexUnavailable · WrongDimensions · ModelUnavailable · BadModelAnswer
     └── Misconfigured · MigrationNeeded
 
-The docstring of an error is its default message. `retry` tells whether the same call may work later.
+The docstring of an error is its default message. `retry`: the same call may work later.
 """
 
 from __future__ import annotations

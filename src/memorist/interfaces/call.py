@@ -1,7 +1,7 @@
 """What every command is given: which database, whose memory, and how to answer.
 
-The command line, its MCP server and its hooks share it. `memorist.settings` is slow to import, so it
-is loaded on use.
+The command line, its MCP server and its hooks share it. `memorist.settings` is slow to import, so
+it is loaded on use.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Call:
 
     @contextmanager
     def memory(self) -> Iterator[Blocking]:
-        """Open the memory. Raises NotFound if the command needs an existing one and there is none."""
+        """Open the memory. Raises NotFound if the command needs an existing one."""
         settings: Any = import_module("memorist.settings")
         place = settings.load(db=self.db).db
         if not self.creates and _is_missing(place):

@@ -37,7 +37,8 @@ SECONDS = 10.0  # after which the host continues without us
 CANDIDATES = 200  # recent memories from which the most important are chosen
 _FROM_HOST = re.compile(
     r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted"
-    r"|<(?:command-|local-command-|bash-|system-reminder|user-memory-input|user-prompt-submit-hook|task-notification)"
+    r"|<(?:command-|local-command-|bash-|system-reminder|user-memory-input"
+    r"|user-prompt-submit-hook|task-notification)"
 )  # commands, and what a host writes in the person's place
 
 
@@ -86,7 +87,7 @@ def project(folder: str) -> str | None:
 
 
 def _start_context(mine: BlockingScope, settings: Settings) -> str:
-    """Return pinned memories, then the most important recent ones, within the limits of a context."""
+    """Return pinned memories, then the most important recent ones, within the limits."""
     limit = settings.memory_context_limit
     pinned = mine.list(Filter(pinned=True), limit=max(1, limit)).memories
     recent = mine.list(Filter(pinned=False), limit=CANDIDATES)

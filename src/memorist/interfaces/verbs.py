@@ -1,8 +1,8 @@
 """The verb table: each entry becomes a REST route, a command, or both.
 
 A verb is listed here if the interfaces only parse its arguments, call one method of the client and
-render what it returns. `rest/table.py` builds the routes and `cli/table.py` the commands. How a result
-is printed depends on its type alone. Everything else is written by hand in those two packages.
+render what it returns. `rest/table.py` builds the routes and `cli/table.py` the commands. How a
+result is printed depends on its type alone. Everything else is written by hand in those packages.
 
 This module imports nothing heavy, because `memorist --help` reads it.
 """

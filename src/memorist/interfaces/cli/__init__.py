@@ -5,11 +5,13 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 unavailab
 
 from __future__ import annotations
 
-# Importing a module registers its commands, in the order of `memorist --help`.
-from . import agents, database, evals, manage, memories, privacy, server, table, transfer  # noqa: F401
+# Importing a module registers its commands.
+from . import agents, database, evals, manage, memories, privacy, server, table, transfer
 from .app import app
 
-__all__ = ["app", "main"]
+MODULES = (agents, database, evals, manage, memories, privacy, server, table, transfer)
+
+__all__ = ["MODULES", "app", "main"]
 
 
 def main() -> None:

@@ -257,7 +257,7 @@ def feedback(
     for id, how in found.items():
         output.line(f"{id}  {how}")
     if not found:
-        output.note("None of them was used, as far as can be told.")
+        output.note("None of them was used, as far as is known.")
 
 
 @command(
@@ -272,7 +272,7 @@ def say(
     text: str,
     about: list[str] | None = None,
 ) -> None:
-    """Run a chat command: "forget that", "pin this", "turn memory off", "start incognito for this chat"."""
+    """Run a chat command: "forget that", "pin this", "turn memory off", "start incognito"."""
     with call.mine() as mine:
         ids = [memory_id(mine, id) for id in about or ()]
         reply = mine.command(text, about=ids)

@@ -86,10 +86,8 @@ class Program(CommandGroup):
         **extra: Any,
     ) -> Any:
         words = list(sys.argv[1:] if args is None else args)
-        for stream in (
-            sys.stdout,
-            sys.stderr,
-        ):  # write \\u2026 where the terminal lacks a character
+        # Print \\u2026 where the terminal lacks a character, instead of failing.
+        for stream in (sys.stdout, sys.stderr):
             with suppress(AttributeError, ValueError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
         extra["standalone_mode"] = False
@@ -154,8 +152,8 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as a command, such as `pin` or `db copy`.
 
-    The function takes a `Call` first. The options of the call are accepted before and after the name
-    of the command. `helps` describes its other parameters, see `declare`.
+    The function takes a `Call` first. The options of the call are accepted before and after the
+    name of the command. `helps` describes its other parameters, see `declare`.
     """
     group, _, name = path.rpartition(" ")
 
@@ -194,8 +192,8 @@ def declare(parameter: inspect.Parameter, help: str | None) -> inspect.Parameter
     """Return a parameter of a function as a parameter of a command.
 
     The help may begin with what the value is called, such as `<NAME>`, or with its limits, such as
-    `<0..1>` or `<1..>`. Parameters without a default are positional, and so are those called `<[NAME]>`. A flag
-    that can be None has two names, --flag and --no-flag.
+    `<0..1>` or `<1..>`. Parameters without a default are positional, and so are those called
+    `<[NAME]>`. A flag that can be None or is True by default also has the name --no-flag.
     """
     if help is None:  # annotated with an option of its own
         return parameter.replace(kind=_KEYWORD)
@@ -241,7 +239,7 @@ app.callback(invoke_without_command=True)(start)
 
 @contextmanager
 def quiet_end() -> Iterator[None]:
-    """End without a message at Ctrl-C, or when the reader of a pipe has gone (`memorist list | head`)."""
+    """End without a message at Ctrl-C, or when a pipe is closed (`memorist list | head`)."""
     try:
         yield
         sys.stdout.flush()

@@ -24,7 +24,7 @@ from .table import All
 
 @command("doctor", "Administration")
 def doctor(call: Call) -> None:
-    """Check the installation, the settings, the model and the database, and say how to fix problems."""
+    """Check the installation, the settings, the model and the database; say how to fix problems."""
     found = checks.examine(call.db)
     output.as_json(checks.as_plain(found)) if call.json else output.draw(checks.table(found))
     if any(finding.state == "bad" for finding in found):
@@ -188,8 +188,8 @@ def reembed(
 ) -> None:
     """Embed all memories with another model while the current one stays in use.
 
-    Recall uses the new vectors once the setting `embedder` names the model. Run the same command again
-    to continue after an interruption.
+    Recall uses the new vectors once the setting `embedder` names the model. Run the same command
+    again to continue after an interruption.
     """
     if model not in ("minilm", "hashing") and not model.startswith("openai"):
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""`memorist doctor`: what is installed, which model, the state of the database, and how to fix problems.
+"""`memorist doctor`: check the installation, the models and the database, and how to fix problems.
 
 Each check looks at one thing, never fails, and creates no files.
 """

@@ -1,4 +1,4 @@
-"""Modules that are slow to import: loaded on first use, so that `memorist --help` answers at once."""
+"""Modules that are slow to import: loaded on first use, so that `memorist --help` is fast."""
 
 from __future__ import annotations
 

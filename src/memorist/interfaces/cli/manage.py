@@ -84,7 +84,7 @@ def forget(
     never_again: bool = False,
     yes: bool = False,
 ) -> None:
-    """Forget memories for good, with everything derived from them alone. --keep-days only hides them.
+    """Forget memories for good, with what was derived from them alone. --keep-days only hides them.
 
     It lists what it found and asks. Without a terminal, --query, --category and --tag need --yes.
     """
@@ -98,7 +98,7 @@ def forget(
             ids = mine.forget_where(query, where=where).ids
             if ids and not is_confirmed and (call.json or not has_terminal):
                 raise InvalidInput(
-                    f"Nothing was forgotten: {len(ids)} found, but there is no terminal to confirm. "
+                    f"Nothing was forgotten: {len(ids)} found, but no terminal to confirm. "
                     "Look with --dry-run, then forget with --yes"
                 )
         asks = has_terminal and not (is_confirmed or call.json)
@@ -171,7 +171,7 @@ def history(
     id: str | None = None,
     limit: int = 100,
 ) -> None:
-    """Show the history of a memory or of all memories, newest first. With --json, one entry per line."""
+    """Show the history of a memory or of all, newest first. With --json, one entry per line."""
     with call.mine() as mine:
         entries = mine.history(None if id is None else memory_id(mine, id), limit=limit)
         if call.json:

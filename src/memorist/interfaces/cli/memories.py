@@ -60,7 +60,7 @@ Before = Annotated[
 
 @command("demo", STORE)
 def demo(call: Call) -> None:
-    """Store a sample conversation in memory and answer questions about it. Leaves nothing behind."""
+    """Store a sample conversation and answer questions about it. Leaves nothing behind."""
     demonstration.run(as_json=call.json)
 
 
@@ -248,7 +248,7 @@ def llm_usage(
     everyone: All = False,
     days: float = 30,
 ) -> None:
-    """Show the tokens that the language model used, by day, task and model. With --json, one per line."""
+    """Show the tokens that the language model used, by day, task and model."""
     with call.memory() as memory:
         target: Any = memory if everyone else call.scope(memory)
         found = target.llm_usage(days=days)

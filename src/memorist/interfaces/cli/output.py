@@ -1,7 +1,7 @@
 """What commands print: answers on stdout, as text or JSON; notes and progress on stderr.
 
-`show` prints a result by its type. The text of a memory is printed as plain text: it can neither color
-nor control the terminal.
+`show` prints a result by its type. The text of a memory is printed as plain text: it can neither
+color nor control the terminal.
 """
 
 from __future__ import annotations
@@ -358,7 +358,7 @@ def _(work: Backlog) -> None:
 
 
 def result(value: Any, *, json: bool, one_document: bool = False, empty: str = "") -> None:
-    """Print a result as text or as JSON: a list as one JSON document per item, unless told otherwise."""
+    """Print a result as text or as JSON: of a list, one document per item or only one."""
     if not json:
         show(value)
         if empty and not value:

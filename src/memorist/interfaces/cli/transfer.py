@@ -58,9 +58,9 @@ def import_(
     """Import an export, or a file of messages: one JSON object per line.
 
     A message has content, and may have role, name, at, session and id. Exported records return to
-    their scope, or to --user if given. A line that cannot be read stops the import; the lines before
-    it are stored, and importing the same file again changes nothing. Records pass the guard like any
-    other write, unless --restore is given.
+    their scope, or to --user if given. A line that cannot be read stops the import; the lines
+    before it are stored, and importing the same file again changes nothing. Records pass the guard
+    like any other write, unless --restore is given.
     """
     outcomes: list[Outcome] = []
     read = 0
@@ -172,7 +172,7 @@ def open_input(path: str) -> Iterator[IO[bytes]]:
 
 
 def read_lines(file: IO[bytes]) -> Iterator[Line]:
-    """Yield the records of a file, without blank lines. Raises InvalidInput with the line number."""
+    """Yield the records of a file. Raises InvalidInput with the line number."""
     read = 0
     for number, raw in enumerate(file, 1):
         read += len(raw)
@@ -199,7 +199,7 @@ def _decode(raw: bytes, what: str) -> str:
 def add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterator[Line]:
     """Give each message a session and an id, so that importing a file twice changes nothing.
 
-    Messages without a session belong together: to a session named after the file and its first message.
+    Messages without a session form one, named after the file and its first message.
     """
     seen: Counter[str] = Counter()
     default = session

@@ -41,7 +41,7 @@ class Caller:
             raise NotAllowed(f"This needs the right {needed!r}; this key has {granted}")
 
     def scope(self, engine: Client, space: str | None = None, **labels: str | None) -> ScopedClient:
-        """Return the scope of a request. Raises NotAllowed for the space or agent of another key."""
+        """Return the scope of a request. Raises NotAllowed for another space or agent."""
         bound = (("space", self.space, space), ("agent", self.agent, labels.get("agent")))
         for what, own, requested in bound:
             if own is not None and requested not in (None, own):
@@ -101,7 +101,7 @@ class Authenticator:
 
 
 def _caller_from(claims: dict[str, Any], tenant: str) -> Caller:
-    """Read a caller from token claims: `sub`, `scope`, `tenant`, `space`, `agent`. Raises KeyRefused."""
+    """Read a caller from the claims of a token. Raises KeyRefused."""
     names: dict[str, Any] = {"tenant": tenant}
     for name in ("tenant", "space", "agent"):
         if claims.get(name) is not None:

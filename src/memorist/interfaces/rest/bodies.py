@@ -1,4 +1,4 @@
-"""Request bodies and the types of their fields. Unknown fields are rejected, types are not coerced."""
+"""Request bodies and the types of their fields. Unknown fields are rejected."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class JwtVerifier:
         self._loaded_at = self._tried_at = -FRESH_SECONDS
 
     async def verify(self, token: str) -> dict[str, Any]:
-        """Return the claims of a token. Raises KeyRefused unless it is signed, current and for us."""
+        """Return the claims of a token. Raises KeyRefused unless it is valid and for us."""
         jwt = self._jwt
         try:
             header = jwt.get_unverified_header(token)
@@ -76,7 +76,7 @@ class JwtVerifier:
         found = self._find(kid)
         if found is None or self._is_due(found):  # None: another request may be loading it
             async with self._lock:
-                if self._is_due(self._find(kid)):  # not loaded by another request meanwhile
+                if self._is_due(self._find(kid)):  # not loaded by another request
                     await self._load()
             found = self._find(kid)
         if found is None and self._has_failed:

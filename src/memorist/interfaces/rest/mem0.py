@@ -1,7 +1,7 @@
 """The routes of the Mem0 platform: its clients work after changing the host and the key.
 
-A Mem0 `user_id` is a space of the key's user, so its users are separated from each other, and the key
-still decides whose memory it is. The other ids are labels. Ids returned here name their space, too.
+A Mem0 `user_id` is a space of the key's user, so its users are separated from each other, and the
+key still decides whose memory it is. The other ids are labels. Ids returned here name their space.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every request passes first: origin and size checks, a request id, security headers, a log line."""
+"""What every request passes: origin and size checks, a request id, headers, a log line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors as `application/problem+json` (RFC 9457): what is wrong and what to do, without internals."""
+"""Errors as `application/problem+json` (RFC 9457), without internals."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def from_http(request: Request, error: Exception) -> Response:
 
 
 def from_validation(request: Request, error: Exception) -> Response:
-    """Answer a request that does not match the schema: where and why, without repeating the input."""
+    """Answer a request that does not match the schema, without repeating its input."""
     assert isinstance(error, RequestValidationError)
     found = []
     for each in error.errors()[:20]:
@@ -106,7 +106,7 @@ def from_bug(request: Request, error: Exception) -> Response:
 
 
 def log_failure(request: Request, error: Exception) -> None:
-    """Log where an error was raised. Its message may contain the text of a memory, so it is left out."""
+    """Log where an error was raised, without its message: that may contain a memory."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

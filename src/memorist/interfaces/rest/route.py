@@ -1,7 +1,7 @@
 """The route class of all REST routes.
 
-It authenticates the caller before reading the body, accepts only strict JSON, and answers a repeated
-request with the same `Idempotency-Key` without doing it again.
+It authenticates the caller before reading the body, accepts only strict JSON, and answers a
+repeated request with the same `Idempotency-Key` without doing it again.
 """
 
 from __future__ import annotations
