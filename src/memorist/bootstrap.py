@@ -320,10 +320,10 @@ def _inferring(settings: Settings) -> Embedder:
         from .embedders.minilm import MiniLM
 
         return MiniLM()
-    from .embedders.openai import MODEL, OpenAI
+    from .embedders.openai import MODEL, OpenAIEmbedder
 
     key = _key("embedder_key", settings.embedder_key, settings.embedder_url, "OPENAI_API_KEY")
-    return OpenAI(
+    return OpenAIEmbedder(
         named or MODEL, url=settings.embedder_url, key=key, dimensions=settings.embedder_dimensions
     )
 

@@ -15,5 +15,5 @@ def test_the_keyword_arguments_of_open_are_the_settings() -> None:
 
 
 def test_a_misspelt_setting_names_the_one_that_was_meant() -> None:
-    with pytest.raises(Misconfigured, match="no setting 'embeder'. Did you mean 'embedder'"):
+    with pytest.raises(Misconfigured, match=r"no setting 'embeder'\. Did you mean 'embedder'"):
         memorist.open(":memory:", embeder="hashing")  # type: ignore[call-arg]

@@ -58,7 +58,7 @@ class Laddered(ABC):
         """Raises Misconfigured if the client library is missing. A server of your own may need no key."""
         self._model, self._own_url, self._timeout = model, url, timeout
         self._rung, self._without = 0, frozenset[str]()
-        self._server = http.Server(
+        self._server = http.ModelServer(
             self.library,
             self.client,
             self.call,

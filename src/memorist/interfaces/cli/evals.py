@@ -19,7 +19,7 @@ from . import lazy, output
 from .app import command
 
 if TYPE_CHECKING:
-    from ...evals import Report, Result, Swept
+    from ...evals import Report, Result, SweepReport
 
 CAVEAT = (
     "Without a language model the recalled block itself is judged: "
@@ -78,7 +78,7 @@ def eval_(
         raise typer.Exit(FAILED)
 
 
-def _show(report: Report, swept: Swept | None) -> None:
+def _show(report: Report, swept: SweepReport | None) -> None:
     output.draw(_runs(report), _kinds(report))
     best = report.best_equipped
     failed = [each for each in best.results if not each.passed]
@@ -134,7 +134,7 @@ def _why(result: Result) -> str:
     return plain("; ".join(reasons))
 
 
-def _sweep(swept: Swept) -> Table:
+def _sweep(swept: SweepReport) -> Table:
     columns = ("varied", "setting", "passed", "tokens")
     table = Table(*columns, title="Sweep", title_justify="left", title_style="bold")
     for axis in ("α", "β", "γ", "τ", "N", "k"):
@@ -145,7 +145,7 @@ def _sweep(swept: Swept) -> Table:
     return table
 
 
-def as_plain(report: Report, swept: Swept | None) -> dict[str, Any]:
+def as_plain(report: Report, swept: SweepReport | None) -> dict[str, Any]:
     """Return the report as JSON values."""
     runs = []
     for run in report.runs:
