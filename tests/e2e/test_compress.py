@@ -23,7 +23,7 @@ from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects.vault import MemoryType, Vault
-from memorist.errors import InvalidInput
+from memorist.errors import InvalidInput, RevisionConflict
 from memorist.interfaces.cli import app
 from memorist.jobs import compress, roll_up
 from memorist.jobs.schedule import WEEKLY

@@ -19,7 +19,7 @@ import hostile_answers as hostile
 from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
-from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
+from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from memorist.extraction import facts as extract
 from memorist.extraction import job
 from memorist.extraction.job import Extracted
