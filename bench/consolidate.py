@@ -24,10 +24,10 @@ from typing import Any
 from bench import report
 from memorist import aio
 from memorist.client import Client
-from memorist.ingest import policies
 from memorist.jobs import consolidate
-from memorist.jobs.derive import care_of
+from memorist.jobs.schedule import DAILY
 from memorist.ports import Prompt
+from memorist.storage import tasks
 from memorist.storage.tasks import NewTask
 from memorist.text import tokens
 from memorist.types import Draft, Filter, Memory, Scope
@@ -178,17 +178,13 @@ class Scripted:
 async def run_job(engine: Client, model: Scripted | None, most: int) -> None:
     """Run the consolidation job once."""
     async with engine.ctx.store.transaction(WHO) as tx:
-        await tx.apply([NewTask(name="consolidate", due_at=engine.ctx.clock())])
-    due = engine.ctx.clock() + consolidate.EVERY
+        await tasks.add(tx, NewTask(name="consolidate", due_at=engine.ctx.clock()))
+    due = engine.ctx.clock() + DAILY
     (task,) = await engine.ctx.store.tasks.claim(
         ["consolidate"], now=due, limit=1, lease_seconds=3600
     )
-    await consolidate.run(
-        task,
-        replace(care_of(engine.ctx), adviser=model),
-        policy=policies.named(engine.settings.policy),
-        most=most,
-    )
+    settings = engine.settings.model_copy(update={"consolidate_pairs": most})
+    await consolidate.run(replace(engine.ctx, llm=model, settings=settings), task)
 
 
 def evaluate(

@@ -172,11 +172,11 @@ class NearestRows(Protocol):
         """
         ...
 
-    def note(self, scope: Scope) -> None:
+    def notify(self, scope: Scope) -> None:
         """Bring the index up to date with the scope soon, in the background."""
         ...
 
-    async def follow(self, scope: Scope) -> bool:
+    async def sync(self, scope: Scope) -> bool:
         """Bring the index up to date with the scope now; False if another process is doing it."""
         ...
 

@@ -12,10 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from memorist.errors import InvalidInput, NotFound, StoreDamaged
-from memorist.manage.checkpoints import Checkpoints
-from memorist.storage.documents import Documents, NewDocument
 from memorist.storage.graph_checkpoints import (
     CheckpointFilter,
     GraphCheckpoints,
@@ -23,6 +19,10 @@ from memorist.storage.graph_checkpoints import (
     MissingValues,
     TaskWrite,
 )
+
+from memorist.errors import InvalidInput, NotFound, StoreDamaged
+from memorist.manage.checkpoints import Checkpoints
+from memorist.storage.documents import Documents, NewDocument
 from memorist.storage.store import Store
 from memorist.text import clock
 from memorist.types import Labels, Scope

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memorist.errors import Conflict
+from memorist.errors import RevisionConflict
 from memorist.storage.changes import Comparison, Save
 from memorist.storage.llm_usage import LlmUsage
 from memorist.storage.store import Store
@@ -73,7 +73,7 @@ async def test_what_a_dead_worker_had_is_free_after_its_lease_and_its_late_resul
     await asyncio.sleep(0.05)
     (taken,) = await claim(store)
     assert taken.attempts == 2
-    with pytest.raises(Conflict, match="extract"):
+    with pytest.raises(RevisionConflict, match="extract"):
         await apply(store, NewTask(name="consolidate", due_at=NOW), done(late))
     await store.tasks.postpone(late, due_at=LATER)  # not his any more
     await apply(store, done(taken))

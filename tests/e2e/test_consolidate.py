@@ -15,11 +15,12 @@ from clocks import Clock
 from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
+from memorist.dialects import catalog
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
-from memorist.ingest import policies
 from memorist.jobs import consolidate
 from memorist.ports import BudgetedModel, Prompt
 from memorist.scoped import ScopedClient
+from memorist.storage import tasks
 from memorist.storage.changes import MemoryAccess
 from memorist.storage.tasks import NewTask, Task
 from memorist.types import STATES, Draft, Filter, Memory, Scope
@@ -108,7 +109,7 @@ def ana(engine: Client) -> ScopedClient:
 
 async def claimed(engine: Client, name: str) -> Task:
     async with engine.ctx.store.transaction(Scope(user="ana")) as tx:
-        await tx.apply([NewTask(name=name, due_at=engine.ctx.clock())])
+        await tasks.add(tx, NewTask(name=name, due_at=engine.ctx.clock()))
     (task,) = await engine.ctx.store.tasks.claim(
         [name], now=engine.ctx.clock(), limit=1, lease_seconds=60
     )
@@ -123,10 +124,9 @@ async def run(
     most: int = 50,
     name: str = "consolidate",
 ) -> int:
-    care = replace(engine.care, adviser=adviser)
-    return await consolidate.run(
-        await claimed(engine, name), care, policy=policies.named(policy), most=most
-    )
+    settings = engine.settings.model_copy(update={"policy": policy, "consolidate_pairs": most})
+    ctx = replace(engine.ctx, llm=adviser, settings=settings)
+    return await consolidate.run(ctx, await claimed(engine, name))
 
 
 async def texts(ana: ScopedClient) -> set[str]:
@@ -253,9 +253,9 @@ async def test_a_model_that_says_yes_to_everything_joins_no_other_values(
 
 @pytest.fixture(autouse=True)
 def _no_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = policies.named("default")
+    usual = catalog.POLICIES["default"]
     monkeypatch.setitem(
-        policies.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False)
+        catalog.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False)
     )
 
 
@@ -456,7 +456,7 @@ async def test_what_is_looked_at_is_new_or_important_or_often_recalled_and_not_t
     assert adviser.pairs == []
     dog = await one(ana, DOG)
     async with engine.ctx.store.transaction(dog.scope) as tx:
-        await tx.apply([MemoryAccess(memory_id=dog.id, at=clock.now, scores={})])
+        await tx.record_access([MemoryAccess(memory_id=dog.id, at=clock.now, scores={})])
     await run(engine, adviser)
     assert adviser.pairs == [(DOG, BEAGLE)]
     clock.now += timedelta(days=90)
@@ -590,8 +590,8 @@ async def test_of_ten_memories_only_the_one_recalled_most_is_looked_at(
     clock.now += timedelta(days=4)
     for text, times, count in ((shelves[0], 2, 0), (DOG, 1, 0), (DOG, 2, 1)):
         used = (await one(ana, text)).id
-        async with quick.store.transaction(ana.scope) as tx:
-            await tx.apply([MemoryAccess(memory_id=used, at=clock.now, scores={})] * times)
+        async with quick.ctx.store.transaction(ana.scope) as tx:
+            await tx.record_access([MemoryAccess(memory_id=used, at=clock.now, scores={})] * times)
         adviser = Scripted(same=False)
         await run(quick, adviser)
         assert len(adviser.pairs) == count, text

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..context import Context
-from ..errors import Conflict, InvalidInput, NotFound
+from ..errors import InvalidInput, NotFound, RevisionConflict
 from ..ingest import transitions, validation
 from ..ports import Vectors
 from ..storage.changes import Change, Relation, Save, Unrelated
@@ -49,7 +49,7 @@ async def undone(
     dry_run: bool,
     actor: str | None,
 ) -> Undone:
-    """Undo an operation, or all of a session, whole or not at all. Raises NotFound, InvalidInput, Conflict."""
+    """Undo an operation, or all of a session, whole or not at all. Raises NotFound, InvalidInput, RevisionConflict."""
     what = {name: value for name, value in given.items() if value is not None}
     validation.fields({**what, "actor": actor})
     if len(what) != 1:
@@ -105,7 +105,7 @@ async def _planned(ctx: Context, reading: Reader, scope: Scope, what: Mapping[st
 
 
 def _step(memory: Memory, entries: Sequence[HistoryEntry], chosen: set[str], now: datetime) -> Step:
-    """Go back through what happened to a memory, newest first. Raises Conflict where something came after."""
+    """Go back through what happened to a memory, newest first. Raises RevisionConflict where something came after."""
     then, later, taken = memory, dict[str, Any](), list[HistoryEntry]()
     for entry in reversed(entries):
         before = _before(entry, now)
@@ -114,7 +114,7 @@ def _step(memory: Memory, entries: Sequence[HistoryEntry], chosen: set[str], now
                 name in later and later[name] != derived.field_value(then, name) for name in before
             ):
                 why = "was changed again since, or this is undone already: undo the later change first"
-                raise Conflict(f"Memory {memory.id!r} {why}")
+                raise RevisionConflict(f"Memory {memory.id!r} {why}")
             then = derived.with_fields(then, before)
             taken.append(entry)
         later |= before

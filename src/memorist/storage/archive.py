@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..errors import Conflict, InvalidInput, NotFound
+from ..errors import InvalidInput, NotFound, RevisionConflict
 from . import atomic, tables
 from .store import Store
 from .tables import KEYS, Copied
@@ -26,7 +26,7 @@ _KEY = re.compile("[0-9a-f]{64}")
 async def write(store: Store, path: Path, report: Callable[[int, int], None]) -> Copied:
     """Write everything into a new file, with counts and hashes at its end.
 
-    Raises Conflict if the file exists, or the store was written to meanwhile.
+    Raises RevisionConflict if the file exists, or the store was written to meanwhile.
     """
     draft, file = await asyncio.to_thread(_create, path)
     try:
@@ -48,7 +48,9 @@ async def write(store: Store, path: Path, report: Callable[[int, int], None]) ->
                     report(done, done)
             sums = {table: await tables.digest(store, table) for table in KEYS}
             if sum(count for count, _ in sums.values()) != done:
-                raise Conflict("It was written to meanwhile: run it again, with nobody writing")
+                raise RevisionConflict(
+                    "It was written to meanwhile: run it again, with nobody writing"
+                )
             end = {"sums": {table: [count, str(hash)] for table, (count, hash) in sums.items()}}
             await asyncio.to_thread(_write_lines, file, [end])
         await asyncio.to_thread(atomic.publish, draft, path)
@@ -61,7 +63,7 @@ async def write(store: Store, path: Path, report: Callable[[int, int], None]) ->
 async def read(path: Path, store: Store, report: Callable[[int, int], None]) -> Copied:
     """Fill a new store from a file; one that was half filled is emptied and filled again.
 
-    Raises NotFound; Conflict if the store holds anything else; InvalidInput if the file is not an
+    Raises NotFound; RevisionConflict if the store holds anything else; InvalidInput if the file is not an
     archive, or cut.
     """
     records = _read_lines(path)
@@ -73,7 +75,7 @@ async def read(path: Path, store: Store, report: Callable[[int, int], None]) -> 
             f"{str(path)!r} is not an archive of a memory; `memorist import` reads an export"
         )
     if await tables.load_progress(store) is None and await store.scopes():
-        raise Conflict("The target holds memories already: take a new database")
+        raise RevisionConflict("The target holds memories already: take a new database")
     await tables.begin(store, str(head["key"]))
     done = 0
     sums: dict[str, list[Any]] | None = None
@@ -129,7 +131,7 @@ def _decode(value: Any) -> Any:
 
 def _create(path: Path) -> tuple[Path, TextIO]:
     if path.exists():
-        raise Conflict(f"{str(path)!r} exists already: choose another name")
+        raise RevisionConflict(f"{str(path)!r} exists already: choose another name")
     draft = atomic.draft(path)
     return draft, open(draft, "w", encoding="utf-8")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import Conflict
+from ..errors import RevisionConflict
 from . import tables
 from .store import Store
 from .tables import KEYS, Copied
@@ -21,7 +21,7 @@ Report = Callable[[int, int], None]  # how much is done, and of how much
 async def copy(source: Store, target: Store, report: Report) -> Copied:
     """Make the target equal to the source; a copy that is complete is only compared.
 
-    Raises Conflict if the target holds anything else, or if the source was written to meanwhile.
+    Raises RevisionConflict if the target holds anything else, or if the source was written to meanwhile.
     """
     progress = await _begin(source, target)
     counts = {table: await tables.count(source, table) for table in KEYS}
@@ -41,12 +41,12 @@ async def copy(source: Store, target: Store, report: Report) -> Copied:
     for table in KEYS:
         if await tables.digest(source, table) != await tables.digest(target, table):
             if progress is None:
-                raise Conflict(
+                raise RevisionConflict(
                     f"One of them was written to since the copy, as {table!r} shows: take a new "
                     "database"
                 )
             await _restart(target, table, progress)
-            raise Conflict(
+            raise RevisionConflict(
                 f"{table!r} was written to during the copy: run it again, with nobody writing"
             )
         done += counts[table]
@@ -56,13 +56,13 @@ async def copy(source: Store, target: Store, report: Report) -> Copied:
 
 
 async def _begin(source: Store, target: Store) -> dict[str, list[Any]] | None:
-    """Return the progress of an earlier run, or None if it was finished. Raises Conflict."""
+    """Return the progress of an earlier run, or None if it was finished. Raises RevisionConflict."""
     secret = await tables.secret_of(source)
     is_same = secret == await tables.secret_of(target)
     progress = await tables.load_progress(target)
     if progress is not None:
         if not is_same:
-            raise Conflict(
+            raise RevisionConflict(
                 "The target is an unfinished copy of another store: finish that one, or take a "
                 "new one"
             )
@@ -70,7 +70,7 @@ async def _begin(source: Store, target: Store) -> dict[str, list[Any]] | None:
     if is_same:
         return None
     if await target.scopes():
-        raise Conflict(
+        raise RevisionConflict(
             "The target holds memories already: copy into a new database, or `memorist import` "
             "into this"
         )

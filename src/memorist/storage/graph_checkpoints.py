@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..errors import Conflict, StoreDamaged
+from ..errors import RevisionConflict, StoreDamaged
 from ..types import Scope
 from .database import Rows
 from .filters import placeholders, portions
@@ -246,7 +246,7 @@ class GraphCheckpoints:
         )
         values = {channel: (kind, data) for channel, kind, data in found}
         if values.keys() != firsts.keys():
-            raise Conflict(f"Thread {thread!r} was pruned while it was read: read it again")
+            raise RevisionConflict(f"Thread {thread!r} was pruned while it was read: read it again")
         return {channel: (values.get(channel), since[channel]) for channel in channels}
 
     async def _ancestors(

@@ -13,7 +13,7 @@ from datetime import datetime
 from math import ceil
 from typing import Any
 
-from ..errors import Conflict
+from ..errors import RevisionConflict
 from ..text import clock
 from ..text.clock import new_id
 from ..types import Scope
@@ -272,7 +272,7 @@ async def add(tx: Transaction, *tasks: NewTask) -> None:
 async def finish(tx: Transaction, task: Task, *, again_at: datetime | None = None) -> None:
     """Finish a claimed task with this transaction, for good or until it is due again.
 
-    Raises Conflict if its lease was lost; then nothing of the transaction is committed.
+    Raises RevisionConflict if its lease was lost; then nothing of the transaction is committed.
     """
     number = await tx.number(tx.scope)
     sql = "DELETE FROM tasks"
@@ -282,7 +282,9 @@ async def finish(tx: Transaction, task: Task, *, again_at: datetime | None = Non
         values = (clock.iso(again_at), *values)
     sql += " WHERE scope = ? AND name = ? AND key = ? AND lease = ? RETURNING key"
     if not await tx.connection.rows(sql, values, scope=number):
-        tx.failure = Conflict(f"The task {task.name!r} was given to another worker in the meantime")
+        tx.failure = RevisionConflict(
+            f"The task {task.name!r} was given to another worker in the meantime"
+        )
         raise tx.failure
 
 

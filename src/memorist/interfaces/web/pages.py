@@ -9,12 +9,12 @@ from datetime import timedelta
 
 from fastapi import Response
 
+from ...dialects import catalog
 from ...errors import InvalidInput
 from ...manage.keys import RIGHTS
-from ...retrieve import profiles
 from ...storage.keys import Key
 from ...types import KINDS, STATES, Filter, Labels, Memory, Page
-from ..cli.output import plain
+from ..render import plain
 from . import charts
 from .request import PageRequest, route
 
@@ -73,7 +73,7 @@ async def search(page: PageRequest) -> Response:
     answer = await page.memories.recall(
         question,
         budget=page.number("budget", 100_000),
-        profile=_choose(page, "profile", profiles.PROFILES),
+        profile=_choose(page, "profile", catalog.PROFILES),
     )
     parts: list[str] = []
     for hit in answer.hits:
@@ -81,7 +81,7 @@ async def search(page: PageRequest) -> Response:
             if round(value, 4) and name not in parts:
                 parts.append(name)
     # Names with a dot belong to dialects, for code that is written against those.
-    names = [name for name in sorted(profiles.PROFILES) if "." not in name]
+    names = [name for name in sorted(catalog.PROFILES) if "." not in name]
     return await page.render("search.html", answer=answer, parts=parts, profiles=names)
 
 

@@ -51,7 +51,7 @@ _NUMBERED = (
     ("scopes_id_seq", "id", "scopes"),
 )
 _INTEGRITY = (
-    "SELECT 'Row-level security does not guard ' || relname || ': run `memorist migrate` as its "
+    "SELECT 'Row-level security does not guard ' || relname || ': run `memorist db migrate` as its "
     "owner' "
     f"FROM pg_class c WHERE {_OURS} AND NOT relispartition AND EXISTS "
     "(SELECT 1 FROM pg_attribute WHERE attrelid = c.oid AND attname = 'scope') "

@@ -17,10 +17,10 @@ from typing import Any
 import apsw
 
 from ...errors import (
-    Conflict,
     InvalidInput,
     MemoristError,
     ProviderFailed,
+    RevisionConflict,
     StoreDamaged,
     StoreFull,
     StoreUnavailable,
@@ -167,7 +167,7 @@ def translate(error: Exception, path: str) -> MemoristError:
             f"{path!r} stayed locked for {BUSY_SECONDS} s by another process: retry"
         )
     if isinstance(error, apsw.ConstraintError):
-        return Conflict(
+        return RevisionConflict(
             "This contradicts what is already stored: read it again and repeat the change "
             f"({error})"
         )
