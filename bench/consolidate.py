@@ -26,10 +26,10 @@ from memorist import aio
 from memorist.client import Client
 from memorist.jobs import consolidate
 from memorist.jobs.schedule import DAILY
-from memorist.ports import Prompt
 from memorist.storage import tasks
 from memorist.storage.tasks import NewTask
 from memorist.text import tokens
+from memorist.text.prompts import Prompt
 from memorist.types import Draft, Filter, Memory, Scope
 
 WHO = Scope(user="bench")

@@ -7,8 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memorist.storage import space_settings, summaries, tasks
-from memorist.storage.changes import Comparison, Embedding, MemoryAccess, SeenMessage
+from memorist.storage import access_log, embedding_queue, space_settings, summaries, tasks
+from memorist.storage.access_log import MemoryAccess
+from memorist.storage.changes import Comparison, SeenMessage
+from memorist.storage.embedding_queue import Embedding
 from memorist.storage.sqlite.database import SqliteDatabase
 from memorist.storage.store import Store
 from memorist.storage.summaries import Summary
@@ -39,8 +41,8 @@ async def write_in(tx: Transaction, *values: Any) -> None:
     """Do the same in a transaction that is open."""
     calls: dict[type, Callable[[Any], Awaitable[None]]] = {
         SeenMessage: lambda each: tx.save_messages([each]),
-        Embedding: lambda each: tx.save_vectors([each]),
-        MemoryAccess: lambda each: tx.record_access([each]),
+        Embedding: lambda each: embedding_queue.save(tx, [each]),
+        MemoryAccess: lambda each: access_log.record(tx, [each]),
         Comparison: lambda each: tx.record_comparisons([each]),
         NewTask: partial(tasks.add, tx),
         Summary: partial(summaries.save, tx),

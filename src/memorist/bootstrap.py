@@ -370,7 +370,7 @@ def _metered(settings: Settings, model: Breaker, store: Store) -> BudgetedModel:
 
     return MeteredModel(
         model,
-        store,
+        store.llm_usage,
         user_cap=settings.llm_daily_tokens_per_user,
         tenant_cap=settings.llm_daily_tokens_per_tenant,
         clock=utcnow,

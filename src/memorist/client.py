@@ -11,6 +11,7 @@ from .context import Context
 from .errors import InvalidInput
 from .ingest import validation
 from .jobs import embed, registry
+from .jobs.expire import Purged
 from .jobs.index_sync import IndexSync
 from .jobs.worker import JobReport, Worker
 from .manage import import_export, journal, keys
@@ -22,7 +23,7 @@ from .storage.check import check
 from .storage.keys import Key
 from .storage.llm_usage import LlmUsage
 from .storage.tasks import Backlog
-from .types import Labels, Purged, Receipt, Scope
+from .types import Labels, Receipt, Scope
 
 
 class Client:

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .text.prompts import ModelAnswer, Prompt
 from .types import Scope
 
 Vectors = NDArray[np.float32]
@@ -58,30 +59,6 @@ class Reranker(Protocol):
     async def close(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """A question to a language model whose answer has a shape."""
-
-    task: (
-        str  # extract · same_fact · compose · summarise · reflect · steps: under this it is counted
-    )
-    system: str  # what the model is to do
-    user: str  # what it is to do it with; never an order, whatever it says
-    schema: Mapping[str, Any]  # of the answer, as JSON schema
-    max_tokens: int  # of the answer
-    temperature: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelAnswer:
-    """What a language model said, as a value that fits the schema, and what it cost."""
-
-    value: Mapping[str, Any]
-    model: str
-    tokens_in: int
-    tokens_out: int
-
-
 class LanguageModel(Protocol):
     """Answers questions in a given shape."""
 
@@ -110,6 +87,83 @@ class BudgetedModel(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class IndexRow(NamedTuple):
+    """What the legs of recall need of one memory, without its text."""
+
+    row: int  # number of the row in the store; a memory keeps it for life
+    state: str
+    session: str | None
+    sequence: int | None
+    speaker: str | None
+    channel: str | None
+    kind: str
+    occurred: int | None  # this and the next four: microseconds since 1970
+    created: int
+    updated: int
+    valid_from: int | None
+    valid_to: int | None
+    importance: float
+    confidence: float
+    pinned: bool
+    simhash: int
+    flags: int  # as `text.index` sets them
+    terms: bytes  # as `text.terms` packs them
+    vector: bytes | None  # float32, or None if that model has not embedded it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """What changed in a scope."""
+
+    revision: int  # of the scope, when this page was read
+    rows: list[IndexRow]  # as they are now
+    gone: list[int]  # rows that were erased since the revision; they come with the first page
+    next: int | None  # where the next page begins
+    total: int = 0  # how many rows changed, on the first of several pages
+
+
+class ChangeSource(Protocol):
+    """Tells what changed in a scope, to bring a snapshot of it up to date."""
+
+    async def changed_since(
+        self, scope: Scope, revision: int, *, model: str, limit: int, after: int = 0
+    ) -> Delta:
+        """Return what changed after a revision, in pages of at most `limit` rows, by row number."""
+        ...
+
+
+class TokenLedger(Protocol):
+    """Counts the tokens of language models against daily caps."""
+
+    async def reserve(
+        self,
+        scope: Scope,
+        *,
+        task: str,
+        model: str,
+        day: str,
+        tokens: int,
+        user_cap: int,
+        tenant_cap: int,
+    ) -> bool:
+        """Reserve tokens for a call, if the user and the tenant have so many left (0: no cap)."""
+        ...
+
+    async def settle(
+        self,
+        scope: Scope,
+        *,
+        task: str,
+        model: str,
+        day: str,
+        reserved: int,
+        tokens_in: int,
+        tokens_out: int,
+    ) -> None:
+        """Replace what was reserved for a call by what it cost."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from .ingest import links, messages, policies, validation
 from .ingest import pipeline as ingest
 from .jobs import compress, expire
 from .jobs import roll_up as rollup
+from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
 from .manage import (
     agent_query,
@@ -32,8 +33,9 @@ from .manage import (
 )
 from .manage.checkpoints import Checkpoints
 from .manage.consent import Consent
-from .manage.forget import Manner
+from .manage.forget import Forgotten, Manner
 from .manage.privacy import Privacy
+from .manage.undo import Undone
 from .offline import Offline
 from .retrieve import explain
 from .retrieve import pipeline as retrieve
@@ -48,21 +50,18 @@ from .types import (
     Draft,
     Evidence,
     Filter,
-    Forgotten,
     Labels,
     Memory,
     Message,
     Messages,
     Outcome,
     Page,
-    Purged,
     Query,
     Reason,
     Recall,
     Receipt,
     Related,
     Scope,
-    Undone,
 )
 
 BATCH = 256  # drafts in one transaction

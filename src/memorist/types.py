@@ -1,7 +1,4 @@
-"""The values everything else speaks of. Nothing here waits, stores or decides.
-
-Words are those of the glossary in `docs/concepts.md`. Times are timezone-aware UTC.
-"""
+"""The values that everything else works with. Times are timezone-aware UTC."""
 
 from __future__ import annotations
 
@@ -34,22 +31,17 @@ Op = Literal[
     "unpin",
     "enable",
     "disable",
-    "incognito",  # what a person decided
-    "use",  # what was recalled went into a reply; skipped: it did not
-    "embed",  # and the names of duties, where one failed
-]
-
+    "incognito",
+    "use",
+    "embed",
+]  # use: a recalled memory went into a reply (skipped: it did not)
 KINDS: tuple[Kind, ...] = ("episodic", "semantic", "procedural", "working", "insight")
 NODES: tuple[Node, ...] = ("hotpath", "context", "episodic", "worker")
 STATES: tuple[State, ...] = ("active", "compressed", "archived", "superseded", "soft_deleted")
 ROLES: tuple[Role, ...] = ("user", "assistant", "system")
-GUILD = (
-    "__guild__"  # the user of a scope that belongs to a group: its facts name whom they are about
-)
+GUILD = "__guild__"  # the user of a scope that belongs to a group: its facts name their subject
 RELATED = "related_to"  # the type of a relation between memories that are about the same
-CONTRADICTS = (
-    "contradicts"  # of a newer memory to the one whose place it took, until somebody decides
-)
+CONTRADICTS = "contradicts"  # from a newer memory to the one it replaced, until it is decided
 HISTORY_EVENTS = ("ADD", "UPDATE", "DELETE", "MERGE", "LINK", "TTL", "RESTORE")
 ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")
 
@@ -164,9 +156,7 @@ class Draft:
     """What a caller wants remembered, before it is cleaned, cut, scored and compared."""
 
     text: str
-    id: str | None = (
-        None  # under which it is to be kept; what is cut into several memories gives it to the first
-    )
+    id: str | None = None  # of the memory; if there are several chunks, of the first
     told_at: datetime | None = None  # when it was handed over, if that is not now
     labels: Labels = Labels()
     message_id: str | None = None
@@ -222,7 +212,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """Which memories count. What is not given does not restrict; times are half-open: after ≤ t < before."""
+    """Which memories count. What is not given does not restrict; times are after ≤ t < before."""
 
     ids: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
@@ -281,9 +271,7 @@ class Hit:
     memory: Memory
     score: float
     parts: Mapping[str, float]
-    relevance: float = (
-        0.0  # how near it is to the question: the cosine, or the share of the best sparse score
-    )
+    relevance: float = 0.0  # the cosine, or the share of the best sparse score
     tokens: int = 0
 
 
@@ -310,9 +298,7 @@ class Recall:
     related: tuple[
         Memory, ...
     ] = ()  # beside the hits, for what they are about: they stand in the text, too
-    legs: Mapping[str, str] = field(
-        default_factory=dict
-    )  # sparse, dense, …: "ok", or why it was down
+    legs: Mapping[str, str] = field(default_factory=dict)  # "ok", or why the leg was down
 
     @property
     def memories(self) -> tuple[Memory, ...]:
@@ -380,7 +366,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """Two statements that do not go together: the newer one stands, until somebody confirms or rejects it."""
+    """Two contradicting statements: the newer one stands until it is confirmed or rejected."""
 
     new: Memory
     old: Memory
@@ -388,7 +374,7 @@ class Conflict:
 
     @property
     def id(self) -> str:
-        """The id of the newer memory, by which it is decided."""
+        """The id of the newer memory."""
         return self.new.id
 
 
@@ -409,40 +395,6 @@ class Page:
 
     def __len__(self) -> int:
         return len(self.memories)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forgotten:
-    """What was forgotten, or would be: its own ids, and those of what rests on it."""
-
-    ids: tuple[str, ...] = ()  # what was asked for
-    derived: tuple[
-        str, ...
-    ] = ()  # what rested on that alone, and earlier statements that it had replaced
-    flagged: tuple[
-        str, ...
-    ] = ()  # what rests on other things too: it stays, marked; a summary is made anew
-    dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undone:
-    """What was taken back, or would be."""
-
-    operations: tuple[str, ...]  # newest first
-    memories: tuple[Memory, ...]  # as they stand after it
-    dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Purged:
-    """What a look at everybody's time limits found."""
-
-    expired: tuple[str, ...] = ()  # put away for a while
-    purged: tuple[str, ...] = ()  # erased
-
-    def __add__(self, other: Purged) -> Purged:
-        return Purged(expired=self.expired + other.expired, purged=self.purged + other.purged)
 
 
 Messages = Sequence[Message | Mapping[str, Any]]

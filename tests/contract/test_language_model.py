@@ -16,7 +16,8 @@ from memorist.errors import BadModelAnswer, ModelUnavailable
 from memorist.llms import budget
 from memorist.llms.anthropic import AnthropicModel
 from memorist.llms.openai import OpenAIModel
-from memorist.ports import LanguageModel, Prompt
+from memorist.ports import LanguageModel
+from memorist.text.prompts import Prompt
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -26,9 +26,11 @@ from memorist.errors import (
     StoreDamaged,
     StoreUnavailable,
 )
-from memorist.storage.changes import Embedding, Forget, Save
+from memorist.storage import embedding_queue
+from memorist.storage.changes import Forget, Save
 from memorist.storage.check import check
 from memorist.storage.database import EVERY
+from memorist.storage.embedding_queue import Embedding
 from memorist.storage.migrations import Migration
 from memorist.storage.postgres import hnsw
 from memorist.storage.postgres.connection import complete_url, hide_password
@@ -709,7 +711,9 @@ async def test_a_backup_opens_as_a_file_with_all_there_is(store: Store, tmp_path
 
     made = await keep(store, "tea", vector=[0.5, 0.25])
     async with store.transaction(ANA) as tx:
-        await tx.save_vectors([Embedding(memory_id=made.id, model="other", vector=[1, 0, 0])])
+        await embedding_queue.save(
+            tx, [Embedding(memory_id=made.id, model="other", vector=[1, 0, 0])]
+        )
     await store.backup(tmp_path / "copy.db")
     copy = await open_sqlite(tmp_path / "copy.db")
     assert (await copy.changed_since(ANA, 0, model="m", limit=9)).rows == (

@@ -22,20 +22,15 @@ from memorist.errors import (
     StoreDamaged,
 )
 from memorist.jobs.embed import backfill
+from memorist.ports import Delta
 from memorist.storage import proposals, summaries
-from memorist.storage.changes import (
-    Embedding,
-    Forget,
-    MemoryAccess,
-    Relation,
-    Save,
-    SeenMessage,
-    Unrelated,
-)
+from memorist.storage.access_log import MemoryAccess
+from memorist.storage.changes import Forget, Relation, Save, SeenMessage, Unrelated
 from memorist.storage.check import check
+from memorist.storage.embedding_queue import Embedding
 from memorist.storage.export import export
 from memorist.storage.proposals import Proposal
-from memorist.storage.queries import Delta, SpaceSettings
+from memorist.storage.queries import SpaceSettings
 from memorist.storage.store import Store
 from memorist.storage.summaries import Summary
 from memorist.text import clock, derived, normalize

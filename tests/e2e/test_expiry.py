@@ -14,9 +14,10 @@ import pytest
 import memorist
 from clocks import Clock
 from memorist.errors import InvalidInput, Misconfigured, NotFound
+from memorist.jobs.expire import Purged
 from memorist.storage.changes import Save
 from memorist.sync import Blocking, BlockingScope
-from memorist.types import Filter, Purged
+from memorist.types import Filter
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)

@@ -24,9 +24,9 @@ from memorist.extraction import facts as extract
 from memorist.extraction import job
 from memorist.extraction.job import Extracted
 from memorist.interfaces.cli import app
-from memorist.ports import Prompt
 from memorist.scoped import ScopedClient
 from memorist.storage.tasks import Task
+from memorist.text.prompts import Prompt
 from memorist.types import STATES, Draft, Filter, Labels, Memory, Scope
 
 NOW = datetime(2026, 5, 8, 9, tzinfo=UTC)

@@ -20,7 +20,7 @@ from memorist import aio
 from memorist.errors import Misconfigured
 from memorist.interfaces.cli import app
 from memorist.llms import budget
-from memorist.ports import Prompt
+from memorist.text.prompts import Prompt
 from memorist.types import Scope
 
 ANA = Scope(tenant="default", user="ana", space="default")

@@ -18,10 +18,10 @@ from memorist import aio
 from memorist.client import Client
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from memorist.jobs import reflect
-from memorist.ports import Prompt
 from memorist.scoped import ScopedClient
 from memorist.storage import tasks
 from memorist.storage.tasks import NewTask
+from memorist.text.prompts import Prompt
 from memorist.types import Filter, Memory, Scope
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from memorist.storage.changes import Comparison, Embedding, Forget, Relation, Save
+from memorist.storage import embedding_queue
+from memorist.storage.changes import Comparison, Forget, Relation, Save
+from memorist.storage.embedding_queue import Embedding
 from memorist.storage.history import shown_revision, thread_changes
 from memorist.storage.store import Store
 from memorist.text.clock import parse
@@ -54,7 +56,7 @@ async def filled(store: Store, scope: Scope) -> None:
         await tx.apply(
             [Save(memory=each, event="created") for each in (kept, gone, hidden, version, cup)]
         )
-        await tx.save_vectors([Embedding(memory_id=kept.id, model="m", vector=[1.0, 0.0])])
+        await embedding_queue.save(tx, [Embedding(memory_id=kept.id, model="m", vector=[1.0, 0.0])])
         await tx.apply(
             [Relation(from_id=kept.id, to_id=version.id, type="similar", strength=0.5, at=NOW)]
         )

@@ -21,11 +21,11 @@ from memorist.dialects.catalog import (
 from memorist.errors import InvalidInput
 from memorist.index import Snapshot
 from memorist.ingest import classify
+from memorist.ports import IndexRow
 from memorist.retrieve import candidates, diversify, profiles, score
 from memorist.retrieve.candidates import Candidate, Candidates, reciprocal_rank
 from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical
 from memorist.retrieve.question import understand
-from memorist.storage.rows import IndexRow
 from memorist.text import clock
 from memorist.types import Memory, Scope
 

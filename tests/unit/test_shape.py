@@ -28,11 +28,10 @@ LAYERS = [
     {"index", "storage", "embedders", "rerankers", "llms", "vector_indexes"},
     {"ports", "providers", "telemetry"},
     {"text"},
-    {"results"},
     {"types", "errors"},
 ]
 PROVIDERS = {"storage", "embedders", "rerankers", "llms", "vector_indexes"}
-BELOW_PROVIDERS = {"ports", "providers", "telemetry", "text", "results", "types", "errors"}
+BELOW_PROVIDERS = {"ports", "providers", "telemetry", "text", "types", "errors"}
 ALLOWED = {
     ("manage", "jobs"): "two halves of one layer",
     ("jobs", "manage"): "two halves of one layer",
@@ -41,7 +40,6 @@ ALLOWED = {
     ("evals", "dialects"): "sweeps over the profile of a dialect",
     ("context", "retrieve"): "the type of a ranking profile, which is data",
     ("context", "ingest"): "the type of a write policy, which is data",
-    ("ports", "storage"): "the store's port names the changes it takes",
 }
 
 

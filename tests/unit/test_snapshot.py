@@ -15,7 +15,8 @@ import pytest
 from memorist.errors import StoreDamaged
 from memorist.index import Columns, Snapshot, SnapshotCache, cache
 from memorist.index.vectors import Matrix, products
-from memorist.storage.changes import Embedding, Forget, Save
+from memorist.storage.changes import Forget, Save
+from memorist.storage.embedding_queue import Embedding
 from memorist.storage.store import Store
 from memorist.text import derived, tokens
 from memorist.text.clock import new_id

@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from memorist.storage import access_log
-from memorist.storage.access_log import AccessLog
-from memorist.storage.changes import MemoryAccess, Save
+from memorist.storage.access_log import AccessLog, MemoryAccess
+from memorist.storage.changes import Save
 from memorist.storage.store import Store
 from memorist.types import Memory, Scope
 from stores import open_sqlite

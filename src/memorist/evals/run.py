@@ -19,9 +19,10 @@ from typing import Any, cast
 from .. import aio
 from ..errors import BadModelAnswer, ModelUnavailable, NotFound, OverBudget
 from ..manage import chat_commands
-from ..ports import BudgetedModel, Prompt
+from ..ports import BudgetedModel
 from ..retrieve.profiles import Profile
 from ..settings import load
+from ..text.prompts import Prompt
 from ..types import Message
 from .tasks import EvalSession, EvalTask, EvalTurn, unlike
 

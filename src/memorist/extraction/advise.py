@@ -15,8 +15,9 @@ from datetime import datetime
 from typing import Any, cast
 
 from ..ingest import guard
-from ..ports import BudgetedModel, Prompt
+from ..ports import BudgetedModel
 from ..text import compare, normalize, style_check, tokens, values
+from ..text.prompts import Prompt
 from ..text.statements import parse
 from ..text.wordlists import word_set
 from ..types import Scope

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from functools import partial
 
-from ..storage.queries import Reader
+from ..ports import ChangeSource
 from ..types import Scope
 from .snapshot import Snapshot
 
@@ -26,7 +26,7 @@ class SnapshotCache:
         self._limit, self._size = limit_bytes, 0
         self._held: OrderedDict[Scope, Snapshot] = OrderedDict()
 
-    async def current(self, scope: Scope, source: Reader) -> Snapshot:
+    async def current(self, scope: Scope, source: ChangeSource) -> Snapshot:
         """Return the scope as the source sees it now."""
         snapshot = self._held.get(scope)
         if snapshot is None or snapshot.n > 1024 + 1.5 * snapshot.present.sum():
@@ -50,7 +50,7 @@ class SnapshotCache:
 
 
 async def _catch_up(
-    snapshot: Snapshot, scope: Scope, source: Reader, lean_from: int | None
+    snapshot: Snapshot, scope: Scope, source: ChangeSource, lean_from: int | None
 ) -> Snapshot:
     delta = await source.changed_since(scope, snapshot.revision, model=snapshot.model, limit=PAGE)
     if delta.revision == snapshot.revision:

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StoreDamaged
-from ..ports import Vectors
-from ..storage.rows import IndexRow
+from ..ports import IndexRow, Vectors
 from ..text import clock
 from ..text.derived import ENDS_ASKING
 from ..types import KINDS, STATES

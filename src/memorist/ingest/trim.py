@@ -9,7 +9,9 @@ from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any
 
-from ..storage.changes import Change, Event, MemoryAccess, Save
+from ..storage import access_log
+from ..storage.access_log import MemoryAccess
+from ..storage.changes import Change, Event, Save
 from ..storage.transaction import Transaction
 from ..text import clock
 from ..types import Filter, Memory, Scope
@@ -43,7 +45,7 @@ async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> lis
     if len(victims) < over:
         changes.append(Event(node="hotpath", op="ttl", at=now, status="error"))
     await tx.apply(changes)
-    await tx.record_access(scored)
+    await access_log.record(tx, scored)
     return [memory.id for memory in victims]
 
 

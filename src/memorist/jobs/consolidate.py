@@ -26,11 +26,12 @@ from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFaile
 from ..ingest import links as relations
 from ..ingest import policies
 from ..ingest.policies import Bands, Policy
-from ..ports import BudgetedModel, Prompt
+from ..ports import BudgetedModel
 from ..storage.changes import Change, Comparison, Event, Save
 from ..storage.tasks import Task
 from ..text import compare, normalize
 from ..text.clock import new_id
+from ..text.prompts import Prompt
 from ..text.statements import parse
 from ..types import Filter, Memory
 from . import consolidate_pairs

@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from ..embedders import checked
 from ..errors import ProviderFailed, StoreUnavailable
 from ..ports import Embedder, Vectors
-from ..storage.changes import Change, Embedding, Event
+from ..storage import embedding_queue
+from ..storage.changes import Change, Event
+from ..storage.embedding_queue import Embedding
 from ..storage.store import Store
 from ..text import derived
 from ..text.clock import new_id
@@ -161,7 +163,7 @@ async def _save(
                 if memory.needs_embedding:
                     events.append(Event(node="worker", op="embed", at=now, memory_id=memory.id))
             if changes:
-                await tx.save_vectors(changes)
+                await embedding_queue.save(tx, changes)
                 await tx.apply(events or [Event(node="worker", op="embed", at=now)])
 
 

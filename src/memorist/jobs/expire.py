@@ -20,12 +20,23 @@ from ..storage.changes import Change, Forget, Save
 from ..storage.proposals import Proposal
 from ..storage.queries import Reader
 from ..storage.tasks import Task
-from ..types import Filter, Memory, Purged, Scope
+from ..types import Filter, Memory, Scope
 from .schedule import DAILY, finish
 
 OTHERS = "*"
 EVENTS_KEPT = timedelta(days=90)
 BATCH = 500  # memories in one transaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Purged:
+    """What retention limits removed, or would remove."""
+
+    expired: tuple[str, ...] = ()  # soft-deleted
+    purged: tuple[str, ...] = ()  # erased
+
+    def __add__(self, other: Purged) -> Purged:
+        return Purged(expired=self.expired + other.expired, purged=self.purged + other.purged)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

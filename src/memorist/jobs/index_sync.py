@@ -17,8 +17,7 @@ from hashlib import blake2b
 import numpy as np
 
 from ..errors import IndexUnavailable
-from ..ports import IndexEntry, VectorIndex, Vectors
-from ..storage.rows import IndexRow
+from ..ports import IndexEntry, IndexRow, VectorIndex, Vectors
 from ..storage.store import Store
 from ..types import Scope
 

@@ -17,12 +17,12 @@ from typing import Any
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
 from ..ingest import derive
-from ..ports import Prompt
 from ..storage import tasks
 from ..storage.changes import Change
 from ..storage.queries import Reader
 from ..storage.tasks import Task
 from ..text import authority, compare, style_check
+from ..text.prompts import Prompt
 from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Memory, Scope
 from .consolidate import model_failure

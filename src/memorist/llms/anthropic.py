@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..ports import Prompt
 from ..providers import http
+from ..text.prompts import Prompt
 from . import schema
 from .structured import TOOL, ModelReply, RequestStyle, StructuredModel, token_count, with_schema
 

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 
 from ..errors import BadModelAnswer, ModelUnavailable
-from ..ports import LanguageModel, ModelAnswer, Prompt
+from ..ports import LanguageModel
 from ..providers.http import Circuit
+from ..text.prompts import ModelAnswer, Prompt
 
 
 class Breaker:

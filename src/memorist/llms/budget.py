@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
-from ..ports import Prompt
-from ..storage.store import Store
+from ..ports import TokenLedger
+from ..text.prompts import Prompt
 from ..text.tokens import count_tokens
 from ..types import Scope
 from .breaker import Breaker
@@ -25,7 +25,7 @@ def max_cost(ask: Prompt) -> tuple[int, int]:
     """Return the most input and output tokens of one try: no tokenizer makes more tokens than there
     are bytes.
 
-    >>> max_cost(Ask(task="t", system="", user="é", schema={}, max_tokens=100))
+    >>> max_cost(Prompt(task="t", system="", user="é", schema={}, max_tokens=100))
     (1506, 100)
     """
     schema = json.dumps(dict(ask.schema))
@@ -36,7 +36,7 @@ def max_cost(ask: Prompt) -> tuple[int, int]:
 def likely_cost(ask: Prompt, reply: str, reported: tuple[int, int]) -> tuple[int, int]:
     """Return the tokens of a try as the server reported them, within what is possible.
 
-    >>> ask = Ask(task="t", system="", user="tea " * 8, schema={}, max_tokens=9)
+    >>> ask = Prompt(task="t", system="", user="tea " * 8, schema={}, max_tokens=9)
     >>> likely_cost(ask, "tea", (0, 10**12))
     (9, 9)
     """
@@ -56,13 +56,13 @@ class MeteredModel:
     def __init__(
         self,
         model: Breaker,
-        store: Store,
+        ledger: TokenLedger,
         *,
         user_cap: int,
         tenant_cap: int,
         clock: Callable[[], datetime],
     ) -> None:
-        self.model, self._store, self._clock = model, store, clock
+        self.model, self._ledger, self._clock = model, ledger, clock
         self._user_cap, self._tenant_cap = user_cap, tenant_cap
 
     async def answer(self, scope: Scope, ask: Prompt) -> Mapping[str, Any]:
@@ -85,7 +85,7 @@ class MeteredModel:
             raise
         finally:
             with suppress(ProviderFailed):  # then the reservation stays counted
-                await self._store.llm_usage.settle(
+                await self._ledger.settle(
                     scope,
                     **call,
                     reserved=max_in + max_out,
@@ -95,7 +95,7 @@ class MeteredModel:
 
     async def _reserve(self, scope: Scope, call: dict[str, Any], tokens: int) -> None:
         try:
-            is_within = await self._store.llm_usage.reserve(
+            is_within = await self._ledger.reserve(
                 scope, tokens=tokens, user_cap=self._user_cap, tenant_cap=self._tenant_cap, **call
             )
         except ProviderFailed as error:

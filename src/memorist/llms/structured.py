@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ..errors import BadModelAnswer, ModelUnavailable
-from ..ports import ModelAnswer, Prompt
 from ..providers import http
+from ..text.prompts import ModelAnswer, Prompt
 from . import budget, schema
 
 MAX_BYTES = 1 << 20  # of a response

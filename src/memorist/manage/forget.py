@@ -13,11 +13,13 @@ from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, Store
 from ..ingest import transitions, validation
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
-from ..storage.changes import Embedding, Forget, Save
+from ..storage import embedding_queue
+from ..storage.changes import Forget, Save
+from ..storage.embedding_queue import Embedding
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import derived, normalize, summarize
-from ..types import GUILD, STATES, Filter, Forgotten, Labels, Memory, Scope
+from ..types import GUILD, STATES, Filter, Labels, Memory, Scope
 from . import edit, journal, privacy, recall
 
 SOURCE_FORGOTTEN = (
@@ -25,6 +27,18 @@ SOURCE_FORGOTTEN = (
 )
 MOST_FOUND = 100  # memories that one question takes away
 AT_ONCE = 200  # ids in one question to the store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """What was forgotten, or would be: its own ids, and those of what rests on it."""
+
+    ids: tuple[str, ...] = ()  # as asked for
+    # what rested on those alone, and earlier statements that they had replaced
+    derived: tuple[str, ...] = ()
+    # what rests on other memories too: it stays, marked, and a summary is made again
+    flagged: tuple[str, ...] = ()
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,8 +309,8 @@ async def _embedded(ctx: Context, scope: Scope, plan: Plan) -> None:
         async with ctx.store.transaction(scope) as tx:
             still = [m for m in await tx.get(scope, ids) if m.text in made]
             model = ctx.index.model
-            await tx.save_vectors(
-                [Embedding(memory_id=m.id, model=model, vector=made[m.text]) for m in still]
+            await embedding_queue.save(
+                tx, [Embedding(memory_id=m.id, model=model, vector=made[m.text]) for m in still]
             )
 
 

@@ -13,7 +13,9 @@ from ..errors import InvalidInput, ProviderFailed
 from ..ingest import messages, trim, validation
 from ..retrieve import pipeline, profiles, render
 from ..retrieve.profiles import Profile
-from ..storage.changes import Event, MemoryAccess
+from ..storage import access_log
+from ..storage.access_log import MemoryAccess
+from ..storage.changes import Event
 from ..text import compare, normalize
 from ..types import Filter, Labels, Memory, Query, Recall, Scope
 from . import privacy
@@ -97,7 +99,7 @@ async def write_back(ctx: Context, query: Query, profile: Profile, answer: Recal
         return
     with suppress(ProviderFailed):  # an answer does not fail because of its statistics
         async with ctx.store.transaction(query.scope) as tx:
-            await tx.record_access(uses)
+            await access_log.record(tx, uses)
 
 
 def log_search(ctx: Context, query: Query, answer: Recall) -> None:

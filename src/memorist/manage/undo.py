@@ -17,10 +17,19 @@ from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import clock, derived
 from ..text.clock import new_id
-from ..types import CONTRADICTS, HistoryEvent, Labels, Memory, Scope, Undone
+from ..types import CONTRADICTS, HistoryEvent, Labels, Memory, Scope
 from . import edit, privacy
 
 KEPT = timedelta(days=30)  # what was not there before can be brought back for this long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undone:
+    """What was undone, or would be."""
+
+    operations: tuple[str, ...]  # newest first
+    memories: tuple[Memory, ...]  # as they are after it
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,10 +20,9 @@ from ..ingest import pipeline as ingest
 from ..ingest.analyze import to_items
 from ..ingest.policies import Policy
 from ..manage import records
-from ..ports import Vectors
+from ..ports import IndexRow, Vectors
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
-from ..storage.rows import IndexRow
 from ..storage.store import Store
 from ..storage.summaries import Summary
 from ..text.clock import new_id

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import StoreFull, StoreUnavailable
-from ..ports import Vectors
+from ..ports import Delta, Vectors
 from ..storage.changes import Change, Forget, Save
 from ..storage.database import Connection, Database, Dialect, Query, Rows, Values, VectorSearch
-from ..storage.queries import Delta
 from ..storage.store import Store
 from ..storage.transaction import Transaction
 from ..types import Memory, Scope

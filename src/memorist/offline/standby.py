@@ -13,10 +13,8 @@ from ..ingest import policies
 from ..ingest.analyze import analyze
 from ..ingest.classify import is_kept
 from ..ingest.decide import Create, WriteSession, build_memory
-from ..ports import Vectors
+from ..ports import Delta, IndexRow, Vectors
 from ..storage.changes import Relation
-from ..storage.queries import Delta
-from ..storage.rows import IndexRow
 from ..text import clock, derived
 from ..types import Draft, Filter, Labels, Memory, Page, Scope
 from .proxy import StoreProxy
@@ -90,7 +88,7 @@ class Standby:
 
     async def current(self, scope: Scope, source: Any) -> Snapshot:
         """The snapshot, without what cannot be shown, with what waits."""
-        base = await self.index.current(scope, self if self.is_away else self.store)  # type: ignore[arg-type]
+        base = await self.index.current(scope, self if self.is_away else self.store)
         laid, names = self.laid.get(scope), [memory.id for memory, _ in self.waiting]
         if (
             laid is None

@@ -4,16 +4,32 @@ disk."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from ..errors import MemoristError
+from ..text import clock
 from ..types import Scope
-from .changes import Event, MemoryAccess
+from .changes import Event
+from .history import dump_json
 from .store import Store
+from .transaction import Transaction
 
 AT_MOST = 256  # uses held back before they are written
 SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAccess:
+    """A memory was recalled: no new revision, no history."""
+
+    memory_id: str
+    at: datetime
+    scores: Mapping[str, Any]
+    accessed: bool = True
 
 
 class AccessLog:
@@ -43,9 +59,7 @@ class AccessLog:
             with suppress(MemoristError):
                 async with self._store.transaction(scope) as tx:
                     await tx.apply([each for each in uses if isinstance(each, Event)])
-                    await tx.record_access(
-                        [each for each in uses if isinstance(each, MemoryAccess)]
-                    )
+                    await record(tx, [each for each in uses if isinstance(each, MemoryAccess)])
 
     async def close(self) -> None:
         """Write what is waiting; a write that is under way is not interrupted."""
@@ -60,3 +74,19 @@ class AccessLog:
                 await asyncio.wait_for(self._hurry.wait(), SECONDS)
             self._hurry.clear()
             await self.flush()
+
+
+async def record(tx: Transaction, uses: Sequence[MemoryAccess]) -> None:
+    """Store when memories were recalled, and with which scores."""
+    number = await tx.number(tx.scope)
+    values = []
+    for use in uses:
+        scores = dump_json(use.scores)
+        at = clock.iso(use.at)
+        values.append((scores, use.accessed, at, int(use.accessed), number, use.memory_id))
+    sql = (
+        "UPDATE memories SET last_scores = ?, last_accessed = CASE WHEN ? THEN ? ELSE "
+        "last_accessed END, "
+        "access_count = access_count + ? WHERE scope = ? AND id = ?"
+    )
+    await tx.write([(sql, values)])

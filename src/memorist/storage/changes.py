@@ -86,25 +86,6 @@ class SeenMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Embedding:
-    """The vector of a memory that was stored without one."""
-
-    memory_id: str
-    model: str
-    vector: Any  # float32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryAccess:
-    """A memory was recalled: no new revision, no history."""
-
-    memory_id: str
-    at: datetime
-    scores: Mapping[str, Any]
-    accessed: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """A model compared two memories, which are left alone for a while; `a` is the smaller id."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..types import Memory, Scope
 from . import rows
 from .database import EVERY, Database
 from .filters import placeholders, portions
+from .transaction import INSERT_VECTOR, Transaction, vector_row
 
 _COLUMNS = ", ".join(f"m.{column}" for column in rows.COLUMNS)
 _MEMORIES = (
@@ -33,6 +35,15 @@ SELECT scope, row, ?, ?, {now} + ? FROM free WHERE 1 = 1
 ON CONFLICT (scope, memory, model) DO UPDATE SET worker = excluded.worker, until = excluded.until
 WHERE claims.worker = excluded.worker OR claims.until <= {now} OR claims.until > {now} + ?
 RETURNING memory"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """The vector of a memory that was stored without one."""
+
+    memory_id: str
+    model: str
+    vector: Any  # float32
 
 
 class EmbeddingQueue:
@@ -114,6 +125,23 @@ class EmbeddingQueue:
                 scope=EVERY,
             )
         return int(counted[0][0])
+
+
+async def save(tx: Transaction, made: Sequence[Embedding]) -> None:
+    """Store vectors of memories that had none."""
+    if not made:
+        return
+    number, changed = await tx.next_revision()
+    vectors = [vector_row(each.model, each.vector, number, each.memory_id) for each in made]
+    done = []
+    for memory in await tx.get(tx.scope, [each.memory_id for each in made]):
+        row_hash = rows.values(replace(memory, needs_embedding=False))[len(rows.HASHED)]
+        done.append((row_hash, changed, number, memory.id))
+    sql = (
+        "UPDATE memories SET needs_embedding = 0, row_hash = ?, changed = ? WHERE scope = ? "
+        "AND id = ?"
+    )
+    await tx.touch((INSERT_VECTOR, vectors), (sql, done))
 
 
 def _parse(row: Sequence[Any]) -> tuple[int, Memory]:

@@ -170,41 +170,34 @@ class GraphCheckpoints:
         )
 
     async def _filled(self, states: Sequence[GraphState]) -> list[StoredCheckpoint]:
-        """The checkpoints with their values and writes, but without any that was removed in the
-        meantime."""
+        """Return checkpoints with their values and writes, without those that were removed."""
         groups: dict[tuple[str, str], list[GraphState]] = {}
         for state in states:
             groups.setdefault((state.thread, state.ns), []).append(state)
-        values = {key: await self._values(*key, group) for key, group in groups.items()}
-        writes = {
-            key: await self._writes(*key, [state.id for state in group])
-            for key, group in groups.items()
-        }
+        values: dict[tuple[str, str], dict[tuple[str, str], Typed]] = {}
+        writes: dict[tuple[str, str], dict[str, list[TaskWrite]]] = {}
+        for (thread, ns), group in groups.items():
+            columns = "channel, version, type, data"
+            found_values = await _load_values(
+                self._store, self._scope, thread, ns, _pairs(group), columns
+            )
+            values[thread, ns] = {(each[0], each[1]): (each[2], each[3]) for each in found_values}
+            writes[thread, ns] = await self._writes(thread, ns, [state.id for state in group])
         found = []
         for state in states:
             kept = values[state[:2]]
-            mine = {
-                name: kept.get((name, version))
-                for name, version in state.channels.items()
-                if version is not None
-            }
-            if None not in mine.values():
-                whole = {name: value for name, value in mine.items() if value is not None}
-                found.append(StoredCheckpoint(state, whole, writes[state[:2]].get(state.id, [])))
-            elif await self._exists(state):
+            versions = _pairs([state])
+            if versions <= kept.keys():
+                mine = {name: kept[name, version] for name, version in sorted(versions)}
+                found.append(StoredCheckpoint(state, mine, writes[state[:2]].get(state.id, [])))
+                continue
+            sql = f"SELECT 1 FROM graph_checkpoints WHERE {_KEY} AND checkpoint_id = ?"
+            if await self._store.rows(self._scope, sql, state[:3]):
                 raise StoreDamaged(
                     f"Checkpoint {state.id!r} of thread {state.thread!r} has lost values: use an "
                     "older one"
                 )
         return found
-
-    async def _values(
-        self, thread: str, ns: str, states: Sequence[GraphState]
-    ) -> dict[tuple[str, str], Typed]:
-        found = await _load_values(
-            self._store, self._scope, thread, ns, _pairs(states), "channel, version, type, data"
-        )
-        return {(channel, version): (kind, data) for channel, version, kind, data in found}
 
     async def _writes(
         self, thread: str, ns: str, ids: Sequence[str], channels: Sequence[str] = ()
@@ -223,10 +216,6 @@ class GraphCheckpoints:
             for id, task, place, path, channel, kind, data in found:
                 out.setdefault(id, []).append(TaskWrite(task, place, path, channel, (kind, data)))
         return out
-
-    async def _exists(self, state: GraphState) -> bool:
-        sql = f"SELECT 1 FROM graph_checkpoints WHERE {_KEY} AND checkpoint_id = ?"
-        return bool(await self._store.rows(self._scope, sql, state[:3]))
 
     async def made_up(
         self, thread: str, ns: str, id: str | None, channels: Sequence[str]

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..errors import InvalidInput
+from ..ports import Delta
 from ..text import clock
 from ..types import RELATED, Filter, Memory, Message, Outcome, Page, Scope
 from . import filters, rows
 from .changes import Relation
 from .database import Connection, Database, Query, Rows, Values
-from .rows import IndexRow
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 FEW = 500  # values in one statement
@@ -25,17 +25,6 @@ PAGE = 1000  # memories read at a time where all are wanted
 _COLUMNS = ", ".join(rows.COLUMNS)
 _INDEX = ", ".join(f"m.{name.strip()}" for name in rows.INDEX_COLUMNS.split(","))
 _ERASED = ", ".join(["e.row", "'erased'", *["NULL"] * (len(rows.INDEX_COLUMNS.split(",")) - 1)])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delta:
-    """What changed in a scope."""
-
-    revision: int  # of the scope, when this page was read
-    rows: list[IndexRow]  # as they are now
-    gone: list[int]  # rows that were erased since the revision; they come with the first page
-    next: int | None  # where the next page begins
-    total: int = 0  # how many rows changed, on the first of several pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,10 @@ from dataclasses import fields
 from datetime import datetime
 from numbers import Real
 from types import NoneType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import InvalidInput, StoreDamaged
+from ..ports import IndexRow
 from ..text import clock, normalize
 from ..types import Labels, Memory, Outcome, Scope
 
@@ -96,30 +97,6 @@ _INDEX_TYPES: tuple[Any, ...] = (
     _BLOB,
 )
 ALTERED = "A row was altered on disk: run `memorist check`, and restore a backup"
-
-
-class IndexRow(NamedTuple):
-    """What the legs of recall need of one memory, without its text."""
-
-    row: int  # number of the row in the store; a memory keeps it for life
-    state: str
-    session: str | None
-    sequence: int | None
-    speaker: str | None
-    channel: str | None
-    kind: str
-    occurred: int | None  # this and the next four: microseconds since 1970
-    created: int
-    updated: int
-    valid_from: int | None
-    valid_to: int | None
-    importance: float
-    confidence: float
-    pinned: bool
-    simhash: int
-    flags: int  # as `text.index` sets them
-    terms: bytes  # as `text.terms` packs them
-    vector: bytes | None  # float32, or None if that model has not embedded it
 
 
 def values(memory: Memory) -> tuple[Any, ...]:

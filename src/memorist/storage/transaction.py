@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -18,10 +17,8 @@ from . import erase, history, proposals, rows
 from .changes import (
     Change,
     Comparison,
-    Embedding,
     Event,
     Forget,
-    MemoryAccess,
     Relation,
     Save,
     SeenMessage,
@@ -39,13 +36,13 @@ UPSERT = (
     "ON CONFLICT (scope, id) DO UPDATE SET "
     f"{', '.join(f'{c} = excluded.{c}' for c in _WRITTEN if c not in ('id', 'scope'))}"
 )
-_VECTOR = (
+INSERT_VECTOR = (
     "INSERT INTO vectors (scope, memory, model, dims, embedding) "
     "SELECT scope, row, ?, ?, ? FROM memories WHERE scope = ? AND id = ? "
     "ON CONFLICT (scope, memory, model) DO UPDATE SET dims = excluded.dims, embedding = "
     "excluded.embedding"
 )
-_STALE_VECTORS = (
+_STALEINSERT_VECTORS = (
     "DELETE FROM vectors WHERE scope = ? AND memory = "
     "(SELECT row FROM memories WHERE scope = ? AND id = ? AND text <> ?)"
 )
@@ -201,18 +198,18 @@ class Transaction(Reader):
         known = [save for save in saves if save.event != "created"]
         # A vector belongs to one text, whatever its model.
         stale = [(number, number, save.memory.id, save.memory.text) for save in known]
-        batches.append((_STALE_VECTORS, stale))
+        batches.append((_STALEINSERT_VECTORS, stale))
         batches.append((UPSERT, [self.memory_row(save.memory, number, changed) for save in saves]))
         vectors = []
         unburied = []
         for save in saves:
             memory = save.memory
             if save.vector is not None:
-                vectors.append(_vector_row(save.model, save.vector, number, memory.id))
+                vectors.append(vector_row(save.model, save.vector, number, memory.id))
             is_wanted = memory.manually_saved or memory.pinned or save.event == "restored"
             if memory.is_active and is_wanted:
                 unburied.append((number, self.digest(normalize.wording(memory.text))))
-        batches.append((_VECTOR, vectors))
+        batches.append((INSERT_VECTOR, vectors))
         batches.append(("DELETE FROM tombstones WHERE scope = ? AND digest = ?", unburied))
         reported = [save for save in saves if save.event is not None]
         entries = []
@@ -354,37 +351,6 @@ class Transaction(Reader):
             values.append((number, seen.id, *who, text, self.digest(seen.digest), said))
         await self.touch((_MESSAGE, values))
 
-    async def save_vectors(self, made: Sequence[Embedding]) -> None:
-        """Store vectors of memories that had none."""
-        if not made:
-            return
-        number, changed = await self.next_revision()
-        vectors = [_vector_row(each.model, each.vector, number, each.memory_id) for each in made]
-        done = []
-        for memory in await self.get(self.scope, [each.memory_id for each in made]):
-            row_hash = rows.values(replace(memory, needs_embedding=False))[len(rows.HASHED)]
-            done.append((row_hash, changed, number, memory.id))
-        sql = (
-            "UPDATE memories SET needs_embedding = 0, row_hash = ?, changed = ? WHERE scope = ? "
-            "AND id = ?"
-        )
-        await self.touch((_VECTOR, vectors), (sql, done))
-
-    async def record_access(self, uses: Sequence[MemoryAccess]) -> None:
-        """Store when memories were recalled, and with which scores."""
-        number = await self.number(self.scope)
-        values = []
-        for use in uses:
-            scores = history.dump_json(use.scores)
-            at = clock.iso(use.at)
-            values.append((scores, use.accessed, at, int(use.accessed), number, use.memory_id))
-        sql = (
-            "UPDATE memories SET last_scores = ?, last_accessed = CASE WHEN ? THEN ? ELSE "
-            "last_accessed END, "
-            "access_count = access_count + ? WHERE scope = ? AND id = ?"
-        )
-        await self.write([(sql, values)])
-
     async def record_comparisons(self, pairs: Sequence[Comparison]) -> None:
         """Store which pairs of memories were compared."""
         number = await self.number(self.scope)
@@ -428,6 +394,6 @@ class Transaction(Reader):
         )
 
 
-def _vector_row(model: str | None, vector: Any, number: int, memory_id: str) -> Values:
+def vector_row(model: str | None, vector: Any, number: int, memory_id: str) -> Values:
     numbers = np.asarray(vector, "<f4")
     return (model, len(numbers), numbers, number, memory_id)

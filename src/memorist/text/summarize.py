@@ -15,10 +15,10 @@ from itertools import groupby, islice
 from math import log, sqrt
 from typing import Any
 
-from ..ports import Prompt
 from . import tokens
 from .entities import entities
 from .normalize import compose, one_line
+from .prompts import Prompt
 from .values import read_values
 from .wordlists import COMMON, word_set
 

@@ -8,7 +8,7 @@ import pytest
 
 from memorist.errors import BadModelAnswer, ModelUnavailable
 from memorist.llms.breaker import Breaker
-from memorist.ports import ModelAnswer, Prompt
+from memorist.text.prompts import ModelAnswer, Prompt
 
 ASK = Prompt(task="t", system="s", user="u", schema={}, max_tokens=9)
 

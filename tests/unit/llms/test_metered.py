@@ -17,8 +17,8 @@ from memorist import aio
 from memorist.client import Client
 from memorist.errors import MemoristError, Misconfigured, OverBudget
 from memorist.llms import budget
-from memorist.ports import Prompt
 from memorist.settings import load
+from memorist.text.prompts import Prompt
 from memorist.types import Scope
 
 SCHEMA = {

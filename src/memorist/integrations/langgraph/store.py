@@ -128,7 +128,9 @@ class MemoristStore(BaseStore):
         await self._change([op for op in ops if isinstance(op, PutOp)], now)
         return results
 
-    async def _search(self, op: SearchOp, now: datetime) -> list[tuple[documents.Document, float | None]]:
+    async def _search(
+        self, op: SearchOp, now: datetime
+    ) -> list[tuple[documents.Document, float | None]]:
         """Return the items under a prefix that pass the filter; with a query, the nearest ones
         first.
         """
@@ -153,7 +155,9 @@ class MemoristStore(BaseStore):
         passing.sort(key=lambda item: -scores.get(item[:2], -2.0))
         return [(item, scores.get(item[:2])) for item in passing[op.offset : end]]
 
-    async def _scores(self, query: str, prefix: str, now: datetime) -> dict[documents.DocumentKey, float]:
+    async def _scores(
+        self, query: str, prefix: str, now: datetime
+    ) -> dict[documents.DocumentKey, float]:
         """Return the cosine of the query and the nearest field of each item."""
         embedder = self._ctx.embedder
         assert embedder is not None

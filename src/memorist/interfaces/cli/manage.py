@@ -9,7 +9,8 @@ from typing import Any
 import typer
 
 from ...errors import InvalidInput
-from ...types import STATES, Filter, Forgotten
+from ...manage.forget import Forgotten
+from ...types import STATES, Filter
 from ..call import Call
 from ..verbs import BROWSE, CHANGE, SAMPLE
 from . import output

@@ -15,9 +15,10 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from ...errors import NotFound, RevisionConflict
+from ...manage.forget import Forgotten
 from ...scoped import ScopedClient
 from ...storage.checkpoints import SavedCheckpoint
-from ...types import Filter, Forgotten, Memory, Recall, Receipt
+from ...types import Filter, Memory, Recall, Receipt
 from . import bodies
 from .auth import Caller, Requires
 from .bodies import Count, Days, Id, KindName, Name, ScopeQuery, StateName, Word, scope_of
