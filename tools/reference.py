@@ -19,8 +19,7 @@ import typer
 
 from memorist import errors
 from memorist.client import Client
-from memorist.dialects.catalog import PROFILES
-from memorist.ingest.policies import POLICIES
+from memorist.dialects.catalog import POLICIES, PROFILES
 from memorist.interfaces.cli import app
 from memorist.manage.checkpoints import Checkpoints
 from memorist.scoped import ScopedClient

@@ -83,7 +83,9 @@ async def run(ctx: Context, task: Task) -> int:
     """
     now, scope, hours = ctx.clock(), task.scope, ctx.settings.reflect_hours
     changes: list[Change] = []
-    last = await _last_insight(ctx.store, scope)
+    insights_so_far = Filter(kinds=("insight",), categories=(CATEGORY,), states=STATES)
+    newest = await ctx.store.page(scope, insights_so_far, limit=1)
+    last = newest.memories[0].created_at if newest.memories else None
     is_early = last is not None and now < last + timedelta(hours=hours)
     if ctx.llm is not None and hours and not is_early:
         notes = await gather(ctx.store, scope, last)
@@ -98,13 +100,6 @@ async def run(ctx: Context, task: Task) -> int:
                 pass  # the next run reads the notes again
     await finish(ctx, task, DAILY, changes)
     return 0
-
-
-async def _last_insight(reading: Reading, scope: Scope) -> datetime | None:
-    """Return when the last insight was made, whatever its state is now."""
-    where = Filter(kinds=("insight",), categories=(CATEGORY,), states=STATES)
-    page = await reading.page(scope, where, limit=1)
-    return page.memories[0].created_at if page.memories else None
 
 
 async def _save(
