@@ -112,7 +112,7 @@ async def copied(
 ) -> Copied:
     """Copy a whole store into a new one, or go on with a copy; a name in `.jsonl` is a text file with everything in it.
 
-    Raises NotFound, Conflict, InvalidInput, StoreUnavailable.
+    Raises NotFound, RevisionConflict, InvalidInput, StoreUnavailable.
     """
     from .storage import archive
     from .storage.copy import copy
@@ -204,7 +204,7 @@ async def _store(settings: Settings) -> Relational:
     if await store.is_unfinished():
         await store.close()
         raise Misconfigured(
-            f"{settings.db!r} is a copy that was interrupted: run the same `memorist copy` again"
+            f"{settings.db!r} is a copy that was interrupted: run the same `memorist db copy` again"
         )
     return store
 

@@ -344,7 +344,7 @@ class ScopedClient:
     ) -> Memory:
         """Change a memory. The id stays; the version before is kept and can still be read.
 
-        Raises NotFound; InvalidInput if it is not the current version; Conflict if `revision` is
+        Raises NotFound; InvalidInput if it is not the current version; RevisionConflict if `revision` is
         not its revision.
         """
         await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
@@ -398,7 +398,7 @@ class ScopedClient:
 
         By a language model if the setting `extract` says so, otherwise by rules. Each fact names
         that memory as its source and is forgotten with it. What cannot be stored is returned with
-        the reason. Raises NotFound, Conflict if it was changed meanwhile.
+        the reason. Raises NotFound, RevisionConflict if it was changed meanwhile.
         """
         memory, ctx = await self.get(id), self.ctx
         if why := await self.privacy.disabled_reason(memory.labels.session):
@@ -507,7 +507,7 @@ class ScopedClient:
         """Undo one operation of the history (`meta` names it), or everything a session did.
 
         New memories are hidden and can be restored for 30 days; changed ones are as before. It is
-        in the history and can itself be undone; an erasure cannot. Raises NotFound; Conflict if
+        in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
         something was changed later.
         """
         given = {"operation": operation, "session": session}

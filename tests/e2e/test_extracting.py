@@ -19,7 +19,7 @@ import hostile_answers as hostile
 from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
-from memorist.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
+from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from memorist.extraction import facts as extract
 from memorist.extraction import job
 from memorist.extraction.job import Extracted
@@ -469,7 +469,7 @@ async def test_the_same_twice_over_a_worker_is_the_same_once(place: str) -> None
         (old,) = await engine.ctx.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=0)
         (new,) = await engine.ctx.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=60)
         assert await job.run(engine.ctx, new) == 1
-        with pytest.raises(Conflict, match="in the meantime"):
+        with pytest.raises(RevisionConflict, match="in the meantime"):
             await job.run(engine.ctx, old)
         (fact,) = await facts(ana)
         assert fact.repeat_count == 0
@@ -615,11 +615,11 @@ def test_the_command_draws_facts_out_and_says_why_not(
     run = CliRunner().invoke
     made = json.loads(run(app, ["remember", "I own a boat and I hate figs.", "--json"]).stdout)
     id = made["outcomes"][0]["ids"][0]
-    told = run(app, ["extract", id, "--json"])
+    told = run(app, ["jobs", "extract", id, "--json"])
     assert told.exit_code == 0, told.output
     done = json.loads(told.stdout)
     assert (done["by"], [each["status"] for each in done["outcomes"]]) == (
         "rules",
         ["created", "created"],
     )
-    assert run(app, ["extract", "nobody-has-this"]).exit_code == 3
+    assert run(app, ["jobs", "extract", "nobody-has-this"]).exit_code == 3

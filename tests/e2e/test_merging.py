@@ -344,6 +344,6 @@ def test_a_person_decides_on_the_command_line(tmp_path: Path) -> None:
     assert "I moved to Porto" in listed
     assert "I live in Berlin" in listed
     id = listed.split()[0]
-    run("reject", id)
+    run("conflicts", "reject", id)
     assert run("conflicts") == ""
     assert "I live in Berlin" in run("list")

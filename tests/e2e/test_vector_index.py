@@ -277,7 +277,7 @@ def test_the_command_fills_the_index_anew(tmp_path: Path) -> None:
         return json.loads(done.stdout or done.stderr)
 
     memorist("remember", "I like green tea")
-    assert memorist("index", "--rebuild") == {"indexed": 1}
+    assert memorist("index", "rebuild") == {"indexed": 1}
     assert memorist("recall", "green tea")["hits"][0]["memory"]["text"] == "I like green tea"
 
 

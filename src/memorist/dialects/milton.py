@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from ..errors import Conflict, InvalidInput, Refused, StoreUnavailable
+from ..errors import InvalidInput, Refused, RevisionConflict, StoreUnavailable
 from ..manage import forget, records
 from ..retrieve import render
 from ..retrieve.budget import Caps, fit
@@ -75,13 +75,13 @@ class Milton:
         self._scope, self._ctx = scope, scope.ctx
 
     async def add(self, **item: Any) -> str:
-        """Store an item given by its fields and return its id. Raises InvalidInput, Conflict."""
+        """Store an item given by its fields and return its id. Raises InvalidInput, RevisionConflict."""
         return await self.store(item)
 
     async def store(self, item: MemoryItem | Mapping[str, Any]) -> str:
         """Store an item and return its id.
 
-        Raises InvalidInput, and Conflict if the id has another content.
+        Raises InvalidInput, and RevisionConflict if the id has another content.
         """
         given = _check_item(item)
         is_inbound = (given.source or "").lower() in INBOUND
@@ -99,7 +99,7 @@ class Milton:
         )
         outcome = receipt.outcomes[0]
         if outcome.status == "conflicting":
-            raise Conflict(outcome.reason)
+            raise RevisionConflict(outcome.reason)
         if not outcome.ids:
             raise InvalidInput(f"The item was not stored: {outcome.reason}")
         return given.id or outcome.ids[0]

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from ..context import Context
-from ..errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
+from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from ..ingest import derive, guard, policies
 from ..ingest.pipeline import EXTRACT
 from ..ingest.policies import Facts, Policy
@@ -55,7 +55,7 @@ class _Found:
 async def run(ctx: Context, task: Task) -> int:
     """Extract facts from the turn of a task; return how many memories that created or changed.
 
-    Raises Conflict if another worker has the task, or the turn was changed.
+    Raises RevisionConflict if another worker has the task, or the turn was changed.
     """
     policy = ctx.policies.get(str(task.payload.get("policy")), policies.DEFAULT)
     ids = [str(id) for id in task.payload.get("ids", ())]
@@ -68,7 +68,7 @@ async def draw(
 ) -> Extracted:
     """Extract facts from a turn that is stored under these ids.
 
-    Raises Conflict if it was changed meanwhile. If the model fails or its budget is used up, rules
+    Raises RevisionConflict if it was changed meanwhile. If the model fails or its budget is used up, rules
     do it.
     """
     limits, now = policy.extract or Facts(policy=policy.name), ctx.clock()
@@ -89,7 +89,7 @@ async def draw(
         outcomes = await derive.write(tx, batch)
         is_changed = _words(await _said(tx, scope, ids)) != _words(said)
         if is_changed or await _left(tx, scope, limits, now) < 0:
-            raise Conflict(
+            raise RevisionConflict(
                 "This turn, or what else was drawn out today, changed in the meantime: try again"
             )
         await tx.apply([event] if task is None else [event, Done(task=task)])

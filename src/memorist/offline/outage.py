@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ..context import Context
 from ..embedders import checked
-from ..errors import Conflict, InvalidInput, ProviderFailed, StoreFull, StoreUnavailable
+from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreFull, StoreUnavailable
 from ..index import SnapshotCache
 from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
@@ -300,7 +300,7 @@ class Offline:
             drafts = await ingest.prepare(ctx, scope, items, policy, ctx.clock())
             async with store.transaction(scope) as tx:
                 await ingest.write(tx, drafts)
-        except (InvalidInput, Conflict) as error:
+        except (InvalidInput, RevisionConflict) as error:
             if len(batch) == 1:
                 return {first.id or "": str(error)}
             return {

@@ -131,7 +131,7 @@ class Settings(BaseSettings):
     rollup_days: float = Field(0, ge=0)
     """Days without use after which a job merges memories on one topic; 0: off."""
     run_jobs: bool = False
-    """Whether background jobs run in this process, as `memorist worker` runs them in its own."""
+    """Whether background jobs run in this process, as `memorist jobs worker` runs them in its own."""
     consolidate_pairs: int = Field(50, ge=0)
     """Memory pairs per scope and day for which a language model is asked whether they say the same."""
     reflect_hours: float = Field(24, ge=0)

@@ -95,7 +95,7 @@ async def authorize(right: str) -> ToolCall:
     backend, request = _current.get()
     client = await backend.client()
     caller = backend.authenticate(client, request)
-    caller.must(right)
+    caller.require(right)
     return ToolCall(client, caller, request, backend.session)
 
 

@@ -40,7 +40,7 @@ async def sign_in(request: Request) -> Response:
     try:
         form = await read_form(request)
         key, to = form.get("key", "").strip(), form.get("to", "/")
-        await request.app.state.doorkeeper.verify(f"Bearer {key}")
+        await request.app.state.authenticator.verify(f"Bearer {key}")
     except KeyRefused as error:
         return render_page(request, "login.html", status=401, to=to, error=str(error))
     except MemoristError as error:

@@ -14,7 +14,7 @@ from ...errors import InvalidInput
 from ...manage.keys import RIGHTS
 from ...results import Key, Page
 from ...types import KINDS, STATES, Filter, Labels, Memory
-from ..cli.output import plain
+from ..render import plain
 from . import charts
 from .request import PageRequest, route
 

@@ -142,7 +142,7 @@ class PageRequest:
 
     def has_right(self, right: str) -> bool:
         try:
-            self.caller.must(right)
+            self.caller.require(right)
         except NotAllowed:
             return False
         return True
@@ -209,7 +209,7 @@ def render_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         status, detail = error.status_code, str(error.detail)
     else:
-        problem = problems.of_ours(request, error)
+        problem = problems.from_memorist(request, error)
         status, detail = problem.status_code, json.loads(bytes(problem.body))["detail"]
     return render_page(
         request,
@@ -217,7 +217,7 @@ def render_error(request: Request, error: Exception) -> Response:
         status=status,
         page=getattr(request.state, "page", None),
         detail=detail,
-        has_keys=request.app.state.doorkeeper.local is None,
+        has_keys=request.app.state.authenticator.local is None,
         back=previous_path(request),
     )
 
@@ -274,13 +274,13 @@ async def _authenticate(request: Request, right: str) -> PageRequest:
     """Raises KeyRefused, NotAllowed, InvalidInput, HTTPException."""
     state = request.app.state
     key = get_sessions(request).get_key(request.cookies.get(SESSION_COOKIE))
-    caller = await state.doorkeeper.verify(None if key is None else f"Bearer {key}")
+    caller = await state.authenticator.verify(None if key is None else f"Bearer {key}")
     request.state.caller = caller
-    request.state.limit = state.limits.take(caller.name)
+    request.state.limit = state.rate_limiter.take(caller.name)
     form = Form()
     page = PageRequest(request, caller, _open_scope(request, caller, form), form)
     request.state.page = page
-    caller.must(right)
+    caller.require(right)
     if request.method != "POST":
         return page
     form = await read_form(request)
