@@ -25,7 +25,7 @@ from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Memory, Scope
 from .consolidate import model_failure
 from .schedule import DAILY, finish, next_due
-from .summarize import versions
+from .summarize import SourceChanged, versions
 
 POLICY = "insight"
 CATEGORY = "relationship_dynamic"
@@ -57,10 +57,6 @@ _SCHEMA = {
     "additionalProperties": False,
     "properties": {"insights": {"type": "array", "items": _INSIGHT}},
 }
-
-
-class _Changed(Exception):
-    """The notes were changed in the meantime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +92,7 @@ async def run(ctx: Context, task: Task) -> int:
                 return await _save(ctx, insights(answer, notes), notes, done, now)
             except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
                 changes.append(model_failure(error, now))
-            except _Changed:
+            except SourceChanged:
                 pass  # the next run reads the notes again
     await finish(ctx, task, DAILY, changes)
     return 0
@@ -107,14 +103,14 @@ async def _save(
 ) -> int:
     """Store the insights and end the task in one transaction; return how many were created.
 
-    Raises _Changed if a note was changed.
+    Raises SourceChanged if a note was changed.
     """
     scope = done.task.scope
     batch = await derive.prepare(ctx, scope, drafts, POLICY, now)
     async with ctx.store.transaction(scope) as tx:
         there = await tx.get(scope, [memory.id for memory in notes.all])
         if versions(there) != versions(notes.all):
-            raise _Changed
+            raise SourceChanged
         outcomes = await derive.write(tx, batch)
         await tx.apply([done])
     return sum(outcome.status == "created" for outcome in outcomes)
