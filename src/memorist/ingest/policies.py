@@ -74,6 +74,7 @@ class Policy:
     links: Links | None = None  # relations to the nearest facts and episodes
     embed: Literal["inline", "deferred"] = "inline"
     capacity: int | None = None  # active memories in a scope
+    compresses: bool = False  # old sessions are summarized without a setting for it
     has_own_capacity: bool = False  # the setting `capacity` does not change it
     dated: bool = False  # a memory is as old as the time it was given, and not as its writing
     guard: Literal["none", "contextual", "strict"] = "contextual"  # of what nobody saved on purpose

@@ -59,7 +59,7 @@ class SummaryReport:
         return replace(self, groups=self.groups + 1, memories=ids, summaries=made)
 
 
-class _Changed(Exception):
+class SourceChanged(Exception):
     """A source was changed in the meantime."""
 
 
@@ -138,7 +138,7 @@ async def replace_by_summary(
         if saved is None and made.by == "model":  # the guard may refuse its words
             made = SummaryText(text=summarize.extract(turns), by="rules", why="it was refused")
             saved = await _save(ctx, sources, turns, made, state, session)
-    except _Changed:
+    except SourceChanged:
         return None
     return saved
 
@@ -177,7 +177,7 @@ async def _save(
             await tx.apply([replace(event, status="skipped")])
             return None
         if versions(there) != versions(sources):
-            raise _Changed
+            raise SourceChanged
         summary = outcome.ids[0]
         meta = {"state": state, "reason": "summarized", "summary": summary, "by": made.by}
         if made.why:

@@ -106,7 +106,7 @@ class Profile:
     budget: int | None = None  # tokens
     budget_of: Literal["rendered", "content"] = "rendered"
     render: Literal["block", "plain_block", "bullets", "grouped", "lines"] = "block"
-    ties: Literal["row", "milton", "newest"] = "row"
+    ties: Literal["row", "message_id", "newest"] = "row"
     scores_first: bool = False  # the scores are written back before the answer returns
 
     def __post_init__(self) -> None:

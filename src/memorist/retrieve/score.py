@@ -93,7 +93,7 @@ def rank(profile: Profile, found: Candidates) -> list[Candidate]:
     if profile.ties == "row":
         ranked.sort(key=lambda each: (-round(each.score, 7), each.memory.id))
     else:
-        by_message = profile.ties == "milton"
+        by_message = profile.ties == "message_id"
         ranked.sort(key=lambda each: _known_id(each.memory, by_message), reverse=True)
         digits = 7 if by_message else 6  # as many as 32-bit features have
         ranked.sort(key=lambda each: (-round(each.score, digits), *_tie(each.memory, by_message)))

@@ -151,7 +151,7 @@ def hook(
         raise typer.BadParameter("Missing TEXT, or - for stdin")
     content = standard_input() if text == "-" else text
     with call.mine() as mine:
-        hooks = lazy.milton_hooks.BlockingHooks(mine)
+        hooks = lazy.milton.BlockingHooks(mine)
         if when == "after":
             output.result(hooks.after(content, reply), json=call.json)
             return
