@@ -10,9 +10,8 @@ from typing import Any
 from .context import Context
 from .errors import InvalidInput
 from .jobs import embed, registry
-from .jobs.index_sync import Mirror
-from .jobs.schedule import Tended
-from .jobs.worker import Worker
+from .jobs.index_sync import IndexSync
+from .jobs.worker import JobReport, Worker
 from .manage import import_export, journal, keys, validation
 from .offline import Offline
 from .offline.outage import Replayed
@@ -92,7 +91,7 @@ class Client:
         retry: bool = False,
         batch_size: int = 32,
         progress: Callable[[int, int], None] = lambda done, of: None,
-    ) -> Tended:
+    ) -> JobReport:
         """Run all due jobs once: embed, extract, expire, purge and the others.
 
         A job that fails is counted and retried later; one that failed too often is not retried
@@ -101,7 +100,7 @@ class Client:
         """
         validation.number("batch_size", batch_size)
         worker = registry.worker(self.ctx, only=only, batch_size=batch_size, progress=progress)
-        return await worker.once(retry=retry)
+        return await worker.run_once(retry=retry)
 
     async def backlog(self) -> list[Backlog]:
         """Return, by job, how much work waits, since when, and what fails."""
@@ -114,7 +113,7 @@ class Client:
         force: bool = False,
         dry_run: bool = False,
         progress: Callable[[int], None] = lambda done: None,
-    ) -> embed.Indexed:
+    ) -> embed.IndexReport:
         """Embed memories that have no vector of the current model, or all of them with `force`.
 
         Raises EmbedderUnavailable, InvalidInput.
@@ -137,7 +136,7 @@ class Client:
 
         Raises InvalidInput if none is configured, IndexUnavailable.
         """
-        if not isinstance(self.ctx.external_index, Mirror):
+        if not isinstance(self.ctx.external_index, IndexSync):
             raise InvalidInput(
                 "No vector index is configured: set `vector_index` to chroma:… or weaviate:…"
             )
@@ -237,4 +236,4 @@ class Client:
                 if part is not None:
                     stack.push_async_callback(part.close)
             if self.background is not None:
-                await self.background.end()
+                await self.background.close()

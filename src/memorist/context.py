@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from .index import Corpora
-from .ports import Adviser, Embedder, NearestRows, Reranker, Store
+from .ports import BudgetedModel, Embedder, NearestRows, Reranker, Store
 from .settings import Settings
 from .settings.allowlists import Access
 from .storage.access_log import AccessLog
@@ -31,7 +31,7 @@ class Context:
     allowlists: Access
     embedder: Embedder | None = None
     reranker: Reranker | None = None
-    llm: Adviser | None = None  # None: rules do what a language model would
+    llm: BudgetedModel | None = None  # None: rules do what a language model would
     external_index: NearestRows | None = None
     has_spool: bool = False  # writes are spooled while the store is unavailable
     clock: Callable[[], datetime] = utcnow

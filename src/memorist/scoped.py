@@ -16,10 +16,9 @@ from .extraction import job
 from .extraction.job import Extracted
 from .ingest import links, messages, policies, trim
 from .ingest import pipeline as ingest
-from .jobs import compress
+from .jobs import compress, expire
 from .jobs import roll_up as rollup
-from .jobs.derive import care_of
-from .jobs.summarize import SummedUp
+from .jobs.summarize import SummaryReport
 from .manage import (
     agent_query,
     chat_commands,
@@ -42,7 +41,7 @@ from .retrieve import explain, profiles, render
 from .retrieve import pipeline as retrieve
 from .storage.changes import Happened, Shown, Used
 from .storage.paging import matching
-from .telemetry.instrumentation import watched
+from .telemetry.instrumentation import observed
 from .text import compare, normalize
 from .text.clock import new_id
 from .types import (
@@ -137,7 +136,7 @@ class ScopedClient:
         made = self._drafts(what, messages.moment(at), common)
         return await self.remember_drafts(made, policy=policy)
 
-    @watched("remember", lambda receipt: len(receipt.ids))
+    @observed("remember", lambda receipt: len(receipt.ids))
     async def remember_drafts(self, made: Sequence[Draft], *, policy: str | None = None) -> Receipt:
         """Take in drafts that are already made, as dialects and importers do."""
         ctx = self.ctx
@@ -159,7 +158,7 @@ class ScopedClient:
                 await journal.noted(written, ctx.store, self.scope, new, now)
             outcomes += done
         if ctx.external_index is not None:
-            ctx.external_index.note(self.scope)
+            ctx.external_index.notify(self.scope)
         return Receipt(tuple(outcomes))
 
     def _drafts(
@@ -187,7 +186,7 @@ class ScopedClient:
             validation.size(each.content, most)
         return [messages.draft(each, self.labels, common) for each in said]
 
-    @watched("recall", len)
+    @observed("recall", len)
     async def recall(
         self,
         query: str,
@@ -477,7 +476,7 @@ class ScopedClient:
             self.scope, validation.where(where), limit=min(limit, 1000), cursor=cursor
         )
 
-    @watched("edit", lambda _: 1)
+    @observed("edit", lambda _: 1)
     async def edit(
         self,
         id: str,
@@ -544,7 +543,7 @@ class ScopedClient:
 
         What is pinned or was saved on purpose stays. With `dry_run` it only says what would go.
         """
-        return await forgetting.purge(self.ctx, self.scope, dry_run=dry_run)
+        return await expire.purge(self.ctx, self.scope, dry_run=dry_run)
 
     async def extract(self, id: str) -> Extracted:
         """Draw facts out of what somebody said in a conversation, now: by a language model if the setting `extract`
@@ -556,18 +555,12 @@ class ScopedClient:
         memory, ctx = await self.get(id), self.ctx
         if why := await self.privacy.disabled_reason(memory.labels.session):
             return Extracted(by="nobody", why=why)
-        with_model = ctx.settings.extract == "model"
-        return await job.draw(
-            [id],
-            self.scope,
-            care_of(ctx),
-            policy=policies.named(ctx.settings.policy, ctx.settings.capacity),
-            with_model=with_model,
-        )
+        policy = policies.named(ctx.settings.policy, ctx.settings.capacity)
+        return await job.draw([id], self.scope, ctx, policy=policy)
 
     async def compress(
         self, *, threshold: int | None = None, sessions: int | None = None, dry_run: bool = False
-    ) -> SummedUp:
+    ) -> SummaryReport:
         """Sum up the oldest sessions, each in one memory, if there are more of them than the threshold.
 
         What was said is kept behind its summary and comes back with `include_compressed`, or by `restore`. With
@@ -578,16 +571,16 @@ class ScopedClient:
         if sessions is not None:
             validation.number("sessions", sessions)
         return await compress.compress(
-            care_of(self.ctx), self.scope, threshold=least, sessions=sessions, dry_run=dry_run
+            self.ctx, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
         )
 
-    async def roll_up(self, *, days: float = rollup.DAYS, dry_run: bool = False) -> SummedUp:
+    async def roll_up(self, *, days: float = rollup.DAYS, dry_run: bool = False) -> SummaryReport:
         """Make one memory of each topic among what nobody used for so many days; the originals are archived behind it.
 
         They can be restored. With `dry_run` it only says what would be rolled up. Raises InvalidInput.
         """
         validation.days(days)
-        return await rollup.roll_up(care_of(self.ctx), self.scope, days=days, dry_run=dry_run)
+        return await rollup.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Keep a memory from being trimmed, expired, or left out for its low importance. Raises NotFound."""
@@ -597,7 +590,7 @@ class ScopedClient:
         """Take the pin off again. Raises NotFound."""
         return await self._changed(id, "updated", {"pinned": False}, actor)
 
-    @watched("forget", _gone)
+    @observed("forget", _gone)
     async def forget(
         self,
         id: str,
@@ -616,7 +609,7 @@ class ScopedClient:
         manner = await self._manner(reason, keep_days, never_again, actor)
         return await self._forget([str(id)], manner, dry_run=False)
 
-    @watched("forget", _gone)
+    @observed("forget", _gone)
     async def forget_where(
         self,
         query: str | None = None,

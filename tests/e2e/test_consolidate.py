@@ -18,7 +18,7 @@ from memorist.client import Client
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
 from memorist.ingest import policies
 from memorist.jobs import consolidate
-from memorist.ports import Adviser
+from memorist.ports import BudgetedModel
 from memorist.results import Ask, Task
 from memorist.scoped import ScopedClient
 from memorist.storage.changes import Queue, Used
@@ -117,16 +117,15 @@ async def claimed(engine: Client, name: str) -> Task:
 
 async def run(
     engine: Client,
-    adviser: Adviser | None = None,
+    adviser: BudgetedModel | None = None,
     *,
     policy: str = "default",
     most: int = 50,
     name: str = "consolidate",
 ) -> int:
-    care = replace(engine.care, adviser=adviser)
-    return await consolidate.run(
-        await claimed(engine, name), care, policy=policies.named(policy), most=most
-    )
+    settings = engine.settings.model_copy(update={"policy": policy, "consolidate_pairs": most})
+    ctx = replace(engine.ctx, llm=adviser, settings=settings)
+    return await consolidate.run(ctx, await claimed(engine, name))
 
 
 async def texts(ana: ScopedClient) -> set[str]:
@@ -590,7 +589,7 @@ async def test_of_ten_memories_only_the_one_recalled_most_is_looked_at(
     clock.now += timedelta(days=4)
     for text, times, count in ((shelves[0], 2, 0), (DOG, 1, 0), (DOG, 2, 1)):
         used = (await one(ana, text)).id
-        async with quick.store.transaction(ana.scope) as tx:
+        async with quick.ctx.store.transaction(ana.scope) as tx:
             await tx.apply([Used(memory_id=used, at=clock.now, scores={})] * times)
         adviser = Scripted(same=False)
         await run(quick, adviser)

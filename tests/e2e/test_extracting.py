@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,7 @@ from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
 from memorist.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
-from memorist.extraction import facts as extract
-from memorist.extraction import job
+from memorist.extraction import job, rules
 from memorist.extraction.job import Extracted
 from memorist.ingest import policies
 from memorist.interfaces.cli import app
@@ -468,9 +468,9 @@ async def test_the_same_twice_over_a_worker_is_the_same_once(place: str) -> None
         await ana.remember([turn(TOLD)])
         (old,) = await engine.ctx.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=0)
         (new,) = await engine.ctx.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=60)
-        assert await job.run(new, engine.care, with_model=False) == 1
+        assert await job.run(engine.ctx, new) == 1
         with pytest.raises(Conflict, match="in the meantime"):
-            await job.run(old, engine.care, with_model=False)
+            await job.run(engine.ctx, old)
         (fact,) = await facts(ana)
         assert fact.repeat_count == 0
 
@@ -574,9 +574,9 @@ async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(
 
 async def drawn(engine: Client, task: Task) -> Extracted:
     policy = policies.named(task.payload["policy"])
-    return await job.draw(
-        task.payload["ids"], task.scope, engine.care, policy=policy, with_model=True, task=task
-    )
+    settings = engine.settings.model_copy(update={"extract": "model"})
+    ctx = replace(engine.ctx, settings=settings)
+    return await job.draw(task.payload["ids"], task.scope, ctx, policy=policy, task=task)
 
 
 async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(
@@ -600,7 +600,9 @@ async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(
         did = (await engine.run_jobs(only=["extract"]))["extract"]
         assert did.failed == 0
         found = {fact.text for fact in await facts(ana)}
-    right = {fact.text for text in waiting for fact in extract.facts(text, who="The user", at=NOW)}
+    right = {
+        fact.text for text in waiting for fact in rules.find_facts(text, who="The user", at=NOW)
+    }
     assert len(llm_server.requests) > len(cases) / 2
     assert found <= right
     assert found, "an answer that cannot be used leaves the work to the rules"

@@ -17,9 +17,8 @@ import pytest
 from clocks import LoopTime
 from memorist import aio
 from memorist.client import Client
-from memorist.dialects.clanker import GUILD, Clanker
-from memorist.dialects.clanker_intake import Intake
-from memorist.dialects.clanker_models import embedding_model
+from memorist.dialects.clanker import GUILD, Clanker, embedding_model
+from memorist.dialects.clanker.intake import Intake
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, Misconfigured, ModelUnavailable
 from memorist.manage.journal import SNAPSHOT

@@ -19,7 +19,7 @@ from typing import Any, cast
 from .. import aio
 from ..errors import BadModelAnswer, ModelUnavailable, NotFound, OverBudget
 from ..manage import chat_commands
-from ..ports import Adviser
+from ..ports import BudgetedModel
 from ..results import Ask
 from ..retrieve.profiles import Profile
 from ..settings import load
@@ -246,7 +246,7 @@ def _judged(task: Task, answer: str, tokens: int) -> Result:
 
 def _model(memory: aio.Client) -> Answerer:
     """The language model of the settings, within its budget."""
-    adviser = cast(Adviser, memory.ctx.llm)
+    adviser = cast(BudgetedModel, memory.ctx.llm)
     scope = memory.scope(USER, "answers").scope
 
     async def answer(question: str, block: str, at: datetime) -> str:

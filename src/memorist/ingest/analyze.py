@@ -15,7 +15,7 @@ from ..ports import Vectors
 from ..text import entities, normalize, tokens
 from ..text.entities import Entity
 from ..text.statements import Statement, parse
-from ..types import Draft, Kind, Memory, Outcome
+from ..types import Draft, Kind, Memory, Outcome, Status
 from . import chunk as chunking
 from . import classify
 from .policies import Policy
@@ -61,6 +61,9 @@ class Item:
     draft: Draft  # with no more authority than its speaker has
     outcome: Outcome | None = None  # None: it is still on its way
     chunks: list[Chunk] = field(default_factory=list)
+
+    def has_status(self, *statuses: Status) -> bool:
+        return self.outcome is not None and self.outcome.status in statuses
 
     def refuse(self, reason: str) -> None:
         """End with a refusal."""

@@ -16,9 +16,10 @@ from ..errors import ProviderFailed
 from ..ports import Reading, Transaction
 from ..storage.changes import Change, Happened, Queue, Said
 from ..text import authority, normalize
+from ..text.clock import new_id
 from ..types import CONTRADICTS, Draft, Message, Outcome, Scope, Status
 from . import decide as decisions
-from . import guard, links, privacy, trim
+from . import guard, links, policies, privacy, trim
 from .analyze import Chunk, Item, analyze, to_items
 from .decide import FORGOTTEN, Create, Decision, Merge, Skip, Supersede, Update, WriteSession
 from .policies import Policy
@@ -79,6 +80,19 @@ async def prepare(
     return batch
 
 
+async def prepare_derived(
+    ctx: Context, scope: Scope, drafts: Iterable[Draft], policy: str, now: datetime
+) -> Batch:
+    """Prepare what a job derives; the job writes it in a transaction with its own changes."""
+    items = []
+    for draft in drafts:
+        named = replace(draft, id=draft.id or new_id(), told_at=draft.told_at or now)
+        items.append(Item(named, named))
+    by = policies.named(policy)
+    guard.refuse(items, by, scope.user)
+    return await prepare(ctx, scope, items, by, now)
+
+
 async def write(tx: Transaction, batch: Batch) -> None:
     """Decide what becomes of each chunk, and write it; every item has an outcome afterwards."""
     ctx, scope, policy, now = batch.ctx, batch.scope, batch.policy, batch.now
@@ -100,7 +114,7 @@ async def write(tx: Transaction, batch: Batch) -> None:
     await tx.apply([*known.puts.values(), *known.others])
     if policy.links is not None:
         await links.link(tx, scope, snapshot, list(known.puts.values()), policy.links, now)
-    if policy.capacity is not None and any(_has_status(item, "created") for item in items):
+    if policy.capacity is not None and any(item.has_status("created") for item in items):
         trimmed = await trim.enforce(tx, scope, policy.capacity, now)
         for item in items:
             if item.outcome and item.outcome.ids and set(item.outcome.ids).issubset(trimmed):
@@ -248,7 +262,7 @@ def _queue_extraction(items: Iterable[Item], known: WriteSession) -> list[Change
     """Queue the extraction of facts from what people said themselves and was written now."""
     queued: list[Change] = []
     for item in items:
-        if not _has_status(item, "created", "superseded") or not is_source(item.draft):
+        if not item.has_status("created", "superseded") or not is_source(item.draft):
             continue
         assert item.outcome is not None
         ids = list(item.outcome.ids)
@@ -265,7 +279,3 @@ def is_source(draft: Draft) -> bool:
         return False
     is_derived = bool(draft.evidence_ids or draft.compression_source)
     return authority.is_own_role(draft.labels.role) and not is_derived
-
-
-def _has_status(item: Item, *statuses: Status) -> bool:
-    return item.outcome is not None and item.outcome.status in statuses

@@ -28,7 +28,7 @@ from prometheus_client import (
 from ..client import Client
 from ..errors import MemoristError, ProviderFailed
 from ..results import Backlog, Spending, Tally
-from ..telemetry.instrumentation import DUTY, Tell
+from ..telemetry.instrumentation import JOB, ReportCount
 from .rest.auth import Caller, caller
 from .rest.route import Door
 
@@ -132,8 +132,8 @@ class Metrics:
         return generate_latest(self.registry)
 
     @contextmanager
-    def _watch(self, what: str) -> Iterator[Tell]:
-        labels = ("tend", what.removeprefix(DUTY)) if what.startswith(DUTY) else (what, "")
+    def _watch(self, what: str) -> Iterator[ReportCount]:
+        labels = ("tend", what.removeprefix(JOB)) if what.startswith(JOB) else (what, "")
         begun = perf_counter()
         try:
             yield lambda count: None

@@ -167,7 +167,7 @@ class Consent:
     async def _swept(self, tx: Transaction, now: datetime) -> builtins.list[Proposal]:
         """What waits or is in force, when what has lapsed is erased."""
         there = await tx.proposals(self._scope)
-        late = expire.lapsed(there, now)
+        late = expire.lapse(there, now)
         await tx.apply(late)
         return [each for each in there if each not in [change.proposal for change in late]]
 

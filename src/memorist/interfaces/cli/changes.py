@@ -13,7 +13,7 @@ from .decide import SAY
 from .memories import Id
 
 if TYPE_CHECKING:
-    from ...jobs.summarize import SummedUp
+    from ...jobs.summarize import SummaryReport
 
 
 @command(SAY, example="memorist delta thread-1 --since 4")
@@ -186,7 +186,7 @@ def roll_up(
         _told(call, mine.roll_up(days=days, dry_run=dry_run), "topics")
 
 
-def _told(call: Call, done: SummedUp, groups: str) -> None:
+def _told(call: Call, done: SummaryReport, groups: str) -> None:
     from . import output
 
     if call.json:

@@ -14,7 +14,7 @@ from ..errors import FAILED
 from .app import Call, command
 
 if TYPE_CHECKING:
-    from ...jobs.schedule import Tended
+    from ...jobs.worker import JobReport
     from ...results import Backlog
 
 CLUSTER = "Cluster"
@@ -104,7 +104,7 @@ def tend(
             only=only or (), retry=retry, batch_size=batch_size, progress=advance
         )
     _told(call, tended)
-    if any(did.failed for did in tended.duties.values()):
+    if any(did.failed for did in tended.jobs.values()):
         output.note(
             "What failed is tried again by the next `memorist tend`; `memorist doctor` says what is wrong."
         )
@@ -148,31 +148,31 @@ def _figures(work: Backlog, now: datetime) -> Iterator[str]:
         yield f"{work.failure_rate:.0%} of batches failed"
 
 
-def _told(call: Call, tended: Tended) -> None:
+def _told(call: Call, tended: JobReport) -> None:
     from . import output
 
     if call.json:
-        output.as_json({name: asdict(did) for name, did in tended.duties.items()})
+        output.as_json({name: asdict(did) for name, did in tended.jobs.items()})
         return
-    for name, did in tended.duties.items():
+    for name, did in tended.jobs.items():
         output.line(
             f"{name}: {did.runs} done, {did.changed} changed, {did.failed} failed, {did.skipped} put off"
         )
-    if not tended.duties:
+    if not tended.jobs:
         output.note("Nothing was due.")
 
 
-async def _work(db: str | None, batch_size: int) -> Tended:
+async def _work(db: str | None, batch_size: int) -> JobReport:
     import memorist
 
     from ...jobs import registry
     from ...telemetry import logs
 
     async with memorist.aio.open(db, run_jobs=False) as memory:
-        logs.begin(memory.settings.log, memory.ctx.observers)
+        logs.configure(memory.settings.log, memory.ctx.observers)
         working = registry.worker(memory.ctx, batch_size=batch_size)
         on_signals(working.stop)
-        return await working.stay()
+        return await working.run()
 
 
 def on_signals(stop: object) -> None:

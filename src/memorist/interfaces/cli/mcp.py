@@ -171,7 +171,7 @@ def hook(
 
 
 def _around_a_turn(call: Call, when: str, text: str | None, reply: str | None) -> None:
-    from ...dialects.milton_hooks import BlockingHooks
+    from ...dialects.milton import BlockingHooks
     from . import output
     from .files import standard_input
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request
 
 from ...extraction.job import Extracted
-from ...jobs.summarize import SummedUp
+from ...jobs.summarize import SummaryReport
 from ...results import Purged, Tally
 from ...types import Recall
 from . import bodies
@@ -60,7 +60,7 @@ async def purge(request: Request, caller: Writer, told: bodies.Upkeep) -> Purged
 
 
 @routes.post("/compress")
-async def compress(request: Request, caller: Writer, told: bodies.Compress) -> SummedUp:
+async def compress(request: Request, caller: Writer, told: bodies.Compress) -> SummaryReport:
     """Sum up the oldest sessions, each in one memory, if there are more of them than the threshold."""
     mine = scoped(request, caller, told)
     return await mine.compress(
@@ -69,7 +69,7 @@ async def compress(request: Request, caller: Writer, told: bodies.Compress) -> S
 
 
 @routes.post("/roll_up")
-async def roll_up(request: Request, caller: Writer, told: bodies.RollUp) -> SummedUp:
+async def roll_up(request: Request, caller: Writer, told: bodies.RollUp) -> SummaryReport:
     """Make one memory of each topic among what nobody used for so many days."""
     return await scoped(request, caller, told).roll_up(days=told.days, dry_run=told.dry_run)
 
