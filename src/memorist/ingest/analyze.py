@@ -62,6 +62,11 @@ class Item:
     outcome: Outcome | None = None  # None: it is still on its way
     chunks: list[Chunk] = field(default_factory=list)
 
+    @property
+    def is_new(self) -> bool:
+        """A memory was created that replaces no other."""
+        return self.has_status("created") and self.outcome.supersedes is None  # type: ignore[union-attr]
+
     def has_status(self, *statuses: Status) -> bool:
         return self.outcome is not None and self.outcome.status in statuses
 

@@ -29,7 +29,7 @@ FAILED = "not embedded yet"  # how a problem begins that is a failure, and not a
 NO_MODEL = "not embedded: no embedding model is configured"
 FULL = "the scope is full of what counts for more; it can be restored"
 # Of several chunks, the first of these is the status of the draft.
-_ORDER: tuple[Status, ...] = ("superseded", "created", "updated", "merged", "refused", "skipped")
+_ORDER: tuple[Status, ...] = ("created", "updated", "merged", "refused", "skipped")
 
 Seen = dict[str, tuple[str, Outcome]]  # messages by id: the digest of their text, and their outcome
 
@@ -114,14 +114,14 @@ async def write(tx: Transaction, batch: Batch) -> None:
     await tx.apply([*known.puts.values(), *known.others])
     if policy.links is not None:
         await links.link(tx, scope, snapshot, list(known.puts.values()), policy.links, now)
-    if policy.capacity is not None and any(item.has_status("created") for item in items):
+    if policy.capacity is not None and any(item.is_new for item in items):
         trimmed = await trim.enforce(tx, scope, policy.capacity, now)
         for item in items:
             if item.outcome and item.outcome.ids and set(item.outcome.ids).issubset(trimmed):
                 item.outcome = replace(item.outcome, status="skipped", reason=FULL)
     if batch.problem:
         for item in items:
-            if item.outcome and item.outcome.status == "created":
+            if item.outcome and item.is_new:
                 item.outcome = replace(item.outcome, reason=batch.problem)
 
 
@@ -193,7 +193,7 @@ def _repeat_outcome(draft: Draft, digest: str, outcome: Outcome) -> Outcome:
     if digest == normalize.digest(draft.text):
         return outcome
     return Outcome(
-        status="conflicting",
+        status="conflict",
         ids=outcome.ids,
         message_id=draft.message_id,
         reason=f"message {draft.message_id!r} was remembered with another text: edit the memory"
@@ -215,7 +215,7 @@ def _to_outcome(decision: Decision) -> Outcome:
             why = f"it takes the place of {old.id}"
             if reason == CONTRADICTS:
                 why = f"it contradicts {old.id}: confirm or reject it"
-            return Outcome(status="superseded", ids=(memory.id,), reason=why)
+            return Outcome(status="created", ids=(memory.id,), reason=why, supersedes=old.id)
 
 
 def _combine(results: Sequence[Outcome], draft: Draft) -> Outcome:
@@ -223,7 +223,7 @@ def _combine(results: Sequence[Outcome], draft: Draft) -> Outcome:
     if not results:
         reason = "there is nothing but blanks in it"
         return Outcome(status="skipped", reason=reason, message_id=draft.message_id)
-    best = min(results, key=lambda result: _ORDER.index(result.status))
+    best = min(results, key=lambda each: (_ORDER.index(each.status), each.supersedes is None))
     ids = tuple(dict.fromkeys(id for result in results for id in result.ids))
     lost = [result for result in results if not result.ids]
     if lost and ids:
@@ -236,9 +236,7 @@ def _to_message(item: Item, results: Sequence[Outcome], outcome: Outcome) -> Sai
     """Return the message to store; its text only where the memories do not hold it word for word."""
     draft, role = item.draft, item.draft.labels.role
     is_verbatim = (
-        len(item.chunks) == 1
-        and item.chunks[0].text == draft.text
-        and outcome.status in ("created", "superseded")
+        len(item.chunks) == 1 and item.chunks[0].text == draft.text and outcome.status == "created"
     )
     has_refused = any(result.status == "refused" for result in results)  # forgotten words
     message = Message(
@@ -262,7 +260,7 @@ def _queue_extraction(items: Iterable[Item], known: WriteSession) -> list[Change
     """Queue the extraction of facts from what people said themselves and was written now."""
     queued: list[Change] = []
     for item in items:
-        if not item.has_status("created", "superseded") or not is_source(item.draft):
+        if not item.has_status("created") or not is_source(item.draft):
             continue
         assert item.outcome is not None
         ids = list(item.outcome.ids)

@@ -121,7 +121,7 @@ class Offline:
         if kept.text != draft.text:
             why = f"message {draft.message_id!r} waits with another text: edit the memory when the store is back"
             return Outcome(
-                status="conflicting", ids=(kept.id,), reason=why, message_id=draft.message_id
+                status="conflict", ids=(kept.id,), reason=why, message_id=draft.message_id
             )
         why = f"the store is away: kept in {self._spool.folder}, taken in when it is back"
         return Outcome(status="pending", ids=(kept.id,), reason=why, message_id=draft.message_id)
@@ -310,7 +310,7 @@ class Offline:
         return {
             item.draft.id or "": item.outcome.reason
             for item in items
-            if item.outcome is not None and item.outcome.status == "conflicting"
+            if item.outcome is not None and item.outcome.status == "conflict"
         }
 
 

@@ -64,11 +64,11 @@ def import_(
     else:
         left = "".join(
             f", {counts[status]} {status}"
-            for status in ("refused", "conflicting", "pending")
+            for status in ("refused", "conflict", "pending")
             if counts[status]
         )
         output.line(f"{read} records read, {new} new memories{left}")
-    refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflicting")]
+    refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflict")]
     for outcome in refused[:10]:
         output.note(f"{outcome.status}: {outcome.reason}")
     if refused:

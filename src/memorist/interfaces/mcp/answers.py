@@ -45,6 +45,7 @@ class Kept(TypedDict):
     status: str
     ids: list[str]
     reason: str
+    supersedes: str | None
 
 
 class Remembered(TypedDict):
@@ -117,7 +118,12 @@ def item_of(full: Mapping[str, Any]) -> Item:
 def remembered(receipt: Receipt) -> Remembered:
     return Remembered(
         outcomes=[
-            Kept(status=each.status, ids=list(each.ids), reason=each.reason)
+            Kept(
+                status=each.status,
+                ids=list(each.ids),
+                reason=each.reason,
+                supersedes=each.supersedes,
+            )
             for each in receipt.outcomes
         ]
     )

@@ -199,11 +199,11 @@ async def add(request: Request, caller: Teller, told: Add) -> dict[str, Any]:
         said, tags=[f"{name}={value}" for name, value in (told.metadata or {}).items()]
     )
     usual = _usual(request)
-    results = [
-        {"id": _id(id, mine.scope, usual), "event": "ADD" if each.status == "created" else "UPDATE"}
-        for each in receipt.outcomes
-        for id in each.ids
-    ]
+    results = []
+    for each in receipt.outcomes:
+        is_new = each.status == "created" and each.supersedes is None
+        event = "ADD" if is_new else "UPDATE"
+        results += [{"id": _id(id, mine.scope, usual), "event": event} for id in each.ids]
     return {"results": results}
 
 
