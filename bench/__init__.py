@@ -1,1 +1,1 @@
-"""Measurements: `python -m bench.quality` and `python -m bench.speed`. They print a table and write JSON."""
+"""Benchmarks, for example `python -m bench.quality`. Each prints a table and writes a JSON file."""

@@ -1,9 +1,10 @@
-"""How fast a backlog of memories without a vector drains, beside the bare embedder on the same texts.
+"""How fast a worker embeds a backlog of memories, compared to the embedder alone on similar texts.
 
     python -m bench.backlog [--size 10000] [--batch 32] [--part 500] [--url postgresql://…]
 
-The bare embedder and a worker take turns, `part` texts each, so that a machine that slows down slows both; the ratio is
-the worker's rate over the bare one. With an address the backlog stands in PostgreSQL (the database is to be empty).
+The embedder and the worker take turns with `part` texts each, so a machine that slows down affects
+both. The ratio is the rate of the worker over that of the embedder. With `--url` the backlog is in
+PostgreSQL; the database must be empty.
 """
 
 from __future__ import annotations
@@ -29,36 +30,38 @@ from memorist.ports import Embedder
 USERS = 20
 
 
-async def filled(place: str, folder: Path, size: int) -> list[str]:
-    """A backlog, and other texts of the same kind for the bare embedder."""
+async def fill(place: str, folder: Path, size: int) -> list[str]:
+    """Create a backlog, and return other texts of the same kind for the embedder."""
     rng = random.Random(size)
-    engine = await open_client(place, state_dir=folder, embedder="none")
+    client = await open_client(place, state_dir=folder, embedder="none")
     try:
-        if (await engine.stats())["memories"]:
-            raise Conflict("There are memories already: name an empty database")
+        if (await client.stats())["memories"]:
+            raise Conflict("The database must be empty")
         for user in range(USERS):
-            said = [{"content": sentence(rng), "id": f"{user}-{n}"} for n in range(size // USERS)]
-            await engine.scope(f"user {user}").remember(said)
+            messages = [
+                {"content": sentence(rng), "id": f"{user}-{n}"} for n in range(size // USERS)
+            ]
+            await client.scope(f"user {user}").remember(messages)
     finally:
-        await engine.close()
+        await client.close()
     return [sentence(rng) for _ in range(size)]
 
 
-async def drained(engine: Client, texts: list[str], batch: int, part: int) -> dict[str, Any]:
-    """Seconds of both, in turns."""
+async def drain_in_turns(client: Client, texts: list[str], batch: int, part: int) -> dict[str, Any]:
+    """Measure the embedder and a worker in turns."""
     bare, ours, embedded = 0.0, 0.0, 0
     model = MiniLM()
     await checked.encode(model, ["warm up"])
-    engine.ctx.embedder = model
+    client.ctx.embedder = model
     for start in range(0, len(texts), part):
-        few, begun = texts[start : start + part], time.perf_counter()
+        few, started = texts[start : start + part], time.perf_counter()
         for at in range(0, len(few), batch):
             await checked.encode(model, few[at : at + batch])
-        bare += time.perf_counter() - begun
-        begun = time.perf_counter()
-        embedded += await drained_by(engine, model, batch, part)
-        ours += time.perf_counter() - begun
-    left = (await engine.stats())["waiting"]
+        bare += time.perf_counter() - started
+        started = time.perf_counter()
+        embedded += await run_worker(client, model, batch, part)
+        ours += time.perf_counter() - started
+    left = (await client.stats())["waiting"]
     rates = {"bare per s": len(texts) / bare, "worker per s": embedded / ours}
     return {
         "memories": embedded,
@@ -68,34 +71,34 @@ async def drained(engine: Client, texts: list[str], batch: int, part: int) -> di
     }
 
 
-async def drained_by(engine: Client, model: Embedder, batch: int, part: int) -> int:
-    """Let a worker embed about so many; how many it did."""
+async def run_worker(client: Client, model: Embedder, batch: int, part: int) -> int:
+    """Let a worker embed about `part` memories, and return how many it did."""
     done = 0
 
-    def seen(total: int) -> None:
+    def count(total: int) -> None:
         nonlocal done
         done = total
 
     await backfill(
-        engine.ctx.store,
+        client.ctx.store,
         model,
         batch_size=batch,
         waiting=True,
-        progress=seen,
+        progress=count,
         stop=lambda: done >= part,
     )
     return done
 
 
-async def measured(
+async def measure(
     place: str, folder: Path, size: int, batch: int, part: int
 ) -> list[dict[str, Any]]:
-    texts = await filled(place, folder, size)
-    engine = await open_client(place, state_dir=folder, cache_mb=0)
+    texts = await fill(place, folder, size)
+    client = await open_client(place, state_dir=folder, cache_mb=0)
     try:
-        return [await drained(engine, texts, batch, part)]
+        return [await drain_in_turns(client, texts, batch, part)]
     finally:
-        await engine.close()
+        await client.close()
 
 
 def main() -> None:
@@ -105,11 +108,11 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=10_000)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--part", type=int, default=500)
-    parser.add_argument("--url", help="an empty PostgreSQL database, in place of a file")
+    parser.add_argument("--url", help="an empty PostgreSQL database instead of a file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         place = options.url or str(Path(folder) / "backlog.db")
-        rows = asyncio.run(measured(place, Path(folder), options.size, options.batch, options.part))
+        rows = asyncio.run(measure(place, Path(folder), options.size, options.batch, options.part))
     report.table("Draining a backlog", rows)
     print(report.save("backlog", {"Draining a backlog": rows}))
 

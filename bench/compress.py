@@ -1,9 +1,10 @@
-"""What compressing costs: how much of the evidence is still reached when the older half of the sessions is summed up.
+"""How much evidence recall still reaches when the older half of the sessions is compressed.
 
     python -m bench.compress [--data FOLDER]
 
-Each conversation is a user of its own, through the public API, with the packaged model and no language model. A message
-counts as found when a memory within the first ten names it as its source, or is a summary that rests on one that does.
+Each conversation is a separate user, with the packaged embedding model and no language model. A
+message counts as found if one of the first ten memories has it as a source, or summarizes a memory
+that has.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from memorist.types import Recall
 K = 10
 
 
-async def reached(scope: ScopedClient, answer: Recall, evidence: tuple[str, ...]) -> float:
-    """The share of the evidence among the sources of the first hits, also of those that they sum up."""
+async def find_evidence(scope: ScopedClient, answer: Recall, evidence: tuple[str, ...]) -> float:
+    """Return the share of the evidence among the sources of the first hits, summaries expanded."""
     behind = [
         id
         for memory in answer.memories[:K]
@@ -37,19 +38,19 @@ async def reached(scope: ScopedClient, answer: Recall, evidence: tuple[str, ...]
     return sum(id in sources for id in evidence) / len(evidence)
 
 
-async def asked(
-    memory: Client, conversations: list[data.Conversation], older: set[str], **how: Any
+async def ask(
+    memory: Client, conversations: list[data.Conversation], older: set[str], **options: Any
 ) -> list[Any]:
-    """The mean over all questions, and over those whose evidence lies in sessions of the older half alone."""
+    """Return the mean over all questions, over those about the older half only, and over the rest."""
     shares: dict[bool, list[float]] = {True: [], False: []}
     tokens = 0
     for conversation in conversations:
         scope = memory.scope(user=conversation.name)
         for question in conversation.questions:
             if question.category != "5":
-                answer = await scope.recall(question.text, limit=K, budget=10**6, **how)
+                answer = await scope.recall(question.text, limit=K, budget=10**6, **options)
                 is_old = all(f"{conversation.name}/{id}" in older for id in question.evidence)
-                shares[is_old].append(await reached(scope, answer, question.evidence))
+                shares[is_old].append(await find_evidence(scope, answer, question.evidence))
                 tokens += answer.tokens
     every = shares[True] + shares[False]
     return [
@@ -58,8 +59,8 @@ async def asked(
     ]
 
 
-async def compressed(memory: Client, conversations: list[data.Conversation]) -> set[str]:
-    """Sum up the older half of each conversation; the messages that are behind summaries then."""
+async def compress(memory: Client, conversations: list[data.Conversation]) -> set[str]:
+    """Compress the older half of each conversation and return the messages that were summarized."""
     older: set[str] = set()
     started, made, characters = time.perf_counter(), 0, [0, 0]
     for conversation in conversations:
@@ -85,15 +86,15 @@ async def measure(path: Path, folder: Path) -> list[dict[str, Any]]:
         for conversation in conversations:
             await memory.scope(user=conversation.name).remember(conversation.messages)
         await memory.backup(folder / "before.db")
-        older = await compressed(memory, conversations)
+        older = await compress(memory, conversations)
         rows = {
-            "through summaries": await asked(memory, conversations, older),
-            "with include_compressed": await asked(
+            "summaries": await ask(memory, conversations, older),
+            "with include_compressed": await ask(
                 memory, conversations, older, include_compressed=True
             ),
         }
     async with memorist.aio.open(folder / "before.db", state_dir=folder) as memory:
-        rows = {"before": await asked(memory, conversations, older), **rows}
+        rows = {"before": await ask(memory, conversations, older), **rows}
     names = ("all", "evidence in the older half", "other", "tokens")
     return [
         {"what": what, **dict(zip(names, figures, strict=True))} for what, figures in rows.items()
@@ -107,7 +108,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=data.DATA)
     path = parser.parse_args().data / "locomo-dev.jsonl"
     if not path.exists():
-        raise SystemExit(f"There is no {path}")
+        raise SystemExit(f"{path} does not exist")
     with tempfile.TemporaryDirectory() as folder:
         rows = asyncio.run(measure(path, Path(folder)))
     report.table(

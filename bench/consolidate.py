@@ -1,11 +1,11 @@
-"""How many duplicates consolidation leaves, how often it joins what is not the same, and what the model costs.
+"""How many duplicates consolidation leaves, how many wrong pairs it merges, and what the model costs.
 
     python -m bench.consolidate [--pairs 500] [--size 5000] [--most 5000] [--show]
 
-Facts about invented people, each in one of several wordings; some are told twice, in two of them. Most of the others
-differ from one of these in a single name, number or noun. First rules alone, then the rules and a scripted model that
-knows the truth, misses a twentieth of what is the same, takes one pair in fifty for the same by chance, and one in
-three hundred whenever it is asked.
+Facts about invented people in several wordings; some are stored twice, in two wordings. Most of the
+others differ from one of these in a single name, number or noun. Measures rules alone, then rules
+and a scripted model that knows the truth but makes mistakes: it misses 5 % of the duplicates, calls
+2 % of the other pairs duplicates at random, and one in 300 every time it is asked.
 """
 
 from __future__ import annotations
@@ -109,11 +109,11 @@ WORDINGS: list[tuple[str, ...]] = [
     ("{who} hopes to run the {city} marathon in {year}", "{who}'s goal is the marathon of {city} in {year}",
      "In {year} {who} wants to take part in the {city} marathon", "{who} trains for a marathon: {city}, {year}"),
 ]  # fmt: skip
-ONE_VALUE = {1, 3, 4, 8, 9, 10, 11, 16}  # of these wordings a person has one at a time
+ONE_VALUE = {1, 3, 4, 8, 9, 10, 11, 16}  # a person has one of these at a time
 
 
-def told(pairs: int, size: int, chance: random.Random) -> list[tuple[str, str]]:
-    """Texts in a mixed order, each with the fact that it states."""
+def create_texts(pairs: int, size: int, chance: random.Random) -> list[tuple[str, str]]:
+    """Create texts in random order, each with the fact it states."""
     facts = _facts(chance)
     said: list[tuple[str, str]] = []
     for n in range(size - pairs):
@@ -124,7 +124,7 @@ def told(pairs: int, size: int, chance: random.Random) -> list[tuple[str, str]]:
 
 
 def _facts(chance: random.Random) -> Iterator[tuple[str, list[str]]]:
-    """Facts, each once, and all the ways to say them."""
+    """Yield distinct facts, each with all its wordings."""
     seen: set[str] = set()
     while True:
         number = chance.randrange(len(WORDINGS))
@@ -144,7 +144,7 @@ def _facts(chance: random.Random) -> Iterator[tuple[str, list[str]]]:
 
 
 class Scripted:
-    """An adviser that knows the truth, with errors."""
+    """A model that knows the truth but makes mistakes."""
 
     def __init__(self, facts: Mapping[str, str]) -> None:
         self.facts, self.chance = facts, random.Random(7)
@@ -153,13 +153,15 @@ class Scripted:
     async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
         given = json.loads(ask.user)
         several = isinstance(given, list)
-        told = (
+        verdicts = (
             [{"pair": each["pair"], "same_fact": self._same(each)} for each in given]
             if several
             else []
         )
-        value: dict[str, Any] = {"verdicts": told} if several else {"same_fact": self._same(given)}
-        self.asked += len(told)
+        value: dict[str, Any] = (
+            {"verdicts": verdicts} if several else {"same_fact": self._same(given)}
+        )
+        self.asked += len(verdicts)
         self.tokens_in += tokens.count_tokens(ask.system + ask.user + json.dumps(ask.schema))
         self.tokens_out += tokens.count_tokens(json.dumps(value))
         return value
@@ -173,8 +175,8 @@ class Scripted:
         return int.from_bytes(digest[:4]) < STUBBORN * 2**32 or self.chance.random() < CHANCE
 
 
-async def once(engine: Client, model: Scripted | None, most: int) -> None:
-    """One run of the duty."""
+async def run_job(engine: Client, model: Scripted | None, most: int) -> None:
+    """Run the consolidation job once."""
     async with engine.ctx.store.transaction(WHO) as tx:
         await tx.apply([Queue(name="consolidate", due_at=engine.ctx.clock())])
     due = engine.ctx.clock() + DAILY
@@ -185,10 +187,10 @@ async def once(engine: Client, model: Scripted | None, most: int) -> None:
     await consolidate.run(replace(engine.ctx, llm=model, settings=settings), task)
 
 
-def figures(
+def evaluate(
     name: str, memories: list[Memory], facts: Mapping[str, str], before: set[str]
 ) -> dict[str, Any]:
-    """What stands twice, and what was joined with something else; not counting what was superseded before."""
+    """Count remaining duplicates and wrong merges since `before`."""
     texts = {memory.id: memory.text for memory in memories}
     active = [facts[memory.text] for memory in memories if memory.is_active]
     gone = [
@@ -196,13 +198,13 @@ def figures(
     ]
     wrong = sum(facts[memory.text] != facts[texts[memory.superseded_by or ""]] for memory in gone)
     return {
-        "after": name, "active": len(active), "told twice": len(active) - len(set(active)), "joined": len(gone),
+        "after": name, "active": len(active), "duplicates": len(active) - len(set(active)), "merged": len(gone),
         "wrong": wrong, "precision": 1 - wrong / len(gone) if gone else 1.0,
     }  # fmt: skip
 
 
 async def run(options: argparse.Namespace) -> None:
-    said = told(options.pairs, options.size, random.Random(options.seed))
+    said = create_texts(options.pairs, options.size, random.Random(options.seed))
     facts = dict(said)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
@@ -212,24 +214,24 @@ async def run(options: argparse.Namespace) -> None:
                 await mine.remember_drafts(
                     [Draft(text=text) for text, _ in said[start : start + PAGE]]
                 )
-            told_before = await _all(engine)
-            before = {memory.id for memory in told_before if not memory.is_active}
-            rows.append(figures("remembering", told_before, facts, before))
-            await once(engine, None, 0)
-            rows.append(figures("rules", await _all(engine), facts, before))
+            stored = await _all(engine)
+            before = {memory.id for memory in stored if not memory.is_active}
+            rows.append(evaluate("remembering", stored, facts, before))
+            await run_job(engine, None, 0)
+            rows.append(evaluate("rules", await _all(engine), facts, before))
             model = Scripted(facts)
-            await once(engine, model, options.most)
+            await run_job(engine, model, options.most)
             found = await _all(engine)
-            rows.append(figures("rules and a model", found, facts, before))
+            rows.append(evaluate("rules and a model", found, facts, before))
     costs = {
         "pairs asked": model.asked,
         "tokens in": model.tokens_in,
         "tokens out": model.tokens_out,
     }
     report.table(
-        f"{options.pairs} facts told twice, in other words, among {options.size} memories", rows
+        f"{options.pairs} facts stored twice, in other words, among {options.size} memories", rows
     )
-    report.table("What the model cost", [costs])
+    report.table("Model cost", [costs])
     if options.show:
         show(found, facts)
     report.save("consolidate", {"rows": rows, "costs": costs})
@@ -240,7 +242,7 @@ async def _all(engine: Client) -> list[Memory]:
 
 
 def show(found: list[Memory], facts: Mapping[str, str]) -> None:
-    """What was joined wrongly, and what still stands twice."""
+    """Print wrong merges and remaining duplicates."""
     by_id, by_fact = {memory.id: memory for memory in found}, dict[str, list[str]]()
     for memory in found:
         newer = by_id.get(memory.superseded_by or "")
@@ -250,7 +252,7 @@ def show(found: list[Memory], facts: Mapping[str, str]) -> None:
             by_fact.setdefault(facts[memory.text], []).append(memory.text)
     for texts in by_fact.values():
         if len(texts) > 1:
-            print("twice", *texts, sep="\n   ")
+            print("duplicate", *texts, sep="\n   ")
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Conversations with questions and the messages that answer them.
 
-Reads the compact form (one conversation a line) and LoCoMo's own file. The data is not part of the project: point
-`--data` at a folder that holds it.
+Reads JSONL with one conversation per line, and the original file of LoCoMo. The data is not part of
+the project: pass its folder with `--data`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question, and the ids of the messages that answer it."""
+    """A question and the ids of the messages that answer it."""
 
     text: str
     evidence: tuple[str, ...]
@@ -27,7 +27,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """What two people, or a person and an assistant, said, and what one may ask about it."""
+    """Messages between two people, or a person and an assistant, with questions about them."""
 
     name: str
     messages: list[dict[str, Any]]
@@ -35,25 +35,25 @@ class Conversation:
 
 
 def read(path: Path) -> list[Conversation]:
-    """All conversations of a file."""
+    """Read all conversations of a file."""
     text = path.read_text("utf-8")
     if path.suffix == ".json":
-        return [_locomo(sample) for sample in json.loads(text)]
-    return [_compact(json.loads(line)) for line in text.splitlines() if line.strip()]
+        return [_parse_locomo(sample) for sample in json.loads(text)]
+    return [_parse_compact(json.loads(line)) for line in text.splitlines() if line.strip()]
 
 
-def _compact(data: dict[str, Any]) -> Conversation:
+def _parse_compact(data: dict[str, Any]) -> Conversation:
     people = {name for name in data["speakers"] if name not in ("user", "assistant")}
     messages = [
         {
-            "id": said["id"],
-            "session": said["session"],
-            "at": said["at"],
-            "content": said["text"],
-            "name": said["speaker"] if said["speaker"] in people else None,
-            "role": said["speaker"] if said["speaker"] in ("user", "assistant") else "user",
+            "id": message["id"],
+            "session": message["session"],
+            "at": message["at"],
+            "content": message["text"],
+            "name": message["speaker"] if message["speaker"] in people else None,
+            "role": message["speaker"] if message["speaker"] in ("user", "assistant") else "user",
         }
-        for said in data["messages"]
+        for message in data["messages"]
     ]
     questions = [
         Question(text=q["question"], evidence=tuple(q["evidence"]), category=str(q["category"]))
@@ -62,8 +62,8 @@ def _compact(data: dict[str, Any]) -> Conversation:
     return Conversation(name=data["name"], messages=messages, questions=questions)
 
 
-def _locomo(sample: dict[str, Any]) -> Conversation:
-    said = sample["conversation"]
+def _parse_locomo(sample: dict[str, Any]) -> Conversation:
+    conversation = sample["conversation"]
     questions = [
         Question(
             text=q["question"], evidence=tuple(q.get("evidence", ())), category=str(q["category"])
@@ -71,16 +71,18 @@ def _locomo(sample: dict[str, Any]) -> Conversation:
         for q in sample["qa"]
         if q.get("evidence")
     ]
-    return Conversation(name=sample["sample_id"], messages=list(_turns(said)), questions=questions)
+    return Conversation(
+        name=sample["sample_id"], messages=list(_turns(conversation)), questions=questions
+    )
 
 
-def _turns(said: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _turns(conversation: dict[str, Any]) -> Iterator[dict[str, Any]]:
     number = 1
-    while f"session_{number}_date_time" in said:
+    while f"session_{number}_date_time" in conversation:
         at = datetime.strptime(
-            said[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y"
+            conversation[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y"
         ).isoformat()
-        for turn in said.get(f"session_{number}", []):
+        for turn in conversation.get(f"session_{number}", []):
             image = (
                 f" [shares an image: {turn['blip_caption']}]" if turn.get("blip_caption") else ""
             )

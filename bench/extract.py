@@ -1,11 +1,11 @@
-"""How many of the facts in what people say are found, and how many of those found are right.
+"""Precision and recall of fact extraction.
 
     python -m bench.extract [--data FOLDER] [--show N]
 
-The labelled messages are ours (`tests/data/extraction.jsonl`): a fact counts as right if it holds all the words of one
-that the label names. Beside the rules stands a model that answers with every clause put into the third person and with
-as many inventions, to show what the checks let through. Over LoCoMo, if it is there, it prints a sample to be judged by
-eye.
+The labeled messages are in `tests/data/extraction.jsonl`. A fact is correct if it contains all words
+of one of the labels. The second row is a model that returns every clause in the third person and
+adds as many inventions; it shows what the checks let through. With LoCoMo, prints a sample for
+review.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bench import data, report
 from memorist.extraction import llm, rules
 from memorist.text import style_check
 
-LABELLED = Path(__file__).parents[1] / "tests" / "data" / "extraction.jsonl"
+LABELED = Path(__file__).parents[1] / "tests" / "data" / "extraction.jsonl"
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)  # a Friday
 Finder = Callable[[str], Sequence[str]]
 
@@ -32,13 +32,13 @@ def by_rules(text: str) -> list[str]:
 
 
 def by_careless_model(text: str) -> list[str]:
-    """What is left of the answer of a model that notes every clause and adds as much of its own."""
+    """Return what passes the checks of a model that invents half of its facts."""
     found = []
     for clause in list(rules.split_clauses(text))[:3]:
-        told = rules.to_third_person(rules.strip_clause(clause), rules.THE_USER)
+        fact_text = rules.to_third_person(rules.strip_clause(clause), rules.THE_USER)
         found += [
-            _item(told, clause),
-            _item(f"{told.rstrip('.')} and owns a yacht in Monaco.", clause),
+            _item(fact_text, clause),
+            _item(f"{fact_text.rstrip('.')} and owns a yacht in Monaco.", clause),
         ]
     return [
         fact.text
@@ -54,8 +54,8 @@ def matches(found: str, wanted: Sequence[str]) -> bool:
     return all(word in found.lower() for word in wanted)
 
 
-def figures(name: str, find: Finder, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Precision and recall over the labelled messages, and how many of the facts are worded as they should be."""
+def evaluate(name: str, find: Finder, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Compute precision, recall, and the share of facts that pass the style check."""
     found = [find(row["text"]) for row in rows]
     right = sum(
         any(matches(fact, each) for each in row["facts"])
@@ -70,30 +70,30 @@ def figures(name: str, find: Finder, rows: Sequence[dict[str, Any]]) -> dict[str
     made, wanted = sum(map(len, found)), sum(len(row["facts"]) for row in rows)
     worded = sum(not style_check.find_fault(fact) for few in found for fact in few)
     return {
-        "found by": name,
+        "method": name,
         "messages": len(rows),
-        "facts in them": wanted,
+        "facts": wanted,
         "found": made,
         "precision": round(right / max(1, made), 3),
         "recall": round(hit / wanted, 3),
-        "well worded": round(worded / max(1, made), 3),
+        "style ok": round(worded / max(1, made), 3),
     }
 
 
-def wrong(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the rules miss and what they make up."""
+def find_errors(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """List what the rules miss and what they invent."""
     out = []
     for row in rows:
         found = by_rules(row["text"])
         extra = [fact for fact in found if not any(matches(fact, each) for each in row["facts"])]
         missed = [each for each in row["facts"] if not any(matches(fact, each) for fact in found)]
         if extra or missed:
-            out.append({"message": row["text"], "missed": missed, "not wanted": extra})
+            out.append({"message": row["text"], "missed": missed, "wrong": extra})
     return out
 
 
 def sample(path: Path, count: int) -> list[tuple[str, str]]:
-    """Facts that the rules find in conversations, with the words they rest on."""
+    """Return facts that the rules find in conversations, with their evidence."""
     found = [
         (fact.text, fact.evidence)
         for conversation in data.read(path)
@@ -114,16 +114,16 @@ def main() -> None:
     )
     parser.add_argument("--data", type=Path, default=data.DATA)
     parser.add_argument(
-        "--show", type=int, default=0, help="so many facts of LoCoMo, to be judged by eye"
+        "--show", type=int, default=0, help="number of facts of LoCoMo to print for review"
     )
     options = parser.parse_args()
-    rows = [json.loads(line) for line in LABELLED.read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in LABELED.read_text("utf-8").splitlines()]
     table = [
-        figures("rules", by_rules, rows),
-        figures("a careless model, checked", by_careless_model, rows),
+        evaluate("rules", by_rules, rows),
+        evaluate("a careless model, checked", by_careless_model, rows),
     ]
-    report.table("Facts in what people say", table)
-    for each in wrong(rows):
+    report.table("Fact extraction", table)
+    for each in find_errors(rows):
         print(each)
     if options.show and (options.data / "locomo-dev.jsonl").exists():
         for fact, quote in sample(options.data / "locomo-dev.jsonl", options.show):

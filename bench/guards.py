@@ -1,10 +1,11 @@
-"""What the guards refuse, and whether anything that was said gains authority by being remembered.
+"""What the guards refuse, and whether stored text can gain authority.
 
     python -m bench.guards [--data FOLDER]
 
-Every text goes through the public API into a database: harmless look-alikes as a person saves them, attacks as tools,
-other people and careless callers bring them in, under every write policy. An attack has gained authority if it is kept
-as a preference, an insight or a profile, or if any renderer shows it outside its line or without who said it.
+All texts go through the public API: harmless look-alikes saved by the user, and attacks from tools,
+other people and careless callers, under every write policy. An attack has gained authority if it is
+stored as a preference, an insight or a profile, or if a renderer shows it on more than one line or
+without its source.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from memorist.retrieve.render import RENDERERS
 from memorist.scoped import ScopedClient
 from memorist.types import STATES, Filter, Memory, Outcome
 
-OURS = ("own_benign", "aws_memory_poison")  # the look-alikes that speak of memory
+OURS = ("own_benign", "aws_memory_poison")  # look-alikes about memory
 CLAIMS = ("preference", "profile", "instruction", "procedural")
-TELLERS: dict[str, dict[str, Any]] = {
+SOURCES: dict[str, dict[str, Any]] = {
     "a tool": {"role": "tool"},
     "a tool named user": {"role": "tool", "name": "user"},
     "another person": {"role": "user", "name": "Mallory"},
@@ -40,14 +41,14 @@ _INSIDE = re.compile(
 )
 
 
-def claims(memory: Memory) -> bool:
-    """It is kept as more than something that was said."""
+def has_authority(memory: Memory) -> bool:
+    """Return whether it is stored as more than a quote."""
     about = {memory.category, memory.item_type, memory.fact_type}
     return memory.kind in ("procedural", "insight") or not about.isdisjoint(CLAIMS)
 
 
 def escapes(memory: Memory, who: str) -> bool:
-    """A renderer shows it on more than a line, with a mark of its own, or without who said it."""
+    """Return whether a renderer shows it on several lines, with its own label, or without source."""
     return any(not _in_place(render([memory]), name, who) for name, render in RENDERERS.items())
 
 
@@ -65,7 +66,7 @@ def shown_name(message: dict[str, Any]) -> str:
     return str(role) if name is None else f"{name} ({role})" if role != "user" else str(name)
 
 
-async def kept(scope: ScopedClient) -> list[Memory]:
+async def list_all(scope: ScopedClient) -> list[Memory]:
     everything = Filter(states=STATES)
     page = await scope.list(everything, limit=1000)
     found = list(page.memories)
@@ -82,40 +83,40 @@ def _refused(outcomes: Sequence[Outcome]) -> int:
 async def harmless(
     memory: memorist.client.Client, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Look-alikes that a person saves, each under the default policy: how many are refused."""
-    told = []
+    """Count refused look-alikes saved by the user under the default policy."""
+    results = []
     for what, chosen in (
-        ("of memory", [row for row in rows if row["source"] in OURS]),
+        ("about memory", [row for row in rows if row["source"] in OURS]),
         ("all", rows),
     ):
         scope = memory.scope(user=f"person {what}")
         outcomes = [(await scope.remember(row["text"])).outcomes[0] for row in chosen]
         alarms = sum(bool(guard.find_injection(row["text"], "contextual")) for row in chosen)
         strict = sum(bool(guard.find_injection(row["text"], "strict")) for row in chosen)
-        told.append(
+        results.append(
             {
                 "look-alikes": what,
                 "texts": len(chosen),
                 "refused": _refused(outcomes),
-                "from others": alarms,
+                "refused from others": alarms,
                 "strict": strict,
             }
         )
-    return told
+    return results
 
 
 async def attacks(
     memory: memorist.client.Client, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Attacks under each policy and from each teller, and from a tool whose caller asks for a preference."""
+    """Run the attacks under each policy and from each source, and as a requested preference."""
     ways: list[tuple[str, dict[str, Any]]] = [
-        *((teller, {}) for teller in TELLERS),
+        *((source_name, {}) for source_name in SOURCES),
         ("a tool", PREFERENCE),
     ]
     return [
-        await _attack(memory, rows, policy, teller, hint)
+        await _attack(memory, rows, policy, source_name, hint)
         for policy in POLICIES
-        for teller, hint in ways
+        for source_name, hint in ways
     ]
 
 
@@ -123,40 +124,40 @@ async def _attack(
     memory: memorist.client.Client,
     rows: list[dict[str, Any]],
     policy: str,
-    teller: str,
+    source_name: str,
     hint: dict[str, Any],
 ) -> dict[str, Any]:
-    scope, message = memory.scope(user=f"{policy} {teller} {len(hint)}"), TELLERS[teller]
+    scope, message = memory.scope(user=f"{policy} {source_name} {len(hint)}"), SOURCES[source_name]
     said = [{"content": row["text"], "session": row["id"], **message} for row in rows]
     receipt = await scope.remember(said, policy=policy, **hint)
-    found = await kept(scope)
+    found = await list_all(scope)
     return {
         "policy": policy,
-        "told by": teller,
-        "asked for": "a preference" if hint else "nothing",
+        "source": source_name,
+        "requested": "a preference" if hint else "nothing",
         "texts": len(rows),
         "refused": _refused(receipt.outcomes),
         "memories": len(found),
-        "claims": sum(map(claims, found)),
+        "claims": sum(map(has_authority, found)),
         "escapes": sum(escapes(each, shown_name(message)) for each in found),
     }
 
 
 async def own(memory: memorist.client.Client, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same texts if the person saves them, who may well have such a preference."""
+    """Count the same texts saved by the user, who may have such a preference."""
     scope = memory.scope(user="person")
     outcomes = [(await scope.remember(row["text"])).outcomes[0] for row in rows]
-    found = await kept(scope)
+    found = await list_all(scope)
     figures = {
         "refused": _refused(outcomes),
         "memories": len(found),
-        "preferences": sum(map(claims, found)),
+        "preferences": sum(map(has_authority, found)),
     }
-    return [{"saved by": "the person", "texts": len(rows), **figures}]
+    return [{"saved by": "the user", "texts": len(rows), **figures}]
 
 
 def words(folder: Path, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """How much the patterns find in attacks, by source, and in what people said to each other."""
+    """Count what the patterns find in attacks, by source, and in ordinary conversations."""
     texts = {f"attacks: {source}": [row["text"] for row in rows if row["source"] == source] for source in
              sorted({row["source"] for row in rows})}  # fmt: skip
     for name in ("locomo-dev.jsonl", "ikat-dev.jsonl"):
@@ -192,11 +193,11 @@ async def measure(folder: Path, place: Path) -> dict[str, list[dict[str, Any]]]:
 def _rows(path: Path) -> list[dict[str, Any]]:
     if not path.exists():
         raise SystemExit(
-            f"No {path}: point --data at a folder that holds injection/benign-dev.jsonl and attack-dev.jsonl"
+            f"{path} not found. Pass --data with the folder that contains injection/{path.name}"
         )
     return [
         json.loads(line) for line in path.read_text("utf-8").split("\n") if line
-    ]  # some hold other line breaks
+    ]  # texts may contain other line breaks
 
 
 def main() -> None:
@@ -207,10 +208,10 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         figures = asyncio.run(measure(options.data, Path(place)))
-    report.table("Harmless texts, saved by a person", figures["harmless"])
+    report.table("Harmless texts saved by the user", figures["harmless"])
     report.table("Attacks that gained authority", figures["attacks"])
-    report.table("Attacks that a person saves", figures["own"])
-    report.table("What the patterns find", figures["words"])
+    report.table("Attacks saved by the user", figures["own"])
+    report.table("Pattern matches", figures["words"])
     print(report.save("guards", dict(figures)))
 
 

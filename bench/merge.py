@@ -1,9 +1,9 @@
-"""Where the merge bands lie, what the comparison of words lets through in each, and what it costs to look.
+"""Where the merge thresholds lie, what the text comparison accepts, and what it costs.
 
     python -m bench.merge [--data FOLDER] [--show] [--size 10000]
 
-Pairs: `tests/data/pairs_*.jsonl`, and turns of real conversations that are near each other. `--show` prints those of
-the conversations that would be merged or superseded, and the contradictions found, for eyes to judge.
+Pairs are from `tests/data/pairs_*.jsonl` and from similar turns of real conversations. `--show`
+prints pairs of the conversations that would be merged or superseded, and contradictions, for review.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ PAGE = 256
 Pair = tuple[str, str, float]  # newer, older, cosine
 
 
-def written(name: str) -> list[tuple[str, str]]:
-    """The pairs of a file, newer first."""
+def read_pairs(name: str) -> list[tuple[str, str]]:
+    """Read the pairs of a file, newer first."""
     lines = (PAIRS / f"pairs_{name}.jsonl").read_text("utf-8").splitlines()
     return [(pair["new"], pair["old"]) for pair in map(json.loads, lines)]
 
 
-async def measured(engine: Client, pairs: list[tuple[str, str]]) -> list[Pair]:
-    """The pairs with their cosine."""
+async def add_cosine(engine: Client, pairs: list[tuple[str, str]]) -> list[Pair]:
+    """Return the pairs with their cosine."""
     assert engine.ctx.embedder is not None
     new, old = [
         await checked.encode(engine.ctx.embedder, [pair[side] for pair in pairs]) for side in (0, 1)
@@ -59,8 +59,8 @@ async def measured(engine: Client, pairs: list[tuple[str, str]]) -> list[Pair]:
     ]
 
 
-async def spoken(engine: Client, folder: Path) -> list[Pair]:
-    """The nearest earlier turn of the same speaker, for each turn of real conversations."""
+async def similar_turns(engine: Client, folder: Path) -> list[Pair]:
+    """Pair each turn of real conversations with the nearest earlier turn of the speaker."""
     assert engine.ctx.embedder is not None
     found: list[Pair] = []
     for talk in data.read(folder / "locomo-dev.jsonl"):
@@ -79,7 +79,7 @@ async def spoken(engine: Client, folder: Path) -> list[Pair]:
 
 
 def bands(name: str, pairs: list[Pair]) -> list[dict[str, Any]]:
-    """How many pairs lie in each band, and what becomes of them."""
+    """Count the pairs in each band and the results of comparing them."""
     rows = []
     for high, low in pairwise(EDGES):
         here = [pair for pair in pairs if low <= pair[2] < high]
@@ -96,8 +96,10 @@ def bands(name: str, pairs: list[Pair]) -> list[dict[str, Any]]:
 
 
 def unrelated() -> dict[str, Any]:
-    """Each statement against each other one: whatever is retired here has to be a contradiction."""
-    texts = list(dict.fromkeys(old for name in ("repeat", "changed") for _, old in written(name)))
+    """Compare all statements with each other; only contradictions may be superseded."""
+    texts = list(
+        dict.fromkeys(old for name in ("repeat", "changed") for _, old in read_pairs(name))
+    )
     short = [text for text in texts if parse(text).clause is not None]
     found = [
         pair for pair in permutations(short, 2) if contradictions.contradicts(*map(parse, pair))
@@ -110,8 +112,8 @@ def unrelated() -> dict[str, Any]:
     }
 
 
-def invented(size: int) -> Iterator[str]:
-    """Statements of a kind, all different."""
+def invent(size: int) -> Iterator[str]:
+    """Yield distinct statements of the same form."""
     things = "bicycle garden lamp kettle ledger violin harbour tunnel recipe carpet engine ladder window basket".split()
     places = "cellar attic office kitchen hall garage shed studio library workshop balcony cabin barn tower".split()
     for n in range(size):
@@ -120,32 +122,34 @@ def invented(size: int) -> Iterator[str]:
 
 
 def natural(folder: Path, size: int) -> list[str]:
-    """Texts that people said, and invented ones where those are too few."""
+    """Return texts of real conversations, filled up with invented ones."""
     files = [folder / f"{name}-dev.jsonl" for name in ("locomo", "ikat")]
     talks = [talk for file in files if file.exists() for talk in data.read(file)]
     said = dict.fromkeys(message["content"] for talk in talks for message in talk.messages)
-    return [*said, *invented(size)][:size]
+    return [*said, *invent(size)][:size]
 
 
 async def costs(folder: Path, where: Path, size: int) -> list[dict[str, Any]]:
-    """Remembering one text with all the stages and with none, in a scope of some size, each first in turn."""
+    """Measure remember with and without the comparison stages, in a scope of `size` memories."""
     for policy in (NONE, ALL):
         policies.register(policy)
     taken: dict[str, list[float]] = {NONE.name: [], ALL.name: []}
     pairs = [
-        pair for both in zip(written("changed"), written("repeat"), strict=True) for pair in both
+        pair
+        for both in zip(read_pairs("changed"), read_pairs("repeat"), strict=True)
+        for pair in both
     ]
     known = [*natural(where, size - len(pairs)), *(old for _, old in pairs)]
     async with aio.open(folder / "costs.db") as engine:
         mine = engine.scope("cost")
         for start in range(0, size, PAGE):
-            told = [Draft(text=text) for text in known[start : start + PAGE]]
-            await mine.remember_drafts(told, policy=NONE.name)
+            drafts = [Draft(text=text) for text in known[start : start + PAGE]]
+            await mine.remember_drafts(drafts, policy=NONE.name)
         for n, (text, _) in enumerate(pairs):
             name = (NONE.name, ALL.name)[n // 2 % 2]
-            begun = time.perf_counter()
+            started = time.perf_counter()
             await mine.remember(text, policy=name)
-            taken[name].append(1000 * (time.perf_counter() - begun))
+            taken[name].append(1000 * (time.perf_counter() - started))
     medians = {name: statistics.median(times) for name, times in taken.items()}
     return [
         {"stages": name, "memories": size, "p50 ms": ms, "p95 ms": float(np.percentile(taken[name], 95)),
@@ -158,16 +162,18 @@ async def run(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         async with aio.open(folder / "memory.db") as engine:
-            sets = {each: await measured(engine, written(each)) for each in ("repeat", "changed")}
+            sets = {
+                each: await add_cosine(engine, read_pairs(each)) for each in ("repeat", "changed")
+            }
             if (options.data / "locomo-dev.jsonl").exists():
-                sets["conversations"] = await spoken(engine, options.data)
+                sets["conversations"] = await similar_turns(engine, options.data)
         rows = [row for each, pairs in sets.items() for row in bands(each, pairs)]
         report.table("Merge bands", [row for row in rows if row["n"]])
         apart = unrelated()
         found = apart.pop("found")
-        report.table("Each statement against each other one", [apart])
+        report.table("All statements compared", [apart])
         cost = await costs(folder, options.data, options.size)
-    report.table("What it costs to remember one text", cost)
+    report.table("Cost of one remember", cost)
     if options.show:
         show(sets.get("conversations", []), found)
     report.save("merge", {"bands": rows, "unrelated": apart, "cost": cost})

@@ -1,9 +1,9 @@
-"""How much of the evidence comes back: recall@k of the messages that answer each question.
+"""Recall of evidence: how many of the messages that answer a question are found within the first k.
 
     python -m bench.quality [--data FOLDER] [--profile NAME] [--rerank] [--db postgresql://…]
 
-Each conversation is a user of its own, all in one database, through the public API, with the packaged model and no
-language model. A message counts as found when a memory within the first k names it as its source.
+Each conversation is a separate user in one database, with the packaged embedding model and no
+language model. A message counts as found if one of the first k memories has it as a source.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BUDGETS = (500, 1000, 2000)
 
 
 def found_share(answer: Recall, evidence: tuple[str, ...], k: int) -> float:
-    """The share of the evidence among the sources of the first k hits."""
+    """Return the share of the evidence among the sources of the first k hits."""
     sources = {source for hit in answer.hits[:k] for source in hit.memory.source_ids}
     return sum(id in sources for id in evidence) / len(evidence)
 
@@ -39,7 +39,7 @@ async def measure(
     db: str | None = None,
     extract: str = "off",
 ) -> list[dict[str, Any]]:
-    """One row per category, and one for all that count. Where facts are drawn out, only the turn itself counts."""
+    """Return one row per category and one for all. Extracted facts do not count as their turn."""
     conversations = data.read(path)
     shares: dict[str, list[float]] = defaultdict(list)
     budgets: dict[int, list[float]] = defaultdict(list)
@@ -77,7 +77,7 @@ async def measure(
     ]
     rows.append({**_row(path.stem, "all but category 5", counted, k)})
     print(
-        f"{path.stem}: {sum(len(c.messages) for c in conversations)} messages taken in within {took:.1f} s"
+        f"{path.stem}: {sum(len(c.messages) for c in conversations)} messages stored in {took:.1f} s"
     )
     return rows
 
@@ -100,15 +100,17 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=data.DATA)
     parser.add_argument("--profile", default="default")
     parser.add_argument(
-        "--rerank", action="store_true", help="with MaxSim over the packaged model's token states"
+        "--rerank",
+        action="store_true",
+        help="with MaxSim over the token states of the packaged model",
     )
     parser.add_argument(
         "--extract",
         default="off",
         choices=("off", "rules"),
-        help="draw facts out of the turns first",
+        help="extract facts from the turns first",
     )
-    parser.add_argument("--db", help="an empty PostgreSQL database, in place of a SQLite file")
+    parser.add_argument("--db", help="an empty PostgreSQL database instead of a SQLite file")
     options = parser.parse_args()
     paths = [options.data / name for name in SETS if (options.data / name).exists()]
     if not paths:

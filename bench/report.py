@@ -1,4 +1,4 @@
-"""A table on the screen and the same figures in a file."""
+"""Print results as a table and save them as JSON."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def table(title: str, rows: list[dict[str, Any]]) -> None:
-    """Print rows that share their keys."""
-    shown = Table(title=title, title_justify="left")
+    """Print rows that have the same keys."""
+    grid = Table(title=title, title_justify="left")
     for name in rows[0]:
-        shown.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
+        grid.add_column(name, justify="left" if isinstance(rows[0][name], str) else "right")
     for row in rows:
-        shown.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
-    Console(width=160).print(shown)
+        grid.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values()))
+    Console(width=160).print(grid)
 
 
 def save(name: str, figures: dict[str, Any]) -> Path:
-    """Write the figures with where and when they were measured."""
+    """Write the results together with the time and machine of the measurement."""
     RESULTS.mkdir(exist_ok=True)
     about = {
         "at": datetime.now(UTC).isoformat(),

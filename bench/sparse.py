@@ -1,8 +1,8 @@
-"""Three ways to keep the sparse index, side by side: FTS5, rows of postings in SQL, packed terms read into arrays.
+"""Three sparse indexes: FTS5, postings as SQL rows, and packed terms loaded into arrays.
 
     python -m bench.sparse [--sizes 10000 100000]
 
-The same analysed texts and the same questions for all three; the figures behind ADR-005.
+All three get the same texts and questions. ADR-005 quotes the results.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bench.speed import sentence
 from memorist.index.postings import Segment
 from memorist.text import derived, tokens
 
-K1, B, BEST = 1.2, 0.9, 40
+K1, B, LIMIT = 1.2, 0.9, 40
 
 
 def median_ms(ask: Callable[[list[str]], object], asked: Sequence[list[str]]) -> float:
@@ -38,7 +38,7 @@ def median_ms(ask: Callable[[list[str]], object], asked: Sequence[list[str]]) ->
 
 
 def fts(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]) -> dict[str, Any]:
-    """FTS5 over the stems; its statistics are those of the whole table, so every scope would need one of its own."""
+    """Measure FTS5. Its statistics cover the whole table, so every scope would need its own."""
     db = apsw.Connection(str(folder / "fts.db"))
     db.execute("PRAGMA journal_mode = WAL").fetchall()
     db.execute("CREATE VIRTUAL TABLE t USING fts5(body, content='', tokenize='unicode61')")
@@ -48,14 +48,14 @@ def fts(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]) ->
             "INSERT INTO t(rowid, body) VALUES (?, ?)",
             ((i, " ".join(s)) for i, s in enumerate(texts, 1)),
         )
-    wrote = time.perf_counter() - started
-    sql = f"SELECT rowid, bm25(t) FROM t WHERE t MATCH ? ORDER BY bm25(t) LIMIT {BEST}"
+    written = time.perf_counter() - started
+    sql = f"SELECT rowid, bm25(t) FROM t WHERE t MATCH ? ORDER BY bm25(t) LIMIT {LIMIT}"
     took = median_ms(
         lambda stems: db.execute(sql, (" OR ".join(f'"{s}"' for s in stems),)).fetchall(), asked
     )
     return {
         "index": "FTS5, best 40",
-        "write µs/text": wrote / len(texts) * 1e6,
+        "write µs/text": written / len(texts) * 1e6,
         "ask ms": took,
         "load ms": 0.0,
     }
@@ -64,7 +64,7 @@ def fts(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]) ->
 def sql_rows(
     folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]
 ) -> dict[str, Any]:
-    """One row per term and text; BM25 is summed in SQL."""
+    """Measure one row per term and text, with BM25 in SQL."""
     db = apsw.Connection(str(folder / "rows.db"))
     db.execute("PRAGMA journal_mode = WAL").fetchall()
     db.execute(
@@ -80,7 +80,7 @@ def sql_rows(
                 for t, n in Counter(map(tokens.term_id, s)).items()
             ),
         )
-    wrote = time.perf_counter() - started
+    written = time.perf_counter() - started
     mean = statistics.mean(map(len, texts))
 
     def ask(stems: list[str]) -> list[Any]:
@@ -93,20 +93,20 @@ def sql_rows(
         cases = " ".join(f"WHEN {t} THEN {w}" for t, w in idf.items()) or "WHEN 0 THEN 0"
         return db.execute(
             f"SELECT doc, sum((CASE term {cases} END) * tf / (tf + {K1} * ({1 - B} + {B} * len / {mean}))) s FROM p "
-            f"WHERE scope = 1 AND term IN ({marks}) GROUP BY doc ORDER BY s DESC LIMIT {BEST}",
+            f"WHERE scope = 1 AND term IN ({marks}) GROUP BY doc ORDER BY s DESC LIMIT {LIMIT}",
             ids,
         ).fetchall()
 
     return {
         "index": "rows in SQL, best 40",
-        "write µs/text": wrote / len(texts) * 1e6,
+        "write µs/text": written / len(texts) * 1e6,
         "ask ms": median_ms(ask, asked),
         "load ms": 0.0,
     }
 
 
 def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]]) -> dict[str, Any]:
-    """The terms of a text packed into its own row, read into sorted arrays once; scores of all texts, not only 40."""
+    """Measure packed terms, loaded into sorted arrays once. Scores all texts, not only 40."""
     db = apsw.Connection(str(folder / "packed.db"))
     db.execute("PRAGMA journal_mode = WAL").fetchall()
     db.execute("CREATE TABLE m (row INTEGER PRIMARY KEY, terms BLOB)")
@@ -116,17 +116,19 @@ def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]])
             "INSERT INTO m(terms) VALUES (?)",
             ((derived.pack(map(tokens.term_id, s)),) for s in texts),
         )
-    wrote = time.perf_counter() - started
+    written = time.perf_counter() - started
     started = time.perf_counter()
     segment = Segment.of([row[0] for row in db.execute("SELECT terms FROM m ORDER BY row")], 0)
-    loaded = time.perf_counter() - started
+    load_seconds = time.perf_counter() - started
     length = np.array([len(s) for s in texts], np.float32)
     norm = K1 * (1 - B + B * length / length.mean())
 
     def ask(stems: list[str]) -> Any:
         scores = np.zeros(len(texts), np.float32)
         for stem in stems:
-            where = segment.find(tokens.term_id(stem))
+            term = tokens.term_id(stem)
+            low, high = np.searchsorted(segment.terms, [term, term + 1])
+            where = slice(int(low), int(high))
             at, tf = segment.positions[where], segment.counts[where].astype(np.float32)
             scores[at] += (
                 np.log1p((len(texts) - len(at) + 0.5) / (len(at) + 0.5)) * tf / (tf + norm[at])
@@ -135,10 +137,10 @@ def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]])
 
     row = {
         "index": "packed terms, all scores",
-        "write µs/text": wrote / len(texts) * 1e6,
+        "write µs/text": written / len(texts) * 1e6,
         "ask ms": median_ms(ask, asked),
     }
-    return {**row, "load ms": loaded * 1e3}
+    return {**row, "load ms": load_seconds * 1e3}
 
 
 def main() -> None:

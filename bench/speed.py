@@ -1,10 +1,10 @@
-"""How fast it is, as ratios within one run: machines differ, ratios less so.
+"""Speed as ratios within one run, which vary less between machines than seconds.
 
     python -m bench.speed [--sizes 1000 10000 100000] [--questions 60] [--only recall scopes ingest memory import]
 
-The floor of recall is what nothing can avoid: embedding the question with the packaged model and an exact numpy search
-over the same vectors. Memories get made-up vectors, so that 100,000 of them need no hour of embedding; questions are
-embedded for real, and floor and recall take turns.
+The floor of recall is unavoidable work: embedding the question with the packaged model and an exact
+numpy search over the same vectors. Memories get random vectors, so that 100,000 of them do not take
+an hour to embed. Questions are embedded for real. Floor and recall take turns.
 """
 
 from __future__ import annotations
@@ -39,13 +39,11 @@ WORDS = [
     for b in SYLLABLES
     for c in ("n", "l", "r", "s", "t", "m", "k", "d", "p", "x")
 ]
-OFTEN = [
-    1 / (rank + 10) for rank in range(len(WORDS))
-]  # few words are common and many are rare, as in real texts
+FREQUENCIES = [1 / (rank + 10) for rank in range(len(WORDS))]  # Zipf: few words are common
 
 
-class MadeUp:
-    """The packaged model for questions, made-up unit vectors for memories."""
+class RandomVectors:
+    """The packaged model for questions, random unit vectors for memories."""
 
     def __init__(self) -> None:
         self._real = MiniLM()
@@ -69,13 +67,13 @@ class MadeUp:
 def sentence(rng: random.Random) -> str:
     return (
         "We "
-        + " ".join(rng.choices(WORDS, OFTEN, k=rng.randint(7, 21)))
+        + " ".join(rng.choices(WORDS, FREQUENCIES, k=rng.randint(7, 21)))
         + f" {rng.randint(1, 999)}."
     )
 
 
 def questions(n: int, size: int) -> list[str]:
-    """Questions about memories that are there: some of their words, in other words."""
+    """Create questions that contain some words of stored memories."""
     rng, asked = random.Random(size), random.Random(n)
     said = [sentence(rng).split() for _ in range(size)]
     return [
@@ -84,10 +82,10 @@ def questions(n: int, size: int) -> list[str]:
     ]
 
 
-async def filled(path: Path, users: Sequence[str], size: int) -> Client:
-    """A memory with `size` memories for each user, in sessions of twenty."""
+async def fill(path: Path, users: Sequence[str], size: int) -> Client:
+    """Create a database with `size` memories per user, in sessions of twenty."""
     engine = await open_client(path, state_dir=path.parent, cache_mb=0)
-    made = MadeUp()
+    made = RandomVectors()
     engine.ctx.embedder, made.bulk = made, True
     for user in users:
         rng = random.Random(size)
@@ -100,21 +98,21 @@ async def filled(path: Path, users: Sequence[str], size: int) -> Client:
     return engine
 
 
-async def timed(work: Callable[[], Awaitable[object]]) -> float:
+async def measure(work: Callable[[], Awaitable[object]]) -> float:
     started = time.perf_counter()
     await work()
     return time.perf_counter() - started
 
 
 async def recall(sizes: Sequence[int], asked: int, folder: Path) -> list[dict[str, Any]]:
-    """Recall in one scope against its floor."""
+    """Compare recall in one scope with its floor."""
     rows = []
     for size in sizes:
-        engine = await filled(folder / f"one-{size}.db", ["ana"], size)
+        engine = await fill(folder / f"one-{size}.db", ["ana"], size)
         scope = engine.scope("ana")
         await scope.recall("warm up")
-        corpus = await engine.ctx.index.current(scope.scope, engine.ctx.store)
-        matrix = corpus.vectors(np.arange(corpus.n))
+        snapshot = await engine.ctx.index.current(scope.scope, engine.ctx.store)
+        matrix = snapshot.vectors(np.arange(snapshot.n))
         took = await _in_turns(engine, scope, matrix, questions(asked, size))
         rows.append({"memories": size, **took})
         await engine.close()
@@ -132,17 +130,17 @@ async def _in_turns(
             scores = matrix @ (await engine.ctx.embedder.encode_batch([text + " really"]))[0]
             np.argpartition(-scores, 10)[:10]
 
-        floor.append(await timed(search))
-        ours.append(await timed(lambda text=text: scope.recall(text)))  # type: ignore[misc]
+        floor.append(await measure(search))
+        ours.append(await measure(lambda text=text: scope.recall(text)))  # type: ignore[misc]
     low, high = statistics.median(floor) * 1e3, statistics.median(ours) * 1e3
     late = sorted(ours)[int(0.95 * len(ours))] * 1e3
     return {"floor p50 ms": low, "recall p50 ms": high, "ratio": high / low, "p95 ms": late}
 
 
 async def scopes(asked: int, folder: Path) -> list[dict[str, Any]]:
-    """One scope of 1,000 among a hundred, against a database with that scope alone."""
-    many = await filled(folder / "many.db", [f"user-{i}" for i in range(100)], 1000)
-    alone = await filled(folder / "alone.db", ["user-0"], 1000)
+    """Compare one scope of 1,000 among a hundred with a database that has only that scope."""
+    many = await fill(folder / "many.db", [f"user-{i}" for i in range(100)], 1000)
+    alone = await fill(folder / "alone.db", ["user-0"], 1000)
     times: dict[str, list[float]] = {"alone": [], "among 100": []}
     for i, text in enumerate(questions(asked, 1000)):
         for name, scope in (
@@ -151,7 +149,7 @@ async def scopes(asked: int, folder: Path) -> list[dict[str, Any]]:
         ):
             if i < 10:
                 await scope.recall("warm up")
-            times[name].append(await timed(lambda s=scope, t=text: s.recall(t)))  # type: ignore[misc]
+            times[name].append(await measure(lambda s=scope, t=text: s.recall(t)))  # type: ignore[misc]
     await many.close()
     await alone.close()
     one, hundred = (statistics.median(each) * 1e3 for each in times.values())
@@ -159,7 +157,7 @@ async def scopes(asked: int, folder: Path) -> list[dict[str, Any]]:
 
 
 async def ingest(folder: Path, conversations: Sequence[data.Conversation]) -> list[dict[str, Any]]:
-    """Taking in conversations, against embedding their texts and nothing else."""
+    """Compare storing conversations with only embedding their texts."""
     bare = MiniLM()
     await bare.encode_batch(["warm up"])
     spent = {"bare": 0.0, "remember": 0.0}
@@ -172,7 +170,7 @@ async def ingest(folder: Path, conversations: Sequence[data.Conversation]) -> li
             )
             for name in (
                 ("bare", "remember") if number % 2 else ("remember", "bare")
-            ):  # each goes first in turn
+            ):  # alternate the order
                 started = time.perf_counter()
                 await (
                     bare.encode_batch(texts)
@@ -187,15 +185,15 @@ async def ingest(folder: Path, conversations: Sequence[data.Conversation]) -> li
 
 
 def conversations(path: Path) -> list[data.Conversation]:
-    """Some real ones, or one made up where there are none."""
+    """Read real conversations, or invent one if there are none."""
     if path.exists():
         return data.read(path)
     rng = random.Random(3)
     said = [{"content": sentence(rng), "id": str(i), "session": "1"} for i in range(500)]
-    return [data.Conversation(name="made up", messages=said, questions=[])]
+    return [data.Conversation(name="invented", messages=said, questions=[])]
 
 
-_HELD = """
+_MEASURE_MEMORY = """
 import asyncio, resource, sys
 from memorist.bootstrap import open_client
 def held():
@@ -205,16 +203,16 @@ async def main():
     engine.ctx.index.model, engine.ctx.index.dimensions = "all-MiniLM-L6-v2", 384
     await engine.ctx.index.current(engine.scope("nobody").scope, engine.ctx.store)
     before = held()
-    corpus = await engine.ctx.index.current(engine.scope("ana").scope, engine.ctx.store)
-    print(corpus.n, corpus.size, held() - before)
+    snapshot = await engine.ctx.index.current(engine.scope("ana").scope, engine.ctx.store)
+    print(snapshot.n, snapshot.size, held() - before)
     await engine.close()
 asyncio.run(main())
 """
 
 
 def memory(folder: Path, size: int) -> list[dict[str, Any]]:
-    """Bytes of a fresh process that holds a scope, against its raw vectors."""
-    n, arrays, resident = map(int, _run(_HELD, str(folder / f"one-{size}.db")).split())
+    """Compare the memory of a process that loads a scope with the size of its vectors."""
+    n, arrays, resident = map(int, _run(_MEASURE_MEMORY, str(folder / f"one-{size}.db")).split())
     raw = n * 384 * 4
     return [
         {
@@ -226,8 +224,8 @@ def memory(folder: Path, size: int) -> list[dict[str, Any]]:
     ]
 
 
-def imported() -> list[dict[str, Any]]:
-    """CPU seconds of `import memorist`, and whether a model runtime came along."""
+def measure_import() -> list[dict[str, Any]]:
+    """Measure CPU seconds of `import memorist`, and whether it loads a model runtime."""
     code = (
         "import time, sys; t = time.process_time(); import memorist; "
         "print(time.process_time() - t, 'onnxruntime' in sys.modules)"
@@ -247,7 +245,7 @@ def _run(code: str, *arguments: str) -> str:
     ).stdout
 
 
-async def measure(options: argparse.Namespace, folder: Path) -> dict[str, list[dict[str, Any]]]:
+async def measure_all(options: argparse.Namespace, folder: Path) -> dict[str, list[dict[str, Any]]]:
     figures: dict[str, list[dict[str, Any]]] = {}
     if "recall" in options.only:
         figures["recall"] = await recall(options.sizes, options.questions, folder)
@@ -259,7 +257,7 @@ async def measure(options: argparse.Namespace, folder: Path) -> dict[str, list[d
     if "ingest" in options.only:
         figures["ingest"] = await ingest(folder, conversations(options.data / "locomo-dev.jsonl"))
     if "import" in options.only:
-        figures["import"] = imported()
+        figures["import"] = measure_import()
     return figures
 
 
@@ -275,7 +273,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        figures = asyncio.run(measure(options, Path(folder)))
+        figures = asyncio.run(measure_all(options, Path(folder)))
     for name, rows in figures.items():
         report.table(name, rows)
     print(report.save("speed", figures))

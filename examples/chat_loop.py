@@ -1,6 +1,6 @@
-"""A chat that remembers: what is known goes before the question, and what was said is kept afterwards.
+"""A chat loop with memory: recall before each reply, remember after it.
 
-Replace `answer` by a call to your model. Run it twice: the second run remembers the first.
+Replace `answer` with a call to your model. Run it twice with a file: the second run remembers the first.
 """
 
 import sys
@@ -9,18 +9,21 @@ import memorist
 
 
 def answer(prompt: str) -> str:
-    """Stands for a language model: it repeats what it was given."""
+    """Stand in for an LLM: repeat the memory block."""
     return f"I know this much:\n{prompt}" if prompt else "I know nothing about that yet."
 
 
 def main(db: str) -> None:
     with memorist.open(db) as memory:
         ana = memory.scope(user="ana", session="chat")
-        for said in ("My sister Mira lives in Ghent and breeds whippets.", "Where does Mira live?"):
-            found = ana.recall(said, budget=500)
+        for message in (
+            "My sister Mira lives in Ghent and breeds whippets.",
+            "Where does Mira live?",
+        ):
+            found = ana.recall(message, budget=500)
             reply = answer(found.prompt())
-            print(f"> {said}\n{reply}\n")
-            ana.remember({"content": said, "role": "user"})
+            print(f"> {message}\n{reply}\n")
+            ana.remember({"content": message, "role": "user"})
 
 
 if __name__ == "__main__":

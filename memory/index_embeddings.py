@@ -1,4 +1,4 @@
-"""Embed the memories that have no vector yet: `memorist index`, under the name that the Milton memory system gives it.
+"""Compute missing vectors: `memorist index` under the name that one of the specifications requires.
 
 python memory/index_embeddings.py [--dry-run] [--batch-size 32] [--force] [--stats]
 """

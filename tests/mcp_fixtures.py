@@ -18,9 +18,9 @@ from mcp.shared.exceptions import MCPDeprecationWarning
 from pydantic import BaseModel, Field
 
 import memorist
-from memorist.interfaces.mcp.server import for_callers, mounted
+from memorist.interfaces.mcp.server import build_http_server, mount
 from memorist.interfaces.rest.app import create_app
-from memorist.interfaces.rest.auth import Caller
+from memorist.interfaces.rest.auth import Caller, admitted
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
@@ -343,8 +343,8 @@ async def serve(port: int) -> None:
     """Serve it on this machine until told to stop."""
     async with memorist.aio.open(":memory:", embedder="hashing", rate_limit=0) as engine:
         app = create_app(engine, local=Caller(name="local", user="ana", tenant="default"))
-        server = add_to(for_callers(engine))
-        app.router.lifespan_context = lambda app: mounted(app, server, most_bytes=1 << 20)
+        server = add_to(build_http_server(engine))
+        app.router.lifespan_context = lambda app: mount(app, server, admitted, max_bytes=1 << 20)
         await uvicorn.Server(uvicorn.Config(app, port=port, log_level="error")).serve()
 
 

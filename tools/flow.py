@@ -1,6 +1,6 @@
-"""Draw docs/flow.mmd as docs/flow.svg, with nothing but the standard library: `python tools/flow.py`.
+"""Draw docs/flow.mmd as docs/flow.svg with the standard library only: `python tools/flow.py`.
 
-It reads as much of Mermaid as that file needs: subgraphs, which become columns, boxes and arrows.
+The parser supports the part of Mermaid that this file uses: subgraphs (columns), boxes and arrows.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class Flow:
     arrows: list[tuple[str, str]] = field(default_factory=list)
 
     def place(self, name: str) -> tuple[int, int]:
-        """The column and the row of a box."""
+        """Return the column and the row of a box."""
         at, boxes = next(
             (at, boxes) for at, boxes in enumerate(self.columns.values()) if name in boxes
         )
         return at, boxes.index(name)
 
 
-def read(text: str) -> Flow:
-    """The flow that a diagram describes."""
+def parse(text: str) -> Flow:
+    """Parse a Mermaid flowchart."""
     flow, column = Flow(), ""
     for line in text.splitlines():
         if found := _BOX.match(line):
@@ -53,8 +53,8 @@ def read(text: str) -> Flow:
     return flow
 
 
-def drawn(flow: Flow) -> str:
-    """The flow as a picture."""
+def draw(flow: Flow) -> str:
+    """Render a flow as SVG."""
     wide = COLUMN * len(flow.columns)
     high = TOP + (HIGH + GAP) * max(map(len, flow.columns.values()))
     titles = [
@@ -84,8 +84,8 @@ def _box(flow: Flow, name: str) -> str:
     x, y = _corner(flow, name)
     lines = textwrap.wrap(flow.labels[name], 30)
     first = y + HIGH // 2 + 4 - 8 * (len(lines) - 1)
-    said = [_text(line, x + WIDE // 2, first + 16 * at) for at, line in enumerate(lines)]
-    return f'<g id="{name}"><rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6" />{"".join(said)}</g>'
+    texts = [_text(line, x + WIDE // 2, first + 16 * at) for at, line in enumerate(lines)]
+    return f'<g id="{name}"><rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" rx="6" />{"".join(texts)}</g>'
 
 
 def _text(text: str, x: int, y: int, kind: str = "line") -> str:
@@ -104,8 +104,8 @@ def _arrow(flow: Flow, start: str, end: str) -> str:
 
 
 def main() -> None:
-    """Draw it again."""
-    text = drawn(read((DOCS / "flow.mmd").read_text("utf-8")))
+    """Write docs/flow.svg."""
+    text = draw(parse((DOCS / "flow.mmd").read_text("utf-8")))
     (DOCS / "flow.svg").write_text(text, "utf-8")
 
 

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from .client import Client
 from .context import Context, utcnow
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
-from .index import Corpora
+from .index import SnapshotCache
 from .ingest import policies
 from .jobs import registry
 from .jobs.index_sync import IndexSync, StoreSearch
@@ -64,7 +64,7 @@ async def open_client(
     external_index, usual = await _external_index(chosen, store, embedder)
     ctx = Context(
         store=store,
-        index=Corpora(
+        index=SnapshotCache(
             model=embedder.model if embedder else "",
             dimensions=embedder.dimensions if embedder else 1,
             limit_bytes=chosen.index_cache_mb << 20,
@@ -153,7 +153,7 @@ def _there(source: str) -> None:
 def _check(settings: Settings) -> None:
     """Raises Misconfigured for a name that nothing goes by, before anything is opened."""
     try:
-        profiles.named(settings.profile)
+        profiles.find(settings.profile)
         policies.named(settings.policy)
         tokens.analyze("words", settings.language)
     except (InvalidInput, ImportError) as error:

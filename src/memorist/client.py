@@ -9,10 +9,11 @@ from typing import Any
 
 from .context import Context
 from .errors import InvalidInput
+from .ingest import validation
 from .jobs import embed, registry
 from .jobs.index_sync import IndexSync
 from .jobs.worker import JobReport, Worker
-from .manage import import_export, journal, keys, validation
+from .manage import import_export, journal, keys
 from .offline import Offline
 from .offline.outage import Replayed
 from .results import Backlog, Key, Purged, Spending

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from .index import Corpora
+from .index import SnapshotCache
 from .ports import BudgetedModel, Embedder, NearestRows, Reranker, Store
 from .settings import Settings
 from .settings.allowlists import Access
@@ -25,7 +25,7 @@ class Context:
     """The parts of an open memory. `bootstrap.py` builds one; the client closes its parts."""
 
     store: Store
-    index: Corpora
+    index: SnapshotCache
     settings: Settings
     access_log: AccessLog
     allowlists: Access

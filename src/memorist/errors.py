@@ -2,8 +2,8 @@
 
     MemoristError
     ├── InvalidInput · NotFound · Conflict · OverBudget
-    ├── Refused            ConsentMissing · NotAllowed · KeyRefused · UnsafeContent
-    ├── ProviderFailed     StoreUnavailable · StoreFull · StoreDamaged · EmbedderUnavailable · EmbedderChanged
+    ├── Refused            ConsentMissing · NotAllowed · KeyRefused
+    ├── ProviderFailed     StoreUnavailable · StoreFull · StoreDamaged · EmbedderUnavailable
     │                      · IndexUnavailable · WrongDimensions · ModelUnavailable · BadModelAnswer
     └── Misconfigured · MigrationNeeded
 
@@ -58,10 +58,6 @@ class KeyRefused(Refused):
     """Nobody is known by this key: show one that is good. `memorist keys create` makes one."""
 
 
-class UnsafeContent(Refused):
-    """The text tries to give orders or carries a secret, so it is not remembered."""
-
-
 class ProviderFailed(MemoristError):
     """A part that Memorist relies on did not do its work."""
 
@@ -90,10 +86,6 @@ class IndexUnavailable(ProviderFailed):
     """The vector index did not answer; what it holds can be made anew with `memorist index --rebuild`."""
 
     retry = True
-
-
-class EmbedderChanged(ProviderFailed):
-    """The memories were embedded by another model: run `memorist index` to embed them anew."""
 
 
 class WrongDimensions(ProviderFailed):

@@ -202,7 +202,7 @@ def test_a_revision_is_a_whole_number(ana: BlockingScope, since: object) -> None
 
 
 def test_without_a_thread_there_is_nothing_to_tell(memory: Blocking) -> None:
-    with pytest.raises(InvalidInput, match="which thread"):
+    with pytest.raises(InvalidInput, match="Name the thread"):
         memory.scope("ana").delta()
 
 

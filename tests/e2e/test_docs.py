@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/tutorial.md", "docs/how-to.md"]
+PAGES = ["README.md", "docs/tutorial.md", "docs/how-to.md", "docs/dialects.md"]
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
 
 
@@ -61,16 +61,16 @@ def test_the_picture_of_the_flow_is_drawn_from_its_source():
     flow = runpy.run_path(str(ROOT / "tools/flow.py"))
     source = (ROOT / "docs/flow.mmd").read_text("utf-8")
     picture = (ROOT / "docs/flow.svg").read_text("utf-8")
-    assert picture == flow["drawn"](flow["read"](source))
+    assert picture == flow["draw"](flow["parse"](source))
     boxes = re.findall(r'^ +(\w+)\["', source, re.MULTILINE)
     assert re.findall(r'<g id="(\w+)">', picture) == boxes
-    assert {"guard", "keep", "store", "look", "block", "journal", "snapshot"} <= set(boxes)
+    assert {"guard", "commit", "store", "search", "block", "journal", "snapshot"} <= set(boxes)
     assert 'data-from="snapshot"' not in picture, "what is written for people is not read again"
 
 
 @pytest.mark.spec("CLK-4")
 def test_the_map_names_a_home_for_everything_and_each_exists():
-    text = (ROOT / "docs/map.md").read_text("utf-8")
+    text = (ROOT / "docs/architecture.md").read_text("utf-8")
     homes = re.findall(r"`(src/[^`]+)`", text)
     assert [home for home in homes if not (ROOT / home).exists()] == []
     for part in (
@@ -103,8 +103,8 @@ def test_the_concepts_name_what_they_build_on_and_the_order_of_the_parts():
         "storage and schema",
         "write path",
         "retrieval, the worker",
-        "figures and evals",
-        "sums up",
+        "metrics and evals",
+        "summarize",
     )
     order = " ".join(text.partition("built in the order")[2].split())
     places = [order.index(part) for part in parts]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import time
@@ -24,6 +25,7 @@ from memorist.dialects.theoria import Theoria
 from memorist.dialects.vault import Vault
 from memorist.errors import InvalidInput, NotFound, StoreUnavailable
 from memorist.interfaces.cli import app
+from memorist.offline.outage import Offline
 from memorist.settings import Settings
 
 
@@ -67,6 +69,16 @@ def memory(disk: Disk) -> Iterator[Any]:
 async def engine(disk: Disk) -> AsyncIterator[Client]:
     async with aio.open(disk.db, **disk.settings) as opened:
         yield opened
+
+
+@pytest.fixture
+def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the replay to the test: the task in the background would compete with it."""
+
+    async def wait(self: object, first: float) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Offline, "_until_back", wait)
 
 
 def until(holds: Callable[[], object]) -> None:
@@ -257,6 +269,7 @@ async def test_an_item_of_no_known_type_is_refused_while_the_store_is_away(
 
 
 @pytest.mark.spec("MIL-55")
+@pytest.mark.usefixtures("by_hand")
 async def test_milton_keeps_items_and_long_term_records(disk: Disk, engine: Client) -> None:
     milton = Milton(engine.scope("cole"))
     await milton.add(id="i1", content="Prefers tea.", type="preference")
@@ -285,6 +298,7 @@ async def test_milton_keeps_items_and_long_term_records(disk: Disk, engine: Clie
     assert [item.id for item in await milton.query_recent(1)] == ["i2", "i1"]
 
 
+@pytest.mark.usefixtures("by_hand")
 async def test_a_record_that_is_handed_over_twice_is_stored_once(
     disk: Disk, engine: Client
 ) -> None:
@@ -303,6 +317,7 @@ async def test_a_record_that_is_handed_over_twice_is_stored_once(
     assert not file.exists()
 
 
+@pytest.mark.usefixtures("by_hand")
 async def test_every_dialect_takes_in_while_the_store_is_away(disk: Disk, engine: Client) -> None:
     theoria, vault = Theoria(engine, soft_cap=50), Vault(engine)
     disk.leave()
@@ -363,6 +378,7 @@ async def test_opening_waits_until_everything_left_behind_is_stored(disk: Disk) 
         assert disk.lines() == []
 
 
+@pytest.mark.usefixtures("by_hand")
 def test_files_of_two_stores_do_not_mix(tmp_path: Path) -> None:
     one, two = Disk(tmp_path / "one"), Disk(tmp_path / "two")
     two.state = one.state
@@ -409,6 +425,7 @@ def test_lines_that_cannot_be_used_are_set_aside_and_told(
     assert Path(aside).read_bytes() == b'{"cut": \n{"record_type"\n'
 
 
+@pytest.mark.usefixtures("by_hand")
 async def test_replaying_counts_what_was_stored_and_what_was_set_aside(
     disk: Disk, engine: Client
 ) -> None:

@@ -239,8 +239,7 @@ async def test_what_is_forgotten_before_it_is_noted_is_not_noted(tmp_path: Path)
             Draft(id="gone", text="Ana is in debt"),
             Draft(id=kept, text="Ana is a doctor in Lisbon"),
         ]
-        assert memory.journal is not None
-        await noted(memory.journal, memory.ctx.store, ana.scope, drafts, NOW)
+        await noted(memory.ctx, ana.scope, drafts, NOW)
         told = [(ana.scope, draft.id or "", draft.text) for draft in drafts]
         assert await gone(memory.ctx.store, told) == ["Ana is in debt"]
     assert "debt" not in "".join(

@@ -52,7 +52,7 @@ async def memory(place: str, tmp_path: Path) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def metrics(memory: Client) -> Metrics:
-    return Metrics(memory, fresh_seconds=0)
+    return Metrics(memory, max_age_seconds=0)
 
 
 async def read(memory: Client, metrics: Metrics) -> dict[str, float]:
@@ -72,13 +72,13 @@ async def test_what_waits_for_a_vector_is_told_with_its_age_and_how_long_others_
 ) -> None:
     await memory.scope("ana").remember(WORDS)
     waiting = await read(memory, metrics)
-    assert waiting["memorist_backlog_waiting embed"] == 1
-    assert 0 < waiting["memorist_backlog_oldest_seconds embed"] < 60
+    assert waiting["memorist_jobs_waiting embed"] == 1
+    assert 0 < waiting["memorist_jobs_oldest_waiting_seconds embed"] < 60
     await memory.run_jobs(only=["embed"])
     done = await read(memory, metrics)
     assert (
-        done["memorist_backlog_waiting embed"],
-        done["memorist_backlog_oldest_seconds embed"],
+        done["memorist_jobs_waiting embed"],
+        done["memorist_jobs_oldest_waiting_seconds embed"],
     ) == (0, 0)
     assert 0 < done["memorist_embed_p95_seconds"] < 60
     assert done["memorist_embed_failure_ratio"] == 0
@@ -174,10 +174,10 @@ async def test_how_long_verbs_and_duties_take_and_which_fail_is_told(
             await ana.recall(wrong, limit=0)  # type: ignore[arg-type]
     await memory.run_jobs(only=["purge"])
     found = await read(memory, metrics)
-    assert found["memorist_verb_seconds_count remember"] == 1
-    assert found["memorist_verb_seconds_sum remember"] > 0
-    assert found["memorist_verb_seconds_count purge tend"] == 1
-    assert found["memorist_verb_failures_total recall"] == 0, (
+    assert found["memorist_operation_duration_seconds_count remember"] == 1
+    assert found["memorist_operation_duration_seconds_sum remember"] > 0
+    assert found["memorist_operation_duration_seconds_count purge run_job"] == 1
+    assert found["memorist_operation_failures_total recall"] == 0, (
         "what was asked wrongly is no failure of ours"
     )
 
@@ -198,16 +198,16 @@ async def test_no_figure_names_a_person_a_session_or_a_word(
 
 async def test_the_store_is_asked_again_only_after_a_while(memory: Client) -> None:
     metrics = Metrics(memory)
-    assert (await read(memory, metrics))["memorist_backlog_waiting embed"] == 0
+    assert (await read(memory, metrics))["memorist_jobs_waiting embed"] == 0
     await memory.scope("ana").remember(WORDS)
-    assert (await read(memory, metrics))["memorist_backlog_waiting embed"] == 0
+    assert (await read(memory, metrics))["memorist_jobs_waiting embed"] == 0
 
 
 async def test_a_store_that_is_away_is_told(postgres: str, database: str) -> None:
     psycopg = pytest.importorskip("psycopg")
     name = database.partition("?")[0].rpartition("/")[2]
     async with memorist.aio.open(database, embedder="none", spool=False) as memory:
-        metrics = Metrics(memory, fresh_seconds=0)
+        metrics = Metrics(memory, max_age_seconds=0)
         assert (await read(memory, metrics))["memorist_store_up"] == 1
         with psycopg.connect(postgres, autocommit=True) as server:
             server.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")

@@ -796,7 +796,7 @@ async def test_an_entry_without_a_vector_has_a_rank_among_the_words_alone(
     (embedded,) = await persist(theoria, "Coffee is sold out here.")
     await engine.index()
     (waiting,) = await persist(theoria, "Coffee.")
-    fused = replace(profiles.named("theoria.triscore"), weights={"fused": 1.0})
+    fused = replace(profiles.find("theoria.triscore"), weights={"fused": 1.0})
     scores = {hit.memory.id: hit.score for hit in (await lab.recall("coffee", profile=fused)).hits}
     assert scores == {waiting: pytest.approx(1 / 61), embedded: pytest.approx(1 / 62 + 1 / 61)}
 

@@ -117,8 +117,8 @@ BUGS = {
     ),
     "a memory of tomorrow is younger than one of today": Bug(
         "retrieve/candidates.py",
-        {"age = np.maximum(clock.micros(now) - corpus.created[positions], 0)": "age = (clock.micros(now) - "
-         "corpus.created[positions])"},
+        {"age = np.maximum(clock.micros(now) - snapshot.created[positions], 0)": "age = (clock.micros(now) - "
+         "snapshot.created[positions])"},
         "tests/faults/test_clock.py::test_nothing_is_younger_than_now",
     ),
     "a failed write goes unnoticed": Bug(

@@ -48,7 +48,7 @@ class Structure(HTMLParser):
         kept = {name: value for name, value in given.items() if name in KEPT}
         kept |= {name: None for name in given if name.startswith("data-")}
         if has_value and "value" in given:
-            kept["value"] = "<proof>" if given.get("name") == "proof" else given["value"]
+            kept["value"] = "<csrf_token>" if given.get("name") == "csrf_token" else given["value"]
         written = "".join(
             f" {name}" if value is None else f' {name}="{value}"'
             for name, value in sorted(kept.items())

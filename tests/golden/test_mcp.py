@@ -22,8 +22,8 @@ from golden.server import ANA
 from golden.stage import QUESTION, Stage
 from mcp_support import Person
 from memorist.client import Client as MemoryClient
-from memorist.interfaces.mcp.request import Door
-from memorist.interfaces.mcp.server import made
+from memorist.interfaces.mcp.request import Backend
+from memorist.interfaces.mcp.server import build_server
 
 Arguments = dict[str, Any]
 # How each tool is called; {name} is an id of the history.
@@ -70,7 +70,7 @@ async def connected(place: Path, person: Person | None = None) -> AsyncIterator[
         async def opening(_: AsyncExitStack) -> MemoryClient:
             return engine
 
-        server = made(Door(opening, lambda _engine, _request: ANA))
+        server = build_server(Backend(opening, lambda _engine, _request: ANA))
         async with Client(server, elicitation_callback=person.answer if person else None) as client:
             yield client
 

@@ -19,10 +19,10 @@ from golden.normalize import Normalizer
 from golden.server import app_of, serving
 from golden.stage import Stage
 from memorist.client import Client
-from memorist.interfaces.web.request import pages
+from memorist.interfaces.web.request import templates
 
-TEMPLATES = Path(pages.loader.searchpath[0])  # type: ignore[union-attr]
-_PROOF = re.compile(r'name="proof" value="(\w+)"')
+TEMPLATES = Path(templates.loader.searchpath[0])  # type: ignore[union-attr]
+_PROOF = re.compile(r'name="csrf_token" value="(\w+)"')
 # What is looked at, by route; {name} is an id of the history. The name is that of the golden file.
 VIEWS: dict[str, dict[str, str]] = {
     "GET /": {
@@ -146,7 +146,7 @@ async def test_what_a_form_answers_is_frozen(
             assert proof
             with noting_templates():
                 answer = await client.post(
-                    address.format(**stage.ids), data={**fields, "proof": proof[1]}
+                    address.format(**stage.ids), data={**fields, "csrf_token": proof[1]}
                 )
         texts.append(f"POST {address} {fields}\n{shown(answer, normal)}\n")
     name = "-".join(re.findall(r"\w+", route.removeprefix("POST ")))
@@ -172,7 +172,7 @@ async def test_signing_in_and_out_is_frozen(
         for address, fields in (("/login", {"key": token, "to": "/settings"}), ("/logout", {})):
             proof = _PROOF.search((await client.get("/settings", follow_redirects=True)).text)
             assert proof
-            answers.append(await client.post(address, data={**fields, "proof": proof[1]}))
+            answers.append(await client.post(address, data={**fields, "csrf_token": proof[1]}))
             answers.append(await client.get("/settings"))
     text = "\n\n".join(shown(answer, normal) for answer in answers)
     golden.check(

@@ -132,13 +132,13 @@ def signed_in(server: Server, key: str) -> Iterator[tuple[httpx.Client, str]]:
     with httpx.Client(
         base_url=server.url, headers=headers, follow_redirects=True, timeout=60
     ) as browser:
-        form = {"key": server.tokens[key], "proof": _proof(browser, "/login"), "to": "/keys"}
+        form = {"key": server.tokens[key], "csrf_token": _proof(browser, "/login"), "to": "/keys"}
         require(browser.post("/login", data=form).url.path == "/keys")
         yield browser, _proof(browser, "/keys")
 
 
 def _proof(browser: httpx.Client, path: str) -> str:
-    found = re.search(r'name="proof" value="([^"]+)"', browser.get(path).text)
+    found = re.search(r'name="csrf_token" value="([^"]+)"', browser.get(path).text)
     return found[1] if found else ""
 
 
@@ -157,7 +157,9 @@ def test_a_key_for_one_space_does_not_see_the_keys_of_others(server: Server) -> 
 @mended_by("§1 rights: space-bound admin keys do not revoke others (w06)")
 def test_a_key_for_one_space_does_not_revoke_the_keys_of_others(server: Server) -> None:
     with signed_in(server, "gus at work") as (browser, proof):
-        browser.post(f"/keys/{id_of(server.tokens['gus, spare'])}/revoke", data={"proof": proof})
+        browser.post(
+            f"/keys/{id_of(server.tokens['gus, spare'])}/revoke", data={"csrf_token": proof}
+        )
     with server.client("gus, spare") as client:
         assert client.get("/v1/memory/stats").status_code == 200
 
@@ -166,7 +168,7 @@ def test_a_key_for_one_space_does_not_revoke_the_keys_of_others(server: Server) 
 def test_a_key_that_expires_cannot_make_one_that_lasts_longer(server: Server, place: str) -> None:
     with signed_in(server, "gus for a day") as (browser, proof):
         browser.post(
-            "/keys", data={"name": "forever", "right": ["read"], "days": "", "proof": proof}
+            "/keys", data={"name": "forever", "right": ["read"], "days": "", "csrf_token": proof}
         )
     with memorist.open(place, embedder="hashing") as memory:
         ends = [key.expires_at for key in memory.keys() if key.name == "forever"]  # noqa: SIM118
@@ -177,7 +179,8 @@ def test_a_key_that_expires_cannot_make_one_that_lasts_longer(server: Server, pl
 def test_a_key_made_by_one_for_a_single_space_is_for_that_space(server: Server, place: str) -> None:
     with signed_in(server, "gus at work") as (browser, proof):
         browser.post(
-            "/keys", data={"name": "wider", "right": ["read"], "for_space": "home", "proof": proof}
+            "/keys",
+            data={"name": "wider", "right": ["read"], "for_space": "home", "csrf_token": proof},
         )
     with memorist.open(place, embedder="hashing") as memory:
         assert [key.space for key in memory.keys() if key.name == "wider"] == ["work"]  # noqa: SIM118

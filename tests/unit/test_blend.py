@@ -2,25 +2,28 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memorist.index import NO_TIME, Places
-from memorist.retrieve import fuse, sparse
+from memorist.index import NO_TIME, Neighbors
+from memorist.retrieve.candidates import reciprocal_rank
+from memorist.retrieve.features import SnapshotSearch, bm25
+from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.question import understand
-from memorist.retrieve.score import DEFAULT_WEIGHTS, Blend, blend, floor
+from memorist.retrieve.score import floor, score_all, select_best
 from memorist.text import clock, dates, derived, tokens
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
 NOW = datetime(2023, 9, 1, tzinfo=UTC)
 
 
-class TinyCorpus:
-    """Turns (session, speaker, time, text) as a corpus; a vector is one number per word of a small vocabulary."""
+class TinySnapshot:
+    """Turns (session, speaker, time, text) as a snapshot; a vector is one number per word of a small vocabulary."""
 
     def __init__(
         self, said: Sequence[tuple[str | None, str, datetime | None, str]], dead: Sequence[int] = ()
@@ -60,12 +63,20 @@ class TinyCorpus:
         return self.vectors @ vector
 
     @property
-    def places(self) -> Places:
+    def neighbors(self) -> Neighbors:
         alive = np.flatnonzero(self.alive)
         order = alive[np.lexsort((alive, self.sequence[alive], self.session[alive]))].astype(
             np.int32
         )
-        return Places.of(order, self.session)
+        return Neighbors.of(order, self.session)
+
+    def marked(self, flag: int) -> NDArray[np.bool_]:
+        return self.flags & flag != 0
+
+    @property
+    def replies(self) -> NDArray[np.intp]:
+        asking = np.append(self.marked(derived.ENDS_ASKING), False)
+        return np.flatnonzero(asking[self.neighbors.before])
 
     @property
     def days(self) -> NDArray[np.float32]:
@@ -80,8 +91,36 @@ def _flags(text: str, speaker: str) -> int:
     return marks | {"user": 4, "assistant": 8}.get(speaker, 0)
 
 
-def ask(corpus: Any, text: str, vector: NDArray[np.float32] | None = None, **options: Any) -> Blend:
-    return blend(corpus, understand(text, corpus.speakers, NOW), vector, **options)
+class Ranked(NamedTuple):
+    """The best positions, best first, and what each part of their scores is."""
+
+    positions: NDArray[np.intp]
+    parts: dict[str, NDArray[np.float64]]
+    score: NDArray[np.float64]
+    evidence: float  # of the best match by its own words alone
+
+
+def ask(
+    snapshot: Any,
+    text: str,
+    vector: NDArray[np.float32] | None = None,
+    *,
+    allowed: NDArray[np.bool_] | None = None,
+    weights: dict[str, float] | None = None,
+    pool: int = 100,
+) -> Ranked:
+    search = SnapshotSearch(
+        profile=DEFAULT if weights is None else replace(DEFAULT, weights=weights),
+        snapshot=snapshot,
+        question=understand(text, snapshot.speakers, NOW),
+        vector=vector,
+        usable=snapshot.alive if allowed is None else snapshot.alive & allowed,
+        now=NOW,
+    )
+    found = select_best(search, pool=pool)
+    parts, score = score_all(search.profile, found)
+    own = parts["sparse"] + parts["semantic"]
+    return Ranked(found.positions, parts, score, float(np.max(own, initial=0.0)))
 
 
 CHAT = (
@@ -96,50 +135,52 @@ CHAT = (
 
 def test_the_parts_of_a_score_add_up() -> None:
     found = ask(
-        TinyCorpus(CHAT), "When did Caroline go to the beach in May?", np.array([1, 0], np.float32)
+        TinySnapshot(CHAT),
+        "When did Caroline go to the beach in May?",
+        np.array([1, 0], np.float32),
     )
-    assert set(found.parts) == set(DEFAULT_WEIGHTS)
+    assert set(found.parts) == set(DEFAULT.weights)
     np.testing.assert_allclose(found.score, sum(found.parts.values()), rtol=0, atol=1e-12)
     assert list(found.score) == sorted(found.score, reverse=True)
 
 
 @pytest.mark.spec("THE-73")
 def test_without_vectors_the_words_still_find() -> None:
-    assert ask(TinyCorpus(CHAT), "What is the name of Rex the dog?").positions[0] == 5
+    assert ask(TinySnapshot(CHAT), "What is the name of Rex the dog?").positions[0] == 5
 
 
 @pytest.mark.spec("THE-57")
 def test_without_a_shared_word_the_meaning_finds_and_a_memory_without_vector_is_passed_over() -> (
     None
 ):
-    corpus = TinyCorpus(
+    snapshot = TinySnapshot(
         [("1", "user", None, "I cannot eat nuts."), ("2", "user", None, "My car is red.")]
     )
-    corpus.vectors[0] = (0.6, 0.8)
-    assert ask(corpus, "allergies", np.array([1, 0], np.float32)).positions.tolist() == [0]
+    snapshot.vectors[0] = (0.6, 0.8)
+    assert ask(snapshot, "allergies", np.array([1, 0], np.float32)).positions.tolist() == [0]
 
 
 def test_nothing_matching_returns_nothing() -> None:
-    assert ask(TinyCorpus(CHAT), "quantum chromodynamics").positions.tolist() == []
+    assert ask(TinySnapshot(CHAT), "quantum chromodynamics").positions.tolist() == []
 
 
 def test_an_empty_scope_returns_nothing() -> None:
-    found = ask(TinyCorpus([]), "beach", np.array([1, 0], np.float32))
+    found = ask(TinySnapshot([]), "beach", np.array([1, 0], np.float32))
     assert (found.positions.tolist(), found.evidence) == ([], 0.0)
 
 
 def test_the_speaker_asked_about_comes_first() -> None:
-    assert ask(TinyCorpus(CHAT), "Did Melanie see the beach?").positions[0] == 3
-    assert ask(TinyCorpus(CHAT), "Did Caroline see the beach?").positions[0] == 0
+    assert ask(TinySnapshot(CHAT), "Did Melanie see the beach?").positions[0] == 3
+    assert ask(TinySnapshot(CHAT), "Did Caroline see the beach?").positions[0] == 0
 
 
 def test_the_month_asked_about_comes_first() -> None:
-    assert ask(TinyCorpus(CHAT), "Who was at the beach in June?").positions[0] == 3
-    assert ask(TinyCorpus(CHAT), "Who was at the beach in May?").positions[0] == 0
+    assert ask(TinySnapshot(CHAT), "Who was at the beach in June?").positions[0] == 3
+    assert ask(TinySnapshot(CHAT), "Who was at the beach in May?").positions[0] == 0
 
 
 def test_the_reply_to_a_question_is_found_by_the_question() -> None:
-    found = ask(TinyCorpus(CHAT), "Which ice cream?")
+    found = ask(TinySnapshot(CHAT), "Which ice cream?")
     reply = found.positions.tolist().index(2)
     assert found.parts["sparse"][reply] == 0
     assert found.parts["answers"][reply] > 0
@@ -147,55 +188,55 @@ def test_the_reply_to_a_question_is_found_by_the_question() -> None:
 
 
 def test_what_the_assistant_says_stands_back_unless_it_is_asked_about() -> None:
-    corpus = TinyCorpus(
+    snapshot = TinySnapshot(
         [
             ("1", "assistant", MAY, "Paris has good hotels."),
             ("1", "user", MAY, "Paris has good hotels."),
         ]
     )
-    assert ask(corpus, "Paris hotels").positions.tolist() == [1, 0]
-    assert ask(corpus, "Which Paris hotels did you recommend?").positions.tolist() == [0, 1]
+    assert ask(snapshot, "Paris hotels").positions.tolist() == [1, 0]
+    assert ask(snapshot, "Which Paris hotels did you recommend?").positions.tolist() == [0, 1]
 
 
 def test_the_dead_are_neither_returned_nor_counted() -> None:
-    corpus = TinyCorpus(CHAT, dead=[0])
-    found = ask(corpus, "beach")
+    snapshot = TinySnapshot(CHAT, dead=[0])
+    found = ask(snapshot, "beach")
     assert 0 not in found.positions
-    assert sparse.bm25(corpus, [tokens.term_id("beach")])[0][0] == 0
+    assert bm25(snapshot, [tokens.term_id("beach")])[0][0] == 0
 
 
 def test_what_is_not_allowed_is_not_returned_and_supports_nothing() -> None:
     allowed = np.array([False, True, True, True, True, True])
-    found = ask(TinyCorpus(CHAT), "beach", allowed=allowed)
+    found = ask(TinySnapshot(CHAT), "beach", allowed=allowed)
     assert found.positions.tolist() == [3, 4]
 
 
 def test_equal_scores_are_ordered_by_position() -> None:
-    corpus = TinyCorpus([(None, "user", None, "tea")] * 20)
-    assert ask(corpus, "tea", pool=5).positions.tolist() == [0, 1, 2, 3, 4]
+    snapshot = TinySnapshot([(None, "user", None, "tea")] * 20)
+    assert ask(snapshot, "tea", pool=5).positions.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_of_two_equal_memories_the_newer_comes_first() -> None:
-    corpus = TinyCorpus([(None, "user", MAY, "tea time"), (None, "user", JUNE, "tea time")])
-    assert blend(corpus, understand("tea"), None, now=NOW).positions.tolist() == [1, 0]
+    snapshot = TinySnapshot([(None, "user", MAY, "tea time"), (None, "user", JUNE, "tea time")])
+    assert ask(snapshot, "tea").positions.tolist() == [1, 0]
 
 
 def test_the_pool_holds_the_best() -> None:
-    corpus = TinyCorpus(CHAT)
+    snapshot = TinySnapshot(CHAT)
     assert (
-        ask(corpus, "beach", pool=2).positions.tolist()
-        == ask(corpus, "beach").positions.tolist()[:2]
+        ask(snapshot, "beach", pool=2).positions.tolist()
+        == ask(snapshot, "beach").positions.tolist()[:2]
     )
 
 
 def test_a_part_that_has_no_weight_is_left_out() -> None:
-    found = ask(TinyCorpus(CHAT), "Caroline beach", weights={"sparse": 1.0, "semantic": 1.0})
+    found = ask(TinySnapshot(CHAT), "Caroline beach", weights={"sparse": 1.0, "semantic": 1.0})
     assert set(found.parts) == {"sparse", "semantic"}
 
 
 @pytest.mark.spec("THE-58", "THE-73")
 def test_rank_fusion_takes_an_empty_ranking() -> None:
-    assert fuse.reciprocal_rank([["a", "b"], []]) == {"a": 1 / 61, "b": 1 / 62}
+    assert reciprocal_rank([["a", "b"], []]) == {"a": 1 / 61, "b": 1 / 62}
 
 
 def test_a_larger_scope_asks_for_more_evidence() -> None:

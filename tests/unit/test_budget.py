@@ -33,8 +33,12 @@ def words(text: str) -> int:
 
 
 def content(texts: list[str], *, limit: int = 9, tokens: int | None = None) -> budget.Fitted:
-    return budget.fit_content(
-        memories(*texts), Caps(limit=limit, tokens=tokens), render.plain_block, words
+    return budget.fit(
+        memories(*texts),
+        Caps(limit=limit, tokens=tokens),
+        render.plain_block,
+        words,
+        cost=lambda memory: max(1, words(memory.text)),
     )
 
 
@@ -108,7 +112,13 @@ def test_counted_by_content_no_cap_is_exceeded_either(
     texts: list[str], limit: int, tokens: int | None, chars: int | None
 ) -> None:
     caps = Caps(limit=limit, tokens=tokens, chars=chars)
-    fitted = budget.fit_content(memories(*texts), caps, render.plain_block, count_tokens)
+    fitted = budget.fit(
+        memories(*texts),
+        caps,
+        render.plain_block,
+        count_tokens,
+        cost=lambda memory: max(1, count_tokens(memory.text)),
+    )
     assert len(fitted.taken) <= limit
     assert (
         tokens is None
@@ -123,3 +133,15 @@ def test_without_caps_everything_is_taken(texts: list[str]) -> None:
     assert budget.fit(memories(*texts), Caps(limit=99), render.lines, count_tokens).taken == list(
         range(len(texts))
     )
+
+
+def test_without_skipping_the_first_that_does_not_fit_ends_the_list() -> None:
+    found = budget.fit(["tea", "coffee", "milk"], Caps(chars=8), "\n".join, skip=False)
+    assert (found.taken, found.text) == ([0], "tea")
+
+
+def test_the_room_beside_a_text_is_what_its_size_and_a_line_break_leave() -> None:
+    caps = Caps(limit=3, tokens=10, chars=8)
+    assert caps.beside("a b c", words) == Caps(limit=3, tokens=6, chars=2)
+    assert caps.beside("a b c d e", words).chars == 0
+    assert Caps().beside("tea", words) == Caps()

@@ -9,11 +9,12 @@ import pytest
 
 from memorist import aio
 from memorist.errors import InvalidInput
-from memorist.index import Corpus
+from memorist.index import Snapshot
 from memorist.ingest import classify
 from memorist.ports import IndexRow
-from memorist.retrieve import candidates, diversify, fuse, gate, profiles, rank
-from memorist.retrieve.candidates import Candidates
+from memorist.retrieve import candidates, diversify, profiles, score
+from memorist.retrieve.candidates import Candidate, Candidates, reciprocal_rank
+from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical
 from memorist.retrieve.profiles import CLANKER, CLANKER_STRICT, MILTON, SUPERVISOR, THEORIA, VAULT
 from memorist.retrieve.question import understand
 from memorist.text import clock
@@ -27,12 +28,13 @@ def columns(**features: list[float]) -> Candidates:
     n = len(next(iter(features.values())))
     return Candidates(
         positions=np.arange(n),
+        relevance=np.zeros(n),
         features={name: np.array(column, np.float64) for name, column in features.items()},
     )
 
 
 def scores(profile: profiles.Profile, **features: list[float]) -> list[float]:
-    return rank.scored(profile, columns(**features)).score.tolist()
+    return score.score_all(profile, columns(**features))[1].tolist()
 
 
 def fact(text: str, **fields: object) -> Memory:
@@ -161,11 +163,10 @@ def test_clanker_weighs_four_parts_where_it_is_not() -> None:
 
 
 def test_a_score_is_the_sum_of_its_parts() -> None:
-    found = rank.scored(
-        CLANKER,
-        columns(semantic=[0.8], lexical=[0.5], confidence=[0.7], recency=[0.5], channel=[1]),
-    )
-    assert found.parts_of(0) == pytest.approx(
+    found = columns(semantic=[0.8], lexical=[0.5], confidence=[0.7], recency=[0.5], channel=[1])
+    (candidate,) = score.rank(CLANKER, replace(found, memories=[fact("tea")]))
+    assert candidate.score == pytest.approx(sum(candidate.parts.values()))
+    assert candidate.parts == pytest.approx(
         {"semantic": 0.4, "lexical": 0.14, "confidence": 0.07, "recency": 0.035, "channel": 0.05}
     )
 
@@ -186,11 +187,12 @@ def row(**fields: object) -> IndexRow:
 def features(
     profile: profiles.Profile, *rows: IndexRow, channel: str | None = None
 ) -> dict[str, list[float]]:
-    corpus = Corpus.empty("none", 1).extended(rows, [], 1)
-    found = candidates.find(
-        replace(profile, candidates="all"), corpus, understand("?"), None, corpus.alive,
-        channel=corpus.code("channel", channel), limit=9, pool=9, now=NOW,
+    snapshot = Snapshot.empty("none", 1).extend(rows, [], 1)
+    search = SnapshotSearch(
+        profile=replace(profile, candidates="all"), snapshot=snapshot, question=understand("?"), vector=None,
+        usable=snapshot.alive, channel=snapshot.code("channel", channel), now=NOW,
     )  # fmt: skip
+    found = candidates.select(search, limit=9, pool=9)
     return {name: column.tolist() for name, column in found.features.items()}
 
 
@@ -241,7 +243,7 @@ def test_relevance_is_the_share_of_the_best_sparse_score_where_there_is_no_vecto
 
 @pytest.mark.spec("THE-58")
 def test_reciprocal_ranks_add_up() -> None:
-    fused = fuse.reciprocal_rank([["a", "x", "y"], ["b", "z", "a"]], k=60)
+    fused = reciprocal_rank([["a", "x", "y"], ["b", "z", "a"]], k=60)
     assert fused["a"] == pytest.approx(0.032266, abs=1e-6)  # first here, third there
     assert fused["b"] == pytest.approx(0.016393, abs=1e-6)  # first in one, absent in the other
     assert next(iter(fused)) == "a"
@@ -261,18 +263,29 @@ async def test_fusion_can_rank_alone_with_a_k_of_ones_own(k: int) -> None:
 
 @pytest.mark.spec("THE-58", "THE-73")
 def test_an_empty_ranking_changes_nothing() -> None:
-    assert fuse.reciprocal_rank([["a", "b"], []]) == fuse.reciprocal_rank([["a", "b"]])
-    assert fuse.reciprocal_rank([[], []]) == {}
+    assert reciprocal_rank([["a", "b"], []]) == reciprocal_rank([["a", "b"]])
+    assert reciprocal_rank([[], []]) == {}
 
 
 # Gates
 
 
 def passing(
-    gate_of: profiles.Gate | None, score: list[float], **features: list[float]
+    gate_of: profiles.Gate | None, scores: list[float], **features: list[float]
 ) -> list[bool]:
     assert gate_of is not None
-    return gate.passes(gate_of, replace(columns(**features), score=np.array(score))).tolist()
+    return [score.passes(gate_of, each, max(scores)) for each in candidates_of(scores, **features)]
+
+
+def candidates_of(scores: list[float], **features: list[float]) -> list[Candidate]:
+    return [
+        Candidate(
+            memory=fact("tea"),
+            score=scores[i],
+            features={name: column[i] for name, column in features.items()},
+        )
+        for i in range(len(scores))
+    ]
 
 
 CLANKERS = ("clanker.hybrid", "clanker.strict")
@@ -282,7 +295,7 @@ CLANKERS = ("clanker.hybrid", "clanker.strict")
 @pytest.mark.parametrize("name", CLANKERS)
 def test_a_candidate_passes_with_enough_meaning_or_enough_words(name: str) -> None:
     found = passing(
-        profiles.named(name).gate,
+        profiles.find(name).gate,
         [0, 0, 0, 0],
         semantic=[0.20, 0.199, 0, 0],
         lexical=[0, 0, 0.22, 0.219],
@@ -295,7 +308,7 @@ def test_a_candidate_passes_with_enough_meaning_or_enough_words(name: str) -> No
 def test_a_strong_candidate_still_needs_a_signal(name: str) -> None:
     scores = [0.52, 0.519, 0.52, 0.9]
     found = passing(
-        profiles.named(name).gate,
+        profiles.find(name).gate,
         scores,
         semantic=[0.08, 0.08, 0.0, 0.079],
         lexical=[0, 0, 0.10, 0.099],
@@ -307,7 +320,7 @@ def test_a_strong_candidate_still_needs_a_signal(name: str) -> None:
 @pytest.mark.parametrize("name", CLANKERS)
 def test_without_meaning_words_or_a_strong_score_pass(name: str) -> None:
     found = passing(
-        profiles.named(name).gate_without_semantic, [0, 0, 0.62, 0.619], lexical=[0.24, 0.239, 0, 0]
+        profiles.find(name).gate_without_semantic, [0, 0, 0.62, 0.619], lexical=[0.24, 0.239, 0, 0]
     )
     assert found == [True, False, True, False]
 
@@ -316,9 +329,9 @@ def test_without_meaning_words_or_a_strong_score_pass(name: str) -> None:
 def test_where_nothing_passes_the_strict_gate_returns_nothing_and_the_lenient_one_everything() -> (
     None
 ):
-    found = replace(columns(semantic=[0.01], lexical=[0.0]), score=np.array([0.1]))
-    assert gate.kept(CLANKER_STRICT, found, [fact("tea")])[1] == []
-    assert gate.kept(CLANKER, found, [fact("tea")])[1] == [fact("tea")]
+    found = candidates_of([0.1], semantic=[0.01], lexical=[0.0])
+    assert score.keep(CLANKER_STRICT, found, semantic=True, chance=False)[0] == []
+    assert score.keep(CLANKER, found, semantic=True, chance=False)[0] == found
 
 
 @pytest.mark.spec("MLS-44")
@@ -328,9 +341,9 @@ def test_slight_memories_are_cut_unless_they_are_pinned() -> None:
         fact("b", importance=0.19),
         fact("c", importance=0.0, pinned=True),
     ]
-    found = replace(columns(semantic=[1.0, 1.0, 1.0]), score=np.ones(3))
-    _, kept, cut = gate.kept(VAULT, found, memories)
-    assert [memory.text for memory in kept] == ["a", "c"]
+    found = [Candidate(memory=each, score=1.0, features={"semantic": 1.0}) for each in memories]
+    kept, cut = score.keep(VAULT, found, semantic=True, chance=False)
+    assert [each.memory.text for each in kept] == ["a", "c"]
     assert [each.reason for each in cut] == ["its importance is below 0.2"]
 
 
@@ -338,10 +351,10 @@ def test_slight_memories_are_cut_unless_they_are_pinned() -> None:
     "name", ["milton.hybrid", "mls.recall", "theoria.triscore", "imp.bullets", "clanker.strict"]
 )
 def test_only_the_default_ranking_leaves_out_what_matches_by_chance(name: str) -> None:
-    found = replace(columns(semantic=[0.5], lexical=[0.5]), score=np.array([0.9]), is_chance=True)
-    memory = fact("tea", importance=0.5)
-    assert gate.kept(profiles.named("default"), found, [memory])[1] == []
-    assert gate.kept(profiles.named(name), found, [memory])[1] == [memory]
+    (found,) = candidates_of([0.9], semantic=[0.5], lexical=[0.5])
+    found = replace(found, memory=fact("tea", importance=0.5))
+    assert score.keep(profiles.find("default"), [found], semantic=True, chance=True)[0] == []
+    assert score.keep(profiles.find(name), [found], semantic=True, chance=True)[0] == [found]
 
 
 # Words
@@ -363,9 +376,7 @@ def test_only_the_default_ranking_leaves_out_what_matches_by_chance(name: str) -
 def test_miltons_overlap_is_a_share_of_the_questions_words(
     question: str, text: str, tags: tuple[str, ...], expected: float
 ) -> None:
-    assert rank.lexical(MILTON, question, [fact(text, tags=tags)]).tolist() == pytest.approx(
-        [expected]
-    )
+    assert lexical(MILTON, question, [fact(text, tags=tags)]).tolist() == pytest.approx([expected])
 
 
 @pytest.mark.spec("CLK-63")
@@ -401,9 +412,7 @@ def test_miltons_overlap_is_a_share_of_the_questions_words(
 def test_clankers_overlap_is_the_whole_question_or_shared_tokens(
     question: str, text: str, evidence: str | None, expected: float
 ) -> None:
-    assert rank.lexical(CLANKER, question, [fact(text, evidence_text=evidence)]).tolist() == [
-        expected
-    ]
+    assert lexical(CLANKER, question, [fact(text, evidence_text=evidence)]).tolist() == [expected]
 
 
 # Choosing different things
@@ -457,9 +466,55 @@ def test_theoria_looks_for_difference_and_the_others_do_not() -> None:
      "clanker.hybrid", "clanker.strict", "default"],
 )  # fmt: skip
 def test_every_ranking_is_known_by_its_name(name: str) -> None:
-    assert profiles.named(name).name == name
+    assert profiles.find(name).name == name
 
 
 def test_an_unknown_ranking_names_those_that_exist() -> None:
     with pytest.raises(InvalidInput, match=r"No profile 'best': there are clanker.hybrid"):
-        profiles.named("best")
+        profiles.find("best")
+
+
+# Names of features
+
+
+@pytest.mark.parametrize("field", ["weights", "sparse_weights"])
+def test_a_misspelt_weight_is_refused_with_the_name_that_was_meant(field: str) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"No feature 'semantik' .*Did you mean 'semantic'\?"
+    ) as e:
+        replace(THEORIA, **{field: {"relevance": 1.0, "semantik": 1.0}})
+    assert all(name in str(e.value) for name in profiles.FEATURES)
+
+
+@pytest.mark.parametrize("field", ["enough", "signal"])
+def test_a_misspelt_feature_of_a_gate_is_refused(field: str) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"No feature 'lexcal' in gate\. Did you mean 'lexical'\?"
+    ):
+        replace(CLANKER.gate, **{field: {"lexcal": 0.2}})
+
+
+def test_a_name_like_no_feature_is_refused_without_a_guess() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"No feature 'zzz' in profile 'mine'\. Features: sparse"
+    ):
+        profiles.Profile(name="mine", weights={"zzz": 1.0})
+
+
+def test_every_feature_that_a_weight_may_name_is_computed() -> None:
+    elsewhere = {"lexical", "related", "fused"}  # from texts, links and rankings
+    assert set(COMPUTED) | elsewhere == set(profiles.FEATURES)
+
+
+def test_any_profile_may_weigh_the_turns_around_a_memory() -> None:
+    weighed = replace(THEORIA, weights={"semantic": 1.0, "neighbours": 0.5, "session": 0.25})
+    vectors = [np.array(each, "<f4").tobytes() for each in ([1, 0], [0, 1], [0, 1])]
+    sessions = ["one", "one", "two"]
+    rows = [row(row=i, session=sessions[i], sequence=i, vector=vectors[i]) for i in range(3)]
+    snapshot = Snapshot.empty("none", 2).extend(rows, [], 1)
+    search = SnapshotSearch(
+        profile=replace(weighed, candidates="all"), snapshot=snapshot, question=understand("?"),
+        vector=np.array([1, 0], np.float32), usable=snapshot.alive, now=NOW,
+    )  # fmt: skip
+    _, total = score.score_all(weighed, candidates.select(search, limit=9, pool=9))
+    assert total.tolist() == pytest.approx([1.25, 0.75, 0.0])

@@ -7,8 +7,9 @@ from memorist.interfaces.web import text
 
 def test_a_version_of_more_than_600_words_and_spaces_is_shown_as_a_whole() -> None:
     longest = "tea" + " and" * 299 + " "  # 300 words and 300 spaces
-    assert str(text.changed("tea", longest)).startswith("<bdi>tea</bdi><ins>")
+    assert str(text.render_diff("tea", longest)).startswith("<bdi>tea</bdi><ins>")
     for old, new in (("tea", longest + "milk"), (longest + "milk", "tea")):
         assert (
-            str(text.changed(old, new)) == f"<del><bdi>{old}</bdi></del><ins><bdi>{new}</bdi></ins>"
+            str(text.render_diff(old, new))
+            == f"<del><bdi>{old}</bdi></del><ins><bdi>{new}</bdi></ins>"
         )

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from ..errors import Conflict, InvalidInput, Refused, StoreUnavailable
 from ..manage import forget, records
 from ..retrieve import profiles, render
+from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
 from ..storage.changes import Summary
 from ..sync import BlockingScope, verb
@@ -236,7 +237,7 @@ class Milton:
         return {} if record is None else await self._fields(record)
 
     async def _fields(self, record: Summary) -> dict[str, Any]:
-        """Return the fields of a record, its evidence by the ids that the caller gave to the items."""
+        """Return the fields of a record, its evidence by the ids that the caller gave."""
         found = await self._ctx.store.get(self._scope.scope, record.evidence_ids)
         ids = {memory.id: memory.source_message_id or memory.id for memory in found}
         names = records.PROFILE if record.record_type == "user_profile" else records.PROJECT
@@ -268,11 +269,8 @@ class Hooks:
         if await self._scope.privacy.disabled_reason():
             return ""
         settings = self._settings
-        context = ""
-        for line in await self._profile_lines():
-            longer = f"{context}\n{line}" if context else line
-            if len(longer) <= settings.memory_context_max_chars:
-                context = longer
+        caps = Caps(chars=settings.memory_context_max_chars)
+        context = fit(await self._profile_lines(), caps, "\n".join).text
         left = settings.memory_context_max_chars - len(context) - bool(context)
         if left < 1 or not settings.memory_context_limit or not text.strip():
             return context

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..manage import agent_query
 from ..retrieve import profiles, render
+from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
 from ..settings import allowlists
 from ..text import normalize
@@ -36,7 +37,8 @@ _NUMBER = re.compile(r"^\s*(?:\d{1,3}[.)]|[-*•])\s+")
 _WHO = re.compile(
     r"(?:(?:first|second|third|next|then|after that|afterwards|finally|lastly|now|and)\b,? ){0,2}"
     r"(?:(?:i|we|you|one|the (?:user|agent|executor))(?:'ll|'d)? "
-    r"(?:(?:should|must|will|can|may|would|need to|needs to|have to|has to|ought to|want to)\b )?)?(?:then |always )?",
+    r"(?:(?:should|must|will|can|may|would|need to|needs to|have to|has to|ought to|want to)\b )?)?"
+    r"(?:then |always )?",
     re.IGNORECASE,
 )
 _MIND = re.compile(
@@ -49,9 +51,12 @@ _BACK = re.compile(  # a turn that refers to an earlier one
     r"|remember (?:when|what|how|who|where|which|the|my|our)"
     r"|(?:as|like|what|than) (?:i|we|you) (?:just |already |once )?"
     r"(?:said|told|mentioned|discussed|agreed|decided|planned)"
-    r"|i (?:already |once )?(?:told you|mentioned)|we (?:once |already )?(?:talked|spoke|discussed|agreed|decided)"
-    r"|(?:last|previous) (?:time|conversation|chat|session)|(?:the|my) usual|as (?:usual|before|always)"
-    r"|what(?:'s| is| was| were| are) (?:my|our)|(?:what|which|who|when|where|how) (?:[a-z]+ ){0,3}did (?:i|we))\b",
+    r"|i (?:already |once )?(?:told you|mentioned)"
+    r"|we (?:once |already )?(?:talked|spoke|discussed|agreed|decided)"
+    r"|(?:last|previous) (?:time|conversation|chat|session)"
+    r"|(?:the|my) usual|as (?:usual|before|always)"
+    r"|what(?:'s| is| was| were| are) (?:my|our)"
+    r"|(?:what|which|who|when|where|how) (?:[a-z]+ ){0,3}did (?:i|we))\b",
     re.IGNORECASE,
 )
 
@@ -120,13 +125,9 @@ class Supervisor:
             )
             lines += [self._line(memory) for memory in agent_query.few(found, access)]
             lines += [f"{self._line(memory)} (related)" for memory in found.related]
-        fitting: list[str] = []
-        for line in dict.fromkeys(lines):
-            cost = count(line + "\n")
-            if cost <= budget:
-                budget -= cost
-                fitting.append(line)
-        return "\n".join(fitting)
+        unique = list(dict.fromkeys(lines))
+        caps = Caps(tokens=budget)
+        return fit(unique, caps, "\n".join, count, cost=lambda line: count(line + "\n")).text
 
     async def save_workflow(
         self,

@@ -1,11 +1,10 @@
-"""One scope, held in the process so that a question is answered by a few array operations.
+"""The in-process index of a scope, so that a question is answered by a few array operations.
 
-A `Corpus` is an immutable snapshot: vectors in one matrix, postings in sorted segments, everything else in columns.
-`Corpora` keeps the snapshots of recently used scopes and lets go of the longest unused when there are too many.
+A `Snapshot` is immutable: vectors in one matrix, postings in sorted segments, everything else in columns.
+`SnapshotCache` keeps the snapshots of recently used scopes and evicts the longest unused when there are too many.
 """
 
-from .cache import Corpora
-from .neighbors import Places
-from .snapshot import NO_TIME, WORKING, Columns, Corpus
+from .cache import SnapshotCache
+from .snapshot import NO_TIME, WORKING, Columns, Neighbors, Snapshot
 
-__all__ = ["NO_TIME", "WORKING", "Columns", "Corpora", "Corpus", "Places"]
+__all__ = ["NO_TIME", "WORKING", "Columns", "Neighbors", "Snapshot", "SnapshotCache"]

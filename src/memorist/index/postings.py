@@ -21,36 +21,34 @@ class Segment:
 
     @staticmethod
     def of(packed: Sequence[bytes], first: int) -> Segment:
-        pairs = [derived.unpack(each) for each in packed]
-        sizes = [len(numbers) for numbers, _ in pairs]
-        numbers = np.concatenate([p[0] for p in pairs]) if pairs else np.empty(0, np.uint32)
-        counts = np.concatenate([p[1] for p in pairs]) if pairs else np.empty(0, np.uint8)
-        return Segment(
-            numbers, np.repeat(np.arange(first, first + len(sizes), dtype=np.int32), sizes), counts
-        ).sorted()
+        """Build the postings of texts that stand at `first` and after."""
+        numbers, counts = [np.empty(0, np.uint32)], [np.empty(0, np.uint8)]
+        sizes = []
+        for each in packed:
+            found, often = derived.unpack(each)
+            numbers.append(found)
+            counts.append(often)
+            sizes.append(len(found))
+        positions = np.arange(first, first + len(sizes), dtype=np.int32)
+        joined = Segment(
+            np.concatenate(numbers), np.repeat(positions, sizes), np.concatenate(counts)
+        )
+        return joined.sort()
 
-    def sorted(self) -> Segment:
+    def sort(self) -> Segment:
         order = np.argsort(self.terms, kind="stable")
         return Segment(self.terms[order], self.positions[order], self.counts[order])
 
-    def find(self, term: int) -> slice:
-        wanted = np.uint32(term)
-        return slice(
-            int(self.terms.searchsorted(wanted)), int(self.terms.searchsorted(wanted, side="right"))
-        )
 
-
-def _joined(a: Segment, b: Segment) -> Segment:
-    return Segment(
-        np.concatenate([a.terms, b.terms]),
-        np.concatenate([a.positions, b.positions]),
-        np.concatenate([a.counts, b.counts]),
-    ).sorted()
-
-
-def added(segments: tuple[Segment, ...], new: Segment) -> tuple[Segment, ...]:
+def add_segment(segments: tuple[Segment, ...], new: Segment) -> tuple[Segment, ...]:
     """Join segments of like size, so that there are few of them and each posting is copied seldom."""
     kept = [*segments, new]
     while len(kept) > 1 and len(kept[-2].terms) <= 2 * len(kept[-1].terms):
-        kept[-2:] = [_joined(kept[-2], kept[-1])]
+        b, a = kept.pop(), kept.pop()
+        joined = Segment(
+            np.concatenate([a.terms, b.terms]),
+            np.concatenate([a.positions, b.positions]),
+            np.concatenate([a.counts, b.counts]),
+        )
+        kept.append(joined.sort())
     return tuple(kept)

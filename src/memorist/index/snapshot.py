@@ -1,9 +1,9 @@
-"""A scope at one revision, as arrays. Nothing here is the truth: the store is."""
+"""A scope at one revision, as arrays. The store is the source of truth."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 from ..errors import StoreDamaged
 from ..ports import IndexRow, Vectors
 from ..text import clock
+from ..text.derived import ENDS_ASKING
 from ..types import KINDS, STATES
-from . import postings as segment
-from .neighbors import Places
-from .partial import Near
-from .postings import Segment
-from .vectors import Matrix
+from .postings import Segment, add_segment
+from .vectors import Matrix, PartialVectors, products
 
 NO_TIME = clock.NO_TIME
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
@@ -55,59 +53,85 @@ class Columns:
     length: NDArray[np.float32]  # terms of the text
 
 
-_DTYPES = dict(
-    zip(
-        (f.name for f in fields(Columns)),
-        (
-            np.int64,
-            np.uint8,
-            np.uint8,
-            np.uint8,
-            np.bool_,
-            np.bool_,
-            np.int32,
-            np.int32,
-            np.int32,
-            np.int32,
-            np.int64,
-            np.int64,
-            np.int64,
-            np.int64,
-            np.int64,
-            np.float32,
-            np.float32,
-            np.uint64,
-            np.float32,
-        ),
-        strict=True,
-    )
-)
+_DTYPES: dict[str, type[np.generic]] = {
+    "row": np.int64,
+    "state": np.uint8,
+    "kind": np.uint8,
+    "flags": np.uint8,
+    "pinned": np.bool_,
+    "embedded": np.bool_,
+    "session": np.int32,
+    "sequence": np.int32,
+    "speaker": np.int32,
+    "channel": np.int32,
+    "occurred": np.int64,
+    "created": np.int64,
+    "updated": np.int64,
+    "valid_from": np.int64,
+    "valid_to": np.int64,
+    "importance": np.float32,
+    "confidence": np.float32,
+    "simhash": np.uint64,
+    "length": np.float32,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbors:
+    """The sessions of what is alive; a memory without a session stands alone.
+
+    `before`, `after` and `group` have one number per position; one past the last stands for none.
+    """
+
+    order: NDArray[np.intp]  # positions by session and place in it
+    starts: NDArray[np.intp]  # where in `order` each session begins
+    before: NDArray[np.intp]  # position of the turn before, in the same session
+    after: NDArray[np.intp]
+    group: NDArray[np.intp]  # which of the sessions
+
+    @staticmethod
+    def of(order: NDArray[np.int32], session: NDArray[np.int32]) -> Neighbors:
+        """Find the sessions among positions that are already in order, by the session of each position.
+
+        >>> found = Neighbors.of(np.array([2, 0, 1], np.int32), np.array([7, -1, 7], np.int32))
+        >>> found.starts.tolist(), found.before.tolist(), found.group.tolist()
+        ([0, 1, 2], [3, 3, 3], [1, 2, 0])
+        >>> Neighbors.of(np.array([0, 2, 1], np.int32), np.array([7, -1, 7], np.int32)).before.tolist()
+        [3, 3, 0]
+        """
+        none, ordered = len(session), session[order]
+        joined = (ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)
+        starts = np.concatenate(([0], np.flatnonzero(~joined) + 1))[: len(order)]
+        before, after = np.full((2, none), none, np.intp)
+        before[order[1:][joined]] = order[:-1][joined]
+        after[order[:-1][joined]] = order[1:][joined]
+        group = np.full(none, len(starts), np.intp)
+        group[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+        return Neighbors(order.astype(np.intp), starts, before, after, group)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Corpus(Columns):
+class Snapshot(Columns):
     """A scope at one revision. Positions run from 0 to n - 1; a changed memory moves to a new position."""
 
     model: str
     dimensions: int
     revision: int
-    matrix: (
-        Matrix | None
-    )  # of all vectors; None where another index holds them, and `near` some of them
+    matrix: Matrix | None  # of all vectors; None if another index holds them and `partial` some
     segments: tuple[Segment, ...]
     present: NDArray[np.bool_]  # not replaced, not gone
     alive: NDArray[np.bool_]  # counts for this question
     codes: Mapping[str, Mapping[str, int]]  # of sessions, speakers and channels
-    near: Near
+    partial: PartialVectors
     sum: Vectors  # of all vectors that were ever added
 
     @staticmethod
-    def empty(model: str, dimensions: int, *, lean: bool = False) -> Corpus:
-        """Nothing yet; a lean corpus will hold no vectors."""
+    def empty(model: str, dimensions: int, *, lean: bool = False) -> Snapshot:
+        """Return a snapshot of nothing yet; a lean one will hold no vectors."""
         nothing = np.empty(0, np.bool_)
-        nowhere: dict[str, Any] = {name: np.empty(0, dtype) for name, dtype in _DTYPES.items()}
-        return Corpus(
-            **nowhere,
+        columns: dict[str, Any] = {name: np.empty(0, dtype) for name, dtype in _DTYPES.items()}
+        return Snapshot(
+            **columns,
             model=model,
             dimensions=dimensions,
             revision=0,
@@ -116,7 +140,7 @@ class Corpus(Columns):
             present=nothing,
             alive=nothing,
             codes={"session": {}, "speaker": {}, "channel": {}},
-            near=Near.none(dimensions),
+            partial=PartialVectors(np.empty(0, np.intp), np.empty((0, dimensions), np.float32)),
             sum=np.zeros(dimensions, np.float32),
         )
 
@@ -152,63 +176,76 @@ class Corpus(Columns):
     @property
     def size(self) -> int:
         """Bytes held."""
-        held = [*(getattr(self, name) for name in _DTYPES), self.present, self.alive]
-        held += [
-            array
-            for segment in self.segments
-            for array in (segment.terms, segment.positions, segment.counts)
-        ]
-        return (self.matrix.nbytes if self.matrix else 0) + sum(int(array.nbytes) for array in held)
+        arrays: list[NDArray[Any]] = [self.present, self.alive]
+        arrays += [getattr(self, name) for name in _DTYPES]
+        for each in self.segments:
+            arrays += [each.terms, each.positions, each.counts]
+        held = sum(int(array.nbytes) for array in arrays)
+        return held + (self.matrix.nbytes if self.matrix else 0)
+
+    def marked(self, flag: int) -> NDArray[np.bool_]:
+        """Return which positions have a flag."""
+        if flag not in self._marks:
+            self._marks[flag] = self.flags & flag != 0
+        return self._marks[flag]
+
+    @cached_property
+    def _marks(self) -> dict[int, NDArray[np.bool_]]:
+        return {}
+
+    @cached_property
+    def replies(self) -> NDArray[np.intp]:
+        """The positions of turns whose turn before ends in a question."""
+        asking = np.append(self.marked(ENDS_ASKING), False)
+        return np.flatnonzero(asking[self.neighbors.before])
 
     def code(self, column: str, name: str | None) -> int:
-        """The number that stands for a session, speaker or channel; -2 if the scope has never seen it."""
+        """Return the number of a session, speaker or channel; -1 for none, -2 if the scope has never seen it."""
         return -1 if name is None else self.codes[column].get(name, -2)
 
     def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Where a term occurs among what is alive, and how often."""
-        found = [
-            (s.positions[where], s.counts[where])
-            for s in self.segments
-            if (where := s.find(term)).stop > where.start
-        ]
-        if not found:
-            return np.empty(0, np.int32), np.empty(0, np.float32)
-        positions, counts = (np.concatenate(part) for part in zip(*found, strict=True))
-        keep = self.alive[positions]
-        return positions[keep], counts[keep].astype(np.float32)
+        """Return where a term occurs among what is alive, and how often."""
+        wanted = np.uint32(term)
+        positions, counts = [np.empty(0, np.int32)], [np.empty(0, np.uint8)]
+        for each in self.segments:
+            start = each.terms.searchsorted(wanted)
+            stop = each.terms.searchsorted(wanted, side="right")
+            if stop > start:
+                positions.append(each.positions[start:stop])
+                counts.append(each.counts[start:stop])
+        where = np.concatenate(positions)
+        keep = self.alive[where]
+        return where[keep], np.concatenate(counts)[keep].astype(np.float32)
 
     def similarity(self, vector: Vectors) -> NDArray[np.float32]:
-        """Cosine of every position to a vector, or to each column of several; 0 where there is no vector."""
-        return (
-            self.near.similarity(vector, self.n)
-            if self.matrix is None
-            else self.matrix.products(self.n, vector)
-        )
+        """Return the cosine of every position to a vector, or to each column of several; 0 without a vector."""
+        if self.matrix is None:
+            return self.partial.similarity(vector, self.n)
+        return products(self.matrix.first(self.n), vector)
 
     def vectors(self, positions: NDArray[np.intp]) -> Vectors:
-        """The vectors at these positions, zero where there is none."""
-        return (
-            self.near.at(positions) if self.matrix is None else self.matrix.first(self.n)[positions]
-        )
+        """Return the vectors at these positions, zero where there is none."""
+        if self.matrix is None:
+            return self.partial.at(positions)
+        return self.matrix.first(self.n)[positions]
 
-    def with_near(self, vectors: Mapping[int, bytes]) -> Corpus:
-        """The same scope, where the vectors of these rows are known; rows of other scopes are left out."""
+    def with_vectors(self, vectors: Mapping[int, bytes]) -> Snapshot:
+        """Return the same scope with the vectors of these rows; rows of other scopes are left out."""
         positions = self.positions(list(vectors))
         made = self._unit([vectors[row] for row in self.row[positions].tolist()])
-        return replace(self, near=Near(positions, made))
+        return replace(self, partial=PartialVectors(positions, made))
 
     @cached_property
-    def places(self) -> Places:
+    def neighbors(self) -> Neighbors:
         """What is alive by session, place in it, and row."""
         positions = np.flatnonzero(self.alive).astype(np.int32)
         session, sequence = self.session[positions], self.sequence[positions]
-        return Places.of(
-            positions[np.lexsort((self.row[positions], sequence, session))], self.session
-        )
+        order = np.lexsort((self.row[positions], sequence, session))
+        return Neighbors.of(positions[order], self.session)
 
     @cached_property
     def days(self) -> NDArray[np.float32]:
-        """When each was said, in days since 1970; infinitely long ago where that is unknown."""
+        """When each was said, in days since 1970; minus infinity where that is unknown."""
         known = np.where(self.occurred == NO_TIME, -np.inf, self.occurred.astype(np.float64))
         return (known / _MICROS_A_DAY).astype(np.float32)
 
@@ -224,11 +261,11 @@ class Corpus(Columns):
         return mean
 
     def positions(self, rows: Sequence[int]) -> NDArray[np.intp]:
-        """Where the given rows stand now; those that are gone are left out."""
+        """Return the current positions of the given rows; those that are gone are left out."""
         return np.flatnonzero(np.isin(self.row, np.asarray(rows, np.int64)) & self.present)
 
-    def seen_as(self, states: Sequence[str], as_of: datetime | None = None) -> Corpus:
-        """The same scope with other memories alive: those in these states, or those that held at a time."""
+    def view(self, states: Sequence[str], as_of: datetime | None = None) -> Snapshot:
+        """Return the same scope with other memories alive: those in these states, or valid at a time."""
         wanted = np.isin(self.state, [STATES.index(s) for s in states or STATES if s in STATES])
         if as_of is not None:
             then = clock.micros(as_of)
@@ -236,38 +273,42 @@ class Corpus(Columns):
             wanted &= (self.valid_from <= then) & (then < self.valid_to)
         return replace(self, alive=self.present & wanted)
 
-    def extended(
+    def extend(
         self, rows: Sequence[IndexRow], gone: Sequence[int], revision: int, *, expected: int = 0
-    ) -> Corpus:
-        """The snapshot after some rows changed and others went; `expected` is how many rows it will have at last."""
+    ) -> Snapshot:
+        """Return the snapshot after some rows changed and others went.
+
+        `expected` is how many rows it will have in the end, where that is known.
+        """
         stale = self.positions([*(row.row for row in rows), *gone])
         present = np.concatenate([self.present, np.ones(len(rows), np.bool_)])
         present[stale] = False
-        codes = {
-            name: _numbered(known, (getattr(row, name) for row in rows))
-            for name, known in self.codes.items()
-        }
+        codes: dict[str, Mapping[str, int]] = {}
+        for name, known in self.codes.items():
+            codes[name] = _add_codes(known, [getattr(row, name) for row in rows])
         vectors = self._unit([row.vector for row in rows])
         new = {**_columns(rows, codes), "embedded": vectors.any(axis=1)}
-        columns: dict[str, Any] = {
-            name: np.concatenate([getattr(self, name), new[name]]) for name in _DTYPES
-        }
+        columns: dict[str, Any] = {}
+        for name in _DTYPES:
+            columns[name] = np.concatenate([getattr(self, name), new[name]])
+        matrix = self.matrix
+        if matrix is not None:
+            matrix = matrix.add(self.n, vectors, expected=expected)
+        postings = Segment.of([row.terms for row in rows], self.n)
         return replace(
             self,
             **columns,
             codes=codes,
             revision=revision,
-            matrix=self.matrix.added(self.n, vectors, expected=expected)
-            if self.matrix is not None
-            else None,
+            matrix=matrix,
             sum=self.sum + vectors.sum(axis=0),
-            segments=segment.added(self.segments, Segment.of([row.terms for row in rows], self.n)),
+            segments=add_segment(self.segments, postings),
             present=present,
             alive=present & (columns["state"] == ACTIVE),
         )
 
     def _unit(self, found: Sequence[bytes | None]) -> Vectors:
-        """Vectors; zero where there is none, or one whose length shows that it was altered on disk."""
+        """Return the vectors; zero where there is none, or one that was altered on disk, as its length shows."""
         size, nothing = 4 * self.dimensions, bytes(4 * self.dimensions)
         blobs = (each if each is not None and len(each) == size else nothing for each in found)
         made = np.frombuffer(b"".join(blobs), "<f4").reshape(-1, self.dimensions)
@@ -276,38 +317,37 @@ class Corpus(Columns):
         return made if is_unit.all() else np.where(is_unit[:, None], made, np.float32(0))
 
 
-def _numbered(known: Mapping[str, int], names: Iterable[str | None]) -> Mapping[str, int]:
-    """The codes with those of new names added; a snapshot in use keeps its own."""
-    new = dict.fromkeys(name for name in names if name is not None and name not in known)
-    return {**known, **{name: code for code, name in enumerate(new, len(known))}} if new else known
+def _add_codes(known: Mapping[str, int], names: Sequence[str | None]) -> Mapping[str, int]:
+    """Return the codes with new names added; a snapshot in use keeps its own."""
+    new = [name for name in dict.fromkeys(names) if name is not None and name not in known]
+    codes = range(len(known), len(known) + len(new))
+    return {**known, **dict(zip(new, codes, strict=True))} if new else known
 
 
 def _columns(
     rows: Sequence[IndexRow], codes: Mapping[str, Mapping[str, int]]
-) -> dict[str, NDArray[np.generic]]:
-    given: dict[str, Sequence[Any]] = (
-        dict(zip(IndexRow._fields, zip(*rows, strict=True), strict=True)) if rows else {}
-    )
-    made: dict[str, Sequence[Any]] = {
-        **given,
-        "state": [_place(STATES, name) for name in given.get("state", ())],
-        "kind": [_place(KINDS, name) for name in given.get("kind", ())],
-        "sequence": [
-            -1 if at is None else max(-1, min(at, _LAST)) for at in given.get("sequence", ())
-        ],
-        "occurred": [NO_TIME if at is None else at for at in given.get("occurred", ())],
-        "valid_from": [NO_TIME if at is None else at for at in given.get("valid_from", ())],
-        "valid_to": [FOREVER if at is None else at for at in given.get("valid_to", ())],
-        "length": [sum(packed[len(packed) // 5 * 4 :]) for packed in given.get("terms", ())],
-        **{
-            name: [-1 if each is None else known[each] for each in given.get(name, ())]
-            for name, known in codes.items()
-        },
-    }
-    return {name: np.array(made.get(name, ()), dtype) for name, dtype in _DTYPES.items()}
+) -> dict[str, NDArray[Any]]:
+    """Return one array per column, in the numbers that the snapshot uses."""
+    values: dict[str, Sequence[Any]] = dict.fromkeys(_DTYPES, ())
+    if rows:
+        values |= zip(IndexRow._fields, zip(*rows, strict=True), strict=True)
+        values["state"] = [_code(STATES, name) for name in values["state"]]
+        values["kind"] = [_code(KINDS, name) for name in values["kind"]]
+        places = [-1 if at is None else at for at in values["sequence"]]
+        values["sequence"] = [max(-1, min(at, _LAST)) for at in places]
+        for name, unknown in (
+            ("occurred", NO_TIME),
+            ("valid_from", NO_TIME),
+            ("valid_to", FOREVER),
+        ):
+            values[name] = [unknown if at is None else at for at in values[name]]
+        values["length"] = [sum(packed[len(packed) // 5 * 4 :]) for packed in values["terms"]]
+        for column, known in codes.items():
+            values[column] = [-1 if name is None else known[name] for name in values[column]]
+    return {name: np.array(values[name], dtype) for name, dtype in _DTYPES.items()}
 
 
-def _place(names: Sequence[str], name: str) -> int:
+def _code(names: Sequence[str], name: str) -> int:
     if name not in names:
         raise StoreDamaged(
             f"A memory was altered on disk: {name!r:.60} is none of {', '.join(names)}"

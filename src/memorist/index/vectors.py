@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..ports import Vectors
 
-_FEW = 4  # vectors, up to which a BLAS is not faster
+_FEW = 4  # vectors, up to which one product per row is as fast as a matrix product
 _SPARE = 0.125  # room for rows to come, as a share of those there
 
 
@@ -22,26 +24,15 @@ class Matrix:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, the room to spare included: the same for every snapshot that shares this matrix."""
+        """Bytes held, spare room included: the same for every snapshot that shares this matrix."""
         return int(self._rows.nbytes)
 
     def first(self, n: int) -> Vectors:
-        """The first n rows, without copying them."""
+        """Return the first n rows, without copying them."""
         return self._rows[:n]
 
-    def products(self, n: int, asked: Vectors) -> Vectors:
-        """Of each of the first n rows with one vector, or with each column of several.
-
-        Few are summed up here: the threads of a BLAS would spin for tens of milliseconds after each question, on cores
-        that the other parts of a recall need.
-        """
-        if asked.ndim > 1 and asked.shape[1] > _FEW:
-            return self.first(n) @ asked
-        made: Vectors = np.einsum("ij,...j->i...", self.first(n), np.ascontiguousarray(asked.T))
-        return made
-
-    def added(self, n: int, new: Vectors, *, expected: int = 0) -> Matrix:
-        """A matrix with `new` after the first n rows: this one if they fit and nobody else took the place, else a copy.
+    def add(self, n: int, new: Vectors, *, expected: int = 0) -> Matrix:
+        """Return a matrix with `new` after the first n rows: this one if there is room, else a copy.
 
         `expected` is how many rows there will be in the end, where that is known.
         """
@@ -51,9 +42,55 @@ class Matrix:
                 self._rows[n:total] = new
                 self._used = total
                 return self
-        room = expected if expected >= total else total + int(_SPARE * total) if n else total
+        room = total + int(_SPARE * total) if n else total
+        if expected >= total:
+            room = expected
         larger = Matrix(self._rows.shape[1], room)
         larger._rows[:n] = self._rows[:n]
         larger._rows[n:total] = new
         larger._used = total
         return larger
+
+
+def products(rows: Vectors, asked: Vectors) -> Vectors:
+    """Multiply each row with one vector, or with each column of several.
+
+    Few vectors are multiplied row by row, in this thread: for a whole matrix the threads of a BLAS spin on for tens of
+    milliseconds after each question, on cores that the other parts of a recall need.
+
+    >>> products(np.eye(2, dtype=np.float32), np.array([3, 4], np.float32)).tolist()
+    [3.0, 4.0]
+    """
+    if asked.ndim == 1:
+        return np.asarray(np.vecdot(rows, asked))
+    if asked.shape[1] > _FEW:
+        return rows @ asked
+    return np.asarray(np.vecdot(rows[:, None], np.ascontiguousarray(asked.T)))
+
+
+@dataclass(frozen=True, slots=True)
+class PartialVectors:
+    """Some positions of a scope that is too large to hold all vectors, in ascending order, and their vectors."""
+
+    positions: NDArray[np.intp]
+    vectors: Vectors
+
+    def similarity(self, vector: Vectors, n: int) -> NDArray[np.float32]:
+        """Return the cosine to each of n positions; 0 where no vector is known.
+
+        >>> known = PartialVectors(np.array([2]), np.array([[0.6, 0.8]], np.float32))
+        >>> known.similarity(np.array([1, 0], np.float32), 3).tolist()
+        [0.0, 0.0, 0.6000000238418579]
+        """
+        near = np.zeros(n, np.float32)
+        near[self.positions] = self.vectors @ vector
+        return near
+
+    def at(self, positions: NDArray[np.intp]) -> Vectors:
+        """Return the vectors at these positions, zero where none is known."""
+        found = np.zeros((len(positions), self.vectors.shape[1]), np.float32)
+        if len(self.positions):
+            places = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
+            known = self.positions[places] == positions
+            found[known] = self.vectors[places[known]]
+        return found

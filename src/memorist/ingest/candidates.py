@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Corpus
+from ..index import Snapshot
 from ..text import compare, contradictions, dates, normalize, tokens
 from ..text.entities import Entity
 from ..text.statements import parse
@@ -40,7 +40,7 @@ class Duplicate(NamedTuple):
     verdict: compare.Verdict
 
 
-def find_near_rows(snapshot: Corpus, chunks: Sequence[Chunk], policy: Policy) -> NearRows:
+def find_near_rows(snapshot: Snapshot, chunks: Sequence[Chunk], policy: Policy) -> NearRows:
     """Return the rows that each chunk has to be compared with, by cosine and by subject."""
     if policy.bands is None and not policy.conflicts:
         return {}
@@ -61,7 +61,7 @@ def find_near_rows(snapshot: Corpus, chunks: Sequence[Chunk], policy: Policy) ->
 
 
 def _compare_with_all(
-    snapshot: Corpus, chunks: Sequence[Chunk]
+    snapshot: Snapshot, chunks: Sequence[Chunk]
 ) -> Iterator[tuple[Chunk, NDArray[np.float32]]]:
     """Yield each chunk with its cosine to every position; 0 where either has no vector."""
     nothing = np.zeros(snapshot.dimensions, np.float32)
@@ -75,7 +75,7 @@ def _compare_with_all(
         yield from zip(few, np.ascontiguousarray(cosines.T), strict=True)
 
 
-def _find_same_subject(snapshot: Corpus, chunk: Chunk) -> NDArray[np.bool_]:
+def _find_same_subject(snapshot: Snapshot, chunk: Chunk) -> NDArray[np.bool_]:
     """Mark what has the same subject and verb: another city may be far away as a vector, too."""
     none = np.zeros(snapshot.n, np.bool_)
     clause = chunk.statement.clause
@@ -99,7 +99,7 @@ def _pick_best(positions: NDArray[np.intp], cosines: NDArray[np.float32]) -> set
     return set(positions[order].tolist())
 
 
-def find_near_fingerprints(snapshot: Corpus, chunks: Iterable[Chunk]) -> set[int]:
+def find_near_fingerprints(snapshot: Snapshot, chunks: Iterable[Chunk]) -> set[int]:
     """Return the rows whose SimHash differs from that of a chunk in few bits."""
     rows: set[int] = set()
     for chunk in chunks:

@@ -12,7 +12,7 @@ from datetime import datetime
 from heapq import nlargest
 from typing import Literal
 
-from ..index import Corpus
+from ..index import Snapshot
 from ..ports import Transaction, Vectors
 from ..storage.changes import Change, Happened, Put, Relation
 from ..text import entities, normalize
@@ -90,7 +90,7 @@ class WriteSession:
     scope: Scope
     policy: Policy
     now: datetime
-    snapshot: Corpus
+    snapshot: Snapshot
     model: str = ""
     new_id: Callable[[], str] = new_id
     memories: dict[str, Memory] = field(default_factory=dict)  # that a chunk may repeat, by id
@@ -212,7 +212,7 @@ class WriteSession:
 async def load(
     tx: Transaction,
     scope: Scope,
-    snapshot: Corpus,
+    snapshot: Snapshot,
     chunks: Sequence[Chunk],
     *,
     policy: Policy,

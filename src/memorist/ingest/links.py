@@ -8,7 +8,7 @@ from datetime import datetime
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Corpus
+from ..index import Snapshot
 from ..ports import Reading, Transaction
 from ..results import Entry
 from ..storage.changes import Change, Happened, Put, Relation, Unrelated
@@ -23,20 +23,20 @@ Near = dict[str, float]  # ids with their cosine
 
 
 async def link(
-    tx: Transaction, scope: Scope, corpus: Corpus, puts: Sequence[Put], by: Links, now: datetime
+    tx: Transaction, scope: Scope, snapshot: Snapshot, puts: Sequence[Put], by: Links, now: datetime
 ) -> None:
     """Relate the facts that were written to what is nearest to them, in the same transaction.
 
     One relation stands for both directions, so it is kept under the newer id. A memory with new words loses the
-    relations of the old ones. `corpus` is the scope as it was before the write; one without vectors links nothing.
+    relations of the old ones. `snapshot` is the scope as it was before the write; one without vectors links nothing.
     """
     new = [put for put in puts if _is_fact(put)]
-    if not new or corpus.is_lean:
+    if not new or snapshot.is_lean:
         return
     gone = {put.memory.id for put in puts if not put.memory.is_active}
     made: dict[tuple[str, str], Change] = {}
     told: list[Change] = []
-    for put, near in zip(new, await _near(tx, scope, corpus, new, by), strict=True):
+    for put, near in zip(new, await _near(tx, scope, snapshot, new, by), strict=True):
         best = _best(near, {put.memory.id, *gone}, by.most)
         told += _told(put.memory, best, tx.operation, now)
         for other, cosine in best:
@@ -100,10 +100,10 @@ def _is_fact(put: Put) -> bool:
 
 
 async def _near(
-    tx: Transaction, scope: Scope, corpus: Corpus, new: Sequence[Put], by: Links
+    tx: Transaction, scope: Scope, snapshot: Snapshot, new: Sequence[Put], by: Links
 ) -> list[Near]:
     """What is near to each: in the store, and told in the same call."""
-    found = list(_rows(corpus, new, by))
+    found = list(_rows(snapshot, new, by))
     rows = sorted({row for each in found for row, _ in each})
     ids = (
         {row: memory.id for row, memory in (await tx.at_rows(scope, rows)).items()} if rows else {}
@@ -118,22 +118,22 @@ async def _near(
     return near
 
 
-def _rows(corpus: Corpus, new: Sequence[Put], by: Links) -> Iterator[list[tuple[int, float]]]:
+def _rows(snapshot: Snapshot, new: Sequence[Put], by: Links) -> Iterator[list[tuple[int, float]]]:
     """The rows nearest to each, with their cosine; more than are wanted, for some may be on their way out."""
-    usable = corpus.alive & np.isin(corpus.kind, _LINKED_KINDS)
+    usable = snapshot.alive & np.isin(snapshot.kind, _LINKED_KINDS)
     for start in range(0, len(new), TOGETHER):
         few = np.stack([put.vector for put in new[start : start + TOGETHER]], axis=1)
-        for cosines in np.ascontiguousarray(corpus.similarity(few).T):
-            best = _first(corpus, np.flatnonzero((cosines >= by.least) & usable), cosines)[
+        for cosines in np.ascontiguousarray(snapshot.similarity(few).T):
+            best = _first(snapshot, np.flatnonzero((cosines >= by.least) & usable), cosines)[
                 : 2 * by.most
             ]
-            yield [(int(corpus.row[at]), float(cosines[at])) for at in best]
+            yield [(int(snapshot.row[at]), float(cosines[at])) for at in best]
 
 
 def _first(
-    corpus: Corpus, found: NDArray[np.intp], cosines: NDArray[np.float32]
+    snapshot: Snapshot, found: NDArray[np.intp], cosines: NDArray[np.float32]
 ) -> NDArray[np.intp]:
-    return found[np.lexsort((-corpus.row[found], -cosines[found]))]
+    return found[np.lexsort((-snapshot.row[found], -cosines[found]))]
 
 
 def _best(near: Near, without: set[str], most: int) -> list[tuple[str, float]]:

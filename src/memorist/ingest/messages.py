@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..text import authority, clock, normalize
 from ..types import Draft, Labels, Message
+from . import validation
 
 _FIELDS = {f.name for f in fields(Message)}
 
@@ -71,3 +72,22 @@ def draft(said: Message, labels: Labels, common: Mapping[str, Any]) -> Draft:
         **common,
     )
     return replace(made, source_ids=(said.id, *made.source_ids)) if said.id is not None else made
+
+
+def drafts(
+    what: object, labels: Labels, at: datetime | None, common: Mapping[str, Any], longest: int
+) -> list[Draft]:
+    """Return the drafts of a text, a message or a list of messages. Raises InvalidInput."""
+    if isinstance(what, str):
+        validation.text(what, longest)
+        text = normalize.storable(what)
+        return [Draft(text=text, labels=labels, speaker=labels.role, at=at, **common)]
+    given = [what] if isinstance(what, (Message, Mapping)) else what
+    if not isinstance(given, Sequence) or isinstance(given, (bytes, bytearray)):
+        raise InvalidInput(
+            f"remember takes a text or a list of messages, not {type(what).__name__}"
+        )
+    turns = conversation([message(each, labels) for each in given])
+    for turn in turns:
+        validation.size(turn.content, longest)
+    return [draft(turn, labels, common) for turn in turns]

@@ -93,12 +93,12 @@ async def prepare_derived(
     return await prepare(ctx, scope, items, by, now)
 
 
-async def write(tx: Transaction, batch: Batch) -> None:
-    """Decide what becomes of each chunk, and write it; every item has an outcome afterwards."""
+async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
+    """Decide what becomes of each chunk and write it; return the outcomes of all items."""
     ctx, scope, policy, now = batch.ctx, batch.scope, batch.policy, batch.now
     items = [item for item in batch.items if item.outcome is None]
     if not items:
-        return
+        return outcomes(batch.items, scope.user)
     seen = await load_seen(tx, scope, items)
     snapshot = await ctx.index.current(scope, tx)
     model = "" if ctx.embedder is None else ctx.embedder.model
@@ -123,6 +123,7 @@ async def write(tx: Transaction, batch: Batch) -> None:
         for item in items:
             if item.outcome and item.is_new:
                 item.outcome = replace(item.outcome, reason=batch.problem)
+    return outcomes(batch.items, scope.user)
 
 
 def outcomes(items: Iterable[Item], user: str) -> list[Outcome]:

@@ -25,13 +25,11 @@ _ANSWERS: dict[type[BaseException], Answer] = {
     errors.OverBudget: Answer(exit_code=REFUSED, status=429),
     errors.Refused: Answer(exit_code=REFUSED, status=403),
     errors.KeyRefused: Answer(exit_code=REFUSED, status=401),
-    errors.UnsafeContent: Answer(exit_code=REFUSED, status=422),
     errors.ProviderFailed: Answer(exit_code=AWAY, status=502),
     errors.StoreUnavailable: Answer(exit_code=AWAY, status=503),
     errors.StoreFull: Answer(exit_code=AWAY, status=507),
     errors.StoreDamaged: Answer(exit_code=FAILED, status=500),  # waiting does not mend a file
     errors.EmbedderUnavailable: Answer(exit_code=AWAY, status=503),
-    errors.EmbedderChanged: Answer(exit_code=FAILED, status=409),
     errors.WrongDimensions: Answer(exit_code=FAILED, status=500),
     errors.Misconfigured: Answer(exit_code=USAGE, status=500),
     errors.MigrationNeeded: Answer(exit_code=FAILED, status=500),

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InvalidInput
-from ..retrieve import render
-from ..types import Filter, Memory, Message
+from ..retrieve import budget, render
+from ..types import Filter, Message
 
 if TYPE_CHECKING:
     from ..settings import Settings
@@ -96,13 +96,8 @@ def _start(mine: BlockingScope, settings: Settings) -> str:
     most = settings.memory_context_limit
     pinned = mine.list(Filter(pinned=True), limit=max(1, most)).memories
     rest = sorted(mine.list(Filter(pinned=False), limit=AMONG), key=lambda each: -each.importance)
-    return _fitting([*pinned, *rest][:most], settings.memory_context_max_chars)
-
-
-def _fitting(found: list[Memory], most: int) -> str:
-    while found and len(render.block(found)) > most:
-        found = found[:-1]
-    return render.block(found)
+    caps = budget.Caps(limit=most, chars=settings.memory_context_max_chars)
+    return budget.fit([*pinned, *rest], caps, render.block, skip=False).text
 
 
 def _prompt(mine: BlockingScope, settings: Settings, text: str) -> str:

@@ -1,62 +1,60 @@
-"""Figures for Prometheus at `/metrics`: of the verbs in this process, and of the store that all processes share.
+"""Prometheus metrics at `/metrics`: latencies of this process, and figures of the shared store.
 
-Nothing is sent anywhere: it is there for whoever asks with the right to. No label names a person, a session or a word.
+Nothing is pushed anywhere. No label contains a user, a session or the text of a memory.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter as Counts
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import partial
-from itertools import product
 from time import perf_counter
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-)
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import generate_latest as render_registry
 
 from ..client import Client
 from ..errors import MemoristError, ProviderFailed
-from ..results import Backlog, Spending, Tally
 from ..telemetry.instrumentation import JOB, ReportCount
 from .rest.auth import Caller, caller
 from .rest.route import Door
 
-FRESH_SECONDS = 10.0  # for so long the store is not asked again
-WINDOW, OVERLAP = (
-    timedelta(hours=1),
-    timedelta(minutes=1),
-)  # of events that are counted anew each time
+MAX_AGE_SECONDS = 10.0  # the store is not queried more often than this
+WINDOW = timedelta(hours=1)  # of events that are counted again at each scrape
+OVERLAP = timedelta(minutes=1)  # for events that are written with a delay
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
-# There from the beginning: a first increase from nothing is none that Prometheus could see.
-_EXPECTED = (
-    *product(
-        ("hotpath", "episodic"), ("create", "merge", "ttl", "pin", "unpin", "delete"), ("ok",)
+_OPERATION = ("operation", "job_name")  # `job` is what Prometheus calls the scrape target
+_JOB = ("job_name",)
+_GAUGES = {
+    "store_up": ("1 if the store answered, else 0", ()),
+    "jobs_waiting": ("Jobs that are due", _JOB),
+    "jobs_running": ("Jobs that are running", _JOB),
+    "jobs_failing": ("Jobs whose last run failed", _JOB),
+    "jobs_dead": ("Jobs that failed too often and are not retried", _JOB),
+    "jobs_oldest_waiting_seconds": ("Age of the oldest job that is due", _JOB),
+    "embed_p95_seconds": (
+        "95th percentile of the time until a memory has its vector, over the last 1,000",
+        (),
     ),
-    ("hotpath", "ttl", "error"),
-    ("hotpath", "disable", "ok"),
-    ("worker", "embed", "error"),
-    ("context", "search", "ok"),
-    ("context", "use", "ok"),
-    ("context", "use", "skipped"),
-)
-_VERB, _EVENT, _COST = ("verb", "duty"), ("node", "op", "status"), ("task", "model", "way")
-_WORK = {
-    "waiting": "Pieces of work that are due",
-    "running": "Pieces of work that somebody is at",
-    "failing": "Pieces of work that did not come to their end when they were begun",
-    "set_aside": "Pieces of work that failed too often and wait for `memorist tend --retry`",
+    "embed_failure_ratio": ("Share of the last 1,000 embedding batches that failed", ()),
+    "llm_tokens_today": (
+        "Tokens used by the language model today (UTC)",
+        ("task", "model", "direction"),
+    ),
 }
+# Exported as 0 from the start: Prometheus does not see an increase in a series that just appeared.
+_OPERATIONS = ("remember", "recall", "edit", "forget")
+_EVENTS = """
+    hotpath create ok, hotpath merge ok, hotpath ttl ok, hotpath pin ok, hotpath unpin ok,
+    hotpath delete ok, hotpath disable ok, hotpath ttl error,
+    episodic create ok, episodic merge ok, episodic ttl ok, episodic pin ok, episodic unpin ok,
+    episodic delete ok, worker embed error, context search ok, context use ok, context use skipped
+"""
 routes = APIRouter(route_class=Door)
 
 
@@ -66,128 +64,155 @@ routes = APIRouter(route_class=Door)
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request, who: Annotated[Caller, Depends(caller("admin"))]) -> Response:
-    """Figures for Prometheus."""
-    return Response(
-        await request.app.state.metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST}
-    )
+    """Metrics for Prometheus."""
+    text = await request.app.state.metrics.text()
+    return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
 
 
-class Figures:
-    """What there is to read."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """How long the calls of one operation took in this process."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        gauge = partial(Gauge, namespace="memorist", registry=registry)
-        counter = partial(Counter, namespace="memorist", registry=registry)
-        self.seconds = Histogram(
-            "verb_seconds",
-            "How long a verb took in this process",
-            _VERB,
-            buckets=_BUCKETS,
-            namespace="memorist",
-            registry=registry,
-        )
-        self.failures = counter(
-            "verb_failures", "How often a verb failed here, other than by what it was given", _VERB
-        )
-        self.up = gauge("store_up", "Whether the store answered")
-        self.work = {
-            name: gauge(f"backlog_{name}", about, ("duty",)) for name, about in _WORK.items()
-        }
-        self.oldest = gauge(
-            "backlog_oldest_seconds", "For how long the oldest piece of work is due", ("duty",)
-        )
-        self.took = gauge(
-            "embed_p95_seconds", "Within how long 95 % of the last thousand had a vector"
-        )
-        self.failed = gauge("embed_failure_ratio", "Which share of the same batches failed")
-        self.events = counter(
-            "events", "What the parts of all processes did since this one began", _EVENT
-        )
-        self.tokens = gauge(
-            "model_tokens_today", "What the language model cost on this day (UTC)", _COST
-        )
-        for expected in _EXPECTED:
-            self.events.labels(*expected)
-        for verb in ("remember", "recall", "edit", "forget"):
-            self.seconds.labels(verb, "")
-            self.failures.labels(verb, "")
+    calls: int
+    mean_ms: float
+    p95_ms: float  # upper bound of the histogram bucket; infinite if above the largest
 
 
 class Metrics:
-    """Watches an engine, and looks into its store when somebody asks."""
+    """Observes the operations of a client, and reads its store when Prometheus scrapes."""
 
-    def __init__(self, engine: Client, *, fresh_seconds: float = FRESH_SECONDS) -> None:
-        self._engine, self.registry = engine, CollectorRegistry()
-        self._figures = Figures(self.registry)
-        self._asking, self._fresh, self._until = asyncio.Lock(), fresh_seconds, 0.0
-        self._since, self._counted = engine.ctx.clock(), Counts[tuple[str, ...]]()
-        engine.ctx.observers.append(self._watch)
+    def __init__(self, client: Client, *, max_age_seconds: float = MAX_AGE_SECONDS) -> None:
+        self._client = client
+        self._max_age = max_age_seconds
+        self._lock = asyncio.Lock()
+        self._fresh_until = 0.0
+        self._events_since = client.ctx.clock()
+        self._counted = Counts[tuple[str, ...]]()
+        self._registry = registry = CollectorRegistry()
+        self._seconds = Histogram(
+            "memorist_operation_duration_seconds",
+            "Duration of operations in this process",
+            _OPERATION,
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self._failures = Counter(
+            "memorist_operation_failures",
+            "Operations that failed in this process, invalid input excluded",
+            _OPERATION,
+            registry=registry,
+        )
+        self._events = Counter(
+            "memorist_events",
+            "Events of all processes since this process started",
+            ("node", "op", "status"),
+            registry=registry,
+        )
+        self._gauges: dict[str, Gauge] = {}
+        for name, (help, labels) in _GAUGES.items():
+            self._gauges[name] = Gauge(f"memorist_{name}", help, labels, registry=registry)
+        for operation in _OPERATIONS:
+            self._seconds.labels(operation, "")
+            self._failures.labels(operation, "")
+        for event in _EVENTS.split(","):
+            self._events.labels(*event.split())
+        client.ctx.observers.append(self._observe)
 
     async def text(self) -> bytes:
-        """The figures as Prometheus reads them; while the store is away, with what it said last."""
-        async with self._asking:
-            if perf_counter() >= self._until:
-                await self._look()
-                self._until = perf_counter() + self._fresh
-        return generate_latest(self.registry)
+        """Render all metrics. While the store is down, its metrics keep their last values."""
+        async with self._lock:
+            if perf_counter() >= self._fresh_until:
+                await self._read_store()
+                self._fresh_until = perf_counter() + self._max_age
+        return render_registry(self._registry)
+
+    def latencies(self) -> dict[str, Latency]:
+        """Return the latency of each operation that was called in this process."""
+        (family,) = self._seconds.collect()
+        samples: dict[str, dict[str, float]] = {}
+        for sample in family.samples:
+            if not sample.labels["job_name"]:
+                values = samples.setdefault(sample.labels["operation"], {})
+                values[sample.labels.get("le", sample.name)] = sample.value
+        found: dict[str, Latency] = {}
+        for operation, values in sorted(samples.items()):
+            calls = values[f"{family.name}_count"]
+            if calls:
+                # The buckets come first, in ascending order.
+                p95 = next(bound for bound, count in values.items() if count >= 0.95 * calls)
+                mean = values[f"{family.name}_sum"] / calls
+                found[operation] = Latency(
+                    calls=int(calls), mean_ms=1000 * mean, p95_ms=1000 * float(p95)
+                )
+        return found
 
     @contextmanager
-    def _watch(self, what: str) -> Iterator[ReportCount]:
-        labels = ("tend", what.removeprefix(JOB)) if what.startswith(JOB) else (what, "")
-        begun = perf_counter()
+    def _observe(self, what: str) -> Iterator[ReportCount]:
+        labels = (what, "")
+        if what.startswith(JOB):
+            labels = ("run_job", what.removeprefix(JOB))
+        started = perf_counter()
         try:
             yield lambda count: None
         except Exception as error:
             if isinstance(error, ProviderFailed) or not isinstance(error, MemoristError):
-                self._figures.failures.labels(*labels).inc()
+                self._failures.labels(*labels).inc()
             raise
         finally:
-            self._figures.seconds.labels(*labels).observe(perf_counter() - begun)
+            self._seconds.labels(*labels).observe(perf_counter() - started)
 
-    async def _look(self) -> None:
-        engine, now = self._engine, self._engine.ctx.clock()
+    async def _read_store(self) -> None:
+        now = self._client.ctx.clock()
         try:
-            self._show_work(await engine.backlog(), now)
-            self._show_cost(await engine.llm_usage(days=0))
-            await self._count(now)
+            jobs = await self._client.backlog()
+            usage = await self._client.llm_usage(days=0)
+            await self._count_events(now)
         except ProviderFailed:
-            self._figures.up.set(0)
-        else:
-            self._figures.up.set(1)
-
-    def _show_work(self, found: Sequence[Backlog], now: datetime) -> None:
-        for gauge in (*self._figures.work.values(), self._figures.oldest):
-            gauge.clear()
-        for each in (Backlog(name="embed", waiting=0, running=0, failing=0, oldest=None), *found):
-            for name, gauge in self._figures.work.items():
-                gauge.labels(each.name).set(getattr(each, name))
-            self._figures.oldest.labels(each.name).set(
-                (now - each.oldest).total_seconds() if each.oldest else 0
+            self._gauges["store_up"].set(0)
+            return
+        for name, (_, labels) in _GAUGES.items():
+            if labels:
+                self._gauges[name].clear()
+            else:
+                self._gauges[name].set(0)
+        self._set_job("embed", waiting=0, running=0, failing=0, dead=0, oldest_waiting_seconds=0)
+        for job in jobs:
+            age = (now - job.oldest).total_seconds() if job.oldest else 0
+            self._set_job(
+                job.name,
+                waiting=job.waiting,
+                running=job.running,
+                failing=job.failing,
+                dead=job.set_aside,
+                oldest_waiting_seconds=age,
             )
-            if each.name == "embed":
-                self._figures.took.set(each.p95_seconds or 0)
-                self._figures.failed.set(each.failure_rate or 0)
+            if job.name == "embed":
+                self._gauges["embed_p95_seconds"].set(job.p95_seconds or 0)
+                self._gauges["embed_failure_ratio"].set(job.failure_rate or 0)
+        tokens = self._gauges["llm_tokens_today"]
+        for each in usage:
+            tokens.labels(each.task, each.model, "input").inc(each.tokens_in)
+            tokens.labels(each.task, each.model, "output").inc(each.tokens_out)
+        self._gauges["store_up"].set(1)
 
-    def _show_cost(self, found: Iterable[Spending]) -> None:
-        self._figures.tokens.clear()
-        for each in found:
-            self._figures.tokens.labels(each.task, each.model, "in").inc(each.tokens_in)
-            self._figures.tokens.labels(each.task, each.model, "out").inc(each.tokens_out)
+    def _set_job(self, job: str, **values: float) -> None:
+        for name, value in values.items():
+            self._gauges[f"jobs_{name}"].labels(job).set(value)
 
-    async def _count(self, now: datetime) -> None:
-        """Add what is new. Only the last hour is looked at, so that it costs the same in a store of any age."""
-        tallies, since, past = self._engine.ctx.store.tallies, self._since, _counts(())
+    async def _count_events(self, now: datetime) -> None:
+        """Add new events. Only the last hour is read, so the cost does not grow with the store."""
+        since = self._events_since
+        before = Counts[tuple[str, ...]]()
         if now - since > WINDOW:
-            since = now - OVERLAP  # what is written a moment late is still counted
-            past = _counts(await tallies(None, self._since, since))
-        recent = _counts(await tallies(None, since))
-        for labels, count in (past + recent).items():
-            self._figures.events.labels(*labels).inc(max(0, count - self._counted[labels]))
-        self._since, self._counted = since, recent
+            since = now - OVERLAP
+            before = await self._count(self._events_since, since)
+        recent = await self._count(since)
+        for labels, count in (before + recent).items():
+            self._events.labels(*labels).inc(max(0, count - self._counted[labels]))
+        self._events_since, self._counted = since, recent
 
-
-def _counts(found: Iterable[Tally]) -> Counts[tuple[str, ...]]:
-    made = Counts[tuple[str, ...]]()
-    for each in found:
-        made[each.node, each.op, each.status] += each.count
-    return made
+    async def _count(self, *period: datetime) -> Counts[tuple[str, ...]]:
+        counts = Counts[tuple[str, ...]]()
+        for each in await self._client.ctx.store.tallies(None, *period):
+            counts[each.node, each.op, each.status] += each.count
+        return counts

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..context import Context
-from ..index import Corpus
+from ..index import Snapshot
 from ..results import Task
 from ..storage.paging import matching
 from ..types import KINDS, STATES, Filter, Labels, Scope
@@ -55,12 +55,12 @@ async def compress(
     return done
 
 
-def oldest_sessions(corpus: Corpus) -> list[str]:
+def oldest_sessions(snapshot: Snapshot) -> list[str]:
     """Return the sessions with uncompressed turns, in the order in which they began."""
-    is_open = corpus.present & (corpus.state == STATES.index("active"))
-    is_open &= corpus.kind == KINDS.index("episodic")
-    is_open &= (corpus.session >= 0) & ~corpus.pinned
-    codes = corpus.session[is_open]
-    order = np.lexsort((codes, corpus.occurred[is_open], corpus.created[is_open]))
-    names = {code: name for name, code in corpus.codes["session"].items()}
+    is_open = snapshot.present & (snapshot.state == STATES.index("active"))
+    is_open &= snapshot.kind == KINDS.index("episodic")
+    is_open &= (snapshot.session >= 0) & ~snapshot.pinned
+    codes = snapshot.session[is_open]
+    order = np.lexsort((codes, snapshot.occurred[is_open], snapshot.created[is_open]))
+    names = {code: name for name, code in snapshot.codes["session"].items()}
     return [names[code] for code in dict.fromkeys(codes[order].tolist())]

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Corpus
+from ..index import Snapshot
 from ..ingest import transitions
 from ..ingest.policies import Bands
 from ..ports import Reading, Vectors
@@ -87,7 +87,7 @@ async def frequently_used(reading: Reading, scope: Scope) -> list[str]:
 
 
 def select_positions(
-    corpus: Corpus, used: Iterable[int], now: datetime
+    snapshot: Snapshot, used: Iterable[int], now: datetime
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the positions to compare, and the positions to compare them with.
 
@@ -95,35 +95,35 @@ def select_positions(
     rows `used`), with everything that changed in the last ninety days. Turns of a conversation are
     left out.
     """
-    is_turn = (corpus.session >= 0) & (corpus.speaker >= 0)
-    recent = corpus.alive & corpus.embedded & ~is_turn & (corpus.kind != _WORKING)
-    recent &= corpus.updated >= clock.micros(now - RECENT)
-    chosen = corpus.updated >= clock.micros(now - NEW)
-    chosen |= corpus.importance > (LEVEL - 1) / 5 + 1e-6
-    chosen |= np.isin(corpus.row, list(used))
+    is_turn = (snapshot.session >= 0) & (snapshot.speaker >= 0)
+    recent = snapshot.alive & snapshot.embedded & ~is_turn & (snapshot.kind != _WORKING)
+    recent &= snapshot.updated >= clock.micros(now - RECENT)
+    chosen = snapshot.updated >= clock.micros(now - NEW)
+    chosen |= snapshot.importance > (LEVEL - 1) / 5 + 1e-6
+    chosen |= np.isin(snapshot.row, list(used))
     found = np.flatnonzero(recent & chosen)
-    newest = np.lexsort((-corpus.row[found], -corpus.updated[found]))[:MAX_COMPARED]
+    newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))[:MAX_COMPARED]
     return found[newest], np.flatnonzero(recent)
 
 
 def find_near(
-    corpus: Corpus, compared: NDArray[np.intp], others: NDArray[np.intp], low: float
+    snapshot: Snapshot, compared: NDArray[np.intp], others: NDArray[np.intp], low: float
 ) -> list[NearRows]:
     """Return the pairs with a cosine of at least `low`, nearest first: a few per memory, of the
     same speaker.
     """
     found: dict[tuple[int, int], float] = {}
-    other_vectors = corpus.vectors(others)
+    other_vectors = snapshot.vectors(others)
     for start in range(0, len(compared), _BATCH):
         batch = compared[start : start + _BATCH]
-        products = corpus.vectors(batch) @ other_vectors.T
+        products = snapshot.vectors(batch) @ other_vectors.T
         for at, cosines in zip(batch.tolist(), products, strict=True):
             is_near = (cosines >= low) & (others != at)
-            is_near &= corpus.speaker[others] == corpus.speaker[at]
+            is_near &= snapshot.speaker[others] == snapshot.speaker[at]
             near = np.flatnonzero(is_near)
             best = near[np.lexsort((others[near], -cosines[near]))[:NEIGHBORS]]
             for other, cosine in zip(others[best].tolist(), cosines[best].tolist(), strict=True):
-                a, b = sorted((int(corpus.row[at]), int(corpus.row[other])))
+                a, b = sorted((int(snapshot.row[at]), int(snapshot.row[other])))
                 found[a, b] = min(cosine, 1.0)
     ranked = sorted(found.items(), key=lambda each: (-round(each[1], 6), each[0]))
     return [NearRows(a, b, cosine) for (a, b), cosine in ranked[:MAX_PAIRS]]

@@ -110,7 +110,7 @@ async def _last_insight(reading: Reading, scope: Scope) -> datetime | None:
 async def _save(
     ctx: Context, drafts: Sequence[Draft], notes: Notes, done: Done, now: datetime
 ) -> int:
-    """Store the insights and end the task in one transaction.
+    """Store the insights and end the task in one transaction; return how many were created.
 
     Raises _Changed if a note was changed.
     """
@@ -120,9 +120,9 @@ async def _save(
         there = await tx.get(scope, [memory.id for memory in notes.all])
         if versions(there) != versions(notes.all):
             raise _Changed
-        await pipeline.write(tx, batch)
+        outcomes = await pipeline.write(tx, batch)
         await tx.apply([done])
-    return sum(item.has_status("created") for item in batch.items)
+    return sum(outcome.status == "created" for outcome in outcomes)
 
 
 async def gather(reading: Reading, scope: Scope, last: datetime | None) -> Notes:

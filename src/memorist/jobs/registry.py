@@ -43,7 +43,7 @@ def worker(ctx: Context, **options: Any) -> Worker:
 
 
 async def trim_scope(ctx: Context, task: Task) -> int:
-    """Keep a scope within the capacity of the write policy; return the number of trimmed memories."""
+    """Trim a scope to the capacity of the write policy; return how many were trimmed."""
     capacity = policies.named(ctx.settings.policy, ctx.settings.capacity).capacity
     now, trimmed = ctx.clock(), []
     async with ctx.store.transaction(task.scope) as tx:

@@ -59,6 +59,10 @@ class SummaryReport:
         return replace(self, groups=self.groups + 1, memories=ids, summaries=made)
 
 
+class _Changed(Exception):
+    """A source was changed in the meantime."""
+
+
 async def write_summary(
     llm: BudgetedModel | None,
     scope: Scope,
@@ -129,10 +133,13 @@ async def replace_by_summary(
     sources = in_order(memories)
     turns = turns_of(sources)
     made = await write_summary(ctx.llm, sources[0].scope, turns)
-    saved = await _save(ctx, sources, turns, made, state, session)
-    if saved is None and made.by == "model":  # the guard may refuse its words
-        made = SummaryText(text=summarize.extract(turns), by="rules", why="it was refused")
+    try:
         saved = await _save(ctx, sources, turns, made, state, session)
+        if saved is None and made.by == "model":  # the guard may refuse its words
+            made = SummaryText(text=summarize.extract(turns), by="rules", why="it was refused")
+            saved = await _save(ctx, sources, turns, made, state, session)
+    except _Changed:
+        return None
     return saved
 
 
@@ -164,23 +171,20 @@ async def _save(
     event = Happened(node="worker", op="merge", at=now, category=made.origin)
     batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
     async with ctx.store.transaction(scope) as tx:
-        there = {memory.id: memory for memory in await tx.get(scope, ids)}
-        for source in sources:
-            memory = there.get(source.id)
-            if memory is None or memory.revision != source.revision or not memory.is_active:
-                return None
-        await pipeline.write(tx, batch)
-        outcome = batch.items[0].outcome
-        if outcome is None or outcome.status != "created":
+        there = await tx.get(scope, ids)
+        (outcome,) = await pipeline.write(tx, batch)
+        if outcome.status != "created":
             await tx.apply([replace(event, status="skipped")])
             return None
-        saved = outcome.ids[0]
-        meta = {"state": state, "reason": "summarized", "summary": saved, "by": made.by}
+        if versions(there) != versions(sources):
+            raise _Changed
+        summary = outcome.ids[0]
+        meta = {"state": state, "reason": "summarized", "summary": summary, "by": made.by}
         if made.why:
             meta["why"] = made.why
         changes: list[Change] = []
-        for memory in there.values():
+        for memory in there:
             behind = transitions.revise(memory, now, state=state)
             changes.append(Put(memory=behind, event="updated", meta=meta))
-        await tx.apply([*changes, replace(event, memory_id=saved)])
-    return saved
+        await tx.apply([*changes, replace(event, memory_id=summary)])
+    return summary

@@ -6,15 +6,15 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from ..errors import InvalidInput, NotAllowed
-from ..ingest import messages
-from ..retrieve import profiles, render
+from ..ingest import messages, validation
+from ..retrieve import budget, profiles, render
 from ..settings import allowlists
 from ..settings.allowlists import Access, Category
 from ..types import Filter, Memory, Recall, Scope
-from . import validation
 
 RETURNS = ("bullets", "full")
 _LABELS = {"agent_id": "agent", "run_id": "run", "actor_id": "actor", "role": "role"}
@@ -52,11 +52,14 @@ async def answered(
         where, _profile(asked.threshold, allowlists.PROCEDURAL in where.categories)
     )
     shown = _full if asked.shape == "full" else _bullet
-    items = (
+    items = [
         shown(memory, access.category(memory.category or memory.kind))
         for memory in few(found, access)
-    )
-    return list(_within(items, asked.budget_tokens, count))
+    ]
+    caps = budget.Caps(tokens=asked.budget_tokens)
+    cost = partial(_tokens_sent, count)
+    fitted = budget.fit(items, caps, lambda _: "", count, cost=cost)
+    return [items[i] for i in fitted.taken]
 
 
 def _check(asked: Request) -> None:
@@ -158,12 +161,6 @@ def _full(memory: Memory, category: Category) -> dict[str, Any]:
     }
 
 
-def _within(
-    items: Iterator[dict[str, Any]], budget: int, count: Callable[[str], int]
-) -> Iterator[dict[str, Any]]:
-    """The items that fit, counted as they are sent."""
-    for item in items:
-        cost = count(json.dumps(item, ensure_ascii=False))
-        if cost <= budget:
-            budget -= cost
-            yield item
+def _tokens_sent(count: Callable[[str], int], item: dict[str, Any]) -> int:
+    """Count the tokens of an item as it is sent."""
+    return count(json.dumps(item, ensure_ascii=False))

@@ -10,17 +10,16 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
+from ..context import Context
 from ..errors import InvalidInput
 from ..results import Proposal
 from ..retrieve import render
 from ..text import authority, normalize
-from ..types import Filter, Labels, Memory
-from .privacy import INCOGNITO
-
-if TYPE_CHECKING:
-    from ..scoped import ScopedClient
+from ..types import Filter, Labels, Memory, Scope
+from . import edit, forget, privacy, recall
+from .consent import Consent
+from .privacy import INCOGNITO, Privacy
 
 LONGEST = 300  # characters; what is longer is talk
 SHOWN = 10
@@ -139,29 +138,54 @@ def _which(words: str) -> str:
     return next((str(place) for word, place in _PLACES.items() if word in words.split()), "that")
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a command is carried out."""
+
+    ctx: Context
+    scope: Scope
+    labels: Labels
+
+    @property
+    def privacy(self) -> Privacy:
+        return Privacy(self.ctx, self.scope, self.labels)
+
+    @property
+    def consent(self) -> Consent:
+        return Consent(self.ctx, self.scope, self.labels)
+
+
 async def act(
-    scope: ScopedClient, text: str, *, role: str | None, name: str | None, about: Sequence[str]
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    text: str,
+    *,
+    role: str | None,
+    name: str | None,
+    about: Sequence[str],
 ) -> Reply | None:
     """Do what the person says; None if it is no command or not theirs."""
     if not isinstance(text, str) or isinstance(about, str):
         raise InvalidInput("A command is a text, and `about` a list of ids")
-    is_own = authority.is_own(role, authority.speaker_of(role, name), scope.scope.user)
+    is_own = authority.is_own(role, authority.speaker_of(role, name), scope.user)
+    to = Target(ctx, scope, labels)
     said = heard(text) if is_own else None
     if said is None:
         return None
     if said.command == "show":
-        return await _shown(scope, said.topic)
+        return await _shown(to, said.topic)
     if said.command in ("forget", "pin", "unpin"):
-        return await _done(scope, said, about)
+        return await _done(to, said, about)
     if said.field:
-        return await _consented(scope, said, about)
-    return await _switched(scope, said.command)
+        return await _consented(to, said, about)
+    return await _switched(to, said.command)
 
 
-async def _shown(scope: ScopedClient, topic: str) -> Reply:
-    if await scope.privacy.disabled_reason() == INCOGNITO:
+async def _shown(to: Target, topic: str) -> Reply:
+    if await to.privacy.disabled_reason() == INCOGNITO:
         return Reply(command="show", say=f"I look nothing up: {INCOGNITO}.", done=False)
-    found, on = await _known(scope, topic), f" about {topic}" if topic else ""
+    found, on = await _known(to, topic), f" about {topic}" if topic else ""
     say = (
         f"I remember nothing{on}."
         if not found
@@ -170,15 +194,15 @@ async def _shown(scope: ScopedClient, topic: str) -> Reply:
     return Reply(command="show", say=say, done=True, ids=tuple(memory.id for memory in found))
 
 
-async def _known(scope: ScopedClient, topic: str) -> list[Memory]:
+async def _known(to: Target, topic: str) -> list[Memory]:
     """What is remembered of something, also while memory is off: the person asks for it."""
     if topic.lower() in ("", "me", "myself"):
-        return list(await scope.list(limit=SHOWN))
-    return list(await scope._looked_up(topic, SHOWN))
+        return [*(await to.ctx.store.page(to.scope, Filter(), limit=SHOWN)).memories]
+    return [*await recall.look_up(to.ctx, to.scope, to.labels, topic, SHOWN)]
 
 
-async def _done(scope: ScopedClient, said: Heard, about: Sequence[str]) -> Reply:
-    found = await _meant(scope, said, about)
+async def _done(to: Target, said: Heard, about: Sequence[str]) -> Reply:
+    found = await _meant(to, said, about)
     is_sure = len(found) == 1 or (found and said.which == "all")
     if (
         said.topic or not is_sure
@@ -186,11 +210,13 @@ async def _done(scope: ScopedClient, said: Heard, about: Sequence[str]) -> Reply
         return _asked(said, found)
     for memory in found:
         if said.command == "forget":
-            await scope.forget(memory.id, reason="asked for in the chat", actor=scope.scope.user)
+            reason, session = "asked for in the chat", to.labels.session
+            session = await privacy.traceable_session(to.ctx, to.scope, session)
+            manner = forget.Manner(reason=reason, actor=to.scope.user, session=session)
+            await forget.forget(to.ctx, to.scope, [memory.id], manner)
         else:
-            await (scope.pin if said.command == "pin" else scope.unpin)(
-                memory.id, actor=scope.scope.user
-            )
+            is_pinned = said.command == "pin"
+            await edit.set_pinned(to.ctx, to.scope, to.labels, memory.id, is_pinned, to.scope.user)
     say = {
         "forget": "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories.",
         "pin": f"Pinned:\n{_numbered(found)}",
@@ -199,25 +225,24 @@ async def _done(scope: ScopedClient, said: Heard, about: Sequence[str]) -> Reply
     return Reply(command=said.command, say=say, done=True, ids=tuple(memory.id for memory in found))
 
 
-async def _meant(scope: ScopedClient, said: Heard, about: Sequence[str]) -> list[Memory]:
+async def _meant(to: Target, said: Heard, about: Sequence[str]) -> list[Memory]:
     """The memories that the words may point to: more than one, if it cannot be told."""
     if said.topic:
-        return (await _known(scope, said.topic))[:CHOICES]
+        return (await _known(to, said.topic))[:CHOICES]
     if said.which == "said":
-        return (await _of_session(scope, own=True))[:1]
-    there = (
-        await scope.ctx.store.get(scope.scope, list(about)) if about else await _of_session(scope)
-    )
+        return (await _of_session(to, own=True))[:1]
+    there = await to.ctx.store.get(to.scope, list(about)) if about else await _of_session(to)
     if said.which.isdecimal():
         return there[int(said.which) :][:1]
     return there if about else there[:CHOICES]
 
 
-async def _of_session(scope: ScopedClient, *, own: bool = False) -> list[Memory]:
+async def _of_session(to: Target, *, own: bool = False) -> list[Memory]:
     """What was remembered of this session, newest first; without a session nobody can tell."""
-    if scope.labels.session is None:
+    if to.labels.session is None:
         return []
-    page = await scope.list(Filter(labels=Labels(session=scope.labels.session)), limit=50)
+    where = Filter(labels=Labels(session=to.labels.session))
+    page = await to.ctx.store.page(to.scope, where, limit=50)
     return [memory for memory in page if authority.is_persons(memory) or not own]
 
 
@@ -235,31 +260,31 @@ def _asked(said: Heard, found: Sequence[Memory]) -> Reply:
     return Reply(command=said.command, say=say, done=False, ids=ids)
 
 
-async def _switched(scope: ScopedClient, command: str) -> Reply:
+async def _switched(to: Target, command: str) -> Reply:
     what, state = command.split()
     if what == "memory":
-        await scope.privacy.set(memory_enabled=state == "on", actor=scope.scope.user)
+        await to.privacy.set(memory_enabled=state == "on", actor=to.scope.user)
         off = "Memory is off here: nothing is taken in or recalled by itself until you turn it on again."
-        why = await scope.privacy.disabled_reason()
+        why = await to.privacy.disabled_reason()
         on = f"Memory is on in this space, but {why}." if why else "Memory is on."
         return Reply(command=what, say=on if state == "on" else off, done=True)
-    if scope.labels.session is None:
+    if to.labels.session is None:
         return Reply(
             command=what,
             say="I cannot tell which chat this is, so nothing was changed.",
             done=False,
         )
-    await (scope.privacy.start_incognito if state == "on" else scope.privacy.end_incognito)()
+    await (to.privacy.start_incognito if state == "on" else to.privacy.end_incognito)()
     on = "This chat is incognito: nothing of it is kept, and nothing is recalled in it."
     return Reply(
         command=what, say=on if state == "on" else "This chat is not incognito any more.", done=True
     )
 
 
-async def _consented(scope: ScopedClient, said: Heard, about: Sequence[str]) -> Reply | None:
+async def _consented(to: Target, said: Heard, about: Sequence[str]) -> Reply | None:
     """Decide a proposal that the person has seen; one that they have not is shown first."""
     field = "preferred_name" if said.field.lower().endswith("name") else said.field.lower()
-    waiting = [each for each in await scope.consent.list() if each.field == field]
+    waiting = [each for each in await to.consent.list() if each.field == field]
     if not waiting:
         return None
     seen = [each for each in waiting if each.id in about]
@@ -270,9 +295,9 @@ async def _consented(scope: ScopedClient, said: Heard, about: Sequence[str]) -> 
             done=False,
         )
     if said.command == "deny":
-        await scope.consent.deny(seen[0].id, actor=scope.scope.user)
+        await to.consent.deny(seen[0].id, actor=to.scope.user)
         return _consent(seen, "It is not kept, and I will not propose it again.", done=True)
-    made = await scope.consent.approve(seen[0].id, actor=scope.scope.user)
+    made = await to.consent.approve(seen[0].id, actor=to.scope.user)
     return _consent(seen, f"Kept: {_line(made)}", done=True)
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import builtins
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
 from .. import ports
+from ..context import Context
 from ..errors import InvalidInput, NotFound
+from ..ingest import validation
 from ..results import Saved
 from ..text import normalize
-from . import validation
+from ..types import Labels, Scope
+from . import privacy
 
 PARTS: dict[str, type] = {
     "graph_state": dict,
@@ -31,15 +33,12 @@ _NUL = re.compile(
 class Checkpoints:
     """The verbs for checkpoints, for one scope. What another user saved is not found, whatever its thread is called."""
 
-    def __init__(
-        self,
-        kept: ports.Checkpoints,
-        *,
-        clock: Callable[[], datetime],
-        most_bytes: int,
-        admit: Callable[[], Awaitable[None]] | None = None,  # raises where nothing may be kept
-    ) -> None:
-        self._kept, self._clock, self._most, self._admit = kept, clock, most_bytes, admit
+    def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
+        self._ctx, self._scope, self._labels = ctx, scope, labels
+
+    @property
+    def _kept(self) -> ports.Checkpoints:
+        return self._ctx.store.checkpoints(self._scope)
 
     async def save(self, thread: str, data: Mapping[str, Any]) -> Saved:
         """Keep where a thread stands, in place of what was saved before; when it returns, it is on disk.
@@ -48,9 +47,9 @@ class Checkpoints:
         whatever else JSON knows. Raises InvalidInput if it is no JSON, or larger than `max_checkpoint_mb`; Refused in
         an incognito session.
         """
-        if self._admit is not None:
-            await self._admit()
-        return await self._kept.save(thread_name(thread), self._text(data), self._clock())
+        await privacy.refuse_incognito(self._ctx, self._scope, self._labels.session)
+        text = self._text(data)
+        return await self._kept.save(thread_name(thread), text, self._ctx.clock())
 
     async def load(self, thread: str) -> dict[str, Any]:
         """Where a thread stood when it was last saved. Raises NotFound."""
@@ -76,8 +75,8 @@ class Checkpoints:
             size = len(text.encode())
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"A checkpoint holds what JSON knows: {error}") from error
-        if size > self._most:
-            most = self._most >> 20
+        most = self._ctx.settings.max_checkpoint_mb
+        if size > most << 20:
             raise InvalidInput(
                 f"{size:,} bytes are too many: save less, or raise max_checkpoint_mb ({most})"
             )

@@ -16,6 +16,7 @@ from typing import Any
 
 from ..context import Context
 from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
+from ..ingest import validation
 from ..jobs import expire
 from ..ports import Reading, Transaction
 from ..results import Proposal
@@ -23,7 +24,7 @@ from ..storage.changes import Decided
 from ..text import authority, normalize
 from ..text.clock import new_id
 from ..types import Labels, Memory, Scope
-from . import privacy, validation
+from . import privacy
 
 SENSITIVE = ("preferred_name", "pronouns", "city", "language")  # only the person decides
 BENIGN = ("tone", "goals_add")  # two signals are enough, or an insight that is sure

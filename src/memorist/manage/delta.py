@@ -9,15 +9,53 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from ..context import Context
+from ..errors import InvalidInput, StoreUnavailable
+from ..ingest import validation
 from ..ports import Reading
 from ..results import Logged, Updates
-from ..types import Memory, Query, Recall, Scope
+from ..retrieve import render
+from ..retrieve.budget import Caps
+from ..storage.changes import Shown
+from ..types import Labels, Memory, Query, Recall, Scope
+from . import privacy
 
 BULLETS = 3
 Count = Callable[[str], int]  # tokens of a text
 Line = Callable[
     [str, Memory | None], str | None
 ]  # of an event and the memory as it stands; None if there is none
+
+
+async def read_updates(
+    ctx: Context, scope: Scope, labels: Labels, since: int | None, thread: str | None
+) -> Updates:
+    """Return the updates of a thread after a revision, or after those that were read last."""
+    validation.fields({"thread": thread})
+    name = thread or labels.thread or labels.session
+    if name is None or isinstance(since, bool) or not isinstance(since, int | None):
+        raise InvalidInput(
+            "Name the thread, here or with `scope(…, thread=…)`, and pass the revision as an integer"
+        )
+    if await privacy.disabled_reason(ctx, scope, name if thread else labels.session):
+        return Updates(thread=name, since=since or 0, revision=since or 0, changes=(), text="")
+    if since is not None:
+        return await told(ctx.store, scope, name, since, render.update)
+    async with ctx.store.transaction(scope) as tx:
+        since = await tx.shown(scope, name)
+        updates = await told(tx, scope, name, since, render.update)
+        await tx.apply([Shown(thread=name, revision=updates.revision)])
+    return updates
+
+
+async def read_updates_if_available(
+    ctx: Context, scope: Scope, labels: Labels, since: int
+) -> Updates:
+    """Return the updates of the current thread, or none while the store is unavailable."""
+    try:
+        return await read_updates(ctx, scope, labels, since, None)
+    except StoreUnavailable:
+        return Updates(thread="", since=since, revision=since, changes=(), text="")
 
 
 async def told(reading: Reading, scope: Scope, thread: str, since: int, line: Line) -> Updates:
@@ -55,22 +93,18 @@ def header(since: int, lines: Sequence[str]) -> str:
 
 def fitting(news: Updates, asked: Query, count: Count) -> Updates:
     """The news, or none yet where there is no room for the header: it is told when there is."""
-    cramped = (
-        _left(asked.budget, count(news.text) + 1) == 0
-        or _left(asked.max_chars, len(news.text) + 1) == 0
-    )
-    return replace(news, text="", revision=news.since, changes=()) if cramped else news
+    room = Caps(tokens=asked.budget, chars=asked.max_chars).beside(news.text, count)
+    if room.tokens == 0 or room.chars == 0:
+        return replace(news, text="", revision=news.since, changes=())
+    return news
 
 
 def beside(news: Updates, asked: Query, count: Count) -> Query:
     """The query with the room that the header leaves."""
     if not news.text:
         return asked
-    budget, chars = (
-        _left(asked.budget, count(news.text) + 1),
-        _left(asked.max_chars, len(news.text) + 1),
-    )
-    return replace(asked, budget=budget, max_chars=chars)
+    room = Caps(tokens=asked.budget, chars=asked.max_chars).beside(news.text, count)
+    return replace(asked, budget=room.tokens, max_chars=room.chars)
 
 
 def before(news: Updates, answer: Recall, asked: Query, count: Count) -> Recall:
@@ -78,10 +112,6 @@ def before(news: Updates, answer: Recall, asked: Query, count: Count) -> Recall:
     text = "\n".join(filter(None, (news.text, answer.text)))
     tokens = count(text) if news.text else answer.tokens
     return replace(answer, query=asked, text=text, tokens=tokens, revision=news.revision)
-
-
-def _left(room: int | None, taken: int) -> int | None:
-    return None if room is None else max(0, room - taken)
 
 
 async def _standing(reading: Reading, scope: Scope, ids: Sequence[str]) -> dict[str, Memory]:

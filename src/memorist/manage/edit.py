@@ -10,12 +10,15 @@ from ..context import Context
 from ..embedders import checked
 from ..errors import Conflict, InvalidInput, NotFound, ProviderFailed
 from ..ingest import links as relations
-from ..ingest import policies, transitions
+from ..ingest import policies, transitions, validation
 from ..ports import Store, Transaction, Vectors
 from ..storage.changes import Put
 from ..text import normalize
 from ..text.clock import new_id
-from ..types import Event, Evidence, Filter, Memory, Message, Scope
+from ..types import Event, Evidence, Filter, Labels, Memory, Message, Scope
+from . import privacy
+
+LONGEST_SUMMARY = 280  # characters
 
 
 async def changed(
@@ -83,6 +86,9 @@ async def edited(
 
     Raises NotFound, InvalidInput; Conflict if it has another revision than was thought.
     """
+    if text is not None:
+        validation.text(text, ctx.settings.max_text_chars)
+    fields = _checked({name: value for name, value in fields.items() if value is not None})
     made = await _vectors(ctx, scope, id, text)
     async with ctx.store.transaction(scope) as tx:
         old, now, model = await _found(tx, scope, id), ctx.clock(), ctx.index.model
@@ -107,16 +113,44 @@ async def edited(
         }
         meta |= {"session": session} if session else {}
         links = policies.named(ctx.settings.policy).links if text is not None else None
-        corpus = await ctx.index.current(scope, tx) if links is not None else None
+        snapshot = await ctx.index.current(scope, tx) if links is not None else None
         put = Put(
             memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta
         )
         await tx.apply(
             [embedded(each, made) for each in (Put(memory=before, event=None, model=model), put)]
         )
-        if links is not None and corpus is not None:
-            await relations.link(tx, scope, corpus, [embedded(put, made)], links, now)
+        if links is not None and snapshot is not None:
+            await relations.link(tx, scope, snapshot, [embedded(put, made)], links, now)
     return embedded(put, made).memory
+
+
+def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an edit as they are stored. Raises InvalidInput."""
+    validation.fields(fields)
+    summary, tags = fields.get("summary"), fields.get("tags")
+    if summary is not None and len(summary) > LONGEST_SUMMARY:
+        raise InvalidInput(
+            f"A summary has at most {LONGEST_SUMMARY} characters, not {len(summary)}"
+        )
+    if tags is None:
+        return dict(fields)
+    return {**fields, "tags": tuple(dict.fromkeys(tag.lower() for tag in tags))}
+
+
+async def set_pinned(
+    ctx: Context, scope: Scope, labels: Labels, id: str, pinned: bool, actor: str | None
+) -> Memory:
+    """Pin or unpin a memory. Raises NotFound."""
+    session = await privacy.traceable_session(ctx, scope, labels.session)
+    return await changed(ctx, scope, id, "updated", {"pinned": pinned}, actor, session)
+
+
+async def restore(ctx: Context, scope: Scope, labels: Labels, id: str, actor: str | None) -> Memory:
+    """Make a hidden or archived memory active again. Raises NotFound."""
+    session = await privacy.traceable_session(ctx, scope, labels.session)
+    fields = {"state": "active", "purge_at": None}
+    return await changed(ctx, scope, id, "restored", fields, actor, session)
 
 
 def _reworded(memory: Memory, text: str) -> Memory:

@@ -9,16 +9,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from ..context import Context
-from ..errors import NotFound, ProviderFailed, StoreDamaged, StoreFull
-from ..ingest import transitions
+from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, StoreFull
+from ..ingest import transitions, validation
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful, Reading, Transaction
 from ..results import Forgotten
 from ..storage.changes import Bury, Change, Embedded, Forget, Put
 from ..storage.paging import matching
 from ..text import derived, normalize, summarize
-from ..types import GUILD, STATES, Filter, Memory, Scope
-from . import edit, journal
+from ..types import GUILD, STATES, Filter, Labels, Memory, Scope
+from . import edit, journal, privacy, recall
 
 SOURCE_FORGOTTEN = (
     "source-forgotten"  # the tag of what rests on something forgotten, and on other things too
@@ -64,12 +64,50 @@ class Plan:
         )
 
 
-async def forget(
-    ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner, *, dry_run: bool
-) -> Forgotten:
+async def check_manner(
+    ctx: Context,
+    scope: Scope,
+    labels: Labels,
+    reason: str,
+    keep_days: float,
+    never_again: bool,
+    actor: str | None,
+) -> Manner:
+    """Return how to forget. Raises InvalidInput."""
+    validation.days(keep_days)
+    validation.fields({"reason": reason, "actor": actor})
+    return Manner(
+        reason=reason,
+        actor=actor,
+        keep_days=keep_days,
+        never_again=never_again,
+        session=await privacy.traceable_session(ctx, scope, labels.session),
+    )
+
+
+async def find(
+    ctx: Context, scope: Scope, labels: Labels, query: str | None, where: Filter | None
+) -> list[str]:
+    """Return the ids of what a query finds, best first, or of all that a filter matches.
+
+    Raises InvalidInput if neither is given.
+    """
+    wanted = validation.where(where)
+    if query:
+        memories = await recall.look_up(ctx, scope, labels, query, MOST_FOUND, where)
+        return [memory.id for memory in memories]
+    if wanted.is_plain:
+        raise InvalidInput("Pass what to forget: a query, or a filter that names more than states")
+    return [memory.id for memory in await matching(ctx.store, scope, wanted)]
+
+
+async def preview(ctx: Context, scope: Scope, ids: Sequence[str]) -> Forgotten:
+    """Return what forgetting these memories would erase."""
+    return (await planned(ctx.store, scope, ids)).told(dry_run=True)
+
+
+async def forget(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:
     """Forget memories with what rests on them, all or none. Raises NotFound, StoreUnavailable."""
-    if dry_run:
-        return (await planned(ctx.store, scope, ids)).told(dry_run=True)
     done = await (_hidden if manner.keep_days else _erased)(ctx, scope, ids, manner)
     return done.told(dry_run=False)
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
 from uuid import UUID, uuid5
 
 from ..context import Context
 from ..errors import InvalidInput
-from ..ingest import guard, messages, policies
+from ..ingest import guard, messages, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ports import Store, Transaction, Vectors
@@ -20,12 +28,9 @@ from ..storage import codec, rows
 from ..storage.changes import Put, Said, Summary
 from ..text import authority, normalize
 from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
-from . import privacy, validation
+from . import privacy
 from .edit import encoded, with_free_key, with_vector
 from .records import PROFILE, PROJECT
-
-if TYPE_CHECKING:
-    from ..scoped import ScopedClient
 
 FORMAT = 1
 _HEADS = ("memorist", "recollect")  # the first record; version 0.1 wrote "recollect"
@@ -50,7 +55,9 @@ class Import:
     """How records are taken in."""
 
     ctx: Context
-    into: ScopedClient | None = None  # without one, each record goes to the scope it names
+    scope: Scope | None = None  # without one, each record goes to the scope it names
+    labels: Labels = field(default_factory=Labels)
+    remember: Callable[[list[Any]], Awaitable[Receipt]] | None = None  # stores messages
     restore: bool = False  # the owner brings an own export back: neither the guard nor a space that is off stops it
 
     @property
@@ -90,9 +97,9 @@ def _check(record: Mapping[str, Any], how: Import) -> None:
     if not isinstance(record, Mapping):
         raise InvalidInput("it is no object")
     if "content" in record:
-        if how.into is None:
+        if how.scope is None:
             raise InvalidInput("it is a message: say whose it is, with a scope or --user")
-        messages.message(record, how.into.labels)
+        messages.message(record, how.labels)
         return
     kind, data = record.get("record_type"), record.get("data")
     if kind not in (*_NOTES, *_READERS) or not isinstance(data, Mapping):
@@ -103,7 +110,7 @@ def _check(record: Mapping[str, Any], how: Import) -> None:
         )
     if kind in _READERS:
         _bound(_READERS[kind](data), how)
-        if how.into is None:
+        if how.scope is None:
             _scope(data)
 
 
@@ -116,13 +123,13 @@ def _sort(record: Mapping[str, Any]) -> str:
 async def _take(batch: Sequence[Mapping[str, Any]], how: Import) -> Sequence[Outcome]:
     """Take in records of one sort. What is refused has an outcome; of the rest only memories and messages have one."""
     if "content" in batch[0]:
-        assert how.into is not None
-        return (await how.into.remember(list(batch))).outcomes
+        assert how.remember is not None
+        return (await how.remember(list(batch))).outcomes
     kind = batch[0]["record_type"]
     if kind in _NOTES:
         return []
     data = [record["data"] for record in batch]
-    scope = how.into.scope if how.into is not None else _scope(data[0])
+    scope = how.scope if how.scope is not None else _scope(data[0])
     values = [_READERS[kind](each) for each in data]
     if kind == "memory":
         return await _take_memories(values, scope, how)

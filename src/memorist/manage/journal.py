@@ -196,13 +196,14 @@ async def gone(store: Store, told: Iterable[tuple[Scope, str, str]]) -> list[str
     ]
 
 
-async def noted(
-    journal: Journal, store: Store, scope: Scope, drafts: Sequence[Draft], now: datetime
-) -> None:
+async def noted(ctx: Context, scope: Scope, drafts: Sequence[Draft], now: datetime) -> None:
     """Note what was kept, and take out again what was forgotten before it was noted."""
+    journal = journal_of(ctx)
+    if journal is None:
+        return
     await asyncio.to_thread(journal.note, drafts, scope, now)
     with suppress(StoreUnavailable):  # what waits for the store cannot have been forgotten in it
-        lost = await gone(store, [(scope, draft.id or "", draft.text) for draft in drafts])
+        lost = await gone(ctx.store, [(scope, draft.id or "", draft.text) for draft in drafts])
         await asyncio.to_thread(journal.redact, lost)
 
 

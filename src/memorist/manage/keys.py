@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from ..context import Context
 from ..errors import InvalidInput, KeyRefused, NotFound
+from ..ingest import validation
 from ..results import Key
-from . import validation
 
 RIGHTS = (
     "read",

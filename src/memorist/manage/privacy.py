@@ -12,13 +12,13 @@ from dataclasses import replace
 
 from ..context import Context
 from ..errors import InvalidInput, Refused
+from ..ingest import validation
 from ..ingest.privacy import INCOGNITO as INCOGNITO
 from ..ingest.privacy import OFF as OFF
 from ..ingest.privacy import Disabled, load, note
 from ..results import SpaceSettings
 from ..storage.changes import Incognito, Setting
 from ..types import Labels, Scope
-from . import validation
 
 SHARED = "share:"  # begins the tag of what another space may recall; the name of that space follows
 
@@ -69,7 +69,7 @@ class Privacy:
     async def disabled_reason(self, session: str | None = None) -> str:
         """Why nothing is taken in or recalled in a session, this one unless another is named; empty if memory is on."""
         asked = self._labels.session if session is None else session
-        return (await off(self._ctx, self._scope, [asked])).get(asked, "")
+        return await disabled_reason(self._ctx, self._scope, asked)
 
     async def start_incognito(self, session: str | None = None) -> None:
         """Keep nothing of a session, this one unless another is named; recall nothing in it. Raises InvalidInput."""
@@ -97,6 +97,17 @@ async def off(ctx: Context, scope: Scope, sessions: Iterable[str | None]) -> Dis
     return await load(ctx, ctx.store, scope, sessions)
 
 
+async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
+    """Return why memory is off in a session; empty if it is on."""
+    return (await off(ctx, scope, [session])).get(session, "")
+
+
+async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> str | None:
+    """Return the session as the history may name it: None if it is incognito."""
+    reason = await disabled_reason(ctx, scope, session)
+    return None if reason == INCOGNITO else session
+
+
 async def is_space_off(ctx: Context, scope: Scope) -> bool:
     """Whether memory is disabled in a space; one whose sessions are incognito still holds memories."""
     reasons = await off(ctx, scope, [None])
@@ -115,5 +126,5 @@ async def sharing(ctx: Context, scope: Scope) -> list[Scope]:
 
 async def refuse_incognito(ctx: Context, scope: Scope, session: str | None) -> None:
     """Raises Refused in a session that leaves no trace."""
-    if (await off(ctx, scope, [session])).get(session) == INCOGNITO:
+    if await disabled_reason(ctx, scope, session) == INCOGNITO:
         raise Refused(f"Not done: {INCOGNITO}")

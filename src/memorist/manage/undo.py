@@ -9,14 +9,14 @@ from typing import Any
 
 from ..context import Context
 from ..errors import Conflict, InvalidInput, NotFound
-from ..ingest import transitions
+from ..ingest import transitions, validation
 from ..ports import Reading, Transaction, Vectors
 from ..results import Entry, Undone
 from ..storage.changes import Change, Put, Relation, Unrelated
 from ..text import clock, derived
 from ..text.clock import new_id
-from ..types import CONTRADICTS, Event, Memory, Scope
-from . import edit
+from ..types import CONTRADICTS, Event, Labels, Memory, Scope
+from . import edit, privacy
 
 KEPT = timedelta(days=30)  # what was not there before can be brought back for this long
 
@@ -41,13 +41,18 @@ class Plan:
 async def undone(
     ctx: Context,
     scope: Scope,
-    what: Mapping[str, str],
+    labels: Labels,
+    given: Mapping[str, str | None],
     *,
     dry_run: bool,
     actor: str | None,
-    session: str | None,
 ) -> Undone:
     """Undo an operation, or all of a session, whole or not at all. Raises NotFound, InvalidInput, Conflict."""
+    what = {name: value for name, value in given.items() if value is not None}
+    validation.fields({**what, "actor": actor})
+    if len(what) != 1:
+        raise InvalidInput("Pass what to undo: either an operation or a session")
+    session = await privacy.traceable_session(ctx, scope, labels.session)
     plan = await _planned(ctx, ctx.store, scope, what)
     if dry_run:
         memories = tuple(step.then for step in plan.steps)

@@ -14,12 +14,13 @@ from typing import Any, cast
 from ..context import Context
 from ..embedders import checked
 from ..errors import Conflict, InvalidInput, ProviderFailed, StoreFull, StoreUnavailable
+from ..index import SnapshotCache
 from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
 from ..ingest.analyze import to_items
 from ..ingest.policies import Policy
 from ..manage import records
-from ..ports import IndexRow, Reading, Spool, Store, Vectors
+from ..ports import IndexRow, Spool, Store, Vectors
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
 from ..storage.changes import Pending, Summary
@@ -139,17 +140,15 @@ class Offline:
         there = not self._store.away and await self._store.get(scope, [id])
         return bool(gone) and not there
 
-    async def recall(
-        self, query: Query, profile: Profile, parts: retrieve.Retrieve, now: datetime
-    ) -> Recall:
+    async def recall(self, ctx: Context, query: Query, profile: Profile, now: datetime) -> Recall:
         """Answer; with what waits, and without the store if it is away, which the answer says."""
         waiting = await self._waiting(query.scope)
         if "reading" not in self._store.away:
             with suppress(StoreUnavailable):
                 beside = await self._beside(query.scope, waiting) if waiting else None
-                return await retrieve.recall(query, profile, _reading(parts, beside), now)
+                return await retrieve.recall(_reading(ctx, beside), query, profile, now)
         left = await self._left(waiting, without=query.scope)
-        answer = await retrieve.recall(query, profile, _reading(parts, left), now)
+        answer = await retrieve.recall(_reading(ctx, left), query, profile, now)
         why = self._store.away.get("reading", "it was away for a moment")
         return replace(answer, legs={**answer.legs, "store": why})
 
@@ -201,7 +200,7 @@ class Offline:
         await self._embed([memory for memory, _ in prepared])
         return standby.Standby(
             store=self._store,
-            corpora=self._ctx.index,
+            index=self._ctx.index,
             waiting=prepared,
             embedded=self._vectors,
             is_away=without is not None,
@@ -335,7 +334,7 @@ def _message(draft: Draft) -> Draft:
     return replace(draft, message_id=draft.id, source_ids=(draft.id or new_id(), *draft.source_ids))
 
 
-def _reading(parts: retrieve.Retrieve, reading: standby.Standby | None) -> retrieve.Retrieve:
-    return (
-        parts if reading is None else replace(parts, store=cast(Reading, reading), corpora=reading)
-    )
+def _reading(ctx: Context, reading: standby.Standby | None) -> Context:
+    if reading is None:
+        return ctx
+    return replace(ctx, store=cast(Store, reading), index=cast(SnapshotCache, reading))

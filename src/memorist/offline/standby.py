@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..index import Corpora, Corpus
+from ..index import Snapshot, SnapshotCache
 from ..ingest import policies
 from ..ingest.analyze import analyze
 from ..ingest.classify import is_kept
@@ -49,7 +49,7 @@ def prepared(pending: Pending, place: int, language: str) -> list[tuple[Memory, 
         scope=pending.scope,
         policy=by,
         now=draft.told_at,
-        snapshot=Corpus.empty("", 1),
+        snapshot=Snapshot.empty("", 1),
         places={draft.labels.session or "": LAST + place},
     )
     made = []
@@ -65,9 +65,9 @@ def prepared(pending: Pending, place: int, language: str) -> list[tuple[Memory, 
 class Laid:
     """A snapshot without what cannot be shown, with what waits laid over it, as far as it was known."""
 
-    base: Corpus
+    base: Snapshot
     key: tuple[bool, int]  # whether the store is away, and the version of the texts
-    corpus: Corpus
+    snapshot: Snapshot
     known: dict[int, Memory]  # by row; what waits has rows below 0
     names: list[str] = field(default_factory=list)  # of what waits
 
@@ -77,16 +77,16 @@ class Standby:
     """Reads one scope for one question. Implements what recall asks of `ports.Reading` and of the snapshots."""
 
     store: Guarded
-    corpora: Corpora
+    index: SnapshotCache
     waiting: Sequence[tuple[Memory, IndexRow]]
     embedded: Mapping[str, Vectors]  # of what waits, by id
     is_away: bool
     laid: dict[Scope, Laid]  # for the next question
     _known: dict[int, Memory] = field(default_factory=dict)
 
-    async def current(self, scope: Scope, source: Any) -> Corpus:
+    async def current(self, scope: Scope, source: Any) -> Snapshot:
         """The snapshot, without what cannot be shown, with what waits."""
-        base = await self.corpora.current(scope, self if self.is_away else self.store)  # type: ignore[arg-type]
+        base = await self.index.current(scope, self if self.is_away else self.store)  # type: ignore[arg-type]
         laid, names = self.laid.get(scope), [memory.id for memory, _ in self.waiting]
         if (
             laid is None
@@ -99,14 +99,14 @@ class Standby:
         laid.known |= {row.row: self.waiting[-1 - row.row][0] for row in rows}
         laid.names, self._known, self.laid[scope] = names, laid.known, laid
         if rows:
-            laid.corpus = laid.corpus.extended(rows, [], base.revision)
-        return laid.corpus
+            laid.snapshot = laid.snapshot.extend(rows, [], base.revision)
+        return laid.snapshot
 
     @property
     def _key(self) -> tuple[bool, int]:
         return self.is_away, self.store.texts.version if self.is_away else 0
 
-    def _bare(self, scope: Scope, base: Corpus) -> Laid:
+    def _bare(self, scope: Scope, base: Snapshot) -> Laid:
         if not self.is_away:
             return Laid(base, self._key, base, {})
         known = _by_row(base, self.store.texts.of(scope))
@@ -160,15 +160,15 @@ class Standby:
         return Page((*own, *rest)[:limit])
 
 
-def _by_row(corpus: Corpus, memories: Sequence[Memory]) -> dict[int, Memory]:
+def _by_row(snapshot: Snapshot, memories: Sequence[Memory]) -> dict[int, Memory]:
     """Texts lately seen, by row: only of memories that the snapshot holds in that very version."""
     known = {
         (clock.micros(m.created_at), clock.micros(m.updated_at), m.simhash): m for m in memories
     }
     there = np.flatnonzero(
-        corpus.present & np.isin(corpus.created, [created for created, _, _ in known])
+        snapshot.present & np.isin(snapshot.created, [created for created, _, _ in known])
     )
-    columns = (corpus.row, corpus.created, corpus.updated, corpus.simhash)
+    columns = (snapshot.row, snapshot.created, snapshot.updated, snapshot.simhash)
     found = zip(*(column[there].tolist() for column in columns), strict=True)
     return {
         row: known[at, then, mark] for row, at, then, mark in found if (at, then, mark) in known

@@ -1,28 +1,38 @@
-"""What fits: memories are taken best first while the text that is really injected stays within every cap."""
+"""The one place that cuts to a budget: items are taken best first while every cap holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from ..types import Memory
-from .render import Renderer
+from ..text.tokens import count_tokens
 
+T = TypeVar("T")
 Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """The limits of one answer; what is None does not limit."""
+    """The limits of one answer; None does not limit."""
 
-    limit: int
+    limit: int | None = None  # items
     tokens: int | None = None
     chars: int | None = None
+
+    def beside(self, text: str, count: Count) -> Caps:
+        """Return the room that is left beside a text and a line break."""
+        tokens, chars = self.tokens, self.chars
+        if tokens is not None:
+            tokens = max(0, tokens - count(text) - 1)
+        if chars is not None:
+            chars = max(0, chars - len(text) - 1)
+        return Caps(limit=self.limit, tokens=tokens, chars=chars)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """What was taken, what was not and why, and the text."""
+    """Which items were taken, which were cut and why, by their place, and the text."""
 
     taken: list[int]
     cut: dict[int, str]
@@ -30,65 +40,57 @@ class Fitted:
     tokens: int
 
 
-def fit(memories: Sequence[Memory], caps: Caps, render: Renderer, count: Count) -> Fitted:
-    """Take what fits of the rendered text; one that does not fit is skipped, and a smaller one may still be taken."""
-    taken: list[int] = list(range(min(caps.limit, len(memories))))
-    cut: dict[int, str] = {}
-    if _too_much(
-        render([memories[i] for i in taken]), caps, count
-    ):  # mostly all of them fit, and one look is enough
-        taken, cut = _one_by_one(memories, caps, render, count)
-    text = render([memories[i] for i in taken])
-    beyond = (i for i in range(len(memories)) if i not in cut and i not in taken)
-    cut |= dict.fromkeys(beyond, f"beyond the limit of {caps.limit}")
-    return Fitted(taken=taken, cut=cut, text=text, tokens=count(text) if text else 0)
+def fit(
+    items: Sequence[T],
+    caps: Caps,
+    render: Callable[[Sequence[T]], str],
+    count: Count = count_tokens,
+    *,
+    cost: Callable[[T], int] | None = None,
+    skip: bool = True,
+) -> Fitted:
+    """Take what fits. An item that does not fit is skipped, and a smaller one may still be taken.
 
+    Tokens are those of the rendered text, or with `cost` the sum of what the items cost. Without `skip` the first item
+    that does not fit ends the list.
 
-def _one_by_one(
-    memories: Sequence[Memory], caps: Caps, render: Renderer, count: Count
-) -> tuple[list[int], dict[int, str]]:
-    taken: list[int] = []
-    cut: dict[int, str] = {}
-    for i in range(len(memories)):
-        if len(taken) == caps.limit:
-            break
-        too_much = _too_much(render([memories[j] for j in (*taken, i)]), caps, count)
-        if too_much:
-            cut[i] = too_much
+    >>> fit(["tea", "coffee", "milk"], Caps(chars=8), "\\n".join).text
+    'tea\\nmilk'
+    """
+    limit = len(items) if caps.limit is None else caps.limit
+    if cost is None:  # mostly everything fits, and one look is enough
+        text = render(items[:limit])
+        tokens = count(text) if text else 0
+        if not _excess(text, tokens, caps):
+            beyond = dict.fromkeys(range(limit, len(items)), f"beyond the limit of {limit}")
+            taken = list(range(min(limit, len(items))))
+            return Fitted(taken=taken, cut=beyond, text=text, tokens=tokens)
+    taken, cut, used, text = list[int](), dict[int, str](), 0, ""
+    for i, item in enumerate(items):
+        if len(taken) == limit:
+            cut[i] = f"beyond the limit of {limit}"
+            continue
+        if cut and not skip:
+            cut[i] = "one before it does not fit"
+            continue
+        longer = render([*(items[j] for j in taken), item])
+        price = count(longer) if cost is None else cost(item)
+        total = price if cost is None else used + price
+        problem = _excess(longer, total, caps)
+        if problem and cost is not None and caps.tokens is not None and total > caps.tokens:
+            problem = f"its {price} tokens do not fit into the budget of {caps.tokens}"
+        if problem:
+            cut[i] = problem
         else:
             taken.append(i)
-    return taken, cut
+            used, text = total, longer
+    return Fitted(taken=taken, cut=cut, text=text, tokens=used)
 
 
-def fit_content(memories: Sequence[Memory], caps: Caps, render: Renderer, count: Count) -> Fitted:
-    """The same, counting the memories' own texts, as the Memory Logic Specification does."""
-    taken: list[int] = []
-    cut: dict[int, str] = {}
-    used = 0
-    for i, memory in enumerate(memories):
-        cost = max(1, count(memory.text))
-        if len(taken) >= caps.limit:
-            cut[i] = f"beyond the limit of {caps.limit}"
-        elif caps.tokens is not None and used + cost > caps.tokens:
-            cut[i] = f"its {cost} tokens do not fit into the budget of {caps.tokens}"
-        elif (
-            caps.chars is not None and len(render([memories[j] for j in (*taken, i)])) > caps.chars
-        ):
-            cut[i] = f"it does not fit into {caps.chars} characters"
-        else:
-            taken.append(i)
-            used += cost
-    return Fitted(taken=taken, cut=cut, text=render([memories[i] for i in taken]), tokens=used)
-
-
-def fits(text: str, caps: Caps, count: Count) -> bool:
-    """Whether a text stays within the caps on its length."""
-    return not _too_much(text, caps, count)
-
-
-def _too_much(text: str, caps: Caps, count: Count) -> str:
+def _excess(text: str, tokens: int, caps: Caps) -> str:
+    """Return which cap a text exceeds, or nothing."""
     if caps.chars is not None and len(text) > caps.chars:
         return f"it does not fit into {caps.chars} characters"
-    if caps.tokens is not None and count(text) > caps.tokens:
+    if caps.tokens is not None and tokens > caps.tokens:
         return f"it does not fit into the budget of {caps.tokens} tokens"
     return ""

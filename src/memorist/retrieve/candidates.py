@@ -1,177 +1,125 @@
-"""Which memories a question is measured against, and what is known of each before any text is read."""
+"""Which memories a question is measured against: found in the snapshot, then read from the store."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Corpus
-from ..text import clock
-from . import dense, fuse, sparse
-from . import score as blend
-from .profiles import Profile
-from .question import Question
+from ..errors import StoreDamaged
+from ..ports import Reading
+from ..types import Memory, Scope
+from .features import Column, SnapshotSearch, at, compute
 
-Column = NDArray[np.float64]
+T = TypeVar("T")
 PER_LEG = 100  # of each leg's ranking, where rankings are fused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Positions with their features, and once they are scored, the score and the parts that add up to it."""
+    """Candidates of one question, one entry per column and candidate, with their memories once they are read."""
 
-    positions: NDArray[np.intp]
+    positions: NDArray[np.intp]  # in the snapshot
+    relevance: Column  # similarity, as a hit reports it
     features: Mapping[str, Column]
-    parts: Mapping[str, Column] = field(default_factory=dict)
-    score: Column = field(default_factory=lambda: np.empty(0))
-    is_chance: bool = (
-        False  # the best match is no better than the best of so many unrelated memories would be
-    )
+    memories: Sequence[Memory] = ()
 
-    def taken(self, order: NDArray[np.intp]) -> Candidates:
-        """The same for some of the positions, in the given order; -1 stands for one that was not found."""
+    @property
+    def has_semantic(self) -> bool:
+        """Whether the dense leg found anything at all: one switch for all candidates."""
+        return "semantic" in self.features and bool((self.features["semantic"] > 0).any())
+
+    def pick(self, order: NDArray[np.intp]) -> Candidates:
+        """Return some of the candidates, before they are read, in the given order."""
         return Candidates(
-            positions=_picked(self.positions, order),
-            features={name: _picked(column, order) for name, column in self.features.items()},
-            parts={name: _picked(column, order) for name, column in self.parts.items()},
-            score=_picked(self.score, order) if len(self.score) else np.zeros(len(order)),
-            is_chance=self.is_chance,
+            positions=self.positions[order],
+            relevance=self.relevance[order],
+            features={name: column[order] for name, column in self.features.items()},
         )
 
-    def parts_of(self, i: int) -> dict[str, float]:
-        """What adds up to the score of one candidate."""
-        return {name: float(column[i]) for name, column in self.parts.items() if column[i]}
+    def with_feature(self, name: str, column: Column) -> Candidates:
+        """Return the candidates with one more feature."""
+        return replace(self, features={**self.features, name: column})
 
 
-def _picked(column: NDArray[Any], order: NDArray[np.intp]) -> NDArray[Any]:
-    if not len(order) or order.min() >= 0:
-        return column[order]
-    return np.append(column, np.zeros(1, column.dtype))[order]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One memory with its score and the parts that add up to it."""
+
+    memory: Memory
+    score: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict)
+    features: Mapping[str, float] = field(default_factory=dict)
+    relevance: float = 0.0
+    position: int = -1  # in the snapshot; -1 if it was not found there
 
 
-def find(
-    profile: Profile,
-    corpus: Corpus,
-    question: Question,
-    vector: NDArray[np.float32] | None,
-    allowed: NDArray[np.bool_],
-    *,
-    channel: int,
-    limit: int,
-    pool: int,
-    now: datetime,
+async def read(
+    found: Candidates, search: SnapshotSearch, scope: Scope, store: Reading, legs: dict[str, str]
 ) -> Candidates:
-    """The candidates of a profile, with the features that need no text."""
-    if profile.candidates == "blend":
-        best = blend.blend(corpus, question, vector, allowed, profile.weights, now, pool)
-        positions = best.positions.astype(np.intp)
-        near = np.zeros(len(positions)) if vector is None else corpus.vectors(positions) @ vector
-        return Candidates(
-            positions=positions,
-            features={"semantic": np.asarray(near, np.float64)},
-            parts=best.parts,
-            score=best.score,
-            is_chance=vector is not None
-            and corpus.is_embedded
-            and best.evidence < blend.floor(corpus.count),
-        )
-    lexical, _ = sparse.bm25(corpus, question.terms)
-    semantic = dense.cosine(corpus, vector)
-    usable = allowed & corpus.alive
-    if profile.candidates == "fused":
-        rankings = [
-            _ranking(leg, usable, corpus.row, max(pool, PER_LEG)).tolist()
-            for leg in (lexical, semantic)
-        ]
-        fused = fuse.reciprocal_rank(rankings, k=profile.rrf_k)
-        positions, ranks = np.array(list(fused), np.intp), np.array(list(fused.values()))
+    """Read the memories; one erased a moment ago is left out, and so is one that was altered on disk.
+
+    `legs` then tells about the damage.
+    """
+    rows = search.snapshot.row[found.positions].tolist()
+    try:
+        memories = await store.at_rows(scope, rows)
+    except StoreDamaged as error:
+        legs["store"] = str(error)
+        memories = {}
+        for row in rows:
+            with suppress(StoreDamaged):
+                memories |= await store.at_rows(scope, [row])
+    if len(memories) < len(rows):
+        there = [i for i, row in enumerate(rows) if row in memories]
+        found, rows = found.pick(np.array(there, np.intp)), [rows[i] for i in there]
+    return replace(found, memories=[memories[row] for row in rows])
+
+
+def select(search: SnapshotSearch, *, limit: int, pool: int) -> Candidates:
+    """Choose candidates by one leg, both, or the calendar, as the profile says."""
+    kind, snapshot = search.profile.candidates, search.snapshot
+    fused: dict[int, float] = {}
+    scores, _ = search.bm25
+    if kind == "fused":
+        most = max(pool, PER_LEG)
+        legs = (_rank(search, scores, most), _rank(search, search.semantic, most))
+        fused = reciprocal_rank([leg.tolist() for leg in legs], k=search.profile.rrf_k)
+        positions = np.array(list(fused), np.intp)
+    elif kind == "dense":
+        leg = search.semantic if (search.semantic * search.usable).any() else scores
+        positions = _rank(search, leg, max(pool, 4 * limit))
     else:
-        positions = _chosen(profile, corpus, lexical, semantic, usable, limit=limit, pool=pool)
-        ranks = np.zeros(len(positions))
-    features = _features(profile, corpus, positions, lexical, semantic, channel, now)
-    return Candidates(positions=positions, features={**features, "fused": ranks})
+        positions = np.flatnonzero(search.usable)
+        if kind == "recent":
+            newest = np.lexsort((snapshot.row[positions], -snapshot.updated[positions]))
+            positions = positions[newest][: max(pool, min(180, 12 * limit))]
+    features = at(positions, compute(search, {"sparse", "semantic", "relevance"}))
+    features["fused"] = np.array([fused.get(each, 0.0) for each in positions.tolist()])
+    return Candidates(positions=positions, features=features, relevance=features["relevance"])
 
 
-def _chosen(
-    profile: Profile,
-    corpus: Corpus,
-    lexical: NDArray[np.float32],
-    semantic: NDArray[np.float32],
-    usable: NDArray[np.bool_],
-    *,
-    limit: int,
-    pool: int,
-) -> NDArray[np.intp]:
-    if profile.candidates == "all":
-        return np.flatnonzero(usable)
-    if profile.candidates == "recent":
-        found = np.flatnonzero(usable)
-        return found[np.lexsort((corpus.row[found], -corpus.updated[found]))][
-            : max(pool, min(180, 12 * limit))
-        ]
-    leg = semantic if (semantic * usable).any() else lexical
-    return _ranking(leg, usable, corpus.row, max(pool, 4 * limit))
-
-
-def _ranking(
-    scores: NDArray[np.float32], usable: NDArray[np.bool_], rows: NDArray[np.int64], most: int
-) -> NDArray[np.intp]:
-    """Positions with a score above 0, best first, equals by row."""
-    found = np.flatnonzero(usable & (scores > 0))
+def _rank(search: SnapshotSearch, scores: NDArray[np.float32], most: int) -> NDArray[np.intp]:
+    """Return usable positions with a score above 0, best first, equals by row."""
+    found = np.flatnonzero(search.usable & (scores > 0))
     if len(found) > most:
-        at_least = np.partition(scores[found], -most)[-most]
-        found = found[scores[found] >= at_least]
-    return found[np.lexsort((rows[found], -scores[found]))][:most]
+        least = np.partition(scores[found], -most)[-most]
+        found = found[scores[found] >= least]
+    return found[np.lexsort((search.snapshot.row[found], -scores[found]))][:most]
 
 
-def _features(
-    profile: Profile,
-    corpus: Corpus,
-    positions: NDArray[np.intp],
-    lexical: NDArray[np.float32],
-    semantic: NDArray[np.float32],
-    channel: int,
-    now: datetime,
-) -> dict[str, Column]:
-    best = float(lexical.max()) if len(lexical) else 0.0
-    share = (lexical[positions] / best if best > 0 else lexical[positions]).astype(np.float64)
-    near = semantic[positions].astype(np.float64)
-    importance = corpus.importance[positions].astype(np.float64)
-    return {
-        "sparse": share,
-        "semantic": near,
-        "relevance": np.where(corpus.embedded[positions] & semantic.any(), near, share),
-        "recency": _recency(profile, corpus, positions, now),
-        "importance": importance,
-        "level": np.clip(np.ceil(np.round(5 * importance, 6)), 1, 5) / 5,
-        "confidence": corpus.confidence[positions].astype(np.float64),
-        "channel": _channel(corpus, positions, channel),
-        "pinned": corpus.pinned[positions].astype(np.float64),
-        "related": np.zeros(len(positions)),
-    }
+def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, float]:
+    """Score items by how high they stand in each ranking.
 
-
-def _recency(
-    profile: Profile, corpus: Corpus, positions: NDArray[np.intp], now: datetime
-) -> Column:
-    if profile.recency is None:
-        return np.zeros(len(positions))
-    age = (
-        np.maximum(clock.micros(now) - corpus.created[positions], 0) / 1e6
-    )  # a date in the future is now
-    if profile.recency.shape == "hyperbolic":
-        return np.asarray(1.0 / (1.0 + age / profile.recency.scale))
-    return np.asarray(np.exp(-age / profile.recency.scale))
-
-
-def _channel(corpus: Corpus, positions: NDArray[np.intp], channel: int) -> Column:
-    """1 in the channel of the question, 0.25 for what belongs to none, 0 elsewhere or if no channel is asked from."""
-    if channel == -1:
-        return np.zeros(len(positions))
-    there = corpus.channel[positions]
-    return np.where(there == channel, 1.0, np.where(there == -1, 0.25, 0.0))
+    >>> reciprocal_rank([["a", "b"], ["b"]], k=1)
+    {'b': 0.8333333333333333, 'a': 0.5}
+    """
+    scores: dict[T, float] = {}
+    for ranking in rankings:
+        for rank, item in enumerate(ranking, 1):
+            scores[item] = scores.get(item, 0.0) + 1.0 / (k + rank)
+    return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))

@@ -1,8 +1,8 @@
 """The dense leg of a scope whose vectors another index holds.
 
-The index is asked for what is near, and nothing more is believed of it: what is not in the scope is dropped, and every
-cosine is worked out again from the store's own vectors. The best matches by words are measured too, so that without
-the index, or with one that is behind, an answer is poorer and never wrong.
+The index only proposes rows: what is not in the scope is dropped, and every cosine is computed again from the store's
+own vectors. The best matches by words are measured, too, so that without the index, or with a stale one, an answer is
+poorer but never wrong.
 """
 
 from __future__ import annotations
@@ -13,52 +13,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ProviderFailed
-from ..index import Corpus
+from ..index import Snapshot
 from ..ports import NearestRows, Reading, Vectors
 from ..types import Scope
-from . import sparse
+from .features import bm25
 
-ASKED = 200  # rows wanted of the index
-BY_WORDS = 200  # of the best matches by words
-EXACT = 2_000  # where a filter lets through no more than this, all of it is measured
+ASKED = 200  # rows that the index proposes
+BY_WORDS = 200  # best matches by words
+EXACT = 2_000  # if a filter lets through no more than this, all of it is measured
 
 
-async def near(
-    corpus: Corpus,
+async def load_nearest(
+    snapshot: Snapshot,
     terms: Sequence[int],
     vector: Vectors,
-    allowed: NDArray[np.bool_],
-    *,
+    usable: NDArray[np.bool_],
     scope: Scope,
     store: Reading,
     index: NearestRows | None,
-) -> tuple[Corpus, str]:
-    """The corpus with the vectors that matter to this question, and how the leg fared."""
-    said = "ok"
-    if int(allowed.sum()) <= min(EXACT, corpus.count - 1):
-        rows = corpus.row[allowed].tolist()
+) -> tuple[Snapshot, str]:
+    """Return the snapshot with the vectors that matter to this question, and "ok" or what is wrong with the index."""
+    if int(usable.sum()) <= min(EXACT, snapshot.count - 1):
+        rows, status = snapshot.row[usable].tolist(), "ok"
     else:
-        found, said = await _asked(index, scope, vector, corpus.revision)
-        rows = [*found, *corpus.row[_best_by_words(corpus, terms, allowed)].tolist()]
-    return corpus.with_near(
-        await store.vectors(scope, list(dict.fromkeys(rows)), model=corpus.model)
-    ), said
-
-
-async def _asked(
-    index: NearestRows | None, scope: Scope, vector: Vectors, revision: int
-) -> tuple[list[int], str]:
-    if index is None:
-        return [], "no vector index is configured for a scope of this size"
-    try:
-        return await index.nearest(scope, vector, limit=ASKED, revision=revision)
-    except ProviderFailed as error:
-        return [], str(error)
-
-
-def _best_by_words(
-    corpus: Corpus, terms: Sequence[int], allowed: NDArray[np.bool_]
-) -> NDArray[np.intp]:
-    scores, _ = sparse.bm25(corpus, terms)
-    found = np.flatnonzero(allowed & (scores > 0))
-    return found[np.argsort(-scores[found], kind="stable")[:BY_WORDS]]
+        rows, status = [], "no vector index is configured for a scope of this size"
+        if index is not None:
+            try:
+                rows, status = await index.nearest(
+                    scope, vector, limit=ASKED, revision=snapshot.revision
+                )
+            except ProviderFailed as error:
+                status = str(error)
+        scores, _ = bm25(snapshot, terms)
+        matching = np.flatnonzero(usable & (scores > 0))
+        best = matching[np.argsort(-scores[matching], kind="stable")[:BY_WORDS]]
+        rows = [*rows, *snapshot.row[best].tolist()]
+    vectors = await store.vectors(scope, list(dict.fromkeys(rows)), model=snapshot.model)
+    return snapshot.with_vectors(vectors), status

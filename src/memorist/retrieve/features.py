@@ -1,140 +1,312 @@
-"""What speaks for a memory beside its own words: where it stands, who said it and when.
+"""What speaks for a memory, one number per position of the snapshot and feature; the profile weighs them.
 
-Each function returns one number per position of the corpus, usually between 0 and 1; the profile weighs them.
+`SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every feature from them and
+from the columns of the snapshot. Only `lexical`, `related` and `fused` come from elsewhere: they need texts, links or
+rankings.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import NO_TIME, Corpus, Places
-from ..text import clock
-from ..text.dates import Interval
-from ..text.derived import ENDS_ASKING, FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
-from ..types import KINDS
+from ..index import NO_TIME, Neighbors, Snapshot
+from ..text import clock, normalize, tokens
+from ..text.derived import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
+from ..types import KINDS, Memory
+from .profiles import Profile
+from .question import ParsedQuestion
 
 Scores = NDArray[np.float32]
+Column = NDArray[np.float64]
+K1, B = 1.2, 0.9  # of BM25
 TOLD_WITHIN = timedelta(days=31)  # people tell what happened some weeks later
-HALF_LIFE = 30  # days
+_INSIGHT = KINDS.index("insight")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROS_A_DAY = 86_400_000_000
+_MOST_ASKED, _MOST_FACT = 32, 96  # words that the compact overlap compares
 
 
-def neighbours(scores: Scores, place: Places) -> Scores:
-    """The better score of the two turns around each: who speaks of a thing goes on speaking of it.
+@dataclass(frozen=True, kw_only=True)
+class SnapshotSearch:
+    """One question against one snapshot."""
 
-    >>> place = Places.of(np.array([0, 1, 2], np.int32), np.array([5, 5, 6], np.int32))
-    >>> neighbours(np.array([0.5, 0.0, 0.25], dtype=np.float32), place).tolist()
+    profile: Profile
+    snapshot: Snapshot
+    question: ParsedQuestion
+    vector: NDArray[np.float32] | None  # of the question
+    usable: NDArray[np.bool_]  # what may be returned
+    now: datetime
+    channel: int = -1  # code of the channel of the question; -1 if it has none
+
+    @cached_property
+    def bm25(self) -> tuple[Scores, float]:
+        """BM25 of each position, and about the best that the terms of the question could reach."""
+        return bm25(self.snapshot, self.question.terms)
+
+    @cached_property
+    def cosine(self) -> Scores:
+        """Cosine of each position with the question; 0 where there is no vector."""
+        if self.vector is None:
+            return np.zeros(self.snapshot.n, np.float32)
+        return self.snapshot.similarity(self.vector)
+
+    @cached_property
+    def sparse(self) -> Scores:
+        """The sparse leg on its scale: absolute where all memories are ranked together, else a share of the best."""
+        scores, bound = self.bm25
+        if self.profile.candidates == "blend":
+            share = scores / np.float32(bound) if bound > 0 else np.zeros_like(scores)
+            is_filtered = self.usable is not self.snapshot.alive  # the dead have no postings
+            return share * self.usable if is_filtered else share
+        best = float(scores.max(initial=0.0))
+        return scores / best if best > 0 else scores
+
+    @cached_property
+    def semantic(self) -> Scores:
+        """The dense leg, never below 0."""
+        positive = np.maximum(self.cosine, np.float32(0.0))
+        return positive * self.usable if self.profile.candidates == "blend" else positive
+
+    @cached_property
+    def own(self) -> Scores:
+        """How well each memory matches by its own words; what may not be returned supports no neighbor either."""
+        weights = self.profile.weights
+        total = np.float32(weights.get("sparse", 0.0)) * self.sparse
+        total += np.float32(weights.get("semantic", 0.0)) * self.semantic
+        return total if self.profile.candidates == "blend" else total * self.usable
+
+    @cached_property
+    def around(self) -> Scores:
+        """How well the turns before and after each memory match."""
+        return neighbors(self.own, self.snapshot.neighbors)
+
+
+def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
+    """Score each position by BM25 with the statistics of this scope, and bound what these terms could reach.
+
+    The bound makes the scores of different questions comparable.
+    """
+    scores, total = np.zeros(snapshot.n, np.float32), 0.0
+    for term in terms:
+        where, counts = snapshot.postings(term)
+        weight = idf(snapshot.count, len(where))
+        total += weight
+        if len(where):
+            length = snapshot.length[where] / max(snapshot.mean_length, 1e-9)
+            norm = K1 * (1.0 - B + B * length)
+            scores[where] += np.float32(weight * (K1 + 1.0)) * counts / (counts + norm)
+    return scores, 0.6 * (K1 + 1.0) * total
+
+
+def idf(count: int, holding: int) -> float:
+    """Return how much a term says that `holding` of `count` memories have.
+
+    >>> round(idf(1000, 10), 2), round(idf(1000, 1000), 4)
+    (4.56, 0.0005)
+    """
+    return float(np.log1p((count - holding + 0.5) / (holding + 0.5)))
+
+
+# What stands around a memory
+
+
+def neighbors(scores: Scores, place: Neighbors) -> Scores:
+    """Return the better score of the two turns around each: who speaks of a thing goes on about it.
+
+    >>> place = Neighbors.of(np.array([0, 1, 2], np.int32), np.array([5, 5, 6], np.int32))
+    >>> neighbors(np.array([0.5, 0.0, 0.25], dtype=np.float32), place).tolist()
     [0.0, 0.5, 0.0]
     """
-    ordered = scores[place.order]
-    found = _before(ordered, place)
-    np.maximum(found[:-1], ordered[1:] * place.joined, out=found[:-1])
-    return _scattered(found, place, len(scores))
+    padded = np.append(scores, np.float32(0.0))
+    return np.maximum(padded[place.before], padded[place.after])
 
 
-def answers(corpus: Corpus, scores: Scores, place: Places, *, asks_assistant: bool) -> Scores:
-    """The score of the turn before where that ended in a question, for the reply tells what was asked.
+def answers(search: SnapshotSearch) -> Scores:
+    """Return the score of the turn before where that ended in a question: the reply tells what was asked.
 
-    What an assistant replies tells nothing about the person, so it counts only where the assistant is asked about.
+    A reply of the assistant tells nothing about the person, so it counts only where the assistant is asked about.
     """
-    asked = np.where(corpus.flags & ENDS_ASKING, scores, np.float32(0.0))
-    found = _scattered(_before(asked[place.order], place), place, len(scores))
-    return (
-        found if asks_assistant else np.where(corpus.flags & FROM_ASSISTANT, np.float32(0.0), found)
-    )
+    snapshot, replies = search.snapshot, search.snapshot.replies
+    if not search.question.asks_assistant:
+        replies = replies[~snapshot.marked(FROM_ASSISTANT)[replies]]
+    found = np.zeros(snapshot.n, np.float32)
+    found[replies] = search.own[snapshot.neighbors.before[replies]]
+    return found
 
 
-def session(scores: Scores, place: Places) -> Scores:
-    """The best score in the session of each.
+def session(scores: Scores, place: Neighbors) -> Scores:
+    """Return the best score in the session of each.
 
-    >>> place = Places.of(np.array([1, 0, 2], np.int32), np.array([5, 5, 6], np.int32))
+    >>> place = Neighbors.of(np.array([1, 0, 2], np.int32), np.array([5, 5, 6], np.int32))
     >>> session(np.array([0.5, 0.0, 0.25], dtype=np.float32), place).tolist()
     [0.5, 0.5, 0.25]
     """
     if not len(place.order):
         return np.zeros_like(scores)
     best = np.maximum.reduceat(scores[place.order], place.starts)
-    sizes = np.diff(place.starts, append=len(place.order))
-    return _scattered(np.repeat(best, sizes), place, len(scores))
+    return np.append(best, np.float32(0.0))[place.group]
 
 
-def _before(ordered: Scores, place: Places) -> Scores:
-    found = np.zeros_like(ordered)
-    found[1:] = ordered[:-1] * place.joined
-    return found
+# Who said it and when
 
 
-def _scattered(ordered: Scores, place: Places, n: int) -> Scores:
-    found = np.zeros(n, dtype=np.float32)
-    found[place.order] = ordered
-    return found
+def role(search: SnapshotSearch) -> NDArray[np.bool_]:
+    """Mark what the side not asked about said in a chat with an assistant, which is nearly always the assistant."""
+    assistant = search.snapshot.marked(FROM_ASSISTANT)
+    if search.question.asks_assistant and assistant.any():
+        return search.snapshot.marked(FROM_USER)
+    return assistant
 
 
-def speaker(corpus: Corpus, number: int) -> Scores:
-    """1 for what one of the speakers said."""
-    said: NDArray[np.bool_] = corpus.speaker == number
-    return said.astype(np.float32)
+def speaker(search: SnapshotSearch) -> NDArray[np.bool_] | None:
+    """Mark what the person said whom the question names, if it names exactly one."""
+    named = search.question.speakers
+    return search.snapshot.speaker == named[0] if len(named) == 1 else None
 
 
-def role(corpus: Corpus, *, asks_assistant: bool) -> Scores:
-    """1 for the voice not asked about in a chat with an assistant, which is nearly always the assistant's."""
-    assistant = _marked(corpus, FROM_ASSISTANT)
-    return _marked(corpus, FROM_USER) if asks_assistant and assistant.any() else assistant
-
-
-def time(corpus: Corpus, intervals: Sequence[Interval]) -> Scores:
-    """1 for what was said in the time named, a half within a month after it."""
-    found = np.zeros(corpus.n, dtype=np.float32)
-    known = corpus.occurred[corpus.occurred != NO_TIME] if intervals else corpus.occurred[:0]
+def time(search: SnapshotSearch) -> Scores | None:
+    """Return 1 for what was said in the time that the question names, a half within a month after it."""
+    occurred = search.snapshot.occurred
+    known = occurred[occurred != NO_TIME] if search.question.intervals else occurred[:0]
     if not len(known):
-        return found
-    first, last = _moment(known.min()) - TOLD_WITHIN, _moment(known.max())
-    stretches = [stretch for interval in intervals for stretch in interval.within(first, last)]
+        return None
+    first = _EPOCH + timedelta(microseconds=int(known.min())) - TOLD_WITHIN
+    last = _EPOCH + timedelta(microseconds=int(known.max()))
+    found = np.zeros(len(occurred), np.float32)
+    stretches = []
+    for interval in search.question.intervals:
+        stretches += interval.within(first, last)
     for _, end in stretches:
-        found[_between(corpus, end, end + TOLD_WITHIN)] = 0.5
+        after = clock.micros(end + TOLD_WITHIN)
+        found[(occurred >= clock.micros(end)) & (occurred < after)] = 0.5
     for start, end in stretches:
-        found[_between(corpus, start, end)] = 1.0
+        found[(occurred >= clock.micros(start)) & (occurred < clock.micros(end))] = 1.0
     return found
 
 
-def tells_when(corpus: Corpus) -> Scores:
-    """1 for a turn that names a time."""
-    return _marked(corpus, HAS_TIME)
+def recency(search: SnapshotSearch) -> NDArray[Any] | None:
+    """Return how new each is: 1 for now, towards 0 with age; a date in the future is now."""
+    fading = search.profile.recency
+    if fading is None:
+        return None
+    if fading.shape == "half_life":
+        today = np.float32(clock.micros(search.now) / 86_400_000_000)
+        days = np.maximum(today - search.snapshot.days, np.float32(0.0))
+        return np.asarray(np.exp2(-days / np.float32(fading.scale / 86_400)))
+    age = np.maximum(clock.micros(search.now) - search.snapshot.created, 0) / 1e6
+    if fading.shape == "hyperbolic":
+        return np.asarray(1.0 / (1.0 + age / fading.scale))
+    return np.asarray(np.exp(-age / fading.scale))
 
 
-def question(corpus: Corpus) -> Scores:
-    """1 for a turn that only asks."""
-    return _marked(corpus, IS_QUESTION)
+# What is stored with it
 
 
-def insight(corpus: Corpus) -> Scores:
-    """1 for what was only inferred."""
-    return np.asarray(corpus.kind == KINDS.index("insight"), np.float32)
+def channel(search: SnapshotSearch) -> Column | None:
+    """Return 1 in the channel of the question, 0.25 for what belongs to none, 0 elsewhere."""
+    if search.channel == -1:
+        return None
+    there = search.snapshot.channel
+    return np.where(there == search.channel, 1.0, np.where(there == -1, 0.25, 0.0))
 
 
-def summary(corpus: Corpus, scores: Scores) -> Scores:
-    """Its own score again for what stands for several others, which cannot support it any more."""
-    return scores * _marked(corpus, IS_SUMMARY)
+def level(search: SnapshotSearch) -> Column:
+    """Return the importance as one of five levels, from 0.2 to 1."""
+    importance = search.snapshot.importance.astype(np.float64)
+    return np.asarray(np.clip(np.ceil(np.round(5 * importance, 6)), 1, 5) / 5)
 
 
-def recency(corpus: Corpus, now: datetime) -> Scores:
-    """1 for now, halved every thirty days back; 0 where the time is unknown."""
-    today = np.float32(clock.micros(now) / _MICROS_A_DAY)
-    halvings = np.maximum(today - corpus.days, np.float32(0.0)) / np.float32(HALF_LIFE)
-    return np.asarray(np.exp2(-halvings), dtype=np.float32)
+def relevance(search: SnapshotSearch) -> Scores:
+    """Return the semantic score where the memory has a vector and any vector matches, else the sparse one."""
+    by_meaning = search.snapshot.embedded & search.semantic.any()
+    return np.where(by_meaning, search.semantic, search.sparse)
 
 
-def _marked(corpus: Corpus, mark: int) -> Scores:
-    has_it: NDArray[np.bool_] = corpus.flags & mark != 0
-    return has_it.astype(np.float32)
+# One number per position, or None where the feature says nothing about this question.
+Feature = Callable[[SnapshotSearch], NDArray[Any] | None]
+COMPUTED: dict[str, Feature] = {
+    "sparse": lambda search: search.sparse,
+    "semantic": lambda search: search.semantic,
+    "neighbours": lambda search: search.around,
+    "answers": answers,
+    "session": lambda search: session(search.own, search.snapshot.neighbors),
+    "summary": lambda search: search.own * search.snapshot.marked(IS_SUMMARY),
+    "question": lambda search: search.snapshot.marked(IS_QUESTION),
+    "role": role,
+    "insight": lambda search: search.snapshot.kind == _INSIGHT,
+    "speaker": speaker,
+    "time": time,
+    "tells_when": lambda search: (
+        search.snapshot.marked(HAS_TIME) if search.question.asks_when else None
+    ),
+    "recency": recency,
+    "relevance": relevance,
+    "importance": lambda search: search.snapshot.importance,
+    "level": level,
+    "confidence": lambda search: search.snapshot.confidence,
+    "channel": channel,
+    "pinned": lambda search: search.snapshot.pinned,
+}
 
 
-def _between(corpus: Corpus, start: datetime, end: datetime) -> NDArray[np.bool_]:
-    return (corpus.occurred >= clock.micros(start)) & (corpus.occurred < clock.micros(end))
+def compute(search: SnapshotSearch, always: set[str]) -> dict[str, NDArray[Any] | None]:
+    """Return these features and those that the profile uses, for all positions."""
+    columns = {}
+    for name, feature in COMPUTED.items():
+        if name in always or search.profile.uses(name):
+            columns[name] = feature(search)
+    return columns
 
 
-def _moment(micros: np.int64) -> datetime:
-    return _EPOCH + timedelta(microseconds=int(micros))
+def at(
+    positions: NDArray[np.intp], columns: Mapping[str, NDArray[Any] | None]
+) -> dict[str, Column]:
+    """Return the features of some positions, exact enough to be added up."""
+    found = {}
+    for name, column in columns.items():
+        if column is None:
+            found[name] = np.zeros(len(positions))
+        else:
+            found[name] = column[positions].astype(np.float64)
+    return found
+
+
+# What needs the text
+
+
+def lexical(profile: Profile, question: str, memories: Sequence[Memory]) -> Column:
+    """Return how much of the question's words each memory shares, from 0 to 1."""
+    if profile.lexical == "compact":
+        return np.array(_compact_overlap(question, memories), np.float64)
+    asked = set(tokens.words(question))
+    shares = []
+    for memory in memories:
+        words = set(tokens.words(f"{memory.text} {' '.join(memory.tags)}"))
+        shares.append(len(asked & words) / len(asked) if asked else 0.0)
+    return np.array(shares, np.float64)
+
+
+def _compact_overlap(question: str, memories: Sequence[Memory]) -> list[float]:
+    """Return 1 if the whole question stands in the fact or its evidence, else shared tokens over the question's."""
+    asked = normalize.compact(question)
+    wanted = _first_words(asked, _MOST_ASKED)
+    shares = []
+    for memory in memories:
+        fact = normalize.compact(f"{memory.text} {memory.evidence_text or ''}")
+        if asked and asked in fact:
+            shares.append(1.0)
+        else:
+            shared = wanted & _first_words(fact, _MOST_FACT)
+            shares.append(len(shared) / len(wanted) if wanted else 0.0)
+    return shares
+
+
+def _first_words(text: str, most: int) -> set[str]:
+    words = dict.fromkeys(word for word in text.split() if len(word) >= 3)
+    return set(list(words)[:most])

@@ -2,50 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ..ports import Reading
-from ..storage.changes import Relation
-from ..types import Memory, Query
-from .candidates import Candidates
+from ..types import Hit, Memory, Query
+from .budget import Caps, fit
+from .features import Column
 from .profiles import Profile
+from .render import RENDERERS
 
 
-async def with_links(
-    profile: Profile, query: Query, found: Candidates, memories: Sequence[Memory], store: Reading
-) -> Candidates:
-    """The candidates with the strength of their nearest link, where the profile counts it."""
-    if "related" not in profile.weights or not memories:
-        return found
+async def strengths(query: Query, memories: Sequence[Memory], store: Reading) -> Column:
+    """Return the strength of the strongest link of each memory."""
     most: dict[str, float] = {}
-    for relation in await store.links(query.scope, [memory.id for memory in memories]):
+    ids = [memory.id for memory in memories]
+    for relation in await store.links(query.scope, ids) if ids else ():
         for end in (relation.from_id, relation.to_id):
             most[end] = max(most.get(end, 0.0), relation.strength)
-    strength = np.array([most.get(memory.id, 0.0) for memory in memories])
-    return replace(found, features={**found.features, "related": strength})
+    return np.array([most.get(id, 0.0) for id in ids])
 
 
-async def beside(
-    profile: Profile, query: Query, hits: Sequence[Memory], store: Reading
-) -> list[Memory]:
-    """What the hits are linked to and do not hold themselves, nearest first, as far as the filter lets it through."""
+async def add_related(
+    profile: Profile,
+    query: Query,
+    hits: Sequence[Hit],
+    text: str,
+    store: Reading,
+    count: Callable[[str], int],
+) -> tuple[tuple[Memory, ...], str]:
+    """Return what the hits are linked to, nearest first, as far as it fits, and the text with it.
+
+    Only what the filter lets through, and no how-to.
+    """
     if not profile.related or not hits or query.as_of is not None:
-        return []
-    ids = _others(
-        await store.links(query.scope, [memory.id for memory in hits]),
-        {memory.id for memory in hits},
-    )
+        return (), text
+    own = [hit.memory.id for hit in hits]
+    ends: dict[str, None] = {}
+    for relation in await store.links(query.scope, own):
+        ends |= {relation.from_id: None, relation.to_id: None}
+    ids = tuple(id for id in ends if id not in own)
     if not ids:
-        return []
-    page = await store.page(query.scope, replace(query.where, ids=tuple(ids)), limit=len(ids))
-    there = {memory.id: memory for memory in page.memories if memory.procedural_form != "workflow"}
-    return [there[id] for id in ids if id in there][: profile.related]
+        return (), text
+    page = await store.page(query.scope, replace(query.where, ids=ids), limit=len(ids))
+    found = {each.id: each for each in page.memories if each.procedural_form != "workflow"}
+    near = [found[id] for id in ids if id in found][: profile.related]
 
+    def render(memories: Sequence[Memory]) -> str:
+        lines = [f"{RENDERERS[profile.render]([memory])} (related)" for memory in memories]
+        return "\n".join([text, *lines])
 
-def _others(relations: Sequence[Relation], own: set[str]) -> list[str]:
-    """The other ends, nearest first."""
-    ends = (end for relation in relations for end in (relation.from_id, relation.to_id))
-    return [end for end in dict.fromkeys(ends) if end not in own]
+    fitted = fit(near, Caps(tokens=query.budget, chars=query.max_chars), render, count)
+    if not fitted.taken:
+        return (), text
+    return tuple(near[i] for i in fitted.taken), fitted.text

@@ -1,78 +1,106 @@
-"""Ranking profiles: how recall chooses, as data over one vector of features.
+"""Ranking profiles: how recall finds, scores, gates, selects and renders, as data over one vector of features.
 
-`default` is ours and is tuned by measuring; the others are the formulas of the documents Memorist unites, exact to
-the number. A profile is changed for one call with `dataclasses.replace`, or registered under a new name.
+`default` is ours and is tuned by measuring; the others are the formulas of the specifications that Memorist unites,
+exact to the number. Change a profile for one call with `dataclasses.replace(profile, …)`.
 """
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ..errors import InvalidInput
 
 HOUR, DAY = 3600.0, 86400.0
+
+# Every feature that a weight or a gate may name. Most are between 0 and 1.
+FEATURES = {
+    "sparse": "BM25 as a share of what the question's terms could reach, or of the best candidate",
+    "semantic": "cosine of the question and the memory",
+    "relevance": "`semantic` where the memory has a vector, else `sparse`",
+    "fused": "reciprocal rank fusion of the sparse and the dense ranking",
+    "lexical": "words of the question that occur in the memory",
+    "neighbours": "the better match of the turns before and after",
+    "answers": "the match of the turn before, if that ends in a question",
+    "session": "the best match of the session",
+    "summary": "the memory's own match again, if it summarizes others",
+    "speaker": "said by the one person whom the question names",
+    "time": "said in the time that the question names",
+    "tells_when": "the question asks when, and the memory names a time",
+    "question": "the turn only asks",
+    "role": "said by the side of the chat that is not asked about",
+    "insight": "inferred, not said",
+    "recency": "how new it is, as `recency` of the profile says",
+    "importance": "importance, from 0 to 1",
+    "level": "importance as one of five levels",
+    "confidence": "confidence, from 0 to 1",
+    "channel": "1 in the channel of the question, a quarter in none",
+    "pinned": "1 if pinned",
+    "related": "strength of the strongest link to another candidate or memory",
+}
+
+
+def _check_features(what: str, names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in FEATURES:
+            alike = difflib.get_close_matches(str(name), FEATURES, n=1)
+            hint = f" Did you mean {alike[0]!r}?" if alike else ""
+            raise InvalidInput(
+                f"No feature {name!r} in {what}.{hint} Features: {', '.join(FEATURES)}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recency:
     """How fast a memory fades: 1 for now, towards 0 with age."""
 
-    shape: Literal["hyperbolic", "exponential"]
-    scale: float  # seconds
+    shape: Literal["hyperbolic", "exponential", "half_life"]
+    scale: float  # seconds; `half_life` counts from when it was said, the others from when it was stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What is too weak to be returned. Any `enough` passes alone; `strong` passes with at least `signal`."""
+    """What is too weak to be returned. Any `enough` passes alone; `strong` passes with at least one `signal`."""
 
-    importance_min: float = 0.0  # the pinned pass it
+    importance_min: float = 0.0  # pinned memories pass
     grows: bool = False  # the best match has to stand out from chance, which grows with the scope
     floor: float | None = None  # of the score
-    share_of_best: float | None = (
-        None  # what scores less than this share of the best is noise beside it
-    )
+    share_of_best: float | None = None  # of the best score, below which a candidate is noise
     enough: Mapping[str, float] = field(default_factory=dict)
     strong: float | None = None
     signal: Mapping[str, float] = field(default_factory=dict)
-    strict: bool = True  # if nothing passes: nothing, rather than everything
+    strict: bool = True  # if nothing passes, return nothing rather than everything
+
+    def __post_init__(self) -> None:
+        _check_features("gate", (*self.enough, *self.signal))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One way to rank, gate, select and render."""
+    """One way to rank, gate, select and render. Raises InvalidInput for a feature that does not exist."""
 
     name: str
     weights: Mapping[str, float]
-    sparse_weights: Mapping[str, float] | None = (
-        None  # instead, where no candidate has a semantic score
-    )
+    sparse_weights: Mapping[str, float] | None = None  # where no candidate has a semantic score
     candidates: Literal["blend", "fused", "dense", "all", "recent"] = "blend"
     rrf_k: int = 60  # of reciprocal rank fusion, whose score is the feature `fused`
     lexical: Literal["words", "compact"] = "words"
     recency: Recency | None = None
     shortest: int = 0  # characters of a question from which on it is embedded
-    semantic_weight: float | None = (
-        None  # both halves scaled to their best candidate, then mixed by this
-    )
+    semantic_weight: float | None = None  # mixes both halves, each scaled to its best candidate
     only_semantic: bool = False  # rank by the semantic half alone
     gate: Gate = Gate()
     gate_without_semantic: Gate | None = None
     diversity: float | None = None  # MMR's λ: 1 relevance alone, 0 diversity alone
     rerank: bool = False
-    rerank_weight: float | None = (
-        None  # mixed into the score by this; None: the re-ranker's score takes its place
-    )
+    rerank_weight: float | None = None  # of the reranker's score; None: it replaces the score
     preferences_first: bool = False
-    sources_first: bool = (
-        False  # a fact that was drawn out of a turn stands last, where the turn itself answers
-    )
+    sources_first: bool = False  # a fact comes last if the turn it was extracted from answers
     workflows: bool = False  # how-to memories are left out unless a profile wants them
     working_elsewhere: bool = True  # working memories of other sessions count too
-    related: int = (
-        0  # memories at most that come along because a hit is linked to them, within the budget
-    )
+    related: int = 0  # at most so many linked memories come along, within the budget
     limit: int = 10
     most: int = 50  # hits at most, where only a budget is given
     budget: int | None = None  # tokens
@@ -81,20 +109,22 @@ class Profile:
     ties: Literal["row", "milton", "newest"] = "row"
     scores_first: bool = False  # the scores are written back before the answer returns
 
-    @property
-    def needs_meaning(self) -> bool:
-        """The question has to be embedded: something compares it by meaning."""
-        by_meaning = {"semantic", "relevance"} & set(
-            self.weights
-        ) or self.semantic_weight is not None
-        return bool(by_meaning) or self.candidates in ("blend", "fused", "dense")
+    def __post_init__(self) -> None:
+        _check_features(f"profile {self.name!r}", (*self.weights, *(self.sparse_weights or ())))
 
     @property
-    def needs_text(self) -> bool:
-        """A feature compares words, so the candidates have to be read before they can be ranked."""
-        return "lexical" in self.weights or (
-            self.sparse_weights is not None and "lexical" in self.sparse_weights
-        )
+    def needs_vector(self) -> bool:
+        """Whether the question has to be embedded."""
+        if self.candidates in ("blend", "fused", "dense") or self.semantic_weight is not None:
+            return True
+        return "semantic" in self.weights or "relevance" in self.weights
+
+    def uses(self, feature: str) -> bool:
+        """Whether a weight or a gate names this feature."""
+        gates = [self.gate, self.gate_without_semantic or self.gate]
+        if feature in self.weights or feature in (self.sparse_weights or ()):
+            return True
+        return any(feature in gate.enough or feature in gate.signal for gate in gates)
 
 
 DEFAULT = Profile(
@@ -106,14 +136,15 @@ DEFAULT = Profile(
         "answers": 0.2,  # the turn before asks what the question asks
         "session": 0.2,  # the best match of the session
         "summary": 0.7,  # its own match again: as much as the three above give to a turn
-        "speaker": 0.2,  # said by the one person the question names
-        "time": 0.2,  # said in the time the question names
+        "speaker": 0.2,  # said by the one person whom the question names
+        "time": 0.2,  # said in the time that the question names
         "tells_when": 0.1,  # the question asks when, and this names a time
         "question": -0.15,  # the turn only asks
-        "role": -0.3,  # said by the voice that is not asked about
-        "insight": -0.2,  # nobody said it: it was inferred
-        "recency": 0.01,  # halved every thirty days: more than this drowns what fits
+        "role": -0.3,  # said by the side that is not asked about
+        "insight": -0.2,  # inferred, not said
+        "recency": 0.01,  # a larger weight drowns what fits
     },
+    recency=Recency(shape="half_life", scale=30 * DAY),
     gate=Gate(grows=True, floor=0.0, share_of_best=0.25),
     sources_first=True,
     budget=2000,
@@ -132,17 +163,17 @@ MILTON = Profile(
 def milton(
     recency_bias: float = 0.35, semantic_weight: float = 0.5, mode: str = "hybrid"
 ) -> Profile:
-    """Milton's ranking with the caller's weights, which are kept within 0 and 1."""
-    bias, meaning = (min(1.0, max(0.0, weight)) for weight in (recency_bias, semantic_weight))
-    weights = {"lexical": 1 - bias, "recency": bias, "importance": 0.15}
-    made = {"name": f"milton.{mode}", "weights": weights}
-    if mode == "deterministic":
-        return _with(MILTON, **made)
+    """Return Milton's ranking with the caller's weights, clamped to 0 … 1. Raises InvalidInput."""
+    bias = min(1.0, max(0.0, recency_bias))
+    changes: dict[str, Any] = {}
     if mode == "hybrid":
-        return _with(MILTON, **made, semantic_weight=meaning)
-    if mode == "semantic":
-        return _with(MILTON, **made, semantic_weight=1.0, only_semantic=True)
-    raise InvalidInput(f"mode {mode!r} is not one of hybrid, deterministic, semantic")
+        changes["semantic_weight"] = min(1.0, max(0.0, semantic_weight))
+    elif mode == "semantic":
+        changes = {"semantic_weight": 1.0, "only_semantic": True}
+    elif mode != "deterministic":
+        raise InvalidInput(f"mode {mode!r} is not one of hybrid, deterministic, semantic")
+    weights = {"lexical": 1 - bias, "recency": bias, "importance": 0.15}
+    return replace(MILTON, name=f"milton.{mode}", weights=weights, **changes)
 
 
 VAULT = Profile(
@@ -217,25 +248,26 @@ CLANKER_STRICT = replace(
 )
 
 
-def _with(profile: Profile, **changes: object) -> Profile:
-    return replace(profile, **changes)  # type: ignore[arg-type]
+PROFILES: Mapping[str, Profile] = {
+    profile.name: profile
+    for profile in (
+        DEFAULT,
+        MILTON,
+        milton(),
+        milton(mode="semantic"),
+        VAULT,
+        THEORIA,
+        SUPERVISOR,
+        CLANKER,
+        CLANKER_STRICT,
+    )
+}
 
 
-PROFILES: dict[str, Profile] = {}
-
-
-def register(profile: Profile) -> None:
-    """Make a profile known by its name."""
-    PROFILES[profile.name] = profile
-
-
-def named(name: str) -> Profile:
-    """The profile of that name. Raises InvalidInput."""
+def find(name: str) -> Profile:
+    """Return the profile of that name. Raises InvalidInput."""
     if name not in PROFILES:
-        raise InvalidInput(f"No profile {name!r}: there are {', '.join(sorted(PROFILES))}")
+        alike = difflib.get_close_matches(name, PROFILES, n=1)
+        hint = f" Did you mean {alike[0]!r}?" if alike else ""
+        raise InvalidInput(f"No profile {name!r}: there are {', '.join(sorted(PROFILES))}.{hint}")
     return PROFILES[name]
-
-
-_MILTONS = (MILTON, milton(), milton(mode="semantic"))
-for _profile in (DEFAULT, *_MILTONS, VAULT, THEORIA, SUPERVISOR, CLANKER, CLANKER_STRICT):
-    register(_profile)

@@ -30,7 +30,7 @@ MOST_READ = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class ParsedQuestion:
     """A question as the legs and features read it."""
 
     text: str
@@ -46,7 +46,7 @@ class Question:
 
 def understand(
     text: str, speakers: Sequence[str] = (), now: datetime | None = None, language: str = "english"
-) -> Question:
+) -> ParsedQuestion:
     """Read a question against the speakers of its scope.
 
     >>> question = understand("When did Caroline's dog run away?", ["Melanie", "Caroline"])
@@ -56,7 +56,7 @@ def understand(
     head = text[:MOST_READ]
     named = named_speakers(head, speakers)
     terms = dict.fromkeys(tokens.term_id(term) for term in tokens.analyze(text, language))
-    return Question(
+    return ParsedQuestion(
         text=text,
         terms=tuple(terms)[:MOST_TERMS],
         dense_text=as_told(text, speakers[named[0]]) if named else text,
@@ -74,8 +74,20 @@ def named_speakers(text: str, speakers: Sequence[str]) -> tuple[int, ...]:
     (1, 0)
     """
     by_word = _by_first_word(tuple(speakers))
-    meant = [_meant(by_word[word], speakers, text) for word in _spoken(text) if word in by_word]
-    return tuple(dict.fromkeys(number for numbers in meant for number in numbers))
+    found: dict[int, None] = {}
+    for at, match in enumerate(_WORD.finditer(text)) if by_word else ():
+        word, folded = match[0], match[0].casefold()
+        if folded not in by_word:
+            continue
+        before = text[max(match.start() - 2, 0) : match.start()].strip()
+        is_marked = word[0].isupper() and at > 0 and before not in (".", "!", "?")
+        if is_marked or not is_common(
+            folded
+        ):  # a common word ("will") needs a capital in a sentence
+            numbers = by_word[folded]
+            in_full = [n for n in numbers if speakers[n].casefold() in text.casefold()]
+            found |= dict.fromkeys(in_full or numbers)
+    return tuple(found)
 
 
 def as_told(text: str, speaker: str) -> str:
@@ -87,26 +99,6 @@ def as_told(text: str, speaker: str) -> str:
     name = speaker if speaker.casefold() in text.casefold() else speaker.split()[0]
     mine = re.sub(rf"\b{re.escape(name)}['’]s?(?!\w)", "my", text, flags=re.IGNORECASE)
     return re.sub(rf"\b{re.escape(name)}\b", "I", mine, flags=re.IGNORECASE)
-
-
-def _meant(numbers: list[int], speakers: Sequence[str], text: str) -> list[int]:
-    """Of the speakers with one first name, those named in full, if any."""
-    in_full = [number for number in numbers if speakers[number].casefold() in text.casefold()]
-    return in_full or numbers
-
-
-def _spoken(text: str) -> list[str]:
-    """The words that may be names: a common word ("will", "art") only where a capital inside a sentence says so."""
-    found = [
-        (word[0], text[max(word.start() - 2, 0) : word.start()].strip())
-        for word in _WORD.finditer(text)
-    ]
-    return [
-        word.casefold()
-        for at, (word, before) in enumerate(found)
-        if not is_common(word.casefold())
-        or (word[0].isupper() and at > 0 and before not in (".", "!", "?"))
-    ]
 
 
 @lru_cache(maxsize=64)

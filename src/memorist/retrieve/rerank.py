@@ -2,63 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-
-import numpy as np
 
 from ..errors import ProviderFailed
 from ..ports import Reranker
-from ..types import Memory
-from . import rank
-from .candidates import Candidates, Column
+from .candidates import Candidate
 from .profiles import Profile
 
-SIMILARITY, IMPORTANCE = 0.8, 0.2  # the blend that stands in for a re-ranker
+SIMILARITY, IMPORTANCE = 0.8, 0.2  # the mix that replaces a reranker
 
 
-async def closer(
+async def rerank(
     question: str,
     profile: Profile,
     reranker: Reranker | None,
-    found: Candidates,
-    memories: list[Memory],
-) -> tuple[Candidates, list[Memory], str]:
-    """The candidates in the order a re-ranker gives them, and "ok" or why it could not.
+    candidates: list[Candidate],
+    *,
+    semantic: bool,
+) -> tuple[list[Candidate], str]:
+    """Return the candidates in the order of the reranker, and "ok" or why it could not rank them.
 
-    Without one, a profile that would rank by it alone blends similarity and importance; the others stay as they are.
-    Equals are ordered by the newer change.
+    Without a reranker, a profile that would rank by it alone mixes similarity and importance; the others stay as they
+    are. Equals are ordered by the newer change.
     """
     try:
         if reranker is None:
             raise ProviderFailed("no re-ranker is configured: set `reranker`")
-        scores = (await reranker.score(question, [memory.text for memory in memories])).astype(
-            np.float64
-        )
+        scores = await reranker.score(question, [each.memory.text for each in candidates])
     except ProviderFailed as error:
         if profile.candidates == "blend" or profile.rerank_weight is not None:
-            return found, memories, str(error)
-        return *_sorted(found, _blend(found, memories), memories), str(error)
-    if profile.rerank_weight is None:
-        return *_sorted(found, {"rerank": scores}, memories), "ok"
-    return *_sorted(
-        found, {**found.parts, "rerank": profile.rerank_weight * scores}, memories
-    ), "ok"
+            return candidates, str(error)
+        leg = "semantic" if semantic else "sparse"
+        mixed = []
+        for each in candidates:
+            similarity = SIMILARITY * each.features[leg]
+            mixed.append({leg: similarity, "importance": IMPORTANCE * each.memory.importance})
+        return _sort(candidates, mixed), str(error)
+    parts: list[Mapping[str, float]] = []
+    for each, value in zip(candidates, scores.tolist(), strict=True):
+        if profile.rerank_weight is None:
+            parts.append({"rerank": value})
+        else:
+            parts.append({**each.parts, "rerank": profile.rerank_weight * value})
+    return _sort(candidates, parts), "ok"
 
 
-def _blend(found: Candidates, memories: list[Memory]) -> dict[str, Column]:
-    importance = np.array([memory.importance for memory in memories])
-    leg = "semantic" if rank.has_semantic(found) else "sparse"
-    return {leg: SIMILARITY * found.features[leg], "importance": IMPORTANCE * importance}
-
-
-def _sorted(
-    found: Candidates, parts: dict[str, Column], memories: list[Memory]
-) -> tuple[Candidates, list[Memory]]:
-    score = np.sum(list(parts.values()), axis=0)
-    order = sorted(
-        range(len(memories)),
-        key=lambda i: (-score[i], -memories[i].updated_at.timestamp(), memories[i].id),
-    )
-    return replace(found, parts=parts, score=score).taken(np.array(order, np.intp)), [
-        memories[i] for i in order
-    ]
+def _sort(candidates: Sequence[Candidate], parts: Sequence[Mapping[str, float]]) -> list[Candidate]:
+    """Score the candidates by new parts, best first."""
+    scored = []
+    for each, named in zip(candidates, parts, strict=True):
+        shown = {name: part for name, part in named.items() if part}
+        scored.append(replace(each, parts=shown, score=sum(named.values())))
+    scored.sort(key=lambda c: (-c.score, -c.memory.updated_at.timestamp(), c.memory.id))
+    return scored

@@ -1,29 +1,119 @@
-"""The `default` ranking: a weighted sum of features, so that a score can be taken apart again.
+"""The scoring engine: a score is a weighted sum of features, so that it can be taken apart again.
 
-The two legs are compared on an absolute scale: BM25 as a share of what the question's terms could reach, cosine as it
-is. What stands around a memory, who said it and when support it. The weights are round numbers set by hand and
-checked on parts of LoCoMo and iKAT; no weight is fitted to data.
+Every profile is scored here. The two legs of the default profile are compared on an absolute scale: BM25 as a share of
+what the question's terms could reach, cosine as it is. The weights are round numbers set by hand and checked on parts
+of LoCoMo and iKAT; no weight is fitted to data.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..index import Corpus
-from . import dense, features, fuse, sparse
-from .profiles import DEFAULT
-from .question import Question
+from ..types import Cut, Memory
+from .candidates import Candidate, Candidates
+from .features import Column, SnapshotSearch, at, compute
+from .profiles import Gate, Profile
 
-DEFAULT_WEIGHTS = DEFAULT.weights
-Features = dict[str, NDArray[np.float32]]  # by name, one number per position
+_LEAST = 0.001  # a best score below this is not stretched to 1
+
+
+def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
+    """Score every memory of the scope and return the best; equals are ordered by row."""
+    weights, own = search.profile.weights, search.own
+    columns = compute(search, {"sparse", "semantic"})
+    total = own.copy()
+    for name, column in columns.items():
+        weight = weights.get(name, 0.0)
+        if column is not None and weight and name not in ("sparse", "semantic"):
+            total += np.float32(weight) * column
+    is_supported = search.usable & (own + search.around > 0)
+    total = np.where(is_supported, total, np.float32(-np.inf))
+    least = np.partition(total, -pool)[-pool] if 0 < pool < len(total) else -np.inf
+    positions = np.flatnonzero((total >= least) & is_supported)
+    features = at(positions, columns)
+    relevance = search.cosine[positions].astype(np.float64)
+    found = Candidates(positions=positions, features=features, relevance=relevance)
+    _, score = score_all(search.profile, found)
+    rows = search.snapshot.row[positions]  # the same in every process
+    return found.pick(np.lexsort((rows, -np.round(score, 7)))[:pool])
+
+
+def score_all(profile: Profile, found: Candidates) -> tuple[dict[str, Column], Column]:
+    """Return the parts of each score, by name, and their sum."""
+    weights = profile.weights
+    if profile.sparse_weights is not None and not found.has_semantic:
+        weights = profile.sparse_weights
+    parts = {}
+    for name, weight in weights.items():
+        if name in found.features:
+            parts[name] = weight * found.features[name]
+    total = np.sum(list(parts.values()), axis=0) if parts else np.zeros(len(found.positions))
+    if profile.semantic_weight is not None and found.has_semantic:
+        parts = mix(total, found.features["semantic"], profile.semantic_weight)
+        total = np.sum(list(parts.values()), axis=0)
+    return parts, total
+
+
+def mix(deterministic: Column, semantic: Column, weight: float) -> dict[str, Column]:
+    """Scale two halves so that the best candidate of each has 1, and mix them by the weight.
+
+    >>> halves = mix(np.array([0.8, 0.4]), np.array([0.6, 0.3]), 0.5)
+    >>> {name: half.tolist() for name, half in halves.items()}
+    {'deterministic': [0.5, 0.25], 'semantic': [0.5, 0.25]}
+    """
+    best, nearest = deterministic.max(initial=0.0), semantic.max(initial=0.0)
+    return {
+        "deterministic": (1 - weight) * (deterministic / max(float(best), _LEAST)),
+        "semantic": weight * (semantic / max(float(nearest), _LEAST)),
+    }
+
+
+def rank(profile: Profile, found: Candidates) -> list[Candidate]:
+    """Return the candidates best first; equals in the order of the profile, so that an answer can be repeated."""
+    parts, total = score_all(profile, found)
+    score = total.tolist()
+    features = {name: column.tolist() for name, column in found.features.items()}
+    named = {name: column.tolist() for name, column in parts.items()}
+    ranked = []
+    for i, memory in enumerate(found.memories):
+        if profile.only_semantic and found.has_semantic and score[i] <= 0:
+            continue
+        candidate = Candidate(
+            memory=memory,
+            position=int(found.positions[i]),
+            score=score[i],
+            parts={name: column[i] for name, column in named.items() if column[i]},
+            features={name: column[i] for name, column in features.items()},
+            relevance=float(found.relevance[i]),
+        )
+        ranked.append(candidate)
+    if profile.ties == "row":
+        ranked.sort(key=lambda each: (-round(each.score, 7), each.memory.id))
+    else:
+        by_message = profile.ties == "milton"
+        ranked.sort(key=lambda each: _known_id(each.memory, by_message), reverse=True)
+        digits = 7 if by_message else 6  # as many as 32-bit features have
+        ranked.sort(key=lambda each: (-round(each.score, digits), *_tie(each.memory, by_message)))
+    return ranked
+
+
+def _known_id(memory: Memory, by_message: bool) -> str:
+    return (by_message and memory.source_message_id) or memory.id
+
+
+def _tie(memory: Memory, by_importance: bool) -> tuple[float, ...]:
+    newest = -memory.created_at.timestamp()
+    return (-memory.importance, newest) if by_importance else (newest,)
+
+
+# What is strong enough
 
 
 def floor(count: int) -> float:
-    """The evidence below which a scope of so many memories has nothing to say.
+    """Return the evidence below which a scope of so many memories has nothing to say.
 
     The best of many unrelated memories looks better than the best of a few, and in a short list even a faint match
     may be meant; so the floor rises with the size of the scope, steeply at first. It is for both legs together: where
@@ -37,115 +127,62 @@ def floor(count: int) -> float:
     return max(short, min(0.12 * math.log10(size / 8), 0.3))
 
 
-@dataclass(frozen=True, slots=True)
-class Blend:
-    """The best positions, best first, and what each part of their scores is."""
-
-    positions: NDArray[np.int32]
-    parts: dict[str, NDArray[np.float64]]  # weight · feature, aligned with positions
-    score: NDArray[np.float64]  # the sum of the parts
-
-    @property
-    def evidence(self) -> float:
-        """How well the best match answers by its own words alone."""
-        return float(np.max(self.parts["sparse"] + self.parts["semantic"], initial=0.0))
+def is_chance(search: SnapshotSearch, candidates: Sequence[Candidate]) -> bool:
+    """Whether the best match is no better than the best of so many unrelated memories would be."""
+    snapshot = search.snapshot
+    if search.profile.candidates != "blend" or search.vector is None or not snapshot.is_embedded:
+        return False
+    evidence = 0.0
+    for each in candidates:
+        evidence = max(evidence, each.parts.get("sparse", 0.0) + each.parts.get("semantic", 0.0))
+    return evidence < floor(snapshot.count)
 
 
-def blend(
-    corpus: Corpus,
-    question: Question,
-    query_vector: NDArray[np.float32] | None,
-    allowed: NDArray[np.bool_] | None = None,
-    weights: Mapping[str, float] = DEFAULT_WEIGHTS,
-    now: datetime | None = None,
-    pool: int = 100,
-) -> Blend:
-    """The best `pool` memories for a question; equal scores are ordered by row."""
-    usable = corpus.alive if allowed is None else corpus.alive & allowed
-    found = _own_words(corpus, question, query_vector, usable)
-    own = _weighed(found, weights)
-    found |= _surroundings(corpus, question, own) | _circumstances(corpus, question, now)
-    is_supported = usable & (own + found["neighbours"] > 0)
-    return _best(
-        found,
-        weights,
-        np.where(is_supported, _weighed(found, weights), np.float32(-np.inf)),
-        corpus.row,
-        pool,
-    )
+def keep(
+    profile: Profile, candidates: Sequence[Candidate], *, semantic: bool, chance: bool
+) -> tuple[list[Candidate], list[Cut]]:
+    """Return those that pass the gate of the profile, in their order, and why the others do not."""
+    gate = profile.gate
+    if not semantic and profile.gate_without_semantic is not None:
+        gate = profile.gate_without_semantic
+    best = max((each.score for each in candidates), default=0.0)
+    passing = [passes(gate, each, best) for each in candidates]
+    if gate.grows and chance:
+        passing = [False] * len(candidates)
+    everything = not gate.strict and not any(passing)
+    kept, cut = [], []
+    for each, is_strong in zip(candidates, passing, strict=True):
+        reason = _weakness(profile, gate, each.memory, is_strong or everything)
+        if reason:
+            cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
+        else:
+            kept.append(each)
+    return kept, cut
 
 
-def _own_words(
-    corpus: Corpus,
-    question: Question,
-    vector: NDArray[np.float32] | None,
-    usable: NDArray[np.bool_],
-) -> Features:
-    """The two legs; what may not be returned does not support its neighbours either."""
-    lexical = fuse.absolute(*sparse.bm25(corpus, question.terms))
-    return {"sparse": lexical * usable, "semantic": dense.cosine(corpus, vector) * usable}
+def passes(gate: Gate, candidate: Candidate, best: float) -> bool:
+    """Whether a candidate is strong enough, beside the best score."""
+    score, features = candidate.score, candidate.features
+    is_strong = not gate.enough and gate.strong is None
+    is_strong = is_strong or _reaches(features, gate.enough)
+    if gate.strong is not None and score >= gate.strong:
+        is_strong = is_strong or not gate.signal or _reaches(features, gate.signal)
+    if gate.floor is not None and score < gate.floor:
+        return False
+    if gate.share_of_best is not None and score < gate.share_of_best * max(best, 0.0):
+        return False
+    return is_strong
 
 
-def _surroundings(corpus: Corpus, question: Question, own: NDArray[np.float32]) -> Features:
-    """How well the turns around each memory match."""
-    place = corpus.places
-    return {
-        "neighbours": features.neighbours(own, place),
-        "answers": features.answers(corpus, own, place, asks_assistant=question.asks_assistant),
-        "session": features.session(own, place),
-        "summary": features.summary(corpus, own),
-    }
+def _reaches(features: Mapping[str, float], least: Mapping[str, float]) -> bool:
+    return any(features.get(name, 0.0) >= enough for name, enough in least.items())
 
 
-def _circumstances(corpus: Corpus, question: Question, now: datetime | None) -> Features:
-    """Who said it, when, and whether it tells or asks: only what matters to this question."""
-    found = {
-        "question": features.question(corpus),
-        "role": features.role(corpus, asks_assistant=question.asks_assistant),
-        "insight": features.insight(corpus),
-    }
-    if len(question.speakers) == 1:
-        found["speaker"] = features.speaker(corpus, question.speakers[0])
-    if question.intervals:
-        found["time"] = features.time(corpus, question.intervals)
-    if question.asks_when:
-        found["tells_when"] = features.tells_when(corpus)
-    if now is not None:
-        found["recency"] = features.recency(corpus, now)
-    return found
-
-
-def _weighed(found: Features, weights: Mapping[str, float]) -> NDArray[np.float32]:
-    """The weighted sum of features."""
-    total = np.zeros_like(found["sparse"])
-    for name, feature in found.items():
-        if weight := weights.get(name, 0.0):
-            total += np.float32(weight) * feature
-    return total
-
-
-def _best(
-    found: Features,
-    weights: Mapping[str, float],
-    total: NDArray[np.float32],
-    rows: NDArray[np.int64],
-    pool: int,
-) -> Blend:
-    """The best of all, with exact sums; features that do not matter to this question count 0."""
-    at_least = np.partition(total, -pool)[-pool] if 0 < pool < len(total) else np.float32(-np.inf)
-    chosen = np.flatnonzero((total >= at_least) & (total > -np.inf))
-    parts = {
-        name: weight * found[name][chosen].astype(np.float64)
-        if name in found
-        else np.zeros(len(chosen))
-        for name, weight in weights.items()
-    }
-    score = np.sum(list(parts.values()), axis=0)
-    best = np.lexsort((rows[chosen], -np.round(score, 7)))[
-        :pool
-    ]  # equals by row, which is the same in every process
-    return Blend(
-        chosen[best].astype(np.int32),
-        {name: part[best] for name, part in parts.items()},
-        score[best],
-    )
+def _weakness(profile: Profile, gate: Gate, memory: Memory, is_strong: bool) -> str:
+    if not is_strong:
+        return "its score is too low to count as evidence"
+    if memory.importance < gate.importance_min and not memory.pinned:
+        return f"its importance is below {gate.importance_min}"
+    if memory.procedural_form == "workflow" and not profile.workflows:
+        return "how-to memories have to be asked for"
+    return ""

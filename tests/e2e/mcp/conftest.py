@@ -16,8 +16,8 @@ from mcp.server import MCPServer
 
 from memorist import aio
 from memorist.client import Client
-from memorist.interfaces.mcp.request import Door
-from memorist.interfaces.mcp.server import made
+from memorist.interfaces.mcp.request import Backend
+from memorist.interfaces.mcp.server import build_server
 from memorist.interfaces.rest.auth import Caller
 
 REVISIONS = ("legacy", "2026-07-28")  # of the protocol: with a handshake, and without
@@ -64,6 +64,6 @@ def serving(engine: Client) -> Callable[..., MCPServer[None]]:
             return engine
 
         caller = Caller(name=user, user=user, tenant="default", **known)
-        return made(Door(opening, lambda _engine, _request: caller))
+        return build_server(Backend(opening, lambda _engine, _request: caller))
 
     return serve

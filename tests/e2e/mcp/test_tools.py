@@ -167,7 +167,7 @@ async def test_the_person_is_told_that_what_they_agreed_to_is_not_forgotten(
         consent = engine.scope("ana").consent
         await consent.approve((await consent.propose("city", "Lisbon", evidence=[first])).id)
         await call(client, "memory_forget", ids=[first])
-        assert ["until you withdraw it" in each for each in person.asked] == [False, True]
+        assert ["until you withdraw them" in each for each in person.asked] == [False, True]
         assert await consent.about() == {"city": "Lisbon"}
 
 
@@ -216,7 +216,7 @@ async def test_the_person_is_asked_before_something_is_known_of_them(
         id = await remembered(client, "I live in Lisbon.")
         made = await call(client, "memory_propose", field="city", value="Lisbon", evidence=[id])
         assert made["status"] == status
-        assert person.asked == ["May it be known of you that your city is: Lisbon?"]
+        assert person.asked == ["Add this to your profile? city: Lisbon"]
         assert (await call(client, "memory_context", about="Lisbon"))["person"] == known
 
 
@@ -233,7 +233,7 @@ async def test_every_tool_says_what_it_does_and_what_it_answers(client: Client) 
         assert tool.title
         assert tool.output_schema
         assert tool.output_schema["type"] == "object"
-        assert not {"sure", "agreed"} & set(tool.input_schema["properties"])
+        assert not {"confirmation"} & set(tool.input_schema["properties"])
 
 
 async def test_entries_and_the_snapshot_are_resources_and_prompts_carry_what_is_known(
@@ -253,9 +253,9 @@ async def test_entries_and_the_snapshot_are_resources_and_prompts_carry_what_is_
 async def test_a_prompt_without_what_it_needs_is_said_so(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(MCPError, match="recall_context needs about"):
+    with pytest.raises(MCPError, match="recall_context requires the argument 'about'"):
         await client.get_prompt("recall_context")
-    with pytest.raises(MCPError, match="There is no prompt 'recall'"):
+    with pytest.raises(MCPError, match="Unknown prompt 'recall'"):
         await client.get_prompt("recall")
     assert "Traceback" not in caplog.text
 
@@ -289,7 +289,7 @@ async def test_wrong_arguments_are_refused_and_the_server_goes_on(
     client: Client, arguments: dict[str, Any]
 ) -> None:
     said = await refused(client, "memory_query", **arguments)
-    assert said.startswith("memory_query cannot be called like that: ")
+    assert said.startswith("Invalid arguments for memory_query: ")
     assert "pydantic" not in said
     assert await call(client, "memory_query", query="tea") == {"memories": [], "note": ""}
 

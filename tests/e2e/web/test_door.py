@@ -22,8 +22,8 @@ from memorist.client import Client
 from memorist.errors import KeyRefused
 from memorist.interfaces.rest.app import create_app
 from memorist.interfaces.web import routes
-from memorist.interfaces.web.sessions import LASTS, Sessions
-from memorist.interfaces.web.text import span
+from memorist.interfaces.web.request import SESSION_SECONDS, Sessions
+from memorist.interfaces.web.text import format_duration
 from memorist.storage.changes import Put
 from memorist.text.clock import new_id
 from memorist.types import Memory
@@ -47,7 +47,7 @@ def browser(engine: Client, *, local: Any = None, host: str = "localhost") -> ht
 
 
 async def proof(client: httpx.AsyncClient, at: str = "/login") -> str:
-    found = re.search(r'name="proof" value="([0-9a-f]{64})"', (await client.get(at)).text)
+    found = re.search(r'name="csrf_token" value="([0-9a-f]{64})"', (await client.get(at)).text)
     assert found
     return found[1]
 
@@ -58,7 +58,7 @@ async def signed_in(engine: Client, **key: Any) -> AsyncIterator[httpx.AsyncClie
     _, token = await engine.create_key("laptop", **{"user": "ana", "rights": EVERYTHING, **key})
     async with browser(engine) as client:
         answer = await client.post(
-            "/login", data={"proof": await proof(client), "key": token, "to": "/trash"}
+            "/login", data={"csrf_token": await proof(client), "key": token, "to": "/trash"}
         )
         assert (answer.status_code, answer.headers["location"]) == (303, "/trash")
         yield client
@@ -94,7 +94,7 @@ async def test_a_key_opens_the_page_and_no_script_can_read_it(engine: Client) ->
 async def test_a_wrong_key_is_told_so_and_gets_no_session(engine: Client) -> None:
     async with browser(engine) as client:
         answer = await client.post(
-            "/login", data={"proof": await proof(client), "key": "rk_0_no", "to": "/"}
+            "/login", data={"csrf_token": await proof(client), "key": "rk_0_no", "to": "/"}
         )
         assert answer.status_code == 401
         assert 'role="alert"' in answer.text
@@ -108,7 +108,7 @@ async def test_the_login_leads_nowhere_else(engine: Client, to: str) -> None:
     _, token = await engine.create_key("laptop", user="ana")
     async with browser(engine) as client:
         answer = await client.post(
-            "/login", data={"proof": await proof(client), "key": token, "to": to}
+            "/login", data={"csrf_token": await proof(client), "key": token, "to": to}
         )
     assert answer.headers["location"] == "/"
 
@@ -121,7 +121,7 @@ async def test_a_session_that_somebody_else_has_named_is_not_taken_over_by_a_log
         client.cookies.set("memorist_session", "chosen-by-an-attacker", domain="localhost.local")
         assert (await client.get("/")).status_code == 303
         answer = await client.post(
-            "/login", data={"proof": await proof(client), "key": token, "to": "/"}
+            "/login", data={"csrf_token": await proof(client), "key": token, "to": "/"}
         )
         assert "memorist_session=" in answer.headers["set-cookie"]
         assert "chosen-by-an-attacker" not in answer.headers["set-cookie"]
@@ -167,7 +167,7 @@ async def test_a_revoked_key_ends_its_session_at_once(engine: Client) -> None:
 async def test_signing_out_ends_the_session_on_the_server(engine: Client) -> None:
     async with signed_in(engine) as client:
         kept = dict(client.cookies)
-        await client.post("/logout", data={"proof": await proof(client, "/")})
+        await client.post("/logout", data={"csrf_token": await proof(client, "/")})
         for name, value in kept.items():
             client.cookies.set(name, value)
         assert (await client.get("/")).status_code == 303
@@ -176,12 +176,12 @@ async def test_signing_out_ends_the_session_on_the_server(engine: Client) -> Non
 def test_a_session_is_over_when_nobody_came_for_long() -> None:
     now = 0.0
     sessions = Sessions(lambda: now)
-    name = sessions.begin("rk_1_secret")
-    now += LASTS - 1
-    assert sessions.key(name) == "rk_1_secret"
-    now += LASTS + 1
-    assert sessions.key(name) is None
-    assert sessions.key(None) is sessions.key("nobody") is None
+    name = sessions.start("rk_1_secret")
+    now += SESSION_SECONDS - 1
+    assert sessions.get_key(name) == "rk_1_secret"
+    now += SESSION_SECONDS + 1
+    assert sessions.get_key(name) is None
+    assert sessions.get_key(None) is sessions.get_key("nobody") is None
 
 
 @pytest.mark.parametrize(
@@ -198,11 +198,11 @@ def test_a_session_is_over_when_nobody_came_for_long() -> None:
 async def test_a_form_that_is_not_ours_changes_nothing(engine: Client, wrong: str) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with signed_in(engine) as client, signed_in(engine, user="eve") as stranger:
-        data = {"proof": await proof(client, "/")}
+        data = {"csrf_token": await proof(client, "/")}
         if wrong == "no proof":
             data = {}
         elif wrong == "a proof of somebody else":
-            data = {"proof": await proof(stranger, "/")}
+            data = {"csrf_token": await proof(stranger, "/")}
         given = {
             "another site": {"Sec-Fetch-Site": "cross-site"}, "a sibling site": {"Sec-Fetch-Site": "same-site"},
             "another origin": {"Origin": "http://evil.test"}, "no origin that is named": {"Origin": "null"},
@@ -243,7 +243,7 @@ async def test_a_key_that_may_only_read_sees_no_buttons_and_changes_nothing(engi
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with signed_in(engine, rights=("read",)) as client:
         assert "/pin" not in (await client.get(f"/m/{id}")).text
-        answer = await client.post(f"/m/{id}/pin", data={"proof": await proof(client, "/")})
+        answer = await client.post(f"/m/{id}/pin", data={"csrf_token": await proof(client, "/")})
         assert answer.status_code == 403
         assert "needs the right" in answer.text
         assert (await client.get("/keys")).status_code == 403
@@ -257,15 +257,15 @@ async def test_nobody_sees_or_changes_what_belongs_to_others(engine: Client) -> 
             assert (await client.get(f"/m/{id}")).status_code == 404
             assert "tea" not in (await client.get("/")).text
         token = await proof(bound, "/")
-        answer = await bound.post("/where", data={"proof": token, "space": "default"})
+        answer = await bound.post("/where", data={"csrf_token": token, "space": "default"})
         assert answer.status_code == 403
         assert (
-            await bound.post(f"/m/{id}/pin", data={"proof": token, "space": "default"})
+            await bound.post(f"/m/{id}/pin", data={"csrf_token": token, "space": "default"})
         ).status_code == 403
         theirs, _ = await engine.create_key("other", user="ana")
         assert theirs.id not in (await eve.get("/keys")).text
         assert (
-            await eve.post(f"/keys/{theirs.id}/revoke", data={"proof": await proof(eve, "/")})
+            await eve.post(f"/keys/{theirs.id}/revoke", data={"csrf_token": await proof(eve, "/")})
         ).status_code == 404
 
 
@@ -273,16 +273,17 @@ async def test_a_key_for_one_space_works_after_another_was_looked_at(engine: Cli
     _, token = await engine.create_key("home", user="ana", rights=EVERYTHING, space="home")
     async with signed_in(engine) as client:
         await client.post(
-            "/where", data={"proof": await proof(client, "/"), "space": "work", "session": "chat"}
+            "/where",
+            data={"csrf_token": await proof(client, "/"), "space": "work", "session": "chat"},
         )
         assert "work" in client.cookies["memorist_in_space"]
         await client.post(
-            "/login", data={"proof": await proof(client, "/"), "key": token, "to": "/"}
+            "/login", data={"csrf_token": await proof(client, "/"), "key": token, "to": "/"}
         )
         assert not [name for name in client.cookies if name.startswith("memorist_in_")]
         client.cookies.set("memorist_in_space", "work")  # as another tab may have left it
         kept = await client.post(
-            "/remember", data={"proof": await proof(client, "/"), "text": "I drink tea."}
+            "/remember", data={"csrf_token": await proof(client, "/"), "text": "I drink tea."}
         )
         assert kept.status_code == 303
     assert [each.text for each in await engine.scope("ana", "home").list()] == ["I drink tea."]
@@ -291,7 +292,7 @@ async def test_a_key_for_one_space_works_after_another_was_looked_at(engine: Cli
 async def test_what_is_not_kept_is_said_as_a_warning_and_stays_in_the_field(engine: Client) -> None:
     async with browser(engine, local=ANA) as client:
         form = {
-            "proof": await proof(client, "/"),
+            "csrf_token": await proof(client, "/"),
             "text": "</textarea>I drink tea.",
             "tags": "work",
             "session": "chat",
@@ -322,7 +323,7 @@ async def test_an_error_leads_back_and_keeps_the_views_in_reach(
 ) -> None:
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with browser(engine, local=ANA) as client:
-        form = {"proof": await proof(client, "/"), "revision": "1", "text": "  ", "tags": ""}
+        form = {"csrf_token": await proof(client, "/"), "revision": "1", "text": "  ", "tags": ""}
         shown = await client.post(f"/m/{id}/edit", data=form, headers={"Referer": referer})
     assert shown.status_code == 422
     assert 'href="/threads"' in shown.text
@@ -341,7 +342,12 @@ async def test_a_key_is_shown_once_and_gives_no_more_than_whoever_made_it_has(
     engine: Client,
 ) -> None:
     async with signed_in(engine, rights=("read", "admin")) as client:
-        form = {"proof": await proof(client, "/"), "name": "<b>phone", "right": "read", "days": "3"}
+        form = {
+            "csrf_token": await proof(client, "/"),
+            "name": "<b>phone",
+            "right": "read",
+            "days": "3",
+        }
         shown = await client.post("/keys", data=form)
         token = re.search(r"rk_[0-9a-f]+_[\w-]+", shown.text)
         assert token
@@ -351,7 +357,7 @@ async def test_a_key_is_shown_once_and_gives_no_more_than_whoever_made_it_has(
         assert "&lt;b&gt;phone" in listed
         assert (await client.post("/keys", data={**form, "right": "write"})).status_code == 403
         made = (await engine.authenticate(token[0])).id
-        await client.post(f"/keys/{made}/revoke", data={"proof": form["proof"]})
+        await client.post(f"/keys/{made}/revoke", data={"csrf_token": form["csrf_token"]})
     with pytest.raises(KeyRefused):
         await engine.authenticate(token[0])
 
@@ -361,7 +367,7 @@ async def test_an_edit_of_what_was_changed_meanwhile_is_refused(engine: Client) 
     id = (await mine.remember("I drink tea.")).ids[0]
     async with browser(engine, local=ANA) as client:
         form = {
-            "proof": await proof(client, "/"),
+            "csrf_token": await proof(client, "/"),
             "revision": "1",
             "text": "I drink coffee.",
             "tags": "",
@@ -376,7 +382,7 @@ async def test_a_revision_that_no_memory_can_have_is_invalid_input(engine: Clien
     id = (await engine.scope("ana").remember("I drink tea.")).ids[0]
     async with browser(engine, local=ANA) as client:
         form = {
-            "proof": await proof(client, "/"),
+            "csrf_token": await proof(client, "/"),
             "revision": "2147483649",
             "text": "I drink coffee.",
             "tags": "",
@@ -393,7 +399,9 @@ async def test_the_figures_show_the_mean_duration_of_each_verb(engine: Client) -
         shown = (await client.get("/figures")).text
         metrics = (await client.get("/metrics")).text
     seconds = re.search(
-        r'^memorist_verb_seconds_sum{duty="",verb="recall"} (\S+)$', metrics, re.MULTILINE
+        r'^memorist_operation_duration_seconds_sum{job_name="",operation="recall"} (\S+)$',
+        metrics,
+        re.MULTILINE,
     )
     row = re.search(r">recall</th><td[^>]*>(\d+)</td><td[^>]*>([\d.]+) ms<", shown)
     assert seconds
@@ -408,7 +416,7 @@ async def test_what_goes_with_a_memory_is_shown_before_it_is_forgotten(engine: C
     await mine.edit(id, "I drink green tea.")
     async with browser(engine, local=ANA) as client:
         shown = (await client.get(f"/m/{id}/forget")).text
-    assert "What goes with it" in shown
+    assert "Also deleted" in shown
     assert "I drink tea." in shown
     assert (await mine.get(id)).is_active
 
@@ -421,8 +429,8 @@ async def test_turned_letters_and_unseen_characters_are_named(engine: Client) ->
         shown = (await client.get(f"/m/{id}")).text
     told = shown[shown.index("<article") : shown.index("</article")].partition("<textarea")[0]
     assert "\u202e" not in told
-    assert 'pay <span class="unseen">U+202E</span>001' in told
-    assert '<span class="unseen">2 unseen characters</span>' in told
+    assert 'pay <span class="invisible">U+202E</span>001' in told
+    assert '<span class="invisible">2 invisible characters</span>' in told
 
 
 @pytest.mark.parametrize(
@@ -434,11 +442,11 @@ async def test_turned_letters_and_unseen_characters_are_named(engine: Client) ->
         (3569, "59 minutes"),
         (30, "1 minute"),
         (29, "less than a minute"),
-        (0, "no time"),
+        (0, "less than a minute"),
     ],
 )
 def test_a_duration_is_shown_to_the_nearest_unit(seconds: int, words: str) -> None:
-    assert span(timedelta(seconds=seconds)) == words
+    assert format_duration(timedelta(seconds=seconds)) == words
 
 
 async def test_the_views_work_on_every_store(place: str) -> None:
@@ -451,9 +459,9 @@ async def test_the_views_work_on_every_store(place: str) -> None:
                 answer = await client.get(path.replace("{id}", id))
                 assert answer.status_code == 200, path
             token = await proof(client, "/")
-            await client.post(f"/m/{id}/forget", data={"proof": token, "how": "trash"})
-            assert "Erased in 30 days" in (await client.get("/trash")).text
-            await client.post(f"/m/{id}/restore", data={"proof": token})
+            await client.post(f"/m/{id}/forget", data={"csrf_token": token, "how": "trash"})
+            assert "Deleted permanently in 30 days" in (await client.get("/trash")).text
+            await client.post(f"/m/{id}/restore", data={"csrf_token": token})
             assert "I drink tea" in (await client.get("/?tag=")).text
 
 

@@ -129,7 +129,7 @@ def test_hostile_texts_are_texts(watched: tuple[Any, list[str]], here: str) -> N
         page.goto(f"{server.url}/m/{ids[50]}")
         with memorist.open(here, embedder="hashing") as memory:
             text = memory.scope("ana").get(ids[50]).text
-        assert text in page.locator("article .whole").inner_text()
+        assert text in page.locator("article .full-text").inner_text()
         for each in strings[::20]:
             page.goto(f"{server.url}/")
             page.fill("#q", each.replace("\x00", "").replace("\n", " "))
@@ -157,10 +157,10 @@ def test_a_form_filled_with_hostile_text_comes_back_as_text(
     with serving(here, local=ANA, rate_limit=0) as server:
         for each in few(6):
             page.goto(server.url)
-            page.locator("summary", has_text="Write something down").click()
+            page.locator("summary", has_text="Add a memory").click()
             page.fill("#new-text", each.replace("\x00", ""))
             page.fill("#new-tags", each.replace("\x00", "").replace("\n", " ")[:100])
-            page.click("button:text-is('Remember')")
+            page.click("button:text-is('Save')")
             page.wait_for_load_state()
             odd += page.evaluate(ODD)
             page.goto(f"{server.url}/settings")

@@ -16,9 +16,9 @@ from ...client import Client
 from ...embedders.openai import MODEL
 from ...errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ...extraction import job
-from ...ingest import guard, transitions
+from ...ingest import guard, transitions, validation
 from ...jobs import embed
-from ...manage import edit, validation
+from ...manage import edit
 from ...manage.journal import LORE
 from ...retrieve import profiles
 from ...scoped import ScopedClient
@@ -30,6 +30,7 @@ UNSUPPORTED = "its words are not those of its source"
 POLICY, MESSAGES = "clanker.guild", "clanker.messages"
 VARIABLE = "DEFAULT_MEMORY_EMBEDDING_MODEL"
 KEEP_FACTS, KEEP_LORE = 80, 120  # of one subject; older ones are archived
+UNSUPPORTED = "its words are not those of its source"
 LORE_CONFIDENCE = 0.72
 RECENT = 35  # messages of a chat window, unless a bot asks for another number
 USER_FACTS, RELEVANT_FACTS, RELEVANT_MESSAGES, MAX_FOUND = 8, 10, 8, 24

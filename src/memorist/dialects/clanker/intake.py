@@ -123,7 +123,7 @@ class Intake:
         )
 
     async def remember_line(self, guild_id: str, line: str, **about: str | None) -> Outcome:
-        """Store a line of lore as `Clanker.remember_line` does; its vector and the snapshot follow."""
+        """Store a line of lore; its vector and the snapshot follow."""
         outcome = await self._clanker.remember_line(guild_id, line, **about)
         if outcome.ids:
 

@@ -66,16 +66,16 @@ def _serve(call: Call, agent: str | None, project: bool) -> None:
 
     gc.disable()  # what is loaded now stays: looking for garbage in it costs a tenth of the start
     from ..hooks import project as project_of
-    from ..mcp import needs_mcp
+    from ..mcp import require_mcp
 
-    with needs_mcp():
+    with require_mcp():
         import anyio
 
         from ..mcp import server
     gc.enable()
     gc.freeze()
     named = call.space or (project_of(os.getcwd()) if project else None)
-    anyio.run(lambda: server.over_stdio(replace(call, space=named), agent=agent))
+    anyio.run(lambda: server.serve_stdio(replace(call, space=named), agent=agent))
 
 
 def _install(
@@ -84,7 +84,7 @@ def _install(
     from ..mcp import install
     from . import output
 
-    words = install.command()
+    words = install.program()
     options = [*(("--agent", agent) if agent else ()), *(("--project",) if project else ())]
     env = _environment(call)
     entry: dict[str, Any] = {"command": words[0], "args": [*words[1:], "mcp", *options]}
@@ -92,7 +92,7 @@ def _install(
     shell = " ".join(
         [*(f"{name}={quote(value)}" for name, value in env.items()), *map(quote, words), "hook"]
     )
-    made = install.changes(host, entry, shell if hooks else None)
+    made = install.plan_changes(host, entry, shell if hooks else None)
     needed = [change for change in made if change.is_needed]
     for change in needed:
         output.line(change.diff())

@@ -1,4 +1,4 @@
-"""The engine for hosts that speak the Model Context Protocol: `memorist mcp`, and `/mcp` in the server."""
+"""The Model Context Protocol: `memorist mcp` over stdio, and `/mcp` of the server."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ...errors import Misconfigured
 
 
 @contextmanager
-def needs_mcp() -> Iterator[None]:
-    """Say how to install the protocol where it is missing."""
+def require_mcp() -> Iterator[None]:
+    """Raise Misconfigured with install instructions if an import in the body fails."""
     try:
         yield
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "starlette"):
             raise
         raise Misconfigured(
-            'The Model Context Protocol needs another package: pip install "memorist[mcp]"'
+            'MCP support is not installed. Run: pip install "memorist[mcp]"'
         ) from error

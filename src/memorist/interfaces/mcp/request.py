@@ -1,4 +1,4 @@
-"""Who asks over this protocol, and about whose memory. The engine is opened when it is first needed."""
+"""Who calls a tool, and on whose memories. The client is opened when it is first needed."""
 
 from __future__ import annotations
 
@@ -16,87 +16,96 @@ if TYPE_CHECKING:
     from ..rest.auth import Caller
 
     Request = ServerRequestContext[Any, Any]
-    Opening = Callable[[AsyncExitStack], Awaitable[Client]]
-    Knowing = Callable[[Client, Request], Caller]
+    OpenClient = Callable[[AsyncExitStack], Awaitable[Client]]
+    Authenticate = Callable[[Client, Request], Caller]
 
-LONGEST_NAME = 60  # characters of what a client calls itself
-ASKS_IN_ANSWERS = (
-    "2026-07-28"  # from this revision on, a question to the person is an answer to the request
-)
+MAX_NAME = 60  # characters of a client's name
+# Since this revision, a question to the user is sent in the response to the request.
+ELICITS_IN_RESPONSE = "2026-07-28"
 
-_now: ContextVar[tuple[Door, Request]] = ContextVar("memorist_mcp_request")
+_current: ContextVar[tuple[Backend, Request]] = ContextVar("memorist_mcp_request")
 
 
-class Door:
-    """The way from a request to the memory it is about."""
+class Backend:
+    """Opens the client and authenticates requests."""
 
-    def __init__(self, opening: Opening, knowing: Knowing, *, session: str | None = None) -> None:
-        self.knowing, self.session = knowing, session
-        self._opening, self._opened, self._lock = opening, AsyncExitStack(), asyncio.Lock()
-        self._engine: Client | None = None
+    def __init__(
+        self, open_client: OpenClient, authenticate: Authenticate, *, session: str | None = None
+    ) -> None:
+        self.authenticate = authenticate
+        self.session = session
+        self._open_client = open_client
+        self._stack = AsyncExitStack()
+        self._lock = asyncio.Lock()
+        self._client: Client | None = None
 
-    async def engine(self) -> Client:
-        """The engine, opened once. Raises as opening does, and tries again the next time."""
+    async def client(self) -> Client:
+        """Return the client, opened once. If opening fails, the next call tries again."""
         async with self._lock:
-            if self._engine is None:
-                self._engine = await self._opening(self._opened)
-            return self._engine
+            if self._client is None:
+                self._client = await self._open_client(self._stack)
+            return self._client
 
     @asynccontextmanager
     async def lifespan(self, _: object) -> AsyncIterator[None]:
-        """For the length of a server; what was opened is closed at its end."""
-        async with self._opened:
+        """Close what was opened when the server stops."""
+        async with self._stack:
             yield
 
-    async def note(self, ctx: Request, call_next: CallNext) -> HandlerResult:
-        """Let what runs under a request find it."""
-        token = _now.set((self, ctx))
+    async def set_current(self, ctx: Request, call_next: CallNext) -> HandlerResult:
+        """Make a request available to the code that handles it, as middleware."""
+        token = _current.set((self, ctx))
         try:
             return await call_next(ctx)
         finally:
-            _now.reset(token)
+            _current.reset(token)
 
 
-class Asking:
-    """One request: whose it is, and what it is about."""
+class ToolCall:
+    """One authorized request."""
 
     def __init__(
-        self, engine: Client, caller: Caller, request: Request, session: str | None
+        self, client: Client, caller: Caller, request: Request, session: str | None
     ) -> None:
-        self._engine, self._caller, self._request, self._session = engine, caller, request, session
+        self._client = client
+        self._caller = caller
+        self._request = request
+        self._session = session
 
     @property
     def agent(self) -> str | None:
-        """The agent whose allowlist holds, if there is one."""
-        named = self._caller.agent
-        return named if named in self._engine.ctx.allowlists.allowlists else None
+        """The calling agent, if it has an allowlist."""
+        agent = self._caller.agent
+        return agent if agent in self._client.ctx.allowlists.allowlists else None
 
-    def mine(self, *, role: str | None = None) -> ScopedClient:
-        """The memory that is asked about; `role` is who speaks, if it is not the person."""
-        named = getattr(self._request.request, "query_params", {}).get("space")
-        return self._caller.scope(self._engine, named, session=self._session, role=role)
+    def scope(self, *, role: str | None = None) -> ScopedClient:
+        """Open the scope of this call; `role` is the speaker, if it is not the user."""
+        space = getattr(self._request.request, "query_params", {}).get("space")
+        return self._caller.scope(self._client, space, session=self._session, role=role)
 
     @property
     def actor(self) -> str:
-        """Under which name changes stand in the history: the agent's, or what the client calls itself."""
+        """The name for the history: the agent, or what the MCP client calls itself."""
         params = self._request.session.client_params
-        named = self._caller.agent or (params.client_info.name if params else "")
-        return " ".join(named.split())[:LONGEST_NAME] or "mcp"
+        name = self._caller.agent or (params.client_info.name if params else "")
+        return " ".join(name.split())[:MAX_NAME] or "mcp"
 
 
-async def asking(right: str) -> Asking:
-    """Who asks now. Raises NotAllowed without that right, and as opening the memory does."""
-    door, request = _now.get()
-    engine = await door.engine()
-    caller = door.knowing(engine, request)
+async def authorize(right: str) -> ToolCall:
+    """Authorize the current request. Raises NotAllowed, and whatever opening the client raises."""
+    backend, request = _current.get()
+    client = await backend.client()
+    caller = backend.authenticate(client, request)
     caller.must(right)
-    return Asking(engine, caller, request, door.session)
+    return ToolCall(client, caller, request, backend.session)
 
 
-def can_ask() -> bool:
-    """Whether the client can put a question to the person."""
-    _, request = _now.get()
-    session, able = request.session, request.session.client_capabilities
-    form = able.elicitation if able else None
-    has_form = form is not None and (form.form is not None or form.url is None)
-    return has_form and (session.can_send_request or request.protocol_version >= ASKS_IN_ANSWERS)
+def can_elicit() -> bool:
+    """Return whether the MCP client can put a question to the user."""
+    _, request = _current.get()
+    session = request.session
+    capabilities = session.client_capabilities
+    form = capabilities.elicitation if capabilities else None
+    if form is None or (form.form is None and form.url is not None):
+        return False
+    return session.can_send_request or request.protocol_version >= ELICITS_IN_RESPONSE

@@ -10,9 +10,9 @@ from fastapi.openapi.utils import get_openapi
 from ... import __version__
 from ...client import Client
 from .. import metrics, web
-from ..mcp.server import over_http
+from ..mcp.server import serve_http
 from . import entries, mem0, people, problems, recalling, seeds, upkeep
-from .auth import Caller, Doorkeeper
+from .auth import Caller, Doorkeeper, admitted
 from .limits import Limits
 from .middleware import Gate
 from .route import Door, rights
@@ -70,7 +70,7 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
         openapi_url="/openapi.json",
         redirect_slashes=False,
         telemetry=_QUIET,
-        lifespan=lambda app: over_http(app, engine),
+        lifespan=lambda app: serve_http(app, engine, admitted),
     )
     app.state.engine = engine
     app.state.doorkeeper = Doorkeeper(engine, local)

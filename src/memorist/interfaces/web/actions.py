@@ -1,176 +1,177 @@
-"""What can be done. Each act is one verb of the engine, and ends at the view that shows what came of it."""
+"""Form actions. Each calls one verb of the client and redirects to a page that shows the result."""
 
 from __future__ import annotations
 
 from fastapi import Response
 
 from ...errors import InvalidInput, NotAllowed, NotFound
-from .pages import shown_keys
-from .request import Visit, act, keep, onward
+from .pages import list_keys, render_keys
+from .request import PageRequest, route, set_cookie
 
-KEPT_DAYS = 30  # for which what is put in the trash can be restored
-
-
-def _done(visit: Visit, to: str, note: str) -> Response:
-    return onward(visit.request, to, note)
+TRASH_DAYS = 30
 
 
-@act("/remember", "remember")
-async def remember(visit: Visit) -> Response:
-    """Keep what the person writes down on purpose."""
-    tags = [tag for each in visit.told("tags").split(",") if (tag := each.strip())]
-    made = await visit.mine.remember(visit.told("text"), tags=tags, manually_saved=True)
-    said = {"created": "Remembered.", "merged": "It was known already."}
-    first = made.outcomes[0]
-    if first.ids:
-        return _done(
-            visit,
-            f"/m/{first.ids[0]}",
-            said.get(first.status, f"{first.status.capitalize()}: {first.reason}."),
-        )
-    why = f"{first.reason[:1].upper()}{first.reason[1:]}."
-    return await visit.show(
-        "refused.html", why=why, text=visit.told("text"), tags=visit.told("tags")
+@route("POST", "/remember", "remember")
+async def remember(page: PageRequest) -> Response:
+    receipt = await page.memories.remember(
+        page.value("text"), tags=_parse_tags(page), manually_saved=True
     )
-
-
-@act("/m/{id}/pin")
-async def pin(visit: Visit) -> Response:
-    """Put a pin on a memory, or take it off."""
-    change = visit.mine.unpin if visit.told("off") else visit.mine.pin
-    memory = await change(visit.request.path_params["id"], actor=visit.caller.user)
-    return _done(
-        visit, f"/m/{memory.id}", "Pinned: it stays." if memory.pinned else "No longer pinned."
-    )
-
-
-@act("/m/{id}/edit")
-async def edit(visit: Visit) -> Response:
-    """Correct a memory, if it still is what was shown."""
-    mine = visit.mine
-    memory = await mine.get(visit.request.path_params["id"])
-    tags = [tag for each in visit.told("tags").split(",") if (tag := each.strip())]
-    changed = await mine.edit(
-        memory.id,
-        visit.told("text") if visit.told("text") != memory.text.strip() else None,
-        tags=tags,
-        category=visit.told("category") or None,
-        revision=visit.number("revision", 2**31),
-        actor=visit.caller.user,
-    )
-    return _done(visit, f"/m/{changed.id}", f"Changed. This is revision {changed.revision}.")
-
-
-@act("/m/{id}/forget")
-async def forget(visit: Visit) -> Response:
-    """Forget a memory: for good, or into the trash."""
-    is_soft = visit.told("how") != "now"
-    done = await visit.mine.forget(
-        visit.request.path_params["id"],
-        keep_days=KEPT_DAYS if is_soft else 0,
-        never_again=bool(visit.told("never_again")) and not is_soft,
-        actor=visit.caller.user,
-    )
-    number = len(done.ids) + len(done.derived)
-    what = "1 memory" if number == 1 else f"{number} memories"
-    if is_soft:
-        return _done(visit, "/trash", f"{what} put in the trash for {KEPT_DAYS} days.")
-    return _done(visit, "/", f"{what} forgotten for good.")
-
-
-@act("/m/{id}/restore")
-async def restore(visit: Visit) -> Response:
-    """Bring a memory back."""
-    memory = await visit.mine.restore(visit.request.path_params["id"], actor=visit.caller.user)
-    return _done(visit, f"/m/{memory.id}", "Restored.")
-
-
-@act("/conflicts/{id}")
-async def settle(visit: Visit) -> Response:
-    """Let the newer statement stand, or bring the older one back."""
-    decide = {"confirm": visit.mine.confirm, "reject": visit.mine.reject}.get(
-        visit.told("decision")
-    )
-    if decide is None:
-        raise InvalidInput("A conflict is confirmed or rejected")
-    memory = await decide(visit.request.path_params["id"], actor=visit.caller.user)
-    return _done(visit, "/decide", f"Decided: memory {memory.id} stands.")
-
-
-@act("/consent/{id}")
-async def consent(visit: Visit) -> Response:
-    """Let a proposal come into force as it was shown, or erase it."""
-    id, mine = visit.request.path_params["id"], visit.mine
-    if visit.told("decision") == "approve":
-        made = await mine.consent.approve(id, shown=visit.told("shown"), actor=visit.caller.user)
-    elif visit.told("decision") == "deny":
-        made = await mine.consent.deny(id, actor=visit.caller.user)
+    outcome = receipt.outcomes[0]
+    reason = f"{outcome.reason[:1].upper()}{outcome.reason[1:]}."
+    if not outcome.ids:
+        text, tags = page.value("text"), page.value("tags")
+        return await page.render("refused.html", reason=reason, text=text, tags=tags)
+    if outcome.status == "created":
+        message = "Saved."
+    elif outcome.status == "merged":
+        message = "Already known. The existing memory was updated."
     else:
-        raise InvalidInput("A proposal is approved or denied")
-    return _done(visit, "/decide", f"{made.field.replace('_', ' ').capitalize()}: {made.decided}.")
+        message = f"{outcome.status.capitalize()}: {outcome.reason}."
+    return page.redirect(f"/m/{outcome.ids[0]}", message)
 
 
-@act("/settings")
-async def choose(visit: Visit) -> Response:
-    """Say whether anything is remembered in this space."""
-    names = ("memory_enabled", "incognito_default", "sharing")
-    await visit.mine.privacy.set(
-        **{name: bool(visit.told(name)) for name in names}, actor=visit.caller.user
+def _parse_tags(page: PageRequest) -> list[str]:
+    tags = [tag.strip() for tag in page.value("tags").split(",")]
+    return list(filter(None, tags))
+
+
+@route("POST", "/m/{id}/pin", "write")
+async def pin(page: PageRequest) -> Response:
+    """Pin or unpin a memory."""
+    change = page.memories.unpin if page.value("off") else page.memories.pin
+    memory = await change(page.id, actor=page.caller.user)
+    return page.redirect(f"/m/{memory.id}", "Pinned." if memory.pinned else "Unpinned.")
+
+
+@route("POST", "/m/{id}/edit", "write")
+async def edit(page: PageRequest) -> Response:
+    """Edit a memory, unless it was changed since the form was opened."""
+    memory = await page.memories.get(page.id)
+    text = page.value("text")
+    edited = await page.memories.edit(
+        memory.id,
+        text if text != memory.text.strip() else None,
+        tags=_parse_tags(page),
+        category=page.value("category") or None,
+        revision=page.number("revision", 2**31),
+        actor=page.caller.user,
     )
-    return _done(visit, "/settings", "Saved.")
+    return page.redirect(f"/m/{edited.id}", f"Saved as revision {edited.revision}.")
 
 
-@act("/where", "read")
-async def where(visit: Visit) -> Response:
-    """Look at another space, as in another session."""
-    answer = _done(visit, "/settings", f"This page shows the space {visit.mine.scope.space}.")
-    keep(visit.request, answer, "memorist_in_space", visit.mine.scope.space)
-    keep(visit.request, answer, "memorist_in_session", visit.mine.labels.session or "")
-    return answer
-
-
-@act("/incognito")
-async def incognito(visit: Visit) -> Response:
-    """Begin or end a session that leaves no trace."""
-    ends = bool(visit.told("off"))
-    await (visit.mine.privacy.end_incognito if ends else visit.mine.privacy.start_incognito)()
-    answer = _done(
-        visit,
-        "/settings",
-        "Incognito is over." if ends else "Incognito: nothing of this session is kept.",
+@route("POST", "/m/{id}/forget", "write")
+async def forget(page: PageRequest) -> Response:
+    """Move a memory to the trash, or delete it permanently."""
+    is_permanent = page.value("how") == "now"
+    result = await page.memories.forget(
+        page.id,
+        keep_days=0 if is_permanent else TRASH_DAYS,
+        never_again=is_permanent and bool(page.value("never_again")),
+        actor=page.caller.user,
     )
-    keep(visit.request, answer, "memorist_in_session", visit.mine.labels.session or "")
-    return answer
+    number = len(result.ids) + len(result.derived)
+    count = "1 memory" if number == 1 else f"{number} memories"
+    if is_permanent:
+        return page.redirect("/", f"{count} deleted permanently.")
+    return page.redirect("/trash", f"{count} moved to the trash for {TRASH_DAYS} days.")
 
 
-@act("/keys", "admin")
-async def make_key(visit: Visit) -> Response:
-    """A new key for the same person; the answer is the only place where it is shown."""
-    rights, caller = visit.form.get("right", []), visit.caller
+@route("POST", "/m/{id}/restore", "write")
+async def restore(page: PageRequest) -> Response:
+    memory = await page.memories.restore(page.id, actor=page.caller.user)
+    return page.redirect(f"/m/{memory.id}", "Restored.")
+
+
+@route("POST", "/conflicts/{id}", "write")
+async def resolve_conflict(page: PageRequest) -> Response:
+    """Keep the newer statement, or restore the older one."""
+    decision = page.value("decision")
+    if decision == "confirm":
+        memory = await page.memories.confirm(page.id, actor=page.caller.user)
+    elif decision == "reject":
+        memory = await page.memories.reject(page.id, actor=page.caller.user)
+    else:
+        raise InvalidInput("decision must be 'confirm' or 'reject'")
+    return page.redirect("/decide", f"Resolved. Memory {memory.id} was kept.")
+
+
+@route("POST", "/consent/{id}", "write")
+async def answer_proposal(page: PageRequest) -> Response:
+    """Approve a proposal as it was shown, or deny it."""
+    consent, decision = page.memories.consent, page.value("decision")
+    if decision == "approve":
+        proposal = await consent.approve(page.id, shown=page.value("shown"), actor=page.caller.user)
+    elif decision == "deny":
+        proposal = await consent.deny(page.id, actor=page.caller.user)
+    else:
+        raise InvalidInput("decision must be 'approve' or 'deny'")
+    name = proposal.field.replace("_", " ").capitalize()
+    return page.redirect("/decide", f"{name}: {proposal.decided}.")
+
+
+@route("POST", "/settings", "write")
+async def save_settings(page: PageRequest) -> Response:
+    await page.memories.privacy.set(
+        memory_enabled=bool(page.value("memory_enabled")),
+        incognito_default=bool(page.value("incognito_default")),
+        sharing=bool(page.value("sharing")),
+        actor=page.caller.user,
+    )
+    return page.redirect("/settings", "Settings saved.")
+
+
+@route("POST", "/where", "read")
+async def switch_scope(page: PageRequest) -> Response:
+    """Show another space or session."""
+    space = page.memories.scope.space
+    response = page.redirect("/settings", f"Switched to the space {space}.")
+    set_cookie(page.request, response, "memorist_in_space", space)
+    _remember_session(page, response)
+    return response
+
+
+@route("POST", "/incognito", "write")
+async def set_incognito(page: PageRequest) -> Response:
+    """Start or end incognito mode in a session."""
+    privacy = page.memories.privacy
+    if page.value("off"):
+        await privacy.end_incognito()
+        message = "Incognito mode ended."
+    else:
+        await privacy.start_incognito()
+        message = "Incognito mode started. Nothing from this session is stored."
+    response = page.redirect("/settings", message)
+    _remember_session(page, response)
+    return response
+
+
+def _remember_session(page: PageRequest, response: Response) -> None:
+    session = page.memories.labels.session or ""
+    set_cookie(page.request, response, "memorist_in_session", session)
+
+
+@route("POST", "/keys", "admin")
+async def create_key(page: PageRequest) -> Response:
+    """Create a key for the same user. Only this response contains its secret."""
+    rights, caller = page.form.get("right", []), page.caller
     if not set(rights) <= set(caller.rights):
-        raise NotAllowed("A key cannot give more rights than the one that makes it")
-    _, token = await visit.engine.create_key(
-        visit.told("name"),
+        raise NotAllowed("A key cannot have more rights than the key that creates it")
+    _, token = await page.client.create_key(
+        page.value("name"),
         user=caller.user,
         tenant=caller.tenant,
         agent=caller.agent,
-        space=caller.space or visit.told("for_space") or None,
+        space=caller.space or page.value("for_space") or None,
         rights=rights,
-        days=visit.number("days", 36_500),
+        days=page.number("days", 36_500),
     )
-    return await shown_keys(visit, token)
+    return await render_keys(page, token)
 
 
-@act("/keys/{id}/revoke", "admin")
-async def revoke(visit: Visit) -> Response:
-    """Let nobody in with this key any more."""
-    id, caller = visit.request.path_params["id"], visit.caller
-    own = [
-        key.id
-        for key in await visit.engine.keys()
-        if (key.user, key.tenant) == (caller.user, caller.tenant)
-    ]
-    if id not in own:
-        raise NotFound("You have no such key")
-    await visit.engine.revoke_key(id)
-    return _done(visit, "/keys", "Revoked: nobody comes in with it any more.")
+@route("POST", "/keys/{id}/revoke", "admin")
+async def revoke_key(page: PageRequest) -> Response:
+    """Revoke a key of this user."""
+    if page.id not in {key.id for key in await list_keys(page)}:
+        raise NotFound("You have no key with this id")
+    await page.client.revoke_key(page.id)
+    return page.redirect("/keys", "Key revoked.")

@@ -1,4 +1,4 @@
-"""Coming in and going out, and the files that the page consists of."""
+"""Signing in and out, the color theme, and static files."""
 
 from __future__ import annotations
 
@@ -6,78 +6,84 @@ from fastapi import Request, Response
 from starlette.responses import FileResponse
 
 from ...errors import KeyRefused, MemoristError
-from .request import HERE, IN_PLACE, THEMES, filled, keep, onward, page, routes, sessions, told
-from .sessions import COOKIE, LASTS
+from .request import (
+    FOLDER,
+    SCOPE_COOKIES,
+    SESSION_COOKIE,
+    SESSION_SECONDS,
+    THEMES,
+    get_sessions,
+    read_form,
+    redirect,
+    render_error,
+    render_page,
+    routes,
+    set_cookie,
+)
 
-_FILES = {"page.css": "text/css", "page.js": "text/javascript", "mark.svg": "image/svg+xml"}
+_STATIC = {"page.css": "text/css", "page.js": "text/javascript", "mark.svg": "image/svg+xml"}
+_YEAR = 365 * 86_400
 
 
-async def file(request: Request) -> Response:
-    """A file of ours."""
+async def send_file(request: Request) -> Response:
     name = request.url.path.rpartition("/")[2]
-    return FileResponse(
-        HERE / "static" / name, media_type=_FILES[name], headers={"Cache-Control": "no-cache"}
-    )
+    headers = {"Cache-Control": "no-cache"}
+    return FileResponse(FOLDER / "static" / name, media_type=_STATIC[name], headers=headers)
+
+
+async def show_login(request: Request) -> Response:
+    return render_page(request, "login.html", to=request.query_params.get("to", "/"), error="")
 
 
 async def sign_in(request: Request) -> Response:
-    """Ask for a key."""
-    return page(request, "login.html", to=request.query_params.get("to", "/"), refused="")
-
-
-async def signed_in(request: Request) -> Response:
-    """Let somebody in who has a good key."""
+    """Start a session for a valid key."""
     try:
-        form = await filled(request)
-        key, to = (form.get("key") or [""])[0].strip(), (form.get("to") or ["/"])[0]
+        form = await read_form(request)
+        key = (form.get("key") or [""])[0].strip()
+        to = (form.get("to") or ["/"])[0]
         await request.app.state.doorkeeper.verify(f"Bearer {key}")
     except KeyRefused as error:
-        return page(request, "login.html", status=401, to=to, refused=str(error))
+        return render_page(request, "login.html", status=401, to=to, error=str(error))
     except MemoristError as error:
-        return told(request, error)
-    sessions(request).end(request.cookies.get(COOKIE))
-    answer = onward(request, to)
-    keep(request, answer, COOKIE, sessions(request).begin(key), seconds=LASTS)
-    for name in IN_PLACE:  # where somebody else may have looked
-        answer.delete_cookie(name)
-    return answer
+        return render_error(request, error)
+    sessions = get_sessions(request)
+    sessions.end(request.cookies.get(SESSION_COOKIE))
+    response = redirect(request, to)
+    set_cookie(request, response, SESSION_COOKIE, sessions.start(key), seconds=SESSION_SECONDS)
+    for name in SCOPE_COOKIES:  # another user may have left them
+        response.delete_cookie(name)
+    return response
 
 
 async def sign_out(request: Request) -> Response:
-    """Forget the key, here and there."""
+    """End the session, on the server and in the browser."""
     try:
-        await filled(request)
+        await read_form(request)
     except MemoristError as error:
-        return told(request, error)
-    sessions(request).end(request.cookies.get(COOKIE))
-    answer = onward(request, "/login")
-    for name in (COOKIE, *IN_PLACE):
-        answer.delete_cookie(name)
-    return answer
+        return render_error(request, error)
+    get_sessions(request).end(request.cookies.get(SESSION_COOKIE))
+    response = redirect(request, "/login")
+    for name in (SESSION_COOKIE, *SCOPE_COOKIES):
+        response.delete_cookie(name)
+    return response
 
 
-async def theme(request: Request) -> Response:
-    """Light, dark, or as the device has it."""
+async def set_theme(request: Request) -> Response:
     try:
-        form = await filled(request)
+        form = await read_form(request)
     except MemoristError as error:
-        return told(request, error)
-    chosen, to = (form.get("theme") or [""])[0], (form.get("to") or ["/"])[0]
-    answer = onward(request, to)
-    keep(
-        request,
-        answer,
-        "memorist_theme",
-        chosen if chosen in THEMES else "auto",
-        seconds=365 * 86_400,
-    )
-    return answer
+        return render_error(request, error)
+    theme = (form.get("theme") or [""])[0]
+    response = redirect(request, (form.get("to") or ["/"])[0])
+    value = theme if theme in THEMES else "auto"
+    set_cookie(request, response, "memorist_theme", value, seconds=_YEAR)
+    return response
 
 
-routes += [(f"/static/{name}", "GET", file) for name in _FILES]
+routes += [(f"/static/{name}", "GET", send_file) for name in _STATIC]
 routes += [
-    ("/login", "GET", sign_in),
-    ("/login", "POST", signed_in),
+    ("/login", "GET", show_login),
+    ("/login", "POST", sign_in),
     ("/logout", "POST", sign_out),
-    ("/theme", "POST", theme),
+    ("/theme", "POST", set_theme),
 ]

@@ -1,332 +1,297 @@
-"""What can be looked at. Each view asks the engine and hands the answer to a template."""
+"""The pages. Each asks the client and passes the result to a template."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 
 from fastapi import Response
-from prometheus_client import CollectorRegistry
 
 from ...errors import InvalidInput
 from ...manage.keys import RIGHTS
-from ...results import Page, Spending, Tally
+from ...results import Key, Page
 from ...retrieve import profiles
 from ...types import KINDS, STATES, Filter, Labels, Memory
 from ..cli.output import plain
 from . import charts
-from .request import Visit, view
+from .request import PageRequest, route
 
-SOME = 25  # memories on a page
-RECENT = 200  # among which threads are looked for
-DRAWN = 36  # memories in the picture of relations
+PAGE_SIZE = 25
+RECENT = 200  # memories searched for threads
+MAX_NODES = 36  # memories in the graph of related memories
 DAYS = 30
 
-# What is plotted: a title, what it means, and lines that count events by what was done and how it went.
-PLOTS: tuple[tuple[str, str, Mapping[str, tuple[tuple[str, str], ...]]], ...] = (
-    ("Dedupe saves", "Told again, and kept once.", {"merged": (("merge", "ok"),)}),
+# Charts of the statistics page: title, description, and lines that count events by (op, status).
+CHARTS: tuple[tuple[str, str, Mapping[str, tuple[tuple[str, str], ...]]], ...] = (
+    ("Duplicates", "Repeated statements that were merged.", {"merged": (("merge", "ok"),)}),
     (
-        "Trims",
-        "Put away: the space was full, the time was up, or somebody put it in the trash.",
-        {"put away": (("ttl", "ok"),), "full of what must stay": (("ttl", "error"),)},
+        "Removals",
+        "Memories removed because a space was full, they expired, or they were moved to the trash.",
+        {"removed": (("ttl", "ok"),), "space full of protected memories": (("ttl", "error"),)},
     ),
     (
-        "What people did",
-        "Decisions about memories and about memory itself.",
+        "User actions",
+        "Changes made to memories and privacy settings.",
         {
-            "pinned": (("pin", "ok"), ("unpin", "ok")),
-            "changed": (("update", "ok"),),
+            "pinned or unpinned": (("pin", "ok"), ("unpin", "ok")),
+            "edited": (("update", "ok"),),
             "forgotten": (("delete", "ok"),),
-            "on, off, incognito": (("enable", "ok"), ("disable", "ok"), ("incognito", "ok")),
+            "memory on, off, incognito": (
+                ("enable", "ok"),
+                ("disable", "ok"),
+                ("incognito", "ok"),
+            ),
         },
     ),
     (
-        "Written and asked",
-        "New memories, and questions that were asked.",
-        {"new": (("create", "ok"),), "questions": (("search", "ok"),)},
+        "Activity",
+        "New memories and searches.",
+        {"new memories": (("create", "ok"),), "searches": (("search", "ok"),)},
     ),
     (
         "Hit rate",
-        "Whether what was recalled went into the reply, where somebody told.",
+        "Whether recalled memories were used in the reply, where feedback was given.",
         {"used": (("use", "ok"),), "not used": (("use", "skipped"),)},
     ),
     (
         "Embedding",
-        "Vectors that were made later, and batches that failed.",
-        {"made": (("embed", "ok"),), "failed": (("embed", "error"),)},
+        "Vectors computed in the background, and batches that failed.",
+        {"computed": (("embed", "ok"),), "failed": (("embed", "error"),)},
     ),
 )
 
 
-@view("/")
-async def search(visit: Visit) -> Response:
-    """A question and its answer, or what was remembered last."""
-    question = visit.asked("q")
+@route("GET", "/", "read")
+async def search(page: PageRequest) -> Response:
+    """Search results, or the latest memories."""
+    question = page.param("q")
     if not question:
-        where = Filter(
-            states=(_one_of(visit.asked("state"), STATES) or "active",),
-            kinds=tuple(filter(None, [_one_of(visit.asked("kind"), KINDS)])),
-            tags=tuple(filter(None, [visit.asked("tag")])),
-            pinned=True if visit.asked("pinned") else None,
-        )
-        found = await _listed(visit, where)
-        return await visit.show(
-            "latest.html", found=found, kinds=KINDS, states=STATES, text="", tags=""
-        )
-    answer = await visit.mine.recall(
+        return await _show_latest(page)
+    answer = await page.memories.recall(
         question,
-        budget=visit.number("budget", 100_000),
-        profile=_one_of(visit.asked("profile"), profiles.PROFILES),
+        budget=page.number("budget", 100_000),
+        profile=_choose(page, "profile", profiles.PROFILES),
     )
-    names = list(
-        dict.fromkeys(
-            name for hit in answer.hits for name, value in hit.parts.items() if round(value, 4)
-        )
+    parts: list[str] = []
+    for hit in answer.hits:
+        for name, value in hit.parts.items():
+            if round(value, 4) and name not in parts:
+                parts.append(name)
+    # Names with a dot belong to dialects, for code that is written against those.
+    names = [name for name in sorted(profiles.PROFILES) if "." not in name]
+    return await page.render("search.html", answer=answer, parts=parts, profiles=names)
+
+
+async def _show_latest(page: PageRequest) -> Response:
+    kind, tag = _choose(page, "kind", KINDS), page.param("tag")
+    where = Filter(
+        states=(_choose(page, "state", STATES) or "active",),
+        kinds=(kind,) if kind else (),
+        tags=(tag,) if tag else (),
+        pinned=True if page.param("pinned") else None,
     )
-    return await visit.show(
-        "search.html", answer=answer, names=names, profiles=sorted(profiles.PROFILES)
+    found = await _list_memories(page, where)
+    return await page.render(
+        "latest.html", found=found, kinds=KINDS, states=STATES, text="", tags=""
     )
 
 
-def _one_of(given: str, known: Iterable[str]) -> str | None:
-    if given and given not in known:
-        raise InvalidInput(f"{given!r:.40} is none of {', '.join(known)}")
-    return given or None
+def _choose(page: PageRequest, param: str, options: Collection[str]) -> str | None:
+    """Return a query parameter that must be one of the options. Raises InvalidInput."""
+    value = page.param(param)
+    if value and value not in options:
+        raise InvalidInput(f"Unknown {param} {value!r:.40}")
+    return value or None
 
 
-async def _listed(visit: Visit, where: Filter) -> Page:
-    return await visit.mine.list(where, limit=SOME, cursor=visit.asked("after") or None)
+async def _list_memories(page: PageRequest, where: Filter) -> Page:
+    return await page.memories.list(where, limit=PAGE_SIZE, cursor=page.param("after") or None)
 
 
-@view("/m/{id}")
-async def memory(visit: Visit) -> Response:
-    """One memory, and everything that is known about it."""
-    mine, id = visit.mine, visit.request.path_params["id"]
-    evidence = await mine.why(id)
+@route("GET", "/m/{id}", "read")
+async def memory(page: PageRequest) -> Response:
+    """One memory with its evidence, revisions, history and related memories."""
+    evidence = await page.memories.why(page.id)
     found = evidence.memory
-    history = await mine.history(id)
-    kept = {entry.old_ref for entry in history if entry.event != "ADD"}
-    older = sorted(
-        await mine.list(Filter(versions_of=id, states=STATES)), key=lambda each: each.revision
-    )
-    versions = [each for each in older if each.id in kept]
-    return await visit.show(
+    history = await page.memories.history(page.id)
+    revised = {entry.old_ref for entry in history if entry.event != "ADD"}
+    older = await page.memories.list(Filter(versions_of=page.id, states=STATES))
+    versions: list[Memory] = []
+    replaced: list[Memory] = []
+    for each in sorted(older, key=lambda version: version.revision):
+        (versions if each.id in revised else replaced).append(each)
+    changes = list(zip([*versions, found], [None, *versions], strict=True))
+    return await page.render(
         "memory.html",
         memory=found,
         evidence=evidence,
         history=history,
-        related=await mine.related(id),
-        steps=list(zip([*versions, found], [None, *versions], strict=True))[::-1],
-        replaced=[each for each in older if each not in versions],
+        related=await page.memories.related(page.id),
+        changes=changes[::-1],
+        replaced=replaced,
         thread=found.labels.thread or found.labels.session,
     )
 
 
-@view("/m/{id}/forget", "write")
-async def forgetting(visit: Visit) -> Response:
-    """What would go with a memory."""
-    id = visit.request.path_params["id"]
-    found = await visit.mine.get(id)
-    would = await visit.mine.forget_where(where=Filter(ids=(id,), states=STATES), dry_run=True)
-    ids = (*would.derived[:SOME], *would.flagged[:SOME])
-    others = await visit.mine.list(Filter(ids=ids, states=STATES), limit=2 * SOME) if ids else ()
-    return await visit.show(
-        "forget.html", memory=found, would=would, texts={each.id: each for each in others}
-    )
+@route("GET", "/m/{id}/forget", "write")
+async def confirm_forget(page: PageRequest) -> Response:
+    """What forgetting a memory would delete."""
+    found = await page.memories.get(page.id)
+    where = Filter(ids=(page.id,), states=STATES)
+    preview = await page.memories.forget_where(where=where, dry_run=True)
+    texts: dict[str, Memory] = {}
+    ids = (*preview.derived[:PAGE_SIZE], *preview.flagged[:PAGE_SIZE])
+    if ids:
+        where = Filter(ids=ids, states=STATES)
+        for each in await page.memories.list(where, limit=2 * PAGE_SIZE):
+            texts[each.id] = each
+    return await page.render("forget.html", memory=found, preview=preview, texts=texts)
 
 
-@view("/threads")
-async def threads(visit: Visit) -> Response:
-    """What was said in a thread, and what changed in it."""
-    name, since = visit.asked("thread"), visit.number("since", 2**31) or 0
+@route("GET", "/threads", "read")
+async def threads(page: PageRequest) -> Response:
+    """Recent threads, or the memories and changes of one."""
+    name, since = page.param("thread"), page.number("since", 2**31) or 0
     if not name:
-        latest = await visit.mine.list(limit=RECENT)
-        counts = Counter(each.labels.thread or each.labels.session for each in latest)
-        return await visit.show(
-            "threads.html", counts={thread: n for thread, n in counts.items() if thread}
-        )
+        counts = Counter[str]()
+        for each in await page.memories.list(limit=RECENT):
+            if thread := each.labels.thread or each.labels.session:
+                counts[thread] += 1
+        return await page.render("threads.html", counts=counts)
     where = Filter(labels=Labels(thread=name))
-    if not (await visit.mine.list(where, limit=1)).memories:
+    if not (await page.memories.list(where, limit=1)).memories:
         where = Filter(labels=Labels(session=name))
-    found = await _listed(visit, where)
-    news = await visit.mine.delta(since, thread=name)
-    return await visit.show("thread.html", name=name, found=found, news=news, days=_by_day(found))
-
-
-def _by_day(found: Iterable[Memory]) -> dict[str, list[Memory]]:
+    found = await _list_memories(page, where)
     days: dict[str, list[Memory]] = {}
     for each in found:
         days.setdefault(f"{each.occurred_at or each.created_at:%Y-%m-%d}", []).append(each)
-    return days
+    changes = await page.memories.delta(since, thread=name)
+    return await page.render("thread.html", name=name, found=found, changes=changes, days=days)
 
 
-@view("/decide")
-async def decide(visit: Visit) -> Response:
-    """What waits for a decision."""
-    mine = visit.mine
-    return await visit.show(
+@route("GET", "/decide", "read")
+async def review(page: PageRequest) -> Response:
+    """Conflicts and proposals that wait for a decision."""
+    consent = page.memories.consent
+    return await page.render(
         "decide.html",
-        conflicts=await mine.conflicts(limit=SOME),
-        proposals=await mine.consent.list(),
-        about=await mine.consent.about(),
+        conflicts=await page.memories.conflicts(limit=PAGE_SIZE),
+        proposals=await consent.list(),
+        profile=await consent.about(),
     )
 
 
-@view("/trash")
-async def trash(visit: Visit) -> Response:
-    """What can be brought back, and for how long."""
-    found = await _listed(visit, Filter(states=("soft_deleted", "archived")))
-    rows = [
-        each for each in found if each.superseded_by is None
-    ]  # earlier versions come back with their memory
-    return await visit.show("trash.html", found=found, rows=rows)
+@route("GET", "/trash", "read")
+async def trash(page: PageRequest) -> Response:
+    """Memories that can be restored."""
+    found = await _list_memories(page, Filter(states=("soft_deleted", "archived")))
+    # Earlier versions are restored together with their memory.
+    rows = [each for each in found if each.superseded_by is None]
+    return await page.render("trash.html", found=found, rows=rows)
 
 
-@view("/relations")
-async def relations(visit: Visit) -> Response:
-    """What is about the same as what, around one memory or among the newest."""
-    centre = visit.asked("id")
-    first = (
-        [await visit.mine.get(centre)] if centre else list(await visit.mine.list(limit=DRAWN // 2))
-    )
-    known, edges = await _joined(visit, first, rings=2 if centre else 1)
-    joined = {id for pair in edges for id in pair} | {centre}
-    nodes = [
-        charts.Node(id=each.id, label=_label(each), is_centre=each.id == centre)
-        for each in known.values()
-        if each.id in joined
-    ]
-    picture = await asyncio.to_thread(
-        charts.web, nodes, [(*pair, strength) for pair, strength in edges.items()]
-    )
-    rows = sorted(
-        ((known[a], known[b], strength) for (a, b), strength in edges.items()),
-        key=lambda row: -row[2],
-    )
-    return await visit.show("relations.html", picture=picture, rows=rows, centre=known.get(centre))
+@route("GET", "/relations", "read")
+async def relations(page: PageRequest) -> Response:
+    """A graph of related memories, around one memory or among the latest."""
+    center, memories = page.param("id"), page.memories
+    start = [await memories.get(center)] if center else await memories.list(limit=MAX_NODES // 2)
+    found, edges = await _find_related(page, start, depth=2 if center else 1)
+    connected = {center}.union(*edges)
+    nodes: list[charts.Node] = []
+    for each in found.values():
+        if each.id in connected:
+            line = plain(each.text[:200])
+            label = line if len(line) <= 22 else line[:21] + "…"
+            nodes.append(charts.Node(id=each.id, label=label, is_center=each.id == center))
+    weighted = [(*ids, strength) for ids, strength in edges.items()]
+    graph = await asyncio.to_thread(charts.render_graph, nodes, weighted)
+    rows = [(found[a], found[b], strength) for a, b, strength in weighted]
+    rows.sort(key=lambda row: -row[2])
+    return await page.render("relations.html", graph=graph, rows=rows, center=found.get(center))
 
 
-async def _joined(
-    visit: Visit, first: Sequence[Memory], *, rings: int
+async def _find_related(
+    page: PageRequest, start: Iterable[Memory], *, depth: int
 ) -> tuple[dict[str, Memory], dict[tuple[str, str], float]]:
-    """What is related to these, and to that, as far as it can be drawn; and how strongly, by pairs of ids."""
-    known, edges, asked = (
-        {each.id: each for each in first},
-        dict[tuple[str, str], float](),
-        set[str](),
-    )
-    for _ in range(rings):
-        for id in [id for id in known if id not in asked]:
-            asked.add(id)
-            for other in await visit.mine.related(id, limit=6 if rings > 1 else 3):
-                if other.memory.id in known or len(known) < DRAWN:
-                    known[other.memory.id] = other.memory
-                    edges[min(id, other.memory.id), max(id, other.memory.id)] = other.strength
-    return known, edges
+    """Return memories by id, and the strength of their relations by pairs of ids."""
+    found = {each.id: each for each in start}
+    edges: dict[tuple[str, str], float] = {}
+    visited: set[str] = set()
+    for _ in range(depth):
+        for id in [id for id in found if id not in visited]:
+            visited.add(id)
+            for related in await page.memories.related(id, limit=6 if depth > 1 else 3):
+                other = related.memory
+                if other.id in found or len(found) < MAX_NODES:
+                    found[other.id] = other
+                    edges[min(id, other.id), max(id, other.id)] = related.strength
+    return found, edges
 
 
-def _label(memory: Memory) -> str:
-    line = plain(memory.text[:200])
-    return line if len(line) <= 22 else line[:21] + "…"
-
-
-@view("/figures")
-async def figures(visit: Visit) -> Response:
-    """How it went, day by day."""
-    today = visit.engine.ctx.clock()
-    days = [f"{today - timedelta(days=back):%Y-%m-%d}" for back in range(DAYS - 1, -1, -1)]
-    tallies, costs = await visit.mine.event_counts(days=DAYS), await visit.mine.llm_usage(days=DAYS)
-    plots = [(title, about, _counted(tallies, days, lines)) for title, about, lines in PLOTS]
-    plots.append(
-        ("Model cost", "Tokens that the language model read and wrote.", _spent(costs, days))
-    )
-    is_admin = visit.may("admin")
-    return await visit.show(
+@route("GET", "/figures", "read")
+async def statistics(page: PageRequest) -> Response:
+    """Events and LLM usage by day; for administrators also jobs and latencies."""
+    today = page.client.ctx.clock()
+    days = [f"{today - timedelta(days=ago):%Y-%m-%d}" for ago in reversed(range(DAYS))]
+    events = Counter[tuple[str, str, str]]()
+    for event in await page.memories.event_counts(days=DAYS):
+        events[event.op, event.status, event.day] += event.count
+    usage = await page.memories.llm_usage(days=DAYS)
+    tokens = {"input": Counter[str](), "output": Counter[str]()}
+    for each in usage:
+        tokens["input"][each.day] += each.tokens_in
+        tokens["output"][each.day] += each.tokens_out
+    plots: list[tuple[str, str, dict[str, list[int]]]] = []
+    for title, about, lines in CHARTS:
+        series: dict[str, list[int]] = {}
+        for name, counted in lines.items():
+            series[name] = [sum(events[(*each, day)] for each in counted) for day in days]
+        plots.append((title, about, series))
+    by_day = {name: [counts[day] for day in days] for name, counts in tokens.items()}
+    plots.append(("LLM tokens", "Tokens sent to and received from the language model.", by_day))
+    is_admin = page.has_right("admin")
+    return await page.render(
         "figures.html",
         days=days,
         plots=plots,
-        costs=costs,
-        backlog=await visit.engine.backlog() if is_admin else None,
-        took=_took(visit.request.app.state.metrics.registry) if is_admin else {},
+        usage=usage,
+        jobs=await page.client.backlog() if is_admin else None,
+        latencies=page.request.app.state.metrics.latencies() if is_admin else {},
     )
 
 
-def _took(registry: CollectorRegistry) -> dict[str, tuple[int, float, str]]:
-    """How often each verb was called in this process, the mean of its milliseconds, and within how many 95 % were."""
-    seconds = next(each for each in registry.collect() if each.name == "memorist_verb_seconds")
-    kinds: dict[str, list[tuple[str, float]]] = {}
-    for sample in seconds.samples:
-        if not sample.labels["duty"]:
-            kinds.setdefault(sample.labels["verb"], []).append(
-                (sample.labels.get("le", sample.name), sample.value)
-            )
-    verbs = {verb: dict(samples) for verb, samples in kinds.items()}
-    return {verb: _latency(of) for verb, of in sorted(verbs.items()) if of[f"{seconds.name}_count"]}
-
-
-def _latency(of: Mapping[str, float]) -> tuple[int, float, str]:
-    calls, total = of["memorist_verb_seconds_count"], of["memorist_verb_seconds_sum"]
-    most = next(
-        name for name, number in of.items() if number >= 0.95 * calls
-    )  # bounds stand in order
-    return int(calls), 1000 * total / calls, "more" if most == "+Inf" else f"{1000 * float(most):g}"
-
-
-def _counted(
-    tallies: Sequence[Tally], days: Sequence[str], lines: Mapping[str, tuple[tuple[str, str], ...]]
-) -> dict[str, list[int]]:
-    counts = Counter[tuple[str, str]]()
-    for each in tallies:
-        for name, wanted in lines.items():
-            if (each.op, each.status) in wanted:
-                counts[name, each.day] += each.count
-    return {name: [counts[name, day] for day in days] for name in lines}
-
-
-def _spent(costs: Sequence[Spending], days: Sequence[str]) -> dict[str, list[int]]:
-    sums = Counter[tuple[str, str]]()
-    for each in costs:
-        sums["read", each.day] += each.tokens_in
-        sums["written", each.day] += each.tokens_out
-    return {name: [sums[name, day] for day in days] for name in ("read", "written")}
-
-
-@view("/settings")
-async def settings(visit: Visit) -> Response:
-    """Whether anything is remembered, and which space this page shows."""
-    of_mine = visit.mine.scope.user, visit.mine.scope.tenant
-    spaces = (
-        [visit.caller.space]
-        if visit.caller.space
-        else sorted(
-            {
-                each.space
-                for each in await visit.engine.scopes()
-                if (each.user, each.tenant) == of_mine
-            }
-            | {visit.mine.scope.space}
-        )
-    )
-    return await visit.show(
-        "settings.html", settings=await visit.mine.privacy.settings(), spaces=spaces
+@route("GET", "/settings", "read")
+async def settings(page: PageRequest) -> Response:
+    """Privacy settings of the space, and which space the page shows."""
+    scope = page.memories.scope
+    spaces = {scope.space}
+    if page.caller.space is None:
+        for each in await page.client.scopes():
+            if (each.user, each.tenant) == (scope.user, scope.tenant):
+                spaces.add(each.space)
+    return await page.render(
+        "settings.html",
+        settings=await page.memories.privacy.settings(),
+        spaces=sorted(spaces),
     )
 
 
-@view("/keys", "admin")
-async def keys(visit: Visit) -> Response:
-    """The keys of this person."""
-    return await shown_keys(visit)
+@route("GET", "/keys", "admin")
+async def keys(page: PageRequest) -> Response:
+    """The API keys of this user."""
+    return await render_keys(page)
 
 
-async def shown_keys(visit: Visit, token: str = "") -> Response:
-    """Them, and the one that was just made."""
-    caller = visit.caller
-    found = [
-        key
-        for key in await visit.engine.keys()
-        if (key.user, key.tenant) == (caller.user, caller.tenant)
-    ]
-    rights = [right for right in RIGHTS if right in caller.rights]
-    return await visit.show("keys.html", keys=found[::-1], rights=rights, token=token)
+async def list_keys(page: PageRequest) -> list[Key]:
+    """Return the keys of this user, oldest first."""
+    owner = (page.caller.user, page.caller.tenant)
+    return [key for key in await page.client.keys() if (key.user, key.tenant) == owner]
+
+
+async def render_keys(page: PageRequest, token: str = "") -> Response:
+    """Render the keys, and the token of one that was just created."""
+    rights = [right for right in RIGHTS if right in page.caller.rights]
+    keys = await list_keys(page)
+    return await page.render("keys.html", keys=keys[::-1], rights=rights, token=token)

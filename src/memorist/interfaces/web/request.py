@@ -1,9 +1,14 @@
-"""What every view has in common: who looks, at which space, in which colours, and how it is told if it goes wrong."""
+"""What all pages share: sessions, forms, cookies, the displayed scope, and rendering."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import re
+import secrets
+import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,143 +27,219 @@ from ...scoped import ScopedClient
 from ..rest import problems
 from ..rest.auth import Caller
 from . import charts, text
-from .sessions import COOKIE, Sessions
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'none'; form-action 'self'; "
-    "frame-ancestors 'none'; base-uri 'none'"
+    "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'none'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
-# With `no-referrer` a browser would send our own forms as if they came from nowhere; others learn nothing from this.
 HEADERS = {
     "Content-Security-Policy": POLICY,
-    "Referrer-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",  # with `no-referrer`, browsers send `Origin: null`
     "X-Frame-Options": "DENY",
 }
-MOST_FIELDS = 60
+MAX_FIELDS = 60
 THEMES = ("auto", "light", "dark")
-IN_PLACE = ("memorist_in_space", "memorist_in_session")  # cookies: what this page shows
-_OURS = re.compile(r"/(?![/\\])[!-~]*")  # an address of this page, and of no other
+SESSION_COOKIE = "memorist_session"
+SESSION_SECONDS = 12 * 3600  # after the last request
+MAX_SESSIONS = 10_000  # the least recently used is dropped first
+SCOPE_COOKIES = ("memorist_in_space", "memorist_in_session")  # which scope the page shows
+_LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
 
 Handler = Callable[[Request], Awaitable[Response]]
-routes: list[tuple[str, str, Handler]] = []
-pages = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(HERE / "templates"),
+routes: list[tuple[str, str, Handler]] = []  # path, method, handler
+templates = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(FOLDER / "templates"),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
     auto_reload=False,
 )
-pages.filters.update(said=text.said, brief=text.brief, moment=text.moment, span=text.span)
-pages.globals.update(changed=text.changed, charts=charts, version=__version__)
+templates.filters.update(
+    as_text=text.as_text,
+    shorten=text.shorten,
+    format_time=text.format_time,
+    format_duration=text.format_duration,
+)
+templates.globals.update(render_diff=text.render_diff, charts=charts, version=__version__)
+
+
+class Sessions:
+    """API keys of signed-in users. Browsers only get a random session id, in an HttpOnly cookie."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._secret = secrets.token_bytes(32)
+        self._keys: OrderedDict[str, tuple[str, float]] = OrderedDict()
+
+    def start(self, key: str) -> str:
+        """Start a session for a verified key and return its id."""
+        id = secrets.token_urlsafe(32)
+        self._keys[id] = key, self._clock()
+        while len(self._keys) > MAX_SESSIONS:
+            self._keys.popitem(last=False)
+        return id
+
+    def get_key(self, id: str | None) -> str | None:
+        """Return the key of a session and extend it, or None if it ended or expired."""
+        key, last_seen = self._keys.pop(id or "", ("", 0.0))
+        if not key or self._clock() - last_seen > SESSION_SECONDS:
+            return None
+        self._keys[id or ""] = key, self._clock()
+        return key
+
+    def end(self, id: str | None) -> None:
+        """Sign a session out."""
+        self._keys.pop(id or "", None)
+
+    def csrf_token(self, id: str | None) -> str:
+        """Return the token that forms of this session must carry."""
+        return hmac.new(self._secret, (id or "").encode(), hashlib.sha256).hexdigest()
+
+    def is_csrf_token(self, token: str, id: str | None) -> bool:
+        return hmac.compare_digest(token.encode(), self.csrf_token(id).encode())
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """Somebody at a view: what they may see and do, and what their form says."""
+class PageRequest:
+    """An authenticated request to a page."""
 
     request: Request
     caller: Caller
-    mine: ScopedClient
+    memories: ScopedClient
     form: dict[str, list[str]] = field(default_factory=dict)
 
     @property
-    def engine(self) -> Client:
-        engine: Client = self.request.app.state.engine
-        return engine
+    def client(self) -> Client:
+        client: Client = self.request.app.state.engine
+        return client
 
-    def asked(self, name: str) -> str:
-        """What the address says."""
+    @property
+    def id(self) -> str:
+        """The id in the path."""
+        return str(self.request.path_params["id"])
+
+    def param(self, name: str) -> str:
+        """Return a query parameter, or an empty string."""
         return self.request.query_params.get(name, "").strip()
 
-    def told(self, name: str) -> str:
-        """What the form says. Line ends are what they were before a browser sent them."""
+    def value(self, name: str) -> str:
+        """Return a form field, or an empty string. Browsers send line ends as CRLF."""
         return (self.form.get(name) or [""])[0].replace("\r\n", "\n").strip()
 
-    def number(self, name: str, most: int) -> int | None:
-        """A number that the address or the form says; None without one. Raises InvalidInput."""
-        given = self.asked(name) or self.told(name)
-        if given and not (
-            given.isascii() and given.isdigit() and len(given) < 12 and int(given) <= most
-        ):
-            raise InvalidInput(f"{name} is a whole number up to {most:,}")
-        return int(given) if given else None
+    def number(self, name: str, maximum: int) -> int | None:
+        """Parse a query parameter or form field. Raises InvalidInput."""
+        given = self.param(name) or self.value(name)
+        if not given:
+            return None
+        is_number = given.isascii() and given.isdigit() and len(given) < 12
+        if not is_number or int(given) > maximum:
+            raise InvalidInput(f"{name} must be a whole number up to {maximum:,}")
+        return int(given)
 
-    def may(self, right: str) -> bool:
+    def has_right(self, right: str) -> bool:
         try:
             self.caller.must(right)
         except NotAllowed:
             return False
         return True
 
-    def address(self, **changes: str | None) -> str:
-        """This view with something else in its address."""
-        kept = {**dict(self.request.query_params), **changes}
-        query = urlencode({name: value for name, value in kept.items() if value})
+    def url_with(self, **params: str | None) -> str:
+        """Return the URL of this page with other query parameters."""
+        merged = {**dict(self.request.query_params), **params}
+        query = urlencode({name: value for name, value in merged.items() if value})
         return f"{self.request.url.path}?{query}" if query else self.request.url.path
 
-    async def show(self, template: str, **values: Any) -> Response:
-        disabled_reason, settings = (
-            await self.mine.privacy.disabled_reason(),
-            await self.mine.privacy.settings(),
-        )
-        return page(
+    async def render(self, template: str, **values: Any) -> Response:
+        privacy = self.memories.privacy
+        return render_page(
             self.request,
             template,
-            visit=self,
-            scope=self.mine.scope,
-            session=self.mine.labels.session,
-            disabled_reason=disabled_reason,
-            incognito_default=settings.incognito_default,
-            now=self.engine.ctx.clock(),
+            page=self,
+            disabled_reason=await privacy.disabled_reason(),
+            incognito_default=(await privacy.settings()).incognito_default,
+            now=self.client.ctx.clock(),
             **values,
         )
 
+    def redirect(self, path: str, message: str) -> Response:
+        return redirect(self.request, path, message)
 
-def page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
-    """A view as it is sent."""
+
+def render_page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
+    """Render a template. `page` is None where nobody is signed in."""
     theme = request.cookies.get("memorist_theme", "auto")
-    signed_in, note = request.cookies.get(COOKIE), request.cookies.get("memorist_note", "")
-    common = {
-        "path": request.url.path if request.method == "GET" else back(request),
+    session_id = request.cookies.get(SESSION_COOKIE)
+    message = request.cookies.get("memorist_note", "")
+    page: PageRequest | None = values.get("page")
+    context = {
+        "page": None,
+        "scope": page.memories.scope if page else None,
+        "session": page.memories.labels.session if page else None,
+        "path": request.url.path if request.method == "GET" else previous_path(request),
         "theme": theme if theme in THEMES else "auto",
         "themes": THEMES,
-        "note": unquote(note),
-        "proof": sessions(request).proof(signed_in or ""),
-        "signed_in": signed_in,
-        "visit": None,
+        "message": unquote(message),
+        "csrf_token": get_sessions(request).csrf_token(session_id),
+        "signed_in": session_id,
         "disabled_reason": "",
         "incognito_default": False,
-        "session": None,
-        "scope": None,
+        **values,
     }
-    made = pages.get_template(template).render(**{**common, **values})
-    answer = Response(made.encode("utf-8", "replace"), status, HEADERS, "text/html; charset=utf-8")
-    if note:
-        answer.delete_cookie("memorist_note")
-    return answer
+    html = templates.get_template(template).render(context)
+    response = Response(
+        html.encode("utf-8", "replace"), status, HEADERS, "text/html; charset=utf-8"
+    )
+    if message:
+        response.delete_cookie("memorist_note")
+    return response
 
 
-def back(request: Request) -> str:
-    """The view that somebody came from, or the first one."""
-    to = request.headers.get("referer", "").partition("://")[2].removeprefix(request.url.netloc)
-    return to if _OURS.fullmatch(to) and to != request.url.path else "/"
+def render_error(request: Request, error: Exception) -> Response:
+    """Render an error as the REST API reports it, or redirect to the sign-in page."""
+    if isinstance(error, KeyRefused) and request.method == "GET":
+        path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+        return redirect(request, f"/login?{urlencode({'to': path})}")
+    if isinstance(error, HTTPException):
+        status, detail = error.status_code, str(error.detail)
+    else:
+        problem = problems.of_ours(request, error)
+        status, detail = problem.status_code, json.loads(bytes(problem.body))["detail"]
+    return render_page(
+        request,
+        "error.html",
+        status=status,
+        page=getattr(request.state, "page", None),
+        detail=detail,
+        has_keys=request.app.state.doorkeeper.local is None,
+        back=previous_path(request),
+    )
 
 
-def onward(request: Request, to: str, note: str = "") -> Response:
-    """To another view, with a word about what was done there. It names no memory's text: cookies are kept in files."""
-    answer = RedirectResponse(to if _OURS.fullmatch(to) else "/", 303, HEADERS)
-    if note:
-        keep(request, answer, "memorist_note", note, seconds=60)
-    return answer
+def previous_path(request: Request) -> str:
+    """Return the page that the user came from, or the first one."""
+    referer = request.headers.get("referer", "").partition("://")[2]
+    path = referer.removeprefix(request.url.netloc)
+    return path if _LOCAL_PATH.fullmatch(path) and path != request.url.path else "/"
 
 
-def keep(
-    request: Request, answer: Response, name: str, value: str, *, seconds: int | None = None
+def redirect(request: Request, path: str, message: str = "") -> Response:
+    """Redirect to a page of ours, with a message to show there.
+
+    The message must not contain the text of a memory: browsers store cookies in files.
+    """
+    response = RedirectResponse(path if _LOCAL_PATH.fullmatch(path) else "/", 303, HEADERS)
+    if message:
+        set_cookie(request, response, "memorist_note", message, seconds=60)
+    return response
+
+
+def set_cookie(
+    request: Request, response: Response, name: str, value: str, *, seconds: int | None = None
 ) -> None:
-    """A cookie that no script and no other site gets."""
-    answer.set_cookie(
+    """Set a cookie that scripts and other sites cannot read."""
+    response.set_cookie(
         name,
         quote(value, safe=""),
         max_age=seconds,
@@ -168,29 +249,17 @@ def keep(
     )
 
 
-def view(
-    path: str, right: str = "read"
-) -> Callable[[Callable[[Visit], Awaitable[Response]]], Handler]:
-    """A view that somebody may look at who has this right."""
-    return _on("GET", path, right)
-
-
-def act(
-    path: str, right: str = "write"
-) -> Callable[[Callable[[Visit], Awaitable[Response]]], Handler]:
-    """What a form does, for somebody who has this right."""
-    return _on("POST", path, right)
-
-
-def _on(
+def route(
     method: str, path: str, right: str
-) -> Callable[[Callable[[Visit], Awaitable[Response]]], Handler]:
-    def register(answer: Callable[[Visit], Awaitable[Response]]) -> Handler:
+) -> Callable[[Callable[[PageRequest], Awaitable[Response]]], Handler]:
+    """Register a page (GET) or a form action (POST) that needs a right."""
+
+    def register(answer: Callable[[PageRequest], Awaitable[Response]]) -> Handler:
         async def handle(request: Request) -> Response:
             try:
-                return await answer(await _visit(request, right))
+                return await answer(await _authenticate(request, right))
             except (MemoristError, HTTPException) as error:
-                return told(request, error)
+                return render_error(request, error)
 
         routes.append((path, method, handle))
         return handle
@@ -198,78 +267,49 @@ def _on(
     return register
 
 
-async def _visit(request: Request, right: str) -> Visit:
+async def _authenticate(request: Request, right: str) -> PageRequest:
     """Raises KeyRefused, NotAllowed, InvalidInput, HTTPException."""
-    key = sessions(request).key(request.cookies.get(COOKIE))
-    caller = request.state.caller = await request.app.state.doorkeeper.verify(
-        None if key is None else f"Bearer {key}"
-    )
-    request.state.limit = request.app.state.limits.take(caller.name)
-    visit = request.state.visit = Visit(request, caller, _mine(request, caller, {}))
+    state = request.app.state
+    key = get_sessions(request).get_key(request.cookies.get(SESSION_COOKIE))
+    caller = await state.doorkeeper.verify(None if key is None else f"Bearer {key}")
+    request.state.caller = caller
+    request.state.limit = state.limits.take(caller.name)
+    page = PageRequest(request, caller, _open_scope(request, caller, {}))
+    request.state.page = page
     caller.must(right)
     if request.method != "POST":
-        return visit
-    form = await filled(request)
-    return replace(visit, mine=_mine(request, caller, form), form=form)
+        return page
+    form = await read_form(request)
+    return replace(page, memories=_open_scope(request, caller, form), form=form)
 
 
-def _mine(request: Request, caller: Caller, form: dict[str, list[str]]) -> ScopedClient:
-    """What a form is about, or what was last looked at; a caller who is bound to one space looks at no other."""
-    space, session = (
-        (form.get(part) or [unquote(request.cookies.get(f"memorist_in_{part}", ""))])[0] or None
-        for part in ("space", "session")
-    )
-    own = None if caller.space is not None and "space" not in form else space
-    return caller.scope(request.app.state.engine, own, session=session)
+def _open_scope(request: Request, caller: Caller, form: dict[str, list[str]]) -> ScopedClient:
+    """Open the scope that the form names, or else the one last shown, as far as the key allows."""
+    names: list[str | None] = []
+    for part in ("space", "session"):
+        last_shown = unquote(request.cookies.get(f"memorist_in_{part}", ""))
+        names.append((form.get(part) or [last_shown])[0] or None)
+    space, session = names
+    if caller.space is not None and "space" not in form:
+        space = None
+    return caller.scope(request.app.state.engine, space, session=session)
 
 
-async def filled(request: Request) -> dict[str, list[str]]:
-    """What a form says that we made for this session. Raises InvalidInput, NotAllowed."""
-    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+async def read_form(request: Request) -> dict[str, list[str]]:
+    """Parse a form. Raises InvalidInput, or NotAllowed without the CSRF token of this session."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
-        form = parse_qs(
-            (await request.body()).decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS
-        )
+        body = (await request.body()).decode()
+        form = parse_qs(body, keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError as error:
-        raise InvalidInput("This form cannot be read") from error
-    proof = (form.get("proof") or [""])[0]
-    if media != "application/x-www-form-urlencoded" or not sessions(request).is_proof(
-        proof, request.cookies.get(COOKIE) or ""
-    ):
-        raise NotAllowed(
-            "This form is too old, or not one of ours: go back, load the page anew and try again"
-        )
+        raise InvalidInput("The form data is malformed") from error
+    token = (form.get("csrf_token") or [""])[0]
+    is_ours = get_sessions(request).is_csrf_token(token, request.cookies.get(SESSION_COOKIE))
+    if media_type != "application/x-www-form-urlencoded" or not is_ours:
+        raise NotAllowed("This form has expired. Go back, reload the page and try again")
     return form
 
 
-def told(request: Request, error: Exception) -> Response:
-    """What went wrong, in the words that the other doors use; whoever is known keeps the way to the views."""
-    if isinstance(error, KeyRefused) and request.method == "GET":
-        to = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        return onward(request, f"/login?{urlencode({'to': to})}")
-    if isinstance(error, HTTPException):
-        status, detail = error.status_code, str(error.detail)
-    else:
-        answer = problems.of_ours(request, error)
-        status, detail = answer.status_code, json.loads(bytes(answer.body))["detail"]
-    visit: Visit | None = getattr(request.state, "visit", None)
-    known = (
-        {"visit": visit, "scope": visit.mine.scope, "session": visit.mine.labels.session}
-        if visit
-        else {}
-    )
-    has_keys = request.app.state.doorkeeper.local is None
-    return page(
-        request,
-        "error.html",
-        status=status,
-        detail=detail,
-        has_keys=has_keys,
-        back=back(request),
-        **known,
-    )
-
-
-def sessions(request: Request) -> Sessions:
-    found: Sessions = request.app.state.sessions
-    return found
+def get_sessions(request: Request) -> Sessions:
+    sessions: Sessions = request.app.state.sessions
+    return sessions

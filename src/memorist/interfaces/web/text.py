@@ -1,101 +1,88 @@
-"""How texts that others wrote stand on the page: as text, whatever they say, with nothing in them unseen."""
+"""Jinja filters for text written by others: escaped, isolated, with invisible characters shown."""
 
 from __future__ import annotations
 
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import groupby
 
 from markupsafe import Markup, escape
 
-_JOINERS = "\u200c\u200d"  # parts of emoji and of Indic scripts
-_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-MOST_WORDS = 600  # of two versions that are compared word by word: more takes long
+_VISIBLE = "\n\t\u200c\u200d"  # the last two join emoji and letters of Indic scripts
+_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")  # Unicode categories
+MAX_WORDS = 600  # longer texts are not compared word by word
 _WORDS = re.compile(r"\s+|\S+")
 _UNITS = (("day", 86_400), ("hour", 3600), ("minute", 60))
 
 
-def said(text: object) -> Markup:
-    """A text as it is, apart from the rest of the line; what is not seen, or turns the order of letters, is named.
+def as_text(text: object) -> Markup:
+    """Escape a text, isolate its direction, and replace invisible characters by their names.
 
-    >>> said("<b>tea\\u202e</b>")
-    Markup('<bdi>&lt;b&gt;tea<span class="unseen">U+202E</span>&lt;/b&gt;</bdi>')
+    >>> as_text("<b>tea\\u202e</b>")
+    Markup('<bdi>&lt;b&gt;tea<span class="invisible">U+202E</span>&lt;/b&gt;</bdi>')
     """
-    return Markup("<bdi>{}</bdi>").format(Markup("").join(_pieces(str(text))))
+    html: list[Markup] = []
+    for is_invisible, group in groupby(str(text), _is_invisible):
+        run = "".join(group)
+        if is_invisible:
+            name = f"U+{ord(run):04X}" if len(run) == 1 else f"{len(run)} invisible characters"
+            html.append(Markup('<span class="invisible">{}</span>').format(name))
+        else:
+            html.append(escape(run))
+    return Markup("<bdi>{}</bdi>").format(Markup("").join(html))
 
 
-def _pieces(text: str) -> Iterator[Markup]:
-    begun, run = 0, ""
-    for place, c in enumerate([*text, ""]):
-        if c and _is_unseen(c):
-            if not run:
-                yield escape(text[begun:place])
-            run += c
-        elif run:
-            yield Markup('<span class="unseen">{}</span>').format(_named(run))
-            begun, run = place, ""
-    if not run:
-        yield escape(text[begun:])
+def _is_invisible(char: str) -> bool:
+    return char not in _VISIBLE and unicodedata.category(char) in _INVISIBLE
 
 
-def _is_unseen(c: str) -> bool:
-    return c not in "\n\t" + _JOINERS and unicodedata.category(c) in _UNSEEN
-
-
-def _named(run: str) -> str:
-    return f"U+{ord(run):04X}" if len(run) == 1 else f"{len(run)} unseen characters"
-
-
-def brief(text: str, width: int = 90) -> Markup:
-    """The beginning of a text, on one line."""
+def shorten(text: str, width: int = 90) -> Markup:
+    """Return the beginning of a text on one line."""
     line = " ".join(text[: 4 * width].split())
-    return said(line if len(line) <= width else line[: width - 1] + "…")
+    return as_text(line if len(line) <= width else line[: width - 1] + "…")
 
 
-def changed(old: str, new: str) -> Markup:
-    """Two versions of a text as one, with what went and what came.
+def render_diff(old: str, new: str) -> Markup:
+    """Render the change between two versions, word by word.
 
-    >>> changed("I drink tea", "I drink coffee")
+    >>> render_diff("I drink tea", "I drink coffee")
     Markup('<bdi>I drink </bdi><del><bdi>tea</bdi></del><ins><bdi>coffee</bdi></ins>')
     """
     before, after = _WORDS.findall(old), _WORDS.findall(new)
-    if max(len(before), len(after)) > MOST_WORDS:
-        return _marked("del", old) + _marked("ins", new)
-    made = Markup("")
-    for op, a, b, c, d in difflib.SequenceMatcher(
-        None, before, after, autojunk=False
-    ).get_opcodes():
+    if max(len(before), len(after)) > MAX_WORDS:
+        return _tag("del", old) + _tag("ins", new)
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    html = Markup("")
+    for op, a, b, c, d in matcher.get_opcodes():
         if op == "equal":
-            made += said("".join(before[a:b]))
+            html += as_text("".join(before[a:b]))
         else:
-            made += _marked("del", "".join(before[a:b])) + _marked("ins", "".join(after[c:d]))
-    return made
+            html += _tag("del", "".join(before[a:b])) + _tag("ins", "".join(after[c:d]))
+    return html
 
 
-def _marked(tag: str, text: str) -> Markup:
-    return Markup("<{0}>{1}</{0}>").format(tag, said(text)) if text else Markup("")
+def _tag(name: str, text: str) -> Markup:
+    return Markup("<{0}>{1}</{0}>").format(name, as_text(text)) if text else Markup("")
 
 
-def moment(at: datetime | None) -> Markup:
-    """A time, for people and for programs."""
+def format_time(at: datetime | None) -> Markup:
+    """Format a time for people and programs."""
     if at is None:
         return Markup("–")
     return Markup('<time datetime="{}">{}</time>').format(at.isoformat(), f"{at:%Y-%m-%d %H:%M}")
 
 
-def span(length: timedelta) -> str:
-    """How long something takes, to the nearest whole unit.
+def format_duration(duration: timedelta) -> str:
+    """Round a duration to the nearest whole unit.
 
-    >>> span(timedelta(days=2, hours=23)), span(timedelta(seconds=86_399)), span(timedelta(hours=25))
-    ('3 days', '1 day', '1 day')
-    >>> span(timedelta(seconds=4)), span(timedelta(hours=-1))
-    ('less than a minute', 'no time')
+    >>> format_duration(timedelta(days=2, hours=23)), format_duration(timedelta(hours=25))
+    ('3 days', '1 day')
+    >>> format_duration(timedelta(seconds=4)), format_duration(timedelta(hours=-1))
+    ('less than a minute', 'less than a minute')
     """
-    seconds = length.total_seconds()
-    if seconds <= 0:
-        return "no time"
+    seconds = duration.total_seconds()
     for name, size in _UNITS:
         if seconds + 30 >= size:
             number = max(1, round(seconds / size))

@@ -1,26 +1,26 @@
-// Comfort only: everything on the page works without it.
+// Progressive enhancement: every page works without scripts.
 
-for (const form of document.querySelectorAll("form[data-asks]")) {
+for (const form of document.querySelectorAll("form[data-confirm]")) {
   form.addEventListener("submit", (event) => {
-    const chosen = new FormData(form).get("how");
-    if (chosen !== "trash" && !window.confirm(form.dataset.asks)) event.preventDefault();
+    const choice = new FormData(form).get("how");
+    if (choice !== "trash" && !window.confirm(form.dataset.confirm)) event.preventDefault();
   });
 }
 
-for (const button of document.querySelectorAll("button[data-copies]")) {
+for (const button of document.querySelectorAll("button[data-copy]")) {
   if (!navigator.clipboard) continue;
   button.hidden = false;
   button.addEventListener("click", async () => {
-    await navigator.clipboard.writeText(document.getElementById(button.dataset.copies).textContent);
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
     button.textContent = "Copied";
   });
 }
 
 document.addEventListener("keydown", (event) => {
-  const field = document.querySelector("input[type=search]");
-  const writing = event.target instanceof Element && event.target.closest("input, textarea, select");
-  if (event.key === "/" && field && !writing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+  const search = document.querySelector("input[type=search]");
+  const isTyping = event.target instanceof Element && event.target.closest("input, textarea, select");
+  if (event.key === "/" && search && !isTyping && !event.ctrlKey && !event.metaKey && !event.altKey) {
     event.preventDefault();
-    field.focus();
+    search.focus();
   }
 });

@@ -1,9 +1,9 @@
-"""What a language model costs `remember` and `recall` that is down, hangs or talks rubbish.
+"""How much a language model that is down, hangs or returns garbage slows down `remember` and `recall`.
 
-    python -m bench.away [--rounds 150] [--behaviour hanging]
+    python -m bench.llm_outage [--rounds 150] [--behavior hanging]
 
-Two memories in one process take turns, one with the model and one without; both draw facts out of turns in the
-background (`tend`). The ratio is that of the 95th percentiles.
+Two clients in one process take turns, one with the model and one without; both extract facts in the
+background. The ratio compares the 95th percentiles.
 """
 
 from __future__ import annotations
@@ -23,48 +23,48 @@ from memorist.bootstrap import open_client
 from memorist.client import Client
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-BEHAVIOURS = ("down", "hanging", "not json", "500")
+BEHAVIORS = ("down", "hanging", "not json", "500")
 
 
-async def timed(engine: Client, text: str, number: int) -> tuple[float, float]:
-    """Seconds of one remember and one recall."""
-    scope = engine.scope("ana", session=f"s{number // 20}")
-    begun = time.perf_counter()
+async def time_once(client: Client, text: str, number: int) -> tuple[float, float]:
+    """Return the seconds of one remember and one recall."""
+    scope = client.scope("ana", session=f"s{number // 20}")
+    started = time.perf_counter()
     await scope.remember([{"role": "user", "content": f"I like this: {text}", "id": f"m{number}"}])
-    told = time.perf_counter()
+    remembered = time.perf_counter()
     await scope.recall(text)
-    return told - begun, time.perf_counter() - told
+    return remembered - started, time.perf_counter() - remembered
 
 
-async def measured(behaviour: str, rounds: int, folder: Path) -> dict[str, Any]:
+async def measure(behavior: str, rounds: int, folder: Path) -> dict[str, Any]:
     import llm_server  # type: ignore[import-not-found]
 
     with llm_server.running() as server:
-        server.behaviour = "right" if behaviour == "down" else behaviour
-        url = "http://127.0.0.1:9/v1" if behaviour == "down" else f"{server.url}/v1"
+        server.behaviour = "right" if behavior == "down" else behavior
+        url = "http://127.0.0.1:9/v1" if behavior == "down" else f"{server.url}/v1"
         model = {"llm": "openai:test", "llm_url": url, "llm_key": "none", "extract": "model"}
         each: dict[str, dict[str, Any]] = {"with": model, "without": {"extract": "rules"}}
-        engines = {
+        clients = {
             name: await open_client(
-                folder / f"{behaviour}-{name}.db",
+                folder / f"{behavior}-{name}.db",
                 state_dir=folder / name,
                 run_jobs=True,
                 **settings,
             )
             for name, settings in each.items()
         }
-        took: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
+        took: dict[str, list[tuple[float, float]]] = {name: [] for name in clients}
         rng = random.Random(7)
         for number in range(rounds):
             text = sentence(rng)
-            for name in sorted(engines, reverse=bool(number % 2)):
-                took[name].append(await timed(engines[name], text, number))
-        spent = await engines["with"].backlog()
-        for engine in engines.values():
-            await engine.close()
+            for name in sorted(clients, reverse=bool(number % 2)):
+                took[name].append(await time_once(clients[name], text, number))
+        backlog = await clients["with"].backlog()
+        for client in clients.values():
+            await client.close()
     row: dict[str, Any] = {
-        "model": behaviour,
-        "waiting": sum(log.waiting for log in spent if log.name == "extract"),
+        "model": behavior,
+        "waiting": sum(log.waiting for log in backlog if log.name == "extract"),
     }
     for at, verb in enumerate(("remember", "recall")):
         slow = {
@@ -83,13 +83,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=150)
-    parser.add_argument("--behaviour", choices=BEHAVIOURS)
+    parser.add_argument("--behavior", choices=BEHAVIORS)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        chosen = [options.behaviour] if options.behaviour else BEHAVIOURS
-        rows = [asyncio.run(measured(each, options.rounds, Path(folder))) for each in chosen]
-    report.table("A language model that is away", rows)
-    print(report.save("away", {"rows": rows}))
+        chosen = [options.behavior] if options.behavior else BEHAVIORS
+        rows = [asyncio.run(measure(each, options.rounds, Path(folder))) for each in chosen]
+    report.table("Unavailable language model", rows)
+    print(report.save("llm_outage", {"rows": rows}))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from memorist.errors import StoreDamaged
-from memorist.index import Columns, Corpora, Corpus, cache
-from memorist.index.vectors import Matrix
+from memorist.index import Columns, Snapshot, SnapshotCache, cache
+from memorist.index.vectors import Matrix, products
 from memorist.storage.changes import Embedded, Forget, Put
 from memorist.storage.sqlite.store import SqliteStore
 from memorist.text import derived, tokens
@@ -51,37 +51,37 @@ async def apply(store: SqliteStore, *changes: Any, scope: Scope = ANA) -> None:
         await tx.apply(changes)
 
 
-def held(limit_bytes: int = 1 << 30) -> Corpora:
-    return Corpora(model=MODEL, dimensions=4, limit_bytes=limit_bytes)
+def held(limit_bytes: int = 1 << 30) -> SnapshotCache:
+    return SnapshotCache(model=MODEL, dimensions=4, limit_bytes=limit_bytes)
 
 
-async def fresh(store: SqliteStore, scope: Scope = ANA) -> Corpus:
+async def fresh(store: SqliteStore, scope: Scope = ANA) -> Snapshot:
     return await held().current(scope, store)
 
 
-def seen(corpus: Corpus) -> dict[int, tuple[Any, ...]]:
-    """What a corpus says of each row that is present, whatever its position or code."""
+def seen(snapshot: Snapshot) -> dict[int, tuple[Any, ...]]:
+    """What a snapshot says of each row that is present, whatever its position or code."""
     names = {
         column: {code: name for name, code in codes.items()}
-        for column, codes in corpus.codes.items()
+        for column, codes in snapshot.codes.items()
     }
     columns = [f.name for f in fields(Columns) if f.name not in names]
-    vectors = corpus.vectors(np.arange(corpus.n))
+    vectors = snapshot.vectors(np.arange(snapshot.n))
     return {
-        int(corpus.row[i]): (
-            *(getattr(corpus, column)[i].item() for column in columns),
-            *(names[column].get(int(getattr(corpus, column)[i])) for column in names),
+        int(snapshot.row[i]): (
+            *(getattr(snapshot, column)[i].item() for column in columns),
+            *(names[column].get(int(getattr(snapshot, column)[i])) for column in names),
             vectors[i].tobytes(),
-            bool(corpus.alive[i]),
+            bool(snapshot.alive[i]),
         )
-        for i in np.flatnonzero(corpus.present)
+        for i in np.flatnonzero(snapshot.present)
     }
 
 
-def postings(corpus: Corpus, word: str) -> dict[int, float]:
+def postings(snapshot: Snapshot, word: str) -> dict[int, float]:
     term = tokens.term_id(tokens.analyze(word, "english")[0])
-    positions, counts = corpus.postings(term)
-    return {int(corpus.row[p]): float(c) for p, c in zip(positions, counts, strict=True)}
+    positions, counts = snapshot.postings(term)
+    return {int(snapshot.row[p]): float(c) for p, c in zip(positions, counts, strict=True)}
 
 
 class Life:
@@ -134,7 +134,9 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_corpus_kept_up_to_date_equals_one_read_anew(store: SqliteStore, seed: int) -> None:
+async def test_a_snapshot_kept_up_to_date_equals_one_read_anew(
+    store: SqliteStore, seed: int
+) -> None:
     life, kept = Life(store, seed), held()
     for _ in range(25):
         for _ in range(life.random.randint(1, 4)):
@@ -147,7 +149,7 @@ async def test_a_corpus_kept_up_to_date_equals_one_read_anew(store: SqliteStore,
 
 
 @pytest.mark.parametrize("block", [1, 3, 7])
-async def test_many_pages_give_the_same_corpus(
+async def test_many_pages_give_the_same_snapshot(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     life = Life(store, block)
@@ -235,11 +237,11 @@ async def test_as_of_shows_what_held_then(store: SqliteStore) -> None:
     trimmed = memory("milk", valid_from=NOW - 9 * DAY, state="archived")
     await apply(store, *(Put(memory=each, event="created") for each in (old, new, trimmed)))
     now = await fresh(store)
-    views = {days: list(postings(now.seen_as(("active",), NOW - days * DAY), word)) != []
+    views = {days: list(postings(now.view(("active",), NOW - days * DAY), word)) != []
              for days, word in ((0, "porto"), (1, "porto"), (2, "lisbon"), (10, "lisbon"))}  # fmt: skip
     assert views == {0: True, 1: True, 2: True, 10: False}
-    assert now.seen_as(("active",), NOW - 2 * DAY).count == 1
-    assert now.seen_as(("archived",)).count == 1
+    assert now.view(("active",), NOW - 2 * DAY).count == 1
+    assert now.view(("archived",)).count == 1
     assert now.count == 1
 
 
@@ -253,7 +255,7 @@ async def test_the_longest_unused_scope_goes_when_there_are_too_many(store: Sqli
     for scope in (*scopes, scopes[2]):
         await kept.current(scope, store)
     assert list(kept._held) == [scopes[3], scopes[4], scopes[2]]
-    assert kept._size == sum(corpus.size for corpus in kept._held.values())
+    assert kept._size == sum(snapshot.size for snapshot in kept._held.values())
 
 
 async def test_the_bytes_held_are_counted_as_scopes_grow_and_go(store: SqliteStore) -> None:
@@ -264,7 +266,7 @@ async def test_the_bytes_held_are_counted_as_scopes_grow_and_go(store: SqliteSto
             Put(memory=memory(f"tea {number}"), event="created", vector=[1, 0, 0, 0], model=MODEL),
         )
         await kept.current(ANA, store)
-        assert kept._size == sum(corpus.size for corpus in kept._held.values())
+        assert kept._size == sum(snapshot.size for snapshot in kept._held.values())
     kept.drop(ANA)
     assert kept._size == 0
 
@@ -276,7 +278,7 @@ async def test_one_scope_is_kept_however_large_it_is(store: SqliteStore) -> None
     assert await kept.current(ANA, store) is kept._held[ANA]
 
 
-async def test_a_corpus_of_mostly_replaced_rows_begins_anew(store: SqliteStore) -> None:
+async def test_a_snapshot_of_mostly_replaced_rows_begins_anew(store: SqliteStore) -> None:
     kept, one = held(), memory("tea")
     for number in range(4):
         many = [
@@ -306,7 +308,7 @@ async def test_an_altered_state_is_told(store: SqliteStore) -> None:
 def test_few_and_many_vectors_have_the_same_products(columns: int) -> None:
     chance = np.random.default_rng(columns)
     rows, asked = chance.random((7, 3), np.float32), chance.random((3, columns), np.float32)
-    matrix = Matrix(3, 9).added(0, rows)
+    first = Matrix(3, 9).add(0, rows).first(5)
 
-    assert np.allclose(matrix.products(5, asked), rows[:5] @ asked)
-    assert np.allclose(matrix.products(5, asked[:, 0]), rows[:5] @ asked[:, 0])
+    assert np.allclose(products(first, asked), rows[:5] @ asked)
+    assert np.allclose(products(first, asked[:, 0]), rows[:5] @ asked[:, 0])
