@@ -14,7 +14,7 @@ from typing import cast
 from ..ports import Vectors
 from ..text import entities, normalize, tokens
 from ..text.entities import Entity
-from ..text.statements import Statement, parse
+from ..text.statements import Clause, Statement, parse, parse_clause
 from ..types import Draft, Kind, Memory, Outcome, Status
 from . import chunk as chunking
 from . import classify
@@ -34,7 +34,11 @@ class Chunk:
     kind: Kind
     category: str
     item_type: str | None
+    session: str | None
+    is_turn: bool  # of a conversation: turns are kept apart, however alike
+    clause: Clause | None = None  # where contradictions are looked for
     about: list[Entity] = field(default_factory=list)  # names and topics
+    tags: tuple[str, ...] = ()
     heuristic: float = 0.0  # importance by its words
     salience: float = 0.0
     key: str | None = None  # under which a newer preference replaces an older one
@@ -43,14 +47,6 @@ class Chunk:
     @cached_property
     def statement(self) -> Statement:
         return parse(self.text)
-
-    @cached_property
-    def tags(self) -> tuple[str, ...]:
-        return entities.tags(self.about)[0]
-
-    @property
-    def session(self) -> str | None:
-        return self.draft.labels.session
 
 
 @dataclass(slots=True)
@@ -117,7 +113,11 @@ def _analyze_chunk(draft: Draft, text: str, policy: Policy) -> Chunk:
         kind=kind,
         category=draft.category or classify.category(kind, item_type),
         item_type=item_type,
+        session=draft.labels.session,
+        is_turn=is_turn(draft),
     )
+    if policy.conflicts and not made.is_turn:
+        made.clause = parse_clause(text)
     if policy.keyed_preferences and kind == "procedural":
         line = normalize.one_line(text).lower().encode("utf-8", "surrogatepass")
         made.key = f"preference_{hashlib.sha256(line).hexdigest()[:12]}"
@@ -131,12 +131,12 @@ def _analyze_chunk(draft: Draft, text: str, policy: Policy) -> Chunk:
         made.about = (
             [] if draft.labels.session is not None else entities.about(text, lambda _: names)
         )
-        tags, confidence = entities.tags(made.about)
+        made.tags, confidence = entities.tags(made.about)
         made.heuristic = classify.theoria(
             text,
             manually_saved=draft.on_purpose,
             metadata_confidence=confidence,
-            has_tags=bool(tags),
+            has_tags=bool(made.tags),
         )
     return made
 

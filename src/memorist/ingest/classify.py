@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ..errors import InvalidInput
 from ..text.entities import Entity, entities
-from ..text.normalize import one_line, remove_links
+from ..text.normalize import remove_links
 from ..text.tokens import words
 from ..text.wordlists import ENGLISH, is_common, word_set, word_table
 from ..text.wordlists import is_technical as is_technical_word
@@ -154,7 +154,7 @@ def is_preference(text: str) -> bool:
     >>> is_preference("We can't stand loud music"), is_preference("It rained")
     (True, False)
     """
-    return _LIKING.search(one_line(text)) is not None or has_preference_signal(text)
+    return _LIKING.search(" ".join(text.split())) is not None or has_preference_signal(text)
 
 
 def is_commitment_or_goal(text: str) -> bool:
@@ -163,7 +163,7 @@ def is_commitment_or_goal(text: str) -> bool:
     >>> is_commitment_or_goal("My goal is a marathon"), is_commitment_or_goal("It rained")
     (True, False)
     """
-    return _COMMITMENT.search(one_line(text)) is not None
+    return _COMMITMENT.search(" ".join(text.split())) is not None
 
 
 def is_chit_chat(text: str) -> bool:
@@ -172,7 +172,7 @@ def is_chit_chat(text: str) -> bool:
     >>> is_chit_chat("haha ok, thanks!"), is_chit_chat("👍"), is_chit_chat("Thanks, my flight is at 9")
     (True, True, False)
     """
-    line = one_line(text)
+    line = " ".join(text.split())
     if line.strip(" !.。！~") in _UNSPACED_CHATTER:
         return True
     if len(line) > _LONGEST_CHATTER:
@@ -187,7 +187,7 @@ def is_fact(text: str) -> bool:
     >>> is_fact("User is a backend engineer"), is_fact("My sister lives in Oslo"), is_fact("We went home")
     (True, True, False)
     """
-    line = one_line(text)
+    line = " ".join(text.split())
     return _FACT.search(line) is not None and not _QUESTION.search(line)
 
 
@@ -216,7 +216,7 @@ def item_type(text: str, given: str | None = None) -> str:
     """
     if given is not None:
         return _check(given, ITEM_TYPES, "item type")
-    line = one_line(text)
+    line = " ".join(text.split())
     if _QUESTION.search(line) or is_chit_chat(line):
         return "crumb"
     if _CHOICE.search(line):

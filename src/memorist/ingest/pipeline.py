@@ -112,8 +112,9 @@ async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
     if policy.extract is not None and ctx.settings.extract != "off":
         known.others += _queue_extraction(items, known)
     await tx.apply([*known.puts.values(), *known.others])
-    if policy.links is not None:
-        await links.link(tx, scope, snapshot, list(known.puts.values()), policy.links, now)
+    puts = list(known.puts.values())
+    if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
+        await links.link(tx, scope, snapshot, puts, policy.links, now)
     if policy.capacity is not None and any(item.is_new for item in items):
         trimmed = await trim.enforce(tx, scope, policy.capacity, now)
         for item in items:

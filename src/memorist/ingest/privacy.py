@@ -67,7 +67,7 @@ def note(ctx: Context, scope: Scope, session: str | None, why: str) -> None:
 def find_refusal(draft: Draft, disabled: Disabled) -> str:
     """Return why a draft may not be stored; empty if it may."""
     why = disabled.get(draft.labels.session, "")
-    return "" if draft.on_purpose and why != INCOGNITO else why
+    return "" if why and draft.on_purpose and why != INCOGNITO else why
 
 
 def refuse(items: Iterable[Item], disabled: Disabled) -> None:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from . import tokens
 from .dates import MONTHS
 from .normalize import compose, for_hash, remove_links
-from .values import Values, is_value, read_values, value_tokens
+from .values import VALUE_WORDS, Values, is_value, read_values, value_tokens
 from .wordlists import ENGLISH, GIVEN_NAMES, is_common, word_groups, word_set, word_table
 
 LONGEST_CLAUSE = 25  # words of a statement that is split at its verb
@@ -145,8 +145,7 @@ class Statement:
 
     @cached_property
     def clause(self) -> "Clause | None":
-        """The text as one clause around a verb; None if it is longer than that, or a question."""
-        return _parse_clause(self.text)
+        return parse_clause(self.text)
 
     @cached_property
     def vocabulary(self) -> frozenset[str]:
@@ -222,7 +221,11 @@ def parse(text: str) -> Statement:
             marks.add("would")
         if word.endswith("'s") and word not in _PRESENT:
             has_possessive = True
-        if word not in _SMALL and not is_value(word):
+        if (
+            word not in _SMALL
+            and word.replace("'", "") not in VALUE_WORDS
+            and not word[0].isdecimal()
+        ):
             stems[_stem(word)] = None
         if word != "not" and (word in _PRESENT or word not in _EMPTY):
             tensed.append(word)
@@ -262,10 +265,10 @@ def _is_past(word: str) -> bool:
     return word in _WENT or (len(word) > 4 and _PAST.search(word) is not None)
 
 
-def _parse_clause(text: str) -> Clause | None:
-    """Split a text at its verb.
+def parse_clause(text: str) -> Clause | None:
+    """Split a text at its verb; return None if it is longer than one clause, or a question.
 
-    >>> clause = _parse_clause("My phone number is 555 0199")
+    >>> clause = parse_clause("My phone number is 555 0199")
     >>> clause.subject, clause.verb, clause.rest
     ('My phone number', 'is', '555 0199')
     """

@@ -128,7 +128,7 @@ _LEANINGS = word_table(
     }
 )
 _CALENDAR_AND_NUMBERS = _NUMBER_WORDS | _WEEKDAYS.keys() | _MONTHS.keys() | _UNITS.keys() | _DAYS
-_READ = {"noon", "midnight"} | _CALENDAR_AND_NUMBERS | _NEGATIONS
+VALUE_WORDS = {"noon", "midnight"} | _CALENDAR_AND_NUMBERS | _NEGATIONS
 _NOT_NAMES = (
     {word.replace("'", "") for word in ENGLISH}
     | _CALENDAR_AND_NUMBERS
@@ -197,7 +197,7 @@ def is_value(word: str) -> bool:
     >>> is_value("ten"), is_value("10am"), is_value("never"), is_value("tea")
     (True, True, True, False)
     """
-    return word[0].isdecimal() or word.replace("'", "") in _READ
+    return word[0].isdecimal() or word.replace("'", "") in VALUE_WORDS
 
 
 def _look_up(words: Iterable[str], table: Mapping[str, T]) -> tuple[T, ...]:
