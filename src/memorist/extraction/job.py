@@ -1,8 +1,9 @@
-"""Extracting facts from messages after they were stored: the turn stays, and is the facts' evidence.
+"""Extracting facts from messages after they were stored: the turn stays, and is the facts'
+evidence.
 
-A turn of a person is queued in the transaction that stores it, and read later: by a language model if
-there is one within its budget, otherwise by rules. The facts are stored like any other write, in one
-transaction with the end of the task.
+A turn of a person is queued in the transaction that stores it, and read later: by a language model
+if there is one within its budget, otherwise by rules. The facts are stored like any other write, in
+one transaction with the end of the task.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class Extraction:
 async def run(ctx: Context, task: Task) -> int:
     """Extract facts from the turn of a task; return how many memories that made or changed.
 
-    What was forgotten or hidden since gives none. Raises Conflict if another worker has the task, or
-    the turn changed.
+    What was forgotten or hidden since gives none. Raises Conflict if another worker has the task,
+    or the turn changed.
     """
     policy = policies.POLICIES.get(str(task.payload.get("policy")), policies.POLICIES["default"])
     ids = [str(id) for id in task.payload.get("ids", ())]
@@ -69,8 +70,8 @@ async def draw(
 ) -> Extracted:
     """Extract facts from a turn that was stored under these ids.
 
-    Raises Conflict if it changed meanwhile. A model that is unavailable, over its budget or of no use
-    is no error.
+    Raises Conflict if it changed meanwhile. A model that is unavailable, over its budget or of no
+    use is no error.
     """
     limits, now = policy.extract or Facts(policy=policy.name), ctx.clock()
     turn = await _load_turn(ctx.store, scope, ids)

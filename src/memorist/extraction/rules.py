@@ -1,9 +1,11 @@
-"""What a person says of themselves, read out of a turn of a conversation by rules and put into the third person.
+"""What a person says of themselves, read out of a turn of a conversation by rules and put into the
+third person.
 
-The rules know English sentences that begin with "I" or "my" and say something that lasts: what somebody likes, is, has,
-plans, decided or went through. A clause that asks, guesses, jokes, repeats what others said or cannot be understood by
-itself gives nothing: a fact that is missing can still be found in the turn, a wrong one does harm. Each fact names the
-words it was read from. Every pattern is anchored or bounded, and long texts are read in part only.
+The rules know English sentences that begin with "I" or "my" and say something that lasts: what
+somebody likes, is, has, plans, decided or went through. A clause that asks, guesses, jokes, repeats
+what others said or cannot be understood by itself gives nothing: a fact that is missing can still
+be found in the turn, a wrong one does harm. Each fact names the words it was read from. Every
+pattern is anchored or bounded, and long texts are read in part only.
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ def find_facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact
 
 
 def split_clauses(text: str) -> Iterator[str]:
-    """The parts of a text that each say something by themselves and mean it; words for words as they stand there.
+    """The parts of a text that each say something by themselves and mean it; words for words as
+    they stand there.
 
     >>> list(split_clauses("I like tea, but I hate milk. If I were rich, I'd row. She said I like gin!"))
     ['I like tea', 'I hate milk.']
@@ -113,32 +116,39 @@ def first_sentences(text: str, most: int) -> str:
 _NAME = re.compile(r"[^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{0,30}){0,3}")
 _SENTENCE = re.compile(r"[^.!?…\n]+(?:\.(?=\w)[^.!?…\n]+)*[.!?…]*")
 _CLAUSE = re.compile(
-    r";|\s[–—-]\s|,?\sbut,?\s(?:also\s)?|,?\s(?:because|whereas|since I|so I|which|although|though)\s"
-    r"|,?\sand\s(?=(?:I|we|it|he|she|they|you|that|this|my|our|there)\b)|,\s(?=(?:I|we|it|he|she|they|you|my)\b)"
+    r";|\s[–—-]\s|,?\sbut,?\s(?:also\s)?|,?\s(?:because|whereas|since I|so I|which|although"
+    r"|though)\s"
+    r"|,?\sand\s(?=(?:I|we|it|he|she|they|you|that|this|my|our|there)\b)|,\s(?=(?:I|we|it|he|she"
+    r"|they|you|my)\b)"
 )
 _PASTED = re.compile(r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*", re.DOTALL | re.MULTILINE)
 _NOT_MEANT = re.compile(  # a joke, a part that is played, or somebody else's text
-    r"\b(?:just|only) (?:kidding|joking|messing)\b|\bjk\b|(?:^|\s)/s\b|\bi['’]?m (?:kidding|joking)\b|\bas a joke\b"
+    r"\b(?:just|only) (?:kidding|joking|messing)\b|\bjk\b|(?:^|\s)/s\b|\bi['’]?m (?:kidding"
+    r"|joking)\b|\bas a joke\b"
     r"|\bapril fools?\b|\bsarcas[a-z]{2,5}\b|\bnot really\b|[.!?]\s*not!"
     r"|\bin (?:a|the|my) (?:game|dream|story|novel)s?\b|\brole-?play\b"
-    r"|\b(?:translate|summari[sz]e|proofread|rewrite|rephrase|paraphrase|transcribe)\b|\b(?:act|speak|reply) as\b"
+    r"|\b(?:translate|summari[sz]e|proofread|rewrite|rephrase|paraphrase|transcribe)\b|\b(?:act"
+    r"|speak|reply) as\b"
     r"|\bwrite (?:me )?an? (?:\w{1,20} ){0,2}(?:story|poem|song|letter|e-?mail|essay|bio|post)\b"
     r"|^(?:from|subject|sent|fwd|forwarded)\b[^\n:]{0,30}:",
     re.IGNORECASE | re.MULTILINE,
 )
 _DOUBT = re.compile(
-    r"\?|\b(?:if|unless|suppose|imagine|pretend|hypothetically|whether|what|guess who)\b|\b(?:I|we) wish\b"
+    r"\?|\b(?:if|unless|suppose|imagine|pretend|hypothetically|whether|what|guess who)\b|\b(?:I"
+    r"|we) wish\b"
     r"|\b(?:my|our|the) (?:\w{1,20} ){1,3}and I\b",
     re.IGNORECASE,
 )
 _UNSURE = re.compile(
-    r"\b(?:maybe|perhaps|possibly|probably|might|may|would|could|should|seems?|supposed|used to|thought|felt like"
+    r"\b(?:maybe|perhaps|possibly|probably|might|may|would|could|should|seems?|supposed|used to"
+    r"|thought|felt like"
     r"|wonder|not sure|in theory|almost|nearly|for example|e\.g)\b|\w['’]d\b"
     r"|^(?:>|(?:then|when|as|like|until|after|before|while)\b)",
     re.IGNORECASE,
 )
 _REPORT = re.compile(
-    r"\b(?:sa(?:id|ys|ying)|t(?:old|ells?)|ask(?:s|ed)?|claim(?:s|ed)?|repl(?:ied|ies)|text(?:s|ed)|wrote|quot(?:e|ed)"
+    r"\b(?:sa(?:id|ys|ying)|t(?:old|ells?)|ask(?:s|ed)?|claim(?:s|ed)?|repl(?:ied|ies)|text(?:s"
+    r"|ed)|wrote|quot(?:e|ed)"
     r"|according to|heard that|thinks?|thought|believes?|insists?|joked)\b",
     re.IGNORECASE,
 )
@@ -153,20 +163,25 @@ def _is_quoting(sentence: str) -> bool:
 
 # What a clause may begin with before its subject, and what is left out of it.
 _LEAD = re.compile(
-    r"(?:(?:and|but|so|well|oh|also|yeah|yes|yep|hey|hi|hello|thanks|honestly|personally|actually|by the way|btw|plus"
+    r"(?:(?:and|but|so|well|oh|also|yeah|yes|yep|hey|hi|hello|thanks|honestly|personally|actually"
+    r"|by the way|btw|plus"
     r"|anyway|wow|ok|okay|as for me|for me|these days|nowadays|right now|currently|lately|recently)"
     r"(?:\s(?!I\b|My\b)[A-Z][a-z]{1,20})?[,!:.]?\s+){0,4}",
     re.IGNORECASE,
 )
 _FILLER = re.compile(
-    r"(?<=\S)\s(?:really|also|just|absolutely|totally|definitely|truly|actually|personally|simply|basically|honestly"
+    r"(?<=\S)\s(?:really|also|just|absolutely|totally|definitely|truly|actually|personally|simply"
+    r"|basically|honestly"
     r"|literally|super|pretty|do(?= (?:love|like|enjoy|prefer|hate)))(?=\s)",
     re.IGNORECASE,
 )
 _TAIL = re.compile(
-    r"(?:,?\s(?:please|too|as well|so much|very much|a lot|a ton|though|lol|haha+|for sure|of course|indeed|btw"
-    r"|by the way|actually|these days|you know|right|right now|now|already|again|at the moment|and all|tbh)"
-    r"|,\s[A-Z][a-z]{1,20}|\s?[:;][-']?[()DP]|[\s.!,…~*]|[\U0001f000-\U0001faff\u2600-\u27bf\ufe0f])+$"
+    r"(?:,?\s(?:please|too|as well|so much|very much|a lot|a ton|though|lol|haha+|for sure"
+    r"|of course|indeed|btw"
+    r"|by the way|actually|these days|you know|right|right now|now|already|again|at the moment"
+    r"|and all|tbh)"
+    r"|,\s[A-Z][a-z]{1,20}|\s?[:;][-']?[()DP]|[\s.!,…~*]"
+    r"|[\U0001f000-\U0001faff\u2600-\u27bf\ufe0f])+$"
 )
 _IMAGE = re.compile(r"\s*\[[^\]\n]{0,300}\]")
 
@@ -196,7 +211,9 @@ def _read(clause: str, who: str, at: datetime) -> Fact | None:
 
 
 def _is_unclear(told: str, rule: Rule, start: int) -> bool:
-    """Whether a clause speaks of something that only the conversation knows, or says no more than when."""
+    """Whether a clause speaks of something that only the conversation knows, or says no more than
+    when.
+    """
     if (
         VAGUE.search(told, start)
         or _HANGING.search(told)
@@ -219,7 +236,9 @@ def _evidence(clause: str) -> str:
 
 
 def _worded(told: str, rule: Rule, start: int, who: str, at: datetime) -> str:
-    """The clause in the third person, cut where it can still be understood; nothing if it cannot."""
+    """The clause in the third person, cut where it can still be understood; nothing if it
+    cannot.
+    """
     least = start + (0 if rule.is_whole else 2)
     cuts = {match.start() for match in _CUT.finditer(told, least)}
     if rule.type == "relationship":
@@ -267,7 +286,8 @@ def _owning(name: str) -> str:
 
 _CALL = re.compile(r"(?:please )?call me\b", re.IGNORECASE)
 _SUBJECT = re.compile(
-    r"(?:I|(?P<we>We))(?P<short>['’](?:m|ve|ll|re))?\s+(?:(?P<often>still|always|usually|often|mostly|sometimes|rarely"
+    r"(?:I|(?P<we>We))(?P<short>['’](?:m|ve|ll|re))?\s+(?:(?P<often>still|always|usually|often"
+    r"|mostly|sometimes|rarely"
     r"|occasionally|never|mainly|regularly|now|recently|finally)\s+)?",
     re.IGNORECASE,
 )

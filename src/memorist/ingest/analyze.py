@@ -1,4 +1,5 @@
-"""From drafts to chunks: cleaned, split and classified, with everything known before the store is asked.
+"""From drafts to chunks: cleaned, split and classified, with everything known before the store is
+asked.
 
 Each derived value is computed once per chunk. All of it is pure, and happens before the write lock.
 """

@@ -185,8 +185,8 @@ def find_contradicted(
 ) -> Memory | None:
     """Return the memory that a chunk replaces, because it gives another value to an attribute.
 
-    What is said late about an earlier time replaces nothing, and "tomorrow" is another day on another
-    day.
+    What is said late about an earlier time replaces nothing, and "tomorrow" is another day on
+    another day.
     """
     if chunk.clause is None:
         return None
@@ -207,8 +207,9 @@ def find_contradicted(
 def propose_tags(chunk: Chunk, neighbors: Iterable[tuple[float, Memory]]) -> list[Entity]:
     """Return the tags that most of the near memories have, weighted by their cosine.
 
-    Only what one speaker said in one role about one subject lends tags to each other. A tag that stands
-    in the words of a neighbor is its own: what is near to "Anna likes tea" need not be about Anna.
+    Only what one speaker said in one role about one subject lends tags to each other. A tag that
+    stands in the words of a neighbor is its own: what is near to "Anna likes tea" need not be about
+    Anna.
     """
     votes: dict[str, float] = {}
     count, total = 0, 0.0

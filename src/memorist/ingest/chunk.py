@@ -1,8 +1,9 @@
-"""Cut a text where its meaning is cut: at blank lines, then at sentence ends, then at lines, then at blanks.
+"""Cut a text where its meaning is cut: at blank lines, then at sentence ends, then at lines, then
+at blanks.
 
-Chunks are stretches of the text itself, so nothing is lost but the whitespace between them. A fenced block of code
-stays whole while it fits. The work is linear in the text: a stretch is counted when it is made, joined sizes are added
-up, and only a sum that passes a limit is counted again.
+Chunks are stretches of the text itself, so nothing is lost but the whitespace between them. A
+fenced block of code stays whole while it fits. The work is linear in the text: a stretch is counted
+when it is made, joined sizes are added up, and only a sum that passes a limit is counted again.
 """
 
 import re
@@ -50,9 +51,11 @@ def by_meaning(
     minimum: int = MIN_CHUNK_TOKENS,
     maximum: int = MAX_CHUNK_TOKENS,
 ) -> list[str]:
-    """Cut a text into chunks of `minimum` to `maximum` tokens at the ends of paragraphs and sentences.
+    """Cut a text into chunks of `minimum` to `maximum` tokens at the ends of paragraphs and
+    sentences.
 
-    A text shorter than the minimum is one chunk. Only a chunk that no neighbour can take in stays below the minimum.
+    A text shorter than the minimum is one chunk. Only a chunk that no neighbour can take in stays
+    below the minimum.
 
     >>> words = lambda text: len(text.split())
     >>> by_meaning("One two. Three four five.\\n\\nSix seven eight.\\n\\nNine.", words, minimum=2, maximum=4)
@@ -156,7 +159,9 @@ def _packed(splitter: _Splitter, spans: Iterable[_Span]) -> list[_Span]:
 
 
 def _joined(splitter: _Splitter, a: _Span, b: _Span) -> _Span | None:
-    """Join two neighbours, or return None if that is too large; sums are trusted until they reach a limit."""
+    """Join two neighbours, or return None if that is too large; sums are trusted until they reach a
+    limit.
+    """
     size = a.size + b.size
     joined = _Span(start=a.start, end=b.end, size=size)
     if size > splitter.maximum or a.size < splitter.minimum <= size:
@@ -175,7 +180,9 @@ def _checked(splitter: _Splitter, span: _Span) -> list[_Span]:
 
 
 def _nearest_middle(splitter: _Splitter, start: int, end: int) -> list[int]:
-    """List the best places to cut a stretch in two: between sentences, else between lines, else at a blank."""
+    """List the best places to cut a stretch in two: between sentences, else between lines, else at
+    a blank.
+    """
     middle = (start + end) // 2
     for parts in (_sentences, _lines):
         cuts = [cut for cut, _ in parts(splitter, start, end)][1:]
@@ -185,7 +192,9 @@ def _nearest_middle(splitter: _Splitter, start: int, end: int) -> list[int]:
 
 
 def _windows(splitter: _Splitter, span: _Span) -> Iterator[_Span]:
-    """Cut a stretch without inner boundaries at blanks, and where there are none between two characters."""
+    """Cut a stretch without inner boundaries at blanks, and where there are none between two
+    characters.
+    """
     start, length = span.start, 4 * splitter.maximum
     while start < span.end:
         window = _window(splitter, start, span.end, length)
@@ -234,7 +243,9 @@ def _merged(splitter: _Splitter, spans: Iterable[_Span]) -> list[_Span]:
 
 
 def _balanced(splitter: _Splitter, spans: Sequence[_Span]) -> list[_Span]:
-    """Where a short span fits into no neighbour, move sentences over to it from the neighbour before or after."""
+    """Where a short span fits into no neighbour, move sentences over to it from the neighbour
+    before or after.
+    """
     settled: list[_Span] = []
     for span in spans:
         short = bool(settled) and min(span.size, settled[-1].size) < splitter.minimum

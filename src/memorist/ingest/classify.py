@@ -1,8 +1,9 @@
 """What kind of memory a text becomes, and how important it is, by rules over its words.
 
 Each specification has its own rules, in the order that it gives; a kind or type named by the caller
-always wins. Importance goes from 0 (skip) to 1 (vital): `unified` takes the highest of the measures, so
-that what one of them values is not lost by another. `request` and `result` are known only to the caller.
+always wins. Importance goes from 0 (skip) to 1 (vital): `unified` takes the highest of the
+measures, so that what one of them values is not lost by another. `request` and `result` are known
+only to the caller.
 """
 
 import math
@@ -56,7 +57,8 @@ _LIKING = re.compile(
     r"\b(?:I|we|(?:the )?user|he|she|they)(?:['’]d| would)? (?:really |also |absolutely |usually )?"
     r"(?:like|love|enjoy|prefer|hate|dislike|adore|detest|loathe|rather|never|always"
     r"|(?:do not|don['’]?t|can['’]?t|cannot) (?:like|stand|want|enjoy))(?:s|d|es)?\b"
-    r"|\b(?:I|we)(?:['’]m| am|['’]re| are) (?:not |really |a big )?(?:a fan of|fan of|fond of|keen on|into)\b"
+    r"|\b(?:I|we)(?:['’]m| am|['’]re| are) (?:not |really |a big )?(?:a fan of|fan of|fond of"
+    r"|keen on|into)\b"
     r"|\bfavou?rites?\b|\bpreferences?\b|\bplease (?:always|never|don['’]?t)\b",
     re.IGNORECASE,
 )
@@ -69,9 +71,11 @@ _CHOICE = re.compile(
     re.IGNORECASE,
 )
 _PROJECT = re.compile(
-    r"\b(?:projects?|milestones?|roadmap|sprint|backlog|blockers?|blocked (?:by|on)|next steps?|deadline|release|launch"
+    r"\b(?:projects?|milestones?|roadmap|sprint|backlog|blockers?|blocked (?:by|on)|next steps?"
+    r"|deadline|release|launch"
     r"|prototype|mvp|deliverables?)\b|\b(?:goal|aim|objective) (?:is|of|for)\b"
-    r"|\b(?:I|we|user)(?:['’]m|['’]re| am| are| is) (?:building|working on|developing|migrating|designing|shipping)\b",
+    r"|\b(?:I|we|user)(?:['’]m|['’]re| am| are| is) (?:building|working on|developing|migrating"
+    r"|designing|shipping)\b",
     re.IGNORECASE,
 )
 _COMMITMENT = re.compile(
@@ -79,13 +83,16 @@ _COMMITMENT = re.compile(
     r"|\b(?:I|we) (?:commit(?:ted)?|plan(?:ned)?|intend(?:ed)?|aim|hope|want|need|have|agreed) to\b"
     r"|\b(?:I|we) (?:promised?|swear|vow(?:ed)?)\b"
     r"|\b(?:I|we)(?:['’]m| am|['’]re| are) (?:going to|planning to|trying to|training for)\b"
-    r"|\b(?:my|our) (?:goals?|aims?|plans?|objectives?|resolutions?|dream|target|deadline)\b|\bremind (?:me|us)\b"
+    r"|\b(?:my|our) (?:goals?|aims?|plans?|objectives?|resolutions?|dream|target|deadline)\b"
+    r"|\bremind (?:me|us)\b"
     r"|\bI(?:['’]d| would) like to\b|\bdeadline\b",
     re.IGNORECASE,
 )
 _VERB = (
-    r"(?:am|is|are|has|have|works?|uses?|lives?|owns?|speaks?|stud(?:y|ies)|plays?|drives?|likes?|loves?|prefers?"
-    r"|knows?|needs?|wants?|manages?|leads?|runs?|teach(?:es)?|means?|contains?|supports?|requires?|belongs?"
+    r"(?:am|is|are|has|have|works?|uses?|lives?|owns?|speaks?|stud(?:y|ies)|plays?|drives?|likes?"
+    r"|loves?|prefers?"
+    r"|knows?|needs?|wants?|manages?|leads?|runs?|teach(?:es)?|means?|contains?|supports?"
+    r"|requires?|belongs?"
     r"|comes? from|grew up|was born)"
 )
 _NAME = r"(?!(?:It|This|That|There|Here|What|Who|How|Why|When|Where|If|So)\b)[^\W\d_a-z]\w+"
@@ -96,11 +103,12 @@ _FACT = re.compile(
 )
 _QUESTION = re.compile(r"\?\s*$")
 _CHATTER = word_set("""
-    hi hello hey hiya yo sup morning evening afternoon night good bye goodbye cya later see you soon thanks thank
-    thx ty much very so many ok okay k kk yes yeah yep yup no nope nah sure right cool nice great awesome perfect
-    lol lmao haha hahaha hehe rofl wow oh ah hm hmm hmmm uh um well brb afk gtg sorry please welcome np problem how
-    are doing what's up is it going fine and too that's i'm you're one sec second moment wait a the there all
-    alright got it understood agreed true hallo danke bitte tschüss hola gracias adiós merci bonjour salut ciao
+    hi hello hey hiya yo sup morning evening afternoon night good bye goodbye cya later see you
+    soon thanks thank thx ty much very so many ok okay k kk yes yeah yep yup no nope nah sure
+    right cool nice great awesome perfect lol lmao haha hahaha hehe rofl wow oh ah hm hmm hmmm
+    uh um well brb afk gtg sorry please welcome np problem how are doing what's up is it going
+    fine and too that's i'm you're one sec second moment wait a the there all alright got it
+    understood agreed true hallo danke bitte tschüss hola gracias adiós merci bonjour salut ciao
     grazie olá obrigado obrigada спасибо привет
     """)
 _MOST_CHATTER = 8  # words
@@ -118,7 +126,8 @@ _CODE_SHAPE = re.compile(
 )
 _LONGEST_WORD = 64  # longer ones are noise, and would make the patterns slow
 _TECHNICAL_ENDING = re.compile(
-    r"\w{3,}(?:potent|ential|ization|isation|ology|metric|ware|base|sync|izer|iser|ector|gorithm|byte|script)s?"
+    r"\w{3,}(?:potent|ential|ization|isation|ology|metric|ware|base|sync|izer|iser|ector|gorithm"
+    r"|byte|script)s?"
 )
 
 

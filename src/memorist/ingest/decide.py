@@ -1,7 +1,7 @@
 """What becomes of each chunk, as a value: create, merge, update, supersede or skip.
 
-A `WriteSession` holds what is known in one transaction: the memories that chunks may repeat, and what
-has been decided so far, so that the next chunk of the same call meets it.
+A `WriteSession` holds what is known in one transaction: the memories that chunks may repeat, and
+what has been decided so far, so that the next chunk of the same call meets it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Links between memories that are about the same: made where a memory is written, from vectors that are at hand."""
+"""Links between memories that are about the same: made where a memory is written, from vectors that
+are at hand.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,9 @@ async def link(
 ) -> None:
     """Relate the facts that were written to what is nearest to them, in the same transaction.
 
-    One relation stands for both directions, so it is kept under the newer id. A memory with new words loses the
-    relations of the old ones. `snapshot` is the scope as it was before the write; one without vectors links nothing.
+    One relation stands for both directions, so it is kept under the newer id. A memory with new
+    words loses the relations of the old ones. `snapshot` is the scope as it was before the write;
+    one without vectors links nothing.
     """
     new = [put for put in puts if _is_fact(put)]
     if not new or snapshot.is_lean:
@@ -54,7 +57,9 @@ async def link(
 def _told(
     memory: Memory, best: Sequence[tuple[str, float]], operation: str, now: datetime
 ) -> list[Change]:
-    """That a memory was linked: one line in the history and one event, however many the links are."""
+    """That a memory was linked: one line in the history and one event, however many the links
+    are.
+    """
     if not best:
         return []
     meta = {"operation": operation, "links": dict(best)}
@@ -93,7 +98,9 @@ async def related(reading: Reading, memory: Memory, *, limit: int) -> list[Relat
 
 
 def _is_fact(put: Put) -> bool:
-    """A fact that is new, or says something new; a turn of a conversation has its neighbours there."""
+    """A fact that is new, or says something new; a turn of a conversation has its neighbours
+    there.
+    """
     memory, is_new = put.memory, put.event in ("created", "updated") and put.vector is not None
     is_turn = memory.labels.session is not None and memory.speaker is not None
     return is_new and memory.is_active and memory.kind == "semantic" and not is_turn
@@ -119,7 +126,9 @@ async def _near(
 
 
 def _rows(snapshot: Snapshot, new: Sequence[Put], by: Links) -> Iterator[list[tuple[int, float]]]:
-    """The rows nearest to each, with their cosine; more than are wanted, for some may be on their way out."""
+    """The rows nearest to each, with their cosine; more than are wanted, for some may be on their
+    way out.
+    """
     usable = snapshot.alive & np.isin(snapshot.kind, _LINKED_KINDS)
     for start in range(0, len(new), TOGETHER):
         few = np.stack([put.vector for put in new[start : start + TOGETHER]], axis=1)

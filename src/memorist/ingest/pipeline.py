@@ -1,7 +1,7 @@
 """Storing drafts, from top to bottom.
 
-`remember` is the whole way. Jobs that store what they derive take the same way inside a transaction of
-their own: `prepare` before it, `write` in it.
+`remember` is the whole way. Jobs that store what they derive take the same way inside a transaction
+of their own: `prepare` before it, `write` in it.
 """
 
 from __future__ import annotations
@@ -235,7 +235,9 @@ def _combine(results: Sequence[Outcome], draft: Draft) -> Outcome:
 
 
 def _to_message(item: Item, results: Sequence[Outcome], outcome: Outcome) -> Said:
-    """Return the message to store; its text only where the memories do not hold it word for word."""
+    """Return the message to store; its text only where the memories do not hold it word for
+    word.
+    """
     draft, role = item.draft, item.draft.labels.role
     is_verbatim = (
         len(item.chunks) == 1 and item.chunks[0].text == draft.text and outcome.status == "created"

@@ -12,7 +12,9 @@ WHOLE = (0, 2**31)  # tokens: nothing is cut, one draft is one memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bands:
-    """How near two texts have to be, by cosine, before their words are compared: see `bench/merge.py`."""
+    """How near two texts have to be, by cosine, before their words are compared: see
+    `bench/merge.py`.
+    """
 
     auto_update: float = 0.85  # the newer text may say a little more
     check_low: float = 0.70  # both have to say the same; below, everything is new
@@ -24,7 +26,9 @@ class Bands:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """Which memories a new fact is related to: the few nearest, if they are near enough by cosine."""
+    """Which memories a new fact is related to: the few nearest, if they are near enough by
+    cosine.
+    """
 
     least: float = 0.60
     most: int = 5
@@ -32,7 +36,9 @@ class Links:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Which facts are drawn out of what people say, after it was taken in, where the setting `extract` asks for it."""
+    """Which facts are drawn out of what people say, after it was taken in, where the setting
+    `extract` asks for it.
+    """
 
     policy: str  # under which they are kept
     longer: int = 240  # characters of a turn; a shorter one is read only if it surely holds a fact
@@ -159,7 +165,9 @@ def register(policy: Policy) -> None:
 
 
 def named(name: str, capacity: int | None = None) -> Policy:
-    """The policy of that name, if it is one of ours with another capacity (0: none). Raises InvalidInput."""
+    """The policy of that name, if it is one of ours with another capacity (0: none). Raises
+    InvalidInput.
+    """
     if name not in POLICIES:
         raise InvalidInput(f"No write policy {name!r}: there are {', '.join(sorted(POLICIES))}")
     found = POLICIES[name]

@@ -33,7 +33,8 @@ async def load(
 ) -> Disabled:
     """Return in which of the sessions memory is disabled, and why.
 
-    While the store is unavailable, the last known state holds. Raises StoreUnavailable without a spool.
+    While the store is unavailable, the last known state holds. Raises StoreUnavailable without a
+    spool.
     """
     asked = set(sessions)
     variables = {os.environ.get(name, "").strip().lower() for name in _VARIABLES} - {""}

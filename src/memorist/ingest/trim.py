@@ -1,4 +1,6 @@
-"""Keeping a scope within its soft cap: the least valuable memories go first, the protected never."""
+"""Keeping a scope within its soft cap: the least valuable memories go first, the protected
+never.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ KEPT = timedelta(days=30)  # a trimmed memory can be restored for this long
 async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> list[str]:
     """Trim a scope to its cap, reversibly; returns the ids that went.
 
-    Each that goes is an event (`ttl`, on the path that filled the scope). Where only the protected are left and it is
-    still too full, nothing more goes, and an event of status `error` says so.
+    Each that goes is an event (`ttl`, on the path that filled the scope). Where only the protected
+    are left and it is still too full, nothing more goes, and an event of status `error` says so.
     """
     over = len(await tx.rows_where(scope, Filter())) - cap
     if over <= 0:
@@ -57,7 +59,9 @@ def least_valuable(candidates: Sequence[Memory], scores: dict[str, Any], over: i
 
 
 def fresh_scores(memory: Memory, now: datetime) -> Any:
-    """The cached scores, or new ones where they are missing or older than a day; without a question relevance is 0."""
+    """The cached scores, or new ones where they are missing or older than a day; without a question
+    relevance is 0.
+    """
     cached = memory.last_scores
     if (
         cached and abs(now - clock.parse(cached["computed_at"])) <= STALE

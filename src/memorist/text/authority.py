@@ -1,6 +1,8 @@
-"""Whose words a memory holds. Only the person's own become a preference, an instruction or a field of the profile.
+"""Whose words a memory holds. Only the person's own become a preference, an instruction or a field
+of the profile.
 
-Decided by who spoke, as the application says it, and never by what was said: words can be made to fit any rule.
+Decided by who spoke, as the application says it, and never by what was said: words can be made to
+fit any rule.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ _CATEGORIES = ("preference", "preferences", "procedural", "profile", "instructio
 
 
 def speaker_of(role: str | None, name: str | None) -> str | None:
-    """Return whom to store as the speaker of a message: the given name, or the role where no name was given.
+    """Return whom to store as the speaker of a message: the given name, or the role where no name
+    was given.
 
-    A stored speaker that equals the role means that no name was given, so a name spelled like the role is marked.
+    A stored speaker that equals the role means that no name was given, so a name spelled like the
+    role is marked.
 
     >>> speaker_of("user", None), speaker_of("user", "Bo"), speaker_of("user", "user")
     ('user', 'Bo', 'user (a name)')
@@ -72,10 +76,11 @@ def is_persons(memory: Memory) -> bool:
 
 
 def as_episode(draft: Draft, *, typed: bool) -> Draft:
-    """A draft as what it surely is: it happened that somebody said this. What it is about stays, if it claims nothing.
+    """A draft as what it surely is: it happened that somebody said this. What it is about stays, if
+    it claims nothing.
 
-    With `typed`, a draft that names no type gets one, so that none is read out of its words. The steps of a how-to are
-    kept as a part of what was said.
+    With `typed`, a draft that names no type gets one, so that none is read out of its words. The
+    steps of a how-to are kept as a part of what was said.
     """
     claims = draft.item_type == "preference" or (typed and draft.item_type is None)
     return replace(

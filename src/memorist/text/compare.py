@@ -1,9 +1,10 @@
-"""Whether two statements say the same, may be the same fact, or rest on each other, by their words alone.
+"""Whether two statements say the same, may be the same fact, or rest on each other, by their words
+alone.
 
 Where it is in doubt the answer is "no": two memories can be joined later, lost words cannot be
-recovered. A language model that takes two notes for the same fact may be wrong, so it is not believed
-against the values: words may differ, but numbers, times, names, negations and dislikes may not.
-Contradictions are in `contradictions`.
+recovered. A language model that takes two notes for the same fact may be wrong, so it is not
+believed against the values: words may differ, but numbers, times, names, negations and dislikes may
+not. Contradictions are in `contradictions`.
 """
 
 import math
@@ -51,15 +52,17 @@ _OPPOSED = (
 # One of these missing on one side is no difference.
 _VAGUE = word_set("morning afternoon evening night daily weekly monthly yearly")
 _RELATIVES = word_set("""
-    mother mom mum father dad parents brother sister siblings uncle aunt cousin nephew niece son daughter child children
-    wife husband partner boyfriend girlfriend fiance fiancee grandmother grandma grandfather grandpa neighbour neighbor
-    flatmate roommate friend boss manager colleague landlord landlady stepmother stepfather stepson stepdaughter
-    mother-in-law father-in-law brother-in-law sister-in-law ex twin godmother godfather
+    mother mom mum father dad parents brother sister siblings uncle aunt cousin nephew niece son
+    daughter child children wife husband partner boyfriend girlfriend fiance fiancee grandmother
+    grandma grandfather grandpa neighbour neighbor flatmate roommate friend boss manager
+    colleague landlord landlady stepmother stepfather stepson stepdaughter mother-in-law
+    father-in-law brother-in-law sister-in-law ex twin godmother godfather
     """)
 _STANCE = word_set("""
-    want wants wanted need needs needed plan plans planned planning hope hopes hoped try tries tried trying going will
-    intend intends wish wishes almost nearly once sometimes often rarely usually consider considers considering think
-    thinks start starts started finish finished stop stops begin began goal aim forgot remember promised ask asked
+    want wants wanted need needs needed plan plans planned planning hope hopes hoped try tries
+    tried trying going will intend intends wish wishes almost nearly once sometimes often rarely
+    usually consider considers considering think thinks start starts started finish finished
+    stop stops begin began goal aim forgot remember promised ask asked
     """)
 _UNSURE = {"if", "maybe", "would", "must", "only", "or", "?"}
 
@@ -167,7 +170,9 @@ def may_be_same(a: Statement, b: Statement) -> bool:
 
 
 def _lean_apart(one: Values, other: Values) -> bool:
-    """Return whether only one has a dislike, a parting or the past, or they lean to opposite sides."""
+    """Return whether only one has a dislike, a parting or the past, or they lean to opposite
+    sides.
+    """
     ours, theirs = set(one.leanings), set(other.leanings)
     if ours & _TURNED != theirs & _TURNED:
         return True
@@ -177,9 +182,10 @@ def _lean_apart(one: Values, other: Values) -> bool:
 def is_contrast(a: Statement, b: Statement, *, near: bool = False) -> bool:
     """Return whether two texts set one thing against another, so that they are not the same fact.
 
-    One or two words differ, or are added, in an otherwise equal sentence; the same words say something
-    else; one is a guess, a question or a condition; they name other relatives; or each has a rare word
-    that the other has not. Where the texts are very `near` by meaning, such words may mean the same.
+    One or two words differ, or are added, in an otherwise equal sentence; the same words say
+    something else; one is a guess, a question or a condition; they name other relatives; or each
+    has a rare word that the other has not. Where the texts are very `near` by meaning, such words
+    may mean the same.
 
     >>> attic, cellar = parse("Ana keeps it in the attic"), parse("Ana keeps it in the cellar")
     >>> is_contrast(attic, cellar, near=True), is_contrast(parse("I win"), parse("I could win"))
@@ -333,7 +339,8 @@ def _long_words(text: str) -> list[str]:
 def find_used(
     reply: str, memories: Iterable[Memory], *, asked: str = "", language: str = "english"
 ) -> dict[str, str]:
-    """Return the ids of the memories that went into a reply: `cited` by id or `echoed` in its words.
+    """Return the ids of the memories that went into a reply: `cited` by id or `echoed` in its
+    words.
 
     An echo is an estimate: what is said in other words is not seen.
     """

@@ -1,8 +1,8 @@
 """When a text speaks about: the days, months and years it names, as intervals of time.
 
-Only what can be read without guessing: English names of months and days, ISO dates and common relative expressions.
-"May", "march" and the like count as dates only where the words around them say so. The patterns run in time linear
-in the text.
+Only what can be read without guessing: English names of months and days, ISO dates and common
+relative expressions. "May", "march" and the like count as dates only where the words around them
+say so. The patterns run in time linear in the text.
 """
 
 import re
@@ -24,7 +24,9 @@ ANY_YEAR = (
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From start up to, not including, end, in UTC. A yearly one means the same days of every year."""
+    """From start up to, not including, end, in UTC. A yearly one means the same days of every
+    year.
+    """
 
     start: datetime
     end: datetime
@@ -48,7 +50,8 @@ class Interval:
 
 
 def intervals(text: str, now: datetime | None = None) -> list[Interval]:
-    """The stretches of time a text names, earliest first; relative ones ("last week") only if now is given.
+    """The stretches of time a text names, earliest first; relative ones ("last week") only if now
+    is given.
 
     >>> [f"{i.start:%Y-%m-%d} {i.end:%Y-%m-%d}" for i in intervals("in May 2023 or on 7 July, 2022")]
     ['2022-07-07 2022-07-08', '2023-05-01 2023-06-01']
@@ -289,10 +292,13 @@ _RULES = (  # the most precise first
     _rule(rf"{_WHICH} (?P<unit>weekend|week|month|year)\b", _period, is_relative=True),
 )
 _TIME_EXPRESSIONS = (
-    r"day before yesterday|yesterday|today|tonight|tomorrow|last night|recently|lately|the other day|just now",
-    r"(?:last|past|this|next|previous|coming|upcoming|every) (?:few )?(?:day|night|morning|evening|week|weekend|month|"
+    r"day before yesterday|yesterday|today|tonight|tomorrow|last night|recently|lately"
+    r"|the other day|just now",
+    r"(?:last|past|this|next|previous|coming|upcoming|every) (?:few )?(?:day|night|morning"
+    r"|evening|week|weekend|month|"
     rf"year|spring|summer|autumn|fall|winter|{_WEEKDAY}|(?!may\b|march\b)(?:{_MONTH}))s?\b",
-    rf"(?:{_COUNT}) (?:second|minute|hour|day|week|weekend|month|year|decade)s? (?:ago|later|earlier|before)\b",
+    rf"(?:{_COUNT}) (?:second|minute|hour|day|week|weekend|month|year|decade)s? (?:ago|later"
+    rf"|earlier|before)\b",
     rf"(?:for|over|since|in) (?:the (?:last|past) )?(?:{_COUNT}) (?:day|week|month|year)s?\b",
     rf"(?:on|since|until|by) (?:{_WEEKDAY})s?\b|in the (?:spring|summer|autumn|fall|winter)\b",
     rf"(?:in|since|until|during|by|around|early|mid|late|last|next) (?:{_MONTH}|(?:19|20)\d\d)\b",
@@ -301,7 +307,8 @@ _TIME_EXPRESSIONS = (
 )
 _TIME = re.compile(rf"\b(?:{'|'.join(_TIME_EXPRESSIONS)})", re.IGNORECASE)
 _WHEN = re.compile(
-    r"(?:^|[,;.!?] |\band )when (?:did|do|does|is|are|was|were|will|has|have|had|can|could|should|would|exactly)\b|"
+    r"(?:^|[,;.!?] |\band )when (?:did|do|does|is|are|was|were|will|has|have|had|can|could|should"
+    r"|would|exactly)\b|"
     r"\b(?:what|which) (?:date|day|month|year|time|week|season)\b|\bhow long\b|\bsince when\b|"
     r"\bwhen\W*$|\b(?:know|remember|tell me) when\b",
     re.IGNORECASE,

@@ -1,8 +1,8 @@
 """Names and topics in a text, found by how words are written.
 
-People, organisations, places and products stand out by their capitals, so this works for languages that write names
-that way and stays silent for the others; German nouns look like names to it. Anything better plugs in as an
-`EntityDetector`.
+People, organisations, places and products stand out by their capitals, so this works for languages
+that write names that way and stays silent for the others; German nouns look like names to it.
+Anything better plugs in as an `EntityDetector`.
 """
 
 import re
@@ -118,7 +118,9 @@ def _names_inside(words: list[_Word]) -> frozenset[str]:
 
 
 def _runs(words: list[_Word]) -> Iterator[list[_Word]]:
-    """Group neighbouring words that may form one name; "of" and its like only between two capitalised words."""
+    """Group neighbouring words that may form one name; "of" and its like only between two
+    capitalised words.
+    """
     run: list[_Word] = []
     for word, following in zip(words, [*words[1:], None], strict=False):
         particle = (
@@ -142,7 +144,9 @@ def _runs(words: list[_Word]) -> Iterator[list[_Word]]:
 
 
 def _named(run: list[_Word], known: frozenset[str]) -> Iterator[Entity]:
-    """Find the names in a run of capitalised words: the run is cut at common words and at the calendar."""
+    """Find the names in a run of capitalised words: the run is cut at common words and at the
+    calendar.
+    """
     for plain, group in groupby(
         run, key=lambda word: _is_plain(word) and word.text not in _PARTICLES
     ):

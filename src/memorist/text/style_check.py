@@ -1,6 +1,8 @@
-"""How what is derived from a conversation is worded, so that it can be read without the conversation.
+"""How what is derived from a conversation is worded, so that it can be read without the
+conversation.
 
-The rules stand in prompts as `SEMANTIC` and `EPISODIC`, and `fault` holds a text to them, whoever wrote it.
+The rules stand in prompts as `SEMANTIC` and `EPISODIC`, and `fault` holds a text to them, whoever
+wrote it.
 """
 
 import re
@@ -14,18 +16,21 @@ SHORTEST = 4
 SENTENCES = 2
 
 SEMANTIC = (
-    "Write one complete statement that can be understood by itself: in the third person, without any pronoun, in a"
+    "Write one complete statement that can be understood by"
+    " itself: in the third person, without any pronoun, in a"
     f" neutral tone, in one or two sentences and at most {LONGEST} characters."
 )
 EPISODIC = (
-    "Write in the past tense, in one or two sentences: what was discussed, decided or done. Leave out lasting facts,"
+    "Write in the past tense, in one or two sentences: what"
+    " was discussed, decided or done. Leave out lasting facts,"
     f" unless they changed. At most {LONGEST} characters."
 )
 
 _END = re.compile(r"[.!?…。！？]+[\"”’)]?(?=\s|$)")
 _TITLE = re.compile(r"\b(?:dr|mr|mrs|ms|prof|st|jr|sr|vs|no|e\.g|i\.e|[a-z])\.$", re.IGNORECASE)
 _SPEAKER = re.compile(
-    r"\b(?:i(?:['’](?:m|ve|d|ll))?(?![.\w&/-]\w)|(?-i:[mM]e|[mM]y)|mine|myself|we(?:['’](?:re|ve|d|ll))?|us|our|ours|ourselves)\b",
+    r"\b(?:i(?:['’](?:m|ve|d|ll))?(?![.\w&/-]\w)|(?-i:[mM]e|[mM]y)|mine|myself|we(?:['’](?:re|ve"
+    r"|d|ll))?|us|our|ours|ourselves)\b",
     re.IGNORECASE,
 )
 _NO_PRONOUN = re.compile(r"\b(?:US|IT)\b")
@@ -51,7 +56,8 @@ def to_statement(text: str, kind: Literal["semantic", "episodic"] = "semantic") 
 
 
 def trim(text: str) -> str:
-    """At most two sentences and 280 characters, cut where a sentence or a word ends, with a full stop.
+    """At most two sentences and 280 characters, cut where a sentence or a word ends, with a full
+    stop.
 
     >>> trim("One. Two! Three."), len(trim("word " * 100)), trim("a" * 300)[-3:]
     ('One. Two.', 275, 'aa…')

@@ -1,8 +1,9 @@
-"""From text to the terms that the sparse leg counts: the same on every platform, in time linear in the text.
+"""From text to the terms that the sparse leg counts: the same on every platform, in time linear in
+the text.
 
-Words are Unicode words, casefolded. Scripts written without spaces (Han, Kana, Hangul, Thai, Lao, Khmer, Burmese) are
-cut in pairs of neighbouring characters. The rest is stemmed by the language of its script. Analysis is part of the
-index: whoever changes what `analyze` returns has to re-index.
+Words are Unicode words, casefolded. Scripts written without spaces (Han, Kana, Hangul, Thai, Lao,
+Khmer, Burmese) are cut in pairs of neighbouring characters. The rest is stemmed by the language of
+its script. Analysis is part of the index: whoever changes what `analyze` returns has to re-index.
 """
 
 import importlib
