@@ -254,11 +254,6 @@ async def test_miltons_files_stand_where_milton_looks_for_them(
 
 
 @pytest.mark.spec("MIL-57")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, MIL-57: a type that does not exist is acknowledged while the store is away",
-)
 async def test_an_item_of_no_known_type_is_refused_while_the_store_is_away(
     disk: Disk, engine: Client
 ) -> None:

@@ -17,7 +17,7 @@ from ..errors import Conflict, InvalidInput, ProviderFailed, StoreFull, StoreUna
 from ..index import SnapshotCache
 from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
-from ..ingest.analyze import to_items
+from ..ingest.analyze import analyze, to_items
 from ..ingest.policies import Policy
 from ..manage import records
 from ..ports import IndexRow, Spool, Store, Vectors
@@ -90,6 +90,8 @@ class Offline:
             privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
             ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
             admitted = [item for item in items if item.outcome is None]
+            for item in admitted:
+                analyze(item.draft, policy)  # raises InvalidInput for what could never be stored
             pending = [
                 Pending(scope=scope, what=item.draft, policy=policy.name) for item in admitted
             ]
