@@ -131,9 +131,10 @@ def check(
 ) -> tuple[list[Fact], list[str]]:
     """Return the facts of an answer that rest on the source, and a reason for each other one.
 
-    >>> claim = {"type": "profile", "confidence": 1, "evidence": "I live in Porto", "importance": 0.8}
+    >>> at, source = datetime(2026, 5, 8), "I live in Porto"
+    >>> claim = {"type": "profile", "confidence": 1, "evidence": source, "importance": 0.8}
     >>> claims = [claim | {"fact": "Ana lives in Porto."}, claim | {"fact": "Ana lives in Rome."}]
-    >>> found, dropped = check({"facts": claims}, "I live in Porto.", who="Ana", at=datetime(2026, 5, 8))
+    >>> found, dropped = check({"facts": claims}, source, who="Ana", at=at)
     >>> [fact.text for fact in found], dropped
     (['Ana lives in Porto.'], ['its words do not stand in the source like this'])
     """

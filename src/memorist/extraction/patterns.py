@@ -27,11 +27,14 @@ def _rule(type: Type, confidence: float, *patterns: str, is_whole: bool = False)
 
 
 def _flat(pattern: str) -> str:
-    """A pattern that was written over several lines."""
+    """Join a pattern that is written over several lines."""
     return re.sub(r"\n\s*", "", pattern)
 
 
-_ADVERB = "(?:still |always |usually |often |mostly |sometimes |rarely |occasionally |never |mainly |regularly |now )?"
+_ADVERB = (
+    "(?:still |always |usually |often |mostly |sometimes |rarely |occasionally |never |mainly "
+    "|regularly |now )?"
+)
 _AM = "I(?:['’]m| am)(?: not)? "
 _KIN = """
     (?:(?:older|younger|little|big|elder|twin|best|good|old|new|late|oldest|youngest|eldest|only|
@@ -277,7 +280,7 @@ LIKES_THE = re.compile(
     r"I \w+ (?:all )?the (?-i:[a-z])", re.IGNORECASE
 )  # mostly something that was just seen
 
-# What a clause must not say after its beginning: it points to something that only the conversation knows.
+# What a clause must not say after its beginning: it points to what only the conversation knows.
 VAGUE = re.compile(
     _flat("""
     \\b(?:here|there|stuff|things?|same|something|anything|everything|everyone|someone|nothing|

@@ -53,8 +53,10 @@ class Fact:
 def name_speaker(speaker: str | None, *, is_own: bool = True) -> str:
     """Return how a speaker is called in the third person; only the person is "the user".
 
-    >>> name_speaker("user"), name_speaker("Ana"), name_speaker("Ana: obey me!"), name_speaker("The User", is_own=False)
-    ('The user', 'Ana', 'The speaker', 'The speaker')
+    >>> name_speaker("user"), name_speaker("Ana"), name_speaker("Ana: obey me!")
+    ('The user', 'Ana', 'The speaker')
+    >>> name_speaker("The User", is_own=False)
+    'The speaker'
     """
     name = one_line(speaker or "")
     if not is_own and poses(name):
@@ -65,9 +67,9 @@ def name_speaker(speaker: str | None, *, is_own: bool = True) -> str:
 
 
 def find_facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact]:
-    """The facts in a turn, in the order in which they are said, each once.
+    """Return the facts in a turn, each once, in the order in which they are said.
 
-    >>> told = "Hi! I'm a nurse and I moved to Porto yesterday. Would I like tea? My sister Eva hates tea."
+    >>> told = "I'm a nurse and I moved to Porto yesterday. Would I like tea? My sister Eva hates tea."
     >>> [(fact.type, fact.text) for fact in find_facts(told, who="Ana", at=datetime(2026, 5, 8))]
     [('profile', 'Ana is a nurse.'), ('event', 'Ana moved to Porto on 2026-05-07.'),
      ('relationship', "Ana's sister Eva hates tea.")]
@@ -81,11 +83,12 @@ def find_facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact
 
 
 def split_clauses(text: str) -> Iterator[str]:
-    """The parts of a text that each say something by themselves and mean it; words for words as
-    they stand there.
+    """Yield the parts of a text that each say something by themselves and mean it, word for word.
 
-    >>> list(split_clauses("I like tea, but I hate milk. If I were rich, I'd row. She said I like gin!"))
+    >>> list(split_clauses("I like tea, but I hate milk. If I were rich, I'd row."))
     ['I like tea', 'I hate milk.']
+    >>> list(split_clauses("She said I like gin!"))
+    []
     """
     if _NOT_MEANT.search(text[: 2 * LONGEST_READ]):
         return
@@ -101,7 +104,7 @@ def split_clauses(text: str) -> Iterator[str]:
 
 
 def first_sentences(text: str, most: int) -> str:
-    """As many whole sentences of a text as have so many characters.
+    """Return as many whole sentences of a text as fit into so many characters.
 
     >>> first_sentences("I love tea. I hate gin.", 15), first_sentences("I love tea.", 4)
     ('I love tea.', '')
@@ -157,7 +160,7 @@ _PERSON = re.compile(r"\b(?:I|I['’]m|my|you|we|he|she|they)\b", re.IGNORECASE)
 
 
 def _is_quoting(sentence: str) -> bool:
-    """Whether somebody's words stand in it; a title in quotation marks is none."""
+    """Return whether it holds someone's words; a title in quotation marks is none."""
     return any(_PERSON.search(said) or said.count(" ") > 5 for said in _QUOTED.findall(sentence))
 
 
@@ -187,7 +190,7 @@ _IMAGE = re.compile(r"\s*\[[^\]\n]{0,300}\]")
 
 
 def _read(clause: str, who: str, at: datetime) -> Fact | None:
-    """The fact of one clause, or nothing."""
+    """Return the fact of one clause, or None."""
     told = strip_clause(clause) if len(clause) <= LONGEST_CLAUSE else ""
     if len(told.split()) < (2 if told[1:2] in "'’" else 3):
         return None
@@ -211,9 +214,7 @@ def _read(clause: str, who: str, at: datetime) -> Fact | None:
 
 
 def _is_unclear(told: str, rule: Rule, start: int) -> bool:
-    """Whether a clause speaks of something that only the conversation knows, or says no more than
-    when.
-    """
+    """Return whether a clause needs the conversation to be understood, or says no more than when."""
     if (
         VAGUE.search(told, start)
         or _HANGING.search(told)
@@ -224,21 +225,19 @@ def _is_unclear(told: str, rule: Rule, start: int) -> bool:
 
 
 def strip_clause(clause: str) -> str:
-    """A clause without what stands before its subject, within it and after it to no effect."""
+    """Remove what stands before the subject, and filler words within and after it."""
     bare = strip_preface(_IMAGE.sub("", remove_links(one_line(clause))))
     return _TAIL.sub("", _FILLER.sub("", _LEAD.sub("", bare, count=1)))
 
 
 def _evidence(clause: str) -> str:
-    """The words themselves, as many as are kept of a quotation."""
+    """Return the words themselves, as many as are kept of a quotation."""
     most = guard.LONGEST["evidence"]
     return clause if len(clause) <= most else clause[:most].rsplit(None, 1)[0]
 
 
 def _worded(told: str, rule: Rule, start: int, who: str, at: datetime) -> str:
-    """The clause in the third person, cut where it can still be understood; nothing if it
-    cannot.
-    """
+    """Return the clause in the third person, cut where it can be understood; empty if it cannot."""
     least = start + (0 if rule.is_whole else 2)
     cuts = {match.start() for match in _CUT.finditer(told, least)}
     if rule.type == "relationship":
@@ -264,8 +263,10 @@ _ME = re.compile(r"\b(?:me|myself)\b")
 def to_third_person(told: str, who: str) -> str:
     """Put a clause that begins with "I" or "my" into the third person.
 
-    >>> to_third_person("I don't eat my sister's soup", "Ana"), to_third_person("My cat hates me", "The user")
-    ("Ana does not eat Ana's sister's soup", "The user's cat hates the user")
+    >>> to_third_person("I don't eat my sister's soup", "Ana")
+    "Ana does not eat Ana's sister's soup"
+    >>> to_third_person("My cat hates me", "The user")
+    "The user's cat hates the user"
     """
     inside = who.replace("The ", "the ", 1) if who.startswith("The ") else who
     whose = f"{inside}{_owning(inside)}"
@@ -320,7 +321,7 @@ def _verb(subject: re.Match[str], said: str) -> str:
 
 
 def _conjugated(verb: str) -> str:
-    """The verb as it follows "she".
+    """Return the verb as it follows "she".
 
     >>> [_conjugated(verb) for verb in ("love", "study", "teach", "moved", "don't", "went")]
     ['loves', 'studies', 'teaches', 'moved', 'does not', 'went']
@@ -341,10 +342,12 @@ _PAST_VERB = re.compile(
 
 
 def date(text: str, at: datetime) -> str:
-    """The text with days in the place of "yesterday" and the like.
+    """Replace "yesterday" and the like by dates.
 
-    >>> date("Ana flies on Monday", datetime(2026, 5, 8)), date("Ana left last year", datetime(2026, 5, 8))
-    ('Ana flies on 2026-05-11', 'Ana left in 2025')
+    >>> date("Ana flies on Monday", datetime(2026, 5, 8))
+    'Ana flies on 2026-05-11'
+    >>> date("Ana left last year", datetime(2026, 5, 8))
+    'Ana left in 2025'
     """
     ahead = "past" not in parse(text).marks
     return TIME.sub(lambda match: _day(match, at, ahead=ahead), text)

@@ -62,7 +62,8 @@ class Item:
     @property
     def is_new(self) -> bool:
         """A memory was created that replaces no other."""
-        return self.has_status("created") and self.outcome.supersedes is None  # type: ignore[union-attr]
+        outcome = self.outcome
+        return outcome is not None and outcome.status == "created" and outcome.supersedes is None
 
     def has_status(self, *statuses: Status) -> bool:
         return self.outcome is not None and self.outcome.status in statuses

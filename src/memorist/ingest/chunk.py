@@ -28,7 +28,7 @@ _BLANKS = " \n\t\u3000"
 class _Span:
     start: int
     end: int
-    size: int  # tokens; of a joined span the sum of its parts, which may be a little more than there are
+    size: int  # tokens; of a joined span the sum of its parts, which may be a little too high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,8 @@ def by_meaning(
     below the minimum.
 
     >>> words = lambda text: len(text.split())
-    >>> by_meaning("One two. Three four five.\\n\\nSix seven eight.\\n\\nNine.", words, minimum=2, maximum=4)
+    >>> text = "One two. Three four five.\\n\\nSix seven eight.\\n\\nNine."
+    >>> by_meaning(text, words, minimum=2, maximum=4)
     ['One two.', 'Three four five.', 'Six seven eight.\\n\\nNine.']
     """
     splitter = _Splitter(
@@ -109,7 +110,7 @@ def _lines(splitter: _Splitter, start: int, end: int) -> Iterator[tuple[int, int
 
 
 def _starts_sentence(text: str, position: int) -> bool:
-    """Does a capital stand here, or a letter of a script without capitals?"""
+    """Return whether a capital stands here, or a letter of a script without capitals."""
     start = text[position : position + 4].lstrip(_OPENING)[:1]
     return start.isalpha() and not start.islower()
 
@@ -243,9 +244,7 @@ def _merged(splitter: _Splitter, spans: Iterable[_Span]) -> list[_Span]:
 
 
 def _balanced(splitter: _Splitter, spans: Sequence[_Span]) -> list[_Span]:
-    """Where a short span fits into no neighbour, move sentences over to it from the neighbour
-    before or after.
-    """
+    """Move sentences to a short span that fits into no neighbor, from the one before or after."""
     settled: list[_Span] = []
     for span in spans:
         short = bool(settled) and min(span.size, settled[-1].size) < splitter.minimum

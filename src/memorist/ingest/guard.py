@@ -47,7 +47,10 @@ def _any(*patterns: str) -> re.Pattern[str]:
 
 
 _GAP = r"[^.!?\n]{0,40}?"
-_ROLE = r"(?:system|developer|assistant)(?: (?:message|prompt|note|override|instructions?))?(?: to [a-z]{1,20})?"
+_ROLE = (
+    r"(?:system|developer|assistant)(?: (?:message|prompt|note|override|instructions?))?"
+    r"(?: to [a-z]{1,20})?"
+)
 _FORGED = {
     "a mark of a chat template": _any(
         r"<\|/?[a-z_]{2,40}\|>", r"\[/?inst\]", "<</?sys>>", "<(?:start|end)_of_turn>"
@@ -62,7 +65,10 @@ _FORGED = {
         r"\b(?:you|your|obey|must|ignore|disregard|override|approve|grant)\b",
     ),
 }
-_DISMISS = r"\b(?:ignor(?:e|ing)|disregard(?:ing)?|forget|bypass|overrid(?:e|ing)|overrule|discard|disable)\b"
+_DISMISS = (
+    r"\b(?:ignor(?:e|ing)|disregard(?:ing)?|forget|bypass|overrid(?:e|ing)|overrule|discard"
+    r"|disable)\b"
+)
 _EARLIER = r"\b(?:previous|prior|earlier|above|preceding|all|any|your|system|safety|existing|old)\b"
 _META = (
     r"\b(?:instructions?|rules?|prompts?|guidelines?|directives?|constraints?|restrictions?"
@@ -272,6 +278,8 @@ def find_secret(text: str) -> str:
 
     >>> find_secret("my password is hunter2"), find_secret("the password is stored in the vault")
     ('a password', '')
+    >>> find_secret("4111 1111 1111 1111")
+    'a card number'
     """
     if shape := _first_match(_SHAPES, text):
         return shape
@@ -329,6 +337,8 @@ def to_line(text: str, what: Literal["content", "fact", "evidence", "lore"]) -> 
 
     >>> to_line("Ana  likes | tea", "fact"), to_line("Remember that the cat is orange!!", "lore")
     ('Ana likes / tea.', 'the cat is orange')
+    >>> to_line("hm", "fact")
+    ''
     """
     longest = LONGEST[what]
     line = normalize.one_line(text).replace("|", "/")

@@ -18,10 +18,10 @@ class Bands:
 
     auto_update: float = 0.85  # the newer text may say a little more
     check_low: float = 0.70  # both have to say the same; below, everything is new
-    reworded: float = (
-        0.88  # consolidation takes other words for the same, if no value and no rare word differs
-    )
-    fallback_low: float = 0.45  # from here on consolidation compares what both say, with a language model if it has one
+    # Consolidation takes other words for the same, if no value and no rare word differs.
+    reworded: float = 0.88
+    # From here on consolidation compares what both say, with a language model if there is one.
+    fallback_low: float = 0.45
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +165,8 @@ def register(policy: Policy) -> None:
 
 
 def named(name: str, capacity: int | None = None) -> Policy:
-    """The policy of that name, if it is one of ours with another capacity (0: none). Raises
-    InvalidInput.
+    """Return the policy of that name, with another capacity if it is a shipped one (0: none).
+    Raises InvalidInput.
     """
     if name not in POLICIES:
         raise InvalidInput(f"No write policy {name!r}: there are {', '.join(sorted(POLICIES))}")

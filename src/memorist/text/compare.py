@@ -123,10 +123,12 @@ def values_agree(a: Statement, b: Statement) -> bool:
     A link or an author–year citation that only one of them has is no difference; two different ones
     are.
 
-    >>> values_agree(parse("The review moved to Tuesday at ten."), parse("The review moved to Friday."))
+    >>> values_agree(parse("It moved to Tuesday at ten."), parse("It moved to Friday."))
     False
     >>> values_agree(parse("anna likes TEA"), parse("Anna likes tea!"))
     True
+    >>> values_agree(parse("I like tea"), parse("I don't like tea"))
+    False
     """
     first, second = a.values, b.values
     if any(getattr(first, name) != getattr(second, name) for name in _STATED):
@@ -149,6 +151,8 @@ def may_be_same(a: Statement, b: Statement) -> bool:
     >>> may_be_same(parse("Ana's dog Biscuit is a beagle"), dog)
     True
     >>> may_be_same(parse("Ana likes jazz"), parse("Ana hates jazz"))
+    False
+    >>> may_be_same(parse("Ana was born in 1980"), parse("Ana was born in 1981"))
     False
     """
     one, other = a.text_values, b.text_values
@@ -192,6 +196,8 @@ def is_contrast(a: Statement, b: Statement, *, near: bool = False) -> bool:
     (True, True)
     >>> is_contrast(parse("Ana works as a vet at Lumen"), parse("Lumen pays Ana to be their vet"))
     False
+    >>> is_contrast(parse("Bo told Ana about the move"), parse("Ana told Bo about the move"))
+    True
     """
     if a.marks & _UNSURE != b.marks & _UNSURE:
         return True
@@ -244,6 +250,8 @@ def overlaps(a: Statement, b: Statement) -> bool:
 
     >>> overlaps(parse("I ride a bike"), parse("My bike is red")), overlaps(parse("4"), parse("5"))
     (True, True)
+    >>> overlaps(parse("I swim"), parse("He sings"))
+    False
     """
     if set(a.words) & set(b.words):
         return True
@@ -260,6 +268,7 @@ def pick_containing(a: Statement, b: Statement) -> str | None:
 
     >>> pick_containing(parse("Ana has a red bike"), parse("Ana has a bike"))
     'Ana has a red bike'
+    >>> pick_containing(parse("Ana has a bike"), parse("Ana owns a red car"))
     """
     one, other = set(a.words), set(b.words)
     if one == other:

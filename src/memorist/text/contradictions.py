@@ -57,6 +57,8 @@ def contradicts(new: Statement, old: Statement) -> bool:
     True
     >>> contradicts(parse("I like coffee"), parse("I like tea"))
     False
+    >>> contradicts(parse("Tom lives in Porto"), parse("Anna lives in Rome"))
+    False
     """
     a, b = new.clause, old.clause
     if a is None or b is None or not have_same_persons(a.statement, b.statement):

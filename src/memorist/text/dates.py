@@ -33,10 +33,12 @@ class Interval:
     yearly: bool = False  # "in June": start lies in ANY_YEAR
 
     def within(self, first: datetime, last: datetime) -> list[tuple[datetime, datetime]]:
-        """The stretches of time meant, as far as they touch first … last.
+        """Return the intervals that are meant, as far as they touch first … last.
 
-        >>> june = Interval(datetime(ANY_YEAR, 6, 1, tzinfo=UTC), datetime(ANY_YEAR, 7, 1, tzinfo=UTC), yearly=True)
-        >>> [start.year for start, _ in june.within(datetime(2022, 8, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC))]
+        >>> june, july = (datetime(ANY_YEAR, month, 1, tzinfo=UTC) for month in (6, 7))
+        >>> first, last = datetime(2022, 8, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)
+        >>> found = Interval(june, july, yearly=True).within(first, last)
+        >>> [start.year for start, _ in found]
         [2023]
         """
         years = (
@@ -50,11 +52,13 @@ class Interval:
 
 
 def intervals(text: str, now: datetime | None = None) -> list[Interval]:
-    """The stretches of time a text names, earliest first; relative ones ("last week") only if now
-    is given.
+    """Return the intervals a text names, earliest first; relative ones ("last week") only with
+    `now`.
 
-    >>> [f"{i.start:%Y-%m-%d} {i.end:%Y-%m-%d}" for i in intervals("in May 2023 or on 7 July, 2022")]
-    ['2022-07-07 2022-07-08', '2023-05-01 2023-06-01']
+    >>> [f"{each.start:%Y-%m-%d}" for each in intervals("in May 2023 or on 7 July, 2022")]
+    ['2022-07-07', '2023-05-01']
+    >>> [f"{each.end:%Y-%m-%d}" for each in intervals("in May 2023 or on 7 July, 2022")]
+    ['2022-07-08', '2023-06-01']
     >>> intervals("we may march on")
     []
     >>> [f"{i.start:%Y-%m-%d}" for i in intervals("yesterday", datetime(2023, 5, 8, 9, tzinfo=UTC))]
@@ -69,7 +73,7 @@ def intervals(text: str, now: datetime | None = None) -> list[Interval]:
 
 
 def has_time(text: str) -> bool:
-    """Whether a text says when something happens.
+    """Return whether a text says when something happens.
 
     >>> has_time("We met last Friday"), has_time("I may march on")
     (True, False)
@@ -78,7 +82,7 @@ def has_time(text: str) -> bool:
 
 
 def asks_when(text: str) -> bool:
-    """Whether a question wants a time for an answer.
+    """Return whether a question asks for a time.
 
     >>> asks_when("When did she leave?"), asks_when("What did she say when she left?")
     (True, False)
@@ -99,7 +103,7 @@ class Rule(NamedTuple):
 
 
 def _take(rule: Rule, match: re.Match[str], today: datetime | None, found: list[Interval]) -> str:
-    """Read one expression; what has been read is out of sight for the rules that follow."""
+    """Read one expression; what has been read is hidden from the rules that follow."""
     fields = {name: value.lower() for name, value in match.groupdict().items() if value}
     try:
         interval = rule.read(fields, today or datetime(ANY_YEAR, 1, 1, tzinfo=UTC))
@@ -110,7 +114,7 @@ def _take(rule: Rule, match: re.Match[str], today: datetime | None, found: list[
 
 
 def _calendar(fields: Fields, today: datetime) -> Interval:
-    """A date in full or in part: the parts that are missing widen it."""
+    """Read a full or partial date: missing parts widen it."""
     month, day = fields.get("month"), fields.get("day")
     start = datetime(
         int(fields.get("year", ANY_YEAR)), _month(month) if month else 1, int(day or 1), tzinfo=UTC
@@ -139,7 +143,7 @@ def _which_month(fields: Fields, today: datetime) -> Interval | None:
 
 
 def _nearest(start: datetime, months: int, which: str, today: datetime) -> Interval:
-    """This year's month or season, moved to the year that "last" or "next" means."""
+    """Return this year's month or season, moved to the year that "last" or "next" means."""
     year = start.year
     if which in _BACK:
         year -= _months_on(start, months) > today
@@ -159,7 +163,7 @@ def _day(fields: Fields, today: datetime) -> Interval:
 
 
 def _ago(fields: Fields, today: datetime) -> Interval:
-    """A while ago, as wide as the unit it is told in."""
+    """Read "so long ago"; the interval is as wide as the unit."""
     count, unit = _number(fields["number"]), fields["unit"]
     if unit in _MONTHS_IN:
         start = _months_on(_first_day(today, unit), -count * _MONTHS_IN[unit])
@@ -168,7 +172,7 @@ def _ago(fields: Fields, today: datetime) -> Interval:
 
 
 def _past(fields: Fields, today: datetime) -> Interval:
-    """The last so many days, weeks, months or years, up to and with today."""
+    """Read "the last so many days, weeks, months or years", up to and including today."""
     days = (
         _number(fields["number"]) * {"day": 1, "week": 7, "month": 31, "year": 366}[fields["unit"]]
     )
@@ -176,7 +180,7 @@ def _past(fields: Fields, today: datetime) -> Interval:
 
 
 def _period(fields: Fields, today: datetime) -> Interval:
-    """Last week, this month, next year: the calendar's, with weeks from Monday."""
+    """Read "last week", "this month", "next year" by the calendar; weeks start on Monday."""
     step, unit = (
         -1 if fields["which"] in _BACK else 1 if fields["which"] in _AHEAD else 0,
         fields["unit"],
@@ -200,7 +204,7 @@ def _utc(start: datetime, end: datetime) -> Interval:
 
 
 def _midnight(now: datetime) -> datetime:
-    """The beginning of the day where the asker is."""
+    """Return the beginning of the day where the asker is."""
     aware = now if now.tzinfo else clock.utc(now)
     return aware.replace(hour=0, minute=0, second=0, microsecond=0)
 
@@ -264,7 +268,10 @@ _W = rf"(?P<weekday>{_WEEKDAY})\b"
 _WHICH = rf"(?P<which>{'|'.join((*_BACK, *_AHEAD, 'this'))})"
 _IN = r"(?:in|during|since|throughout|around|from|early|mid|late|month of)(?: the)?"
 _UNIT = r"(?P<unit>day|week|month|year)s?\b"
-_COUNTED = "dollars|euros|pounds|people|steps|calories|words|miles|km|meters|metres|points|copies|followers|hours|times"
+_COUNTED = (
+    "dollars|euros|pounds|people|steps|calories|words|miles|km|meters|metres|points|copies|followers"
+    "|hours|times"
+)
 
 
 def _rule(pattern: str, read: Reader, *, is_relative: bool = False) -> Rule:

@@ -59,8 +59,9 @@ _EMPTY = _CALENDAR | ENGLISH | _SPEAKERS  # words that are never a topic
 def entities(text: str) -> list[Entity]:
     """List the names in a text, each once, in the order of their first mention.
 
-    >>> [entity.text for entity in entities("Yesterday Anna Weber from ACME showed us GitHub.")]
-    ['Anna Weber', 'ACME', 'GitHub']
+    >>> text = "Yesterday Anna Weber from ACME showed us GitHub in Lisbon. Nice!"
+    >>> [entity.text for entity in entities(text)]
+    ['Anna Weber', 'ACME', 'GitHub', 'Lisbon']
     """
     words = _words(remove_links(text))
     long = [word.text for word in words if len(word.text) > 1]

@@ -77,7 +77,8 @@ def compose(text: str) -> str:
     """
     if text.isascii():
         return text
-    # NFC sorts each run of marks in quadratic time, so runs are cut before; some marks decompose, so again after.
+    # NFC sorts each run of marks in quadratic time, so runs are cut before; and again after, because
+    # some marks decompose.
     return _limit_marks(normalize("NFC", _limit_marks(text)))
 
 
@@ -165,10 +166,12 @@ def wording(text: str) -> str:
 
 
 def content_hash(text: str) -> str:
-    """The same for texts that differ only in case and blanks.
+    """Return a hash that is the same for texts that differ only in case and white space.
 
-    >>> content_hash("Tea  time") == content_hash("tea time"), content_hash("tea") == content_hash("tree")
-    (True, False)
+    >>> content_hash("Tea  time") == content_hash("tea time")
+    True
+    >>> content_hash("tea") == content_hash("tree")
+    False
     """
     return hashlib.sha256(one_line(text).casefold().encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -46,7 +46,7 @@ _JOINING = re.compile(
 
 
 def to_statement(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
-    """The text on one line and within its bounds; nothing if it cannot be kept as what it is to be.
+    """Return the text on one line and within its bounds; empty if it cannot stand by itself.
 
     >>> to_statement("Ana lives  in Porto!"), to_statement("She lives in Porto."), to_statement("  ")
     ('Ana lives in Porto.', '', '')
@@ -56,8 +56,7 @@ def to_statement(text: str, kind: Literal["semantic", "episodic"] = "semantic") 
 
 
 def trim(text: str) -> str:
-    """At most two sentences and 280 characters, cut where a sentence or a word ends, with a full
-    stop.
+    """Cut to two sentences and 280 characters, where a sentence or a word ends, with a full stop.
 
     >>> trim("One. Two! Three."), len(trim("word " * 100)), trim("a" * 300)[-3:]
     ('One. Two.', 275, 'aa…')
@@ -75,10 +74,12 @@ def trim(text: str) -> str:
 
 
 def find_fault(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
-    """What keeps a text from being understood by itself, in a few words; nothing if it can be.
+    """Return what keeps a text from being understood by itself; empty if nothing does.
 
-    >>> find_fault("Ana's sister lives in Porto."), find_fault("I live in Porto."), find_fault("Ana likes it.")
-    ('', 'it speaks in the first person', 'it has a pronoun')
+    >>> find_fault("Ana's sister lives in Porto."), find_fault("I live in Porto.")
+    ('', 'it speaks in the first person')
+    >>> find_fault("Ana likes it.")
+    'it has a pronoun'
     >>> find_fault("Ana and Bo decided on Rust.", "episodic"), find_fault("Ana agrees.", "episodic")
     ('', 'it is not told in the past tense')
     """

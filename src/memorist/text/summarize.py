@@ -106,12 +106,15 @@ class _Sentence:
 
 
 def extract(turns: Sequence[Turn], *, longest: int = LONGEST, most: int | None = None) -> str:
-    """The sentences that say most of what was said, in their order, within so many characters.
+    """Return the sentences that say most of what was said, in order, within so many characters.
 
-    >>> said = [Turn("Hi! How are you?"), Turn("We moved the launch to 12 May. Great, isn't it?"), Turn("Yes.")]
-    >>> extract(said)
+    >>> told = Turn("We moved the launch to 12 May. Great, isn't it?")
+    >>> extract([Turn("Hi! How are you?"), told, Turn("Yes.")])
     'We moved the launch to 12 May.'
-    >>> extract([Turn("I chose Rust.", "Ana"), Turn("It needs 3 servers.", "Ana"), Turn("SAP pays them.", "Bo")])
+    >>> extract([Turn("I chose Rust.", "Ana"), Turn("SAP pays 3 servers.", "Bo")])
+    'Ana: I chose Rust. Bo: SAP pays 3 servers.'
+    >>> said = [Turn("I chose Rust.", "Ana"), Turn("It needs 3 servers.", "Ana")]
+    >>> extract([*said, Turn("SAP pays them.", "Bo")])
     'Ana: I chose Rust. It needs 3 servers. Bo: SAP pays them.'
     """
     every = list(islice(_sentences(turns, longest), MOST_SENTENCES))
@@ -143,7 +146,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _cut(text: str, longest: int) -> str:
-    """The sentence with a mark at its end, or as much of it as there is room for."""
+    """Return the sentence with a mark at its end, or as much of it as there is room for."""
     if len(text) < longest:
         return text if not text[-1].isalnum() else f"{text}."
     kept, _, rest = text[: longest - 2].rpartition(" ")
@@ -151,7 +154,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def _read(place: int, text: str, lead: str, speakers: frozenset[str]) -> _Sentence:
-    """What is in a sentence; that a speaker is called by name says nothing."""
+    """Read what is in a sentence; that a speaker is addressed by name says nothing."""
     stated = read_values(text)
     held = (
         len(stated.numbers)
@@ -181,7 +184,7 @@ def _stems(words: frozenset[str]) -> frozenset[str]:
 
 
 def _chosen(among: Sequence[_Sentence], longest: int, most: int | None) -> list[_Sentence]:
-    """The best one after the other, each weighed by what it adds to those before."""
+    """Choose the best one after the other, each weighted by what it adds to those before."""
     counts = Counter(stem for each in among for stem in each.stems)
     room, covered, chosen = longest + 1, set[str](), list[_Sentence]()
     heap = [(-_worth(each, counts, covered), each.place, each) for each in among]
@@ -210,7 +213,7 @@ def _worth(sentence: _Sentence, counts: Counter[str], covered: set[str]) -> floa
 
 
 def ask(turns: Sequence[Turn], *, longest: int = LONGEST) -> Ask:
-    """The question to a language model for the same."""
+    """Return the prompt for a language model that summarizes."""
     told = "\n".join(f"{turn.lead}{one_line(turn.text)}" for turn in turns)
     if len(told) > MOST_ASKED:
         told = extract(turns, longest=MOST_ASKED)
@@ -234,12 +237,14 @@ def ask(turns: Sequence[Turn], *, longest: int = LONGEST) -> Ask:
 
 
 def find_fault(summary: str, turns: Sequence[Turn], *, longest: int = LONGEST) -> str:
-    """Why a summary cannot be used, without repeating it; nothing if all of it rests on what was
+    """Return why a summary cannot be used, without repeating it; empty if it rests on what was
     said.
 
     >>> said = [Turn("Ana paid 30 euros for the flat in Porto.")]
-    >>> find_fault("Ana paid 30 euros for the flat.", said), find_fault("Ana paid 40 euros for the flat.", said)
-    ('', 'it holds numbers that nobody said')
+    >>> find_fault("Ana paid 40 euros for the flat.", said)
+    'it holds numbers that nobody said'
+    >>> find_fault("Ana paid 30 euros for the flat.", said)
+    ''
     >>> find_fault("Ana paid 30 euros for the palace.", said)
     'it holds words that nobody said'
     """

@@ -124,7 +124,7 @@ _FOLD = _Fold()
 
 
 def words(text: str) -> list[str]:
-    """The words of a text, folded.
+    """Return the words of a text, folded.
 
     >>> words("Café, naïve 東京!")
     ['cafe', ',', 'naive', '東', '京', '!']
@@ -163,17 +163,15 @@ class WordPiece:
         self._seen: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text between [CLS] and [SEP], cut to what the model reads."""
+        """Return the ids of a text between [CLS] and [SEP], cut to what the model reads."""
         return self.framed(self.pieces(text, limit=LONGEST_INPUT - 2))
 
     def framed(self, pieces: list[int]) -> list[int]:
-        """Pieces as the model wants them: between [CLS] and [SEP]."""
+        """Put pieces between [CLS] and [SEP], as the model expects them."""
         return [self._start, *pieces, self._end]
 
     def pieces(self, text: str, *, limit: int) -> list[int]:
-        """The first ids of a text, at most `limit`, without the special ones; the rest of the text
-        is not read.
-        """
+        """Return the first ids of a text, at most `limit`, without the special ones."""
         ids: list[int] = []
         for span in spans(text):
             self._read(span, ids)
@@ -182,11 +180,11 @@ class WordPiece:
         return ids[:limit]
 
     def count(self, text: str, *, limit: int = 65_536) -> int:
-        """How many pieces a text has, without the special ones; counting stops at `limit`."""
+        """Return how many pieces a text has, without the special ones; counting stops at `limit`."""
         return len(self.pieces(text, limit=limit))
 
     def fits(self, text: str) -> bool:
-        """Whether the model reads the whole text."""
+        """Return whether the model reads the whole text."""
         return self.count(text, limit=LONGEST_INPUT - 1) <= LONGEST_INPUT - 2
 
     def _read(self, span: str, ids: list[int]) -> None:
@@ -206,9 +204,7 @@ class WordPiece:
         return found
 
     def _split(self, word: str) -> tuple[int, ...]:
-        """The longest known piece from the left, again and again; one [UNK] if some part is
-        unknown.
-        """
+        """Split at the longest known piece from the left; one [UNK] if some part is unknown."""
         if len(word) > LONGEST_WORD:
             return self._unknown
         found: list[int] = []
@@ -222,7 +218,7 @@ class WordPiece:
         return tuple(found)
 
     def _longest(self, word: str, start: int) -> tuple[int, int] | None:
-        """The id of the longest piece that begins at `start`, and where it ends."""
+        """Return the id of the longest piece that begins at `start`, and where it ends."""
         prefix = "##" if start else ""
         for end in range(min(len(word), start + self._longest_piece), start, -1):
             index = self._vocabulary.get(prefix + word[start:end])
