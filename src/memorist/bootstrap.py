@@ -8,11 +8,12 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Unpack, cast
 from urllib.parse import parse_qs, urlsplit
 
 from .client import Client
 from .context import Context, utcnow
+from .dialects import catalog
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import policies
@@ -22,6 +23,7 @@ from .offline import Guarded, Offline
 from .ports import BudgetedModel, Embedder, NearestRows, Reranker, Searching, Store
 from .retrieve import profiles
 from .settings import Settings, allowlists, load
+from .settings.options import Options
 from .storage.access_log import AccessLog
 from .telemetry.instrumentation import Observer
 from .text import tokens
@@ -48,7 +50,7 @@ async def open_client(
     db: str | Path | None = None,
     *,
     count_tokens: Callable[[str], int] | None = None,
-    **settings: Any,
+    **settings: Unpack[Options],
 ) -> Client:
     """Open a memory; `count_tokens` says what a text costs.
 
@@ -73,6 +75,8 @@ async def open_client(
         settings=chosen,
         access_log=AccessLog(store),
         allowlists=allowlists.load(chosen.categories),
+        profiles=catalog.PROFILES,
+        policies=dict(catalog.POLICIES),
         embedder=embedder,
         reranker=reranker,
         llm=None if model is None else _metered(chosen, model, store),
@@ -108,7 +112,7 @@ async def copied(
 ) -> Copied:
     """Copy a whole store into a new one, or go on with a copy; a name in `.jsonl` is a text file with everything in it.
 
-    Raises NotFound, Conflict, InvalidInput, StoreUnavailable.
+    Raises NotFound, RevisionConflict, InvalidInput, StoreUnavailable.
     """
     from .storage import archive
     from .storage.copy import copy
@@ -153,8 +157,8 @@ def _there(source: str) -> None:
 def _check(settings: Settings) -> None:
     """Raises Misconfigured for a name that nothing goes by, before anything is opened."""
     try:
-        profiles.find(settings.profile)
-        policies.named(settings.policy)
+        profiles.find(catalog.PROFILES, settings.profile)
+        policies.find(catalog.POLICIES, settings.policy)
         tokens.analyze("words", settings.language)
     except (InvalidInput, ImportError) as error:
         named = (
@@ -200,7 +204,7 @@ async def _store(settings: Settings) -> Relational:
     if await store.is_unfinished():
         await store.close()
         raise Misconfigured(
-            f"{settings.db!r} is a copy that was interrupted: run the same `memorist copy` again"
+            f"{settings.db!r} is a copy that was interrupted: run the same `memorist db copy` again"
         )
     return store
 
@@ -319,10 +323,10 @@ def _inferring(settings: Settings) -> Embedder:
         from .embedders.minilm import MiniLM
 
         return MiniLM()
-    from .embedders.openai import MODEL, OpenAI
+    from .embedders.openai import MODEL, OpenAIEmbedder
 
     key = _key("embedder_key", settings.embedder_key, settings.embedder_url, "OPENAI_API_KEY")
-    return OpenAI(
+    return OpenAIEmbedder(
         named or MODEL, url=settings.embedder_url, key=key, dimensions=settings.embedder_dimensions
     )
 

@@ -334,7 +334,7 @@ class Transaction(Reading, Protocol):
     async def apply(self, changes: Sequence[Change]) -> None:
         """Make all the changes with their history, or none of them.
 
-        Raises Conflict for a task that is Done under a lease that was given to somebody else in the meantime.
+        Raises RevisionConflict for a task that is Done under a lease that was given to somebody else in the meantime.
         """
         ...
 

@@ -136,7 +136,7 @@ class ScopedClient:
     ) -> Receipt:
         """Store drafts, as dialects and importers make them."""
         ctx = self.ctx
-        by = policies.named(policy or ctx.settings.policy, ctx.settings.capacity)
+        by = policies.find(ctx.policies, policy or ctx.settings.policy, ctx.settings.capacity)
         remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: builtins.list[Outcome] = []
         for start in range(0, len(drafts), BATCH):
@@ -276,9 +276,7 @@ class ScopedClient:
                 query, limit=top_k, budget=budget_tokens, profile=by, where=where
             )
 
-        return await agent_query.answered(
-            asked, self.scope, self.ctx.allowlists, find, self.ctx.count_tokens
-        )
+        return await agent_query.answered(self.ctx, asked, self.scope, find)
 
     async def why_not(
         self,
@@ -346,7 +344,7 @@ class ScopedClient:
     ) -> Memory:
         """Change a memory. The id stays; the version before is kept and can still be read.
 
-        Raises NotFound; InvalidInput if it is not the current version; Conflict if `revision` is
+        Raises NotFound; InvalidInput if it is not the current version; RevisionConflict if `revision` is
         not its revision.
         """
         await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
@@ -400,13 +398,13 @@ class ScopedClient:
 
         By a language model if the setting `extract` says so, otherwise by rules. Each fact names
         that memory as its source and is forgotten with it. What cannot be stored is returned with
-        the reason. Raises NotFound, Conflict if it was changed meanwhile.
+        the reason. Raises NotFound, RevisionConflict if it was changed meanwhile.
         """
         memory, ctx = await self.get(id), self.ctx
         if why := await self.privacy.disabled_reason(memory.labels.session):
             return Extracted(by="nobody", why=why)
         settings = ctx.settings
-        policy = policies.named(settings.policy, settings.capacity)
+        policy = policies.find(ctx.policies, settings.policy, settings.capacity)
         return await job.draw([id], self.scope, ctx, policy=policy)
 
     async def compress(
@@ -509,7 +507,7 @@ class ScopedClient:
         """Undo one operation of the history (`meta` names it), or everything a session did.
 
         New memories are hidden and can be restored for 30 days; changed ones are as before. It is
-        in the history and can itself be undone; an erasure cannot. Raises NotFound; Conflict if
+        in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
         something was changed later.
         """
         given = {"operation": operation, "session": session}

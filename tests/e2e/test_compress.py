@@ -23,7 +23,7 @@ from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects.vault import MemoryType, Vault
-from memorist.errors import Conflict, InvalidInput
+from memorist.errors import InvalidInput, RevisionConflict
 from memorist.interfaces.cli import app
 from memorist.jobs import compress, roll_up
 from memorist.jobs.schedule import WEEKLY
@@ -488,7 +488,7 @@ async def test_a_duty_ends_and_comes_round_again(place: str, duty: Any) -> None:
             == 1
         )
         assert len(await everything(ana, compression_source=True)) == (5 if duty is compress else 0)
-        with pytest.raises(Conflict):
+        with pytest.raises(RevisionConflict):
             await duty.run(ctx, task)
 
 
@@ -518,12 +518,12 @@ def test_the_command_line_compresses_and_rolls_up(place: str) -> None:
         assert done.exit_code == 0, done.output
         return dict(json.loads(done.stdout))
 
-    would = told("compress", "--threshold", "2", "--sessions", "2", "--dry-run")
+    would = told("jobs", "compress", "--threshold", "2", "--sessions", "2", "--dry-run")
     assert (would["groups"], would["summaries"], would["dry_run"]) == (2, [], True)
-    did = told("compress", "--threshold", "2", "--sessions", "2")
+    did = told("jobs", "compress", "--threshold", "2", "--sessions", "2")
     assert (did["groups"], len(did["summaries"]), len(did["memories"])) == (2, 2, 8)
-    assert told("roll-up", "--days", "30")["groups"] == 0
-    plain = CliRunner().invoke(app, ["compress", *usual[:-1]], env=env)
+    assert told("jobs", "roll-up", "--days", "30")["groups"] == 0
+    plain = CliRunner().invoke(app, ["jobs", "compress", *usual[:-1]], env=env)
     assert "0 sessions with 0 memories summed up" in plain.stdout
     with memorist.open(place, embedder="hashing") as memory:
         assert len(memory.scope("ana").list(limit=100)) == before - 8 + 2

@@ -15,8 +15,8 @@ from clocks import Clock
 from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
+from memorist.dialects import catalog
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
-from memorist.ingest import policies
 from memorist.jobs import consolidate
 from memorist.ports import BudgetedModel
 from memorist.results import Ask, Task
@@ -252,9 +252,9 @@ async def test_a_model_that_says_yes_to_everything_joins_no_other_values(
 
 @pytest.fixture(autouse=True)
 def _no_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = policies.named("default")
+    usual = catalog.POLICIES["default"]
     monkeypatch.setitem(
-        policies.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False)
+        catalog.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False)
     )
 
 

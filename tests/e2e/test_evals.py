@@ -17,8 +17,9 @@ from typer.testing import CliRunner, Result
 
 from llm_server import Request, Server
 from memorist import evals
+from memorist.dialects import catalog
 from memorist.errors import ModelUnavailable
-from memorist.evals.run import told
+from memorist.evals.run import filled_memory
 from memorist.ingest import policies
 from memorist.interfaces.cli import app
 from memorist.manage.chat_commands import heard
@@ -126,14 +127,14 @@ async def test_a_memory_without_its_guards_would_fail_every_private_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(
-        policies.POLICIES, "open", replace(policies.named("default"), name="open", guard="none")
+        catalog.POLICIES, "open", replace(policies.DEFAULT, name="open", guard="none")
     )
     open_ones = [_unprotected(task) for task in evals.packaged() if task.kind == "private"]
     report = await evals.evaluate(open_ones, policy="open")
     assert [result.task for result in report.run("memory").results if not result.forbidden] == []
 
 
-def _unprotected(task: evals.Task) -> evals.Task:
+def _unprotected(task: evals.EvalTask) -> evals.EvalTask:
     """The same task without what the user says to the memory itself."""
     kept = [
         tuple(turn for turn in each.messages if not heard(turn.content)) for each in task.sessions
@@ -202,7 +203,9 @@ def test_a_sweep_varies_the_ranking_and_draws_accuracy_against_tokens(folder: Pa
 async def test_what_the_settings_leave_to_a_worker_is_done_before_the_questions(
     folder: Path,
 ) -> None:
-    async with told(evals.from_folder(folder), policy="theoria", extract="rules") as memory:
+    async with filled_memory(
+        evals.from_folder(folder), policy="theoria", extract="rules"
+    ) as memory:
         assert not any(
             each.waiting for each in await memory.backlog() if each.name in ("embed", "extract")
         )

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 import memorist
 from memorist.bootstrap import open_client
 from memorist.client import Client
+from memorist.dialects.catalog import POLICIES
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, MemoristError, Misconfigured
-from memorist.ingest.policies import POLICIES
 from memorist.sync import Blocking, BlockingScope
 from memorist.types import Filter
 

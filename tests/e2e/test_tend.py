@@ -448,18 +448,21 @@ def test_the_commands_say_what_was_done_and_what_waits(
     monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
     run, db = CliRunner(), ["--db", str(tmp_path / "m.db")]
     assert run.invoke(app, ["remember", "The kettle is blue.", *db]).exit_code == 0
-    assert "embed: 1 waiting, the oldest for 0:00:0" in run.invoke(app, ["backlog", *db]).stdout
-    made = json.loads(run.invoke(app, ["tend", "--json", *db]).stdout)
+    assert (
+        "embed: 1 waiting, the oldest for 0:00:0"
+        in run.invoke(app, ["jobs", "backlog", *db]).stdout
+    )
+    made = json.loads(run.invoke(app, ["jobs", "run", "--json", *db]).stdout)
     assert made["embed"] == {"runs": 1, "changed": 1, "failed": 0, "skipped": 0}
     assert made["purge"]["runs"] == 1
-    assert "Nothing was due." in run.invoke(app, ["tend", *db]).output
+    assert "No jobs were due." in run.invoke(app, ["jobs", "run", *db]).output
     (found,) = [
         each
-        for each in json.loads(run.invoke(app, ["backlog", "--json", *db]).stdout)
+        for each in json.loads(run.invoke(app, ["jobs", "backlog", "--json", *db]).stdout)
         if each["name"] == "embed"
     ]
     assert (found["waiting"], found["failure_rate"]) == (0, 0.0)
-    assert run.invoke(app, ["tend", "--only", "sweep", *db]).exit_code != 0
+    assert run.invoke(app, ["jobs", "run", "--only", "sweep", *db]).exit_code != 0
 
 
 def test_while_a_model_is_away_the_other_duties_are_done(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from memorist.client import Client
 from memorist.dialects.vault import Vault
 from memorist.embedders.minilm import MiniLM
 from memorist.errors import IndexUnavailable
-from memorist.index import Corpora
+from memorist.index import SnapshotCache
 from memorist.jobs import index_sync
 from memorist.jobs.index_sync import IndexSync
 from memorist.ports import IndexEntry, Vectors
@@ -106,7 +106,7 @@ async def engine(tmp_path: Path, shelf: Shelf) -> AsyncIterator[Client]:
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as opened:
         store = opened.ctx.store
         near = IndexSync(store, shelf, model=MiniLM().model, dimensions=384)
-        index = Corpora(
+        index = SnapshotCache(
             model=opened.ctx.index.model,
             dimensions=opened.ctx.index.dimensions,
             limit_bytes=opened.settings.index_cache_mb << 20,
@@ -277,7 +277,7 @@ def test_the_command_fills_the_index_anew(tmp_path: Path) -> None:
         return json.loads(done.stdout or done.stderr)
 
     memorist("remember", "I like green tea")
-    assert memorist("index", "--rebuild") == {"indexed": 1}
+    assert memorist("index", "rebuild") == {"indexed": 1}
     assert memorist("recall", "green tea")["hits"][0]["memory"]["text"] == "I like green tea"
 
 

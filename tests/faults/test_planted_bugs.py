@@ -116,9 +116,9 @@ BUGS = {
         MODEL.format("test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer[nan]"),
     ),
     "a memory of tomorrow is younger than one of today": Bug(
-        "retrieve/candidates.py",
-        {"age = np.maximum(clock.micros(now) - snapshot.created[positions], 0)": "age = (clock.micros(now) - "
-         "snapshot.created[positions])"},
+        "retrieve/features.py",
+        {"age = np.maximum(clock.micros(search.now) - search.snapshot.created, 0)": "age = (clock.micros(search.now) - "
+         "search.snapshot.created)"},
         "tests/faults/test_clock.py::test_nothing_is_younger_than_now",
     ),
     "a failed write goes unnoticed": Bug(

@@ -13,15 +13,16 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from ..errors import Conflict, InvalidInput, Refused, StoreUnavailable
+from ..errors import InvalidInput, Refused, RevisionConflict, StoreUnavailable
 from ..manage import forget, records
-from ..retrieve import profiles, render
+from ..retrieve import render
 from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
 from ..storage.changes import Summary
 from ..sync import BlockingScope, verb
 from ..text.clock import new_id
 from ..types import Filter, Memory, Message, Receipt
+from . import catalog
 
 INBOUND = ("ntfy", "iphone")  # what arrives over these channels is a request
 MAX_HOURS = 24 * 365 * 900  # as far back as a query looks
@@ -74,13 +75,13 @@ class Milton:
         self._scope, self._ctx = scope, scope.ctx
 
     async def add(self, **item: Any) -> str:
-        """Store an item given by its fields and return its id. Raises InvalidInput, Conflict."""
+        """Store an item given by its fields and return its id. Raises InvalidInput, RevisionConflict."""
         return await self.store(item)
 
     async def store(self, item: MemoryItem | Mapping[str, Any]) -> str:
         """Store an item and return its id.
 
-        Raises InvalidInput, and Conflict if the id has another content.
+        Raises InvalidInput, and RevisionConflict if the id has another content.
         """
         given = _check_item(item)
         is_inbound = (given.source or "").lower() in INBOUND
@@ -98,7 +99,7 @@ class Milton:
         )
         outcome = receipt.outcomes[0]
         if outcome.status == "conflict":
-            raise Conflict(outcome.reason)
+            raise RevisionConflict(outcome.reason)
         if not outcome.ids:
             raise InvalidInput(f"The item was not stored: {outcome.reason}")
         return given.id or outcome.ids[0]
@@ -139,7 +140,7 @@ class Milton:
 
         Raises InvalidInput.
         """
-        profile = profiles.milton(recency_bias, semantic_weight, mode)
+        profile = catalog.milton(recency_bias, semantic_weight, mode)
         if not text.strip():
             return []
         answer = await self._scope.recall(text, limit=limit, profile=profile)
@@ -278,7 +279,7 @@ class Hooks:
             text,
             limit=settings.memory_context_limit,
             max_chars=left,
-            profile=profiles.milton(settings.memory_recency_bias),
+            profile=catalog.milton(settings.memory_recency_bias),
         )
         return "\n".join(filter(None, (context, answer.text)))
 

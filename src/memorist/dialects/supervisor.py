@@ -11,13 +11,14 @@ from typing import Any
 
 from ..errors import InvalidInput
 from ..manage import agent_query
-from ..retrieve import profiles, render
+from ..retrieve import render
 from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
 from ..settings import allowlists
 from ..text import normalize
 from ..text.tokens import analyze, count_tokens
 from ..types import Draft, Filter, Memory, Outcome
+from .catalog import SUPERVISOR
 
 TOOL = "memory.query"
 UNSURE = 0.5  # a supervisor less confident than this looks again
@@ -120,9 +121,7 @@ class Supervisor:
             lines += [self._line(memory) for memory in await self._list(whole)]
         if rest:
             where = Filter(categories=allowlists.spellings(rest))
-            found = await self._scope.recall(
-                message, limit=limit, profile=profiles.SUPERVISOR, where=where
-            )
+            found = await self._scope.recall(message, limit=limit, profile=SUPERVISOR, where=where)
             lines += [self._line(memory) for memory in agent_query.few(found, access)]
             lines += [f"{self._line(memory)} (related)" for memory in found.related]
         unique = list(dict.fromkeys(lines))

@@ -9,9 +9,11 @@ from datetime import datetime
 from ..client import Client
 from ..errors import InvalidInput, Refused
 from ..ingest import policies, trim
-from ..retrieve import profiles, render
+from ..retrieve import render
+from ..retrieve.profiles import Profile
 from ..text import clock, normalize
 from ..types import Memory
+from .catalog import THEORIA
 
 FEWEST, MOST = 8, 16  # memories that a question gets, if so many answer and fit
 
@@ -24,15 +26,20 @@ class Theoria:
         client: Client,
         *,
         soft_cap: int | None = None,
-        profile: profiles.Profile = profiles.THEORIA,
+        profile: Profile = THEORIA,
     ) -> None:
         self._client, self._profile = client, profile
-        self._policy = policies.named("theoria", client.settings.capacity)
+        self._policy = policies.find(client.ctx.policies, "theoria", client.settings.capacity)
         if soft_cap is not None and soft_cap != self._policy.capacity:
             if soft_cap < 1:
                 raise InvalidInput(f"A soft cap is at least 1, not {soft_cap}")
-            self._policy = replace(self._policy, name=f"theoria.{soft_cap}", capacity=soft_cap)
-            policies.register(self._policy)
+            self._policy = replace(
+                self._policy,
+                name=f"theoria.{soft_cap}",
+                capacity=soft_cap,
+                has_own_capacity=True,
+            )
+            client.ctx.policies[self._policy.name] = self._policy
 
     @property
     def soft_cap(self) -> int | None:

@@ -1,4 +1,4 @@
-"""Asking an embedder, without trusting it: a vector that is none would silently spoil every answer."""
+"""Check what an embedder returns: a bad vector would silently spoil every answer."""
 
 from __future__ import annotations
 
@@ -15,33 +15,24 @@ _NEAR = 1e-3  # of a length to 1: what rounding may do
 
 
 async def encode(embedder: Embedder, texts: Sequence[str]) -> Vectors:
-    """One row per text, checked. Raises EmbedderUnavailable, WrongDimensions."""
+    """Return one checked row of length 1 per text. Raises EmbedderUnavailable, WrongDimensions."""
     if not texts:
         return np.empty((0, embedder.dimensions), np.float32)
-    made = np.asarray(await _asked(embedder, texts), np.float32)
+    seconds = PATIENCE * (1 + len(texts) / 16)
+    try:
+        async with asyncio.timeout(seconds):
+            made = np.asarray(await embedder.encode_batch(texts), np.float32)
+    except TimeoutError as error:
+        raise EmbedderUnavailable(
+            f"The model {embedder.model!r} did not answer within {seconds:.0f} s"
+        ) from error
     if made.shape != (len(texts), embedder.dimensions):
         wanted = f"{len(texts)} vectors of {embedder.dimensions} numbers"
         raise WrongDimensions(
             f"The model {embedder.model!r} gave an array of shape {made.shape} instead of {wanted}"
         )
     if not np.isfinite(made).all():
-        raise EmbedderUnavailable(f"The model {embedder.model!r} gave numbers that are none")
-    return _unit(made)
-
-
-async def _asked(embedder: Embedder, texts: Sequence[str]) -> Vectors:
-    seconds = PATIENCE * (1 + len(texts) / 16)
-    try:
-        async with asyncio.timeout(seconds):
-            return await embedder.encode_batch(texts)
-    except TimeoutError as error:
-        raise EmbedderUnavailable(
-            f"The model {embedder.model!r} did not answer within {seconds:.0f} s"
-        ) from error
-
-
-def _unit(made: Vectors) -> Vectors:
-    """Vectors of length 1, as the port promises them: others would count for more than they say."""
+        raise EmbedderUnavailable(f"The model {embedder.model!r} gave NaN or infinite numbers")
     lengths = np.linalg.norm(made, axis=1, keepdims=True)
     if (np.abs(lengths - 1) < _NEAR).all():
         return made

@@ -45,25 +45,21 @@ class Window:
 class MiniLM:
     """The packaged model as an Embedder. Safe to share between threads and event loops."""
 
+    model, dimensions = MODEL, DIMENSIONS
+
     def __init__(self, *, directory: Path = PACKAGED, threads: int | None = None) -> None:
-        """Take the model from `directory`; use `threads` cores, by default all this process may use."""
+        """Read the model from `directory`; use `threads` cores, by default all that this process may use."""
         self._directory = directory
-        self._threads = threads or _cores()
-        self._thread = onnx.OneThread(
-            "minilm", EmbedderUnavailable(f"The embedder {MODEL} is closed")
-        )
-        self._loaded: _Loaded | None = None  # touched in that thread only
-
-    @property
-    def model(self) -> str:
-        return MODEL
-
-    @property
-    def dimensions(self) -> int:
-        return DIMENSIONS
+        cores = os.cpu_count() or 1
+        if hasattr(os, "sched_getaffinity"):
+            cores = len(os.sched_getaffinity(0))
+        self._threads = threads or cores
+        closed = EmbedderUnavailable(f"The embedder {MODEL} is closed")
+        self._thread = onnx.WorkerThread("minilm", closed)
+        self._loaded: tuple[WordPiece, Any] | None = None  # used in that thread only
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
-        """One unit-length row per text, in order. Raises EmbedderUnavailable.
+        """Return one unit-length row per text, in order. Raises EmbedderUnavailable.
 
         A text longer than the model reads is cut into windows; its vector is their mean, weighted by length.
         """
@@ -71,20 +67,20 @@ class MiniLM:
             return found  # a question: one trip to the thread instead of two
         windows = await self._thread.run(self._windows, texts)
         sums = np.zeros((len(texts), DIMENSIONS), dtype=np.float32)
-        for batch in onnx.batches(windows, _ids, tokens=BATCH_TOKENS):
+        for batch in onnx.batches(windows, lambda window: window.ids, tokens=BATCH_TOKENS):
             vectors = await self._thread.run(self._infer, batch, "embedding")
             for window, vector in zip(batch, vectors, strict=True):
                 sums[window.text] += window.weight * vector
         return unit(sums)
 
     async def encode_tokens(self, texts: Sequence[str]) -> list[Vectors]:
-        """The unit-length states of each text's pieces, one row a piece, in order. Raises EmbedderUnavailable.
+        """Return the unit-length states of each text's pieces, one row a piece. Raises EmbedderUnavailable.
 
         [CLS], [SEP] and padding are left out, so a blank text has no rows.
         """
         windows = await self._thread.run(self._windows, texts)
         found: dict[tuple[int, int], Vectors] = {}
-        for batch in onnx.batches(windows, _ids, tokens=BATCH_TOKENS):
+        for batch in onnx.batches(windows, lambda window: window.ids, tokens=BATCH_TOKENS):
             states = await self._thread.run(self._infer, batch, "tokens")
             for window, rows in zip(batch, states, strict=True):
                 found[window.text, window.part] = rows[1 : len(window.ids) - 1].copy()
@@ -94,7 +90,7 @@ class MiniLM:
         return [np.concatenate(rows) for rows in parts]
 
     async def close(self) -> None:
-        """Wait for the work under way and give up the model. Closing twice is fine; encoding afterwards is not."""
+        """Wait for running work and release the model. Closing twice is fine; encoding afterwards is not."""
         await self._thread.close()
         self._loaded = None
 
@@ -103,48 +99,41 @@ class MiniLM:
         return unit(self._infer(windows, "embedding")) if len(windows) == 1 else None
 
     def _windows(self, texts: Sequence[str]) -> list[Window]:
-        tokenizer = self._ready().tokenizer
-        return [
-            Window(text=place, part=part, ids=ids)
-            for place, text in enumerate(texts)
-            for part, ids in enumerate(windows_of(tokenizer, text))
-        ]
+        tokenizer, _ = self._ready()
+        windows = []
+        for place, text in enumerate(texts):
+            for part, ids in enumerate(windows_of(tokenizer, text)):
+                windows.append(Window(text=place, part=part, ids=ids))
+        return windows
 
     def _infer(self, batch: Sequence[Window], output: str) -> Vectors:
-        with _translated("run"):
-            found: list[Vectors] = self._ready().session.run(
-                [output], padded([window.ids for window in batch])
-            )
+        _, session = self._ready()
+        with _translate_errors("run"):
+            found: list[Vectors] = session.run([output], pad([window.ids for window in batch]))
         return found[0]
 
-    def _ready(self) -> "_Loaded":
+    def _ready(self) -> tuple[WordPiece, Any]:
         if self._loaded is None:
-            self._loaded = _load(self._directory, self._threads)
+            self._loaded = load_model(self._directory, self._threads)
         return self._loaded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Loaded:
-    tokenizer: WordPiece
-    session: Any  # onnxruntime.InferenceSession, which has no types
-
-
-def _load(directory: Path, threads: int) -> _Loaded:
-    with _translated(f"load from {directory}"):
+def load_model(directory: Path, threads: int) -> tuple[WordPiece, Any]:
+    """Return the tokenizer and the session, which has no types. Raises EmbedderUnavailable."""
+    with _translate_errors(f"load from {directory}"):
         onnxruntime = onnx.load()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
-        # A waiting thread that spins takes the core another part of the process needs
+        # A waiting thread that spins takes the core that another part of the process needs.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
-        session = onnxruntime.InferenceSession(
-            str(directory / "model.onnx"), options, providers=["CPUExecutionProvider"]
-        )
-        return _Loaded(tokenizer=WordPiece(directory / "vocab.txt"), session=session)
+        path = str(directory / "model.onnx")
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return WordPiece(directory / "vocab.txt"), session
 
 
 @contextmanager
-def _translated(action: str) -> Iterator[None]:
+def _translate_errors(action: str) -> Iterator[None]:
     """Turn whatever the runtime raises into our error; its own errors share no base class."""
     try:
         yield
@@ -154,25 +143,22 @@ def _translated(action: str) -> Iterator[None]:
         ) from error
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def windows_of(tokenizer: WordPiece, text: str) -> list[list[int]]:
-    """The ids of a text, in windows the model can read: one for most texts, never more than a fixed number."""
+    """Return the ids of a text in windows that the model can read: one for most texts, never more than 16."""
     most = _MOST_WINDOWS * _WINDOW
     pieces = tokenizer.pieces(text, limit=most + 1)
     if len(pieces) > most:
-        return [tokenizer.encode(part) for part in evenly(text, _MOST_WINDOWS)]
-    return [tokenizer.framed(part) for part in balanced(pieces, _WINDOW)]
+        size = max(1, -(-len(text) // _MOST_WINDOWS))
+        return [tokenizer.encode(text[i : i + size]) for i in range(0, len(text), size)]
+    return [tokenizer.framed(part) for part in balance(pieces, _WINDOW)]
 
 
-def balanced(pieces: list[int], longest: int) -> list[list[int]]:
+def balance(pieces: list[int], longest: int) -> list[list[int]]:
     """Cut a list into the fewest parts no longer than `longest`, about equally long.
 
-    >>> balanced([1, 2, 3, 4, 5], 4)
+    >>> balance([1, 2, 3, 4, 5], 4)
     [[1, 2, 3], [4, 5]]
-    >>> balanced([], 4)
+    >>> balance([], 4)
     [[]]
     """
     count = max(1, -(-len(pieces) // longest))
@@ -180,24 +166,10 @@ def balanced(pieces: list[int], longest: int) -> list[list[int]]:
     return [pieces[start : start + size] for start in range(0, len(pieces) or 1, size)]
 
 
-def evenly(text: str, count: int) -> list[str]:
-    """Cut a text into parts of equal length.
+def pad(rows: Sequence[list[int]]) -> dict[str, NDArray[np.int64]]:
+    """Return the model's inputs for rows of ids.
 
-    >>> evenly("abcdefg", 3)
-    ['abc', 'def', 'g']
-    """
-    size = max(1, -(-len(text) // count))
-    return [text[start : start + size] for start in range(0, len(text), size)]
-
-
-def _ids(window: Window) -> list[int]:
-    return window.ids
-
-
-def padded(rows: Sequence[list[int]]) -> dict[str, NDArray[np.int64]]:
-    """The model's inputs for rows of ids.
-
-    >>> padded([[5, 6], [7]])["attention_mask"].tolist()
+    >>> pad([[5, 6], [7]])["attention_mask"].tolist()
     [[1, 1], [1, 0]]
     """
     ids = np.zeros((len(rows), max(map(len, rows))), dtype=np.int64)
@@ -209,7 +181,7 @@ def padded(rows: Sequence[list[int]]) -> dict[str, NDArray[np.int64]]:
 
 
 def unit(rows: Vectors) -> Vectors:
-    """Rows at unit length.
+    """Scale rows to unit length.
 
     >>> unit(np.array([[0.0, 4.0]], dtype=np.float32)).tolist()
     [[0.0, 1.0]]

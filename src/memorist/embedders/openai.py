@@ -1,4 +1,4 @@
-"""Vectors from a server that speaks OpenAI's protocol. Every text that is embedded or asked for is sent there."""
+"""Vectors from a server that speaks OpenAI's protocol. Every stored text and every question is sent there."""
 
 from __future__ import annotations
 
@@ -15,17 +15,15 @@ from ..providers import http
 MODEL = "text-embedding-3-small"
 DIMENSIONS = {MODEL: 1536, "text-embedding-3-large": 3072, "text-embedding-ada-002": 1536}
 URL = "https://api.openai.com/v1"
-LONGEST = (
-    8_000  # bytes of a text that are read, so that there are never more tokens than the models take
-)
+LONGEST = 8_000  # bytes of a text that are sent: never more tokens than the models take
 _MOST_TEXTS, _MOST_BYTES = 128, 250_000  # of one request
 _BYTES_A_NUMBER = 32  # of an answer
 
 
-class OpenAI:
+class OpenAIEmbedder:
     """A model as an Embedder. Belongs to the event loop that first uses it.
 
-    After three failures in a row it is left alone for a while, so that nobody waits for it in vain.
+    After three failures in a row it is not called for a while, so that no call waits in vain.
     """
 
     def __init__(
@@ -37,47 +35,44 @@ class OpenAI:
         dimensions: int | None = None,
         timeout: float = 10.0,
     ) -> None:
-        """Raises Misconfigured if the client library is missing, or nobody says how long its vectors are."""
+        """Raises Misconfigured if the client library is missing or the dimensions are unknown."""
         known = DIMENSIONS.get(model)
         if known is None and dimensions is None:
             raise Misconfigured(
                 f"Setting 'embedder_dimensions': say how many numbers {model!r} makes of a text"
             )
-        self._name, self._dimensions = model, int(dimensions or known or 0)
-        self._shortened = (
-            {} if known is None or known == self._dimensions else {"dimensions": self._dimensions}
-        )
+        self._name, self.dimensions = model, int(dimensions or known or 0)
+        self.model, self._shortened = model, dict[str, int]()
+        if known is not None and known != self.dimensions:
+            self.model, self._shortened = (
+                f"{model}@{self.dimensions}",
+                {"dimensions": self.dimensions},
+            )
         self._timeout = timeout
-        self._server = http.Server(
+        self._server = http.ModelServer(
             "openai",
             "AsyncOpenAI",
             "embeddings",
             base_url=url or URL,
             api_key=key or "none",
             timeout=timeout,
-            limit=_MOST_TEXTS * self._dimensions * _BYTES_A_NUMBER + (1 << 20),
+            limit=_MOST_TEXTS * self.dimensions * _BYTES_A_NUMBER + (1 << 20),
         )
         self._circuit = http.Circuit()
 
-    @property
-    def model(self) -> str:
-        return f"{self._name}@{self._dimensions}" if self._shortened else self._name
-
-    @property
-    def dimensions(self) -> int:
-        return self._dimensions
-
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
-        """One unit-length row per text, in order; of a long text the beginning. Raises EmbedderUnavailable."""
-        none = np.empty((0, self._dimensions), dtype=np.float32)
-        return np.concatenate(
-            [none, *[await self._encoded(batch) for batch in batches(list(map(_sendable, texts)))]]
-        )
+        """Return one unit-length row per text, in order; of a long text the beginning. Raises EmbedderUnavailable."""
+        sendable = []
+        for text in texts:  # a server takes no empty text
+            cut = text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
+            sendable.append(cut or " ")
+        rows = [await self._encode(batch) for batch in batches(sendable)]
+        return np.concatenate([np.empty((0, self.dimensions), np.float32), *rows])
 
     async def close(self) -> None:
         await self._server.close()
 
-    async def _encoded(self, batch: Sequence[str]) -> Vectors:
+    async def _encode(self, batch: Sequence[str]) -> Vectors:
         if wait := self._circuit.wait:
             raise EmbedderUnavailable(
                 f"The embedder {self.model} failed and is asked again in {wait:.0f} s"
@@ -100,13 +95,11 @@ class OpenAI:
         return self._rows(data, len(batch))
 
     def _rows(self, data: Any, wanted: int) -> Vectors:
-        """The vectors in an answer, in the order of the texts, at unit length."""
-        found = http.at(data, "data")
-        placed = (
-            {http.at(row, "index"): http.at(row, "embedding") for row in found}
-            if _is_rows(found)
-            else {}
-        )
+        """Return the vectors in an answer, in the order of the texts, at unit length."""
+        found, placed = http.at(data, "data"), {}
+        for row in found if isinstance(found, list) else ():
+            place = http.at(row, "index")
+            placed[place if isinstance(place, int) else None] = http.at(row, "embedding")
         if placed.keys() != set(range(wanted)):
             raise EmbedderUnavailable(
                 f"The embedder {self.model} did not give one vector for each text"
@@ -115,11 +108,11 @@ class OpenAI:
             rows: Vectors = np.array([placed[place] for place in range(wanted)], dtype=np.float32)
         except (TypeError, ValueError):
             raise EmbedderUnavailable(
-                f"The embedder {self.model} gave vectors that are none"
+                f"The embedder {self.model} gave something else than numbers"
             ) from None
-        if rows.shape != (wanted, self._dimensions):
+        if rows.shape != (wanted, self.dimensions):
             raise WrongDimensions(
-                f"The embedder {self.model} gives vectors of {rows.shape[-1]} numbers, not {self._dimensions}: "
+                f"The embedder {self.model} gives vectors of {rows.shape[-1]} numbers, not {self.dimensions}: "
                 "correct `embedder_dimensions`"
             )
         lengths: Vectors = np.linalg.norm(rows, axis=1, keepdims=True)
@@ -128,17 +121,8 @@ class OpenAI:
         return rows / lengths
 
 
-def _is_rows(found: Any) -> bool:
-    return isinstance(found, list) and all(isinstance(http.at(row, "index"), int) for row in found)
-
-
-def _sendable(text: str) -> str:
-    """The beginning of a text, in whole characters; a server takes no empty one."""
-    return text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore") or " "
-
-
 def batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Texts in order, as many at a time as one request may carry.
+    """Yield texts in order, as many at a time as one request may carry.
 
     >>> [len(batch) for batch in batches(["tea"] * 300)]
     [128, 128, 44]

@@ -1,7 +1,7 @@
-"""Evals: short tasks that need memory, run with and without it, so that a setting can be judged by what it does.
+"""Evals: short tasks that need memory, run with and without it, to judge settings by their effect.
 
-A task is a conversation, a question asked later, and what an answer must and must not say. Everything runs in a memory
-of its own that is thrown away. `memorist eval` is the command; from Python:
+A task is a conversation, a question asked later, and what an answer must and must not say. Everything runs in a
+temporary memory. `memorist eval` is the command; from Python:
 
 ```python
 report = await evals.evaluate(evals.packaged())
@@ -10,19 +10,19 @@ report.run("memory").accuracy
 """
 
 from .run import Answerer, Report, Result, Run, evaluate
-from .sweeps import Point, Swept, sweep
-from .tasks import Session, Task, Turn, from_folder, packaged
+from .sweeps import Point, SweepReport, sweep
+from .tasks import EvalSession, EvalTask, EvalTurn, from_folder, packaged
 
 __all__ = [
     "Answerer",
+    "EvalSession",
+    "EvalTask",
+    "EvalTurn",
     "Point",
     "Report",
     "Result",
     "Run",
-    "Session",
-    "Swept",
-    "Task",
-    "Turn",
+    "SweepReport",
     "evaluate",
     "from_folder",
     "packaged",

@@ -1,4 +1,4 @@
-"""A picture of a sweep: accuracy against tokens, as SVG that any browser shows."""
+"""Draw a sweep as SVG: accuracy against tokens."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import math
 from collections.abc import Sequence
 from html import escape
 
-from .sweeps import FUSION, OURS, TRISCORE, Point, Swept
+from .sweeps import FUSION, OURS, TRISCORE, Point, SweepReport
 
 WIDTH, HEIGHT = 720, 440
 LEFT, RIGHT, TOP, BOTTOM = 60, 20, 50, 60
-COLOURS = {TRISCORE: "#7a8ca3", FUSION: "#c9822b", OURS: "#2a7f62"}
+COLORS = {TRISCORE: "#7a8ca3", FUSION: "#c9822b", OURS: "#2a7f62"}
 
 
-def svg(swept: Swept) -> str:
-    """The settings as dots; nothing is more accurate with fewer tokens than what the line joins."""
-    most = _rounded_up(max(each.tokens for each in swept.points))
+def svg(swept: SweepReport) -> str:
+    """Draw the settings as dots; a line joins those that no other beats in both accuracy and tokens."""
+    most = _round_up(max(each.tokens for each in swept.points))
     marks = [_dot(each, most, swept) for each in swept.points]
     return "\n".join(
         [
@@ -32,7 +32,7 @@ def svg(swept: Swept) -> str:
 
 
 def front(points: Sequence[Point]) -> list[Point]:
-    """The settings that no other beats in both accuracy and tokens, shortest first.
+    """Return the settings that no other beats in both accuracy and tokens, shortest first.
 
     >>> made = [Point(ranking="x", values={}, accuracy=p, tokens=t) for p, t in ((0.6, 30), (0.8, 20), (0.5, 9))]
     >>> [each.tokens for each in front(made)]
@@ -53,10 +53,10 @@ def _y(accuracy: float) -> float:
     return round(TOP + (HEIGHT - TOP - BOTTOM) * (1 - accuracy), 1)
 
 
-def _rounded_up(value: float) -> float:
-    """The next round number.
+def _round_up(value: float) -> float:
+    """Return the next round number.
 
-    >>> _rounded_up(143.0), _rounded_up(0.0)
+    >>> _round_up(143.0), _round_up(0.0)
     (150.0, 10.0)
     """
     step = 10.0 ** math.floor(math.log10(max(value, 10.0))) / 2
@@ -86,24 +86,23 @@ def _line(points: Sequence[Point], most: float) -> str:
     return f'<path d="M{path}" fill="none" stroke="#444" stroke-dasharray="4 3"/>'
 
 
-def _dot(point: Point, most: float, swept: Swept) -> str:
-    x, y, colour = _x(point.tokens, most), _y(point.accuracy), COLOURS[point.ranking]
+def _dot(point: Point, most: float, swept: SweepReport) -> str:
+    x, y, color = _x(point.tokens, most), _y(point.accuracy), COLORS[point.ranking]
     title = f"<title>{escape(point.label)}: {point.accuracy:.0%}, {point.tokens:.0f} tokens</title>"
-    dot = f'<circle cx="{x}" cy="{y}" r="4" fill="{colour}" fill-opacity="0.7">{title}</circle>'
-    named = [
-        name
-        for name, each in (("best tri-score", swept.best), ("usual tri-score", swept.usual))
-        if each == point
-    ]
-    if not named:
+    dot = f'<circle cx="{x}" cy="{y}" r="4" fill="{color}" fill-opacity="0.7">{title}</circle>'
+    if point == swept.best:
+        name = "best tri-score"
+    elif point == swept.usual:
+        name = "usual tri-score"
+    else:
         return dot
-    ring = f'<circle cx="{x}" cy="{y}" r="7" fill="none" stroke="{colour}" stroke-width="2"/>'
-    return f'{dot}{ring}<text x="{x + 10}" y="{y - 6}">{named[0]}</text>'
+    ring = f'<circle cx="{x}" cy="{y}" r="7" fill="none" stroke="{color}" stroke-width="2"/>'
+    return f'{dot}{ring}<text x="{x + 10}" y="{y - 6}">{name}</text>'
 
 
 def _legend() -> list[str]:
     return [
-        f'<circle cx="{LEFT + 6 + 160 * place}" cy="38" r="4" fill="{colour}"/>'
+        f'<circle cx="{LEFT + 6 + 160 * place}" cy="38" r="4" fill="{color}"/>'
         f'<text x="{LEFT + 16 + 160 * place}" y="42">{escape(name)}</text>'
-        for place, (name, colour) in enumerate(COLOURS.items())
+        for place, (name, color) in enumerate(COLORS.items())
     ]

@@ -1,7 +1,7 @@
-"""Running tasks: tell the conversations to a memory that is thrown away, ask the questions, look at the answers.
+"""Run tasks: store the conversations in a temporary memory, ask the questions, judge the answers.
 
-Without a language model nobody writes an answer: what is judged, to the letter, is the block of memories that a model
-would be given. A block that quotes an earlier value beside the newer one fails, though a model would see the dates.
+Without a language model there is no written answer: what is judged, to the letter, is the block of memories that a
+model would get. A block that quotes an earlier value beside the newer one fails, though a model would see the dates.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from ..ports import BudgetedModel
 from ..results import Ask
 from ..retrieve.profiles import Profile
 from ..settings import load
-from ..types import Message, Recall
-from .tasks import Session, Task, Turn, unlike
+from ..types import Message
+from .tasks import EvalSession, EvalTask, EvalTurn, unlike
 
-Answerer = Callable[
-    [str, str, datetime], Awaitable[str]
-]  # the question, what is remembered, and when it is asked
+# Called with the question, the recalled block, and when it is asked.
+Answerer = Callable[[str, str, datetime], Awaitable[str]]
 Advance = Callable[[int, int], None]  # how many are done, of how many
 USER = "sam"
 _FORM = {
@@ -52,7 +51,7 @@ class Result:
     kind: str
     missing: tuple[str, ...]  # what the answer should have said
     forbidden: tuple[str, ...]  # what it should not have said
-    tokens: int  # of what was put before the model
+    tokens: int  # of the recalled block
     problem: str = ""  # why there is no answer
 
     @property
@@ -62,7 +61,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """All tasks, done one way."""
+    """All tasks, run one way."""
 
     name: str
     results: tuple[Result, ...]
@@ -74,24 +73,23 @@ class Run:
     @property
     def found(self) -> float:
         """The share of tasks where the answer says all that it must, whatever else it says."""
-        return sum(not (each.missing or each.problem) for each in self.results) / max(
-            1, len(self.results)
-        )
+        complete = [each for each in self.results if not each.missing and not each.problem]
+        return len(complete) / max(1, len(self.results))
 
     @property
     def tokens(self) -> float:
-        """What is put before the model for a question, on average."""
+        """Tokens of the recalled block, on average."""
         return sum(each.tokens for each in self.results) / max(1, len(self.results))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The same tasks, done several ways."""
+    """The same tasks, run several ways."""
 
     runs: tuple[Run, ...]
 
     def run(self, name: str) -> Run:
-        """One of the runs. Raises NotFound."""
+        """Return one of the runs. Raises NotFound."""
         for each in self.runs:
             if each.name == name:
                 return each
@@ -99,13 +97,13 @@ class Report:
 
     @property
     def best_equipped(self) -> Run:
-        """With memory, and with a model if there is one: what a user of these settings gets."""
+        """The run with memory, and with a model if there is one: what a user of these settings gets."""
         names = [each.name for each in self.runs]
         return self.run("model, memory" if "model, memory" in names else "memory")
 
 
 async def evaluate(
-    tasks: Sequence[Task],
+    tasks: Sequence[EvalTask],
     *,
     profile: str | Profile | None = None,
     limit: int | None = None,
@@ -120,30 +118,30 @@ async def evaluate(
     rules = {**settings, "llm": "none"}
     with_model = answerer is None and load(**settings).llm != "none"
     step, of = len(tasks), (3 if with_model else 2) * len(tasks)
-    runs = [Run(name="no memory", results=tuple(_judged(task, "", 0) for task in tasks))]
-    ask = partial(asked, tasks=tasks, profile=profile, limit=limit)
-    async with told(tasks, progress=lambda done: progress(done, of), **rules) as memory:
+    runs = [Run(name="no memory", results=tuple(_judge(task, "", 0) for task in tasks))]
+    ask = partial(ask_all, tasks=tasks, profile=profile, limit=limit)
+    async with filled_memory(tasks, progress=lambda done: progress(done, of), **rules) as memory:
         runs.append(Run(name="memory", results=await ask(memory)))
-        runs += [] if answerer is None else await _by_model(ask, memory, answerer)
-    async with told(
-        tasks, progress=lambda done: progress(step + done, of), **{**rules, "embedder": "none"}
+        if answerer is not None:
+            runs += await _run_with_model(ask, memory, answerer)
+    rules["embedder"] = "none"
+    async with filled_memory(
+        tasks, progress=lambda done: progress(step + done, of), **rules
     ) as memory:
         runs.append(Run(name="memory, no vectors", results=await ask(memory)))
     if with_model:
-        async with told(
+        async with filled_memory(
             tasks, progress=lambda done: progress(2 * step + done, of), **settings
         ) as memory:
-            runs += await _by_model(ask, memory, _model(memory))
+            runs += await _run_with_model(ask, memory, _configured_model(memory))
     return Report(runs=tuple(runs))
 
 
-async def _by_model(
+async def _run_with_model(
     ask: Callable[..., Awaitable[tuple[Result, ...]]], memory: aio.Client, answerer: Answerer
 ) -> list[Run]:
-    without, with_memory = (
-        await ask(memory, limit=0, answerer=answerer),
-        await ask(memory, answerer=answerer),
-    )
+    without = await ask(memory, limit=0, answerer=answerer)
+    with_memory = await ask(memory, answerer=answerer)
     return [
         Run(name="model, no memory", results=without),
         Run(name="model, memory", results=with_memory),
@@ -151,48 +149,56 @@ async def _by_model(
 
 
 @asynccontextmanager
-async def told(
-    tasks: Sequence[Task], *, progress: Callable[[int], None] = lambda done: None, **settings: Any
+async def filled_memory(
+    tasks: Sequence[EvalTask],
+    *,
+    progress: Callable[[int], None] = lambda done: None,
+    **settings: Any,
 ) -> AsyncIterator[aio.Client]:
-    """A memory of its own that was told all conversations, each in a space of its own; nothing of it is left behind."""
+    """Open a temporary memory that holds all conversations, each in a space of its own."""
     with tempfile.TemporaryDirectory() as folder:
-        kept = {"state_dir": folder, "journal_dir": None, "index": None, "memory_enabled": True}
-        async with aio.open(":memory:", **{**settings, **kept}) as memory:
+        settings |= {"state_dir": folder, "journal_dir": None, "vector_index": None}
+        async with aio.open(":memory:", **{**settings, "memory_enabled": True}) as memory:
             for done, task in enumerate(tasks, 1):
-                chatter = unlike(task) if task.chatter else []
-                for number, session in enumerate(
-                    sorted((*task.sessions, *chatter), key=lambda each: each.at)
-                ):
-                    await _tell(memory, task, f"{number}", session)
+                sessions = [*task.sessions, *(unlike(task) if task.chatter else ())]
+                sessions.sort(key=lambda each: each.at)
+                for number, session in enumerate(sessions):
+                    await _remember_session(memory, task, str(number), session)
                 progress(done)
-            # What the settings leave to a worker; the duties of the calendar would clear up long before the question.
-            await memory.run_jobs(
-                only=["embed", *(["extract"] if memory.settings.extract != "off" else [])]
-            )
+            # Only what a write leaves to a worker: the daily jobs would clean up long before the question.
+            jobs = ["embed"]
+            if memory.ctx.settings.extract != "off":
+                jobs.append("extract")
+            await memory.run_jobs(only=jobs)
             yield memory
 
 
-async def _tell(memory: aio.Client, task: Task, name: str, session: Session) -> None:
-    """A session at its time; what the user says to the memory itself is obeyed, as an agent would have it."""
+async def _remember_session(
+    memory: aio.Client, task: EvalTask, name: str, session: EvalSession
+) -> None:
+    """Store a session at its time; chat commands of the user are executed, as an agent would do."""
     memory.ctx.clock = lambda: session.at
     scope = memory.scope(USER, task.name, session=name)
     for is_command, turns in groupby(session.messages, key=_is_command):
-        said = [Message(role=t.role, name=t.name, content=t.content, at=session.at) for t in turns]
-        if is_command:
-            said = [each for each in said if await scope.command(each.content) is None]
-        if said:
-            await scope.remember(said)
+        messages = []
+        for turn in turns:
+            if not is_command or await scope.command(turn.content) is None:
+                message = Message(
+                    role=turn.role, name=turn.name, content=turn.content, at=session.at
+                )
+                messages.append(message)
+        if messages:
+            await scope.remember(messages)
 
 
-def _is_command(turn: Turn) -> bool:
-    return (
-        turn.role == "user" and turn.name is None and chat_commands.heard(turn.content) is not None
-    )
+def _is_command(turn: EvalTurn) -> bool:
+    is_user = turn.role == "user" and turn.name is None
+    return is_user and chat_commands.heard(turn.content) is not None
 
 
-async def asked(
+async def ask_all(
     memory: aio.Client,
-    tasks: Sequence[Task],
+    tasks: Sequence[EvalTask],
     *,
     profile: str | Profile | None = None,
     limit: int | None = None,
@@ -203,61 +209,45 @@ async def asked(
     for task in tasks:
         block, tokens = "", 0
         if limit != 0:
-            found = await _recalled(memory, task, profile, limit)
+            memory.ctx.clock = lambda at=task.asked_at: at  # type: ignore[misc]
+            scope = memory.scope(USER, task.name, session="question")
+            found = await scope.recall(task.question, profile=profile, limit=limit)
             block, tokens = found.text, found.tokens
-        results.append(await _answered(task, block, tokens, answerer))
+        answer, problem = block, ""
+        if answerer is not None:
+            try:
+                answer = await answerer(task.question, block, task.asked_at)
+            except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
+                problem = str(error)
+        results.append(_judge(task, answer, tokens, problem))
     return tuple(results)
 
 
-async def _recalled(
-    memory: aio.Client, task: Task, profile: str | Profile | None, limit: int | None
-) -> Recall:
-    memory.ctx.clock = lambda: task.asked_at
-    return await memory.scope(USER, task.name, session="question").recall(
-        task.question, profile=profile, limit=limit
-    )
-
-
-async def _answered(task: Task, block: str, tokens: int, answerer: Answerer | None) -> Result:
-    if answerer is None:
-        return _judged(task, block, tokens)
-    try:
-        return _judged(task, await answerer(task.question, block, task.asked_at), tokens)
-    except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-        return Result(
-            task=task.name,
-            kind=task.kind,
-            missing=(),
-            forbidden=(),
-            tokens=tokens,
-            problem=str(error),
-        )
-
-
-def _judged(task: Task, answer: str, tokens: int) -> Result:
+def _judge(task: EvalTask, answer: str, tokens: int, problem: str = "") -> Result:
     return Result(
         task=task.name,
         kind=task.kind,
-        missing=task.missing(answer),
-        forbidden=task.forbidden(answer),
+        missing=() if problem else task.missing(answer),
+        forbidden=() if problem else task.forbidden(answer),
         tokens=tokens,
+        problem=problem,
     )
 
 
-def _model(memory: aio.Client) -> Answerer:
-    """The language model of the settings, within its budget."""
-    adviser = cast(BudgetedModel, memory.ctx.llm)
+def _configured_model(memory: aio.Client) -> Answerer:
+    """Return the language model of the settings, within its budget."""
+    model = cast(BudgetedModel, memory.ctx.llm)
     scope = memory.scope(USER, "answers").scope
 
     async def answer(question: str, block: str, at: datetime) -> str:
-        told = {"today": f"{at:%A, %Y-%m-%d}", "remembered": block, "question": question}
+        shown = {"today": f"{at:%A, %Y-%m-%d}", "remembered": block, "question": question}
         ask = Ask(
             task="eval",
             system=_SYSTEM,
-            user=json.dumps(told, ensure_ascii=False),
+            user=json.dumps(shown, ensure_ascii=False),
             schema=_FORM,
             max_tokens=160,
         )
-        return str((await adviser.answer(scope, ask))["answer"])
+        return str((await model.answer(scope, ask))["answer"])
 
     return answer

@@ -1,4 +1,4 @@
-"""Sweeps: the same tasks under many settings of the ranking, to see what each number does to accuracy and length.
+"""Sweeps: the same tasks under many settings of the ranking, to see what each number does to accuracy and size.
 
 Each number of the tri-score (`α·relevance + β·recency + γ·importance`, τ, N) is varied alone from its usual value, and
 all of them together on a coarse grid; only the ratios of α, β and γ matter, so the grid leaves α at 1. The k of
@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from ..retrieve.profiles import DAY, DEFAULT, THEORIA, Profile, Recency
-from .run import Advance, Run, asked, told
-from .tasks import Task
+from ..dialects.catalog import THEORIA
+from ..retrieve.profiles import DAY, DEFAULT, Profile, Recency
+from .run import Advance, Run, ask_all, filled_memory
+from .tasks import EvalTask
 
 TRISCORE, FUSION, OURS = "theoria.triscore", "RRF alone", "default"
 USUAL: Mapping[str, Mapping[str, float]] = {
@@ -40,7 +41,7 @@ KS, FEW, COUNTS = (1, 10, 60, 200), (2, 4), (1, 2, 4, 6, 10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One setting, and how it did."""
+    """One setting and its result."""
 
     ranking: str  # theoria.triscore · RRF alone · default
     values: Mapping[str, float]
@@ -60,13 +61,13 @@ class Point:
 
     @property
     def changed(self) -> list[str]:
-        """What is not as usual."""
+        """The numbers that differ from the usual ones."""
         return [name for name, value in self.values.items() if value != USUAL[self.ranking][name]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
-    """All settings that were tried."""
+class SweepReport:
+    """The results of all settings."""
 
     points: tuple[Point, ...]
 
@@ -86,33 +87,29 @@ class Swept:
         return _best([each for each in self.points if each.ranking == OURS])
 
     def along(self, axis: str) -> list[Point]:
-        """The settings that differ from the usual ones of their ranking in one number, in its order."""
-        found = [
-            each for each in self.points if axis in each.values and set(each.changed) <= {axis}
-        ]
+        """Return the settings that differ from the usual ones in this number alone, in its order."""
+        by_axis = [each for each in self.points if axis in each.values]
+        found = [each for each in by_axis if set(each.changed) <= {axis}]
         return sorted(found, key=lambda each: (each.ranking, each.values[axis]))
 
 
 async def sweep(
-    tasks: Sequence[Task], *, progress: Advance = lambda done, of: None, **settings: Any
-) -> Swept:
-    """Ask all questions under every setting; the conversations are told once."""
+    tasks: Sequence[EvalTask], *, progress: Advance = lambda done, of: None, **settings: Any
+) -> SweepReport:
+    """Ask all questions under every setting; the conversations are stored once."""
     points = []
-    async with told(tasks, **{**settings, "llm": "none"}) as memory:
+    async with filled_memory(tasks, **{**settings, "llm": "none"}) as memory:
         for done, (ranking, values) in enumerate(PLAN, 1):
-            results = await asked(
-                memory, tasks, profile=profile(ranking, values), limit=int(values["N"])
-            )
-            run = Run(name=ranking, results=results)
-            points.append(
-                Point(ranking=ranking, values=values, accuracy=run.accuracy, tokens=run.tokens)
-            )
+            by, limit = profile(ranking, values), int(values["N"])
+            run = Run(name=ranking, results=await ask_all(memory, tasks, profile=by, limit=limit))
+            point = Point(ranking=ranking, values=values, accuracy=run.accuracy, tokens=run.tokens)
+            points.append(point)
             progress(done, len(PLAN))
-    return Swept(points=tuple(points))
+    return SweepReport(points=tuple(points))
 
 
 def profile(ranking: str, values: Mapping[str, float]) -> Profile:
-    """The ranking with these numbers, as `recall(profile=…)` takes it."""
+    """Return the ranking with these numbers, as `recall(profile=…)` takes it."""
     if ranking == OURS:
         return DEFAULT
     if ranking == FUSION:
@@ -132,20 +129,20 @@ def profile(ranking: str, values: Mapping[str, float]) -> Profile:
 
 
 def _plan() -> list[tuple[str, Mapping[str, float]]]:
-    """Every setting once."""
-    usual = USUAL[TRISCORE]
-    alone = [{**usual, axis: value} for axis, values in AXES.items() for value in values]
-    grid = [{**usual, **dict(zip(GRID, values, strict=True))} for values in product(*GRID.values())]
-    fades = [
-        each for each in grid if each["β"] or each["τ"] == usual["τ"]
-    ]  # without recency τ changes nothing
-    scored = {tuple(each.values()): each for each in (*alone, *fades)}
-    fused = [(FUSION, {"k": k, "N": count}) for k in KS for count in FEW]
-    return [
-        *((TRISCORE, each) for each in scored.values()),
-        *fused,
-        *((OURS, {"N": count}) for count in COUNTS),
-    ]
+    """Return every setting once."""
+    usual, scored = USUAL[TRISCORE], dict[tuple[float, ...], dict[str, float]]()
+    for axis, values in AXES.items():
+        for value in values:
+            alone = {**usual, axis: value}
+            scored.setdefault(tuple(alone.values()), alone)
+    for values in product(*GRID.values()):
+        grid = {**usual, **dict(zip(GRID, values, strict=True))}
+        if grid["β"] or grid["τ"] == usual["τ"]:  # without recency τ changes nothing
+            scored.setdefault(tuple(grid.values()), grid)
+    plan: list[tuple[str, Mapping[str, float]]] = [(TRISCORE, each) for each in scored.values()]
+    plan += [(FUSION, {"k": k, "N": count}) for k, count in product(KS, FEW)]
+    plan += [(OURS, {"N": count}) for count in COUNTS]
+    return plan
 
 
 def _best(points: Sequence[Point]) -> Point:

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 from ..context import Context
-from ..errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
+from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from ..ingest import guard, pipeline, policies
 from ..ingest.policies import Facts, Policy
 from ..ports import Reading
@@ -57,10 +57,10 @@ class Extraction:
 async def run(ctx: Context, task: Task) -> int:
     """Extract facts from the turn of a task; return how many memories that made or changed.
 
-    What was forgotten or hidden since gives none. Raises Conflict if another worker has the task,
+    What was forgotten or hidden since gives none. Raises RevisionConflict if another worker has the task,
     or the turn changed.
     """
-    policy = policies.POLICIES.get(str(task.payload.get("policy")), policies.POLICIES["default"])
+    policy = ctx.policies.get(str(task.payload.get("policy")), policies.DEFAULT)
     ids = [str(id) for id in task.payload.get("ids", ())]
     return len((await draw(ids, task.scope, ctx, policy=policy, task=task)).ids)
 
@@ -70,20 +70,20 @@ async def draw(
 ) -> Extracted:
     """Extract facts from a turn that was stored under these ids.
 
-    Raises Conflict if it changed meanwhile. A model that is unavailable, over its budget or of no
+    Raises RevisionConflict if it changed meanwhile. A model that is unavailable, over its budget or of no
     use is no error.
     """
     limits, now = policy.extract or Facts(policy=policy.name), ctx.clock()
     turn = await _load_turn(ctx.store, scope, ids)
     found = await _read(ctx, scope, turn, limits)
     left = await _count_left(ctx.store, scope, limits, now)
-    drafts, dropped = _choose(found, turn, scope, limits, left)
+    drafts, dropped = _choose(ctx, found, turn, scope, limits, left)
     batch = await pipeline.prepare_derived(ctx, scope, drafts, limits.policy, now)
     async with ctx.store.transaction(scope) as tx:
         await pipeline.write(tx, batch)
         is_same = _texts(await _load_turn(tx, scope, ids)) == _texts(turn)
         if not is_same or await _count_left(tx, scope, limits, now) < 0:
-            raise Conflict(
+            raise RevisionConflict(
                 "This turn, or what else was drawn out today, changed in the meantime: try again"
             )
         changes: list[Change] = [
@@ -153,10 +153,11 @@ async def _count_left(reading: Reading, scope: Scope, limits: Facts, now: dateti
 
 
 def _choose(
-    found: Extraction, turn: Sequence[Memory], scope: Scope, limits: Facts, left: int
+    ctx: Context, found: Extraction, turn: Sequence[Memory], scope: Scope, limits: Facts, left: int
 ) -> tuple[list[Draft], list[str]]:
     """Return the facts that may be stored, as drafts, and why each other one may not."""
-    policy, said = policies.named(limits.policy), {normalize.wording(each.text) for each in turn}
+    policy = policies.find(ctx.policies, limits.policy)
+    said = {normalize.wording(each.text) for each in turn}
     dropped, drafts = list(found.dropped), list[Draft]()
     for fact in sorted(found.facts, key=lambda fact: (-fact.importance, -fact.confidence)):
         draft = _to_draft(fact, turn, limits)

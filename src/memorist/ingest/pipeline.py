@@ -88,7 +88,7 @@ async def prepare_derived(
     for draft in drafts:
         named = replace(draft, id=draft.id or new_id(), told_at=draft.told_at or now)
         items.append(Item(named, named))
-    by = policies.named(policy)
+    by = policies.find(ctx.policies, policy)
     guard.refuse(items, by, scope.user)
     return await prepare(ctx, scope, items, by, now)
 

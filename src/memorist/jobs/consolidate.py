@@ -72,7 +72,7 @@ _COMPOSED = _object(text={"type": "string", "maxLength": compare.LONGEST})
 async def run(ctx: Context, task: Task) -> int:
     """Join memories that state the same fact; return the number of joined pairs."""
     now, count = ctx.clock(), 0
-    policy = policies.named(ctx.settings.policy, ctx.settings.capacity)
+    policy = policies.find(ctx.policies, ctx.settings.policy)
     changes: list[Change] = []
     if policy.bands is not None:
         run = _Run(ctx=ctx, task=task, policy=policy, bands=policy.bands, now=now)

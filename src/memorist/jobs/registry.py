@@ -19,7 +19,7 @@ from .worker import Job, Worker
 def jobs(ctx: Context) -> Iterator[Job]:
     """Yield the jobs that apply under the settings."""
     settings = ctx.settings
-    policy = policies.named(settings.policy, settings.capacity)
+    policy = policies.find(ctx.policies, settings.policy, settings.capacity)
     yield Job(name="purge", run=expire.run, every=DAILY)
     if policy.capacity is not None:
         yield Job(name="trim", run=trim_scope, every=DAILY)
@@ -44,7 +44,8 @@ def worker(ctx: Context, **options: Any) -> Worker:
 
 async def trim_scope(ctx: Context, task: Task) -> int:
     """Trim a scope to the capacity of the write policy; return how many were trimmed."""
-    capacity = policies.named(ctx.settings.policy, ctx.settings.capacity).capacity
+    settings = ctx.settings
+    capacity = policies.find(ctx.policies, settings.policy, settings.capacity).capacity
     now, trimmed = ctx.clock(), []
     async with ctx.store.transaction(task.scope) as tx:
         if capacity is not None:

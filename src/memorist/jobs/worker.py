@@ -18,7 +18,7 @@ from time import monotonic
 from typing import cast
 
 from ..context import Context
-from ..errors import Conflict, InvalidInput, ProviderFailed, StoreUnavailable
+from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreUnavailable
 from ..manage import privacy
 from ..results import Task
 from ..storage.changes import Happened
@@ -275,7 +275,7 @@ class Worker:
             if not running.done():
                 await asyncio.wait((running,), timeout=_GRACE)
             if not running.done():
-                raise Conflict(f"The task {task.name!r} was claimed by another worker")
+                raise RevisionConflict(f"The task {task.name!r} was claimed by another worker")
             return running.result()
         finally:
             running.cancel()
@@ -290,7 +290,7 @@ class Worker:
         now = self._ctx.clock()
         due_at = now + timedelta(seconds=backoff(task.attempts, *_TASK_BACKOFF))
         await self._ctx.store.postpone(task, due_at=due_at, failed=True)
-        if isinstance(error, Conflict):  # another worker has it, or its subject was changed
+        if isinstance(error, RevisionConflict):  # another worker has it, or its subject was changed
             return JobResult(skipped=1)
         log.warning("Job %r failed (%s) and is retried", task.name, type(error).__name__)
         event = Happened(node="worker", op=cast(Op, task.name), at=now, status="error")

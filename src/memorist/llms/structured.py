@@ -67,7 +67,7 @@ class StructuredModel(ABC):
         """
         self._model, self._own_url, self._timeout = model, url, timeout
         self._mode, self._without = 0, frozenset[str]()
-        self._server = http.Server(
+        self._server = http.ModelServer(
             self.library,
             self.client,
             self.call,

@@ -1,6 +1,6 @@
-"""Asking servers of others over HTTP, through their own client libraries: how much is read, and when not to ask at all.
+"""Call model servers over HTTP through their client libraries, with a size limit and a circuit breaker.
 
-What a server says of an error may repeat what it was sent, so nothing of it goes into a message of ours.
+The text of a server's error may repeat what it was sent, so no part of it goes into our messages.
 """
 
 from __future__ import annotations
@@ -17,59 +17,51 @@ from typing import Any
 
 from ..errors import Misconfigured
 
-FAILURES = 3  # in a row, after which nobody is asked for a while
+FAILURES = 3  # in a row, after which no call is made for a while
 FIRST_PAUSE, LONGEST_PAUSE = 30.0, 600.0  # seconds
 _NEVER_ARRIVED = {"ConnectError", "ConnectTimeout", "PoolTimeout"}
 
 
 class Failed(Exception):
-    """A server did not do what it was asked."""
+    """A call to a server failed."""
 
     def __init__(self, why: str, *, status: int = 0, said: str = "", is_free: bool = False) -> None:
         super().__init__(why)
         self.status, self.said = status, said
-        self.is_free = is_free  # nothing was worked on, so nothing is to be paid
+        self.is_free = is_free  # the server did no work, so nothing is charged
 
 
-class Server:
-    """One call of a server, through its client library: at most `limit` bytes are read, and only from where it is."""
+class ModelServer:
+    """One call of a server through its client library: at most `limit` bytes are read, no redirect is followed."""
 
     def __init__(self, library: str, client: str, call: str, *, limit: int, **options: Any) -> None:
         """Raises Misconfigured if the library is not installed."""
         if importlib.util.find_spec(library) is None:
             raise Misconfigured(f'This needs another package: pip install "memorist[{library}]"')
-        self._library, self._name, self._call, self._limit, self._options = (
-            library,
-            client,
-            call,
-            limit,
-            options,
-        )
+        self._library, self._name, self._call = library, client, call
+        self._limit, self._options = limit, options
         self._client: Any = None
         self._opening = asyncio.Lock()
 
     async def ready(self) -> None:
-        """Load the library before the first question, which takes a second that is not the server's."""
+        """Load the library before the first call: that takes a second that is not the server's."""
         async with self._opening:
             if self._client is None:
-                self._client = await asyncio.to_thread(self._opened)
+                self._client = await asyncio.to_thread(self._open)
 
     async def ask(self, **request: Any) -> Any:
-        """The JSON that comes back, once it is ready. Raises Failed."""
-        sdk, call = (
-            sys.modules[self._library],
-            attrgetter(f"{self._call}.with_raw_response.create")(self._client),
-        )
+        """Return the JSON that comes back; `ready` has to come first. Raises Failed."""
+        sdk = sys.modules[self._library]
+        call = attrgetter(f"{self._call}.with_raw_response.create")(self._client)
         try:
             raw = await call(**request)
         except sdk.APIStatusError as error:
             status, said = (
                 error.status_code,
                 str(error.body)[:200].lower(),
-            )  # what follows may be an echo
-            raise Failed(
-                f"status {status}", status=status, said=said, is_free=400 <= status < 500
-            ) from None
+            )  # the rest may be an echo
+            is_free = 400 <= status < 500
+            raise Failed(f"status {status}", status=status, said=said, is_free=is_free) from None
         except Exception as error:  # what a library and those below it raise shares no base class
             cause = type(error.__cause__ or error).__name__
             raise Failed(cause, is_free=cause in _NEVER_ARRIVED) from None
@@ -83,33 +75,30 @@ class Server:
             if self._client is not None:
                 await self._client.close()
 
-    def _opened(self) -> Any:
+    def _open(self) -> Any:
         sdk = importlib.import_module(self._library)
-        return getattr(sdk, self._name)(
-            http_client=_capped(sdk, self._limit), max_retries=0, **self._options
-        )
+        client = _limited_client(sdk, self._limit)
+        return getattr(sdk, self._name)(http_client=client, max_retries=0, **self._options)
 
 
 def at(data: Any, *path: str | int) -> Any:
-    """What stands at a place in JSON that somebody else made, or None.
+    """Return what stands at a place in untrusted JSON, or None.
 
     >>> at({"choices": [{"message": "hi"}]}, "choices", 0, "message"), at([], "choices", 0)
     ('hi', None)
     """
     for step in path:
-        fits = (
-            isinstance(data, dict)
-            if isinstance(step, str)
-            else isinstance(data, list) and len(data) > step
-        )
-        data = (data.get(step) if isinstance(step, str) else data[step]) if fits else None
+        if isinstance(step, str):
+            data = data.get(step) if isinstance(data, dict) else None
+        else:
+            data = data[step] if isinstance(data, list) and len(data) > step else None
     return data
 
 
-def _capped(sdk: Any, limit: int) -> Any:
-    http = sys.modules[
-        sdk.DefaultAsyncHttpxClient.__base__.__module__.partition(".")[0]
-    ]  # httpx or its heir
+def _limited_client(sdk: Any, limit: int) -> Any:
+    """Return an HTTP client that reads at most `limit` bytes of an answer."""
+    base = sdk.DefaultAsyncHttpxClient.__base__.__module__
+    http = sys.modules[base.partition(".")[0]]  # httpx or its successor
 
     class Capped(http.AsyncByteStream):  # type: ignore[misc, name-defined]
         def __init__(self, inner: Any) -> None:
@@ -127,21 +116,19 @@ def _capped(sdk: Any, limit: int) -> Any:
             await self._inner.aclose()
 
     async def cap(response: Any) -> None:
-        if (
-            response.headers.get("content-encoding", "identity") != "identity"
-        ):  # a little could become a lot
-            raise http.ReadError("the answer is compressed")
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise http.ReadError("the answer is compressed")  # a little could become a lot
         response.stream = Capped(response.stream)
 
     return sdk.DefaultAsyncHttpxClient(
-        follow_redirects=False,  # a redirect would take the words elsewhere
+        follow_redirects=False,  # a redirect would send the text elsewhere
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [cap]},
     )
 
 
 class Circuit:
-    """Counts failures in a row; after a few it is open, and nobody is asked but once in a while, to see."""
+    """A circuit breaker: after a few failures in a row only one trial call is allowed once in a while."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -150,19 +137,19 @@ class Circuit:
 
     @property
     def wait(self) -> float:
-        """Seconds for which it is no use to ask; 0 if it may be."""
+        """Seconds until a call makes sense; 0 if it does now."""
         if self._failures < FAILURES:
             return 0.0
         return max(1.0 if self._trying else 0.0, self._until - self._clock())
 
     def begin(self) -> bool:
-        """Before a call that `wait` allows; whether it is the one call that tries. `end` has to follow."""
+        """Start a call that `wait` allows; return whether it is the trial call. `end` has to follow."""
         is_trial = self._failures >= FAILURES
         self._trying = self._trying or is_trial
         return is_trial
 
     def end(self, is_trial: bool, *, worked: bool | None) -> None:
-        """After a call; `worked` is None if nobody knows."""
+        """Finish a call; `worked` is None if that is unknown."""
         if is_trial:
             self._trying = False
         if worked:

@@ -1,5 +1,4 @@
-"""How models run: onnxruntime, loaded late because it is slow to import and mute because it would report home; a thread
-of their own; and batches of like length."""
+"""Local models: onnxruntime, loaded late and without telemetry, a worker thread, and batches of like length."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ Item = TypeVar("Item")
 
 
 def load() -> Any:
-    """The module. Its telemetry has to be switched off before the import; the name of the switch changed once."""
+    """Import onnxruntime with its telemetry switched off; the name of the switch changed once."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("ORT_TELEMETRY_DISABLED", "1")
     import onnxruntime
@@ -24,22 +23,23 @@ def load() -> Any:
     return onnxruntime
 
 
-class OneThread:
-    """Steps done one after the other in a thread of their own, asked for from any event loop."""
+class WorkerThread:
+    """A thread that runs steps one after the other, for any event loop."""
 
     def __init__(self, name: str, closed: ProviderFailed) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
-        self._closed = closed  # raised when something is asked after the end
+        self._closed = closed  # raised by `run` after the end
 
     async def run(self, step: Callable[..., Result], *arguments: object) -> Result:
+        """Wait for a step."""
         try:
             future = self._pool.submit(step, *arguments)
         except RuntimeError as error:
             raise self._closed from error
         return await asyncio.wrap_future(future)
 
-    def later(self, step: Callable[..., object], *arguments: object) -> bool:
-        """Do something when there is time; False if it is closed."""
+    def submit(self, step: Callable[..., object], *arguments: object) -> bool:
+        """Run a step later; False if the thread is closed."""
         try:
             self._pool.submit(step, *arguments)
         except RuntimeError:
@@ -54,7 +54,7 @@ class OneThread:
 def batches(
     items: Iterable[Item], ids: Callable[[Item], Sized], *, tokens: int
 ) -> Iterator[list[Item]]:
-    """Group items of like length, so that little is padding and no group has more than `tokens` with it.
+    """Group items of like length, so that there is little padding and at most `tokens` in a group.
 
     >>> list(batches(["a" * 9, "bb", "ccc"], lambda text: text, tokens=9))
     [['bb', 'ccc'], ['aaaaaaaaa']]

@@ -1,7 +1,7 @@
-"""Re-ranking with a cross-encoder of the user's own: a folder that holds `model.onnx` and `vocab.txt`.
+"""Rerank with a cross-encoder of the user's own: a folder that holds `model.onnx` and `vocab.txt`.
 
-Any BERT-like model with one logit will do, such as ms-marco-MiniLM-L-6-v2. It is loaded on first use and runs in one
-thread of its own, which it gives back between batches.
+Any BERT-like model with one logit works, such as ms-marco-MiniLM-L-6-v2. It is loaded on first use and runs in a thread
+of its own, one batch at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BATCH_TOKENS = 2048  # padding included
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class EncodedPair:
     """A question and a text as the model reads them."""
 
     place: int  # of the text in the call
@@ -37,44 +37,42 @@ class CrossEncoder:
 
     def __init__(self, folder: str | Path, *, longest: int = LONGEST) -> None:
         self._folder, self._longest = Path(folder), longest
-        self._thread = onnx.OneThread(
-            "cross-encoder", ProviderFailed(f"The cross-encoder {self.name} is closed")
-        )
-        self._loaded: tuple[Any, WordPiece] | None = None  # touched in that thread only
-
-    @property
-    def name(self) -> str:
-        return f"cross-encoder:{self._folder.name}"
+        self.name = f"cross-encoder:{self._folder.name}"
+        closed = ProviderFailed(f"The cross-encoder {self.name} is closed")
+        self._thread = onnx.WorkerThread("cross-encoder", closed)
+        self._loaded: tuple[Any, WordPiece] | None = None  # used in that thread only
 
     async def score(self, question: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """How well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
+        """Return how well each text answers, in [0, 1] and in order. Raises ProviderFailed."""
         scores = np.zeros(len(texts), np.float32)
         pairs = await self._thread.run(self._pairs, question, texts)
         for batch in onnx.batches(pairs, lambda pair: pair.ids, tokens=_BATCH_TOKENS):
-            scores[[pair.place for pair in batch]] = squashed(
-                await self._thread.run(self._logits, batch)
-            )
+            logits = await self._thread.run(self._logits, batch)
+            scores[[pair.place for pair in batch]] = squash(logits)
         return scores
 
     async def close(self) -> None:
-        """Wait for the work under way and give up the model. Closing twice is fine."""
+        """Wait for running work and release the model. Closing twice is fine."""
         await self._thread.close()
         self._loaded = None
 
-    def _pairs(self, question: str, texts: Sequence[str]) -> list[Pair]:
-        _, tokenizer = self._ready()
+    def _pairs(self, question: str, texts: Sequence[str]) -> list[EncodedPair]:
+        _, tokenizer = self._load()
         asked = tokenizer.pieces(question, limit=self._longest)
-        told = [tokenizer.pieces(text, limit=self._longest) for text in texts]
-        return [
-            _pair(place, tokenizer, *fitted(asked, each, self._longest - 3))
-            for place, each in enumerate(told)
-        ]
+        pairs = []
+        for place, text in enumerate(texts):
+            pieces = tokenizer.pieces(text, limit=self._longest)
+            first, second = truncate(asked, pieces, self._longest - 3)
+            head = tokenizer.framed(first)
+            ids = [*head, *tokenizer.framed(second)[1:]]
+            pairs.append(EncodedPair(place, ids, len(head)))
+        return pairs
 
-    def _logits(self, batch: Sequence[Pair]) -> NDArray[np.float64]:
-        session, _ = self._ready()
+    def _logits(self, batch: Sequence[EncodedPair]) -> NDArray[np.float64]:
+        session, _ = self._load()
         wanted = {each.name for each in session.get_inputs()}
-        inputs = {name: rows for name, rows in padded(batch).items() if name in wanted}
-        with self._translated():
+        inputs = {name: rows for name, rows in pad(batch).items() if name in wanted}
+        with self._translate_errors():
             found = np.asarray(session.run(None, inputs)[0], np.float64)
         if found.size != len(batch) or not np.isfinite(found).all():
             raise BadModelAnswer(
@@ -82,9 +80,9 @@ class CrossEncoder:
             )
         return found.reshape(-1)
 
-    def _ready(self) -> tuple[Any, WordPiece]:
+    def _load(self) -> tuple[Any, WordPiece]:
         if self._loaded is None:
-            with self._translated():
+            with self._translate_errors():
                 session = onnx.load().InferenceSession(
                     str(self._folder / "model.onnx"), providers=["CPUExecutionProvider"]
                 )
@@ -92,7 +90,7 @@ class CrossEncoder:
         return self._loaded
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         """Turn whatever the runtime raises into our error; its own errors share no base class."""
         try:
             yield
@@ -103,30 +101,24 @@ class CrossEncoder:
             ) from error
 
 
-def _pair(place: int, tokenizer: WordPiece, asked: list[int], told: list[int]) -> Pair:
-    first = tokenizer.framed(asked)
-    return Pair(place, [*first, *tokenizer.framed(told)[1:]], len(first))
+def truncate(asked: list[int], text: list[int], room: int) -> tuple[list[int], list[int]]:
+    """Cut a question and a text so that they fit together: the longer one is cut first.
 
-
-def fitted(asked: list[int], told: list[int], room: int) -> tuple[list[int], list[int]]:
-    """Both cut to fit together: the longer one gives way first.
-
-    >>> fitted([1, 2], [3, 4, 5, 6], 5), fitted([1, 2, 3, 4], [5, 6, 7], 4)
+    >>> truncate([1, 2], [3, 4, 5, 6], 5), truncate([1, 2, 3, 4], [5, 6, 7], 4)
     (([1, 2], [3, 4, 5]), ([1, 2], [5, 6]))
     """
-    asked = asked[: max(room - len(told), room // 2)]
-    return asked, told[: room - len(asked)]
+    asked = asked[: max(room - len(text), room // 2)]
+    return asked, text[: room - len(asked)]
 
 
-def padded(batch: Sequence[Pair]) -> dict[str, NDArray[np.int64]]:
-    """The inputs a BERT-like model takes.
+def pad(batch: Sequence[EncodedPair]) -> dict[str, NDArray[np.int64]]:
+    """Return the inputs that a BERT-like model takes.
 
-    >>> padded([Pair(0, [1, 7, 2, 8, 2], 3), Pair(1, [1, 2, 2], 2)])["token_type_ids"].tolist()
+    >>> pad([EncodedPair(0, [1, 7, 2, 8, 2], 3), EncodedPair(1, [1, 2, 2], 2)])["token_type_ids"].tolist()
     [[0, 0, 0, 1, 1], [0, 0, 1, 0, 0]]
     """
-    ids, mask, kinds = (
-        np.zeros((len(batch), max(len(pair.ids) for pair in batch)), np.int64) for _ in range(3)
-    )
+    longest = max(len(pair.ids) for pair in batch)
+    ids, mask, kinds = np.zeros((3, len(batch), longest), np.int64)
     for row, pair in enumerate(batch):
         ids[row, : len(pair.ids)] = pair.ids
         mask[row, : len(pair.ids)] = 1
@@ -134,10 +126,10 @@ def padded(batch: Sequence[Pair]) -> dict[str, NDArray[np.int64]]:
     return {"input_ids": ids, "attention_mask": mask, "token_type_ids": kinds}
 
 
-def squashed(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Any numbers as numbers between 0 and 1, in the same order.
+def squash(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Map any numbers to 0 … 1, in the same order.
 
-    >>> squashed(np.array([0.0, 800.0, -800.0])).tolist()
+    >>> squash(np.array([0.0, 800.0, -800.0])).tolist()
     [0.5, 1.0, 0.0]
     """
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * logits)))

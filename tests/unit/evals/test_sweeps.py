@@ -6,9 +6,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from memorist.evals import Point, Swept, chart
+from memorist.dialects.catalog import THEORIA
+from memorist.evals import Point, SweepReport, chart
 from memorist.evals.sweeps import FUSION, OURS, PLAN, TRISCORE, USUAL, profile
-from memorist.retrieve.profiles import DEFAULT, THEORIA, Recency
+from memorist.retrieve.profiles import DEFAULT, Recency
 
 
 @pytest.mark.spec("THE-105")
@@ -43,13 +44,13 @@ def test_the_usual_numbers_are_those_of_the_profiles() -> None:
     assert USUAL[OURS]["N"] == DEFAULT.limit
 
 
-def swept() -> Swept:
+def swept() -> SweepReport:
     def at(ranking: str, accuracy: float, tokens: float, **values: float) -> Point:
         return Point(
             ranking=ranking, values={**USUAL[ranking], **values}, accuracy=accuracy, tokens=tokens
         )
 
-    return Swept(
+    return SweepReport(
         points=(
             at(TRISCORE, 0.7, 140),
             at(TRISCORE, 0.8, 90, β=0.1, N=8),

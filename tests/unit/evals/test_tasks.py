@@ -144,10 +144,10 @@ def test_words_are_found_whole_in_any_case(text: str, wanted: str, is_said: bool
 
 def test_small_talk_never_says_what_a_task_is_about() -> None:
     asked = datetime(2026, 5, 20, tzinfo=UTC)
-    told = evals.Session(
-        at=asked - timedelta(days=1), messages=(evals.Turn(content="My cat is grey."),)
+    told = evals.EvalSession(
+        at=asked - timedelta(days=1), messages=(evals.EvalTurn(content="My cat is grey."),)
     )
-    task = evals.Task(
+    task = evals.EvalTask(
         name="cat", sessions=(told,), question="Which cat?", asked_at=asked, must=("cat",)
     )
     lines = [turn.content for session in tasks.unlike(task) for turn in session.messages]

@@ -11,30 +11,30 @@ import pytest
 from llm_server import Server
 from memorist import aio
 from memorist.dialects.clanker import embedding_model
-from memorist.embedders.openai import LONGEST, OpenAI
+from memorist.embedders.openai import LONGEST, OpenAIEmbedder
 from memorist.errors import EmbedderUnavailable, Misconfigured, WrongDimensions
 
 FAILING = ("500", "429", "401", "not json", "closing", "elsewhere", "bomb", "wrong protocol")
 
 
 @pytest.fixture
-async def embedder(llm_server: Server) -> AsyncIterator[OpenAI]:
-    made = OpenAI(url=f"{llm_server.url}/v1", key="k", timeout=5)
+async def embedder(llm_server: Server) -> AsyncIterator[OpenAIEmbedder]:
+    made = OpenAIEmbedder(url=f"{llm_server.url}/v1", key="k", timeout=5)
     yield made
     await made.close()
 
 
 def test_openai_models_are_known_and_others_have_to_say_how_long_their_vectors_are() -> None:
-    assert (OpenAI().model, OpenAI().dimensions) == ("text-embedding-3-small", 1536)
-    assert OpenAI("text-embedding-3-large").dimensions == 3072
-    assert OpenAI(dimensions=256).model != OpenAI().model
-    assert OpenAI("nomic-embed-text", dimensions=768).model == "nomic-embed-text"
+    assert (OpenAIEmbedder().model, OpenAIEmbedder().dimensions) == ("text-embedding-3-small", 1536)
+    assert OpenAIEmbedder("text-embedding-3-large").dimensions == 3072
+    assert OpenAIEmbedder(dimensions=256).model != OpenAIEmbedder().model
+    assert OpenAIEmbedder("nomic-embed-text", dimensions=768).model == "nomic-embed-text"
     with pytest.raises(Misconfigured, match="embedder_dimensions"):
-        OpenAI("nomic-embed-text")
+        OpenAIEmbedder("nomic-embed-text")
 
 
 async def test_rows_come_at_unit_length_in_the_order_of_the_texts(
-    embedder: OpenAI, llm_server: Server
+    embedder: OpenAIEmbedder, llm_server: Server
 ) -> None:
     texts = ["tea" * number for number in range(300)]
     rows = await embedder.encode_batch(texts)
@@ -44,12 +44,12 @@ async def test_rows_come_at_unit_length_in_the_order_of_the_texts(
     assert [len(request.body["input"]) for request in llm_server.requests] == [128, 128, 44, 2]
 
 
-async def test_no_texts_need_no_server(embedder: OpenAI, llm_server: Server) -> None:
+async def test_no_texts_need_no_server(embedder: OpenAIEmbedder, llm_server: Server) -> None:
     assert (await embedder.encode_batch([])).shape == (0, 1536)
     assert not llm_server.requests
 
 
-async def test_any_text_can_be_sent(embedder: OpenAI, llm_server: Server) -> None:
+async def test_any_text_can_be_sent(embedder: OpenAIEmbedder, llm_server: Server) -> None:
     assert (await embedder.encode_batch(["", "\ud800", "東京" * 10_000])).shape == (3, 1536)
     sent = llm_server.requests[0].body["input"]
     assert sent[:2] == [" ", "?"]
@@ -59,14 +59,14 @@ async def test_any_text_can_be_sent(embedder: OpenAI, llm_server: Server) -> Non
 async def test_shorter_vectors_are_asked_for_where_the_model_can_make_them(
     llm_server: Server,
 ) -> None:
-    embedder = OpenAI(url=f"{llm_server.url}/v1", dimensions=64)
+    embedder = OpenAIEmbedder(url=f"{llm_server.url}/v1", dimensions=64)
     assert (await embedder.encode_batch(["tea"])).shape == (1, 64)
     await embedder.close()
 
 
 @pytest.mark.parametrize("how", FAILING)
 async def test_a_server_that_fails_makes_the_embedder_unavailable(
-    embedder: OpenAI, llm_server: Server, how: str
+    embedder: OpenAIEmbedder, llm_server: Server, how: str
 ) -> None:
     llm_server.behaviour = how
     with pytest.raises(EmbedderUnavailable) as caught:
@@ -75,7 +75,7 @@ async def test_a_server_that_fails_makes_the_embedder_unavailable(
 
 
 async def test_vectors_of_another_size_are_refused_and_the_setting_is_named(
-    embedder: OpenAI, llm_server: Server
+    embedder: OpenAIEmbedder, llm_server: Server
 ) -> None:
     llm_server.dimensions = 768
     with pytest.raises(WrongDimensions, match=r"768.*embedder_dimensions"):
@@ -83,7 +83,7 @@ async def test_vectors_of_another_size_are_refused_and_the_setting_is_named(
 
 
 async def test_a_server_that_hangs_is_left_alone_after_three_times(llm_server: Server) -> None:
-    embedder = OpenAI(url=f"{llm_server.url}/v1", timeout=0.3)
+    embedder = OpenAIEmbedder(url=f"{llm_server.url}/v1", timeout=0.3)
     llm_server.behaviour = "silent"
     for _ in range(20):
         with pytest.raises(EmbedderUnavailable):

@@ -20,11 +20,11 @@ from ...ingest import guard, transitions, validation
 from ...jobs import embed
 from ...manage import edit
 from ...manage.journal import LORE
-from ...retrieve import profiles
 from ...scoped import ScopedClient
 from ...storage.changes import Change, Happened, Put
 from ...text import compare, normalize
 from ...types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome
+from ..catalog import CLANKER, CLANKER_STRICT
 
 UNSUPPORTED = "its words are not those of its source"
 POLICY, MESSAGES = "clanker.guild", "clanker.messages"
@@ -360,7 +360,7 @@ def _check_subject(given: str) -> str:
 async def _recall(
     guild: ScopedClient, question: str, subjects: Sequence[str], limit: int, *, strict: bool = False
 ) -> tuple[Memory, ...]:
-    profile = profiles.CLANKER_STRICT if strict else profiles.CLANKER
+    profile = CLANKER_STRICT if strict else CLANKER
     where = Filter(kinds=_FACTS, subjects=tuple(subjects))
     return (await guild.recall(question, limit=limit, profile=profile, where=where)).memories
 
