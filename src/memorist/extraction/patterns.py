@@ -12,7 +12,7 @@ Type = Literal[
 ]
 
 
-class Rule(NamedTuple):
+class ClauseRule(NamedTuple):
     """What a clause that begins like this is, and how sure that is."""
 
     type: Type
@@ -21,9 +21,9 @@ class Rule(NamedTuple):
     pattern: re.Pattern[str]
 
 
-def _rule(type: Type, confidence: float, *patterns: str, is_whole: bool = False) -> Rule:
+def _rule(type: Type, confidence: float, *patterns: str, is_whole: bool = False) -> ClauseRule:
     made = re.compile(rf"(?:{_flat('|'.join(patterns))})(?=[\s.,!]|$)", re.IGNORECASE)
-    return Rule(type, confidence, is_whole, made)
+    return ClauseRule(type, confidence, is_whole, made)
 
 
 def _flat(pattern: str) -> str:

@@ -22,7 +22,7 @@ from ..text.authority import ROLE_WORDS, poses
 from ..text.normalize import one_line, remove_links
 from ..text.statements import parse, strip_preface
 from ..text.wordlists import word_set
-from .patterns import ASKED, LIKES_THE, PAST, RULES, TIME, TIMED, VAGUE, WEAK_PAST, Rule, Type
+from .patterns import ASKED, LIKES_THE, PAST, RULES, TIME, TIMED, VAGUE, WEAK_PAST, ClauseRule, Type
 
 TYPES: tuple[Type, ...] = get_args(Type)
 THE_USER = "The user"
@@ -213,7 +213,7 @@ def _read(clause: str, who: str, at: datetime) -> Fact | None:
     )
 
 
-def _is_unclear(told: str, rule: Rule, start: int) -> bool:
+def _is_unclear(told: str, rule: ClauseRule, start: int) -> bool:
     """Return whether a clause needs the conversation to be understood, or says no more than when."""
     if (
         VAGUE.search(told, start)
@@ -236,7 +236,7 @@ def _evidence(clause: str) -> str:
     return clause if len(clause) <= most else clause[:most].rsplit(None, 1)[0]
 
 
-def _worded(told: str, rule: Rule, start: int, who: str, at: datetime) -> str:
+def _worded(told: str, rule: ClauseRule, start: int, who: str, at: datetime) -> str:
     """Return the clause in the third person, cut where it can be understood; empty if it cannot."""
     least = start + (0 if rule.is_whole else 2)
     cuts = {match.start() for match in _CUT.finditer(told, least)}

@@ -94,7 +94,7 @@ Fields = dict[str, str]  # the named groups of a match, in lower case
 Reader = Callable[[Fields, datetime], Interval | None]
 
 
-class Rule(NamedTuple):
+class DateRule(NamedTuple):
     """How one kind of expression looks and what it means."""
 
     pattern: re.Pattern[str]
@@ -102,7 +102,9 @@ class Rule(NamedTuple):
     is_relative: bool
 
 
-def _take(rule: Rule, match: re.Match[str], today: datetime | None, found: list[Interval]) -> str:
+def _take(
+    rule: DateRule, match: re.Match[str], today: datetime | None, found: list[Interval]
+) -> str:
     """Read one expression; what has been read is hidden from the rules that follow."""
     fields = {name: value.lower() for name, value in match.groupdict().items() if value}
     try:
@@ -274,8 +276,8 @@ _COUNTED = (
 )
 
 
-def _rule(pattern: str, read: Reader, *, is_relative: bool = False) -> Rule:
-    return Rule(re.compile(rf"\b{pattern}", re.IGNORECASE), read, is_relative)
+def _rule(pattern: str, read: Reader, *, is_relative: bool = False) -> DateRule:
+    return DateRule(re.compile(rf"\b{pattern}", re.IGNORECASE), read, is_relative)
 
 
 _RULES = (  # the most precise first
