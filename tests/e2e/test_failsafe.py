@@ -145,7 +145,7 @@ def test_a_message_told_again_waits_once_and_gives_the_same_receipt(
     first = ana.remember(said)
     assert ana.remember(said) == first
     other = ana.remember([{"id": "m1", "content": "The train leaves at ten."}]).outcomes[0]
-    assert (other.status, other.ids) == ("conflicting", first.ids)
+    assert (other.status, other.ids) == ("conflict", first.ids)
     assert len(disk.lines()) == 1
     disk.back()
     taken_in(memory)

@@ -189,7 +189,7 @@ def test_a_moved_memory_tells_the_same_message_apart_as_before(
         eva = other.scope("ana")
         eva.import_(ana.export())
         assert eva.remember([said("m1", "I live in Lisbon.")]).outcomes[0].ids == (id,)
-        assert eva.remember([said("m1", "Something else.")]).count("conflicting") == 1
+        assert eva.remember([said("m1", "Something else.")]).count("conflict") == 1
         assert {(m.text, m.state) for m in eva.list(Filter(states=()))} == {
             (m.text, m.state) for m in ana.list(Filter(states=()))
         }

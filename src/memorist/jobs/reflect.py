@@ -16,7 +16,7 @@ from typing import Any
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
-from ..ingest import derive
+from ..ingest import pipeline
 from ..ports import Reading
 from ..results import Ask, Task
 from ..storage.changes import Change, Done
@@ -106,12 +106,12 @@ async def _save(
     Raises SourceChanged if a note was changed.
     """
     scope = done.task.scope
-    batch = await derive.prepare(ctx, scope, drafts, POLICY, now)
+    batch = await pipeline.prepare_derived(ctx, scope, drafts, POLICY, now)
     async with ctx.store.transaction(scope) as tx:
         there = await tx.get(scope, [memory.id for memory in notes.all])
         if versions(there) != versions(notes.all):
             raise SourceChanged
-        outcomes = await derive.write(tx, batch)
+        outcomes = await pipeline.write(tx, batch)
         await tx.apply([done])
     return sum(outcome.status == "created" for outcome in outcomes)
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
-from ..ingest import derive, transitions
+from ..ingest import pipeline, transitions
 from ..ports import BudgetedModel
 from ..storage.changes import Change, Happened, Put
 from ..text import authority, normalize, summarize
@@ -169,10 +169,10 @@ async def _save(
         compression_source=True,
     )
     event = Happened(node="worker", op="merge", at=now, category=made.origin)
-    batch = await derive.prepare(ctx, scope, [draft], ROLE, now)
+    batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
     async with ctx.store.transaction(scope) as tx:
         there = await tx.get(scope, ids)
-        (outcome,) = await derive.write(tx, batch)
+        (outcome,) = await pipeline.write(tx, batch)
         if outcome.status != "created":
             await tx.apply([replace(event, status="skipped")])
             return None

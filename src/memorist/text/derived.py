@@ -59,7 +59,9 @@ def meaning_of(memory: Memory) -> str:
 
 
 def flags_of(memory: Memory) -> int:
-    """Return the flags that ranking reads: who said it, whether it asks, names a time, is derived."""
+    """Return the flags that ranking reads: who said it, whether it asks, names a time, is
+    derived.
+    """
     voice = memory.labels.role or memory.speaker
     flags = 0
     if voice == "user":
