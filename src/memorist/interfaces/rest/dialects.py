@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...dialects.clanker import Clanker
 from ...errors import NotAllowed
 from ...types import GUILD, Memory
 from .auth import Caller, Requires
@@ -91,6 +90,8 @@ async def search(
     query: Annotated[GuildQuery, Query()],
 ) -> GuildFacts:
     """Search the durable facts of a guild, about any subject. Empty without `q` or `guildId`."""
+    from ...dialects.clanker import Clanker  # loaded for the guilds of a dialect only
+
     guild, text = query.guildId or "", query.q.strip()
     if caller.space not in (None, guild):
         raise NotAllowed(f"This key is only for the guild {caller.space!r}")
