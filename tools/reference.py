@@ -19,10 +19,9 @@ import typer
 
 from memorist import errors
 from memorist.client import Client
-from memorist.ingest.policies import POLICIES
+from memorist.dialects.catalog import POLICIES, PROFILES
 from memorist.interfaces.cli import app
 from memorist.manage.checkpoints import Checkpoints
-from memorist.retrieve.profiles import PROFILES
 from memorist.scoped import ScopedClient
 from memorist.settings import Settings
 

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget, Revisi
 from memorist.extraction import facts as extract
 from memorist.extraction import job
 from memorist.extraction.job import Extracted
-from memorist.ingest import policies
 from memorist.interfaces.cli import app
 from memorist.results import Ask, Task
 from memorist.scoped import ScopedClient
@@ -468,9 +468,9 @@ async def test_the_same_twice_over_a_worker_is_the_same_once(place: str) -> None
         await ana.remember([turn(TOLD)])
         (old,) = await engine.ctx.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=0)
         (new,) = await engine.ctx.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=60)
-        assert await job.run(new, engine.care, with_model=False) == 1
+        assert await job.run(engine.ctx, new) == 1
         with pytest.raises(RevisionConflict, match="in the meantime"):
-            await job.run(old, engine.care, with_model=False)
+            await job.run(engine.ctx, old)
         (fact,) = await facts(ana)
         assert fact.repeat_count == 0
 
@@ -573,10 +573,10 @@ async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(
 
 
 async def drawn(engine: Client, task: Task) -> Extracted:
-    policy = policies.named(task.payload["policy"])
-    return await job.draw(
-        task.payload["ids"], task.scope, engine.care, policy=policy, with_model=True, task=task
-    )
+    policy = engine.ctx.policies[task.payload["policy"]]
+    settings = engine.settings.model_copy(update={"extract": "model"})
+    ctx = replace(engine.ctx, settings=settings)
+    return await job.draw(task.payload["ids"], task.scope, ctx, policy=policy, task=task)
 
 
 async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(

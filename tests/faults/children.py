@@ -214,8 +214,8 @@ def embed(path: str, lease: str) -> None:
             memory.ctx.embedder = Slow()
             tell("open")
             await registry.worker(
-                memory, only=["embed"], batch_size=4, lease_seconds=float(lease)
-            ).stay()
+                memory.ctx, only=["embed"], batch_size=4, lease_seconds=float(lease)
+            ).run()
 
     asyncio.run(run())
 
@@ -226,8 +226,8 @@ def tend(path: str, duty: str, lease: str, settings: str) -> None:
             memory.ctx.embedder = Slow()
             tell("open")
             await registry.worker(
-                memory, only=[duty], batch_size=4, lease_seconds=float(lease)
-            ).once()
+                memory.ctx, only=[duty], batch_size=4, lease_seconds=float(lease)
+            ).run_once()
             tell("done")
 
     asyncio.run(run())

@@ -20,7 +20,7 @@ from prometheus_client import generate_latest as render_registry
 
 from ..client import Client
 from ..errors import MemoristError, ProviderFailed
-from ..telemetry.instrumentation import DUTY, Tell
+from ..telemetry.instrumentation import JOB, ReportCount
 from .rest.auth import Caller, Requires
 from .rest.route import AuthenticatedRoute
 
@@ -147,10 +147,10 @@ class Metrics:
         return found
 
     @contextmanager
-    def _observe(self, what: str) -> Iterator[Tell]:
+    def _observe(self, what: str) -> Iterator[ReportCount]:
         labels = (what, "")
-        if what.startswith(DUTY):
-            labels = ("run_job", what.removeprefix(DUTY))
+        if what.startswith(JOB):
+            labels = ("run_job", what.removeprefix(JOB))
         started = perf_counter()
         try:
             yield lambda count: None

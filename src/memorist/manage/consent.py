@@ -45,8 +45,10 @@ class Consent:
         """What is in force, by field; `goals` is a list."""
         found = _in_force(await self._ctx.store.proposals(self._scope))
         goals = [each.value for each in found if each.field == "goals_add"]
-        rest = {each.field: each.value for each in found if each.field != "goals_add"}
-        return {**rest, "goals": goals} if goals else rest
+        known: dict[str, str | builtins.list[str]] = {
+            each.field: each.value for each in found if each.field != "goals_add"
+        }
+        return known | {"goals": goals} if goals else known
 
     async def list(self) -> builtins.list[Proposal]:
         """What waits for a decision, oldest first; what nobody decided within seven days has lapsed."""
@@ -167,7 +169,7 @@ class Consent:
     async def _swept(self, tx: Transaction, now: datetime) -> builtins.list[Proposal]:
         """What waits or is in force, when what has lapsed is erased."""
         there = await tx.proposals(self._scope)
-        late = expire.lapsed(there, now)
+        late = expire.lapse(there, now)
         await tx.apply(late)
         return [each for each in there if each not in [change.proposal for change in late]]
 

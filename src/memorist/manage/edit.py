@@ -112,7 +112,7 @@ async def edited(
             "fields": sorted([*fields, *(["text"] if text is not None else [])])
         }
         meta |= {"session": session} if session else {}
-        links = policies.named(ctx.settings.policy).links if text is not None else None
+        links = policies.find(ctx.policies, ctx.settings.policy).links if text is not None else None
         snapshot = await ctx.index.current(scope, tx) if links is not None else None
         put = Put(
             memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta

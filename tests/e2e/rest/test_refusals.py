@@ -246,7 +246,7 @@ def test_what_a_changing_route_answers_can_be_kept_without_words() -> None:
         "NoneType",
         "dict",
     }
-    wordless |= {"Purged", "SummedUp", "Extracted"}
+    wordless |= {"Purged", "SummaryReport", "Extracted"}
     by_id_or_blanked = {"Memory", "CommandResult"}
     answers = {
         getattr(route.response_model, "__name__", "NoneType")

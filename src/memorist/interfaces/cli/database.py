@@ -231,7 +231,7 @@ def run(
             only=only or (), retry=retry, batch_size=batch_size, progress=advance
         )
     _show_jobs(call, done)
-    if any(job.failed for job in done.duties.values()):
+    if any(job.failed for job in done.jobs.values()):
         output.note(
             "Failed jobs are retried by the next `memorist jobs run`. See `memorist doctor`."
         )
@@ -244,7 +244,7 @@ def worker(call: Call, batch_size: int = 32) -> None:
 
     async def work() -> Any:
         async with memorist.aio.open(call.db, run_jobs=False) as memory:
-            logs.begin(memory.settings.log, memory.ctx.observers)
+            logs.configure(memory.settings.log, memory.ctx.observers)
             working = lazy.registry.worker(memory.ctx, batch_size=batch_size)
             on_signals(working.stop)
             return await working.stay()
@@ -254,12 +254,12 @@ def worker(call: Call, batch_size: int = 32) -> None:
 
 def _show_jobs(call: Call, done: Any) -> None:
     if call.json:
-        output.as_json({name: asdict(job) for name, job in done.duties.items()})
+        output.as_json({name: asdict(job) for name, job in done.jobs.items()})
         return
-    for name, job in done.duties.items():
+    for name, job in done.jobs.items():
         counts = f"{job.runs} done, {job.changed} changed, {job.failed} failed"
         output.line(f"{name}: {counts}, {job.skipped} postponed")
-    if not done.duties:
+    if not done.jobs:
         output.note("No jobs were due.")
 
 

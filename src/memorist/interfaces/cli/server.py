@@ -59,7 +59,7 @@ async def _serve(call: Call, host: str, port: int, needs_keys: bool, jobs: bool)
         raise Misconfigured('The server needs an extra: pip install "memorist[server]"') from error
     async with memorist.aio.open(call.db, run_jobs=jobs) as memory:
         settings, local = memory.settings, None
-        logs.begin(settings.log, memory.ctx.observers)
+        logs.configure(settings.log, memory.ctx.observers)
         if not needs_keys and middleware.is_loopback(host):
             user = call.user or settings.user or login()
             local = auth.Caller(name="local", user=user, tenant=call.tenant or settings.tenant)

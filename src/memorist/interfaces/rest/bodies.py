@@ -17,8 +17,7 @@ from pydantic import (
 )
 
 from ...client import Client
-from ...ingest import policies
-from ...retrieve import profiles
+from ...dialects import catalog
 from ...scoped import ScopedClient
 from ...text import clock
 from ...types import Filter, Labels
@@ -50,8 +49,8 @@ Days = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
 Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
 KindName = Literal["episodic", "semantic", "procedural", "working", "insight"]
 StateName = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
-ProfileName = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(profiles.PROFILES)})]
-PolicyName = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(policies.POLICIES)})]
+ProfileName = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.PROFILES)})]
+PolicyName = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.POLICIES)})]
 
 
 def _parse_time(given: object) -> object:

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 from fastapi import Response
 
+from ...dialects import catalog
 from ...errors import InvalidInput
 from ...manage.keys import RIGHTS
 from ...results import Key, Page
-from ...retrieve import profiles
 from ...types import KINDS, STATES, Filter, Labels, Memory
 from ..render import plain
 from . import charts
@@ -73,7 +73,7 @@ async def search(page: PageRequest) -> Response:
     answer = await page.memories.recall(
         question,
         budget=page.number("budget", 100_000),
-        profile=_choose(page, "profile", profiles.PROFILES),
+        profile=_choose(page, "profile", catalog.PROFILES),
     )
     parts: list[str] = []
     for hit in answer.hits:
@@ -81,7 +81,7 @@ async def search(page: PageRequest) -> Response:
             if round(value, 4) and name not in parts:
                 parts.append(name)
     # Names with a dot belong to dialects, for code that is written against those.
-    names = [name for name in sorted(profiles.PROFILES) if "." not in name]
+    names = [name for name in sorted(catalog.PROFILES) if "." not in name]
     return await page.render("search.html", answer=answer, parts=parts, profiles=names)
 
 
