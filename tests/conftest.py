@@ -59,7 +59,7 @@ def _packaged_model() -> Iterator[None]:
     from memorist.embedders import minilm
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(minilm, "_load", functools.cache(minilm._load))
+        patch.setattr(minilm, "load_model", functools.cache(minilm.load_model))
         yield
 
 

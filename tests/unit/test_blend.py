@@ -70,12 +70,13 @@ class TinySnapshot:
         )
         return Neighbors.of(order, self.session)
 
-    def marked(self, flag: int) -> NDArray[np.bool_]:
-        return self.flags & flag != 0
+    @property
+    def marked(self) -> dict[int, NDArray[np.bool_]]:
+        return {flag: self.flags & flag != 0 for flag in derived.FLAGS}
 
     @property
     def replies(self) -> NDArray[np.intp]:
-        asking = np.append(self.marked(derived.ENDS_ASKING), False)
+        asking = np.append(self.marked[derived.ENDS_ASKING], False)
         return np.flatnonzero(asking[self.neighbors.before])
 
     @property

@@ -113,21 +113,23 @@ class MiniLM:
         return found[0]
 
     def _load(self) -> tuple[WordPiece, Any]:
-        """Return the tokenizer and the session, which has no types; load them on first use."""
         if self._loaded is None:
-            with _translate_errors(f"load from {self._directory}"):
-                onnxruntime = onnx.load()
-                options = onnxruntime.SessionOptions()
-                options.intra_op_num_threads = self._threads
-                # A waiting thread that spins takes the core that another part of the process needs.
-                options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-                options.log_severity_level = 3
-                path = str(self._directory / "model.onnx")
-                session = onnxruntime.InferenceSession(
-                    path, options, providers=["CPUExecutionProvider"]
-                )
-                self._loaded = WordPiece(self._directory / "vocab.txt"), session
+            self._loaded = load_model(self._directory, self._threads)
         return self._loaded
+
+
+def load_model(directory: Path, threads: int) -> tuple[WordPiece, Any]:
+    """Return the tokenizer and the session, which has no types. Raises EmbedderUnavailable."""
+    with _translate_errors(f"load from {directory}"):
+        onnxruntime = onnx.load()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        # A waiting thread that spins takes the core that another part of the process needs.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3
+        path = str(directory / "model.onnx")
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        return WordPiece(directory / "vocab.txt"), session
 
 
 @contextmanager

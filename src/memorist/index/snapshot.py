@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from ..errors import StoreDamaged
 from ..ports import IndexRow, Vectors
 from ..text import clock
-from ..text.derived import ENDS_ASKING
+from ..text.derived import ENDS_ASKING, FLAGS
 from ..types import KINDS, STATES
-from .postings import Segment, add_segment
-from .vectors import Matrix, PartialVectors, products
+from .arrays import Matrix, PartialVectors, Segment, add_segment, products
 
 NO_TIME = clock.NO_TIME
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
@@ -144,11 +143,11 @@ class Snapshot(Columns):
             sum=np.zeros(dimensions, np.float32),
         )
 
-    @property
+    @cached_property
     def is_lean(self) -> bool:
         return self.matrix is None
 
-    @property
+    @cached_property
     def n(self) -> int:
         return len(self.present)
 
@@ -161,7 +160,7 @@ class Snapshot(Columns):
         """How many memories alive the dense leg cannot see."""
         return int((self.alive & ~self.embedded).sum())
 
-    @property
+    @cached_property
     def is_embedded(self) -> bool:
         return self.unembedded == 0
 
@@ -183,20 +182,15 @@ class Snapshot(Columns):
         held = sum(int(array.nbytes) for array in arrays)
         return held + (self.matrix.nbytes if self.matrix else 0)
 
-    def marked(self, flag: int) -> NDArray[np.bool_]:
-        """Return which positions have a flag."""
-        if flag not in self._marks:
-            self._marks[flag] = self.flags & flag != 0
-        return self._marks[flag]
-
     @cached_property
-    def _marks(self) -> dict[int, NDArray[np.bool_]]:
-        return {}
+    def marked(self) -> Mapping[int, NDArray[np.bool_]]:
+        """Which positions have each flag."""
+        return {flag: self.flags & flag != 0 for flag in FLAGS}
 
     @cached_property
     def replies(self) -> NDArray[np.intp]:
         """The positions of turns whose turn before ends in a question."""
-        asking = np.append(self.marked(ENDS_ASKING), False)
+        asking = np.append(self.marked[ENDS_ASKING], False)
         return np.flatnonzero(asking[self.neighbors.before])
 
     def code(self, column: str, name: str | None) -> int:

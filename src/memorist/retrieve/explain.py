@@ -44,7 +44,7 @@ async def _rank_of(
     """Rank one memory among all that match; None if it does not."""
     search, _ = await pipeline.prepare(ctx, query, profile, now)
     found = pipeline.select(search, query, everything=True)
-    if profile.uses("lexical") or profile.uses("related"):
+    if search.used & {"lexical", "related"}:
         found = await candidates.read(found, search, query.scope, ctx.store, {})
         found = await pipeline.add_text_features(found, search, query, ctx.store)
     parts, total = score.score_all(profile, found)

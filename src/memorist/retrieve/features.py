@@ -45,6 +45,15 @@ class SnapshotSearch:
     channel: int = -1  # code of the channel of the question; -1 if it has none
 
     @cached_property
+    def used(self) -> set[str]:
+        """Features that a weight or a gate of the profile names."""
+        profile = self.profile
+        names = {*profile.weights, *(profile.sparse_weights or ())}
+        for gate in (profile.gate, profile.gate_without_semantic or profile.gate):
+            names |= {*gate.enough, *gate.signal}
+        return names
+
+    @cached_property
     def bm25(self) -> tuple[Scores, float]:
         """BM25 of each position, and about the best that the terms of the question could reach."""
         return bm25(self.snapshot, self.question.terms)
@@ -95,22 +104,14 @@ def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
     scores, total = np.zeros(snapshot.n, np.float32), 0.0
     for term in terms:
         where, counts = snapshot.postings(term)
-        weight = idf(snapshot.count, len(where))
+        rare = (snapshot.count - len(where) + 0.5) / (len(where) + 0.5)
+        weight = float(np.log1p(rare))
         total += weight
         if len(where):
             length = snapshot.length[where] / max(snapshot.mean_length, 1e-9)
             norm = K1 * (1.0 - B + B * length)
             scores[where] += np.float32(weight * (K1 + 1.0)) * counts / (counts + norm)
     return scores, 0.6 * (K1 + 1.0) * total
-
-
-def idf(count: int, holding: int) -> float:
-    """Return how much a term says that `holding` of `count` memories have.
-
-    >>> round(idf(1000, 10), 2), round(idf(1000, 1000), 4)
-    (4.56, 0.0005)
-    """
-    return float(np.log1p((count - holding + 0.5) / (holding + 0.5)))
 
 
 # What stands around a memory
@@ -134,7 +135,7 @@ def answers(search: SnapshotSearch) -> Scores:
     """
     snapshot, replies = search.snapshot, search.snapshot.replies
     if not search.question.asks_assistant:
-        replies = replies[~snapshot.marked(FROM_ASSISTANT)[replies]]
+        replies = replies[~snapshot.marked[FROM_ASSISTANT][replies]]
     found = np.zeros(snapshot.n, np.float32)
     found[replies] = search.own[snapshot.neighbors.before[replies]]
     return found
@@ -158,9 +159,9 @@ def session(scores: Scores, place: Neighbors) -> Scores:
 
 def role(search: SnapshotSearch) -> NDArray[np.bool_]:
     """Mark what the side not asked about said in a chat with an assistant, which is nearly always the assistant."""
-    assistant = search.snapshot.marked(FROM_ASSISTANT)
+    assistant = search.snapshot.marked[FROM_ASSISTANT]
     if search.question.asks_assistant and assistant.any():
-        return search.snapshot.marked(FROM_USER)
+        return search.snapshot.marked[FROM_USER]
     return assistant
 
 
@@ -236,14 +237,14 @@ COMPUTED: dict[str, Feature] = {
     "neighbours": lambda search: search.around,
     "answers": answers,
     "session": lambda search: session(search.own, search.snapshot.neighbors),
-    "summary": lambda search: search.own * search.snapshot.marked(IS_SUMMARY),
-    "question": lambda search: search.snapshot.marked(IS_QUESTION),
+    "summary": lambda search: search.own * search.snapshot.marked[IS_SUMMARY],
+    "question": lambda search: search.snapshot.marked[IS_QUESTION],
     "role": role,
     "insight": lambda search: search.snapshot.kind == _INSIGHT,
     "speaker": speaker,
     "time": time,
     "tells_when": lambda search: (
-        search.snapshot.marked(HAS_TIME) if search.question.asks_when else None
+        search.snapshot.marked[HAS_TIME] if search.question.asks_when else None
     ),
     "recency": recency,
     "relevance": relevance,
@@ -259,7 +260,7 @@ def compute(search: SnapshotSearch, always: set[str]) -> dict[str, NDArray[Any] 
     """Return these features and those that the profile uses, for all positions."""
     columns = {}
     for name, feature in COMPUTED.items():
-        if name in always or search.profile.uses(name):
+        if name in always or name in search.used:
             columns[name] = feature(search)
     return columns
 

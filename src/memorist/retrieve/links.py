@@ -37,8 +37,6 @@ async def add_related(
 
     Only what the filter lets through, and no how-to.
     """
-    if not profile.related or not hits or query.as_of is not None:
-        return (), text
     own = [hit.memory.id for hit in hits]
     ends: dict[str, None] = {}
     for relation in await store.links(query.scope, own):

@@ -15,7 +15,7 @@ from ..errors import ProviderFailed
 from ..index import WORKING, Snapshot
 from ..ports import Embedder, Reading, Vectors
 from ..text.derived import IS_EXTRACTED
-from ..types import Cut, Hit, Query, Recall
+from ..types import Cut, Hit, Memory, Query, Recall
 from . import budget, candidates, diversify, external_index, features, links, rerank, score
 from .candidates import Candidate, Candidates
 from .features import SnapshotSearch
@@ -48,7 +48,11 @@ async def recall(ctx: Context, query: Query, profile: Profile, now: datetime) ->
     if profile.preferences_first:
         ranked = await _put_preferences_first(ranked, query, ctx.store)
     hits, cut, text = _fit(ranked, profile, query, ctx.count_tokens)
-    related, text = await links.add_related(profile, query, hits, text, ctx.store, ctx.count_tokens)
+    related: tuple[Memory, ...] = ()
+    if profile.related and hits and query.as_of is None:
+        related, text = await links.add_related(
+            profile, query, hits, text, ctx.store, ctx.count_tokens
+        )
     return Recall(
         query=query,
         profile=profile.name,
@@ -133,7 +137,7 @@ def select(search: SnapshotSearch, query: Query, *, everything: bool = False) ->
         pool = 0  # these specifications say how many
     elif profile.candidates == "blend" and not profile.rerank and profile.diversity is None:
         pool = limit + 2
-    if profile.sources_first and (search.snapshot.flags & IS_EXTRACTED).any():
+    if profile.sources_first and search.snapshot.marked[IS_EXTRACTED].any():
         pool *= 2  # some will be put last
     if profile.candidates == "blend":
         return score.select_best(search, pool=pool)
@@ -144,10 +148,10 @@ async def add_text_features(
     found: Candidates, search: SnapshotSearch, query: Query, store: Reading
 ) -> Candidates:
     """Add the features that need texts or links, where the profile uses them."""
-    if search.profile.uses("lexical"):
+    if "lexical" in search.used:
         words = features.lexical(search.profile, query.text, found.memories)
         found = found.with_feature("lexical", words)
-    if search.profile.uses("related"):
+    if "related" in search.used:
         found = found.with_feature("related", await links.strengths(query, found.memories, store))
     return found
 

@@ -119,13 +119,6 @@ class Profile:
             return True
         return "semantic" in self.weights or "relevance" in self.weights
 
-    def uses(self, feature: str) -> bool:
-        """Whether a weight or a gate names this feature."""
-        gates = [self.gate, self.gate_without_semantic or self.gate]
-        if feature in self.weights or feature in (self.sparse_weights or ()):
-            return True
-        return any(feature in gate.enough or feature in gate.signal for gate in gates)
-
 
 DEFAULT = Profile(
     name="default",

@@ -28,7 +28,7 @@ PLAINLY: dict[str, Any] = {  # as it comes, whatever this machine is set to
     "policy": "default",
     "language": "english",
     "cache_mb": 0,
-    "index": None,
+    "vector_index": None,
     "journal_dir": None,
 }
 
