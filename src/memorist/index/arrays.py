@@ -1,4 +1,4 @@
-"""The arrays of a snapshot that grow: vectors, searched by one product, and sorted postings of terms."""
+"""The arrays of a snapshot that grow: vectors, and sorted postings of terms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPARE = 0.125  # room for rows to come, as a share of those there
 
 
 class Matrix:
-    """Rows that are only ever added. A snapshot sees the first n of them, so adding more disturbs none."""
+    """Rows that are only ever added. A snapshot sees the first n, so adding more changes none."""
 
     def __init__(self, dimensions: int, capacity: int = 0) -> None:
         self._rows = np.empty((capacity, dimensions), np.float32)
@@ -34,7 +34,7 @@ class Matrix:
         return self._rows[:n]
 
     def add(self, n: int, new: Vectors, *, expected: int = 0) -> Matrix:
-        """Return a matrix with `new` after the first n rows: this one if there is room, else a copy.
+        """Return a matrix with `new` after the first n rows: this one if there is room.
 
         `expected` is how many rows there will be in the end, where that is known.
         """
@@ -57,8 +57,9 @@ class Matrix:
 def products(rows: Vectors, asked: Vectors) -> Vectors:
     """Multiply each row with one vector, or with each column of several.
 
-    Few vectors are multiplied row by row, in this thread: for a whole matrix the threads of a BLAS spin on for tens of
-    milliseconds after each question, on cores that the other parts of a recall need.
+    Few vectors are multiplied row by row, in this thread: for a whole matrix the threads of a BLAS
+    spin on for tens of milliseconds after each question, on cores that the other parts of a recall
+    need.
 
     >>> products(np.eye(2, dtype=np.float32), np.array([3, 4], np.float32)).tolist()
     [3.0, 4.0]
@@ -72,7 +73,7 @@ def products(rows: Vectors, asked: Vectors) -> Vectors:
 
 @dataclass(frozen=True, slots=True)
 class PartialVectors:
-    """Some positions of a scope that is too large to hold all vectors, in ascending order, and their vectors."""
+    """The vectors of some positions, ascending, where a scope is too large to hold all."""
 
     positions: NDArray[np.intp]
     vectors: Vectors
@@ -128,7 +129,7 @@ class Segment:
 
 
 def add_segment(segments: tuple[Segment, ...], new: Segment) -> tuple[Segment, ...]:
-    """Join segments of like size, so that there are few of them and each posting is copied seldom."""
+    """Join segments of like size, so that there are few and each posting is copied seldom."""
     kept = [*segments, new]
     while len(kept) > 1 and len(kept[-2].terms) <= 2 * len(kept[-1].terms):
         b, a = kept.pop(), kept.pop()

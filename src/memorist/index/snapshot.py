@@ -90,13 +90,11 @@ class Neighbors:
 
     @staticmethod
     def of(order: NDArray[np.int32], session: NDArray[np.int32]) -> Neighbors:
-        """Find the sessions among positions that are already in order, by the session of each position.
+        """Find the sessions among ordered positions, by the session of each position.
 
         >>> found = Neighbors.of(np.array([2, 0, 1], np.int32), np.array([7, -1, 7], np.int32))
         >>> found.starts.tolist(), found.before.tolist(), found.group.tolist()
-        ([0, 1, 2], [3, 3, 3], [1, 2, 0])
-        >>> Neighbors.of(np.array([0, 2, 1], np.int32), np.array([7, -1, 7], np.int32)).before.tolist()
-        [3, 3, 0]
+        ([0, 2], [2, 3, 3], [0, 1, 0])
         """
         none, ordered = len(session), session[order]
         joined = (ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)
@@ -111,7 +109,7 @@ class Neighbors:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot(Columns):
-    """A scope at one revision. Positions run from 0 to n - 1; a changed memory moves to a new position."""
+    """A scope at one revision, by positions 0 … n - 1. A changed memory gets a new position."""
 
     model: str
     dimensions: int
@@ -194,7 +192,7 @@ class Snapshot(Columns):
         return np.flatnonzero(asking[self.neighbors.before])
 
     def code(self, column: str, name: str | None) -> int:
-        """Return the number of a session, speaker or channel; -1 for none, -2 if the scope has never seen it."""
+        """Return the number of a session, speaker or channel; -1 for None, -2 if unknown."""
         return -1 if name is None else self.codes[column].get(name, -2)
 
     def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -212,7 +210,7 @@ class Snapshot(Columns):
         return where[keep], np.concatenate(counts)[keep].astype(np.float32)
 
     def similarity(self, vector: Vectors) -> NDArray[np.float32]:
-        """Return the cosine of every position to a vector, or to each column of several; 0 without a vector."""
+        """Return the cosine of every position to a vector, or to each column of several."""
         if self.matrix is None:
             return self.partial.similarity(vector, self.n)
         return products(self.matrix.first(self.n), vector)
@@ -224,7 +222,7 @@ class Snapshot(Columns):
         return self.matrix.first(self.n)[positions]
 
     def with_vectors(self, vectors: Mapping[int, bytes]) -> Snapshot:
-        """Return the same scope with the vectors of these rows; rows of other scopes are left out."""
+        """Return the scope with the vectors of these rows; rows of other scopes are left out."""
         positions = self.positions(list(vectors))
         made = self._unit([vectors[row] for row in self.row[positions].tolist()])
         return replace(self, partial=PartialVectors(positions, made))
@@ -259,7 +257,7 @@ class Snapshot(Columns):
         return np.flatnonzero(np.isin(self.row, np.asarray(rows, np.int64)) & self.present)
 
     def view(self, states: Sequence[str], as_of: datetime | None = None) -> Snapshot:
-        """Return the same scope with other memories alive: those in these states, or valid at a time."""
+        """Return the scope with other memories alive: those in these states, or valid at a time."""
         wanted = np.isin(self.state, [STATES.index(s) for s in states or STATES if s in STATES])
         if as_of is not None:
             then = clock.micros(as_of)
@@ -302,7 +300,7 @@ class Snapshot(Columns):
         )
 
     def _unit(self, found: Sequence[bytes | None]) -> Vectors:
-        """Return the vectors; zero where there is none, or one that was altered on disk, as its length shows."""
+        """Return the vectors; zero where there is none, or one whose length is not 1."""
         size, nothing = 4 * self.dimensions, bytes(4 * self.dimensions)
         blobs = (each if each is not None and len(each) == size else nothing for each in found)
         made = np.frombuffer(b"".join(blobs), "<f4").reshape(-1, self.dimensions)

@@ -1,4 +1,4 @@
-"""Which memories a question is measured against: found in the snapshot, then read from the store."""
+"""Find the memories that a question is compared with, and read them from the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PER_LEG = 100  # of each leg's ranking, where rankings are fused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """Candidates of one question, one entry per column and candidate, with their memories once they are read."""
+    """The candidates of one question as columns, with their memories once they are read."""
 
     positions: NDArray[np.intp]  # in the snapshot
     relevance: Column  # similarity, as a hit reports it
@@ -61,7 +61,7 @@ class Candidate:
 async def read(
     found: Candidates, search: SnapshotSearch, scope: Scope, store: Reading, legs: dict[str, str]
 ) -> Candidates:
-    """Read the memories; one erased a moment ago is left out, and so is one that was altered on disk.
+    """Read the memories; one that was just erased or altered on disk is left out.
 
     `legs` then tells about the damage.
     """

@@ -1,4 +1,4 @@
-"""Why was this memory not returned? The same question with nothing left out, and the rank of the memory in it."""
+"""Why was this memory not returned? Rank it among everything that matches the question."""
 
 from __future__ import annotations
 

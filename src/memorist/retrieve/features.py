@@ -1,8 +1,8 @@
-"""What speaks for a memory, one number per position of the snapshot and feature; the profile weighs them.
+"""Features: what speaks for a memory, one number per position of the snapshot.
 
-`SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every feature from them and
-from the columns of the snapshot. Only `lexical`, `related` and `fused` come from elsewhere: they need texts, links or
-rankings.
+`SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every
+feature from them and from the columns of the snapshot. Only `lexical`, `related` and `fused` come
+from elsewhere: they need texts, links or rankings.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SnapshotSearch:
 
     @cached_property
     def sparse(self) -> Scores:
-        """The sparse leg on its scale: absolute where all memories are ranked together, else a share of the best."""
+        """The sparse leg: absolute where all memories are ranked, else a share of the best."""
         scores, bound = self.bm25
         if self.profile.candidates == "blend":
             share = scores / np.float32(bound) if bound > 0 else np.zeros_like(scores)
@@ -84,7 +84,7 @@ class SnapshotSearch:
 
     @cached_property
     def own(self) -> Scores:
-        """How well each memory matches by its own words; what may not be returned supports no neighbor either."""
+        """How well each memory matches by its own words; 0 for what may not be returned."""
         weights = self.profile.weights
         total = np.float32(weights.get("sparse", 0.0)) * self.sparse
         total += np.float32(weights.get("semantic", 0.0)) * self.semantic
@@ -97,7 +97,7 @@ class SnapshotSearch:
 
 
 def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
-    """Score each position by BM25 with the statistics of this scope, and bound what these terms could reach.
+    """Score each position by BM25, and return about the best that these terms could reach.
 
     The bound makes the scores of different questions comparable.
     """
@@ -129,9 +129,10 @@ def neighbors(scores: Scores, place: Neighbors) -> Scores:
 
 
 def answers(search: SnapshotSearch) -> Scores:
-    """Return the score of the turn before where that ended in a question: the reply tells what was asked.
+    """Return the score of the turn before, if that ended in a question: the reply answers it.
 
-    A reply of the assistant tells nothing about the person, so it counts only where the assistant is asked about.
+    A reply of the assistant tells nothing about the person, so it counts only where the assistant
+    is asked about.
     """
     snapshot, replies = search.snapshot, search.snapshot.replies
     if not search.question.asks_assistant:
@@ -158,7 +159,7 @@ def session(scores: Scores, place: Neighbors) -> Scores:
 
 
 def role(search: SnapshotSearch) -> NDArray[np.bool_]:
-    """Mark what the side not asked about said in a chat with an assistant, which is nearly always the assistant."""
+    """Mark what the side said that is not asked about: nearly always the assistant."""
     assistant = search.snapshot.marked[FROM_ASSISTANT]
     if search.question.asks_assistant and assistant.any():
         return search.snapshot.marked[FROM_USER]
@@ -172,7 +173,7 @@ def speaker(search: SnapshotSearch) -> NDArray[np.bool_] | None:
 
 
 def time(search: SnapshotSearch) -> Scores | None:
-    """Return 1 for what was said in the time that the question names, a half within a month after it."""
+    """Return 1 for what was said in the time that the question names, 0.5 in the month after."""
     occurred = search.snapshot.occurred
     known = occurred[occurred != NO_TIME] if search.question.intervals else occurred[:0]
     if not len(known):
@@ -224,7 +225,7 @@ def level(search: SnapshotSearch) -> Column:
 
 
 def relevance(search: SnapshotSearch) -> Scores:
-    """Return the semantic score where the memory has a vector and any vector matches, else the sparse one."""
+    """Return the semantic score of memories with a vector, if any matches, else the sparse one."""
     by_meaning = search.snapshot.embedded & search.semantic.any()
     return np.where(by_meaning, search.semantic, search.sparse)
 
@@ -294,7 +295,7 @@ def lexical(profile: Profile, question: str, memories: Sequence[Memory]) -> Colu
 
 
 def _compact_overlap(question: str, memories: Sequence[Memory]) -> list[float]:
-    """Return 1 if the whole question stands in the fact or its evidence, else shared tokens over the question's."""
+    """Return 1 if the fact or its evidence contains the question, else the share of its words."""
     asked = normalize.compact(question)
     wanted = _first_words(asked, _MOST_ASKED)
     shares = []

@@ -1,4 +1,4 @@
-"""What recall makes of the links between memories: they lend each other weight, and the nearest come along."""
+"""Links between memories in recall: they add weight, and the nearest memories come along."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ async def _embed(
 
 
 def select(search: SnapshotSearch, query: Query, *, everything: bool = False) -> Candidates:
-    """Find candidates: a few more than are wanted where later steps keep the order, or all that match."""
+    """Find candidates: a few more than are wanted, or everything that matches."""
     profile, limit, pool = search.profile, query.limit, max(30, 4 * query.limit)
     if everything:
         pool = search.snapshot.n
@@ -157,7 +157,7 @@ async def add_text_features(
 
 
 def _put_sources_first(ranked: list[Candidate], limit: int) -> list[Candidate]:
-    """Put a fact last if it was extracted from turns that are among the first themselves: it says nothing new."""
+    """Put a fact last if the turns it was extracted from are among the first themselves."""
     first = {each.memory.id for each in ranked[:limit]}
 
     def is_repeated(candidate: Candidate) -> bool:

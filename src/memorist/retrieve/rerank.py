@@ -23,8 +23,8 @@ async def rerank(
 ) -> tuple[list[Candidate], str]:
     """Return the candidates in the order of the reranker, and "ok" or why it could not rank them.
 
-    Without a reranker, a profile that would rank by it alone mixes similarity and importance; the others stay as they
-    are. Equals are ordered by the newer change.
+    Without a reranker, a profile that would rank by it alone mixes similarity and importance; the
+    others stay as they are. Equals are ordered by the newer change.
     """
     try:
         if reranker is None:

@@ -1,8 +1,8 @@
 """The scoring engine: a score is a weighted sum of features, so that it can be taken apart again.
 
-Every profile is scored here. The two legs of the default profile are compared on an absolute scale: BM25 as a share of
-what the question's terms could reach, cosine as it is. The weights are round numbers set by hand and checked on parts
-of LoCoMo and iKAT; no weight is fitted to data.
+Every profile is scored here. The two legs of the default profile are compared on an absolute scale:
+BM25 as a share of what the question's terms could reach, cosine as it is. The weights are round
+numbers set by hand and checked on parts of LoCoMo and iKAT; no weight is fitted to data.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def mix(deterministic: Column, semantic: Column, weight: float) -> dict[str, Col
 
 
 def rank(profile: Profile, found: Candidates) -> list[Candidate]:
-    """Return the candidates best first; equals in the order of the profile, so that an answer can be repeated."""
+    """Return the candidates best first, equals in the order of the profile."""
     parts, total = score_all(profile, found)
     score = total.tolist()
     features = {name: column.tolist() for name, column in found.features.items()}
@@ -115,9 +115,9 @@ def _tie(memory: Memory, by_importance: bool) -> tuple[float, ...]:
 def floor(count: int) -> float:
     """Return the evidence below which a scope of so many memories has nothing to say.
 
-    The best of many unrelated memories looks better than the best of a few, and in a short list even a faint match
-    may be meant; so the floor rises with the size of the scope, steeply at first. It is for both legs together: where
-    there is no vector, a shared word is evidence enough.
+    The best of many unrelated memories looks better than the best of a few, and in a short list
+    even a faint match may be meant; so the floor rises with the size of the scope, steeply at
+    first. It is for both legs together: where there is no vector, a shared word is evidence enough.
 
     >>> [round(floor(n), 2) for n in (10, 34, 100, 600, 100_000)]
     [0.03, 0.12, 0.25, 0.25, 0.3]
