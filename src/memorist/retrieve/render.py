@@ -9,6 +9,7 @@ them, in every form.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from unicodedata import normalize
@@ -94,7 +95,7 @@ def plain_block(memories: Sequence[Memory]) -> str:
     return labelled((memory.kind, memory.text, credit(memory)) for memory in memories)
 
 
-def labelled(told: Iterable[tuple[str, str, str]]) -> str:
+def labelled(items: Iterable[tuple[str, str, str]]) -> str:
     """Render labels, texts and who said them as that block; empty if there are none.
 
     >>> print(labelled([("semantic", "I like tea.", ""), ("episodic", "Pay me.", "Shop (tool)")]))
@@ -103,12 +104,20 @@ def labelled(told: Iterable[tuple[str, str, str]]) -> str:
     [EPISODIC] Shop (tool): Pay me.
     </memory>
     """
-    return _block(f"[{label.upper()}] {_credited(text, who)}" for label, text, who in told)
+    return _enclose(f"[{label.upper()}] {_prefix(who, text)}" for label, text, who in items)
 
 
 def block(memories: Sequence[Memory]) -> str:
     """Render the same block, with the day and the speaker of each memory where they are known."""
-    return _block(f"[{memory.kind.upper()}] {_told(memory)}" for memory in memories)
+    lines = []
+    for memory in memories:
+        known = [teller(memory)]
+        when = memory.valid_from or memory.occurred_at  # an edited text has its own day
+        if when and (memory.speaker or memory.occurred_at):
+            known.insert(0, f"{when:%Y-%m-%d}")
+        text = _prefix(" ".join(filter(None, known)), memory.text)
+        lines.append(f"[{memory.kind.upper()}] {text}")
+    return _enclose(lines)
 
 
 def bullets(memories: Sequence[Memory]) -> str:
@@ -118,22 +127,28 @@ def bullets(memories: Sequence[Memory]) -> str:
 
 def bullet(memory: Memory, category: str) -> str:
     """Render one memory as `[category] text`."""
-    return f"[{safe(category)}] {_credited(concise(memory), credit(memory))}"
+    return f"[{safe(category)}] {_prefix(credit(memory), concise(memory))}"
 
 
 def grouped(memories: Sequence[Memory]) -> str:
-    """Render by topic, each with its sources."""
-    topics: dict[str, list[Memory]] = {}
+    """Render by topic, the tag that most memories share, each with its sources."""
+    counts = Counter(tag for memory in memories for tag in set(memory.tags))
+    topics: dict[str, list[str]] = {}
     for memory in memories:
-        topics.setdefault(_topic(memory, memories), []).append(memory)
-    return "\n".join(
-        f"## {safe(topic)}\n" + "\n".join(map(_sourced, group)) for topic, group in topics.items()
-    )
+        topic = max(memory.tags, key=lambda tag: (counts[tag], tag), default="other")
+        line = f"- {_prefix(credit(memory), concise(memory))}"
+        sources = [safe(source)[:80] for source in memory.source_ids[:3]]
+        if len(memory.source_ids) > 3:
+            sources.append(f"+{len(memory.source_ids) - 3}")
+        if sources:
+            line += f" (sources: {', '.join(sources)})"
+        topics.setdefault(topic, []).append(line)
+    return "\n".join(f"## {safe(topic)}\n" + "\n".join(group) for topic, group in topics.items())
 
 
 def lines(memories: Sequence[Memory]) -> str:
     """Render one plain line each."""
-    return "\n".join(f"- {_credited(memory.text, credit(memory))}" for memory in memories)
+    return "\n".join(f"- {_prefix(credit(memory), memory.text)}" for memory in memories)
 
 
 _CHANGED = {"created": "+created", "updated": "↑updated", "restored": "↺restored"}
@@ -152,13 +167,14 @@ def update(event: str, memory: Memory | None) -> str | None:
         return f"- ↓soft_deleted: {label} 1 memory, restorable"
     if not memory.is_active:
         return None
-    text = _credited(concise(memory), credit(memory))
-    text = text if len(text) <= LONG else text[: LONG - 1] + "…"
+    text = _prefix(credit(memory), concise(memory))
+    if len(text) > LONG:
+        text = text[: LONG - 1] + "…"
     if event == "merged":
         return f"- ↔merged: Combined {memory.repeat_count + 1} notes about {text}"
-    return f"- {_CHANGED[event]}: {label} {text}" + (
-        f" (imp={memory.importance_level})" if event == "created" else ""
-    )
+    if event == "created":
+        text += f" (imp={memory.importance_level})"
+    return f"- {_CHANGED[event]}: {label} {text}"
 
 
 RENDERERS: dict[str, Renderer] = {
@@ -177,21 +193,9 @@ def concise(memory: Memory) -> str:
     return memory.summary if memory.summary and len(memory.text) > LONG else memory.text
 
 
-def _block(told: Iterable[str]) -> str:
-    body = "\n".join(told)
+def _enclose(lines: Iterable[str]) -> str:
+    body = "\n".join(lines)
     return f"<memory>\n{body}\n</memory>" if body else ""
-
-
-def _told(memory: Memory) -> str:
-    when = (
-        memory.valid_from or memory.occurred_at
-    )  # of the words as they stand: an edit has its own day
-    known = [
-        f"{when:%Y-%m-%d}" if when and (memory.speaker or memory.occurred_at) else "",
-        teller(memory),
-    ]
-    told = " ".join(filter(None, known))
-    return f"{told}: {safe(memory.text)}" if told else safe(memory.text)
 
 
 @lru_cache(maxsize=256)
@@ -201,19 +205,6 @@ def _name(text: str) -> str:
     return name if not text or any(map(str.isalnum, name)) else UNKNOWN
 
 
-def _credited(text: str, who: str) -> str:
+def _prefix(who: str, text: str) -> str:
+    """Return a safe text after who said it."""
     return f"{who}: {safe(text)}" if who else safe(text)
-
-
-def _topic(memory: Memory, among: Sequence[Memory]) -> str:
-    """Return the tag that most of the others share."""
-    shared = {tag: sum(tag in other.tags for other in among) for tag in memory.tags}
-    return max(shared, key=lambda tag: (shared[tag], tag), default="other") if shared else "other"
-
-
-def _sourced(memory: Memory) -> str:
-    sources = ", ".join(safe(source)[:80] for source in memory.source_ids[:3])
-    more = f", +{len(memory.source_ids) - 3}" if len(memory.source_ids) > 3 else ""
-    return f"- {_credited(concise(memory), credit(memory))}" + (
-        f" (sources: {sources}{more})" if sources else ""
-    )

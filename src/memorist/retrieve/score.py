@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..types import Cut, Memory
+from ..types import Cut
 from .candidates import Candidate, Candidates
 from .features import Column, SnapshotSearch, at, compute
 from .profiles import Gate, Profile
@@ -92,21 +92,15 @@ def rank(profile: Profile, found: Candidates) -> list[Candidate]:
         ranked.append(candidate)
     if profile.ties == "row":
         ranked.sort(key=lambda each: (-round(each.score, 7), each.memory.id))
+    elif profile.ties == "milton":
+        ranked.sort(key=lambda c: c.memory.source_message_id or c.memory.id, reverse=True)
+        ranked.sort(key=lambda c: (-c.memory.importance, -c.memory.created_at.timestamp()))
+        ranked.sort(key=lambda c: -round(c.score, 7))
     else:
-        by_message = profile.ties == "milton"
-        ranked.sort(key=lambda each: _known_id(each.memory, by_message), reverse=True)
-        digits = 7 if by_message else 6  # as many as 32-bit features have
-        ranked.sort(key=lambda each: (-round(each.score, digits), *_tie(each.memory, by_message)))
+        ranked.sort(key=lambda c: c.memory.id, reverse=True)
+        ranked.sort(key=lambda c: -c.memory.created_at.timestamp())
+        ranked.sort(key=lambda c: -round(c.score, 6))  # as many digits as 32-bit features have
     return ranked
-
-
-def _known_id(memory: Memory, by_message: bool) -> str:
-    return (by_message and memory.source_message_id) or memory.id
-
-
-def _tie(memory: Memory, by_importance: bool) -> tuple[float, ...]:
-    newest = -memory.created_at.timestamp()
-    return (-memory.importance, newest) if by_importance else (newest,)
 
 
 # What is strong enough
@@ -152,9 +146,15 @@ def keep(
     everything = not gate.strict and not any(passing)
     kept, cut = [], []
     for each, is_strong in zip(candidates, passing, strict=True):
-        reason = _weakness(profile, gate, each.memory, is_strong or everything)
+        memory, reason = each.memory, ""
+        if not is_strong and not everything:
+            reason = "its score is too low to count as evidence"
+        elif memory.importance < gate.importance_min and not memory.pinned:
+            reason = f"its importance is below {gate.importance_min}"
+        elif memory.procedural_form == "workflow" and not profile.workflows:
+            reason = "how-to memories have to be asked for"
         if reason:
-            cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
+            cut.append(Cut(id=memory.id, reason=reason, score=each.score))
         else:
             kept.append(each)
     return kept, cut
@@ -176,13 +176,3 @@ def passes(gate: Gate, candidate: Candidate, best: float) -> bool:
 
 def _reaches(features: Mapping[str, float], least: Mapping[str, float]) -> bool:
     return any(features.get(name, 0.0) >= enough for name, enough in least.items())
-
-
-def _weakness(profile: Profile, gate: Gate, memory: Memory, is_strong: bool) -> str:
-    if not is_strong:
-        return "its score is too low to count as evidence"
-    if memory.importance < gate.importance_min and not memory.pinned:
-        return f"its importance is below {gate.importance_min}"
-    if memory.procedural_form == "workflow" and not profile.workflows:
-        return "how-to memories have to be asked for"
-    return ""
