@@ -5,7 +5,8 @@ columns. `SnapshotCache` keeps the snapshots of recently used scopes and evicts 
 when there are too many.
 """
 
+from .arrays import Neighbors
 from .cache import SnapshotCache
-from .snapshot import NO_TIME, WORKING, Columns, Neighbors, Snapshot
+from .snapshot import NO_TIME, WORKING, Columns, Snapshot
 
 __all__ = ["NO_TIME", "WORKING", "Columns", "Neighbors", "Snapshot", "SnapshotCache"]

@@ -1,4 +1,4 @@
-"""The arrays of a snapshot that grow: vectors, and sorted postings of terms."""
+"""The arrays of a snapshot beside its columns: vectors, postings of terms, and neighbors."""
 
 from __future__ import annotations
 
@@ -140,3 +140,35 @@ def add_segment(segments: tuple[Segment, ...], new: Segment) -> tuple[Segment, .
         )
         kept.append(joined.sort())
     return tuple(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbors:
+    """The sessions of what is alive; a memory without a session stands alone.
+
+    `before`, `after` and `group` have one number per position; one past the last stands for none.
+    """
+
+    order: NDArray[np.intp]  # positions by session and place in it
+    starts: NDArray[np.intp]  # where in `order` each session begins
+    before: NDArray[np.intp]  # position of the turn before, in the same session
+    after: NDArray[np.intp]
+    group: NDArray[np.intp]  # which of the sessions
+
+    @staticmethod
+    def of(order: NDArray[np.int32], session: NDArray[np.int32]) -> Neighbors:
+        """Find the sessions among ordered positions, by the session of each position.
+
+        >>> found = Neighbors.of(np.array([2, 0, 1], np.int32), np.array([7, -1, 7], np.int32))
+        >>> found.starts.tolist(), found.before.tolist(), found.group.tolist()
+        ([0, 2], [2, 3, 3], [0, 1, 0])
+        """
+        none, ordered = len(session), session[order]
+        joined = (ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)
+        starts = np.concatenate(([0], np.flatnonzero(~joined) + 1))[: len(order)]
+        before, after = np.full((2, none), none, np.intp)
+        before[order[1:][joined]] = order[:-1][joined]
+        after[order[:-1][joined]] = order[1:][joined]
+        group = np.full(none, len(starts), np.intp)
+        group[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+        return Neighbors(order.astype(np.intp), starts, before, after, group)

@@ -16,7 +16,7 @@ from ..ports import IndexRow, Vectors
 from ..text import clock
 from ..text.derived import ENDS_ASKING, FLAGS
 from ..types import KINDS, STATES
-from .arrays import Matrix, PartialVectors, Segment, add_segment, products
+from .arrays import Matrix, Neighbors, PartialVectors, Segment, add_segment, products
 
 NO_TIME = clock.NO_TIME
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
@@ -73,38 +73,6 @@ _DTYPES: dict[str, type[np.generic]] = {
     "simhash": np.uint64,
     "length": np.float32,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Neighbors:
-    """The sessions of what is alive; a memory without a session stands alone.
-
-    `before`, `after` and `group` have one number per position; one past the last stands for none.
-    """
-
-    order: NDArray[np.intp]  # positions by session and place in it
-    starts: NDArray[np.intp]  # where in `order` each session begins
-    before: NDArray[np.intp]  # position of the turn before, in the same session
-    after: NDArray[np.intp]
-    group: NDArray[np.intp]  # which of the sessions
-
-    @staticmethod
-    def of(order: NDArray[np.int32], session: NDArray[np.int32]) -> Neighbors:
-        """Find the sessions among ordered positions, by the session of each position.
-
-        >>> found = Neighbors.of(np.array([2, 0, 1], np.int32), np.array([7, -1, 7], np.int32))
-        >>> found.starts.tolist(), found.before.tolist(), found.group.tolist()
-        ([0, 2], [2, 3, 3], [0, 1, 0])
-        """
-        none, ordered = len(session), session[order]
-        joined = (ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)
-        starts = np.concatenate(([0], np.flatnonzero(~joined) + 1))[: len(order)]
-        before, after = np.full((2, none), none, np.intp)
-        before[order[1:][joined]] = order[:-1][joined]
-        after[order[:-1][joined]] = order[1:][joined]
-        group = np.full(none, len(starts), np.intp)
-        group[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-        return Neighbors(order.astype(np.intp), starts, before, after, group)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..index import Snapshot
-from .candidates import Candidate
+from .score import Candidate
 
 _TIE = 1e-9
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..context import Context
 from ..types import Filter, Memory, Query, Reason
-from . import candidates, pipeline, score
+from . import pipeline, score
 from .profiles import Profile
 
 
@@ -45,7 +45,7 @@ async def _rank_of(
     search, _ = await pipeline.prepare(ctx, query, profile, now)
     found = pipeline.select(search, query, everything=True)
     if search.used & {"lexical", "related"}:
-        found = await candidates.read(found, search, query.scope, ctx.store, {})
+        found = await pipeline.read(found, search, query.scope, ctx.store, {})
         found = await pipeline.add_text_features(found, search, query, ctx.store)
     parts, total = score.score_all(profile, found)
     rows = await ctx.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,17 +12,17 @@ from numpy.typing import NDArray
 
 from ..context import Context
 from ..embedders import checked
-from ..errors import ProviderFailed
+from ..errors import ProviderFailed, StoreDamaged
 from ..index import WORKING, Snapshot
 from ..ports import Embedder, Reading, Vectors
 from ..text.derived import IS_EXTRACTED
-from ..types import Cut, Hit, Memory, Query, Recall
+from ..types import Cut, Hit, Memory, Query, Recall, Scope
 from . import budget, candidates, diversify, external_index, features, links, rerank, score
-from .candidates import Candidate, Candidates
 from .features import SnapshotSearch
 from .profiles import Profile
 from .question import ParsedQuestion, understand
 from .render import RENDERERS
+from .score import Candidate, Candidates
 
 MOST_PREFERENCES = 100  # that are read, where all of them come first
 
@@ -32,7 +33,7 @@ async def recall(ctx: Context, query: Query, profile: Profile, now: datetime) ->
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     search, legs = await prepare(ctx, query, profile, now)
     found = select(search, query)
-    found = await candidates.read(found, search, query.scope, ctx.store, legs)
+    found = await read(found, search, query.scope, ctx.store, legs)
     found = await add_text_features(found, search, query, ctx.store)
     ranked = score.rank(profile, found)
     chance = score.is_chance(search, ranked)
@@ -142,6 +143,28 @@ def select(search: SnapshotSearch, query: Query, *, everything: bool = False) ->
     if profile.candidates == "blend":
         return score.select_best(search, pool=pool)
     return candidates.select(search, limit=limit, pool=pool)
+
+
+async def read(
+    found: Candidates, search: SnapshotSearch, scope: Scope, store: Reading, legs: dict[str, str]
+) -> Candidates:
+    """Read the memories; one that was just erased or altered on disk is left out.
+
+    `legs` then tells about the damage.
+    """
+    rows = search.snapshot.row[found.positions].tolist()
+    try:
+        memories = await store.at_rows(scope, rows)
+    except StoreDamaged as error:
+        legs["store"] = str(error)
+        memories = {}
+        for row in rows:
+            with suppress(StoreDamaged):
+                memories |= await store.at_rows(scope, [row])
+    if len(memories) < len(rows):
+        there = [i for i, row in enumerate(rows) if row in memories]
+        found, rows = found.pick(np.array(there, np.intp)), [rows[i] for i in there]
+    return replace(found, memories=[memories[row] for row in rows])
 
 
 async def add_text_features(

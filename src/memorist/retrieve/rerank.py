@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ..errors import ProviderFailed
 from ..ports import Reranker
-from .candidates import Candidate
 from .profiles import Profile
+from .score import Candidate
 
 SIMILARITY, IMPORTANCE = 0.8, 0.2  # the mix that replaces a reranker
 

@@ -9,15 +9,55 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..types import Cut
-from .candidates import Candidate, Candidates
+from ..types import Cut, Memory
 from .features import Column, SnapshotSearch, at, compute
 from .profiles import Gate, Profile
 
 _LEAST = 0.001  # a best score below this is not stretched to 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """The candidates of one question as columns, with their memories once they are read."""
+
+    positions: NDArray[np.intp]  # in the snapshot
+    relevance: Column  # similarity, as a hit reports it
+    features: Mapping[str, Column]
+    memories: Sequence[Memory] = ()
+
+    @property
+    def has_semantic(self) -> bool:
+        """Whether the dense leg found anything at all: one switch for all candidates."""
+        return "semantic" in self.features and bool((self.features["semantic"] > 0).any())
+
+    def pick(self, order: NDArray[np.intp]) -> Candidates:
+        """Return some of the candidates, before they are read, in the given order."""
+        return Candidates(
+            positions=self.positions[order],
+            relevance=self.relevance[order],
+            features={name: column[order] for name, column in self.features.items()},
+        )
+
+    def with_feature(self, name: str, column: Column) -> Candidates:
+        """Return the candidates with one more feature."""
+        return replace(self, features={**self.features, name: column})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One memory with its score and the parts that add up to it."""
+
+    memory: Memory
+    score: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict)
+    features: Mapping[str, float] = field(default_factory=dict)
+    relevance: float = 0.0
+    position: int = -1  # in the snapshot; -1 if it was not found there
 
 
 def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
