@@ -23,7 +23,7 @@ from memorist.bootstrap import open_client
 from memorist.client import Client
 from memorist.embedders import checked
 from memorist.embedders.minilm import MiniLM
-from memorist.errors import Conflict
+from memorist.errors import RevisionConflict
 from memorist.jobs.embed import backfill
 from memorist.ports import Embedder
 
@@ -36,7 +36,7 @@ async def fill(place: str, folder: Path, size: int) -> list[str]:
     client = await open_client(place, state_dir=folder, embedder="none")
     try:
         if (await client.stats())["memories"]:
-            raise Conflict("The database must be empty")
+            raise RevisionConflict("The database must be empty")
         for user in range(USERS):
             messages = [
                 {"content": sentence(rng), "id": f"{user}-{n}"} for n in range(size // USERS)

@@ -21,8 +21,8 @@ from typing import Any
 
 import memorist
 from bench import data, report
+from memorist.dialects.catalog import POLICIES
 from memorist.ingest import guard
-from memorist.ingest.policies import POLICIES
 from memorist.retrieve.render import RENDERERS
 from memorist.scoped import ScopedClient
 from memorist.types import STATES, Filter, Memory, Outcome

@@ -24,6 +24,7 @@ import numpy as np
 
 from memorist import aio
 from memorist.client import Client
+from memorist.dialects import catalog
 from memorist.embedders import checked
 from memorist.ingest import policies
 from memorist.text import compare, contradictions
@@ -35,7 +36,7 @@ from . import data, report
 PAIRS = Path(__file__).parents[1] / "tests" / "data"
 EDGES = (1.01, 0.95, 0.90, 0.85, 0.80, 0.70, 0.60, 0.50, -1.0)
 NONE = policies.Policy(name="none of the stages")
-ALL = replace(policies.named("default"), name="all of the stages")
+ALL = replace(policies.DEFAULT, name="all of the stages")
 PAGE = 256
 
 Pair = tuple[str, str, float]  # newer, older, cosine
@@ -132,7 +133,7 @@ def natural(folder: Path, size: int) -> list[str]:
 async def costs(folder: Path, where: Path, size: int) -> list[dict[str, Any]]:
     """Measure remember with and without the comparison stages, in a scope of `size` memories."""
     for policy in (NONE, ALL):
-        policies.register(policy)
+        catalog.POLICIES[policy.name] = policy
     taken: dict[str, list[float]] = {NONE.name: [], ALL.name: []}
     pairs = [
         pair

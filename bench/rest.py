@@ -43,7 +43,7 @@ def serve(path: Path) -> Iterator[str]:
     """Start a server on this file and yield its URL."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    arguments = ["serve", "--db", str(path), "--user", USER, "--port", str(port), "--no-tend"]
+    arguments = ["serve", "--db", str(path), "--user", USER, "--port", str(port), "--no-jobs"]
     environment = {
         **os.environ,
         "MEMORIST_RATE_LIMIT": "0",

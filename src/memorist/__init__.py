@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from . import errors
 from .errors import MemoristError
@@ -21,6 +21,7 @@ from .types import Draft, Filter, Labels, Memory, Message, Recall, Receipt, Scop
 
 if TYPE_CHECKING:
     from . import aio
+    from .settings.options import Options
     from .sync import Blocking
 
 __version__ = "0.1.0"
@@ -44,7 +45,7 @@ def open(
     db: str | Path | None = None,
     *,
     count_tokens: Callable[[str], int] | None = None,
-    **settings: Any,
+    **settings: Unpack[Options],
 ) -> Blocking:
     """Open a memory: a file, `:memory:`, or the default place. Use it in a `with` block, or close it.
 

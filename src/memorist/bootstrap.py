@@ -8,20 +8,22 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Unpack, cast
 from urllib.parse import parse_qs, urlsplit
 
 from .client import Client
 from .context import Context, utcnow
+from .dialects import catalog
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import policies
 from .jobs import registry
-from .jobs.index_sync import InStore, Mirror
+from .jobs.index_sync import IndexSync, StoreSearch
 from .offline import Guarded, Offline
-from .ports import Adviser, Embedder, NearestRows, Reranker, Searching, Store
+from .ports import BudgetedModel, Embedder, NearestRows, Reranker, Searching, Store
 from .retrieve import profiles
 from .settings import Settings, allowlists, load
+from .settings.options import Options
 from .storage.access_log import AccessLog
 from .telemetry.instrumentation import Observer
 from .text import tokens
@@ -48,7 +50,7 @@ async def open_client(
     db: str | Path | None = None,
     *,
     count_tokens: Callable[[str], int] | None = None,
-    **settings: Any,
+    **settings: Unpack[Options],
 ) -> Client:
     """Open a memory; `count_tokens` says what a text costs.
 
@@ -73,6 +75,8 @@ async def open_client(
         settings=chosen,
         access_log=AccessLog(store),
         allowlists=allowlists.load(chosen.categories),
+        profiles=catalog.PROFILES,
+        policies=dict(catalog.POLICIES),
         embedder=embedder,
         reranker=reranker,
         llm=None if model is None else _metered(chosen, model, store),
@@ -91,7 +95,7 @@ async def open_client(
         client.background = registry.worker(
             ctx, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS
         )
-        client.background.begin()
+        client.background.start()
     return client
 
 
@@ -100,7 +104,7 @@ def _observers(settings: Settings) -> list[Observer]:
         return []
     from .telemetry import otel
 
-    return [otel.watcher()]
+    return [otel.observer()]
 
 
 async def copied(
@@ -108,7 +112,7 @@ async def copied(
 ) -> Copied:
     """Copy a whole store into a new one, or go on with a copy; a name in `.jsonl` is a text file with everything in it.
 
-    Raises NotFound, Conflict, InvalidInput, StoreUnavailable.
+    Raises NotFound, RevisionConflict, InvalidInput, StoreUnavailable.
     """
     from .storage import archive
     from .storage.copy import copy
@@ -153,8 +157,8 @@ def _there(source: str) -> None:
 def _check(settings: Settings) -> None:
     """Raises Misconfigured for a name that nothing goes by, before anything is opened."""
     try:
-        profiles.find(settings.profile)
-        policies.named(settings.policy)
+        profiles.find(catalog.PROFILES, settings.profile)
+        policies.find(catalog.POLICIES, settings.policy)
         tokens.analyze("words", settings.language)
     except (InvalidInput, ImportError) as error:
         named = (
@@ -176,7 +180,7 @@ async def _external_index(
             raise Misconfigured(
                 "Setting 'vector_index': only PostgreSQL searches vectors itself; name chroma:… or weaviate:…"
             )
-        return InStore(cast(Searching, store), embedder.model), LEAN_FROM
+        return StoreSearch(cast(Searching, store), embedder.model), LEAN_FROM
     from . import vector_indexes
 
     try:
@@ -188,7 +192,7 @@ async def _external_index(
     index = vector_indexes.opened(
         settings.vector_index, model=embedder.model, dimensions=embedder.dimensions, store=name
     )
-    return Mirror(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
+    return IndexSync(store, index, model=embedder.model, dimensions=embedder.dimensions), 0
 
 
 def _is_postgres(settings: Settings) -> bool:
@@ -200,7 +204,7 @@ async def _store(settings: Settings) -> Relational:
     if await store.is_unfinished():
         await store.close()
         raise Misconfigured(
-            f"{settings.db!r} is a copy that was interrupted: run the same `memorist copy` again"
+            f"{settings.db!r} is a copy that was interrupted: run the same `memorist db copy` again"
         )
     return store
 
@@ -332,11 +336,11 @@ def language_model(settings: Settings) -> Breaker | None:
     kind, _, named = settings.llm.partition(":")
     if kind == "none":
         return None
-    from .llms.anthropic import Anthropic
+    from .llms.anthropic import AnthropicModel
     from .llms.breaker import Breaker
-    from .llms.openai import OpenAI
+    from .llms.openai import OpenAIModel
 
-    provider = OpenAI if kind == "openai" else Anthropic
+    provider = OpenAIModel if kind == "openai" else AnthropicModel
     key = _key("llm_key", settings.llm_key, settings.llm_url, f"{kind.upper()}_API_KEY")
     return Breaker(provider(named, url=settings.llm_url, key=key, timeout=settings.llm_timeout))
 
@@ -351,10 +355,10 @@ def _key(setting: str, given: SecretStr | None, url: str | None, variable: str) 
     return key
 
 
-def _metered(settings: Settings, model: Breaker, store: Store) -> Adviser:
-    from .llms.budget import Metered
+def _metered(settings: Settings, model: Breaker, store: Store) -> BudgetedModel:
+    from .llms.budget import MeteredModel
 
-    return Metered(
+    return MeteredModel(
         model,
         store,
         user_cap=settings.llm_daily_tokens_per_user,

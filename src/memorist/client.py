@@ -11,9 +11,8 @@ from .context import Context
 from .errors import InvalidInput
 from .ingest import validation
 from .jobs import embed, registry
-from .jobs.index_sync import Mirror
-from .jobs.schedule import Tended
-from .jobs.worker import Worker
+from .jobs.index_sync import IndexSync
+from .jobs.worker import JobReport, Worker
 from .manage import import_export, journal, keys
 from .offline import Offline
 from .offline.outage import Replayed
@@ -93,7 +92,7 @@ class Client:
         retry: bool = False,
         batch_size: int = 32,
         progress: Callable[[int, int], None] = lambda done, of: None,
-    ) -> Tended:
+    ) -> JobReport:
         """Run all due jobs once: embed, extract, expire, purge and the others.
 
         A job that fails is counted and retried later; one that failed too often is not retried
@@ -102,7 +101,7 @@ class Client:
         """
         validation.number("batch_size", batch_size)
         worker = registry.worker(self.ctx, only=only, batch_size=batch_size, progress=progress)
-        return await worker.once(retry=retry)
+        return await worker.run_once(retry=retry)
 
     async def backlog(self) -> list[Backlog]:
         """Return, by job, how much work waits, since when, and what fails."""
@@ -115,7 +114,7 @@ class Client:
         force: bool = False,
         dry_run: bool = False,
         progress: Callable[[int], None] = lambda done: None,
-    ) -> embed.Indexed:
+    ) -> embed.IndexReport:
         """Embed memories that have no vector of the current model, or all of them with `force`.
 
         Raises EmbedderUnavailable, InvalidInput.
@@ -138,7 +137,7 @@ class Client:
 
         Raises InvalidInput if none is configured, IndexUnavailable.
         """
-        if not isinstance(self.ctx.external_index, Mirror):
+        if not isinstance(self.ctx.external_index, IndexSync):
             raise InvalidInput(
                 "No vector index is configured: set `vector_index` to chroma:… or weaviate:…"
             )
@@ -238,4 +237,4 @@ class Client:
                 if part is not None:
                     stack.push_async_callback(part.close)
             if self.background is not None:
-                await self.background.end()
+                await self.background.close()

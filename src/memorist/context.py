@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from .index import SnapshotCache
-from .ports import Adviser, Embedder, NearestRows, Reranker, Store
+from .ingest.policies import Policy
+from .ports import BudgetedModel, Embedder, NearestRows, Reranker, Store
+from .retrieve.profiles import Profile
 from .settings import Settings
 from .settings.allowlists import Access
 from .storage.access_log import AccessLog
@@ -29,9 +31,11 @@ class Context:
     settings: Settings
     access_log: AccessLog
     allowlists: Access
+    profiles: Mapping[str, Profile]  # ranking profiles by name
+    policies: dict[str, Policy]  # write policies by name
     embedder: Embedder | None = None
     reranker: Reranker | None = None
-    llm: Adviser | None = None  # None: rules do what a language model would
+    llm: BudgetedModel | None = None  # None: rules do what a language model would
     external_index: NearestRows | None = None
     has_spool: bool = False  # writes are spooled while the store is unavailable
     clock: Callable[[], datetime] = utcnow

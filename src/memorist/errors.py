@@ -1,13 +1,13 @@
 """Every error Memorist raises: one tree, one root.
 
     MemoristError
-    ├── InvalidInput · NotFound · Conflict · OverBudget
-    ├── Refused            ConsentMissing · NotAllowed · KeyRefused · UnsafeContent
-    ├── ProviderFailed     StoreUnavailable · StoreFull · StoreDamaged · EmbedderUnavailable · EmbedderChanged
+    ├── InvalidInput · NotFound · RevisionConflict · OverBudget
+    ├── Refused            KeyRefused · ConsentMissing · NotAllowed
+    ├── ProviderFailed     StoreUnavailable · StoreFull · StoreDamaged · EmbedderUnavailable
     │                      · IndexUnavailable · WrongDimensions · ModelUnavailable · BadModelAnswer
     └── Misconfigured · MigrationNeeded
 
-The docstring of an error is its default message; `retry` says whether the same call may work later.
+The docstring of an error is its default message. `retry`: the same call may work later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import inspect
 
 
 class MemoristError(Exception):
-    """Memorist could not do this."""
+    """Memorist could not complete this operation."""
 
     retry = False
 
@@ -25,45 +25,41 @@ class MemoristError(Exception):
 
 
 class InvalidInput(MemoristError, ValueError):
-    """The input cannot be used as it is."""
+    """The input is not valid."""
 
 
 class NotFound(MemoristError, LookupError):
-    """There is no such memory in this scope."""
+    """No such memory in this scope."""
 
 
-class Conflict(MemoristError):
-    """Somebody else changed this in the meantime: read it again and repeat the change."""
+class RevisionConflict(MemoristError):
+    """This was changed in the meantime. Read it again and repeat the change."""
 
     retry = True
 
 
 class OverBudget(MemoristError):
-    """This would cost more than the budget allows."""
+    """This would exceed the budget."""
 
 
 class Refused(MemoristError):
-    """This is not allowed to happen."""
-
-
-class ConsentMissing(Refused):
-    """The person has not agreed to this change yet."""
-
-
-class NotAllowed(Refused):
-    """This agent may not see or change that."""
+    """This operation was refused."""
 
 
 class KeyRefused(Refused):
-    """Nobody is known by this key: show one that is good. `memorist keys create` makes one."""
+    """Invalid, expired or revoked API key. Create one with `memorist keys create`."""
 
 
-class UnsafeContent(Refused):
-    """The text tries to give orders or carries a secret, so it is not remembered."""
+class ConsentMissing(Refused):
+    """The person has not consented to this change yet."""
+
+
+class NotAllowed(Refused):
+    """This caller is not allowed to read or change that."""
 
 
 class ProviderFailed(MemoristError):
-    """A part that Memorist relies on did not do its work."""
+    """A component that Memorist depends on failed."""
 
 
 class StoreUnavailable(ProviderFailed):
@@ -73,11 +69,11 @@ class StoreUnavailable(ProviderFailed):
 
 
 class StoreFull(StoreUnavailable):
-    """There is no room left on the disk: nothing was written. Free some space and repeat the call."""
+    """The disk is full, so nothing was written. Free some space and repeat the call."""
 
 
 class StoreDamaged(ProviderFailed):
-    """The database file is damaged: restore a backup, or export what can still be read."""
+    """The database file is damaged. Restore a backup, or export what can still be read."""
 
 
 class EmbedderUnavailable(ProviderFailed):
@@ -87,30 +83,24 @@ class EmbedderUnavailable(ProviderFailed):
 
 
 class IndexUnavailable(ProviderFailed):
-    """The vector index did not answer; what it holds can be made anew with `memorist index --rebuild`."""
+    """The vector index did not answer. `memorist index rebuild` recreates its contents."""
 
     retry = True
-
-
-class EmbedderChanged(ProviderFailed):
-    """The memories were embedded by another model: run `memorist index` to embed them anew."""
 
 
 class WrongDimensions(ProviderFailed):
-    """A vector has another number of dimensions than its model."""
+    """The vector has a different number of dimensions than its model."""
 
 
 class ModelUnavailable(ProviderFailed):
-    """The language model did not answer; rules did its work, and the same call may work later."""
+    """The language model did not answer, so rules were used. The same call may work later."""
 
     retry = True
-    cost: tuple[int, int] | None = (
-        None  # tokens in and out that it may have cost all the same, where that is known
-    )
+    cost: tuple[int, int] | None = None  # tokens in and out that were billed anyway, if known
 
 
 class BadModelAnswer(ProviderFailed):
-    """The model's answer could not be used."""
+    """The answer of the language model is not usable."""
 
     cost: tuple[int, int] | None = None  # as above
 
@@ -120,4 +110,4 @@ class Misconfigured(MemoristError):
 
 
 class MigrationNeeded(MemoristError):
-    """The database was made by another version of Memorist."""
+    """The database was created by another version of Memorist."""

@@ -92,7 +92,7 @@ class LanguageModel(Protocol):
     async def close(self) -> None: ...
 
 
-class Adviser(Protocol):
+class BudgetedModel(Protocol):
     """A language model within the budget of whoever it works for; `llms.metered` makes one."""
 
     async def answer(self, scope: Scope, ask: Ask) -> Mapping[str, Any]:
@@ -205,11 +205,11 @@ class NearestRows(Protocol):
         """
         ...
 
-    def note(self, scope: Scope) -> None:
+    def notify(self, scope: Scope) -> None:
         """Bring the index up to date with the scope soon, in the background."""
         ...
 
-    async def follow(self, scope: Scope) -> bool:
+    async def sync(self, scope: Scope) -> bool:
         """Bring the index up to date with the scope now; False if another process is doing it."""
         ...
 
@@ -334,7 +334,7 @@ class Transaction(Reading, Protocol):
     async def apply(self, changes: Sequence[Change]) -> None:
         """Make all the changes with their history, or none of them.
 
-        Raises Conflict for a task that is Done under a lease that was given to somebody else in the meantime.
+        Raises RevisionConflict for a task that is Done under a lease that was given to somebody else in the meantime.
         """
         ...
 

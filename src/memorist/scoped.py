@@ -14,10 +14,9 @@ from .extraction import job
 from .extraction.job import Extracted
 from .ingest import links, messages, policies, validation
 from .ingest import pipeline as ingest
-from .jobs import compress
+from .jobs import compress, expire
 from .jobs import roll_up as rollup
-from .jobs.derive import care_of
-from .jobs.summarize import SummedUp
+from .jobs.summarize import SummaryReport
 from .manage import (
     agent_query,
     chat_commands,
@@ -41,7 +40,7 @@ from .retrieve import explain
 from .retrieve import pipeline as retrieve
 from .retrieve.profiles import Profile
 from .storage.changes import Happened
-from .telemetry.instrumentation import watched
+from .telemetry.instrumentation import observed
 from .text.clock import new_id
 from .types import (
     Conflict,
@@ -131,13 +130,13 @@ class ScopedClient:
         drafts = messages.drafts(what, self.labels, messages.moment(at), common, longest)
         return await self.remember_drafts(drafts, policy=policy)
 
-    @watched("remember", lambda receipt: len(receipt.ids))
+    @observed("remember", lambda receipt: len(receipt.ids))
     async def remember_drafts(
         self, drafts: Sequence[Draft], *, policy: str | None = None
     ) -> Receipt:
         """Store drafts, as dialects and importers make them."""
         ctx = self.ctx
-        by = policies.named(policy or ctx.settings.policy, ctx.settings.capacity)
+        by = policies.find(ctx.policies, policy or ctx.settings.policy, ctx.settings.capacity)
         remember = ingest.remember if self.offline is None else self.offline.remember
         outcomes: builtins.list[Outcome] = []
         for start in range(0, len(drafts), BATCH):
@@ -150,10 +149,10 @@ class ScopedClient:
                 await journal.noted(ctx, self.scope, new, now)
             outcomes += done
         if ctx.external_index is not None:
-            ctx.external_index.note(self.scope)
+            ctx.external_index.notify(self.scope)
         return Receipt(tuple(outcomes))
 
-    @watched("recall", len)
+    @observed("recall", len)
     async def recall(
         self,
         query: str,
@@ -277,9 +276,7 @@ class ScopedClient:
                 query, limit=top_k, budget=budget_tokens, profile=by, where=where
             )
 
-        return await agent_query.answered(
-            asked, self.scope, self.ctx.allowlists, find, self.ctx.count_tokens
-        )
+        return await agent_query.answered(self.ctx, asked, self.scope, find)
 
     async def why_not(
         self,
@@ -332,7 +329,7 @@ class ScopedClient:
         where, limit = validation.where(where), min(limit, 1000)
         return await self.ctx.store.page(self.scope, where, limit=limit, cursor=cursor)
 
-    @watched("edit", lambda _: 1)
+    @observed("edit", lambda _: 1)
     async def edit(
         self,
         id: str,
@@ -347,7 +344,7 @@ class ScopedClient:
     ) -> Memory:
         """Change a memory. The id stays; the version before is kept and can still be read.
 
-        Raises NotFound; InvalidInput if it is not the current version; Conflict if `revision` is
+        Raises NotFound; InvalidInput if it is not the current version; RevisionConflict if `revision` is
         not its revision.
         """
         await privacy.refuse_incognito(self.ctx, self.scope, self.labels.session)
@@ -394,26 +391,25 @@ class ScopedClient:
         See the settings `ttl_days` and `purge_days`. What is pinned or manually saved stays.
         With `dry_run` nothing is changed.
         """
-        return await forget.purge(self.ctx, self.scope, dry_run=dry_run)
+        return await expire.purge(self.ctx, self.scope, dry_run=dry_run)
 
     async def extract(self, id: str) -> Extracted:
         """Extract facts from a turn of a conversation now.
 
         By a language model if the setting `extract` says so, otherwise by rules. Each fact names
         that memory as its source and is forgotten with it. What cannot be stored is returned with
-        the reason. Raises NotFound, Conflict if it was changed meanwhile.
+        the reason. Raises NotFound, RevisionConflict if it was changed meanwhile.
         """
         memory, ctx = await self.get(id), self.ctx
         if why := await self.privacy.disabled_reason(memory.labels.session):
             return Extracted(by="nobody", why=why)
         settings = ctx.settings
-        policy = policies.named(settings.policy, settings.capacity)
-        with_model = settings.extract == "model"
-        return await job.draw([id], self.scope, care_of(ctx), policy=policy, with_model=with_model)
+        policy = policies.find(ctx.policies, settings.policy, settings.capacity)
+        return await job.draw([id], self.scope, ctx, policy=policy)
 
     async def compress(
         self, *, threshold: int | None = None, sessions: int | None = None, dry_run: bool = False
-    ) -> SummedUp:
+    ) -> SummaryReport:
         """Summarize the oldest sessions, each in one memory, if there are more than the threshold.
 
         The originals are kept behind the summary and come back with `include_compressed`, or by
@@ -424,17 +420,17 @@ class ScopedClient:
         if sessions is not None:
             validation.number("sessions", sessions)
         return await compress.compress(
-            care_of(self.ctx), self.scope, threshold=least, sessions=sessions, dry_run=dry_run
+            self.ctx, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
         )
 
-    async def roll_up(self, *, days: float = rollup.DAYS, dry_run: bool = False) -> SummedUp:
+    async def roll_up(self, *, days: float = rollup.DAYS, dry_run: bool = False) -> SummaryReport:
         """Merge each topic among what was not used for so many days into one memory.
 
         The originals are archived behind it and can be restored. With `dry_run` nothing is changed.
         Raises InvalidInput.
         """
         validation.days(days)
-        return await rollup.roll_up(care_of(self.ctx), self.scope, days=days, dry_run=dry_run)
+        return await rollup.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Protect a memory from being trimmed, expired or left out. Raises NotFound."""
@@ -444,7 +440,7 @@ class ScopedClient:
         """Remove the pin. Raises NotFound."""
         return await edit.set_pinned(self.ctx, self.scope, self.labels, id, False, actor)
 
-    @watched("forget", _count_forgotten)
+    @observed("forget", _count_forgotten)
     async def forget(
         self,
         id: str,
@@ -465,7 +461,7 @@ class ScopedClient:
         )
         return await self._forget([str(id)], manner)
 
-    @watched("forget", _count_forgotten)
+    @observed("forget", _count_forgotten)
     async def forget_where(
         self,
         query: str | None = None,
@@ -511,7 +507,7 @@ class ScopedClient:
         """Undo one operation of the history (`meta` names it), or everything a session did.
 
         New memories are hidden and can be restored for 30 days; changed ones are as before. It is
-        in the history and can itself be undone; an erasure cannot. Raises NotFound; Conflict if
+        in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
         something was changed later.
         """
         given = {"operation": operation, "session": session}

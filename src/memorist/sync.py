@@ -11,7 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from .bootstrap import open_client
 from .client import Client
@@ -20,6 +20,7 @@ from .manage.checkpoints import Checkpoints
 from .manage.consent import Consent
 from .manage.privacy import Privacy
 from .scoped import ScopedClient
+from .settings.options import Options
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -216,7 +217,7 @@ class Blocking:
         db: str | Path | None = None,
         *,
         count_tokens: Callable[[str], int] | None = None,
-        **settings: Any,
+        **settings: Unpack[Options],
     ) -> Blocking:
         """Open a memory; see `memorist.open`."""
         loop = Loop()

@@ -13,9 +13,9 @@ import pytest
 
 from llm_server import BEHAVIOURS, Server
 from memorist.errors import BadModelAnswer, ModelUnavailable
-from memorist.llms import cost
-from memorist.llms.anthropic import Anthropic
-from memorist.llms.openai import OpenAI
+from memorist.llms import budget
+from memorist.llms.anthropic import AnthropicModel
+from memorist.llms.openai import OpenAIModel
 from memorist.ports import LanguageModel
 from memorist.results import Ask
 
@@ -75,7 +75,7 @@ async def model(kind: str, llm_server: Server) -> AsyncIterator[LanguageModel]:
 @asynccontextmanager
 async def opened(kind: str, server: Server, timeout: float) -> AsyncIterator[LanguageModel]:
     url = f"{server.url}/v1" if kind == "openai" else server.url
-    made = (OpenAI if kind == "openai" else Anthropic)(
+    made = (OpenAIModel if kind == "openai" else AnthropicModel)(
         "test-model", url=url, key="k-secret", timeout=timeout
     )
     yield made
@@ -120,7 +120,7 @@ async def test_a_server_that_takes_its_time_gets_no_more_than_the_timeout(
     with pytest.raises(ModelUnavailable, match="within 1 seconds") as caught:
         await model.answer(ASK)
     assert time.monotonic() - begun < TIMEOUT + 1
-    assert caught.value.cost == cost.most(ASK)
+    assert caught.value.cost == budget.max_cost(ASK)
 
 
 async def test_a_server_that_fails_is_unavailable_and_nothing_it_says_is_repeated(
@@ -138,7 +138,7 @@ async def test_a_server_that_fails_is_unavailable_and_nothing_it_says_is_repeate
 
 
 async def test_a_server_that_is_not_running_is_unavailable_and_costs_nothing() -> None:
-    away = OpenAI("test-model", url="http://127.0.0.1:9/v1", timeout=20)
+    away = OpenAIModel("test-model", url="http://127.0.0.1:9/v1", timeout=20)
     with pytest.raises(ModelUnavailable) as caught:
         await away.answer(ASK)
     assert caught.value.cost == (0, 0)
@@ -151,7 +151,7 @@ async def test_a_server_that_is_not_running_is_unavailable_and_costs_nothing() -
 async def test_an_address_or_a_key_that_cannot_be_is_a_model_that_is_away(
     llm_server: Server, url: str, key: str
 ) -> None:
-    away = OpenAI("test-model", url=url or f"{llm_server.url}/v1", key=key)
+    away = OpenAIModel("test-model", url=url or f"{llm_server.url}/v1", key=key)
     with pytest.raises(ModelUnavailable):
         await away.answer(ASK)
     await away.close()
@@ -190,7 +190,7 @@ async def test_both_tries_are_counted(model: LanguageModel, llm_server: Server) 
 async def test_a_way_the_server_does_not_know_is_tried_once_in_its_life(
     model: LanguageModel, llm_server: Server
 ) -> None:
-    ways = [model.rungs[at:] for at in range(len(model.rungs))]  # type: ignore[attr-defined]
+    ways = [model.modes[at:] for at in range(len(model.modes))]  # type: ignore[attr-defined]
     for number, (best, *others) in enumerate(ways, start=1):
         llm_server.requests.clear()
         assert (await model.answer(ASK)).value == GOOD
@@ -219,7 +219,7 @@ async def test_the_limit_goes_by_its_newer_name_where_the_server_asks_for_it(
     llm_server: Server,
 ) -> None:
     llm_server.answer, llm_server.refused = lambda asked: GOOD, {"max_tokens"}
-    model = OpenAI("test-model", url=f"{llm_server.url}/v1")
+    model = OpenAIModel("test-model", url=f"{llm_server.url}/v1")
     assert (await model.answer(ASK)).value == GOOD
     assert llm_server.requests[-1].body["max_completion_tokens"] == 200
     await model.close()
@@ -257,7 +257,7 @@ async def test_figures_that_cannot_be_are_not_believed(
     for usage in [(0, 0), (-5, -5), (10**15, 10**15), ("7", None), (True, False), [], "much"]:
         llm_server.usage = usage
         answer = await model.answer(ASK)
-        assert 8 <= answer.tokens_in <= cost.most(ASK)[0]
+        assert 8 <= answer.tokens_in <= budget.max_cost(ASK)[0]
         assert 8 <= answer.tokens_out <= ASK.max_tokens
 
 

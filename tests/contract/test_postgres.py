@@ -447,7 +447,7 @@ async def test_a_database_in_partitions_does_all_the_same(database: str) -> None
 
 
 async def test_a_database_in_use_is_not_cut_into_partitions(store: PostgresStore) -> None:
-    with pytest.raises(InvalidInput, match="memorist copy"):
+    with pytest.raises(InvalidInput, match="memorist db copy"):
         await migrate(store.url, partitions=4)
 
 

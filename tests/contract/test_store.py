@@ -13,7 +13,13 @@ import numpy as np
 import pytest
 
 from memorist.embedders.hashing import Hashing
-from memorist.errors import Conflict, EmbedderUnavailable, InvalidInput, MemoristError, StoreDamaged
+from memorist.errors import (
+    EmbedderUnavailable,
+    InvalidInput,
+    MemoristError,
+    RevisionConflict,
+    StoreDamaged,
+)
 from memorist.jobs.embed import backfill
 from memorist.ports import Delta, Store
 from memorist.results import Proposal, SpaceSettings
@@ -252,7 +258,7 @@ async def test_by_key_finds_the_active_memory_under_a_key(store: Store) -> None:
 
 async def test_two_active_memories_under_one_key_conflict(store: Store) -> None:
     await keep(store, "blue", key="colour")
-    with pytest.raises(Conflict):
+    with pytest.raises(RevisionConflict):
         await keep(store, "green", key="colour")
     assert [each.text for each in await store.page(ANA, Filter(), limit=10)] == ["blue"]
 
@@ -460,7 +466,7 @@ async def test_a_transaction_rolls_everything_back_if_the_block_raises(
 
 async def test_apply_makes_all_the_changes_or_none(store: Store) -> None:
     (blue,) = await keep(store, "blue", key="colour")
-    with pytest.raises(Conflict):
+    with pytest.raises(RevisionConflict):
         await apply(store, put(memory("fine")), put(memory("green", key="colour")))
     assert list(await store.page(ANA, Filter(), limit=10)) == [blue]
 
@@ -474,7 +480,7 @@ async def test_a_failed_apply_cannot_be_committed_by_going_on(store: Store) -> N
                 await tx.apply([put(memory("fine")), put(memory("green", key="colour"))])
             await tx.apply([put(memory("more"))])
 
-    with pytest.raises(Conflict):
+    with pytest.raises(RevisionConflict):
         await stubborn()
     assert list(await store.page(ANA, Filter(), limit=10)) == [blue]
 

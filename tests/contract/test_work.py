@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memorist.errors import Conflict
+from memorist.errors import RevisionConflict
 from memorist.ports import Store
 from memorist.results import Spending, Task
 from memorist.storage.changes import Change, Checked, Done, Put, Queue
@@ -67,7 +67,7 @@ async def test_what_a_dead_worker_had_is_free_after_its_lease_and_its_late_resul
     await asyncio.sleep(0.05)
     (taken,) = await claim(store)
     assert taken.attempts == 2
-    with pytest.raises(Conflict, match="extract"):
+    with pytest.raises(RevisionConflict, match="extract"):
         await apply(store, Queue(name="consolidate", due_at=NOW), Done(task=late))
     await store.postpone(late, due_at=LATER)  # not his any more
     await apply(store, Done(task=taken))

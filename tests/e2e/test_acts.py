@@ -174,13 +174,13 @@ def test_a_person_can_do_everything_from_the_command_line_and_each_act_can_be_au
 ) -> None:
     (id,) = run("remember", TEA)["outcomes"][0]["ids"]
     run("pin", id)
-    run("memory", "off")
+    run("privacy", "set", "off")
     run("forget", id, "--yes")
-    run("incognito", "start", "--session", "chat-1")
+    run("privacy", "incognito", "start", "--session", "chat-1")
     told = [(entry["event"], entry["actor"]) for entry in run("history")]
     assert told == [("DELETE", "ana"), ("UPDATE", "ana"), ("UPDATE", "ana"), ("ADD", None)]
     assert {"pin", "disable", "delete", "incognito"} <= {
-        tally["op"] for tally in run("events", "--count")
+        tally["op"] for tally in run("stats", "event-counts")
     }
 
 
@@ -197,7 +197,7 @@ def test_a_moved_meeting_is_noticed_asks_for_a_decision_and_supersedes_the_old_t
         "The budget meeting is on Tuesday at ten.",
         "The budget meeting is on Friday at four.",
     )
-    run("confirm", outcome["ids"][0])
+    run("conflicts", "confirm", outcome["ids"][0])
     assert run("conflicts") == []
     with memorist.open(place, embedder="hashing") as memory:
         ana = memory.scope("ana")

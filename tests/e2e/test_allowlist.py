@@ -500,7 +500,7 @@ def test_the_blocking_door_and_the_command_line_ask_the_same(
         ana = memory.scope("ana")
         ana.remember("Deploy the plan.", category="tasks", importance=0.9)
         found = ana.query("plan", agent="planner")
-    words = ["query", "plan", "--db", place, "--user", "ana", "--agent"]
+    words = ["agent", "query", "plan", "--db", place, "--user", "ana", "--agent"]
     asked = CliRunner().invoke(
         app, [*words, "planner", "--category", "tasks", "--filter", "importance_min=1", "--json"]
     )

@@ -100,10 +100,27 @@ def test_help_lists_every_command_and_loads_nothing_heavy() -> None:
         "index",
         "stats",
         "doctor",
-        "backup",
-        "vacuum",
+        "db",
+        "jobs",
+        "privacy",
+        "consent",
+        "keys",
+        "conflicts",
     ):
         assert f" {name} " in done.stdout
+    assert "--install-completion" in done.stdout
+
+
+def test_the_help_of_a_group_lists_its_commands(run: Run) -> None:
+    for group, names in {
+        "db": ("migrate", "copy", "backup", "vacuum", "replay"),
+        "jobs": ("run", "worker", "backlog", "purge", "compress", "roll-up", "extract"),
+        "index": ("update", "rebuild", "reembed"),
+        "keys": ("create", "list", "revoke"),
+    }.items():
+        shown = run(group, "--help").stdout
+        for name in names:
+            assert f" {name} " in shown
 
 
 def test_the_demo_answers_its_questions_and_leaves_nothing_behind(place: Path) -> None:
@@ -363,10 +380,10 @@ def test_an_import_reads_stdin(run: Run) -> None:
 
 
 def test_a_backup_is_a_memory(run: Run, tea: str) -> None:
-    assert run("backup", "copy.db").exit_code == 0
+    assert run("db", "backup", "copy.db").exit_code == 0
     assert run("--db", "copy.db", "show", tea).exit_code == 0
-    assert run("backup", "copy.db").exit_code == 2
-    assert run("vacuum").exit_code == 0
+    assert run("db", "backup", "copy.db").exit_code == 2
+    assert run("db", "vacuum").exit_code == 0
 
 
 # Indexing
@@ -529,13 +546,13 @@ def test_version(run: Run) -> None:
 def test_the_doctor_makes_no_file(run: Run, place: Path) -> None:
     answer = run("doctor")
     assert answer.exit_code == 0
-    assert "is made when the first thing is remembered" in " ".join(answer.stdout.split())
+    assert "will be created by the first `memorist remember`" in " ".join(answer.stdout.split())
     assert not (place / "memory.db").exists()
 
 
 def test_the_doctor_says_what_is_degraded_and_how_to_mend_it(unembedded: Run) -> None:
     shown = " ".join(unembedded("doctor").stdout.split())
-    assert "5 of 5 memories are found by their words only" in shown
+    assert "5 of 5 memories can only be found by their words" in shown
     assert "run `memorist index`" in shown
     assert "MEMORIST_EMBEDDER=minilm" in shown
 
@@ -563,5 +580,90 @@ def test_the_doctor_looks_at_wrong_settings_and_unread_variables(
 def test_every_command_helps_with_an_example(run: Run) -> None:
     import typer.main
 
-    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
-        assert f"Example: memorist {name}" in run(name, "--help").stdout
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        for inner in getattr(command, "commands", [""]):
+            words = f"{name} {inner}".split()
+            assert f"Example: memorist {' '.join(words)}" in run(*words, "--help").stdout
+
+
+# Names that are wrong, short or completed
+
+
+@pytest.mark.parametrize(
+    ("words", "suggested"),
+    [
+        (["remembr", "tea"], "`memorist remember`"),
+        (["vacum"], "`memorist db vacuum`"),
+        (["migrate", "--help"], "`memorist db migrate`"),
+        (["tend"], "`memorist jobs run`"),
+        (["costs"], "`memorist stats llm-usage`"),
+        (["memory", "off"], "`memorist privacy set`"),
+        (["db", "vacum"], "'vacuum'"),
+        (["list", "--limt", "3"], "--limit"),
+    ],
+)
+def test_a_wrong_name_is_answered_with_the_right_one(
+    run: Run, words: list[str], suggested: str
+) -> None:
+    answer = run(*words)
+    assert answer.exit_code == 2
+    assert "Did you mean" in answer.stderr
+    assert suggested in answer.stderr
+    error = json.loads(run(*words, "--json").stderr)["error"]
+    assert suggested in error["message"]
+
+
+def test_a_wrong_setting_is_answered_with_the_right_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch, place: Path
+) -> None:
+    monkeypatch.setenv("MEMORIST_PROFLE", "default")
+    assert "did you mean MEMORIST_PROFILE?" in " ".join(run("doctor").stdout.split())
+
+
+def test_the_first_characters_of_an_id_are_enough(run: Run, tea: str) -> None:
+    short = tea[:-6]
+    assert json.loads(run("show", short, "--json").stdout)["id"] == tea
+    assert "pinned" in run("pin", short).stdout
+    assert "UPDATE" in run("history", short).stdout
+    operation = json.loads(run("history", "--limit", 1, "--json").stdout)["meta"]["operation"]
+    assert run("undo", operation[:-6]).exit_code == 0
+    assert run("forget", short, "--yes").exit_code == 0
+    assert run("show", short).exit_code == 3
+
+
+def test_an_id_that_is_too_short_or_ambiguous_is_refused(run: Run, place: Path, tea: str) -> None:
+    run("import", lines(place / "chat.jsonl", {"content": "I like cake."}))
+    assert run("show", tea[:5]).exit_code == 3
+    answer = run("show", tea[:6])
+    assert answer.exit_code == 2
+    assert tea in answer.stderr
+    assert "2 ids begin with" in answer.stderr
+
+
+def test_a_group_without_a_command_runs_its_default(run: Run, tea: str) -> None:
+    assert run("stats", "--json").stdout == run("stats", "summary", "--json").stdout
+    assert run("conflicts").stderr == run("conflicts", "list").stderr
+    assert run("keys").exit_code == 0
+    assert run("db").exit_code == 2
+
+
+def test_lists_show_dates_and_the_history_shows_texts(run: Run, tea: str) -> None:
+    day = json.loads(run("show", tea, "--json").stdout)["created_at"][:10]
+    assert run("list").stdout.startswith(f"{day} I drink green tea.")
+    assert "I drink green tea." in run("history").stdout
+
+
+def test_an_empty_list_names_other_spaces_that_have_memories(run: Run, tea: str) -> None:
+    answer = run("list", "--space", "work")
+    assert answer.stderr.strip() == "No memories for user 'ana' in space 'work' (1 in 'default')."
+    assert run("list", "--tag", "none").stderr.strip() == "No memories match."
+
+
+def test_the_shell_completes_commands(place: Path) -> None:
+    asked = {
+        "_MEMORIST_COMPLETE": "complete_bash",
+        "COMP_WORDS": "memorist db v",
+        "COMP_CWORD": "2",
+    }
+    done = process(env={**os.environ, **asked})
+    assert done.stdout.split() == ["vacuum"]

@@ -101,21 +101,21 @@ def _until(happened: Any, seconds: float = 30) -> None:
 def test_migrate_makes_a_database_and_then_finds_it_done(
     database: str, environment: dict[str, str]
 ) -> None:
-    code, made, err = run(environment, "migrate", "--db", database, "--partitions", "2")
+    code, made, err = run(environment, "db", "migrate", "--db", database, "--partitions", "2")
     assert (code, made["steps"][:1], made["indexes"]) == (0, [1], []), err
-    assert run(environment, "migrate", "--db", database, "--hnsw")[:2] == (
+    assert run(environment, "db", "migrate", "--db", database, "--hnsw")[:2] == (
         0,
         {"steps": [], "indexes": []},
     )
-    code, _, err = run(environment, "migrate", "--db", database, "--partitions", "8")
+    code, _, err = run(environment, "db", "migrate", "--db", database, "--partitions", "8")
     assert code == USAGE
-    assert "memorist copy" in err
+    assert "memorist db copy" in err
 
 
 def test_migrate_on_a_file_makes_it(tmp_path: Path, environment: dict[str, str]) -> None:
-    assert run(environment, "migrate", "--db", str(tmp_path / "m.db"))[0] == 0
+    assert run(environment, "db", "migrate", "--db", str(tmp_path / "m.db"))[0] == 0
     assert (tmp_path / "m.db").exists()
-    assert run(environment, "migrate", "--db", str(tmp_path / "m.db"), "--hnsw")[0] == USAGE
+    assert run(environment, "db", "migrate", "--db", str(tmp_path / "m.db"), "--hnsw")[0] == USAGE
 
 
 def test_a_doctor_looks_at_a_server_too(ready_database: str, environment: dict[str, str]) -> None:

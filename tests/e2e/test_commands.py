@@ -353,8 +353,11 @@ def test_the_command_line_listens_too(tmp_path: Path, monkeypatch: pytest.Monkey
         return CliRunner().invoke(app, list(words))
 
     run("remember", TEA, "--session", "chat-1")
-    assert f"1. {TEA}" in run("say", "what do you remember about green tea?").stdout.splitlines()
-    reply = json.loads(run("say", "forget that", "--session", "chat-1", "--json").stdout)
+    assert (
+        f"1. {TEA}"
+        in run("agent", "say", "what do you remember about green tea?").stdout.splitlines()
+    )
+    reply = json.loads(run("agent", "say", "forget that", "--session", "chat-1", "--json").stdout)
     assert (reply["command"], reply["done"]) == ("forget", True)
     assert run("list", "--json").stdout.strip() == ""
-    assert "no command" in run("say", "hello").stderr
+    assert "Not a command" in run("agent", "say", "hello").stderr

@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -22,10 +23,11 @@ from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects.vault import MemoryType, Vault
-from memorist.errors import Conflict, InvalidInput
+from memorist.errors import InvalidInput, RevisionConflict
 from memorist.interfaces.cli import app
 from memorist.jobs import compress, roll_up
-from memorist.jobs.summarize import SummedUp
+from memorist.jobs.schedule import WEEKLY
+from memorist.jobs.summarize import SummaryReport
 from memorist.results import Task
 from memorist.scoped import ScopedClient
 from memorist.storage.changes import Queue
@@ -88,11 +90,11 @@ async def everything(scope: ScopedClient, *states: str, **more: Any) -> list[Mem
 async def test_sessions_are_summed_up_beyond_the_threshold_and_not_at_it(place: str) -> None:
     async with opened(place) as engine:
         ana = await talked(engine, 10)
-        assert await ana.compress() == SummedUp()
+        assert await ana.compress() == SummaryReport()
         await engine.scope("ana", session="s10").remember(turns(10))
         done = await ana.compress()
         assert (done.groups, len(done.summaries), len(done.memories), done.left) == (5, 5, 20, 0)
-        assert await ana.compress() == SummedUp(), "six are left, which is not more than ten"
+        assert await ana.compress() == SummaryReport(), "six are left, which is not more than ten"
 
 
 @pytest.mark.spec("MLS-57", "MLS-59", "MLS-61", "MLS-62", "THE-108")
@@ -419,7 +421,7 @@ async def gardens(engine: Client) -> ScopedClient:
 async def test_what_nobody_used_for_long_is_rolled_up_by_topic(place: str) -> None:
     async with opened(place) as engine:
         ana = await gardens(engine)
-        assert await ana.roll_up(days=30) == SummedUp(), "it is new"
+        assert await ana.roll_up(days=30) == SummaryReport(), "it is new"
         engine.ctx.clock.now += timedelta(days=31)  # type: ignore[attr-defined]
         assert (await ana.roll_up(days=30, dry_run=True)).groups == 1
         done = await ana.roll_up(days=30)
@@ -450,7 +452,7 @@ async def test_a_worker_rolls_topics_up_each_week_where_the_setting_asks_for_it(
         (summary,) = await everything(ana, compression_source=True)
         assert len((await ana.why(summary.id)).memories) == 4
     async with opened(place) as engine:
-        with pytest.raises(InvalidInput, match="no duty 'rollup'"):
+        with pytest.raises(InvalidInput, match="No job 'rollup'"):
             await engine.run_jobs(only=["rollup"])
 
 
@@ -471,21 +473,23 @@ async def test_a_duty_ends_and_comes_round_again(place: str, duty: Any) -> None:
     async with opened(place) as engine:
         ana = await talked(engine, 11)
         task = await claimed(engine, ana.scope, "duty")
-        await duty.run(task, engine.care)
+        settings = engine.settings.model_copy(update={"rollup_days": 90.0})
+        ctx = replace(engine.ctx, settings=settings)
+        await duty.run(ctx, task)
         assert (
             await engine.ctx.store.claim_tasks(
                 ["duty"], now=engine.ctx.clock(), limit=1, lease_seconds=60
             )
             == []
         )
-        later = engine.ctx.clock() + 2 * duty.EVERY
+        later = engine.ctx.clock() + 2 * WEEKLY
         assert (
             len(await engine.ctx.store.claim_tasks(["duty"], now=later, limit=1, lease_seconds=60))
             == 1
         )
         assert len(await everything(ana, compression_source=True)) == (5 if duty is compress else 0)
-        with pytest.raises(Conflict):
-            await duty.run(task, engine.care)
+        with pytest.raises(RevisionConflict):
+            await duty.run(ctx, task)
 
 
 async def test_two_at_a_time_sum_nothing_up_twice(place: str) -> None:
@@ -514,12 +518,12 @@ def test_the_command_line_compresses_and_rolls_up(place: str) -> None:
         assert done.exit_code == 0, done.output
         return dict(json.loads(done.stdout))
 
-    would = told("compress", "--threshold", "2", "--sessions", "2", "--dry-run")
+    would = told("jobs", "compress", "--threshold", "2", "--sessions", "2", "--dry-run")
     assert (would["groups"], would["summaries"], would["dry_run"]) == (2, [], True)
-    did = told("compress", "--threshold", "2", "--sessions", "2")
+    did = told("jobs", "compress", "--threshold", "2", "--sessions", "2")
     assert (did["groups"], len(did["summaries"]), len(did["memories"])) == (2, 2, 8)
-    assert told("roll-up", "--days", "30")["groups"] == 0
-    plain = CliRunner().invoke(app, ["compress", *usual[:-1]], env=env)
+    assert told("jobs", "roll-up", "--days", "30")["groups"] == 0
+    plain = CliRunner().invoke(app, ["jobs", "compress", *usual[:-1]], env=env)
     assert "0 sessions with 0 memories summed up" in plain.stdout
     with memorist.open(place, embedder="hashing") as memory:
         assert len(memory.scope("ana").list(limit=100)) == before - 8 + 2
@@ -614,9 +618,11 @@ async def test_the_session_that_began_first_is_the_oldest_whichever_was_stored_f
 
 def test_clusters_take_the_nearest_first_and_nothing_twice() -> None:
     angles = np.linspace(0, np.pi, 40)
-    found = roll_up.topics(np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32))
+    found = roll_up.find_topics(
+        np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+    )
     every = [place for topic in found for place in topic]
     assert len(every) == len(set(every))
     assert all(roll_up.FEWEST <= len(topic) <= roll_up.MOST for topic in found)
     assert all(a < b for topic in found for a, b in pairwise(topic))
-    assert roll_up.topics(np.zeros((0, 2), np.float32)) == []
+    assert roll_up.find_topics(np.zeros((0, 2), np.float32)) == []

@@ -366,12 +366,12 @@ def test_the_command_line_lists_approves_and_denies(
         (city.id, "Porto"),
         (name.id, "Root"),
     ]
-    assert "Porto  waits until" in run("list").stdout
+    assert "Porto  waiting until" in run("list").stdout
     assert "Porto  approved" in run("approve", city.id).stdout
     assert "Root  denied" in run("deny", name.id).stdout
     assert run("approve", name.id).exit_code == 3
     assert run("approve").exit_code == 2
-    assert run("tell", "tone", "brief").exit_code == 0
-    assert run("about").stdout.splitlines() == ["city: Porto", "tone: brief"]
+    assert run("set", "tone", "brief").exit_code == 0
+    assert run("about").stdout.splitlines() == ["city  Porto", "tone  brief"]
     assert run("withdraw", "city").exit_code == 0
     assert json.loads(run("about", "--json").stdout) == {"tone": "brief"}

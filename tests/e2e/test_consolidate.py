@@ -15,10 +15,10 @@ from clocks import Clock
 from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
+from memorist.dialects import catalog
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget
-from memorist.ingest import policies
 from memorist.jobs import consolidate
-from memorist.ports import Adviser
+from memorist.ports import BudgetedModel
 from memorist.results import Ask, Task
 from memorist.scoped import ScopedClient
 from memorist.storage.changes import Queue, Used
@@ -117,16 +117,15 @@ async def claimed(engine: Client, name: str) -> Task:
 
 async def run(
     engine: Client,
-    adviser: Adviser | None = None,
+    adviser: BudgetedModel | None = None,
     *,
     policy: str = "default",
     most: int = 50,
     name: str = "consolidate",
 ) -> int:
-    care = replace(engine.care, adviser=adviser)
-    return await consolidate.run(
-        await claimed(engine, name), care, policy=policies.named(policy), most=most
-    )
+    settings = engine.settings.model_copy(update={"policy": policy, "consolidate_pairs": most})
+    ctx = replace(engine.ctx, llm=adviser, settings=settings)
+    return await consolidate.run(ctx, await claimed(engine, name))
 
 
 async def texts(ana: ScopedClient) -> set[str]:
@@ -253,9 +252,9 @@ async def test_a_model_that_says_yes_to_everything_joins_no_other_values(
 
 @pytest.fixture(autouse=True)
 def _no_conflicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = policies.named("default")
+    usual = catalog.POLICIES["default"]
     monkeypatch.setitem(
-        policies.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False)
+        catalog.POLICIES, "no conflicts", replace(usual, name="no conflicts", conflicts=False)
     )
 
 
@@ -590,7 +589,7 @@ async def test_of_ten_memories_only_the_one_recalled_most_is_looked_at(
     clock.now += timedelta(days=4)
     for text, times, count in ((shelves[0], 2, 0), (DOG, 1, 0), (DOG, 2, 1)):
         used = (await one(ana, text)).id
-        async with quick.store.transaction(ana.scope) as tx:
+        async with quick.ctx.store.transaction(ana.scope) as tx:
             await tx.apply([Used(memory_id=used, at=clock.now, scores={})] * times)
         adviser = Scripted(same=False)
         await run(quick, adviser)

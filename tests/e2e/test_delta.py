@@ -265,17 +265,20 @@ def test_the_command_tells_the_same(tmp_path: Path) -> None:
         told(memory.scope("ana", thread="t"), NAME, "personal", 0.4)
     run = CliRunner().invoke
     shared = ["t", "--db", place, "--user", "ana"]
-    assert run(app, ["delta", *shared]).stdout.splitlines() == [
+    assert run(app, ["agent", "delta", *shared]).stdout.splitlines() == [
         "Memory updates since rev 0:",
         f"- +created: [Personal] {NAME} (imp=2)",
     ]
-    assert run(app, ["delta", *shared]).stdout == ""
+    assert run(app, ["agent", "delta", *shared]).stdout == ""
     assert (
-        json.loads(run(app, ["delta", *shared, "--since", "0", "--json"]).stdout)["revision"] == 1
+        json.loads(run(app, ["agent", "delta", *shared, "--since", "0", "--json"]).stdout)[
+            "revision"
+        ]
+        == 1
     )
-    listed = run(app, ["events", *shared[1:]]).stdout
+    listed = run(app, ["stats", "events", *shared[1:]]).stdout
     assert "episodic create   ok" in listed
-    assert run(app, ["events", *shared[1:], "--count"]).stdout.split()[1:] == [
+    assert run(app, ["stats", "event-counts", *shared[1:]]).stdout.split()[1:] == [
         "episodic",
         "create",
         "ok",

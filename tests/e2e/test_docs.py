@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/tutorial.md", "docs/how-to.md"]
+PAGES = ["README.md", "docs/tutorial.md", "docs/how-to.md", "docs/dialects.md"]
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
 
 
@@ -71,8 +71,15 @@ def test_the_picture_of_the_flow_is_drawn_from_its_source():
 @pytest.mark.spec("CLK-4")
 def test_the_map_names_a_home_for_everything_and_each_exists():
     text = (ROOT / "docs/architecture.md").read_text("utf-8")
-    homes = re.findall(r"`(src/[^`]+)`", text)
-    assert [home for home in homes if not (ROOT / home).exists()] == []
+    homes = re.findall(r"`([a-z][\w/]*(?:/|\.\w+))(?::(\w+))?`", text)
+    assert len(homes) > 60
+    for home, name in homes:
+        found = [folder / home for folder in (ROOT, ROOT / "src/memorist")]
+        path = next((each for each in found if each.exists()), None)
+        assert path is not None, home
+        assert not name or re.search(rf"^(async )?def {name}\(", path.read_text("utf-8"), re.M), (
+            name
+        )
     for part in (
         "extraction",
         "hybrid retrieval",

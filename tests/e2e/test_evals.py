@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from llm_server import Request, Server
 from memorist import evals
+from memorist.dialects import catalog
 from memorist.errors import ModelUnavailable
 from memorist.evals.run import filled_memory
 from memorist.ingest import policies
@@ -126,7 +127,7 @@ async def test_a_memory_without_its_guards_would_fail_every_private_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(
-        policies.POLICIES, "open", replace(policies.named("default"), name="open", guard="none")
+        catalog.POLICIES, "open", replace(policies.DEFAULT, name="open", guard="none")
     )
     open_ones = [_unprotected(task) for task in evals.packaged() if task.kind == "private"]
     report = await evals.evaluate(open_ones, policy="open")

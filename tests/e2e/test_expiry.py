@@ -315,7 +315,7 @@ def test_the_command_says_how_many_went(tmp_path: Path, clock: Clock) -> None:
         id = told(memory.scope("ana"))
         memory.scope("ana").forget(id, keep_days=1)
     shared = ["--db", place, "--user", "ana"]
-    planned = CliRunner().invoke(app, ["purge", "--dry-run", *shared])
-    assert planned.stdout == "0 would be put away, 1 would be erased\n"
-    done = CliRunner().invoke(app, ["purge", "--all", "--json", *shared])
+    planned = CliRunner().invoke(app, ["jobs", "purge", "--dry-run", *shared])
+    assert planned.stdout == "0 would be archived, 1 would be erased\n"
+    done = CliRunner().invoke(app, ["jobs", "purge", "--all", "--json", *shared])
     assert json.loads(done.stdout) == {"expired": [], "purged": [id], "dry_run": False}

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,10 @@ import hostile_answers as hostile
 from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
-from memorist.errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
+from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
 from memorist.extraction import facts as extract
 from memorist.extraction import job
 from memorist.extraction.job import Extracted
-from memorist.ingest import policies
 from memorist.interfaces.cli import app
 from memorist.results import Ask, Task
 from memorist.scoped import ScopedClient
@@ -468,9 +468,9 @@ async def test_the_same_twice_over_a_worker_is_the_same_once(place: str) -> None
         await ana.remember([turn(TOLD)])
         (old,) = await engine.ctx.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=0)
         (new,) = await engine.ctx.store.claim_tasks(["extract"], now=NOW, limit=1, lease_seconds=60)
-        assert await job.run(new, engine.care, with_model=False) == 1
-        with pytest.raises(Conflict, match="in the meantime"):
-            await job.run(old, engine.care, with_model=False)
+        assert await job.run(engine.ctx, new) == 1
+        with pytest.raises(RevisionConflict, match="in the meantime"):
+            await job.run(engine.ctx, old)
         (fact,) = await facts(ana)
         assert fact.repeat_count == 0
 
@@ -573,10 +573,10 @@ async def test_no_hostile_answer_leaves_a_fact_and_each_is_accounted_for(
 
 
 async def drawn(engine: Client, task: Task) -> Extracted:
-    policy = policies.named(task.payload["policy"])
-    return await job.draw(
-        task.payload["ids"], task.scope, engine.care, policy=policy, with_model=True, task=task
-    )
+    policy = engine.ctx.policies[task.payload["policy"]]
+    settings = engine.settings.model_copy(update={"extract": "model"})
+    ctx = replace(engine.ctx, settings=settings)
+    return await job.draw(task.payload["ids"], task.scope, ctx, policy=policy, task=task)
 
 
 async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(
@@ -615,11 +615,11 @@ def test_the_command_draws_facts_out_and_says_why_not(
     run = CliRunner().invoke
     made = json.loads(run(app, ["remember", "I own a boat and I hate figs.", "--json"]).stdout)
     id = made["outcomes"][0]["ids"][0]
-    told = run(app, ["extract", id, "--json"])
+    told = run(app, ["jobs", "extract", id, "--json"])
     assert told.exit_code == 0, told.output
     done = json.loads(told.stdout)
     assert (done["by"], [each["status"] for each in done["outcomes"]]) == (
         "rules",
         ["created", "created"],
     )
-    assert run(app, ["extract", "nobody-has-this"]).exit_code == 3
+    assert run(app, ["jobs", "extract", "nobody-has-this"]).exit_code == 3

@@ -454,11 +454,11 @@ def test_the_command_line_takes_in_and_tells_what_was_set_aside(
     (file,) = disk.state.rglob("short_term.jsonl")
     file.write_bytes(file.read_bytes() + b"{\n")
     disk.back()
-    done = CliRunner().invoke(app, ["--db", str(disk.db), "replay"])
+    done = CliRunner().invoke(app, ["--db", str(disk.db), "db", "replay"])
     assert (done.exit_code, "0 still waiting" in done.stdout) == (0, True)
     told = CliRunner().invoke(app, ["--db", str(disk.db), "--json", "doctor"])
     findings = json.loads(told.stdout)["findings"]
-    assert any("corrupt" in each["seen"] for each in findings if each["about"] == "fail-safe")
+    assert any("corrupt" in each["seen"] for each in findings if each["about"] == "spool")
 
 
 def test_an_address_stands_for_the_same_store_whoever_asks(tmp_path: Path) -> None:

@@ -111,9 +111,9 @@ def test_the_command_line_takes_feedback(tmp_path: Path) -> None:
     with memorist.open(place, embedder="hashing", state_dir=tmp_path) as memory:
         (kettle,) = memory.scope("ana").remember("My kettle is green.").ids
     run = [kettle, "--db", place, "--user", "ana", "--json"]
-    replied = CliRunner().invoke(app, ["feedback", *run, "--reply", "The green one."])
-    named = CliRunner().invoke(app, ["feedback", *run, "--used", kettle])
-    neither = CliRunner().invoke(app, ["feedback", *run])
+    replied = CliRunner().invoke(app, ["agent", "feedback", *run, "--reply", "The green one."])
+    named = CliRunner().invoke(app, ["agent", "feedback", *run, "--used", kettle])
+    neither = CliRunner().invoke(app, ["agent", "feedback", *run])
     assert [json.loads(each.stdout) for each in (replied, named, neither)] == [
         {kettle: "echoed"}, {kettle: "told"}, {},
     ]  # fmt: skip

@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 import memorist
 from memorist import aio
 from memorist.client import Client
-from memorist.dialects.milton import Milton
-from memorist.dialects.milton_hooks import BlockingHooks, Hooks
+from memorist.dialects.milton import BlockingHooks, Hooks, Milton
 from memorist.errors import Misconfigured
 from memorist.interfaces.cli import app
 from memorist.scoped import ScopedClient

@@ -17,9 +17,8 @@ import pytest
 from clocks import LoopTime
 from memorist import aio
 from memorist.client import Client
-from memorist.dialects.clanker import GUILD, Clanker
-from memorist.dialects.clanker_intake import Intake
-from memorist.dialects.clanker_models import embedding_model
+from memorist.dialects.clanker import GUILD, Clanker, embedding_model
+from memorist.dialects.clanker.intake import Intake
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, Misconfigured, ModelUnavailable
 from memorist.manage.journal import SNAPSHOT
@@ -107,7 +106,7 @@ class Model:
 
 def with_model(engine: Client, *, hangs: bool = False) -> Model:
     engine.ctx.llm = model = Model(hangs=hangs)
-    engine.settings = engine.settings.model_copy(update={"extract": "model"})
+    engine.ctx.settings = engine.settings.model_copy(update={"extract": "model"})
     return model
 
 
@@ -444,7 +443,7 @@ async def test_what_was_done_is_logged_in_clankers_words(engine: Client) -> None
         await intake.ingest_message("g1", "c1", said("I'm a nurse."), author_id="u1")
     await engine.run_jobs()
     for source in ("text", "voice_stt"):
-        bot.failed("g1", source)
+        bot.note_failure("g1", source)
     await engine.ctx.access_log.flush()
     kinds = {action["kind"] for action in await bot.actions("g1")}
     assert kinds >= {"memory_extract_call", "memory_embedding_call", "bot_error", "voice_error"}

@@ -405,7 +405,7 @@ def test_a_value_that_cannot_be_kept_is_refused_and_the_thread_stays(
     graph = keeper(saver)
     graph.invoke({"value": "fine"}, thread("t"))
     before = told(saver)
-    with pytest.raises(InvalidInput, match=r"serialised|max_checkpoint_mb"):
+    with pytest.raises(InvalidInput, match=r"serialized|max_checkpoint_mb"):
         graph.invoke({"value": value}, thread("t"), durability="sync")
     assert graph.get_state(thread("t")).values == {"value": "fine"}
     assert told(saver)[: len(before)] == before

@@ -19,7 +19,7 @@ from llm_server import Server
 from memorist import aio
 from memorist.errors import Misconfigured
 from memorist.interfaces.cli import app
-from memorist.llms import cost
+from memorist.llms import budget
 from memorist.results import Ask
 from memorist.types import Scope
 
@@ -65,30 +65,30 @@ async def asked(place: str, llm_server: Server) -> str:
 
 
 def test_what_it_cost_is_shown_for_one_person_or_for_all(asked: str) -> None:
-    mine = run("costs", "--db", asked, "--user", "ana")
+    mine = run("stats", "llm-usage", "--db", asked, "--user", "ana")
     assert mine.exit_code == 0
     assert " ".join(mine.stdout.split()).endswith("extract 1 calls 1,200 in 30 out openai:m")
     everybody = [
         json.loads(line)
-        for line in run("costs", "--db", asked, "--all", "--json").stdout.splitlines()
+        for line in run("stats", "llm-usage", "--db", asked, "--all", "--json").stdout.splitlines()
     ]
     assert [(each["scope"]["user"], each["tokens_in"], each["reserved"]) for each in everybody] == [
         ("ana", 1200, 0),
         ("eva", 1200, 0),
     ]
-    assert run("costs", "--db", asked, "--user", "bo").stdout == ""
+    assert run("stats", "llm-usage", "--db", asked, "--user", "bo").stdout == ""
 
 
 def test_the_doctor_says_where_texts_are_sent_and_keeps_the_key_to_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMORIST_EMBEDDER", "hashing")
-    assert "nothing leaves here" in run("doctor", "--db", tmp_path / "m.db").stdout
+    assert "no text leaves this machine" in run("doctor", "--db", tmp_path / "m.db").stdout
     monkeypatch.setenv("MEMORIST_LLM", "openai:m")
     monkeypatch.setenv("MEMORIST_LLM_URL", "http://ana:hush@127.0.0.1:9/v1")
     monkeypatch.setenv("MEMORIST_LLM_KEY", "sk-hush")
     shown = " ".join(run("doctor", "--db", tmp_path / "m.db").stdout.split())
-    assert "openai:m, asked at http://ana@127.0.0.1:9/v1, at most 200,000 tokens a user" in shown
+    assert "openai:m at http://ana@127.0.0.1:9/v1, at most 200,000 tokens per user" in shown
     assert "hush" not in shown
 
 
@@ -143,7 +143,7 @@ def smollm() -> Iterator[str]:
 async def test_a_real_model_answers_in_the_shape_it_is_asked_for_and_within_its_budget(
     tmp_path: Path, smollm: str
 ) -> None:
-    cap = 4 * cost.TRIES * sum(cost.most(ASK))
+    cap = 4 * budget.TRIES * sum(budget.max_cost(ASK))
     told = {
         "embedder": "none",
         "llm": "openai:smollm2",

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 from memorist import aio
 from memorist.client import Client
 from memorist.errors import NotFound
-from memorist.ingest import policies
 from memorist.scoped import ScopedClient
 from memorist.types import Draft, Filter, Labels, Memory
 
@@ -126,12 +125,12 @@ async def test_what_is_told_in_one_call_meets_itself(ana: ScopedClient) -> None:
 
 
 async def test_each_stage_can_be_switched_off(ana: ScopedClient) -> None:
-    usual = policies.named("default")
+    usual = ana.ctx.policies["default"]
     for policy in (
         replace(usual, name="no bands", bands=None),
         replace(usual, name="no conflicts", conflicts=False),
     ):
-        policies.register(policy)
+        ana.ctx.policies[policy.name] = policy
     await ana.remember("I have two kids")
     assert await told(ana, "I've got 2 children", policy="no bands") == "created"
     assert await told(ana, "I have three kids", policy="no conflicts") == "created"
@@ -345,6 +344,6 @@ def test_a_person_decides_on_the_command_line(tmp_path: Path) -> None:
     assert "I moved to Porto" in listed
     assert "I live in Berlin" in listed
     id = listed.split()[0]
-    run("reject", id)
+    run("conflicts", "reject", id)
     assert run("conflicts") == ""
     assert "I live in Berlin" in run("list")

@@ -354,7 +354,7 @@ def test_verbs_and_duties_are_spans_without_a_word(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     spans = [json.loads(line) for line in done.stdout.splitlines()]
     assert [span["name"] for span in spans] == [
-        "upsert_memory", "search_memory", "update_memory", "delete_memory", "delete_memory", "tend purge",
+        "upsert_memory", "search_memory", "update_memory", "delete_memory", "delete_memory", "job purge",
     ]  # fmt: skip
     about = [span["attributes"] for span in spans]
     assert about[1] == {
@@ -362,7 +362,7 @@ def test_verbs_and_duties_are_spans_without_a_word(tmp_path: Path) -> None:
     }  # fmt: skip
     assert about[4]["error.type"] == "NotFound"
     assert spans[4]["status"] == {"status_code": "ERROR"}
-    assert about[5]["memorist.duty"] == "purge"
+    assert about[5]["memorist.job"] == "purge"
     for word in ("zuleika", "whisper", "zanzibar", "quarrel"):
         assert word not in done.stdout.lower()
 

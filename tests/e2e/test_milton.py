@@ -15,7 +15,7 @@ from memorist.client import Client
 from memorist.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
 from memorist.embedders.cached import Cached
 from memorist.embedders.hashing import Hashing
-from memorist.errors import Conflict, EmbedderUnavailable, InvalidInput
+from memorist.errors import EmbedderUnavailable, InvalidInput, RevisionConflict
 from memorist.ports import Vectors
 from memorist.types import Filter
 
@@ -171,7 +171,7 @@ async def test_the_same_id_again_changes_nothing_and_with_other_words_it_is_a_co
 ) -> None:
     await milton.add(id="m1", content="The sky is blue.")
     assert await milton.add(id="m1", content="The sky is blue.") == "m1"
-    with pytest.raises(Conflict, match="'m1' was remembered with another text"):
+    with pytest.raises(RevisionConflict, match="'m1' was remembered with another text"):
         await milton.add(id="m1", content="The sky is green.")
     assert contents(await milton.query_recent(1)) == ["The sky is blue."]
 
@@ -490,7 +490,11 @@ async def test_where_weaviate_is_configured_it_is_asked_for_what_is_near(tmp_pat
     from weaviate_server import WeaviateServer
 
     with WeaviateServer() as server:
-        settings = {"embedder": "hashing", "state_dir": tmp_path, "index": f"weaviate:{server.url}"}
+        settings = {
+            "embedder": "hashing",
+            "state_dir": tmp_path,
+            "vector_index": f"weaviate:{server.url}",
+        }
         async with aio.open(tmp_path / "m.db", **settings) as engine:
             milton = Milton(engine.scope(user="cole"))
             await milton.add(content="green tea")
@@ -512,7 +516,7 @@ async def test_while_weaviate_is_away_the_answer_is_the_deterministic_one(
     settings = {
         "embedder": "hashing",
         "state_dir": tmp_path,
-        "index": "weaviate:http://127.0.0.1:1",
+        "vector_index": "weaviate:http://127.0.0.1:1",
     }
     async with aio.open(tmp_path / "m.db", **settings) as engine:
         engine.ctx.clock = lambda: NOW
@@ -604,7 +608,7 @@ async def test_each_evidence_of_a_project_is_an_item_that_is_there(milton: Milto
 async def test_a_forgotten_item_is_no_evidence(engine: Client, milton: Milton) -> None:
     id = await milton.add(content="I prefer tea.")
     await engine.scope(user="cole").forget(id)
-    with pytest.raises(InvalidInput, match="has to be remembered first"):
+    with pytest.raises(InvalidInput, match="has to be stored first"):
         await milton.upsert_user_profile({"preferences": ["tea"]}, [id])
 
 

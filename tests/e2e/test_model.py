@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 import memorist
-from memorist.errors import Conflict, InvalidInput, NotFound
+from memorist.errors import InvalidInput, NotFound, RevisionConflict
 from memorist.types import Filter
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -271,7 +271,7 @@ class Life(RuleBasedStateMachine):
             for id, fields in changed.items()
             for n, (_, after) in fields.items()
         ):
-            with pytest.raises(Conflict):
+            with pytest.raises(RevisionConflict):
                 self.mine.undo(name)
             return
         self.mine.undo(name)

@@ -17,7 +17,7 @@ import pytest
 
 import memorist
 from memorist import aio, bootstrap
-from memorist.errors import Conflict, InvalidInput, Misconfigured, NotFound
+from memorist.errors import InvalidInput, Misconfigured, NotFound, RevisionConflict
 from memorist.storage import copy
 from memorist.types import Filter
 
@@ -109,9 +109,9 @@ async def test_a_text_file_holds_everything_and_gives_it_back(
     assert read == written
     assert (tmp_path / "all.jsonl").stat().st_mode & 0o077 == 0
     assert await seen(target, tmp_path) == await seen(tmp_path / "a.db", tmp_path)
-    with pytest.raises(Conflict):
+    with pytest.raises(RevisionConflict):
         await bootstrap.copied(archive, target)
-    with pytest.raises(Conflict):
+    with pytest.raises(RevisionConflict):
         await bootstrap.copied(str(tmp_path / "a.db"), archive)
 
 
@@ -186,7 +186,7 @@ async def test_a_finished_copy_is_only_compared(tmp_path: Path) -> None:
     assert (await bootstrap.copied(*places)).rows == 0
     async with aio.open(places[1], embedder="none") as memory:
         await memory.scope("ana").remember("Something that only the copy knows")
-    with pytest.raises(Conflict, match="take a new database"):
+    with pytest.raises(RevisionConflict, match="take a new database"):
         await bootstrap.copied(*places)
 
 
@@ -194,7 +194,7 @@ async def test_a_store_in_use_is_no_target_and_stays_as_it_is(tmp_path: Path) ->
     await filled(tmp_path / "a.db", tmp_path)
     async with aio.open(tmp_path / "b.db", embedder="none") as memory:
         await memory.scope("bob").remember("I was here first")
-    with pytest.raises(Conflict, match="new database"):
+    with pytest.raises(RevisionConflict, match="new database"):
         await bootstrap.copied(str(tmp_path / "a.db"), str(tmp_path / "b.db"))
     async with aio.open(tmp_path / "b.db", embedder="none") as memory:
         assert [scope.user for scope in await memory.scopes()] == ["bob"]
@@ -212,7 +212,7 @@ async def test_a_copy_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -
             [{"content": f"I planted tree {i}", "id": str(i)} for i in range(6000)]
         )
     _killed_on_the_way(source, target)
-    with pytest.raises(memorist.errors.MemoristError, match="memorist copy"):
+    with pytest.raises(memorist.errors.MemoristError, match="memorist db copy"):
         await bootstrap.open_client(target, embedder="none")
     before = _count(target)
     assert 0 < before < 6000
@@ -225,7 +225,9 @@ async def test_a_copy_that_was_killed_goes_on_where_it_stopped(tmp_path: Path) -
 
 
 def _killed_on_the_way(source: Path, target: Path) -> None:
-    child = subprocess.Popen([sys.executable, "-m", "memorist", "copy", str(source), str(target)])
+    child = subprocess.Popen(
+        [sys.executable, "-m", "memorist", "db", "copy", str(source), str(target)]
+    )
     until = time.monotonic() + 60
     while not _count(target) and time.monotonic() < until and child.poll() is None:
         time.sleep(0.002)

@@ -335,15 +335,17 @@ def test_the_command_line_turns_memory_off_and_on(
         "STATE_DIR": tmp_path,
     }.items():
         monkeypatch.setenv(f"MEMORIST_{name}", str(value))
-    assert "off" in run("memory", "off").stdout
+    assert "off" in run("privacy", "set", "off").stdout
     assert run("remember", TEA).exit_code == 4
-    assert json.loads(run("memory", "on", "--json").stdout)["on"] is True
+    assert json.loads(run("privacy", "set", "on", "--json").stdout)["on"] is True
     assert run("remember", TEA).exit_code == 0
     assert json.loads(run("recall", "green tea", "--json").stdout)["hits"]
-    assert run("incognito", "start", "--session", "chat-1").exit_code == 0
+    assert run("privacy", "incognito", "start", "--session", "chat-1").exit_code == 0
     assert (
         json.loads(run("recall", "green tea", "--session", "chat-1", "--json").stdout)["hits"] == []
     )
-    assert "incognito" in run("incognito", "status", "--session", "chat-1").stdout
-    assert run("incognito", "end", "--session", "chat-1").stdout.strip() == "memory is on"
-    assert run("incognito", "start").exit_code == 2
+    assert "incognito" in run("privacy", "status", "--session", "chat-1").stdout
+    assert (
+        run("privacy", "incognito", "end", "--session", "chat-1").stdout.strip() == "memory is on"
+    )
+    assert run("privacy", "incognito", "start").exit_code == 2

@@ -77,7 +77,8 @@ async def run(engine: Client, adviser: Scripted | None, **options: float) -> int
     (task,) = await engine.ctx.store.claim_tasks(
         ["reflect"], now=engine.ctx.clock(), limit=1, lease_seconds=60
     )
-    made = await reflect.run(task, replace(engine.care, adviser=adviser), **options)
+    settings = engine.settings.model_copy(update=options)
+    made = await reflect.run(replace(engine.ctx, llm=adviser, settings=settings), task)
     assert (
         await engine.ctx.store.claim_tasks(
             ["reflect"], now=engine.ctx.clock(), limit=1, lease_seconds=60
@@ -192,7 +193,7 @@ async def test_nothing_comes_of_an_empty_answer_or_of_no_model(
     assert await run(engine, Scripted()) == 0
     assert await run(engine, None) == 0
     off = Scripted(TRUST)
-    assert await run(engine, off, hours=0) == 0
+    assert await run(engine, off, reflect_hours=0) == 0
     assert off.asked == []
     assert await insights(ana) == []
 
@@ -373,7 +374,7 @@ async def served(
 async def test_the_guard_is_in_the_request_that_reaches_the_model(
     served: Client, llm_server: Server
 ) -> None:
-    await served.tend(only=["reflect"])
+    await served.run_jobs(only=["reflect"])
     (request,) = llm_server.requests
     rules = (*SEMANTIC_GUARD, "At most 3 insights", "not of the assistant")
     assert [rule for rule in rules if rule not in request.system] == []
@@ -383,7 +384,7 @@ async def test_the_guard_is_in_the_request_that_reaches_the_model(
 async def test_the_model_is_asked_soberly_for_a_short_answer_of_the_right_shape(
     served: Client, llm_server: Server
 ) -> None:
-    await served.tend(only=["reflect"])
+    await served.run_jobs(only=["reflect"])
     (request,) = llm_server.requests
     assert (request.body["temperature"], request.most) == (0.0, 220)
     given = request.body.get("response_format", request.body.get("output_config"))
@@ -404,8 +405,8 @@ async def test_tending_reflects_on_each_person_no_more_than_once_in_24_hours(
         clock.now = START + timedelta(hours=hours)
         for person in people:
             await person.remember(f"I told my boss about mistake number {hours}")
-        await served.tend(only=["reflect"])
+        await served.run_jobs(only=["reflect"])
         assert len(llm_server.requests) == 5, hours
     clock.now = START + timedelta(hours=48)
-    await served.tend(only=["reflect"])
+    await served.run_jobs(only=["reflect"])
     assert len(llm_server.requests) == 10

@@ -16,7 +16,7 @@ import memorist
 from memorist import aio
 from memorist.client import Client
 from memorist.errors import NotFound
-from memorist.ingest import links, policies
+from memorist.ingest import links
 from memorist.ingest.policies import Links
 from memorist.interfaces.cli import app
 from memorist.retrieve import profiles
@@ -176,8 +176,8 @@ async def test_an_edge_takes_less_than_two_milliseconds(engine: Client, ana: Sco
         Draft(text=f"The orange cat number {n} sleeps in room {n * 7}.", kind="semantic")
         for n in range(500)
     ]
-    off = replace(policies.named("milton"), name="test.plain")
-    policies.register(off)
+    off = replace(engine.ctx.policies["milton"], name="test.plain")
+    engine.ctx.policies[off.name] = off
     ids = (await ana.remember_drafts(drafts, policy=off.name)).ids
     new = await engine.ctx.store.get(ana.scope, ids[-50:])
     assert engine.ctx.embedder is not None

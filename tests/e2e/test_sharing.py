@@ -125,7 +125,9 @@ def test_the_command_line_shares_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     run = CliRunner().invoke
     run(app, ["remember", TEA, "--space", "home", "--tag", "share:work"])
     assert (
-        json.loads(run(app, ["memory", "--sharing", "--space", "home", "--json"]).stdout)["sharing"]
+        json.loads(run(app, ["privacy", "set", "--sharing", "--space", "home", "--json"]).stdout)[
+            "sharing"
+        ]
         is True
     )
     done = run(app, ["recall", "green tea", "--space", "work", "--shared", "--json"])

@@ -16,13 +16,14 @@ from typer.testing import CliRunner
 import memorist
 from clocks import Clock
 from memorist.client import Client
+from memorist.context import Context
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
 from memorist.interfaces.cli import app
 from memorist.jobs import registry
-from memorist.jobs.context import Care
-from memorist.jobs.schedule import Did, Duty, again, backoff, turn
-from memorist.jobs.worker import Worker
+from memorist.jobs.schedule import backoff, next_due, next_turn
+from memorist.jobs.worker import Job, JobResult, Worker
+from memorist.manage import privacy
 from memorist.results import Task
 from memorist.storage.changes import Done, Queue
 from memorist.types import Filter, Scope
@@ -49,28 +50,19 @@ async def memory(place: str, clock: Clock, tmp_path: Path) -> AsyncIterator[Clie
 class Duties:
     """A worker with a duty of the test."""
 
-    def __init__(self, memory: Client, run: Callable[[Task, Care], Any], **more: Any) -> None:
-        self._memory, self.duty, self.off = memory, Duty(run=run, **more), False
+    def __init__(self, memory: Client, run: Callable[[Context, Task], Any], **more: Any) -> None:
+        self._memory, self.duty = memory, Job(name="sum", run=run, **more)
         self.seconds = 60.0
 
     def worker(self) -> Worker:
-        return Worker(
-            self._memory.care,
-            {"sum": self.duty},
-            is_off=self._is_off,
-            only=["sum"],
-            lease_seconds=self.seconds,
-        )
+        return Worker(self._memory.ctx, [self.duty], only=["sum"], lease_seconds=self.seconds)
 
-    async def once(self, **more: Any) -> Did:
-        return (await self.worker().once(**more))["sum"]
-
-    async def _is_off(self, scope: Scope) -> bool:
-        return self.off
+    async def once(self, **more: Any) -> JobResult:
+        return (await self.worker().run_once(**more))["sum"]
 
 
-async def finish(task: Task, care: Care, *, again_at: datetime | None = None) -> None:
-    async with care.store.transaction(task.scope) as tx:
+async def finish(ctx: Context, task: Task, *, again_at: datetime | None = None) -> None:
+    async with ctx.store.transaction(task.scope) as tx:
         await tx.apply([Done(task=task, again_at=again_at)])
 
 
@@ -98,12 +90,12 @@ async def test_tending_gives_vectors_to_what_has_none(memory: Client) -> None:
     tended = await memory.run_jobs(
         only=["embed"], batch_size=2, progress=lambda done, of: told.append((done, of))
     )
-    assert tended.duties == {"embed": Did(runs=1, changed=5)}
+    assert tended.jobs == {"embed": JobResult(runs=1, changed=5)}
     assert [done for done, _ in told[:3]] == [2, 4, 5], "two at a time"
     assert told[-1] == (5, 5)
     assert await memory.ctx.store.rows_where(Scope(user="ana"), Filter(needs_embedding=True)) == []
-    assert (await memory.run_jobs(only=["embed"])).duties == {}
-    with pytest.raises(InvalidInput, match="no duty 'sweep' here: choose from embed, purge"):
+    assert (await memory.run_jobs(only=["embed"])).jobs == {}
+    with pytest.raises(InvalidInput, match="No job 'sweep': choose from embed, purge"):
         await memory.run_jobs(only=["sweep"])
 
 
@@ -113,17 +105,17 @@ async def test_all_duties_of_a_memory_are_done_once_and_then_wait_for_their_turn
     await memory.scope("ana").remember("The kettle is blue.", importance=0.4)
     await memory.scope("bob").remember("The garden has a gate.", importance=0.4)
     tended = await memory.run_jobs()
-    assert {name: did.runs for name, did in tended.duties.items()} == {
+    assert {name: did.runs for name, did in tended.jobs.items()} == {
         "embed": 1,
         "purge": 2,
         "trim": 2,
         "snapshot": 1,
     }
     assert (tmp_path / "j" / "MEMORY.md").exists()
-    assert (await memory.run_jobs()).duties == {}
+    assert (await memory.run_jobs()).jobs == {}
     clock.now = NOW + 70 * DAY
     tended = await memory.run_jobs()
-    assert {name: did.runs for name, did in tended.duties.items()} == {
+    assert {name: did.runs for name, did in tended.jobs.items()} == {
         "purge": 2,
         "trim": 2,
         "snapshot": 1,
@@ -138,9 +130,9 @@ async def test_a_worker_that_was_off_for_a_week_does_a_daily_duty_once(
     await memory.scope("ana").remember("The kettle is blue.")
     runs: list[datetime] = []
 
-    async def run(task: Task, care: Care) -> None:
-        runs.append(care.now())
-        await finish(task, care, again_at=again(task, DAY, care.now()))
+    async def run(ctx: Context, task: Task) -> None:
+        runs.append(ctx.clock())
+        await finish(ctx, task, again_at=next_due(task, DAY, ctx.clock()))
 
     duties = Duties(memory, run, every=DAY)
     for hours in (0, 1, 7 * 24, 7 * 24 + 1, 9 * 24):
@@ -152,7 +144,7 @@ async def test_a_worker_that_was_off_for_a_week_does_a_daily_duty_once(
 @pytest.mark.spec("IMP-33")
 def test_scopes_have_their_turns_spread_over_the_day_and_each_always_at_the_same_time() -> None:
     scopes = [Scope(user=f"user {n}") for n in range(2400)]
-    turns = [turn(scope, "sum", DAY, NOW) for scope in scopes]
+    turns = [next_turn(scope, "sum", DAY, NOW) for scope in scopes]
     assert all(NOW <= each < NOW + DAY for each in turns)
     by_hour = Counter(each.hour for each in turns)
     assert len(by_hour) == 24
@@ -161,20 +153,20 @@ def test_scopes_have_their_turns_spread_over_the_day_and_each_always_at_the_same
         task = Task(
             scope=scope, name="sum", key="", payload={}, due_at=first, attempts=1, lease="l"
         )
-        assert again(task, DAY, first + timedelta(minutes=3)) == first + DAY
-        assert again(task, DAY, first + 7 * DAY + HOUR) == first + 8 * DAY
+        assert next_due(task, DAY, first + timedelta(minutes=3)) == first + DAY
+        assert next_due(task, DAY, first + 7 * DAY + HOUR) == first + 8 * DAY
 
 
 async def test_a_staying_worker_begins_with_each_scope_at_its_own_time(memory: Client) -> None:
     for n in range(5):
         await memory.scope(f"user {n}").remember("The kettle is blue.")
-    worker = registry.worker(memory, only=["purge"])
-    worker.begin()
+    worker = registry.worker(memory.ctx, only=["purge"])
+    worker.start()
     await _until(lambda: _waiting_later(memory))
-    await worker.end()
+    await worker.close()
     found = await memory.ctx.store.claim_tasks(["purge"], now=NOW + DAY, limit=9, lease_seconds=60)
     assert {task.due_at for task in found} == {
-        turn(Scope(user=f"user {n}"), "purge", DAY, NOW) for n in range(5)
+        next_turn(Scope(user=f"user {n}"), "purge", DAY, NOW) for n in range(5)
     }
 
 
@@ -202,7 +194,7 @@ async def test_a_duty_that_a_clock_put_off_for_years_comes_back(
     clock.now = NOW + 3650 * DAY
     await memory.run_jobs(only=["purge"])
     clock.now = NOW
-    assert (await memory.run_jobs(only=["purge"])).duties == {}
+    assert (await memory.run_jobs(only=["purge"])).jobs == {}
     clock.now = NOW + 2 * DAY
     assert (await memory.run_jobs(only=["purge"]))["purge"].runs == 1
 
@@ -213,8 +205,8 @@ async def test_what_fails_is_put_off_and_after_eight_times_set_aside(
 ) -> None:
     tries: list[datetime] = []
 
-    async def run(task: Task, care: Care) -> None:
-        tries.append(care.now())
+    async def run(ctx: Context, task: Task) -> None:
+        tries.append(ctx.clock())
         raise ProviderFailed("away")
 
     await memory.scope("ana").remember("The kettle is blue.")
@@ -223,7 +215,7 @@ async def test_what_fails_is_put_off_and_after_eight_times_set_aside(
     for hours in range(12):
         clock.now = NOW + hours * HOUR
         await duties.once()
-        assert await duties.once() == Did()  # not again at once
+        assert await duties.once() == JobResult()  # not again at once
     assert tries == [NOW + hours * HOUR for hours in range(8)]
     log = logged(await memory.backlog(), "sum")
     assert (log.waiting, log.failing, log.set_aside) == (0, 1, 1)
@@ -231,9 +223,9 @@ async def test_what_fails_is_put_off_and_after_eight_times_set_aside(
         ("worker", "sum", "error")
     }
 
-    duties.duty = Duty(run=finish)
-    assert await duties.once() == Did()
-    assert await duties.once(retry=True) == Did(runs=1)
+    duties.duty = Job(name="sum", run=finish)
+    assert await duties.once() == JobResult()
+    assert await duties.once(retry=True) == JobResult(runs=1)
     assert [each for each in await memory.backlog() if each.name == "sum"] == []
 
 
@@ -241,11 +233,11 @@ async def test_what_fails_is_put_off_and_after_eight_times_set_aside(
 async def test_two_tasks_that_failed_together_are_due_again_at_different_times(
     memory: Client,
 ) -> None:
-    async def run(task: Task, care: Care) -> None:
+    async def run(ctx: Context, task: Task) -> None:
         raise ProviderFailed("away")
 
     await queued(memory, "m1", "m2", "m3")
-    assert await Duties(memory, run).once() == Did(failed=3)
+    assert await Duties(memory, run).once() == JobResult(failed=3)
     again = await memory.ctx.store.claim_tasks(["sum"], now=NOW + HOUR, limit=9, lease_seconds=60)
     waits = [(task.due_at - NOW).total_seconds() for task in again]
     assert len(set(waits)) == 3
@@ -268,15 +260,15 @@ def test_two_that_failed_together_do_not_try_again_together() -> None:
 async def test_a_bug_in_a_duty_stops_nothing(
     memory: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run(task: Task, care: Care) -> int:
+    async def run(ctx: Context, task: Task) -> int:
         if task.key == "m1":
             raise KeyError("a secret word")
-        await finish(task, care)
+        await finish(ctx, task)
         return 3
 
     await memory.scope("ana").remember("The kettle is blue.")
     await queued(memory, "m1", "m2", "m3")
-    assert await Duties(memory, run).once() == Did(runs=2, changed=6, failed=1)
+    assert await Duties(memory, run).once() == JobResult(runs=2, changed=6, failed=1)
     assert [e.status for e in await memory.scope("ana").events(op="sum")] == ["error"]
     assert "KeyError" in caplog.text
     assert "secret" not in caplog.text
@@ -287,32 +279,32 @@ async def test_where_memory_is_off_nothing_is_derived_and_nothing_counts_as_fail
 ) -> None:
     await queued(memory, "m1")
     duties = Duties(memory, finish, derives=True)
-    duties.off = True
+    await memory.scope("ana").privacy.set(memory_enabled=False)
     for hours in range(20):
         clock.now = NOW + hours * 2 * HOUR
-        assert await duties.once() == Did(skipped=1)
+        assert await duties.once() == JobResult(skipped=1)
     log = logged(await memory.backlog(), "sum")
     assert (log.failing, log.set_aside) == (0, 0)
-    duties.off = False
+    await memory.scope("ana").privacy.set(memory_enabled=True)
     clock.now += 2 * HOUR
-    assert await duties.once() == Did(runs=1)
+    assert await duties.once() == JobResult(runs=1)
 
 
 async def test_a_space_that_was_turned_off_is_seen_by_tending(memory: Client) -> None:
     ana = memory.scope("ana")
     await ana.remember("The kettle is blue.")
-    assert not await registry._is_off(memory, ana.scope)
+    assert not await privacy.is_space_off(memory.ctx, ana.scope)
     await ana.privacy.set(memory_enabled=False)
-    assert await registry._is_off(memory, ana.scope)
+    assert await privacy.is_space_off(memory.ctx, ana.scope)
 
 
 async def test_a_long_duty_keeps_its_lease_and_is_not_done_twice(memory: Client) -> None:
     begun: list[str] = []
 
-    async def slow(task: Task, care: Care) -> None:
+    async def slow(ctx: Context, task: Task) -> None:
         begun.append(task.key)
         await asyncio.sleep(1.2)
-        await finish(task, care)
+        await finish(ctx, task)
 
     await queued(memory, "m1")
     duties = Duties(memory, slow)
@@ -322,14 +314,14 @@ async def test_a_long_duty_keeps_its_lease_and_is_not_done_twice(memory: Client)
     while not first.done():
         await asyncio.sleep(0.1)
         others.append(await duties.once())
-    assert (await first, begun) == (Did(runs=1), ["m1"])
-    assert set(others) == {Did()}
+    assert (await first, begun) == (JobResult(runs=1), ["m1"])
+    assert set(others) == {JobResult()}
 
 
 async def test_a_duty_whose_lease_was_lost_is_stopped_and_changes_nothing(memory: Client) -> None:
     ended: list[str] = []
 
-    async def slow(task: Task, care: Care) -> None:
+    async def slow(ctx: Context, task: Task) -> None:
         try:
             await asyncio.sleep(20)
         finally:
@@ -345,7 +337,7 @@ async def test_a_duty_whose_lease_was_lost_is_stopped_and_changes_nothing(memory
         await tx._session.rows(
             "UPDATE tasks SET lease = 'theirs' WHERE scope = ?", (number,), scope=number
         )  # type: ignore[attr-defined]
-    assert await asyncio.wait_for(working, 10) == Did(skipped=1)
+    assert await asyncio.wait_for(working, 10) == JobResult(skipped=1)
     assert ended == ["m1"]
 
 
@@ -356,17 +348,15 @@ async def _running(memory: Client) -> bool:
 async def test_a_worker_that_is_told_to_stop_gives_back_what_it_cannot_finish(
     memory: Client,
 ) -> None:
-    async def endless(task: Task, care: Care) -> None:
+    async def endless(ctx: Context, task: Task) -> None:
         await asyncio.sleep(600)
 
     await queued(memory, "m1")
     made = Duties(memory, endless)
-    worker = Worker(
-        memory.care, {"sum": made.duty}, is_off=made._is_off, only=["sum"], drain_seconds=0.1
-    )
-    worker.begin()
+    worker = Worker(memory.ctx, [made.duty], only=["sum"], drain_seconds=0.1)
+    worker.start()
     await _until(lambda: _running(memory))
-    await worker.end()
+    await worker.close()
     log = logged(await memory.backlog(), "sum")
     assert (log.waiting, log.running, log.failing) == (1, 0, 0)
 
@@ -394,7 +384,7 @@ async def test_backlog_age_time_to_embed_and_failures_are_figures(
     log = logged(await memory.backlog(), "embed")
     assert (log.waiting, log.oldest, log.p95_seconds, log.failure_rate) == (3, NOW, None, None)
     embedder.away, clock.now = True, NOW + 3 * HOUR
-    assert (await memory.run_jobs(only=["embed"]))["embed"] == Did(failed=2)
+    assert (await memory.run_jobs(only=["embed"]))["embed"] == JobResult(failed=2)
     assert logged(await memory.backlog(), "embed").failure_rate == 1.0
     embedder.away, clock.now = False, NOW + 4 * HOUR
     await memory.run_jobs(only=["embed"])
@@ -458,18 +448,21 @@ def test_the_commands_say_what_was_done_and_what_waits(
     monkeypatch.setenv("MEMORIST_STATE_DIR", str(tmp_path))
     run, db = CliRunner(), ["--db", str(tmp_path / "m.db")]
     assert run.invoke(app, ["remember", "The kettle is blue.", *db]).exit_code == 0
-    assert "embed: 1 waiting, the oldest for 0:00:0" in run.invoke(app, ["backlog", *db]).stdout
-    made = json.loads(run.invoke(app, ["tend", "--json", *db]).stdout)
+    assert (
+        "embed: 1 waiting, the oldest for 0:00:0"
+        in run.invoke(app, ["jobs", "backlog", *db]).stdout
+    )
+    made = json.loads(run.invoke(app, ["jobs", "run", "--json", *db]).stdout)
     assert made["embed"] == {"runs": 1, "changed": 1, "failed": 0, "skipped": 0}
     assert made["purge"]["runs"] == 1
-    assert "Nothing was due." in run.invoke(app, ["tend", *db]).output
+    assert "No jobs were due." in run.invoke(app, ["jobs", "run", *db]).output
     (found,) = [
         each
-        for each in json.loads(run.invoke(app, ["backlog", "--json", *db]).stdout)
+        for each in json.loads(run.invoke(app, ["jobs", "backlog", "--json", *db]).stdout)
         if each["name"] == "embed"
     ]
     assert (found["waiting"], found["failure_rate"]) == (0, 0.0)
-    assert run.invoke(app, ["tend", "--only", "sweep", *db]).exit_code != 0
+    assert run.invoke(app, ["jobs", "run", "--only", "sweep", *db]).exit_code != 0
 
 
 def test_while_a_model_is_away_the_other_duties_are_done(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from clocks import Clock
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects import theoria as dialect
+from memorist.dialects.catalog import THEORIA
 from memorist.dialects.theoria import Theoria
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, Refused
 from memorist.ports import Vectors
-from memorist.retrieve import profiles
 from memorist.scoped import ScopedClient
 from memorist.storage.changes import Put
 from memorist.text import normalize
@@ -796,7 +796,7 @@ async def test_an_entry_without_a_vector_has_a_rank_among_the_words_alone(
     (embedded,) = await persist(theoria, "Coffee is sold out here.")
     await engine.index()
     (waiting,) = await persist(theoria, "Coffee.")
-    fused = replace(profiles.find("theoria.triscore"), weights={"fused": 1.0})
+    fused = replace(THEORIA, weights={"fused": 1.0})
     scores = {hit.memory.id: hit.score for hit in (await lab.recall("coffee", profile=fused)).hits}
     assert scores == {waiting: pytest.approx(1 / 61), embedded: pytest.approx(1 / 62 + 1 / 61)}
 
@@ -851,7 +851,7 @@ async def test_the_weights_decide_what_is_selected(engine: Client) -> None:
     await persist(Theoria(engine), "A heron came by, it was a lake heron.")
     first = {}
     for name in ("relevance", "recency", "importance"):
-        tuned = replace(profiles.THEORIA, weights={name: 1.0}, diversity=None)
+        tuned = replace(THEORIA, weights={name: 1.0}, diversity=None)
         first[name] = (
             await texts(Theoria(engine, profile=tuned), "lake heron", engine.ctx.clock())
         )[0]
@@ -871,7 +871,7 @@ async def test_of_two_that_say_the_same_the_second_gives_way(engine: Client) -> 
     await engine.index()
     order = {}
     for trade in (1.0, 0.3):
-        tuned = replace(profiles.THEORIA, weights={"relevance": 1.0}, diversity=trade)
+        tuned = replace(THEORIA, weights={"relevance": 1.0}, diversity=trade)
         order[trade] = await texts(Theoria(engine, profile=tuned), "The heron stands in the lake")
     assert order[1.0][1] == "A heron is standing in the lake."
     assert order[0.3][1] == "Lake water is cold."
@@ -937,7 +937,7 @@ async def test_without_vectors_entries_with_other_tags_are_preferred(
         memory = (await lab.list(limit=1)).memories[0]
         async with engine.ctx.store.transaction(lab.scope) as tx:
             await tx.apply([Put(memory=replace(memory, tags=(tag,)), event="updated")])
-    tuned = Theoria(engine, profile=replace(profiles.THEORIA, diversity=0.3))
+    tuned = Theoria(engine, profile=replace(THEORIA, diversity=0.3))
     found = await texts(tuned, "heron")
     assert found.index("heron three of the lake") == 1
 

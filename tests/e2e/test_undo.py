@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import memorist
-from memorist.errors import Conflict, InvalidInput, NotFound
+from memorist.errors import InvalidInput, NotFound, RevisionConflict
 from memorist.interfaces.cli import app
 from memorist.sync import Blocking
 from memorist.types import STATES, Draft, Filter, Memory
@@ -135,12 +135,12 @@ def test_a_change_that_something_was_built_on_is_not_undone_under_it(ana: Any) -
     first = last(ana)
     ana.edit(id, "I drink rooibos.")
     second = last(ana)
-    with pytest.raises(Conflict, match="undo the later change first"):
+    with pytest.raises(RevisionConflict, match="undo the later change first"):
         ana.undo(first)
     ana.undo(second)
     ana.undo(first)
     assert ana.get(id).text == TEA
-    with pytest.raises(Conflict):
+    with pytest.raises(RevisionConflict):
         ana.undo(first)
 
 

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,9 @@ from memorist.client import Client
 from memorist.dialects.vault import Vault
 from memorist.embedders.minilm import MiniLM
 from memorist.errors import IndexUnavailable
+from memorist.index import SnapshotCache
 from memorist.jobs import index_sync
-from memorist.jobs.index_sync import Mirror
+from memorist.jobs.index_sync import IndexSync
 from memorist.ports import IndexEntry, Vectors
 from memorist.types import Filter, Scope
 
@@ -103,16 +105,14 @@ async def engine(tmp_path: Path, shelf: Shelf) -> AsyncIterator[Client]:
     """A memory whose vectors are on the shelf."""
     async with aio.open(tmp_path / "m.db", state_dir=tmp_path) as opened:
         store = opened.ctx.store
-        near = Mirror(store, shelf, model=MiniLM().model, dimensions=384)
-        made = Client(
-            store=store,
-            embedder=opened.ctx.embedder,
-            reranker=None,
-            settings=opened.settings,
-            near=near,
+        near = IndexSync(store, shelf, model=MiniLM().model, dimensions=384)
+        index = SnapshotCache(
+            model=opened.ctx.index.model,
+            dimensions=opened.ctx.index.dimensions,
+            limit_bytes=opened.settings.index_cache_mb << 20,
             lean_from=0,
         )
-        yield made
+        yield Client(replace(opened.ctx, index=index, external_index=near))
         await near.close()
 
 
@@ -203,7 +203,7 @@ async def test_what_was_just_said_is_found_and_what_was_forgotten_is_gone_from_t
 async def test_without_its_index_recall_answers_by_words_and_says_so(
     engine: Client, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_sync, "REST", 0.3)
+    monkeypatch.setattr(index_sync, "REST_SECONDS", 0.3)
     ana = engine.scope("ana")
     await ana.remember(SAID)
     shelf.is_away = True
@@ -214,7 +214,7 @@ async def test_without_its_index_recall_answers_by_words_and_says_so(
     assert answer.legs == {"sparse": "ok", "dense": "the shelf does not answer"}
     shelf.is_away = False
     assert (await ana.recall("When does the ferry leave?")).degraded  # it is left alone for a while
-    await asyncio.sleep(index_sync.REST)
+    await asyncio.sleep(index_sync.REST_SECONDS)
     assert (await ana.recall("At what time does the boat go?")).legs["dense"] == "ok"
     assert await shelf.count() == len(SAID) + 1
 
@@ -243,10 +243,11 @@ async def test_two_at_once_fill_the_index_once(tmp_path: Path, shelf: Shelf) -> 
     async with aio.open(tmp_path / "m.db", embedder="hashing", state_dir=tmp_path) as memory:
         await memory.scope("ana").remember(SAID)
         mirrors = [
-            Mirror(memory.ctx.store, shelf, model="hashing-384", dimensions=384) for _ in range(4)
+            IndexSync(memory.ctx.store, shelf, model="hashing-384", dimensions=384)
+            for _ in range(4)
         ]
         scope = memory.scope("ana").scope
-        done = await asyncio.gather(*(each.follow(scope) for each in mirrors for _ in range(3)))
+        done = await asyncio.gather(*(each.sync(scope) for each in mirrors for _ in range(3)))
         assert any(done)
         assert await shelf.count() == len(SAID)
         row, vector = next(iter(shelf.held[scope].items()))
@@ -276,7 +277,7 @@ def test_the_command_fills_the_index_anew(tmp_path: Path) -> None:
         return json.loads(done.stdout or done.stderr)
 
     memorist("remember", "I like green tea")
-    assert memorist("index", "--rebuild") == {"indexed": 1}
+    assert memorist("index", "rebuild") == {"indexed": 1}
     assert memorist("recall", "green tea")["hits"][0]["memory"]["text"] == "I like green tea"
 
 

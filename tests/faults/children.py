@@ -28,7 +28,7 @@ from typing import Any
 
 import memorist
 from memorist.embedders.hashing import Hashing
-from memorist.errors import Conflict, InvalidInput, MemoristError
+from memorist.errors import InvalidInput, MemoristError, RevisionConflict
 from memorist.jobs import registry
 from memorist.ports import Vectors
 
@@ -129,7 +129,7 @@ def merge(path: str, name: str, times: str) -> None:
 def contend(ana: Any, id: str, text: str, turn: int) -> int:
     """Change the memory that all processes change; return how many edits were acknowledged."""
     edits = 0
-    with suppress(Conflict, InvalidInput):  # another process was faster
+    with suppress(RevisionConflict, InvalidInput):  # another process was faster
         if turn % 2:
             ana.edit(id, text, revision=ana.get(id).revision)
         else:
@@ -214,8 +214,8 @@ def embed(path: str, lease: str) -> None:
             memory.ctx.embedder = Slow()
             tell("open")
             await registry.worker(
-                memory, only=["embed"], batch_size=4, lease_seconds=float(lease)
-            ).stay()
+                memory.ctx, only=["embed"], batch_size=4, lease_seconds=float(lease)
+            ).run()
 
     asyncio.run(run())
 
@@ -226,8 +226,8 @@ def tend(path: str, duty: str, lease: str, settings: str) -> None:
             memory.ctx.embedder = Slow()
             tell("open")
             await registry.worker(
-                memory, only=[duty], batch_size=4, lease_seconds=float(lease)
-            ).once()
+                memory.ctx, only=[duty], batch_size=4, lease_seconds=float(lease)
+            ).run_once()
             tell("done")
 
     asyncio.run(run())

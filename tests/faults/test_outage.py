@@ -344,7 +344,7 @@ def test_the_command_line_keeps_what_it_is_told_and_says_so(
     assert (told.returncode, told.stdout.split()[0]) == (0, "pending")
     assert run("list").returncode == 5
     findings = json.loads(run("--json", "doctor").stdout)["findings"]
-    assert any("1 wait" in each["seen"] for each in findings if each["about"] == "fail-safe")
+    assert any("1 wait" in each["seen"] for each in findings if each["about"] == "spool")
     away.back()
     assert "My bike is red." in run("list").stdout
 

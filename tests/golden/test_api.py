@@ -12,7 +12,7 @@ import memorist
 from golden.files import Golden
 from golden.normalize import Normalizer
 from golden.stage import FACTS, QUESTION, Stage
-from memorist.retrieve.profiles import PROFILES
+from memorist.dialects.catalog import PROFILES
 from memorist.storage import codec
 from memorist.types import Filter, Status
 

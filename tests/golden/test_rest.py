@@ -101,7 +101,7 @@ EXCHANGES: dict[str, list[Exchange]] = {
     "GET /v1/memory/backlog": [ask()],
     "POST /v1/memory/shared": [send(query="When is the standup?")],
     "GET /v1/memory/events": [ask(limit=3)],
-    "GET /v1/memory/tallies": [ask()],
+    "GET /v1/memory/event_counts": [ask()],
     "POST /v1/memory/purge": [send(dry_run=True)],
     "POST /v1/memory/compress": [send(threshold=1)],
     "POST /v1/memory/roll_up": [send(days=1, dry_run=True)],

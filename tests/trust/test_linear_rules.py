@@ -141,7 +141,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     "salience": classify.salience,
     "kind": classify.kind,
     "item_type": classify.item_type,
-    "pieces": lambda text: analyze(Draft(text=text), policies.POLICIES["default"]),
+    "pieces": lambda text: analyze(Draft(text=text), policies.DEFAULT),
     "facts": lambda text: facts.facts(text, who="Ana", at=NOW),
     "safe": render.safe,
     "block": lambda text: render.block([memory(text)]),

@@ -31,7 +31,7 @@ from memorist.errors import (
     ProviderFailed,
 )
 from memorist.interfaces.rest import jwt as tokens
-from memorist.interfaces.rest.auth import Caller, Doorkeeper
+from memorist.interfaces.rest.auth import Authenticator, Caller
 
 SIGNER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 STRANGER = rsa.generate_private_key(public_exponent=65537, key_size=2048)
@@ -81,7 +81,7 @@ async def memory(jwks: Path) -> AsyncIterator[Client]:
 
 
 async def test_a_token_says_who_somebody_is_and_what_they_may_do(memory: Client) -> None:
-    found = await Doorkeeper(memory).verify(
+    found = await Authenticator(memory).verify(
         f"Bearer {signed(tenant='acme', space='work', scope='read other')}"
     )
     assert (found.user, found.tenant, found.space, found.rights) == (
@@ -91,8 +91,8 @@ async def test_a_token_says_who_somebody_is_and_what_they_may_do(memory: Client)
         ("read",),
     )
     with pytest.raises(NotAllowed):
-        found.must("write")
-    by_curve = await Doorkeeper(memory).verify(f"Bearer {signed(CURVE, 'ES256', 'e1')}")
+        found.require("write")
+    by_curve = await Authenticator(memory).verify(f"Bearer {signed(CURVE, 'ES256', 'e1')}")
     assert (by_curve.user, by_curve.tenant, by_curve.space) == ("ana", "default", None)
 
 
@@ -100,7 +100,7 @@ async def test_a_token_says_who_somebody_is_and_what_they_may_do(memory: Client)
 async def test_no_token_lets_an_agent_act_as_the_owner(
     memory: Client, agent: str | None, rights: tuple[str, ...]
 ) -> None:
-    found = await Doorkeeper(memory).verify(f"Bearer {signed(agent=agent, scope='read owner')}")
+    found = await Authenticator(memory).verify(f"Bearer {signed(agent=agent, scope='read owner')}")
     assert found.rights == rights
 
 
@@ -148,21 +148,21 @@ def forged() -> dict[str, str]:
 @pytest.mark.parametrize("kind", list(forged()))
 async def test_a_token_that_is_not_meant_for_us_is_refused(memory: Client, kind: str) -> None:
     with pytest.raises(KeyRefused):
-        await Doorkeeper(memory).verify(f"Bearer {forged()[kind]}")
+        await Authenticator(memory).verify(f"Bearer {forged()[kind]}")
 
 
 @pytest.mark.parametrize("sub", [" ", "a\0b", "a" * 5000], ids=["blank", "NUL", "long"])
 async def test_a_token_for_a_name_that_is_none_reaches_no_memory(memory: Client, sub: str) -> None:
-    caller = await Doorkeeper(memory).verify(f"Bearer {signed(sub=sub)}")
+    caller = await Authenticator(memory).verify(f"Bearer {signed(sub=sub)}")
     with pytest.raises(InvalidInput):
         caller.scope(memory)
 
 
 async def test_a_token_without_rights_may_do_nothing(memory: Client) -> None:
-    caller = await Doorkeeper(memory).verify(f"Bearer {signed(scope=None)}")
+    caller = await Authenticator(memory).verify(f"Bearer {signed(scope=None)}")
     for right in ("read", "write", "admin", "ask", "remember"):
         with pytest.raises(NotAllowed):
-            caller.must(right)
+            caller.require(right)
 
 
 @pytest.fixture
@@ -201,11 +201,11 @@ async def test_public_keys_are_read_over_http_once_for_many_tokens(
     url, asked = published
     settings = {"jwt_jwks": f"{url}/jwks.json", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
     async with memorist.aio.open(":memory:", embedder="none", **settings) as memory:
-        doorkeeper = Doorkeeper(memory)
+        authenticator = Authenticator(memory)
         for _ in range(5):
-            await doorkeeper.verify(f"Bearer {signed()}")
+            await authenticator.verify(f"Bearer {signed()}")
         with pytest.raises(KeyRefused):
-            await doorkeeper.verify(f"Bearer {signed(kid='made-up')}")
+            await authenticator.verify(f"Bearer {signed(kid='made-up')}")
     assert asked == ["/jwks.json"], "a stranger cannot make us ask again and again"
 
 
@@ -218,23 +218,23 @@ async def test_keys_that_moved_or_are_away_let_nobody_in(
         settings = {"jwt_jwks": place, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
         async with memorist.aio.open(":memory:", embedder="none", **settings) as memory:
             with pytest.raises(ProviderFailed):
-                await Doorkeeper(memory).verify(f"Bearer {signed()}")
+                await Authenticator(memory).verify(f"Bearer {signed()}")
 
 
 async def test_public_keys_are_good_while_those_who_publish_them_are_away(
     memory: Client, jwks: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    doorkeeper = Doorkeeper(memory)
-    await doorkeeper.verify(f"Bearer {signed()}")
+    authenticator = Authenticator(memory)
+    await authenticator.verify(f"Bearer {signed()}")
     monkeypatch.setattr(tokens, "FRESH_SECONDS", 0.0)
-    monkeypatch.setattr(tokens, "AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(tokens, "RETRY_SECONDS", 0.0)
     await asyncio.to_thread(jwks.unlink)
-    assert (await doorkeeper.verify(f"Bearer {signed()}")).user == "ana"
+    assert (await authenticator.verify(f"Bearer {signed()}")).user == "ana"
     with pytest.raises(ProviderFailed):
-        await doorkeeper.verify(f"Bearer {signed(kid='r9')}")
+        await authenticator.verify(f"Bearer {signed(kid='r9')}")
     await asyncio.to_thread(jwks.write_text, json.dumps({"keys": JWKS["keys"][1:]}))
     with pytest.raises(KeyRefused):
-        await doorkeeper.verify(f"Bearer {signed()}")
+        await authenticator.verify(f"Bearer {signed()}")
 
 
 async def test_many_unknown_tokens_at_once_ask_once_for_public_keys(
@@ -244,7 +244,9 @@ async def test_many_unknown_tokens_at_once_ask_once_for_public_keys(
     settings = {"jwt_jwks": f"{url}/jwks.json", "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
     async with memorist.aio.open(":memory:", embedder="none", **settings) as memory:
         shown = [f"Bearer {signed(kid=f'r{number}')}" for number in range(12)]
-        found = await asyncio.gather(*map(Doorkeeper(memory).verify, shown), return_exceptions=True)
+        found = await asyncio.gather(
+            *map(Authenticator(memory).verify, shown), return_exceptions=True
+        )
     assert [isinstance(each, Caller) for each in found] == [number == 1 for number in range(12)]
     assert asked == ["/jwks.json"]
 
@@ -256,7 +258,7 @@ async def test_no_two_people_are_counted_under_one_name(memory: Client) -> None:
         {"sub": "c", "tenant": "a/b", "space": "s"},
     )
     shown = [f"Bearer {signed(**claimed)}" for claimed in (*people, people[0])]
-    names = [(await Doorkeeper(memory).verify(each)).name for each in shown]
+    names = [(await Authenticator(memory).verify(each)).name for each in shown]
     assert len(set(names)) == 3
     assert names[0] == names[3]
     assert all(name.startswith("jwt:") and len(name) < 50 for name in names)
@@ -273,7 +275,7 @@ async def test_no_two_people_are_counted_under_one_name(memory: Client) -> None:
 async def test_settings_that_would_let_too_many_in_are_refused(settings: dict[str, str]) -> None:
     async with memorist.aio.open(":memory:", embedder="none", **settings) as memory:
         with pytest.raises(Misconfigured):
-            Doorkeeper(memory)
+            Authenticator(memory)
 
 
 async def test_a_key_is_known_in_every_way_that_clients_show_it(memory: Client) -> None:
@@ -281,7 +283,7 @@ async def test_a_key_is_known_in_every_way_that_clients_show_it(memory: Client) 
         "laptop", user="ana", space="work", agent="coder", rights=["write", "read"]
     )
     for header in (f"Bearer {token}", f"bearer  {token}", f"Token {token}", token):
-        found = await Doorkeeper(memory).verify(header)
+        found = await Authenticator(memory).verify(header)
         assert (found.name, found.user, found.space, found.agent) == (
             key.id,
             "ana",
@@ -297,7 +299,9 @@ async def test_a_key_is_known_in_every_way_that_clients_show_it(memory: Client) 
 )
 async def test_nonsense_is_refused(memory: Client, header: str) -> None:
     with pytest.raises(KeyRefused):
-        await Doorkeeper(memory, Caller(name="local", user="ana", tenant="default")).verify(header)
+        await Authenticator(memory, Caller(name="local", user="ana", tenant="default")).verify(
+            header
+        )
 
 
 @pytest.mark.parametrize(
@@ -344,11 +348,11 @@ async def test_a_bound_caller_cannot_name_another_space_or_agent(memory: Client)
 async def test_who_shows_nothing_is_told_how_and_a_missing_right_is_one_that_can_be_granted(
     memory: Client,
 ) -> None:
-    with pytest.raises(KeyRefused, match="No key was shown: send `Authorization: Bearer"):
-        await Doorkeeper(memory).verify(None)
-    with pytest.raises(KeyRefused, match="Nobody is known by this key"):
-        await Doorkeeper(memory).verify("Bearer rk_a_b")
+    with pytest.raises(KeyRefused, match="Missing API key: send `Authorization: Bearer"):
+        await Authenticator(memory).verify(None)
+    with pytest.raises(KeyRefused, match="Invalid, expired or revoked API key"):
+        await Authenticator(memory).verify("Bearer rk_a_b")
     nobody = Caller(name="k", user="ana", tenant="acme", rights=())
     for needed, granted in {"remember": "write", "ask": "read", "admin": "admin"}.items():
         with pytest.raises(NotAllowed, match=f"needs the right '{granted}'"):
-            nobody.must(needed)
+            nobody.require(needed)

@@ -53,6 +53,7 @@ class TinySnapshot:
             int(self.alive.sum()),
             float(self.length[self.alive].mean()) if said else 0.0,
         )
+        self.length_share = self.length / max(self.mean_length, 1e-9)
         self.vectors = np.zeros((self.n, 2), np.float32)
 
     def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

@@ -8,6 +8,16 @@ import numpy as np
 import pytest
 
 from memorist import aio
+from memorist.dialects.catalog import (
+    CLANKER,
+    CLANKER_STRICT,
+    MILTON,
+    PROFILES,
+    SUPERVISOR,
+    THEORIA,
+    VAULT,
+    milton,
+)
 from memorist.errors import InvalidInput
 from memorist.index import Snapshot
 from memorist.ingest import classify
@@ -15,7 +25,6 @@ from memorist.ports import IndexRow
 from memorist.retrieve import candidates, diversify, profiles, score
 from memorist.retrieve.candidates import reciprocal_rank
 from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical
-from memorist.retrieve.profiles import CLANKER, CLANKER_STRICT, MILTON, SUPERVISOR, THEORIA, VAULT
 from memorist.retrieve.question import understand
 from memorist.retrieve.score import Candidate, Candidates
 from memorist.text import clock
@@ -50,7 +59,7 @@ def fact(text: str, **fields: object) -> Memory:
 
 @pytest.mark.spec("MIL-14", "MIL-15")
 def test_milton_adds_words_age_and_importance() -> None:
-    ranking = profiles.milton(recency_bias=0.3, mode="deterministic")
+    ranking = milton(recency_bias=0.3, mode="deterministic")
     found = scores(
         ranking, lexical=[1, 1, 0], recency=[1 / 6, 1 / 2, 1 / 2], importance=[0.2, 0.9, 0.1]
     )
@@ -64,7 +73,7 @@ def test_milton_gives_an_important_item_fifteen_hundredths() -> None:
 
 @pytest.mark.spec("MIL-28", "MIL-29", "MIL-30")
 def test_milton_mixes_both_halves_after_scaling_each_to_its_best() -> None:
-    ranking = profiles.milton(recency_bias=0.0)
+    ranking = milton(recency_bias=0.0)
     found = scores(
         ranking, lexical=[1.0, 0.8], recency=[0, 0], importance=[0, 0], semantic=[0.5, 0.3]
     )
@@ -79,13 +88,13 @@ def test_the_semantic_weight_moves_a_score_from_one_half_to_the_other() -> None:
         "importance": [0.0, 0.0],
         "semantic": [0.5, 0.3],
     }
-    mixed = [scores(profiles.milton(0.0, weight), **columns)[1] for weight in (0.0, 0.25, 1.0)]
+    mixed = [scores(milton(0.0, weight), **columns)[1] for weight in (0.0, 0.25, 1.0)]
     assert mixed == pytest.approx([0.8, 0.75, 0.6])
 
 
 @pytest.mark.spec("MIL-33")
 def test_miltons_semantic_mode_looks_at_meaning_alone() -> None:
-    ranking = profiles.milton(mode="semantic")
+    ranking = milton(mode="semantic")
     found = scores(ranking, lexical=[1, 0], recency=[1, 0], importance=[1, 0], semantic=[0.2, 0.4])
     assert found == pytest.approx([0.5, 1.0])
 
@@ -94,20 +103,20 @@ def test_miltons_semantic_mode_looks_at_meaning_alone() -> None:
 def test_without_a_semantic_score_every_mode_of_milton_is_the_deterministic_one() -> None:
     columns = {"lexical": [0.5], "recency": [0.5], "importance": [0.5], "semantic": [0.0]}
     modes = {
-        mode: scores(profiles.milton(mode=mode), **columns)
+        mode: scores(milton(mode=mode), **columns)
         for mode in ("deterministic", "hybrid", "semantic")
     }
     assert modes["hybrid"] == modes["semantic"] == modes["deterministic"] == pytest.approx([0.575])
 
 
 def test_miltons_weights_stay_within_their_bounds() -> None:
-    assert profiles.milton(recency_bias=7).weights["recency"] == 1
-    assert profiles.milton(semantic_weight=-2).semantic_weight == 0
+    assert milton(recency_bias=7).weights["recency"] == 1
+    assert milton(semantic_weight=-2).semantic_weight == 0
 
 
 def test_an_unknown_mode_is_refused() -> None:
     with pytest.raises(InvalidInput, match="'magic' is not one of hybrid, deterministic, semantic"):
-        profiles.milton(mode="magic")
+        milton(mode="magic")
 
 
 @pytest.mark.spec("MLS-50")
@@ -296,7 +305,7 @@ CLANKERS = ("clanker.hybrid", "clanker.strict")
 @pytest.mark.parametrize("name", CLANKERS)
 def test_a_candidate_passes_with_enough_meaning_or_enough_words(name: str) -> None:
     found = passing(
-        profiles.find(name).gate,
+        profiles.find(PROFILES, name).gate,
         [0, 0, 0, 0],
         semantic=[0.20, 0.199, 0, 0],
         lexical=[0, 0, 0.22, 0.219],
@@ -309,7 +318,7 @@ def test_a_candidate_passes_with_enough_meaning_or_enough_words(name: str) -> No
 def test_a_strong_candidate_still_needs_a_signal(name: str) -> None:
     scores = [0.52, 0.519, 0.52, 0.9]
     found = passing(
-        profiles.find(name).gate,
+        profiles.find(PROFILES, name).gate,
         scores,
         semantic=[0.08, 0.08, 0.0, 0.079],
         lexical=[0, 0, 0.10, 0.099],
@@ -321,7 +330,9 @@ def test_a_strong_candidate_still_needs_a_signal(name: str) -> None:
 @pytest.mark.parametrize("name", CLANKERS)
 def test_without_meaning_words_or_a_strong_score_pass(name: str) -> None:
     found = passing(
-        profiles.find(name).gate_without_semantic, [0, 0, 0.62, 0.619], lexical=[0.24, 0.239, 0, 0]
+        profiles.find(PROFILES, name).gate_without_semantic,
+        [0, 0, 0.62, 0.619],
+        lexical=[0.24, 0.239, 0, 0],
     )
     assert found == [True, False, True, False]
 
@@ -354,8 +365,12 @@ def test_slight_memories_are_cut_unless_they_are_pinned() -> None:
 def test_only_the_default_ranking_leaves_out_what_matches_by_chance(name: str) -> None:
     (found,) = candidates_of([0.9], semantic=[0.5], lexical=[0.5])
     found = replace(found, memory=fact("tea", importance=0.5))
-    assert score.keep(profiles.find("default"), [found], semantic=True, chance=True)[0] == []
-    assert score.keep(profiles.find(name), [found], semantic=True, chance=True)[0] == [found]
+    assert (
+        score.keep(profiles.find(PROFILES, "default"), [found], semantic=True, chance=True)[0] == []
+    )
+    assert score.keep(profiles.find(PROFILES, name), [found], semantic=True, chance=True)[0] == [
+        found
+    ]
 
 
 # Words
@@ -467,12 +482,12 @@ def test_theoria_looks_for_difference_and_the_others_do_not() -> None:
      "clanker.hybrid", "clanker.strict", "default"],
 )  # fmt: skip
 def test_every_ranking_is_known_by_its_name(name: str) -> None:
-    assert profiles.find(name).name == name
+    assert profiles.find(PROFILES, name).name == name
 
 
 def test_an_unknown_ranking_names_those_that_exist() -> None:
     with pytest.raises(InvalidInput, match=r"No profile 'best': there are clanker.hybrid"):
-        profiles.find("best")
+        profiles.find(PROFILES, "best")
 
 
 # Names of features

@@ -8,7 +8,7 @@ import pytest
 
 from clocks import LoopTime
 from memorist.errors import StoreUnavailable
-from memorist.jobs.debounce import Refresh
+from memorist.jobs.debounce import Debounced
 
 
 class Counted:
@@ -30,14 +30,14 @@ async def until(work: Counted, runs: int) -> None:
 @pytest.mark.spec("CLK-31")
 async def test_many_occasions_in_a_moment_are_one_run() -> None:
     work = Counted()
-    refresh = Refresh(work, delay=0.05, every=60)
+    refresh = Debounced(work, delay=0.05, every=60)
     for _ in range(100):
-        refresh.soon()
+        refresh.request()
         await asyncio.sleep(0)
     await until(work, 1)
     await asyncio.sleep(0.15)
     assert work.runs == 1
-    refresh.soon()
+    refresh.request()
     await until(work, 2)
     await refresh.close()
     assert work.runs == 2
@@ -47,10 +47,10 @@ async def test_many_occasions_in_a_moment_are_one_run() -> None:
 async def test_it_waits_one_second_for_further_occasions() -> None:
     work = Counted()
     with LoopTime() as loop:
-        refresh = Refresh(work)
-        refresh.soon()
+        refresh = Debounced(work)
+        refresh.request()
         await loop.forward(0.5)
-        refresh.soon()
+        refresh.request()
         await loop.forward(0.4)
         assert work.runs == 0
         await loop.forward(0.2)
@@ -62,8 +62,8 @@ async def test_it_waits_one_second_for_further_occasions() -> None:
 
 async def test_what_was_asked_for_is_done_before_it_closes() -> None:
     work = Counted()
-    refresh = Refresh(work, delay=60, every=60)
-    refresh.soon()
+    refresh = Debounced(work, delay=60, every=60)
+    refresh.request()
     await refresh.close()
     assert work.runs == 1
 
@@ -71,7 +71,7 @@ async def test_what_was_asked_for_is_done_before_it_closes() -> None:
 @pytest.mark.spec("CLK-16")
 async def test_it_runs_now_and_then_without_being_asked() -> None:
     work = Counted()
-    refresh = Refresh(work, delay=0, every=0.01)
+    refresh = Debounced(work, delay=0, every=0.01)
     await until(work, 3)
     await refresh.close()
 
@@ -80,7 +80,7 @@ async def test_it_runs_now_and_then_without_being_asked() -> None:
 async def test_without_being_asked_it_runs_every_five_minutes() -> None:
     work = Counted()
     with LoopTime() as loop:
-        refresh = Refresh(work)
+        refresh = Debounced(work)
         await loop.forward(299)
         assert work.runs == 0
         await loop.forward(2)
@@ -92,6 +92,6 @@ async def test_without_being_asked_it_runs_every_five_minutes() -> None:
 
 async def test_a_failure_does_not_end_it() -> None:
     work = Counted(StoreUnavailable(), OSError())
-    refresh = Refresh(work, delay=0, every=0.01)
+    refresh = Debounced(work, delay=0, every=0.01)
     await until(work, 3)
     await refresh.close()

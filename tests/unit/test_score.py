@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import memorist
-from memorist.ingest import classify, policies
+from memorist.dialects.catalog import POLICIES
+from memorist.ingest import classify
 from memorist.ingest.transitions import repeated_importance
 
 EAST, NORTH = np.array([1.0, 0.0], dtype=np.float32), np.array([0.0, 1.0], dtype=np.float32)
@@ -98,7 +99,7 @@ def test_rare_words_make_a_text_technical_and_plain_talk_is_not() -> None:
 
 @pytest.mark.spec("MLS-30")
 def test_a_chunk_below_the_gate_is_dropped_unless_a_person_saved_it() -> None:
-    gate = policies.named("vault").gate
+    gate = POLICIES["vault"].gate
     assert gate == 0.3
     assert classify.is_kept(0.3, gate)
     assert not classify.is_kept(0.299, gate)

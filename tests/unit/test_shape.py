@@ -36,10 +36,12 @@ BELOW_PROVIDERS = {"ports", "providers", "telemetry", "text", "results", "types"
 ALLOWED = {
     ("manage", "jobs"): "two halves of one layer",
     ("jobs", "manage"): "two halves of one layer",
+    ("bootstrap", "dialects"): "the profiles and policies of dialects are collected from one table",
+    ("interfaces", "dialects"): "names of profiles and policies; routes and hooks of dialects",
+    ("evals", "dialects"): "sweeps over the profile of a dialect",
+    ("context", "retrieve"): "the type of a ranking profile, which is data",
+    ("context", "ingest"): "the type of a write policy, which is data",
     ("ports", "storage"): "the store's port names the changes it takes",
-    ("ingest", "extraction"): "a write queues the turns that facts are drawn from",
-    ("ingest", "jobs"): "what a job adds to a write goes into its transaction",
-    ("extraction", "jobs"): "facts are drawn by a job",
 }
 
 

@@ -1,27 +1,32 @@
-"""Milton's memory in its own words: items of seven types, deterministic and hybrid queries, long-term records.
+"""Milton: items of seven types, deterministic and hybrid queries, long-term records, hooks for an
+agent's loop.
 
-An item's `source` is kept as the memory's channel and its `request_id` as its run. An `id` that the caller gives is
-kept beside the memory's own: storing it again changes nothing.
+An item's `source` is stored as the memory's channel and its `request_id` as its run. An `id` given
+by the caller is stored beside the memory's own: storing it again changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from ..errors import Conflict, InvalidInput, Refused
-from ..jobs import long_term
+from ..errors import InvalidInput, Refused, RevisionConflict, StoreUnavailable
 from ..manage import forget, records
-from ..retrieve import profiles
+from ..retrieve import render
+from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
 from ..storage.changes import Summary
+from ..sync import BlockingScope, verb
 from ..text.clock import new_id
-from ..types import Filter, Memory, Message
+from ..types import Filter, Memory, Message, Receipt
+from . import catalog
 
-INBOUND = ("ntfy", "iphone")  # what arrives over these is a request
-LONGEST_HOURS = 24 * 365 * 900  # as far back as a query looks
+INBOUND = ("ntfy", "iphone")  # what arrives over these channels is a request
+MAX_HOURS = 24 * 365 * 900  # as far back as a query looks
+SAID, REPLIED = 0.2, 0.1  # importance of what the person said, and of the reply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +34,9 @@ class MemoryItem:
     """One item of the short-term memory."""
 
     content: str
-    type: str | None = None  # one of the seven; without one it is found from the content
+    type: str | None = None  # one of seven; without one it is found from the content
     id: str | None = None
-    ts: datetime | None = None  # without a zone it is UTC; without a time it is now
+    ts: datetime | None = None  # without a time zone it is UTC; without a time it is now
     agent: str | None = None
     tags: tuple[str, ...] = ()
     importance: float = 0.5
@@ -70,27 +75,31 @@ class Milton:
         self._scope, self._ctx = scope, scope.ctx
 
     async def add(self, **item: Any) -> str:
-        """Store an item given by its fields and return its id. Raises InvalidInput, Conflict."""
+        """Store an item given by its fields and return its id. Raises InvalidInput, RevisionConflict."""
         return await self.store(item)
 
     async def store(self, item: MemoryItem | Mapping[str, Any]) -> str:
-        """Store an item and return its id. Raises InvalidInput, and Conflict if the id stands for another content."""
-        given = _checked(item if isinstance(item, MemoryItem) else _item(item))
-        inbound = (given.source or "").lower() in INBOUND
-        marks = replace(
+        """Store an item and return its id.
+
+        Raises InvalidInput, and RevisionConflict if the id has another content.
+        """
+        given = _check_item(item)
+        is_inbound = (given.source or "").lower() in INBOUND
+        labels = replace(
             self._scope.labels, agent=given.agent, channel=given.source, run=given.request_id
         )
-        receipt = await ScopedClient(self._ctx, self._scope.scope, marks).remember(
+        scope = ScopedClient(self._ctx, self._scope.scope, labels, self._scope.offline)
+        receipt = await scope.remember(
             Message(content=given.content, id=given.id, at=given.ts or self._ctx.clock()),
             policy="milton",
-            item_type=given.type or ("request" if inbound else None),
+            item_type=given.type or ("request" if is_inbound else None),
             tags=given.tags,
             importance=given.importance,
             evidence=given.evidence,
         )
         outcome = receipt.outcomes[0]
         if outcome.status == "conflicting":
-            raise Conflict(outcome.reason)
+            raise RevisionConflict(outcome.reason)
         if not outcome.ids:
             raise InvalidInput(f"The item was not stored: {outcome.reason}")
         return given.id or outcome.ids[0]
@@ -98,23 +107,26 @@ class Milton:
     async def query_relevant(
         self, text: str, limit: int = 10, recency_bias: float = 0.35
     ) -> list[MemoryItem]:
-        """The items that fit best by words, age and importance; no model is needed. Raises InvalidInput."""
+        """Return the best items by words, age and importance, without a model.
+
+        Raises InvalidInput.
+        """
         return await self.query_relevant_hybrid(text, limit, recency_bias, mode="deterministic")
 
     async def query_recent(
         self, hours: float, tags: Sequence[str] | None = None, limit: int = 20
     ) -> list[MemoryItem]:
-        """The items of the last hours that have one of the tags, newest first."""
-        back = timedelta(hours=min(hours, LONGEST_HOURS))
-        where = Filter(created_after=self._ctx.clock() - back, tags=tuple(tags or ()))
+        """Return the items of the last hours that have one of the tags, newest first."""
+        since = self._ctx.clock() - timedelta(hours=min(hours, MAX_HOURS))
+        where = Filter(created_after=since, tags=tuple(tags or ()))
         page = await self._scope.list(where, limit=1000)
         found = list(page.memories)
         while page.cursor:
             page = await self._scope.list(where, limit=1000, cursor=page.cursor)
             found += page.memories
-        return sorted(map(item_of, found), key=lambda item: (item.ts, item.id), reverse=True)[
-            :limit
-        ]
+        items = [item_of(memory) for memory in found]
+        items.sort(key=lambda item: (item.ts, item.id), reverse=True)
+        return items[:limit]
 
     async def query_relevant_hybrid(
         self,
@@ -124,64 +136,65 @@ class Milton:
         semantic_weight: float = 0.5,
         mode: str = "hybrid",
     ) -> list[MemoryItem]:
-        """The same, mixed with likeness of meaning; without a model it is `query_relevant`. Raises InvalidInput."""
-        ranking = profiles.milton(recency_bias, semantic_weight, mode)
+        """Return the best items by meaning, too; without a model as `query_relevant`.
+
+        Raises InvalidInput.
+        """
+        profile = catalog.milton(recency_bias, semantic_weight, mode)
         if not text.strip():
             return []
-        return [
-            item_of(memory)
-            for memory in (await self._scope.recall(text, limit=limit, profile=ranking)).memories
-        ]
+        answer = await self._scope.recall(text, limit=limit, profile=profile)
+        return [item_of(memory) for memory in answer.memories]
 
     async def upsert_user_profile(
         self, patch: Mapping[str, Sequence[str]], evidence_ids: Sequence[str]
     ) -> UserProfile:
-        """Add to the profile, as a new version of it. Raises InvalidInput without evidence that is remembered.
+        """Add to the profile, as a new version of it. Raises InvalidInput without evidence that is
+        stored.
 
-        While the store is away, what is added waits in a file, and only that is returned.
+        While the store is unavailable, the addition is spooled, and only that is returned.
         """
-        return UserProfile(
-            **await self._upsert("user_profile", "user", patch, records.PROFILE, evidence_ids)
-        )
+        made = await self._upsert("user_profile", "user", patch, records.PROFILE, evidence_ids)
+        return UserProfile(**made)
 
     async def upsert_project_memory(
         self, project_name: str, patch: Mapping[str, Sequence[str]], evidence_ids: Sequence[str]
     ) -> ProjectMemory:
-        """Add to what is known of a project, as a new version. Raises InvalidInput without evidence."""
+        """Add to what is known of a project, as a new version.
+
+        Raises InvalidInput without evidence.
+        """
         made = await self._upsert(
             "project_memory", project_name, patch, records.PROJECT, evidence_ids
         )
         return ProjectMemory(project_name=project_name, **made)
 
     async def user_profile(self) -> UserProfile:
-        """The newest version of the profile; empty if there is none."""
-        return UserProfile(**await self._told(await self._newest("user_profile", "user")))
+        """Return the newest version of the profile; empty if there is none."""
+        return UserProfile(**await self._newest("user_profile", "user"))
 
     async def project_memory(self, project_name: str) -> ProjectMemory:
-        """The newest version of what is known of a project; empty if there is none."""
-        newest = await self._newest("project_memory", project_name)
-        return ProjectMemory(project_name=project_name, **await self._told(newest))
+        """Return the newest version of what is known of a project; empty if there is none."""
+        found = await self._newest("project_memory", project_name)
+        return ProjectMemory(project_name=project_name, **found)
 
     async def compress_short_to_long(
         self, cutoff_hours: float = 48, *, hard_delete: bool = False
     ) -> dict[str, int]:
-        """Write items older than the cutoff into the records they belong to; how many items, projects, profiles.
+        """Write items older than the cutoff into their records; return how many items, projects,
+        profiles.
 
-        The items are archived, so that the evidence can be read, or deleted if that is wanted. Raises InvalidInput.
+        The items are archived, so that the evidence can be read, or deleted if that is wanted.
+        Raises InvalidInput.
         """
-        if (
-            isinstance(cutoff_hours, bool)
-            or not isinstance(cutoff_hours, int | float)
-            or not cutoff_hours >= 0
-        ):
+        is_number = isinstance(cutoff_hours, int | float) and not isinstance(cutoff_hours, bool)
+        if not is_number or not cutoff_hours >= 0:
             raise InvalidInput(f"cutoff_hours is a number of at least 0, not {cutoff_hours!r:.60}")
-        engine, scope, now = self._ctx, self._scope.scope, self._ctx.clock()
-        before = now - timedelta(hours=min(cutoff_hours, LONGEST_HOURS))
-        done = await long_term.promote(
-            engine.store, scope, before=before, now=now, erase=hard_delete
-        )
+        ctx, scope, now = self._ctx, self._scope.scope, self._ctx.clock()
+        before = now - timedelta(hours=min(cutoff_hours, MAX_HOURS))
+        done = await records.promote(ctx.store, scope, before=before, now=now, erase=hard_delete)
         if done.words:
-            await forget.swept(engine, scope, done.words)
+            await forget.swept(ctx, scope, done.words)
         return {"compressed": done.compressed, "projects": done.projects, "profile": done.profile}
 
     async def _upsert(
@@ -192,7 +205,11 @@ class Milton:
         lists: Sequence[str],
         evidence_ids: Sequence[str],
     ) -> dict[str, Any]:
-        _check_patch(patch, lists)
+        for field, values in patch.items():
+            if field not in lists:
+                raise InvalidInput(f"A patch cannot hold {field!r}: it takes {', '.join(lists)}")
+            if isinstance(values, str) or not all(isinstance(value, str) for value in values):
+                raise InvalidInput(f"{field!r} in a patch is a list of texts")
         if isinstance(evidence_ids, str) or not evidence_ids:
             raise InvalidInput(
                 "A long-term record needs evidence: name the ids of the items it rests on"
@@ -209,33 +226,99 @@ class Milton:
             at=ctx.clock(),
         )
         if offline is None:
-            return await self._told(await records.add(ctx.store, scope, added))
+            return await self._fields(await records.add(ctx.store, scope, added))
         made = await offline.add_record(scope, added)
-        waits = {**added.data, "last_updated": added.at, "evidence_ids": added.evidence_ids}
-        return waits if made is None else await self._told(made)
+        if made is not None:
+            return await self._fields(made)
+        return {**added.data, "last_updated": added.at, "evidence_ids": added.evidence_ids}
 
-    async def _newest(self, kind: str, name: str) -> Summary | None:
-        return records.newest(await self._ctx.store.summaries(self._scope.scope, kind), name)
+    async def _newest(self, kind: str, name: str) -> dict[str, Any]:
+        versions = await self._ctx.store.summaries(self._scope.scope, kind)
+        record = records.newest(versions, name)
+        return {} if record is None else await self._fields(record)
 
-    async def _told(self, record: Summary | None) -> dict[str, Any]:
-        """A record's fields, its evidence by the ids that the items are known by."""
-        if record is None:
-            return {}
-        known = {
-            m.id: item_of(m).id
-            for m in await self._ctx.store.get(self._scope.scope, record.evidence_ids)
-        }
-        named = records.PROFILE if record.record_type == "user_profile" else records.PROJECT
-        lists = {name: tuple(record.data.get(name, ())) for name in named}
+    async def _fields(self, record: Summary) -> dict[str, Any]:
+        """Return the fields of a record, its evidence by the ids that the caller gave."""
+        found = await self._ctx.store.get(self._scope.scope, record.evidence_ids)
+        ids = {memory.id: memory.source_message_id or memory.id for memory in found}
+        names = records.PROFILE if record.record_type == "user_profile" else records.PROJECT
         return {
-            **lists,
+            **{name: tuple(record.data.get(name, ())) for name in names},
             "last_updated": record.at,
-            "evidence_ids": tuple(known.get(i, i) for i in record.evidence_ids),
+            "evidence_ids": tuple(ids.get(id, id) for id in record.evidence_ids),
         }
+
+
+class Hooks:
+    """What an agent's loop calls around each turn, over one scope.
+
+    The limits are settings, also read from `MILTON_MEMORY_…`: `memory_context_limit`,
+    `memory_context_max_chars`, `memory_recency_bias`, `memory_profile_limit`,
+    `memory_store_responses`. Where memory is off, or the session is incognito, nothing is returned
+    and nothing is stored.
+    """
+
+    def __init__(self, scope: ScopedClient) -> None:
+        self._scope, self._settings = scope, scope.ctx.settings
+
+    async def before(self, text: str) -> str:
+        """Return what helps with a turn: the first lines of the profile, then the memories that
+        fit, best first.
+
+        Whole lines, within the limits of the settings; empty where memory is off.
+        """
+        if await self._scope.privacy.disabled_reason():
+            return ""
+        settings = self._settings
+        caps = Caps(chars=settings.memory_context_max_chars)
+        context = fit(await self._profile_lines(), caps, "\n".join).text
+        left = settings.memory_context_max_chars - len(context) - bool(context)
+        if left < 1 or not settings.memory_context_limit or not text.strip():
+            return context
+        answer = await self._scope.recall(
+            text,
+            limit=settings.memory_context_limit,
+            max_chars=left,
+            profile=catalog.milton(settings.memory_recency_bias),
+        )
+        return "\n".join(filter(None, (context, answer.text)))
+
+    async def after(self, text: str, reply: str | None = None) -> Receipt:
+        """Store what the person said, and the reply if the settings say so."""
+        receipt = await self._store(text, "user", SAID)
+        if reply is None or not self._settings.memory_store_responses:
+            return receipt
+        replied = await self._store(reply, "assistant", REPLIED)
+        return Receipt((*receipt.outcomes, *replied.outcomes))
+
+    async def _store(self, text: str, role: str, importance: float) -> Receipt:
+        message = Message(content=text, role=role, at=self._scope.ctx.clock())
+        return await self._scope.remember(
+            message, policy="milton", item_type="crumb", importance=importance
+        )
+
+    async def _profile_lines(self) -> list[str]:
+        lines: list[str] = []
+        with suppress(StoreUnavailable):  # the turn continues without it
+            profile = await Milton(self._scope).user_profile()
+            for name in records.PROFILE:
+                label = name.replace("_", " ")
+                lines += [f"- [{label}] {render.safe(text)}" for text in getattr(profile, name)]
+        return lines[: self._settings.memory_profile_limit]
+
+
+class BlockingHooks:
+    """The hooks, blocking."""
+
+    def __init__(self, scope: BlockingScope) -> None:
+        self._inner, self._loop = Hooks(scope._inner), scope._loop
+
+    before = verb(Hooks.before)
+    after = verb(Hooks.after)
 
 
 def item_of(memory: Memory) -> MemoryItem:
-    """A memory as Milton knows it."""
+    """Return a memory as an item."""
     return MemoryItem(
         id=memory.source_message_id or memory.id,
         ts=memory.created_at,
@@ -250,28 +333,19 @@ def item_of(memory: Memory) -> MemoryItem:
     )
 
 
-def _item(given: Mapping[str, Any]) -> MemoryItem:
-    known = [field.name for field in fields(MemoryItem)]
-    unknown = [str(name) for name in given if name not in known]
-    if unknown or "content" not in given:
-        wrong = f"an unknown field {unknown[0]!r}" if unknown else "no 'content'"
-        raise InvalidInput(f"The item has {wrong}: it takes {', '.join(known)}")
-    return MemoryItem(**given)
-
-
-def _checked(item: MemoryItem) -> MemoryItem:
+def _check_item(given: MemoryItem | Mapping[str, Any]) -> MemoryItem:
+    """Return an item whose fields have the right types. Raises InvalidInput."""
+    if not isinstance(given, MemoryItem):
+        known = [field.name for field in fields(MemoryItem)]
+        unknown = [str(name) for name in given if name not in known]
+        if unknown or "content" not in given:
+            wrong = f"an unknown field {unknown[0]!r}" if unknown else "no 'content'"
+            raise InvalidInput(f"The item has {wrong}: it takes {', '.join(known)}")
+        given = MemoryItem(**given)
     for name in ("type", "id", "agent", "source", "request_id"):
-        if not isinstance(getattr(item, name), str | None):
+        if not isinstance(getattr(given, name), str | None):
             raise InvalidInput(f"An item's {name!r} is text")
     for name in ("tags", "evidence"):
-        if not isinstance(getattr(item, name), list | tuple):
+        if not isinstance(getattr(given, name), list | tuple):
             raise InvalidInput(f"An item's {name!r} is a list of texts")
-    return item
-
-
-def _check_patch(patch: Mapping[str, Sequence[str]], lists: Sequence[str]) -> None:
-    for name, values in patch.items():
-        if name not in lists:
-            raise InvalidInput(f"A patch cannot hold {name!r}: it takes {', '.join(lists)}")
-        if isinstance(values, str) or not all(isinstance(value, str) for value in values):
-            raise InvalidInput(f"{name!r} in a patch is a list of texts")
+    return given

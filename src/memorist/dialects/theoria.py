@@ -1,4 +1,4 @@
-"""Theoria's memory in its own words: persist, retrieve, keep within the soft cap."""
+"""Theoria: persist and retrieve memories within a soft cap."""
 
 from __future__ import annotations
 
@@ -9,44 +9,51 @@ from datetime import datetime
 from ..client import Client
 from ..errors import InvalidInput, Refused
 from ..ingest import policies, trim
-from ..retrieve import profiles, render
+from ..retrieve import render
+from ..retrieve.profiles import Profile
 from ..text import clock, normalize
 from ..types import Memory
+from .catalog import THEORIA
 
-FEWEST, MOST = 8, 16  # memories a question gets, where so many answer and fit
+FEWEST, MOST = 8, 16  # memories that a question gets, if so many answer and fit
 
 
 class Theoria:
-    """Theoria's API over an engine; the soft cap and the weights of the tri-score can be chosen."""
+    """Theoria's API over a client; the soft cap and the ranking profile can be chosen."""
 
     def __init__(
         self,
-        engine: Client,
+        client: Client,
         *,
         soft_cap: int | None = None,
-        profile: profiles.Profile = profiles.THEORIA,
+        profile: Profile = THEORIA,
     ) -> None:
-        self._engine, self._profile = engine, profile
-        self._policy = policies.named("theoria", engine.settings.capacity)
+        self._client, self._profile = client, profile
+        self._policy = policies.find(client.ctx.policies, "theoria", client.settings.capacity)
         if soft_cap is not None and soft_cap != self._policy.capacity:
             if soft_cap < 1:
                 raise InvalidInput(f"A soft cap is at least 1, not {soft_cap}")
-            self._policy = replace(self._policy, name=f"theoria.{soft_cap}", capacity=soft_cap)
-            policies.register(self._policy)
+            self._policy = replace(
+                self._policy,
+                name=f"theoria.{soft_cap}",
+                capacity=soft_cap,
+                has_own_capacity=True,
+            )
+            client.ctx.policies[self._policy.name] = self._policy
 
     @property
     def soft_cap(self) -> int | None:
-        """How many entries a user has in a space before the least valuable go."""
+        """How many entries a user has in a space before the least valuable are removed."""
         return self._policy.capacity
 
     async def persist_memory(
         self, user_id: str, space: str, text: str, manually_saved: bool = False
     ) -> str:
-        """Keep a text, or count it as a repetition; returns the id of the entry that holds it.
+        """Store a text, or count it as a repetition; return the id of its entry.
 
-        Raises Refused if the person had it forgotten a short while ago and did not save it on purpose.
+        Raises Refused if the person had it forgotten recently and did not save it manually.
         """
-        receipt = await self._engine.scope(user=user_id, space=space).remember(
+        receipt = await self._client.scope(user=user_id, space=space).remember(
             text,
             policy=self._policy.name,
             manually_saved=manually_saved,
@@ -59,8 +66,10 @@ class Theoria:
     async def retrieve_memories(
         self, user_id: str, space: str, query_text: str, now: datetime, top_n: int = 12
     ) -> list[Memory]:
-        """The memories that answer, best and most different first: 8 to 16 of them where so many answer and fit."""
-        then = Client(self._engine.ctx.at(clock.utc(now)), self._engine.offline)
+        """Return the memories that answer, best and most different first: 8 to 16 if so many answer
+        and fit.
+        """
+        then = Client(self._client.ctx.at(clock.utc(now)), self._client.offline)
         limit = min(MOST, max(FEWEST, top_n))
         answer = await then.scope(user=user_id, space=space).recall(
             query_text, limit=limit, profile=self._profile
@@ -68,14 +77,16 @@ class Theoria:
         return list(answer.memories)
 
     async def enforce_capacity(self, user_id: str, space: str) -> list[str]:
-        """Trim a space to the soft cap, the pinned and saved excepted; returns the ids that went."""
-        scope = self._engine.scope(user=user_id, space=space).scope
+        """Trim a space to the soft cap, except pinned and saved entries; return the ids that were
+        removed.
+        """
+        ctx, scope = self._client.ctx, self._client.scope(user=user_id, space=space).scope
         if self._policy.capacity is None:
             return []
-        async with self._engine.ctx.store.transaction(scope) as tx:
-            return await trim.enforce(tx, scope, self._policy.capacity, self._engine.ctx.clock())
+        async with ctx.store.transaction(scope) as tx:
+            return await trim.enforce(tx, scope, self._policy.capacity, ctx.clock())
 
 
 def context(memories: Sequence[Memory]) -> str:
-    """Memories as text for a model: by topic, long ones by their summary, with the references they rest on."""
+    """Render memories for a model: by topic, long ones by their summary, with their references."""
     return render.grouped(memories)

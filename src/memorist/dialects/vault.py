@@ -1,4 +1,4 @@
-"""The Memory Logic Specification in its own words: ingest, recall, compress, and the block for the prompt."""
+"""Vault, the Memory Logic Specification: ingest, recall, compress, and the block for the prompt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MemoryType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryChunk:
-    """One chunk of a text, as it is remembered."""
+    """One stored chunk of a text."""
 
     id: str  # mem_ and 12 hexadecimal digits
     content: str
@@ -32,8 +32,8 @@ class MemoryChunk:
     importance: float  # 0 skip … 1 high
     compressed: bool
     created_at: datetime
-    memory_id: str  # under which the engine knows it
-    told_by: str = ""  # who said it, where that was not the person
+    memory_id: str  # of the memory that holds it
+    told_by: str = ""  # who said it, if not the person
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +46,16 @@ class RecallResult:
 
 
 class Vault:
-    """The specification's API over an engine."""
+    """The specification's API over a client."""
 
-    def __init__(self, engine: Client) -> None:
-        self._engine = engine
+    def __init__(self, client: Client) -> None:
+        self._client = client
 
     async def ingest(
         self, text: str, user_id: str, session_id: str, memory_type_hint: MemoryType | None = None
     ) -> list[MemoryChunk]:
-        """Cut, embed, score and keep a text; chunks of little importance are left out. Raises InvalidInput."""
-        scope = self._engine.scope(user=user_id, session=session_id)
+        """Chunk, embed, score and store a text, without unimportant chunks. Raises InvalidInput."""
+        scope = self._client.scope(user=user_id, session=session_id)
         hint = None if memory_type_hint is None else _type(memory_type_hint).value
         receipt = await scope.remember(text, policy="vault", kind=hint)
         return [chunk_of(await scope.get(id)) for id in receipt.ids]
@@ -72,14 +72,14 @@ class Vault:
         session_id: str | None = None,
         reranker_enabled: bool = False,
     ) -> RecallResult:
-        """What is remembered that answers, within the budget. Raises InvalidInput.
+        """Return the memories that answer, within the budget. Raises InvalidInput.
 
-        Working memories belong to their session, so they come back only where it is named.
+        Working memories belong to their session: they are returned only if `session_id` names it.
         """
         kinds = () if memory_types is None else tuple(_type(each).value for each in memory_types)
         if memory_types is not None and not kinds:
             return RecallResult([], 0, 0.0)
-        answer = await self._engine.scope(user=user_id, session=session_id).recall(
+        answer = await self._client.scope(user=user_id, session=session_id).recall(
             query,
             limit=top_k,
             budget=token_budget,
@@ -98,22 +98,20 @@ class Vault:
         compression_threshold: int | None = None,
         sessions_to_compress: int | None = None,
     ) -> list[MemoryChunk]:
-        """Sum up the oldest sessions, if there are more of them than the threshold; the summaries. Raises InvalidInput.
+        """Summarize the oldest sessions if there are more than the threshold; return the summaries.
 
-        What was said in them is kept and marked as compressed.
+        The turns stay, marked as compressed. Raises InvalidInput.
         """
-        scope = self._engine.scope(user=user_id)
+        scope = self._client.scope(user=user_id)
         done = await scope.compress(threshold=compression_threshold, sessions=sessions_to_compress)
-        return [
-            chunk_of(memory)
-            for memory in await self._engine.ctx.store.get(scope.scope, done.summaries)
-        ]
+        summaries = await self._client.ctx.store.get(scope.scope, done.summaries)
+        return [chunk_of(memory) for memory in summaries]
 
 
 def to_prompt(result: RecallResult) -> str:
-    """The block that goes before the model, byte for byte as specified; empty if there is nothing to say.
+    """Return the block for the prompt, byte for byte as specified; empty without memories.
 
-    The format is frozen: whoever changes it changes the specification first.
+    The format is frozen: a change of it changes the specification first.
     """
     return render.labelled(
         (chunk.memory_type.value, chunk.content, chunk.told_by) for chunk in result.memories
@@ -121,7 +119,7 @@ def to_prompt(result: RecallResult) -> str:
 
 
 def chunk_of(memory: Memory) -> MemoryChunk:
-    """A memory as the specification knows it."""
+    """Return a memory as a chunk."""
     return MemoryChunk(
         id="mem_" + hashlib.sha256(memory.id.encode()).hexdigest()[:12],
         content=memory.text,

@@ -106,7 +106,7 @@ class MiniLM:
         return unit(self._infer(windows, "embedding")) if len(windows) == 1 else None
 
     def _windows(self, texts: Sequence[str]) -> list[Window]:
-        tokenizer, _ = self._load()
+        tokenizer, _ = self._ready()
         windows = []
         for place, text in enumerate(texts):
             for part, ids in enumerate(windows_of(tokenizer, text)):
@@ -114,12 +114,12 @@ class MiniLM:
         return windows
 
     def _infer(self, batch: Sequence[Window], output: str) -> Vectors:
-        _, session = self._load()
+        _, session = self._ready()
         with _translate_errors("run"):
             found: list[Vectors] = session.run([output], pad([window.ids for window in batch]))
         return found[0]
 
-    def _load(self) -> tuple[WordPiece, Any]:
+    def _ready(self) -> tuple[WordPiece, Any]:
         if self._loaded is None:
             self._loaded = load_model(self._directory, self._threads)
         return self._loaded

@@ -20,7 +20,7 @@ from typing import Any, cast
 from .. import aio
 from ..errors import BadModelAnswer, ModelUnavailable, NotFound, OverBudget
 from ..manage import chat_commands
-from ..ports import Adviser
+from ..ports import BudgetedModel
 from ..results import Ask
 from ..retrieve.profiles import Profile
 from ..settings import load
@@ -241,7 +241,7 @@ def _judge(task: EvalTask, answer: str, tokens: int, problem: str = "") -> Resul
 
 def _configured_model(memory: aio.Client) -> Answerer:
     """Return the language model of the settings, within its budget."""
-    model = cast(Adviser, memory.ctx.llm)
+    model = cast(BudgetedModel, memory.ctx.llm)
     scope = memory.scope(USER, "answers").scope
 
     async def answer(question: str, block: str, at: datetime) -> str:

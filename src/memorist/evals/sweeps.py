@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from ..retrieve.profiles import DAY, DEFAULT, THEORIA, Profile, Recency
+from ..dialects.catalog import THEORIA
+from ..retrieve.profiles import DAY, DEFAULT, Profile, Recency
 from .run import Advance, Run, ask_all, filled_memory
 from .tasks import EvalTask
 

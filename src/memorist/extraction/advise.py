@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from ..ingest import guard
-from ..ports import Adviser
+from ..ports import BudgetedModel
 from ..results import Ask
 from ..text import compare, normalize, style_check, tokens, values
 from ..text.statements import parse
@@ -65,7 +65,7 @@ SCHEMA: Mapping[str, Any] = {
 
 
 async def facts(
-    adviser: Adviser, scope: Scope, source: str, *, who: str, at: datetime, most: int = MOST
+    adviser: BudgetedModel, scope: Scope, source: str, *, who: str, at: datetime, most: int = MOST
 ) -> tuple[list[Fact], list[str]]:
     """What the model found that really stands in the source, and why the rest of it is left out.
 

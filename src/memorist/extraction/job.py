@@ -1,7 +1,8 @@
 """Drawing facts out of what was said, after it was taken in: the turn stays, the facts rest on it.
 
-A turn of a person is noted in the transaction that keeps it, and read later, by a language model if there is one within
-its budget, otherwise by rules. The facts take the ordinary way in, in one transaction with the end of the work.
+A turn of a person is noted in the transaction that keeps it, and read later, by a language model if
+there is one within its budget, otherwise by rules. The facts take the ordinary way in, in one
+transaction with the end of the work.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-from ..errors import BadModelAnswer, Conflict, ModelUnavailable, OverBudget
-from ..ingest import guard, policies
+from ..context import Context
+from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
+from ..ingest import derive, guard, policies
 from ..ingest.pipeline import EXTRACT
 from ..ingest.policies import Facts, Policy
-from ..jobs.context import Care
-from ..ports import Reading, Transaction
+from ..ports import Reading
 from ..results import Task
-from ..storage.changes import Change, Done, Happened
+from ..storage.changes import Done, Happened
 from ..text import authority, normalize
 from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Scope
 
@@ -51,62 +52,54 @@ class _Found:
     dropped: list[str] = field(default_factory=list)
 
 
-async def run(task: Task, care: Care, *, with_model: bool) -> int:
-    """Draw facts out of the turn of a task; how many memories that made or changed.
+async def run(ctx: Context, task: Task) -> int:
+    """Extract facts from the turn of a task; return how many memories that created or changed.
 
-    What was forgotten or put away since gives none. Raises Conflict if somebody else has the task, or changed the turn.
+    Raises RevisionConflict if another worker has the task, or the turn was changed.
     """
-    policy = policies.POLICIES.get(str(task.payload.get("policy")), policies.POLICIES["default"])
+    policy = ctx.policies.get(str(task.payload.get("policy")), policies.DEFAULT)
     ids = [str(id) for id in task.payload.get("ids", ())]
-    done = await draw(ids, task.scope, care, policy=policy, with_model=with_model, task=task)
+    done = await draw(ids, task.scope, ctx, policy=policy, task=task)
     return len(done.ids)
 
 
 async def draw(
-    ids: Sequence[str],
-    scope: Scope,
-    care: Care,
-    *,
-    policy: Policy,
-    with_model: bool,
-    task: Task | None = None,
+    ids: Sequence[str], scope: Scope, ctx: Context, *, policy: Policy, task: Task | None = None
 ) -> Extracted:
-    """Draw facts out of a turn that was kept under these ids.
+    """Extract facts from a turn that is stored under these ids.
 
-    Raises Conflict if it changed meanwhile. A model that is away, over its budget or of no use is no error.
+    Raises RevisionConflict if it was changed meanwhile. If the model fails or its budget is used up, rules
+    do it.
     """
-    limits, now = policy.extract or Facts(policy=policy.name), care.now()
-    said = await _said(care.store, scope, ids)
-    found = await _found(said, scope, care, limits, with_model)
-    left = await _left(care.store, scope, limits, now)
-    drafts, dropped = _admitted(found, said, scope, limits, left)
-    outcomes: list[Outcome] = []
-
-    async def also(tx: Transaction, done: Sequence[Outcome]) -> list[Change]:
-        if (
-            _words(await _said(tx, scope, ids)) != _words(said)
-            or await _left(tx, scope, limits, now) < 0
-        ):
-            raise Conflict(
+    limits, now = policy.extract or Facts(policy=policy.name), ctx.clock()
+    said = await _said(ctx.store, scope, ids)
+    found = await _found(said, scope, ctx, limits)
+    left = await _left(ctx.store, scope, limits, now)
+    drafts, dropped = _admitted(ctx, found, said, scope, limits, left)
+    event = Happened(
+        node="worker",
+        op="classify",
+        at=now,
+        status="error" if found.by == "rules" and found.why else "ok",
+        memory_id=ids[0] if ids else None,
+        category=f"{NAME} by {found.by}" + (f": {found.why}" if found.why else ""),
+    )
+    batch = await derive.prepare(ctx, scope, drafts, limits.policy, now)
+    async with ctx.store.transaction(scope) as tx:
+        outcomes = await derive.write(tx, batch)
+        is_changed = _words(await _said(tx, scope, ids)) != _words(said)
+        if is_changed or await _left(tx, scope, limits, now) < 0:
+            raise RevisionConflict(
                 "This turn, or what else was drawn out today, changed in the meantime: try again"
             )
-        outcomes.extend(done)
-        status: Literal["ok", "error", "skipped"] = (
-            "error" if found.by == "rules" and found.why else "ok"
-        )
-        how = f"{NAME} by {found.by}" + (f": {found.why}" if found.why else "")
-        about = ids[0] if ids else None
-        noted = Happened(
-            node="worker", op="classify", at=now, status=status, memory_id=about, category=how
-        )
-        return [noted] if task is None else [noted, Done(task=task)]
-
-    await care.remember(drafts, scope, policy=limits.policy, now=now, also=also)
+        await tx.apply([event] if task is None else [event, Done(task=task)])
     return Extracted(by=found.by, why=found.why, outcomes=tuple(outcomes), dropped=tuple(dropped))
 
 
 async def _said(reading: Reading, scope: Scope, ids: Sequence[str]) -> list[Memory]:
-    """The turn, piece by piece; nothing if a part of it is gone or put away, or its session is to leave no trace."""
+    """The turn, piece by piece; nothing if a part of it is gone or put away, or its session is to
+    leave no trace.
+    """
     found = await reading.get(scope, ids)
     _, hidden = await reading.space_settings(scope, {memory.labels.session for memory in found})
     if len(found) < len(ids) or any(not m.is_active or m.labels.session in hidden for m in found):
@@ -118,9 +111,7 @@ def _words(said: Sequence[Memory]) -> list[str]:
     return [memory.text for memory in said]
 
 
-async def _found(
-    said: Sequence[Memory], scope: Scope, care: Care, limits: Facts, with_model: bool
-) -> _Found:
+async def _found(said: Sequence[Memory], scope: Scope, ctx: Context, limits: Facts) -> _Found:
     """The facts of a turn, by a model if it can and may, otherwise by rules."""
     from . import advise  # a tenth of a second of patterns, which only those need who draw facts
     from . import facts as extract
@@ -137,10 +128,10 @@ async def _found(
     by_rules = extract.facts(text, who=who, at=at, most=most)
     if len(text) <= limits.longer and all(fact.confidence < extract.CONFIDENT for fact in by_rules):
         return _Found(by="nobody", why="it is short and holds nothing that lasts")
-    if not with_model or care.adviser is None:
+    if ctx.settings.extract != "model" or ctx.llm is None:
         return _Found(by="rules", facts=by_rules)
     try:
-        facts, dropped = await advise.facts(care.adviser, scope, text, who=who, at=at, most=most)
+        facts, dropped = await advise.facts(ctx.llm, scope, text, who=who, at=at, most=most)
         return _Found(by="model", facts=facts, dropped=dropped)
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
         return _Found(by="rules", facts=by_rules, why=type(error).__name__)
@@ -159,14 +150,14 @@ async def _left(reading: Reading, scope: Scope, limits: Facts, now: datetime) ->
 
 
 def _admitted(
-    found: _Found, said: Sequence[Memory], scope: Scope, limits: Facts, left: int
+    ctx: Context, found: _Found, said: Sequence[Memory], scope: Scope, limits: Facts, left: int
 ) -> tuple[list[Draft], list[str]]:
     """The facts that may be kept, as drafts, and why each other one may not."""
     dropped, drafts = list(found.dropped), list[Draft]()
     best = sorted(found.facts, key=lambda fact: (-fact.importance, -fact.confidence))
     for fact in best:
         draft = _draft(fact, said, limits)
-        why = guard.find_refusal(draft, policies.named(limits.policy), scope.user)
+        why = guard.find_refusal(draft, policies.find(ctx.policies, limits.policy), scope.user)
         if any(normalize.wording(fact.text) == normalize.wording(memory.text) for memory in said):
             why = "it is the turn itself"
         elif len(fact.text) > limits.longest:

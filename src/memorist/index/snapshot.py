@@ -135,6 +135,11 @@ class Snapshot(Columns):
         return float(self.length[self.alive].mean()) if self.count else 0.0
 
     @cached_property
+    def length_share(self) -> NDArray[np.float32]:
+        """The length of each text as a share of the mean."""
+        return self.length / max(self.mean_length, 1e-9)
+
+    @cached_property
     def speakers(self) -> tuple[str, ...]:
         return tuple(self.codes["speaker"])
 
@@ -166,16 +171,17 @@ class Snapshot(Columns):
     def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return where a term occurs among what is alive, and how often."""
         wanted = np.uint32(term)
-        positions, counts = [np.empty(0, np.int32)], [np.empty(0, np.uint8)]
+        where, counts = np.empty(0, np.int32), np.empty(0, np.uint8)
         for each in self.segments:
             start = each.terms.searchsorted(wanted)
             stop = each.terms.searchsorted(wanted, side="right")
-            if stop > start:
-                positions.append(each.positions[start:stop])
-                counts.append(each.counts[start:stop])
-        where = np.concatenate(positions)
+            if stop > start and not len(where):
+                where, counts = each.positions[start:stop], each.counts[start:stop]
+            elif stop > start:
+                where = np.concatenate([where, each.positions[start:stop]])
+                counts = np.concatenate([counts, each.counts[start:stop]])
         keep = self.alive[where]
-        return where[keep], np.concatenate(counts)[keep].astype(np.float32)
+        return where[keep], counts[keep].astype(np.float32)
 
     def similarity(self, vector: Vectors) -> NDArray[np.float32]:
         """Return the cosine of every position to a vector, or to each column of several."""

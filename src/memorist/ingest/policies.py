@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,7 +13,9 @@ WHOLE = (0, 2**31)  # tokens: nothing is cut, one draft is one memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bands:
-    """How near two texts have to be, by cosine, before their words are compared: see `bench/merge.py`."""
+    """How near two texts have to be, by cosine, before their words are compared: see
+    `bench/merge.py`.
+    """
 
     auto_update: float = 0.85  # the newer text may say a little more
     check_low: float = 0.70  # both have to say the same; below, everything is new
@@ -32,7 +35,9 @@ class Links:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Which facts are drawn out of what people say, after it was taken in, where the setting `extract` asks for it."""
+    """Which facts are drawn out of what people say, after it was taken in, where the setting
+    `extract` asks for it.
+    """
 
     policy: str  # under which they are kept
     longer: int = 240  # characters of a turn; a shorter one is read only if it surely holds a fact
@@ -69,102 +74,35 @@ class Policy:
     links: Links | None = None  # relations to the nearest facts and episodes
     embed: Literal["inline", "deferred"] = "inline"
     capacity: int | None = None  # active memories in a scope
+    has_own_capacity: bool = False  # the setting `capacity` does not change it
     dated: bool = False  # a memory is as old as the time it was given, and not as its writing
     guard: Literal["none", "contextual", "strict"] = "contextual"  # of what nobody saved on purpose
     extract: Facts | None = None  # out of turns of a conversation
 
 
-POLICIES: dict[str, Policy] = {
-    policy.name: policy
-    for policy in (
-        Policy(
-            name="default",
-            exact=True,
-            near=True,
-            bands=Bands(),
-            conflicts=True,
-            links=Links(),
-            extract=Facts(policy="default"),
-        ),
-        Policy(name="milton", chunk=WHOLE, score="given", route="milton", dated=True),
-        Policy(
-            name="vault",
-            chunk=(50, 300),
-            score="vault",
-            gate=0.3,
-            route="vault",
-            keyed_preferences=True,
-        ),
-        Policy(
-            name="theoria", chunk=WHOLE, score="theoria", near=True, embed="deferred", capacity=200
-        ),
-        Policy(
-            name="supervisor",
-            score="theoria",
-            exact=True,
-            bands=Bands(),
-            merge="recreate",
-            conflicts=True,
-            links=Links(),
-            extract=Facts(policy="supervisor"),
-        ),
-        Policy(
-            name="clanker",
-            longest=320,
-            score="given",
-            route="given",
-            exact=True,
-            embed="deferred",
-            capacity=80,
-            guard="strict",
-        ),
-        Policy(
-            name="clanker.guild",
-            longest=320,
-            score="given",
-            route="given",
-            exact=True,
-            embed="deferred",
-            guard="strict",
-        ),
-        Policy(
-            name="summary", chunk=WHOLE, score="given", route="given"
-        ),  # of what was remembered before
-        Policy(name="insight", score="given", route="given", exact=True, near=True, guard="strict"),
-        Policy(
-            name="clanker.messages",
-            longest=320,
-            score="given",
-            route="given",
-            embed="deferred",
-            extract=Facts(
-                policy="clanker.guild",
-                longer=3,
-                found=4,
-                kept=4,
-                daily=None,
-                longest=190,
-                of_subject=True,
-            ),
-        ),
-    )
-}
-
-_SHIPPED = frozenset(POLICIES)
+DEFAULT = Policy(
+    name="default",
+    exact=True,
+    near=True,
+    bands=Bands(),
+    conflicts=True,
+    links=Links(),
+    extract=Facts(policy="default"),
+)
+SUMMARY = Policy(name="summary", chunk=WHOLE, score="given", route="given")  # of stored memories
+INSIGHT = Policy(
+    name="insight", score="given", route="given", exact=True, near=True, guard="strict"
+)
 
 
-def register(policy: Policy) -> None:
-    """Make a policy known by its name."""
-    POLICIES[policy.name] = policy
+def find(policies: Mapping[str, Policy], name: str, capacity: int | None = None) -> Policy:
+    """Return the policy of that name, with another capacity if one is given (0: none).
 
-
-def named(name: str, capacity: int | None = None) -> Policy:
-    """The policy of that name, if it is one of ours with another capacity (0: none). Raises InvalidInput."""
-    if name not in POLICIES:
-        raise InvalidInput(f"No write policy {name!r}: there are {', '.join(sorted(POLICIES))}")
-    found = POLICIES[name]
-    return (
-        found
-        if capacity is None or name not in _SHIPPED
-        else replace(found, capacity=capacity or None)
-    )
+    Raises InvalidInput.
+    """
+    if name not in policies:
+        raise InvalidInput(f"No write policy {name!r}: there are {', '.join(sorted(policies))}")
+    found = policies[name]
+    if capacity is None or found.has_own_capacity:
+        return found
+    return replace(found, capacity=capacity or None)

@@ -16,7 +16,7 @@ from ..types import Draft, Scope
 from .analyze import Item
 
 INCOGNITO = "this session is incognito: nothing of it is kept, and nothing is recalled in it"
-OFF = "memory is off in this space: `memorist memory on` turns it on"
+OFF = "memory is off in this space: `memorist privacy set on` turns it on"
 OFF_EVERYWHERE = (
     "memory is off: MEMORIST_MEMORY_ENABLED, MILTON_MEMORY_ENABLED or the setting `memory_enabled`"
     " says so"

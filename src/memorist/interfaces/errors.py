@@ -1,4 +1,4 @@
-"""The one table from error to what a caller outside Python sees: an exit code, an HTTP status."""
+"""The one table from error to HTTP status and exit code."""
 
 from __future__ import annotations
 
@@ -6,45 +6,43 @@ from dataclasses import dataclass
 
 from .. import errors
 
-OK, FAILED, USAGE, NOT_FOUND, REFUSED, AWAY = range(6)
+OK, FAILED, USAGE, NOT_FOUND, REFUSED, UNAVAILABLE = range(6)
 INTERRUPTED, PIPE_CLOSED = 130, 141  # 128 + the number of the signal, as shells expect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """How an error is told."""
+class Codes:
+    """Exit code and HTTP status of an error."""
 
     exit_code: int
-    status: int  # of HTTP
+    status: int
 
 
-_ANSWERS: dict[type[BaseException], Answer] = {
-    errors.InvalidInput: Answer(exit_code=USAGE, status=422),
-    errors.NotFound: Answer(exit_code=NOT_FOUND, status=404),
-    errors.Conflict: Answer(exit_code=FAILED, status=409),
-    errors.OverBudget: Answer(exit_code=REFUSED, status=429),
-    errors.Refused: Answer(exit_code=REFUSED, status=403),
-    errors.KeyRefused: Answer(exit_code=REFUSED, status=401),
-    errors.UnsafeContent: Answer(exit_code=REFUSED, status=422),
-    errors.ProviderFailed: Answer(exit_code=AWAY, status=502),
-    errors.StoreUnavailable: Answer(exit_code=AWAY, status=503),
-    errors.StoreFull: Answer(exit_code=AWAY, status=507),
-    errors.StoreDamaged: Answer(exit_code=FAILED, status=500),  # waiting does not mend a file
-    errors.EmbedderUnavailable: Answer(exit_code=AWAY, status=503),
-    errors.EmbedderChanged: Answer(exit_code=FAILED, status=409),
-    errors.WrongDimensions: Answer(exit_code=FAILED, status=500),
-    errors.Misconfigured: Answer(exit_code=USAGE, status=500),
-    errors.MigrationNeeded: Answer(exit_code=FAILED, status=500),
-    BaseException: Answer(exit_code=FAILED, status=500),
+_CODES: dict[type[BaseException], Codes] = {
+    errors.InvalidInput: Codes(exit_code=USAGE, status=422),
+    errors.NotFound: Codes(exit_code=NOT_FOUND, status=404),
+    errors.RevisionConflict: Codes(exit_code=FAILED, status=409),
+    errors.OverBudget: Codes(exit_code=REFUSED, status=429),
+    errors.Refused: Codes(exit_code=REFUSED, status=403),
+    errors.KeyRefused: Codes(exit_code=REFUSED, status=401),
+    errors.ProviderFailed: Codes(exit_code=UNAVAILABLE, status=502),
+    errors.StoreUnavailable: Codes(exit_code=UNAVAILABLE, status=503),
+    errors.StoreFull: Codes(exit_code=UNAVAILABLE, status=507),
+    errors.StoreDamaged: Codes(exit_code=FAILED, status=500),  # retrying does not repair a file
+    errors.EmbedderUnavailable: Codes(exit_code=UNAVAILABLE, status=503),
+    errors.WrongDimensions: Codes(exit_code=FAILED, status=500),
+    errors.Misconfigured: Codes(exit_code=USAGE, status=500),
+    errors.MigrationNeeded: Codes(exit_code=FAILED, status=500),
+    BaseException: Codes(exit_code=FAILED, status=500),
 }
 
 
-def answer(error: BaseException) -> Answer:
-    """How an error is told: as its class says, or the nearest class above it.
+def codes(error: BaseException) -> Codes:
+    """Return the codes of an error: those of its class, or of the nearest base class.
 
-    >>> answer(errors.ConsentMissing()).exit_code
+    >>> codes(errors.ConsentMissing()).exit_code
     4
-    >>> answer(KeyError("x")).status
+    >>> codes(KeyError("x")).status
     500
     """
-    return next(_ANSWERS[kind] for kind in type(error).__mro__ if kind in _ANSWERS)
+    return next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)

@@ -1,10 +1,10 @@
-"""What a coding agent's host calls at certain moments, with a JSON object on stdin: what is known goes in, what the
-person says is kept.
+"""Hooks for the hosts of coding agents: called at certain moments with a JSON object on stdin.
 
-A host is never kept waiting and never fails because of its memory: whatever goes wrong is told on stderr. What is kept
-of a session is each prompt once, whether the host hands it over or it stands in the transcript, and replies only with
-the setting `memory_store_responses`. Of a transcript only the last turn is read: what came before it was kept in its
-time, or is not to be kept.
+A hook prints context for the model and stores what the person said. A host never waits long for its
+memory and never fails because of it: errors go to stderr. Each prompt of a session is stored once,
+whether the host passes it or it is in the transcript; replies only with the setting
+`memory_store_responses`. Only the last turn of a transcript is read: earlier ones were stored at
+their time, or must not be.
 """
 
 from __future__ import annotations
@@ -19,71 +19,66 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InvalidInput
+from ..ingest.messages import moment as parse_time
 from ..retrieve import budget, render
 from ..types import Filter, Message
+from .call import Call
 
 if TYPE_CHECKING:
     from ..settings import Settings
     from ..sync import BlockingScope
-    from .cli.app import Call
 
 Moment = Literal["session-start", "prompt", "stop", "pre-compact"]
-MOMENTS: tuple[Moment, ...] = ("session-start", "prompt", "stop", "pre-compact")
 EVENTS = {"session-start": "SessionStart", "prompt": "UserPromptSubmit"}
-MOST_INPUT = 4 << 20  # bytes on stdin
-MOST_TRANSCRIPT = 2 << 20  # bytes of its end that are looked at
-MOST_TEXT = 20_000  # characters of one message
-SECONDS = 10.0  # after which the host goes on without us
-AMONG = 200  # memories among which the most important are looked for
-_OF_HOST = re.compile(
+MAX_INPUT = 4 << 20  # bytes on stdin
+MAX_TRANSCRIPT = 2 << 20  # bytes read from its end
+MAX_TEXT = 20_000  # characters of one message
+SECONDS = 10.0  # after which the host continues without us
+CANDIDATES = 200  # recent memories from which the most important are chosen
+_FROM_HOST = re.compile(
     r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted"
-    r"|<(?:command-|local-command-|bash-|system-reminder|user-memory-input|user-prompt-submit-hook|task-notification)"
-)  # how commands begin, and what a host says in the person's place
+    r"|<(?:command-|local-command-|bash-|system-reminder|user-memory-input"
+    r"|user-prompt-submit-hook|task-notification)"
+)  # commands, and what a host writes in the person's place
 
 
 def answer(moment: Moment, call: Call, given: str) -> str:
-    """Do what a moment asks for, and what to print for the host. Raises as the engine does."""
-    event = _event(given)
-    with replace(call, session=_session(call, event)).memory() as memory:
-        place = replace(
-            call, session=_session(call, event), space=_space(call, event, memory.settings.space)
-        )
-        mine = place.scope(memory)
-        if moment == "session-start":
-            return _told(
-                moment, "" if mine.privacy.disabled_reason() else _start(mine, memory.settings)
-            )
+    """Handle a moment and return what to print for the host. Raises as the client does."""
+    event = _parse(given)
+    call = replace(call, session=call.session or _text(event.get("session_id"))[:200] or None)
+    with call.memory() as memory:
+        settings = memory.settings
+        if not call.space and settings.space == "default":
+            folder = os.environ.get("CLAUDE_PROJECT_DIR") or _text(event.get("cwd"))
+            call = replace(call, space=project(folder))
+        mine = call.scope(memory)
+        if moment in ("stop", "pre-compact"):
+            path = _text(event.get("transcript_path"))
+            mine.remember(list(_last_turn(path, mine, settings)))
+            return ""
+        context = ""
         if moment == "prompt":
-            return _told(moment, _prompt(mine, memory.settings, _text(event.get("prompt"))))
-        mine.remember(list(_last_turn(_text(event.get("transcript_path")), mine, memory.settings)))
-    return ""
+            context = _handle_prompt(mine, settings, _text(event.get("prompt")))
+        elif not mine.privacy.disabled_reason():
+            context = _start_context(mine, settings)
+    if not context:
+        return ""
+    output = {"hookEventName": EVENTS[moment], "additionalContext": context}
+    return json.dumps({"hookSpecificOutput": output})
 
 
-def _event(given: str) -> dict[str, Any]:
+def _parse(given: str) -> dict[str, Any]:
     try:
         event = json.loads(given) if given.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(
-            "A hook reads a JSON object on stdin, as hosts hand it over: this is no JSON"
-        ) from error
+        raise InvalidInput("A hook reads a JSON object on stdin: this is not JSON") from error
     if not isinstance(event, dict):
-        raise InvalidInput("A hook reads a JSON object on stdin, as hosts hand it over")
+        raise InvalidInput("A hook reads a JSON object on stdin")
     return event
 
 
-def _session(call: Call, event: Mapping[str, Any]) -> str | None:
-    return call.session or _text(event.get("session_id"))[:200] or None
-
-
-def _space(call: Call, event: Mapping[str, Any], usual: str) -> str | None:
-    """The space that was named, or that of the settings, or the name of the project's folder."""
-    if call.space or usual != "default":
-        return call.space
-    return project(os.environ.get("CLAUDE_PROJECT_DIR") or _text(event.get("cwd")))
-
-
 def project(folder: str) -> str | None:
-    """The name of a folder as a space.
+    """Return the name of a folder, as a space.
 
     >>> project("/home/ana/code/shop/"), project("/")
     ('shop', None)
@@ -91,100 +86,85 @@ def project(folder: str) -> str | None:
     return Path(folder).name[:200].strip() or None
 
 
-def _start(mine: BlockingScope, settings: Settings) -> str:
-    """What is pinned, then what counts most of what was told lately, within the limits for a context."""
-    most = settings.memory_context_limit
-    pinned = mine.list(Filter(pinned=True), limit=max(1, most)).memories
-    rest = sorted(mine.list(Filter(pinned=False), limit=AMONG), key=lambda each: -each.importance)
-    caps = budget.Caps(limit=most, chars=settings.memory_context_max_chars)
+def _start_context(mine: BlockingScope, settings: Settings) -> str:
+    """Return pinned memories, then the most important recent ones, within the limits."""
+    limit = settings.memory_context_limit
+    pinned = mine.list(Filter(pinned=True), limit=max(1, limit)).memories
+    recent = mine.list(Filter(pinned=False), limit=CANDIDATES)
+    rest = sorted(recent, key=lambda memory: -memory.importance)
+    caps = budget.Caps(limit=limit, chars=settings.memory_context_max_chars)
     return budget.fit([*pinned, *rest], caps, render.block, skip=False).text
 
 
-def _prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
-    """What helps with what is said; it is kept afterwards, so that it is no answer to itself."""
-    if not text.strip() or _OF_HOST.match(text):
+def _handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
+    """Return context for a prompt, then store the prompt, so that it does not answer itself."""
+    if not text.strip() or _FROM_HOST.match(text):
         return ""
     if reply := mine.command(text):
-        return f"The memory did what the user asked of it and says: {reply.say}"
-    most, chars = settings.memory_context_limit, settings.memory_context_max_chars
-    known = mine.recall(text, limit=most, max_chars=chars).prompt() if most and chars else ""
-    mine.remember(_said(mine, text))
-    return known
+        return f"The memory ran the user's command and says: {reply.say}"
+    limit, max_chars = settings.memory_context_limit, settings.memory_context_max_chars
+    context = ""
+    if limit and max_chars:
+        context = mine.recall(text, limit=limit, max_chars=max_chars).prompt()
+    mine.remember(_prompt_message(mine, text))
+    return context
 
 
-def _said(mine: BlockingScope, text: str, at: str | None = None) -> Message:
-    """What the person said, once in a session however often it is handed over."""
-    from ..ingest.messages import moment
-
-    named = hashlib.sha256(
-        f"{mine.labels.session}\0{text.strip()}".encode("utf-8", "surrogatepass")
-    ).hexdigest()[:32]
-    return Message(id=f"prompt-{named}", content=text, role="user", at=moment(at))
+def _prompt_message(mine: BlockingScope, text: str, at: str | None = None) -> Message:
+    """Return a prompt as a message. Its id is the same however often a session passes it."""
+    content = f"{mine.labels.session}\0{text.strip()}".encode("utf-8", "surrogatepass")
+    digest = hashlib.sha256(content).hexdigest()[:32]
+    return Message(id=f"prompt-{digest}", content=text, role="user", at=parse_time(at))
 
 
 def _last_turn(path: str, mine: BlockingScope, settings: Settings) -> Iterator[Message]:
-    """The last thing the person said in a transcript, and the replies to it, where those are kept."""
-    from ..ingest.messages import moment
-
+    """Yield the last prompt in a transcript, and the replies to it if those are stored."""
     turn: list[Message] = []
-    for line in _lines(path):
-        text, role = _words(line), line.get("type")
+    for record in _records(path):
+        text, at, id = _message_text(record), record.get("timestamp"), record.get("uuid")
         if not text:
             continue
-        if role == "user":
-            turn = [_said(mine, text, line.get("timestamp"))]
-        elif settings.memory_store_responses and isinstance(line.get("uuid"), str):
-            turn.append(
-                Message(
-                    id=line["uuid"],
-                    content=text,
-                    role="assistant",
-                    at=moment(line.get("timestamp")),
-                )
-            )
+        if record.get("type") == "user":
+            turn = [_prompt_message(mine, text, at)]
+        elif settings.memory_store_responses and isinstance(id, str):
+            reply = Message(id=id, content=text, role="assistant", at=parse_time(at))
+            turn.append(reply)
     yield from turn
 
 
-def _lines(path: str) -> Iterator[dict[str, Any]]:
-    """The records at the end of a file; what is no record is passed over."""
+def _records(path: str) -> Iterator[dict[str, Any]]:
+    """Yield the records at the end of a transcript, without damaged ones."""
     if not path:
         return
     with open(path, "rb") as file:
         size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - MOST_TRANSCRIPT))
+        file.seek(max(0, size - MAX_TRANSCRIPT))
         for raw in file.read().splitlines():
             try:
-                line = json.loads(raw)
+                record = json.loads(raw)
             except (ValueError, RecursionError):
                 continue
-            if isinstance(line, dict) and not (line.get("isMeta") or line.get("isSidechain")):
-                yield line
+            is_own = isinstance(record, dict) and not record.get("isMeta")
+            if is_own and not record.get("isSidechain"):
+                yield record
 
 
-def _words(line: Mapping[str, Any]) -> str:
-    """What was said in a record: no results of tools, no commands, no marks of the host."""
-    message = line.get("message")
-    content = (
-        message.get("content")
-        if isinstance(message, dict) and line.get("type") in ("user", "assistant")
-        else ""
-    )
+def _message_text(record: Mapping[str, Any]) -> str:
+    """Return the text of a record, without tool results, commands and marks of the host."""
+    message = record.get("message")
+    if not isinstance(message, dict) or record.get("type") not in ("user", "assistant"):
+        return ""
+    content = message.get("content")
     parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
-    told = [
-        each.get("text") for each in parts if isinstance(each, dict) and each.get("type") == "text"
-    ]
-    text = _text("\n".join(each for each in told if isinstance(each, str))).strip()
-    return "" if _OF_HOST.match(text) else text
+    texts = []
+    for part in parts:
+        if isinstance(part, dict) and part.get("type") == "text":
+            text = part.get("text")
+            if isinstance(text, str):
+                texts.append(text)
+    joined = _text("\n".join(texts)).strip()
+    return "" if _FROM_HOST.match(joined) else joined
 
 
 def _text(given: object) -> str:
-    return given[:MOST_TEXT] if isinstance(given, str) else ""
-
-
-def _told(moment: Moment, text: str) -> str:
-    """The answer that puts a text before the model; nothing where there is none."""
-    if not text:
-        return ""
-    return json.dumps(
-        {"hookSpecificOutput": {"hookEventName": EVENTS[moment], "additionalContext": text}}
-    )
+    return given[:MAX_TEXT] if isinstance(given, str) else ""

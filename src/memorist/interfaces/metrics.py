@@ -20,9 +20,9 @@ from prometheus_client import generate_latest as render_registry
 
 from ..client import Client
 from ..errors import MemoristError, ProviderFailed
-from ..telemetry.instrumentation import DUTY, Tell
-from .rest.auth import Caller, caller
-from .rest.route import Door
+from ..telemetry.instrumentation import JOB, ReportCount
+from .rest.auth import Caller, Requires
+from .rest.route import AuthenticatedRoute
 
 MAX_AGE_SECONDS = 10.0  # the store is not queried more often than this
 WINDOW = timedelta(hours=1)  # of events that are counted again at each scrape
@@ -55,7 +55,7 @@ _EVENTS = """
     episodic create ok, episodic merge ok, episodic ttl ok, episodic pin ok, episodic unpin ok,
     episodic delete ok, worker embed error, context search ok, context use ok, context use skipped
 """
-routes = APIRouter(route_class=Door)
+routes = APIRouter(route_class=AuthenticatedRoute)
 
 
 @routes.get(
@@ -63,7 +63,7 @@ routes = APIRouter(route_class=Door)
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-async def metrics(request: Request, who: Annotated[Caller, Depends(caller("admin"))]) -> Response:
+async def metrics(request: Request, who: Annotated[Caller, Depends(Requires("admin"))]) -> Response:
     """Metrics for Prometheus."""
     text = await request.app.state.metrics.text()
     return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -147,10 +147,10 @@ class Metrics:
         return found
 
     @contextmanager
-    def _observe(self, what: str) -> Iterator[Tell]:
+    def _observe(self, what: str) -> Iterator[ReportCount]:
         labels = (what, "")
-        if what.startswith(DUTY):
-            labels = ("run_job", what.removeprefix(DUTY))
+        if what.startswith(JOB):
+            labels = ("run_job", what.removeprefix(JOB))
         started = perf_counter()
         try:
             yield lambda count: None

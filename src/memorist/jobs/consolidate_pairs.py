@@ -1,47 +1,84 @@
-"""Which memories of a scope may say the same: found in its arrays, nearest first, before a word is read."""
+"""Pairs of memories that may state the same fact, and the changes that make one memory of such a
+pair.
+
+Candidate pairs are found in the vectors of a scope, nearest first, before any text is read. Joining
+can be undone: nothing is erased, the memory that goes is superseded by the one that stays, which
+keeps the evidence of both. A memory that a person pinned or saved manually always stays; of two
+such memories both stay.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..index import Snapshot
-from ..ports import Reading
-from ..text import clock
-from ..types import KINDS, Filter, Scope
+from ..ingest import transitions
+from ..ingest.policies import Bands
+from ..ports import Reading, Vectors
+from ..storage.changes import Change, Checked, Put, Relation
+from ..text import clock, compare, contradictions, normalize
+from ..text.statements import parse
+from ..types import CONTRADICTS, KINDS, Filter, Memory, Scope
 
 NEW = timedelta(hours=72)
 RECENT = timedelta(days=90)
-LEVEL = 3  # importance from which on a memory is looked at however old it is
-DECILE = 0.1  # of the memories, those that are recalled most
-NEIGHBOURS = 12  # of each memory
-MOST_LOOKED_AT = 10_000  # memories in one run, those that changed last
-MOST = 20_000  # pairs in one run
-_TOGETHER = 256
+LEVEL = 3  # importance level from which a memory is compared whatever its age
+DECILE = 0.1  # share of the memories that counts as frequently recalled
+NEIGHBORS = 12  # per memory
+MAX_COMPARED = 10_000  # memories per run, the most recently changed ones
+MAX_PAIRS = 20_000  # per run
+ACTOR = "worker"  # in the history
+_BATCH = 256
 _WORKING = KINDS.index("working")
 
 
-class Near(NamedTuple):
-    """Two rows of the store, the smaller one first, and how near they are."""
+class NearRows(NamedTuple):
+    """Two rows of the store, the smaller one first, and the cosine of their vectors."""
 
     a: int
     b: int
     cosine: float
 
 
-async def often_used(reading: Reading, scope: Scope) -> list[str]:
-    """The ids of the tenth of the memories that were recalled most often, if they ever were."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Two memories that may state the same fact."""
+
+    old: Memory
+    new: Memory
+    cosine: float
+
+    @property
+    def fingerprint(self) -> tuple[str, str, float]:
+        a, b = sorted((self.old.id, self.new.id))
+        return a, b, round(self.cosine, 2)
+
+    @property
+    def is_automatic(self) -> bool:
+        """Neither memory was pinned or saved manually."""
+        return not (self.old.on_purpose or self.new.on_purpose)
+
+    def checked(self, now: datetime) -> Checked:
+        """Return the change that records that a model was asked about this pair."""
+        a, b, score = self.fingerprint
+        return Checked(a=a, b=b, score=score, at=now)
+
+
+async def frequently_used(reading: Reading, scope: Scope) -> list[str]:
+    """Return the ids of the most frequently recalled tenth of the memories."""
     counts: dict[str, int] = {}
     total, cursor = 0, None
     while True:
         page = await reading.page(scope, Filter(), limit=1000, cursor=cursor)
-        counts |= {
-            memory.id: memory.access_count for memory in page.memories if memory.access_count
-        }
+        for memory in page.memories:
+            if memory.access_count:
+                counts[memory.id] = memory.access_count
         total, cursor = total + len(page), page.cursor
         if cursor is None:
             break
@@ -49,44 +86,175 @@ async def often_used(reading: Reading, scope: Scope) -> list[str]:
     return ranked[: int(total * DECILE)]
 
 
-def pool(
+def select_positions(
     snapshot: Snapshot, used: Iterable[int], now: datetime
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The positions that are looked at, and those that they are compared with.
+    """Return the positions to compare, and the positions to compare them with.
 
-    Looked at is what changed in the last three days, is important, or is recalled often (the rows that are `used`);
-    what it is compared with has changed in the last ninety days. Turns of a conversation stand for themselves.
+    Compared is what changed in the last three days, is important, or is recalled frequently (the
+    rows `used`), with everything that changed in the last ninety days. Turns of a conversation are
+    left out.
     """
     is_turn = (snapshot.session >= 0) & (snapshot.speaker >= 0)
     recent = snapshot.alive & snapshot.embedded & ~is_turn & (snapshot.kind != _WORKING)
     recent &= snapshot.updated >= clock.micros(now - RECENT)
-    chosen = (snapshot.updated >= clock.micros(now - NEW)) | (
-        snapshot.importance > (LEVEL - 1) / 5 + 1e-6
-    )
+    chosen = snapshot.updated >= clock.micros(now - NEW)
+    chosen |= snapshot.importance > (LEVEL - 1) / 5 + 1e-6
     chosen |= np.isin(snapshot.row, list(used))
     found = np.flatnonzero(recent & chosen)
-    newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))[:MOST_LOOKED_AT]
+    newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))[:MAX_COMPARED]
     return found[newest], np.flatnonzero(recent)
 
 
-def near(
-    snapshot: Snapshot, looked_at: NDArray[np.intp], others: NDArray[np.intp], low: float
-) -> list[Near]:
-    """Each pair that is near enough, nearest first; of each memory a few, said by the same speaker."""
+def find_near(
+    snapshot: Snapshot, compared: NDArray[np.intp], others: NDArray[np.intp], low: float
+) -> list[NearRows]:
+    """Return the pairs with a cosine of at least `low`, nearest first: a few per memory, of the
+    same speaker.
+    """
     found: dict[tuple[int, int], float] = {}
-    theirs = snapshot.vectors(others)
-    for start in range(0, len(looked_at), _TOGETHER):
-        few = looked_at[start : start + _TOGETHER]
-        for at, cosines in zip(few.tolist(), snapshot.vectors(few) @ theirs.T, strict=True):
-            fits = (
-                (cosines >= low)
-                & (snapshot.speaker[others] == snapshot.speaker[at])
-                & (others != at)
-            )
-            near_by = np.flatnonzero(fits)
-            best = near_by[np.lexsort((others[near_by], -cosines[near_by]))[:NEIGHBOURS]]
+    other_vectors = snapshot.vectors(others)
+    for start in range(0, len(compared), _BATCH):
+        batch = compared[start : start + _BATCH]
+        products = snapshot.vectors(batch) @ other_vectors.T
+        for at, cosines in zip(batch.tolist(), products, strict=True):
+            is_near = (cosines >= low) & (others != at)
+            is_near &= snapshot.speaker[others] == snapshot.speaker[at]
+            near = np.flatnonzero(is_near)
+            best = near[np.lexsort((others[near], -cosines[near]))[:NEIGHBORS]]
             for other, cosine in zip(others[best].tolist(), cosines[best].tolist(), strict=True):
                 a, b = sorted((int(snapshot.row[at]), int(snapshot.row[other])))
                 found[a, b] = min(cosine, 1.0)
     ranked = sorted(found.items(), key=lambda each: (-round(each[1], 6), each[0]))
-    return [Near(a, b, cosine) for (a, b), cosine in ranked[:MOST]]
+    return [NearRows(a, b, cosine) for (a, b), cosine in ranked[:MAX_PAIRS]]
+
+
+def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
+    """Return both as a pair, the older one first, or None if they cannot be about the same.
+
+    They have to be statements of one speaker about one subject. Insights are compared with insights
+    only, workflows with nothing, and words such as "tomorrow" mean another day on another day.
+    """
+    if not (a.is_active and b.is_active) or "workflow" in (a.procedural_form, b.procedural_form):
+        return None
+    if (a.speaker, a.labels.subject, a.labels.role) != (b.speaker, b.labels.subject, b.labels.role):
+        return None
+    if (a.kind == "insight") != (b.kind == "insight"):
+        return None
+    is_other_day = transitions.held_since(a).date() != transitions.held_since(b).date()
+    if is_other_day and (contradictions.is_relative(a.text) or contradictions.is_relative(b.text)):
+        return None
+    old, new = sorted((a, b), key=lambda memory: (transitions.held_since(memory), memory.id))
+    return Pair(old=old, new=new, cosine=cosine)
+
+
+def is_same(pair: Pair, bands: Bands) -> bool:
+    """Whether rules find that both state the same fact."""
+    if pair.old.content_hash == pair.new.content_hash:
+        return True
+    old, new = parse(pair.old.text), parse(pair.new.text)
+    verdict = compare.verdict(new, old)
+    if verdict == "same" or (verdict != "other" and pair.cosine >= bands.auto_update):
+        return True
+    return pair.cosine >= bands.reworded and compare.is_reworded(old, new)
+
+
+def is_update(pair: Pair) -> bool:
+    """Whether the newer memory gives another value to the attribute that the older one is about."""
+    return contradictions.contradicts(parse(pair.new.text), parse(pair.old.text))
+
+
+def choose(pair: Pair) -> tuple[Memory, Memory] | None:
+    """Return the memory that stays and the one that goes; None if a person saved both.
+
+    What was saved manually stays; otherwise what says more, the longer text, or the older memory.
+    """
+    old, new = pair.old, pair.new
+    if old.on_purpose and new.on_purpose:
+        return None
+    if pair.is_automatic:
+        text = compare.pick_containing(parse(new.text), parse(old.text))
+        old_stays = (text or max(old.text, new.text, key=len)) == old.text
+    else:
+        old_stays = old.on_purpose
+    return (old, new) if old_stays else (new, old)
+
+
+def merge(pair: Pair, now: datetime) -> list[Put]:
+    """Keep one of the two, with what the other adds; no changes if a person saved both."""
+    chosen = choose(pair)
+    if chosen is None:
+        return []
+    stays, goes = chosen
+    merged = transitions.absorb(stays, goes, now)
+    reason = {"reason": "the same fact"}
+    return [
+        Put(memory=merged, event="merged", old_ref=goes.id, actor=ACTOR, meta=reason),
+        _supersede(goes, stays.id, now, event="superseded"),
+    ]
+
+
+def recreate(
+    pair: Pair,
+    text: str,
+    now: datetime,
+    *,
+    new_id: Callable[[], str],
+    vector: Vectors | None,
+    model: str,
+) -> list[Put]:
+    """Replace both by a new memory whose text was made of both."""
+    ids = pair.old.id, pair.new.id
+    fields = transitions.absorbed_fields(pair.new, pair.old)
+    fields["evidence_ids"] = transitions.union(fields["evidence_ids"], ids)
+    made = replace(
+        pair.new,
+        **fields,
+        id=new_id(),
+        text=text,
+        created_at=now,
+        updated_at=now,
+        content_hash=normalize.content_hash(text),
+        simhash=normalize.simhash64(text),
+        summary=None,
+        evidence_text=None,
+        source_message_id=None,
+        key=None,
+        sequence=None,
+        last_accessed=None,
+        access_count=0,
+        last_scores=None,
+        needs_embedding=vector is None,
+        revision=1,
+    )
+    created = Put(
+        memory=made,
+        event="created",
+        vector=vector,
+        model=model,
+        old_ref=pair.new.id,
+        actor=ACTOR,
+        meta={"reason": "the same fact", "supersedes": [*ids]},
+    )
+    old = _supersede(pair.old, made.id, now, event="merged")
+    return [created, old, _supersede(pair.new, made.id, now, event="merged")]
+
+
+def supersede(pair: Pair, now: datetime) -> list[Change]:
+    """Let the newer value replace the older one, and list the contradiction."""
+    if pair.old.on_purpose:
+        return []
+    since = transitions.held_since(pair.new)
+    gone = transitions.supersede(pair.old, now, by=pair.new.id, since=since)
+    meta = {"reason": CONTRADICTS, "superseded_by": pair.new.id}
+    return [
+        Put(memory=gone, event="superseded", actor=ACTOR, meta=meta),
+        Relation(from_id=pair.new.id, to_id=pair.old.id, type=CONTRADICTS, at=now),
+    ]
+
+
+def _supersede(
+    memory: Memory, by: str, now: datetime, *, event: Literal["superseded", "merged"]
+) -> Put:
+    gone = transitions.supersede(memory, now, by=by)
+    return Put(memory=gone, event=event, actor=ACTOR, meta={"superseded_by": by})

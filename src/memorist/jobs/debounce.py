@@ -1,4 +1,6 @@
-"""Doing something a moment after it became necessary, once for many occasions, and now and then anyway."""
+"""Background work that runs shortly after it was requested, once for many requests, and at regular
+intervals.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ DELAY_SECONDS = 1.0
 EVERY_SECONDS = 300.0
 
 
-class Refresh:
-    """Runs a piece of work in the background. Closed by whoever made it; what was asked for by then is still done."""
+class Debounced:
+    """Runs a function in the background. Requests made before `close` are still served."""
 
     def __init__(
         self,
@@ -23,32 +25,32 @@ class Refresh:
         every: float = EVERY_SECONDS,
     ) -> None:
         self._work, self._delay, self._every = work, delay, every
-        self._wanted, self._closing = asyncio.Event(), asyncio.Event()
+        self._requested, self._closing = asyncio.Event(), asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def soon(self) -> None:
-        """Do it in a moment; asking again until then changes nothing."""
-        self._wanted.set()
+    def request(self) -> None:
+        """Run the function soon; further requests until then change nothing."""
+        self._requested.set()
 
     async def close(self) -> None:
-        """Do what was asked for, and stop."""
+        """Serve the pending request, and stop."""
         self._closing.set()
         await self._task
 
     async def _run(self) -> None:
         while True:
-            await _within(self._every, self._wanted, self._closing)
-            if self._wanted.is_set():
-                await _within(self._delay, self._closing)
+            await wait_for_any(self._requested, self._closing, seconds=self._every)
+            if self._requested.is_set():
+                await wait_for_any(self._closing, seconds=self._delay)
             elif self._closing.is_set():
                 return
-            self._wanted.clear()
-            with suppress(MemoristError, OSError):  # the next time comes by itself
+            self._requested.clear()
+            with suppress(MemoristError, OSError):  # the next run tries again
                 await self._work()
 
 
-async def _within(seconds: float, *events: asyncio.Event) -> None:
-    """Wait until one of the events comes, or for so long."""
+async def wait_for_any(*events: asyncio.Event, seconds: float) -> None:
+    """Wait until one of the events is set, or for so many seconds."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

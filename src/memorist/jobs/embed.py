@@ -1,4 +1,6 @@
-"""Giving vectors to memories that have none: after an outage, under another model, or where the policy defers them."""
+"""Embedding of memories that have no vector: after an outage, under another model, or where the
+policy defers it.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any
 
 from ..embedders import checked
 from ..errors import ProviderFailed, StoreUnavailable
@@ -22,7 +22,7 @@ LEASE_SECONDS = 120.0  # longer than a model may take for a batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Indexed:
+class IndexReport:
     """What an indexing run did, or would do."""
 
     found: int
@@ -42,115 +42,130 @@ async def backfill(
     stop: Callable[[], bool] = lambda: False,
     progress: Callable[[int], None] = lambda done: None,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> Indexed:
-    """Embed what this model has not embedded yet, or everything, or only what waits for its first vector.
+) -> IndexReport:
+    """Embed what this model has not embedded yet; with `force` everything, with `waiting` only new
+    memories.
 
-    Each batch is claimed and committed by itself: any number of processes share the work, an interrupted run goes on
-    where it stopped, and what a killed one had claimed is free after the lease. A text that the model cannot embed is
-    passed over, and at the end the error is raised. Raises ProviderFailed.
+    Each batch is claimed and committed on its own: any number of processes share the work, an
+    interrupted run continues where it stopped, and the claims of a killed process end with their
+    lease. A text that the model cannot embed is skipped, and the error is raised at the end. Raises
+    ProviderFailed.
     """
-    worker, found, embedded, batches, after = new_id(), 0, 0, 0, 0
-    usual: dict[str, Any] = {
-        "limit": batch_size,
-        "everything": force,
-        "dimensions": embedder.dimensions,
-    }
-    claim = partial(
-        store.claim_unembedded, worker=worker, lease_seconds=lease_seconds, waiting=waiting
-    )
-    ask = store.unembedded if dry_run else claim
+    worker, model, dimensions = new_id(), embedder.model, embedder.dimensions
+    found, embedded, batches, after = 0, 0, 0, 0
     problem: ProviderFailed | None = None
-    while not stop() and (batch := await ask(embedder.model, after=after, **usual)):
+    while not stop():
+        if dry_run:
+            batch = await store.unembedded(
+                model, after=after, limit=batch_size, everything=force, dimensions=dimensions
+            )
+        else:
+            batch = await store.claim_unembedded(
+                model,
+                after=after,
+                limit=batch_size,
+                everything=force,
+                dimensions=dimensions,
+                worker=worker,
+                lease_seconds=lease_seconds,
+                waiting=waiting,
+            )
+        if not batch:
+            break
         after = batch[-1][0]
         found, batches = found + len(batch), batches + 1
         if not dry_run:
-            done, error = await _done(store, embedder, [memory for _, memory in batch], worker, now)
+            memories = [memory for _, memory in batch]
+            done, error = await _embed_claimed(store, embedder, memories, worker, now)
             embedded, problem = embedded + done, problem or error
         progress(found if dry_run else embedded)
     if problem is not None:
         raise problem
-    return Indexed(found=found, embedded=embedded, batches=batches)
+    return IndexReport(found=found, embedded=embedded, batches=batches)
 
 
-async def some(store: Store, embedder: Embedder, memories: Sequence[Memory], now: datetime) -> None:
-    """Embed a few memories at once, without asking whether others are at it. Raises ProviderFailed."""
-    made, _ = await _encoded(embedder, memories)
-    await _keep(store, embedder.model, made, now)
+async def embed_now(
+    store: Store, embedder: Embedder, memories: Sequence[Memory], now: datetime
+) -> None:
+    """Embed a few memories without claiming them. Raises ProviderFailed."""
+    vectors, _ = await _encode(embedder, memories)
+    await _save(store, embedder.model, vectors, now)
 
 
-async def _done(
+async def _embed_claimed(
     store: Store,
     embedder: Embedder,
     memories: Sequence[Memory],
     worker: str,
     now: Callable[[], datetime],
 ) -> tuple[int, ProviderFailed | None]:
-    """Embed a batch and give it back; how many got a vector, and why others did not. Raises ProviderFailed."""
+    """Embed a claimed batch; return how many memories got a vector, and why others did not.
+
+    Raises ProviderFailed.
+    """
     try:
-        made, problem = await _encoded(embedder, memories)
-        await _keep(store, embedder.model, made, now())
+        vectors, problem = await _encode(embedder, memories)
+        await _save(store, embedder.model, vectors, now())
         if problem is not None:
-            await _failed(
-                store,
-                [memory for memory in memories if memory.id not in {m.id for m, _ in made}],
-                now(),
-            )
-        return len(made), problem
+            done = {memory.id for memory, _ in vectors}
+            await _note_failure(store, [each for each in memories if each.id not in done], now())
+        return len(vectors), problem
     except StoreUnavailable:
         raise
     except ProviderFailed:
         with suppress(StoreUnavailable):
-            await _failed(store, memories, now())
+            await _note_failure(store, memories, now())
         raise
     finally:
-        with suppress(StoreUnavailable):  # then the lease ends by itself
+        with suppress(StoreUnavailable):  # then the lease runs out
             await asyncio.shield(store.release(worker))
 
 
-async def _encoded(
+async def _encode(
     embedder: Embedder, memories: Sequence[Memory]
 ) -> tuple[list[tuple[Memory, Vectors]], ProviderFailed | None]:
-    """The vectors, without those of texts that the model cannot take. Raises ProviderFailed if it takes none at all."""
+    """Return the vectors, without those of texts that the model refuses.
+
+    Raises ProviderFailed if it refuses all.
+    """
+    texts = [derived.meaning_of(memory) for memory in memories]
     try:
-        return list(
-            zip(
-                memories,
-                await checked.encode(embedder, [derived.meaning_of(m) for m in memories]),
-                strict=True,
-            )
-        ), None
+        vectors = await checked.encode(embedder, texts)
+        return list(zip(memories, vectors, strict=True)), None
     except ProviderFailed as error:
         await checked.encode(embedder, ["tea"])  # is it the model or one of the texts?
         problem = error
     made: list[tuple[Memory, Vectors]] = []
-    for memory in memories:
+    for memory, text in zip(memories, texts, strict=True):
         with suppress(ProviderFailed):
-            made.append((memory, (await checked.encode(embedder, [derived.meaning_of(memory)]))[0]))
+            made.append((memory, (await checked.encode(embedder, [text]))[0]))
     return made, problem
 
 
-async def _keep(
-    store: Store, model: str, made: Sequence[tuple[Memory, Vectors]], now: datetime
+async def _save(
+    store: Store, model: str, vectors: Sequence[tuple[Memory, Vectors]], now: datetime
 ) -> None:
     by_scope: dict[Scope, dict[tuple[str, str], Embedded]] = {}
-    for memory, vector in made:
-        by_scope.setdefault(memory.scope, {})[memory.id, memory.text] = Embedded(
-            memory_id=memory.id, model=model, vector=vector
-        )
-    for scope, there in by_scope.items():
+    for memory, vector in vectors:
+        change = Embedded(memory_id=memory.id, model=model, vector=vector)
+        by_scope.setdefault(memory.scope, {})[memory.id, memory.text] = change
+    for scope, made in by_scope.items():
         async with store.transaction(scope) as tx:
-            found = await tx.get(scope, [id for id, _ in there])
-            still = [memory for memory in found if (memory.id, memory.text) in there]
-            waited = [memory.id for memory in still if memory.needs_embedding]
-            lines: list[Change] = [
-                Happened(node="worker", op="embed", at=now, memory_id=id)
-                for id in waited or (None,)
-            ]
-            if still:  # a text that was edited in the meantime has another vector
-                await tx.apply([*(there[memory.id, memory.text] for memory in still), *lines])
+            changes: list[Change] = []
+            events: list[Change] = []
+            for memory in await tx.get(scope, [id for id, _ in made]):
+                if (memory.id, memory.text) not in made:
+                    continue  # it was edited in the meantime
+                changes.append(made[memory.id, memory.text])
+                if memory.needs_embedding:
+                    events.append(Happened(node="worker", op="embed", at=now, memory_id=memory.id))
+            if changes:
+                await tx.apply(
+                    [*changes, *(events or [Happened(node="worker", op="embed", at=now)])]
+                )
 
 
-async def _failed(store: Store, memories: Sequence[Memory], now: datetime) -> None:
+async def _note_failure(store: Store, memories: Sequence[Memory], now: datetime) -> None:
     for scope in dict.fromkeys(memory.scope for memory in memories):
         async with store.transaction(scope) as tx:
             await tx.apply([Happened(node="worker", op="embed", at=now, status="error")])

@@ -1,8 +1,9 @@
-"""Keeping a vector index up to the store.
+"""Keeping a vector index in step with the store.
 
-The store's own record of changes is the outbox: each scope has a revision, each row the revision that changed it last,
-and the index a position in them that moves only after the index has taken everything before it in. So nothing is lost
-when either of them goes away, and going over the same changes twice does no harm.
+The store's change log is the outbox: each scope has a revision, each row the revision that changed
+it last, and the index a position among them that moves only after the index has accepted everything
+before it. So nothing is lost when either of them is down, and applying the same changes twice does
+no harm.
 """
 
 from __future__ import annotations
@@ -21,121 +22,117 @@ from ..types import Scope
 
 PAGE = 1024  # rows read from the store and put into the index at a time
 LOCKS = 16
-PATIENCE = 5.0  # seconds that a question waits for the index to follow; a library takes some of them to load
-REST = 5.0  # seconds in which an index that failed is not asked again
-_MOMENT = 0.05
+WAIT_SECONDS = 5.0  # that a search waits for the index to catch up; loading a library takes some
+REST_SECONDS = 5.0  # during which an index that failed is not asked again
+POLL_SECONDS = 0.05
 
 
-class Mirror:
-    """Follows the store, scope by scope. Closed by whoever made it."""
+class IndexSync:
+    """Copies the vectors of the store into an index, scope by scope."""
 
     def __init__(self, store: Store, index: VectorIndex, *, model: str, dimensions: int) -> None:
         self.index = index
         self._store, self._model, self._dimensions = store, model, dimensions
-        self._seen: dict[Scope, int] = {}  # revisions that the index surely has
+        self._synced: dict[Scope, int] = {}  # revisions that the index surely has
         self._tasks: dict[Scope, asyncio.Task[bool]] = {}
-        self._failed, self._rested = (
-            "",
-            0.0,
-        )  # what the index failed with, and until when it is left alone
+        self._error = ""  # of the last failure
+        self._resumes_at = 0.0  # monotonic
 
-    def note(self, scope: Scope) -> None:
-        """Something changed there: the index follows in a moment."""
-        self._under_way(scope).add_done_callback(
-            _ignored
-        )  # the next change, question or worker tries again
+    def notify(self, scope: Scope) -> None:
+        """Start to copy the changes of a scope in the background."""
+        task = self._start(scope)
+        # A failure is retried by the next change, search or worker.
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def nearest(
         self, scope: Scope, vector: Vectors, *, limit: int, revision: int
     ) -> tuple[list[int], str]:
-        """Ask the index once it has followed so far; if that takes long, ask it as it is, and say so."""
-        if time.monotonic() < self._rested:
-            raise IndexUnavailable(self._failed)
+        """Search the index once it has caught up with `revision`; if that takes long, search it as
+        it is and say so.
+
+        Raises IndexUnavailable.
+        """
+        if time.monotonic() < self._resumes_at:
+            raise IndexUnavailable(self._error)
+        deadline = time.monotonic() + WAIT_SECONDS
         try:
-            return await self._asked(scope, vector, limit, revision)
+            while self._synced.get(scope, -1) < revision:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                done, _ = await asyncio.wait({self._start(scope)}, timeout=left)
+                if done and not done.pop().result():  # another process is copying
+                    await asyncio.sleep(min(left, POLL_SECONDS))
+            is_behind = self._synced.get(scope, -1) < revision
+            status = "the vector index is still being filled" if is_behind else "ok"
+            return await self.index.nearest(scope, vector, limit=limit), status
         except IndexUnavailable as error:
-            self._failed, self._rested = str(error), time.monotonic() + REST
+            self._error, self._resumes_at = str(error), time.monotonic() + REST_SECONDS
             raise
 
-    async def _asked(
-        self, scope: Scope, vector: Vectors, limit: int, revision: int
-    ) -> tuple[list[int], str]:
-        until = time.monotonic() + PATIENCE
-        while self._seen.get(scope, -1) < revision and (left := until - time.monotonic()) > 0:
-            done, _ = await asyncio.wait({self._under_way(scope)}, timeout=left)
-            if done and not done.pop().result():  # another process is at it
-                await asyncio.sleep(min(left, _MOMENT))
-        is_behind = self._seen.get(scope, -1) < revision
-        said = "the vector index is still being filled" if is_behind else "ok"
-        return await self.index.nearest(scope, vector, limit=limit), said
+    def _start(self, scope: Scope) -> asyncio.Task[bool]:
+        task = self._tasks.get(scope)
+        if task is None or task.done():
+            task = asyncio.get_running_loop().create_task(self.sync(scope))
+            self._tasks[scope] = task
+        return task
 
-    def _under_way(self, scope: Scope) -> asyncio.Task[bool]:
-        if scope not in self._tasks or self._tasks[scope].done():
-            self._tasks[scope] = asyncio.get_running_loop().create_task(self.follow(scope))
-        return self._tasks[scope]
-
-    async def follow(self, scope: Scope) -> bool:
-        """Bring the index up to the scope's newest revision; False if another process is at it.
+    async def sync(self, scope: Scope) -> bool:
+        """Copy the changes up to the newest revision of a scope; return False if another process is
+        doing it.
 
         Raises IndexUnavailable, StoreUnavailable.
         """
-        async with self._store.alone(_lock_of(self.index.name, scope)) as alone:
-            if alone:
-                await self._catch_up(scope)
-        return alone
+        async with self._store.alone(_lock_name(self.index.name, scope)) as is_alone:
+            if is_alone:
+                await self._copy(scope)
+        return is_alone
 
     async def rebuild(self, progress: Callable[[int], None] = lambda done: None) -> int:
-        """Empty the index and fill it from the store; how many entries it holds then."""
+        """Empty the index and fill it from the store; return the number of its entries."""
         await self.index.clear()
         for done, scope in enumerate(await self._store.scopes(), 1):
             await self._store.move(scope, self.index.name, 0)
-            self._seen.pop(scope, None)
-            await self.follow(scope)
+            self._synced.pop(scope, None)
+            await self.sync(scope)
             progress(done)
         return await self.index.count()
 
     async def close(self) -> None:
-        """Finish what is under way, then close the index."""
+        """Finish what is in progress, then close the index."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self.index.close()
 
-    async def _catch_up(self, scope: Scope) -> None:
+    async def _copy(self, scope: Scope) -> None:
         since = await self._store.position(scope, self.index.name)
-        delta = await self._store.changed_since(scope, since, model=self._model, limit=PAGE)
-        first = delta.revision
-        while True:
-            await self._put(scope, delta.rows, delta.gone)
-            if delta.next is None:
-                break
+        revision: int | None = None
+        after: int | None = 0
+        while after is not None:
             delta = await self._store.changed_since(
-                scope, since, model=self._model, limit=PAGE, after=delta.next
+                scope, since, model=self._model, limit=PAGE, after=after
             )
-        if first != since:
-            await self._store.move(scope, self.index.name, first)
-        self._seen[scope] = first
-
-    async def _put(self, scope: Scope, rows: list[IndexRow], gone: list[int]) -> None:
-        there = [
-            row
-            for row in rows
-            if row.vector is not None and len(row.vector) == 4 * self._dimensions
-        ]
-        known = {row.row for row in there}
-        out = [*gone, *(row.row for row in rows if row.row not in known)]
-        if out:
-            await self.index.delete(scope, out)
-        if there:
-            await self.index.put(scope, [_entry(row, scope) for row in there])
-
-
-def _lock_of(index: str, scope: Scope) -> str:
-    """One of a few locks: that of two scopes may be the same, and a store need not keep one for each."""
-    named = repr((index, scope.tenant, scope.user, scope.space)).encode("utf-8", "surrogatepass")
-    return f"index-{blake2b(named, digest_size=1).digest()[0] % LOCKS:x}"
+            if revision is None:
+                revision = delta.revision  # of the first page
+            entries: list[IndexEntry] = []
+            deleted = list(delta.gone)
+            for row in delta.rows:
+                if row.vector is not None and len(row.vector) == 4 * self._dimensions:
+                    entries.append(_entry(row, row.vector, scope))
+                else:
+                    deleted.append(row.row)
+            if deleted:
+                await self.index.delete(scope, deleted)
+            if entries:
+                await self.index.put(scope, entries)
+            after = delta.next
+        assert revision is not None
+        if revision != since:
+            await self._store.move(scope, self.index.name, revision)
+        self._synced[scope] = revision
 
 
-class InStore:
-    """The store itself is asked; it needs no following."""
+class StoreSearch:
+    """Searches the vectors in the store itself, which are always in step."""
 
     def __init__(self, store: Searching, model: str) -> None:
         self._store, self._model = store, model
@@ -143,27 +140,28 @@ class InStore:
     async def nearest(
         self, scope: Scope, vector: Vectors, *, limit: int, revision: int
     ) -> tuple[list[int], str]:
-        return [
-            row
-            for row, _ in await self._store.nearest(scope, vector, model=self._model, limit=limit)
-        ], "ok"
+        found = await self._store.nearest(scope, vector, model=self._model, limit=limit)
+        return [row for row, _ in found], "ok"
 
-    def note(self, scope: Scope) -> None:
+    def notify(self, scope: Scope) -> None:
         """Do nothing: the store is its own index."""
 
-    async def follow(self, scope: Scope) -> bool:
+    async def sync(self, scope: Scope) -> bool:
         return True
 
     async def close(self) -> None:
         """Do nothing: the store is closed by the client."""
 
 
-def _ignored(task: asyncio.Task[bool]) -> None:
-    if not task.cancelled():
-        task.exception()
+def _lock_name(index: str, scope: Scope) -> str:
+    """Return one of a few lock names, which scopes share, so that a store need not keep one for
+    each.
+    """
+    key = repr((index, scope.tenant, scope.user, scope.space)).encode("utf-8", "surrogatepass")
+    return f"index-{blake2b(key, digest_size=1).digest()[0] % LOCKS:x}"
 
 
-def _entry(row: IndexRow, scope: Scope) -> IndexEntry:
+def _entry(row: IndexRow, vector: bytes, scope: Scope) -> IndexEntry:
     created = datetime.fromtimestamp(row.created / 1e6, UTC)
     about: dict[str, str | float | bool] = {
         "tenant": scope.tenant,
@@ -176,5 +174,5 @@ def _entry(row: IndexRow, scope: Scope) -> IndexEntry:
         "created_at": created.isoformat(timespec="microseconds"),
     }
     return IndexEntry(
-        row=row.row, vector=np.frombuffer(row.vector or b"", "<f4").astype(np.float32), about=about
+        row=row.row, vector=np.frombuffer(vector, "<f4").astype(np.float32), about=about
     )

@@ -1,7 +1,9 @@
-"""Putting one summary in the place of several memories: it names them as its evidence, and they stay behind it.
+"""Replacing several memories by one summary, which names them as its evidence; they stay,
+compressed or archived.
 
-A language model writes it, if there is one within its budget and what it says rests on what was said; otherwise it is
-chosen from the sentences of the memories. What was changed by somebody in the meantime is left as it is.
+A language model writes the summary if one is configured, its budget allows it and the result is
+grounded in the sources; otherwise sentences of the sources are selected. Sources that were changed
+in the meantime are left alone.
 """
 
 from __future__ import annotations
@@ -9,44 +11,47 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Literal
 
+from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
-from ..ingest import transitions
-from ..ports import Adviser, Transaction
+from ..ingest import derive, transitions
+from ..ports import BudgetedModel
 from ..storage.changes import Change, Happened, Put
 from ..text import authority, normalize, summarize
 from ..text.clock import new_id
 from ..text.summarize import Turn
-from ..types import Draft, Labels, Memory, Outcome, Scope, State
-from .context import Care
+from ..types import Draft, Labels, Memory, Scope, State
 
-ROLE = "summary"  # of what is no longer anybody's own words
-MOST_TAGS = 12
+ROLE = "summary"  # of a text that is nobody's own words any more
+MAX_TAGS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """A summary, and how it came about."""
+class SummaryText:
+    """The text of a summary, and how it was made."""
 
     text: str
     by: Literal["model", "rules"]
-    why: str = ""  # the rules did it although there is a model
+    why: str = ""  # why rules made it although there is a model
+
+    @property
+    def origin(self) -> str:
+        return f"summary by {self.by}" + (f": {self.why}" if self.why else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SummedUp:
-    """What was summed up, or would be."""
+class SummaryReport:
+    """What was summarized, or would be."""
 
     groups: int = 0  # sessions or topics
-    memories: tuple[str, ...] = ()  # that are behind their summaries now
+    memories: tuple[str, ...] = ()  # that are replaced by their summaries now
     summaries: tuple[str, ...] = ()
-    left: int = 0  # groups that stay as they were: somebody changed them meanwhile, or a guard refused the summary
+    left: int = 0  # groups left alone: changed in the meantime, or the guard refused the summary
     dry_run: bool = False
 
-    def with_group(self, memories: Sequence[Memory], summary: str | None) -> SummedUp:
-        """And these, under their summary; None if they stay as they were."""
+    def with_group(self, memories: Sequence[Memory], summary: str | None) -> SummaryReport:
+        """Return the report with another group; `summary` is None if the group was left alone."""
         if summary is None:
             return replace(self, left=self.left + 1)
         ids = (*self.memories, *(memory.id for memory in memories))
@@ -55,143 +60,131 @@ class SummedUp:
 
 
 class _Changed(Exception):
-    """Somebody was faster."""
+    """A source was changed in the meantime."""
 
 
-async def summarise(
-    adviser: Adviser | None,
+async def write_summary(
+    llm: BudgetedModel | None,
     scope: Scope,
     turns: Sequence[Turn],
     *,
     longest: int = summarize.LONGEST,
-) -> Made:
-    """Sum up what was said, by a model if it can and may, otherwise by rules. Empty if nothing was said."""
+) -> SummaryText:
+    """Summarize turns by a model if possible, otherwise by rules; the text is empty if there are no
+    words in them.
+    """
     why = ""
-    if adviser is not None:
+    if llm is not None:
         try:
-            text = str(
-                (await adviser.answer(scope, summarize.ask(turns, longest=longest)))["summary"]
-            )
+            answer = await llm.answer(scope, summarize.ask(turns, longest=longest))
+            text = str(answer["summary"])
             why = summarize.find_fault(text, turns, longest=longest)
             if not why:
-                return Made(text=normalize.one_line(text), by="model")
+                return SummaryText(text=normalize.one_line(text), by="model")
         except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
             why = type(error).__name__
-    return Made(text=summarize.extract(turns, longest=longest), by="rules", why=why)
+    return SummaryText(text=summarize.extract(turns, longest=longest), by="rules", why=why)
 
 
 def turns_of(memories: Sequence[Memory]) -> list[Turn]:
-    """What the memories say; with names, unless all of it is the person's own."""
+    """Return the texts of memories as turns; with speakers, unless all of them are the person's own
+    words.
+    """
     is_own = all(authority.is_persons(memory) for memory in memories)
-    return [Turn(memory.text, None if is_own else _name(memory)) for memory in memories]
+    return [Turn(memory.text, None if is_own else _speaker(memory)) for memory in memories]
 
 
-def _name(memory: Memory) -> str:
+def _speaker(memory: Memory) -> str:
     role = memory.labels.role or "user"
     name = memory.speaker or role
     if name == role and name.lower() in authority.ROLE_WORDS:
         return f"The {name.lower()}"
-    return (
-        f"{name}{authority.A_NAME}"
-        if authority.poses(name) and not name.endswith(authority.A_NAME)
-        else name
-    )
+    if authority.poses(name) and not name.endswith(authority.A_NAME):
+        return f"{name}{authority.A_NAME}"
+    return name
 
 
 def in_order(memories: Sequence[Memory]) -> list[Memory]:
-    """As they were said, one after the other."""
+    """Return memories in the order in which they were said."""
     return sorted(
         memories, key=lambda m: (m.occurred_at or m.created_at, m.sequence or 0, m.created_at, m.id)
     )
 
 
+def versions(memories: Sequence[Memory]) -> list[tuple[str, int, State]]:
+    """Return what tells whether memories were changed since they were read."""
+    return [(memory.id, memory.revision, memory.state) for memory in memories]
+
+
 def tags_of(memories: Sequence[Memory]) -> tuple[str, ...]:
-    """The tags that most of them have."""
+    """Return the most common tags."""
     counts = Counter(tag for memory in memories for tag in memory.tags)
-    return tuple(tag for tag, _ in counts.most_common(MOST_TAGS))
+    return tuple(tag for tag, _ in counts.most_common(MAX_TAGS))
 
 
-async def put_behind(
-    sources: Sequence[Memory], care: Care, *, state: State, session: str | None = None
+async def replace_by_summary(
+    ctx: Context, memories: Sequence[Memory], *, state: State, session: str | None = None
 ) -> str | None:
-    """Sum memories up and give them that state, in one transaction; the id of the summary.
+    """Summarize memories and set their state, in one transaction; return the id of the summary.
 
-    None if they stay as they were, because one of them was changed meanwhile or the summary was refused.
+    None if they were left alone, because one of them was changed in the meantime or the summary was
+    refused.
     """
-    said = in_order(sources)
-    turns = turns_of(said)
-    made = await summarise(care.adviser, said[0].scope, turns)
-    kept = await _kept(made, _draft(said, turns, made, session), said, care, state)
-    if kept is None and made.by == "model":  # a guard may not like its words
-        made = Made(text=summarize.extract(turns), by="rules", why="it was refused")
-        kept = await _kept(made, _draft(said, turns, made, session), said, care, state)
-    return kept
-
-
-async def _kept(
-    made: Made, draft: Draft, said: Sequence[Memory], care: Care, state: State
-) -> str | None:
-    now, ids = care.now(), list[str]()
-
-    async def also(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Change]:
-        (outcome,) = outcomes
-        if outcome.status != "created":
-            return [
-                Happened(node="worker", op="merge", at=now, status="skipped", category=_how(made))
-            ]
-        ids.extend(outcome.ids)
-        return await _behind(tx, said, made, state=state, summary=ids[0], now=now)
-
+    sources = in_order(memories)
+    turns = turns_of(sources)
+    made = await write_summary(ctx.llm, sources[0].scope, turns)
     try:
-        await care.remember([draft], said[0].scope, policy=ROLE, now=now, also=also)
+        saved = await _save(ctx, sources, turns, made, state, session)
+        if saved is None and made.by == "model":  # the guard may refuse its words
+            made = SummaryText(text=summarize.extract(turns), by="rules", why="it was refused")
+            saved = await _save(ctx, sources, turns, made, state, session)
     except _Changed:
         return None
-    return ids[0] if ids else None
+    return saved
 
 
-def _how(made: Made) -> str:
-    return f"summary by {made.by}" + (f": {made.why}" if made.why else "")
-
-
-def _draft(said: Sequence[Memory], turns: Sequence[Turn], made: Made, session: str | None) -> Draft:
+async def _save(
+    ctx: Context,
+    sources: Sequence[Memory],
+    turns: Sequence[Turn],
+    made: SummaryText,
+    state: State,
+    session: str | None,
+) -> str | None:
+    now, scope = ctx.clock(), sources[0].scope
+    ids = tuple(memory.id for memory in sources)
     is_own = made.by == "rules" and not any(turn.speaker for turn in turns)
-    ids = tuple(memory.id for memory in said)
-    return Draft(
+    draft = Draft(
         text=made.text,
         id=new_id(),
         kind="semantic",
         labels=Labels(role=None if is_own else ROLE),
-        at=max((memory.occurred_at for memory in said if memory.occurred_at), default=None),
-        tags=tags_of(said),
+        at=max((each.occurred_at for each in sources if each.occurred_at), default=None),
+        tags=tags_of(sources),
         source_ids=ids,
         evidence_ids=ids,
-        importance=sum(memory.importance for memory in said) / len(said),
-        confidence=min(memory.confidence for memory in said),
+        importance=sum(memory.importance for memory in sources) / len(sources),
+        confidence=min(memory.confidence for memory in sources),
         source_session_id=session,
         compression_source=True,
     )
-
-
-async def _behind(
-    tx: Transaction,
-    said: Sequence[Memory],
-    made: Made,
-    *,
-    state: State,
-    summary: str,
-    now: datetime,
-) -> list[Change]:
-    """The memories in their new state, if nobody has touched them. Raises _Changed."""
-    there = {
-        memory.id: memory for memory in await tx.get(said[0].scope, [memory.id for memory in said])
-    }
-    if any(
-        m.id not in there or there[m.id].revision != m.revision or not there[m.id].is_active
-        for m in said
-    ):
-        raise _Changed
-    meta = {"state": state, "reason": "summed up", "summary": summary, "by": made.by}
-    meta |= {"why": made.why} if made.why else {}
-    puts = [transitions.revise(there[m.id], now, state=state) for m in said]
-    event = Happened(node="worker", op="merge", at=now, memory_id=summary, category=_how(made))
-    return [*(Put(memory=memory, event="updated", meta=meta) for memory in puts), event]
+    event = Happened(node="worker", op="merge", at=now, category=made.origin)
+    batch = await derive.prepare(ctx, scope, [draft], ROLE, now)
+    async with ctx.store.transaction(scope) as tx:
+        there = await tx.get(scope, ids)
+        (outcome,) = await derive.write(tx, batch)
+        if outcome.status != "created":
+            await tx.apply([replace(event, status="skipped")])
+            return None
+        if versions(there) != versions(sources):
+            raise _Changed
+        summary = outcome.ids[0]
+        meta = {"state": state, "reason": "summarized", "summary": summary, "by": made.by}
+        if made.why:
+            meta["why"] = made.why
+        changes: list[Change] = []
+        for memory in there:
+            behind = transitions.revise(memory, now, state=state)
+            changes.append(Put(memory=behind, event="updated", meta=meta))
+        await tx.apply([*changes, replace(event, memory_id=summary)])
+    return summary

@@ -1,209 +1,331 @@
-"""Who tends: once, or until told to stop, beside any number of others."""
+"""The worker: runs the jobs that are due, once or until it is stopped, beside any number of other
+workers.
+
+Pending work is rows with a lease in the store. A periodic job that was missed several times runs
+once.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import partial
 from time import monotonic
+from typing import cast
 
-from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
-from ..types import Scope
-from .context import Care
+from ..context import Context
+from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreUnavailable
+from ..manage import privacy
+from ..results import Task
+from ..storage.changes import Happened
+from ..telemetry.instrumentation import JOB, observe
+from ..types import Op
 from .embed import backfill
-from .schedule import LEASE_SECONDS, Did, Duty, Tended, backoff, done, log, turn
+from .schedule import backoff, next_turn
 
 EMBED = "embed"
-LOOK_SECONDS = 30.0  # between two looks if nobody tells of anything new
-SEED_SECONDS = 600.0  # between two looks for scopes that have no duties yet
-DRAIN_SECONDS = 20.0  # for what is under way when it is told to stop
-_PATIENCE = (1.0, 30.0)  # seconds after a first and after many failures
+LEASE_SECONDS = 120.0  # renewed while a job runs
+RUN_SECONDS = 600.0  # limit of one run; what a job committed until then stands
+POLL_SECONDS = 30.0  # between two looks for work without a notification
+SEED_SECONDS = 600.0  # between two looks for scopes that have no tasks yet
+DRAIN_SECONDS = 20.0  # for what is in progress when the worker is stopped
+OFF_FOR = timedelta(hours=1)  # until it is checked again whether memory is on
+_GRACE = 1.0  # seconds for a run that ends while its lease is lost
+_TASK_BACKOFF = (30.0, 3600.0)  # seconds after the first failure, and at most
+_LOOP_BACKOFF = (1.0, 30.0)
+log = logging.getLogger("memorist")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """Background work, periodic or queued by a write.
+
+    `run` applies its own changes, the last ones together with `Done`, and returns how many memories
+    it changed.
+    """
+
+    name: str
+    run: Callable[[Context, Task], Awaitable[int | None]]
+    every: timedelta | None = None  # None: only when it was queued
+    whole_store: bool = False  # once for the store instead of once per scope
+    derives: bool = False  # it creates memories, so it waits where memory is off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobResult:
+    """What became of the runs of one job."""
+
+    runs: int = 0  # that were completed
+    changed: int = 0  # memories created, changed, embedded or erased
+    failed: int = 0  # postponed because of an error
+    skipped: int = 0  # postponed because memory is off there, or another worker has it
+
+    def __add__(self, other: JobResult) -> JobResult:
+        return JobResult(
+            runs=self.runs + other.runs,
+            changed=self.changed + other.changed,
+            failed=self.failed + other.failed,
+            skipped=self.skipped + other.skipped,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """The results by job; jobs that were not due are left out."""
+
+    jobs: Mapping[str, JobResult] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> JobResult:
+        return self.jobs.get(name, JobResult())
 
 
 class Worker:
-    """Embeds what has no vector and does what is due. What it did is in `tended`."""
+    """Embeds what has no vector and runs the jobs that are due. The results are in `report`."""
 
     def __init__(
         self,
-        care: Care,
-        duties: Mapping[str, Duty],
+        ctx: Context,
+        jobs: Iterable[Job],
         *,
-        is_off: Callable[[Scope], Awaitable[bool]],
         only: Sequence[str] = (),
         batch_size: int = 32,
         lease_seconds: float = LEASE_SECONDS,
         drain_seconds: float = DRAIN_SECONDS,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> None:
-        known = (EMBED, *duties)
-        if unknown := [name for name in only if name not in known]:
-            raise InvalidInput(
-                f"There is no duty {unknown[0]!r} here: choose from {', '.join(known)}"
-            )
-        self._care, self._is_off, self._progress = care, is_off, progress
-        self._duties = {name: duty for name, duty in duties.items() if name in only or not only}
-        self._embeds = care.embedder is not None and (EMBED in only or not only)
+        by_name = {job.name: job for job in jobs}
+        for name in only:
+            if name != EMBED and name not in by_name:
+                known = ", ".join((EMBED, *by_name))
+                raise InvalidInput(f"No job {name!r}: choose from {known}")
+        self._ctx = ctx
+        self._jobs = {name: job for name, job in by_name.items() if name in only or not only}
+        self._embeds = ctx.embedder is not None and (EMBED in only or not only)
         self._batch_size, self._lease, self._drain = batch_size, lease_seconds, drain_seconds
-        self._did: dict[str, Did] = {}
-        self._steps, self._of = 0, 0
-        self._whole = True  # the first look is for all that this model has not embedded, later ones for what is new
+        self._progress = progress
+        self._results: dict[str, JobResult] = {}
+        self._steps, self._total = 0, 0
+        self._is_first = (
+            True  # the first run embeds all that this model has not, later ones what is new
+        )
         self._seeded = -SEED_SECONDS
         self._stop = asyncio.Event()
-        self._task: asyncio.Task[Tended] | None = None
+        self._task: asyncio.Task[JobReport] | None = None
 
     @property
-    def tended(self) -> Tended:
-        return Tended(duties=dict(self._did))
+    def report(self) -> JobReport:
+        return JobReport(jobs=dict(self._results))
 
-    async def once(self, *, retry: bool = False) -> Tended:
-        """Do what is due now, and with `retry` also what was set aside. Raises StoreUnavailable."""
-        now = self._care.now()
+    async def run_once(self, *, retry: bool = False) -> JobReport:
+        """Run what is due now; with `retry` also what was set aside. Raises StoreUnavailable."""
+        store, now = self._ctx.store, self._ctx.clock()
         await self._seed(lambda *_, **__: now)
         if retry:
-            await self._care.store.retry(list(self._duties), now=now)
-        self._of = sum(
-            each.waiting for each in await self._care.store.backlog(now) if self._is_ours(each.name)
-        )
-        with suppress(ProviderFailed):  # counted; what does not need the model is done all the same
+            await store.retry(list(self._jobs), now=now)
+        for each in await store.backlog(now):
+            if each.name in self._jobs or (each.name == EMBED and self._embeds):
+                self._total += each.waiting
+        with suppress(ProviderFailed):  # counted; jobs that need no model run all the same
             await self._embed()
-        while await self._next():
+        while await self._run_next():
             pass
-        with suppress(ProviderFailed):  # what the duties made
+        with suppress(ProviderFailed):  # what the jobs created
             await self._embed()
-        return self.tended
+        return self.report
 
-    async def stay(self) -> Tended:
-        """Do what is due until `stop`; then what is under way is finished, or given back if it takes too long."""
+    async def run(self) -> JobReport:
+        """Run what is due until `stop`; then finish what is in progress, or give it back if that
+        takes too long.
+        """
         news = asyncio.Event(), asyncio.Event()
         with suppress(ProviderFailed):
-            await self._care.store.changes(0)  # from here on nothing new goes unnoticed
-        lanes = [
-            asyncio.create_task(self._lane(*each))
-            for each in zip((self._embed, self._due), news, strict=True)
+            await self._ctx.store.changes(0)  # from here on every change is noticed
+        loops = [
+            asyncio.create_task(self._loop(self._embed, news[0])),
+            asyncio.create_task(self._loop(self._run_due, news[1])),
         ]
         watch = asyncio.create_task(self._watch(news))
         try:
             await self._stop.wait()
-            await asyncio.wait(lanes, timeout=self._drain)
+            await asyncio.wait(loops, timeout=self._drain)
         finally:
-            for each in (*lanes, watch):
+            for each in (*loops, watch):
                 each.cancel()
-            await asyncio.gather(*lanes, watch, return_exceptions=True)
-        return self.tended
+            await asyncio.gather(*loops, watch, return_exceptions=True)
+        return self.report
 
     def stop(self) -> None:
         self._stop.set()
 
-    def begin(self) -> None:
-        """Stay in the background; whoever began it ends it."""
-        self._task = asyncio.create_task(self.stay(), name="memorist-tend")
+    def start(self) -> None:
+        """Run in the background until `close`."""
+        self._task = asyncio.create_task(self.run(), name="memorist-jobs")
 
-    async def end(self) -> None:
+    async def close(self) -> None:
         self.stop()
         if self._task is not None:
             await self._task
 
-    def _is_ours(self, name: str) -> bool:
-        return name in self._duties or (name == EMBED and self._embeds)
-
-    def _note(self, name: str, did: Did, steps: int = 1) -> None:
-        self._did[name] = self._did.get(name, Did()) + did
+    def _add(self, name: str, result: JobResult, steps: int = 1) -> None:
+        self._results[name] = self.report[name] + result
         self._steps += steps
-        self._of = max(self._of, self._steps)
-        self._progress(self._steps, self._of)
+        self._total = max(self._total, self._steps)
+        self._progress(self._steps, self._total)
 
     async def _seed(self, due: Callable[..., datetime]) -> None:
-        for name, duty in self._duties.items():
-            if duty.every is not None:
-                when = partial(due, name=name, every=duty.every)
-                latest = self._care.now() + 2 * duty.every
-                await self._care.store.seed(name, due=when, latest=latest, whole=duty.whole)
+        """Create the tasks of periodic jobs for scopes that have none."""
+        for job in self._jobs.values():
+            if job.every is not None:
+                when = partial(due, name=job.name, every=job.every)
+                latest = self._ctx.clock() + 2 * job.every
+                await self._ctx.store.seed(job.name, due=when, latest=latest, whole=job.whole_store)
 
     async def _embed(self) -> bool:
-        """Embed all that waits. Raises ProviderFailed if some of it could not be."""
-        embedder = self._care.embedder
+        """Embed everything that waits. Raises ProviderFailed if some of it failed."""
+        embedder = self._ctx.embedder
         if not self._embeds or embedder is None:
             return False
         seen = 0
 
         def progress(total: int) -> None:
             nonlocal seen
-            seen, new = total, total - seen
-            self._note(EMBED, Did(changed=new), new)
+            new = total - seen
+            seen = total
+            self._add(EMBED, JobResult(changed=new), new)
 
         try:
             await backfill(
-                self._care.store,
+                self._ctx.store,
                 embedder,
                 batch_size=self._batch_size,
-                waiting=not self._whole,
-                now=self._care.now,
+                waiting=not self._is_first,
+                now=self._ctx.clock,
                 lease_seconds=self._lease,
                 stop=self._stop.is_set,
                 progress=progress,
             )
         except ProviderFailed as error:
             if not isinstance(error, StoreUnavailable):
-                self._note(EMBED, Did(failed=1), 0)
+                self._add(EMBED, JobResult(failed=1), 0)
             raise
-        self._whole = False
+        self._is_first = False
         if seen:
-            self._note(EMBED, Did(runs=1), 0)
+            self._add(EMBED, JobResult(runs=1), 0)
         return False
 
-    async def _due(self) -> bool:
+    async def _run_due(self) -> bool:
         if monotonic() - self._seeded > SEED_SECONDS:
-            await self._seed(partial(turn, after=self._care.now()))
+            await self._seed(partial(next_turn, after=self._ctx.clock()))
             self._seeded = monotonic()
-        return await self._next()
+        return await self._run_next()
 
-    async def _next(self) -> bool:
-        """Do the piece of work that is longest due, one at a time: what nobody has begun is free for others."""
-        if not self._duties:
+    async def _run_next(self) -> bool:
+        """Run the task that is due longest; return False if there is none.
+
+        Other workers may take the rest.
+        """
+        if not self._jobs:
             return False
-        found = await self._care.store.claim_tasks(
-            list(self._duties), now=self._care.now(), limit=1, lease_seconds=self._lease
+        tasks = await self._ctx.store.claim_tasks(
+            list(self._jobs), now=self._ctx.clock(), limit=1, lease_seconds=self._lease
         )
-        for task in found:
-            did = await done(
-                task,
-                self._duties[task.name],
-                self._care,
-                is_off=self._is_off,
-                lease_seconds=self._lease,
-            )
-            self._note(task.name, did)
-        return bool(found)
+        for task in tasks:
+            self._add(task.name, await self._run_task(task))
+        return bool(tasks)
 
-    async def _lane(self, step: Callable[[], Awaitable[bool]], news: asyncio.Event) -> None:
-        """Step after step; when nothing is left, until there is news. Whatever fails is tried again."""
+    async def _run_task(self, task: Task) -> JobResult:
+        """Run a claimed task, or postpone it. Raises StoreUnavailable; then the lease runs out."""
+        ctx, job = self._ctx, self._jobs[task.name]
+        try:
+            if job.derives and await privacy.is_space_off(ctx, task.scope):
+                await ctx.store.postpone(task, due_at=ctx.clock() + OFF_FOR, failed=False)
+                return JobResult(skipped=1)
+            with observe(ctx.observers, JOB + job.name) as report_count:
+                changed = await self._run_under_lease(task, job)
+                report_count(changed or 0)
+            return JobResult(runs=1, changed=changed or 0)
+        except asyncio.CancelledError:
+            with suppress(ProviderFailed):
+                await asyncio.shield(ctx.store.postpone(task, due_at=task.due_at, failed=False))
+            raise
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            return await self._postpone(task, error)
+
+    async def _run_under_lease(self, task: Task, job: Job) -> int | None:
+        async def run() -> int | None:
+            async with asyncio.timeout(RUN_SECONDS):
+                return await job.run(self._ctx, task)
+
+        async def renew() -> None:
+            is_ours = True
+            while is_ours:
+                await asyncio.sleep(self._lease / 3)
+                with suppress(ProviderFailed):  # the lease outlasts a short outage
+                    is_ours = await self._ctx.store.renew(task, lease_seconds=self._lease)
+
+        running, renewing = asyncio.ensure_future(run()), asyncio.ensure_future(renew())
+        try:
+            await asyncio.wait((running, renewing), return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                await asyncio.wait((running,), timeout=_GRACE)
+            if not running.done():
+                raise RevisionConflict(f"The task {task.name!r} was claimed by another worker")
+            return running.result()
+        finally:
+            running.cancel()
+            renewing.cancel()
+            await asyncio.gather(running, renewing, return_exceptions=True)
+
+    async def _postpone(self, task: Task, error: Exception) -> JobResult:
+        """Retry a task later.
+
+        The event and the log name the error but not its message, which may hold stored text.
+        """
+        now = self._ctx.clock()
+        due_at = now + timedelta(seconds=backoff(task.attempts, *_TASK_BACKOFF))
+        await self._ctx.store.postpone(task, due_at=due_at, failed=True)
+        if isinstance(error, RevisionConflict):  # another worker has it, or its subject was changed
+            return JobResult(skipped=1)
+        log.warning("Job %r failed (%s) and is retried", task.name, type(error).__name__)
+        event = Happened(node="worker", op=cast(Op, task.name), at=now, status="error")
+        async with self._ctx.store.transaction(task.scope) as tx:
+            await tx.apply([event])
+        return JobResult(failed=1)
+
+    async def _loop(self, step: Callable[[], Awaitable[bool]], news: asyncio.Event) -> None:
+        """Repeat a step while it finds work, then wait for news. Whatever fails is retried."""
         tries = 0
         while not self._stop.is_set():
             news.clear()
             try:
                 is_busy, tries = await step(), 0
                 if not is_busy:
-                    await _first(news.wait(), asyncio.sleep(LOOK_SECONDS), self._stop.wait())
+                    await _first(news.wait(), asyncio.sleep(POLL_SECONDS), self._stop.wait())
             except Exception as error:
                 tries += 1
                 if not isinstance(error, ProviderFailed):
-                    log.warning("Tending stumbled (%s) and goes on", type(error).__name__)
-                await _first(asyncio.sleep(backoff(tries, *_PATIENCE)), self._stop.wait())
+                    log.warning("The worker failed (%s) and continues", type(error).__name__)
+                await _first(asyncio.sleep(backoff(tries, *_LOOP_BACKOFF)), self._stop.wait())
 
     async def _watch(self, news: Sequence[asyncio.Event]) -> None:
+        """Pass on the store's notifications of changes."""
         while True:
             try:
-                await self._care.store.changes(LOOK_SECONDS)
+                await self._ctx.store.changes(POLL_SECONDS)
             except ProviderFailed:
-                await asyncio.sleep(_PATIENCE[0])
+                await asyncio.sleep(_LOOP_BACKOFF[0])
             for each in news:
                 each.set()
 
 
 async def _first(*works: Awaitable[object]) -> None:
-    """Wait for whichever is done first, and end the others."""
+    """Wait until one of them is done, and cancel the others."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

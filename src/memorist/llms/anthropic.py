@@ -1,4 +1,4 @@
-"""Models behind Anthropic's protocol."""
+"""Language models behind Anthropic's protocol."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from ..providers import http
 from ..results import Ask
 from . import schema
-from .structured import Laddered, Said, Way, count, told
+from .structured import TOOL, ModelReply, RequestStyle, StructuredModel, token_count, with_schema
 
-_UNKNOWN_LIMITS = (
+_UNSUPPORTED_LIMITS = (
     "minLength",
     "maxLength",
     "minItems",
@@ -19,53 +19,48 @@ _UNKNOWN_LIMITS = (
     "maximum",
     "pattern",
 )
-_TOOL = "answer"
-_READ = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
 
-class Anthropic(Laddered):
+class AnthropicModel(StructuredModel):
     """A LanguageModel behind Anthropic's protocol."""
 
     library, client, url = "anthropic", "AsyncAnthropic", "https://api.anthropic.com"
     call = "messages"
-    rungs = ("json_schema", "tool", "text")
+    modes = ("json_schema", "tool", "text")
 
-    def _request(self, ask: Ask, way: Way) -> dict[str, Any]:
-        older = (
-            {} if "temperature" in way.without else {"temperature": ask.temperature}
-        )  # not every model takes it
-        return {
+    def _request(self, ask: Ask, style: RequestStyle) -> dict[str, Any]:
+        extra = {} if "temperature" in style.without else {"temperature": ask.temperature}
+        request: dict[str, Any] = {
             "model": self._model,
-            "system": told(ask) if way.rung == "text" else ask.system,
+            "system": with_schema(ask) if style.mode == "text" else ask.system,
             "messages": [{"role": "user", "content": ask.user}],
             "max_tokens": ask.max_tokens,
-            "extra_body": older,
-            **_shape(dict(ask.schema), way.rung),
+            "extra_body": extra,  # not every model accepts it
         }
+        shape = dict(ask.schema)
+        if style.mode == "json_schema":
+            known = schema.without(shape, _UNSUPPORTED_LIMITS)
+            request["output_config"] = {"format": {"type": "json_schema", "schema": known}}
+        elif style.mode == "tool":
+            tool = {"name": TOOL, "description": "Give the answer.", "input_schema": shape}
+            request |= {"tools": [tool], "tool_choice": {"type": "tool", "name": TOOL}}
+        return request
 
-    def _read(self, data: Any) -> Said:
+    def _read(self, data: Any) -> ModelReply:
         blocks, used = http.at(data, "content"), http.at(data, "usage")
         if not isinstance(blocks, list):
             raise http.Failed("it does not speak this protocol")
-        given = next(
-            (block["input"] for block in blocks if isinstance(http.at(block, "input"), dict)), None
-        )
-        texts = [block["text"] for block in blocks if isinstance(http.at(block, "text"), str)]
-        return Said(
-            text="".join(texts) if given is None else json.dumps(given),
-            tokens=(
-                sum(count(http.at(used, name)) for name in _READ),
-                count(http.at(used, "output_tokens")),
-            ),
+        text, arguments = "", None
+        for block in blocks:
+            given, words = http.at(block, "input"), http.at(block, "text")
+            if isinstance(given, dict) and arguments is None:
+                arguments = given
+            if isinstance(words, str):
+                text += words
+        tokens_in = sum(token_count(http.at(used, name)) for name in _INPUT)
+        return ModelReply(
+            text=text if arguments is None else json.dumps(arguments),
+            tokens=(tokens_in, token_count(http.at(used, "output_tokens"))),
             is_cut=http.at(data, "stop_reason") == "max_tokens",
         )
-
-
-def _shape(shape: dict[str, Any], rung: str) -> dict[str, Any]:
-    if rung == "json_schema":
-        wanted = {"type": "json_schema", "schema": schema.without(shape, _UNKNOWN_LIMITS)}
-        return {"output_config": {"format": wanted}}
-    if rung == "tool":
-        tool = {"name": _TOOL, "description": "Give the answer.", "input_schema": shape}
-        return {"tools": [tool], "tool_choice": {"type": "tool", "name": _TOOL}}
-    return {}

@@ -1,4 +1,6 @@
-"""A language model that is left alone for a while after it failed a few times, so that nobody waits for it in vain."""
+"""A circuit breaker: a language model that failed several times is not asked for a while, so that
+nobody waits for it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from ..results import Answer, Ask
 
 
 class Breaker:
-    """The same port around another model: after three failures in a row it is not asked for 30 s, later longer."""
+    """Wraps a LanguageModel: after three failures in a row, it is not asked for 30 s or more."""
 
     def __init__(
         self, inner: LanguageModel, *, clock: Callable[[], float] = time.monotonic
@@ -25,7 +27,7 @@ class Breaker:
         return self.inner.name
 
     def check(self) -> None:
-        """Raises ModelUnavailable while the model is left alone."""
+        """Raise ModelUnavailable while the model is not asked."""
         if wait := self._circuit.wait:
             error = ModelUnavailable(
                 f"The language model {self.name} failed and is asked again in {wait:.0f} s"
@@ -34,7 +36,10 @@ class Breaker:
             raise error
 
     async def answer(self, ask: Ask) -> Answer:
-        """As the inner model answers. Raises ModelUnavailable at once while it is left alone."""
+        """Return the answer of the inner model.
+
+        Raises ModelUnavailable at once while it is not asked.
+        """
         self.check()
         is_trial, worked = self._circuit.begin(), None
         try:
@@ -42,7 +47,7 @@ class Breaker:
             worked = True
             return answer
         except BadModelAnswer:
-            worked = True  # it is there; what it makes of a text may be the fault of the text
+            worked = True  # the model is up; a bad answer may be the fault of the text
             raise
         except ModelUnavailable:
             worked = False

@@ -1,13 +1,16 @@
-"""JSON in what a model wrote, and whether it fits a schema. What models write is not to be trusted in any way."""
+"""Finding JSON in what a model wrote, and validating it against a schema.
+
+The text is not trusted in any way.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
-MOST_STARTS = 50  # places in a text that are tried as the beginning of an object
+MAX_STARTS = 50  # places in a text that are tried as the beginning of an object
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -20,15 +23,18 @@ _NO_TEXT = re.compile("[\x00\ud800-\udfff]")
 _LARGEST = 2**53
 
 
-def found(text: str) -> Any:
-    """The first JSON object in a text, whatever stands around it. Raises ValueError, saying what is wrong.
+def find_object(text: str) -> Any:
+    """Return the first JSON object in a text, whatever surrounds it. Raises ValueError.
 
-    >>> found('<think>{no}</think>Sure! ```json\\n{"facts": []}\\n``` Anything else?')
+    >>> find_object('<think>{no}</think>Sure! ```json\\n{"facts": []}\\n``` Anything else?')
     {'facts': []}
     """
     text = text.rpartition("</think>")[2]
-    starts = (match.start() for match in re.finditer(r"\{", text))
-    for start, _ in zip(starts, range(MOST_STARTS), strict=False):
+    start = -1
+    for _ in range(MAX_STARTS):
+        start = text.find("{", start + 1)
+        if start < 0:
+            break
         try:
             return _DECODER.raw_decode(text, start)[0]
         except (ValueError, RecursionError):
@@ -37,99 +43,102 @@ def found(text: str) -> Any:
 
 
 def problem(value: Any, schema: Mapping[str, Any], where: str = "the answer") -> str | None:
-    """What is wrong with a value, in words that name places of the schema and nothing of the value.
+    """Return what is wrong with a value, in words that quote the schema and nothing of the value.
 
-    >>> problem({"n": "3"}, {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
-    'n is no integer'
+    >>> problem({"n": "3"}, {"type": "object", "properties": {"n": {"type": "integer"}}})
+    'n is not of type integer'
     >>> problem([1, 2], {"type": "array", "maxItems": 1})
     'the answer has more than 1 items'
     """
-    kinds = schema.get("type", list(_TYPES))
-    kinds = [kinds] if isinstance(kinds, str) else kinds
-    if value is None and "null" in kinds:
+    types = schema.get("type", list(_TYPES))
+    types = [types] if isinstance(types, str) else types
+    if value is None and "null" in types:
         return None
-    if not any(_is(value, kind) for kind in kinds):
-        return f"{where} is no {' or '.join(kinds)}"
+    if not any(_is_of_type(value, each) for each in types):
+        return f"{where} is not of type {' or '.join(types)}"
     if "enum" in schema and value not in schema["enum"]:
         return f"{where} is none of {', '.join(map(str, schema['enum']))}"
-    return _size(value, schema, where) or _inside(value, schema, where)
-
-
-def _is(value: Any, kind: str) -> bool:
-    right = isinstance(value, _TYPES.get(kind, ())) and isinstance(value, bool) == (
-        kind == "boolean"
-    )
-    return right and (not isinstance(value, int | float) or abs(value) <= _LARGEST)
-
-
-def _size(value: Any, schema: Mapping[str, Any], where: str) -> str | None:
     if isinstance(value, str):
-        if _NO_TEXT.search(value):
-            return f"{where} holds characters that are no text"
-        if len(value) > schema.get("maxLength", len(value)):
-            return f"{where} is longer than {schema['maxLength']} characters"
-    if isinstance(value, list) and len(value) > schema.get("maxItems", len(value)):
-        return f"{where} has more than {schema['maxItems']} items"
-    if isinstance(value, int | float) and not schema.get("minimum", value) <= value <= schema.get(
-        "maximum", value
-    ):
+        return _text_problem(value, schema, where)
+    if isinstance(value, dict):
+        return _object_problem(value, schema, where)
+    if isinstance(value, list):
+        if len(value) > schema.get("maxItems", len(value)):
+            return f"{where} has more than {schema['maxItems']} items"
+        for index, item in enumerate(value):
+            if wrong := problem(item, schema.get("items", {}), f"{where}[{index}]"):
+                return wrong
+    elif not schema.get("minimum", value) <= value <= schema.get("maximum", value):
         return f"{where} is out of range"
     return None
 
 
-def _inside(value: Any, schema: Mapping[str, Any], where: str) -> str | None:
-    parts: list[tuple[str, Any, Mapping[str, Any]]] = []
-    if isinstance(value, dict):
-        known: Mapping[str, Any] = schema.get("properties", {})
-        if missing := [name for name in schema.get("required", ()) if name not in value]:
-            return f"{where} lacks {', '.join(missing)}"
-        if schema.get("additionalProperties") is False and not value.keys() <= known.keys():
-            return f"{where} has other fields than {', '.join(known)}"
-        parts = [(name, value[name], part) for name, part in known.items() if name in value]
-    elif isinstance(value, list):
-        parts = [
-            (f"{where}[{place}]", each, schema.get("items", {})) for place, each in enumerate(value)
-        ]
-    return next(filter(None, (problem(each, part, name) for name, each, part in parts)), None)
+def _is_of_type(value: Any, kind: str) -> bool:
+    if not isinstance(value, _TYPES.get(kind, ())):
+        return False
+    if isinstance(value, bool):
+        return kind == "boolean"
+    return not isinstance(value, int | float) or abs(value) <= _LARGEST
 
 
-def without(schema: Any, words: Collection[str]) -> Any:
-    """A schema without some of its limits, for a server that does not know them.
+def _text_problem(value: str, schema: Mapping[str, Any], where: str) -> str | None:
+    if _NO_TEXT.search(value):
+        return f"{where} holds characters that are not text"
+    if len(value) > schema.get("maxLength", len(value)):
+        return f"{where} is longer than {schema['maxLength']} characters"
+    return None
 
-    >>> without({"type": "array", "maxItems": 3, "items": {"type": "string", "maxLength": 9}}, ["maxLength"])
-    {'type': 'array', 'maxItems': 3, 'items': {'type': 'string'}}
+
+def _object_problem(value: dict[str, Any], schema: Mapping[str, Any], where: str) -> str | None:
+    known: Mapping[str, Any] = schema.get("properties", {})
+    missing = [name for name in schema.get("required", ()) if name not in value]
+    if missing:
+        return f"{where} lacks {', '.join(missing)}"
+    if schema.get("additionalProperties") is False and not value.keys() <= known.keys():
+        return f"{where} has other fields than {', '.join(known)}"
+    for name, part in known.items():
+        if name in value and (wrong := problem(value[name], part, name)):
+            return wrong
+    return None
+
+
+def without(schema: Any, keywords: Collection[str]) -> Any:
+    """Return a schema without some of its keywords, for a server that does not support them.
+
+    >>> without({"maxItems": 3, "items": {"type": "string", "maxLength": 9}}, ["maxLength"])
+    {'maxItems': 3, 'items': {'type': 'string'}}
     """
     if isinstance(schema, list):
-        return [without(each, words) for each in schema]
+        return [without(each, keywords) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
-    kept = {name: each for name, each in schema.items() if name not in words}
-    return {
-        name: {field: without(part, words) for field, part in each.items()}
-        if name == "properties"
-        else without(each, words)
-        for name, each in kept.items()
-    }
+    kept: dict[str, Any] = {}
+    for name, part in schema.items():
+        if name == "properties":  # their names are not keywords
+            kept[name] = {field: without(each, keywords) for field, each in part.items()}
+        elif name not in keywords:
+            kept[name] = without(part, keywords)
+    return kept
 
 
 def is_closed(schema: Any) -> bool:
-    """Whether every object in it names all its fields and needs them all, which some servers ask for."""
+    """Whether every object in it names all its fields and requires them all, which some servers
+    demand.
+    """
     if isinstance(schema, list):
         return all(map(is_closed, schema))
     if not isinstance(schema, Mapping):
         return True
-    if schema.get("type") == "object":
-        fields = schema.get("properties", {})
-        if schema.get("additionalProperties") is not False or set(
-            schema.get("required", ())
-        ) != set(fields):
-            return False
-        return all(map(is_closed, fields.values()))
-    return is_closed(schema.get("items"))
+    if schema.get("type") != "object":
+        return is_closed(schema.get("items"))
+    fields = schema.get("properties", {})
+    if schema.get("additionalProperties") is not False:
+        return False
+    return set(schema.get("required", ())) == set(fields) and all(map(is_closed, fields.values()))
 
 
-def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number")
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refused)
+_DECODER = json.JSONDecoder(parse_constant=_refuse)

@@ -1,4 +1,6 @@
-"""How an answer in a given shape is got from any server: by the best way it knows, checked, and asked for once more."""
+"""Answers in a given shape from any server: in the best way that it supports, validated, and asked
+for once more.
+"""
 
 from __future__ import annotations
 
@@ -12,57 +14,64 @@ from typing import Any, ClassVar
 from ..errors import BadModelAnswer, ModelUnavailable
 from ..providers import http
 from ..results import Answer, Ask
-from . import cost, schema
+from . import budget, schema
 
-MOST_BYTES = 1 << 20  # of an answer, with all that is around it
-_NOT_UNDERSTOOD = (400, 422, 501)
-_SHAPE = "\n\nAnswer with one JSON object that fits this JSON schema, and with nothing else:\n"
-_AGAIN = "\n\nAn answer that was given before cannot be used: {:.200}. Give one that fits, and nothing else."
+MAX_BYTES = 1 << 20  # of a response
+TOOL = "answer"
+_UNSUPPORTED = (400, 422, 501)
+_SCHEMA = "\n\nAnswer with one JSON object that fits this JSON schema, and with nothing else:\n"
+_RETRY = (
+    "\n\nAn answer that was given before cannot be used: {:.200}."
+    " Give one that fits, and nothing else."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ModelReply:
     """What a server answered."""
 
     text: str
-    tokens: tuple[int, int] = (0, 0)  # in and out, as it says; 0 where it does not
-    is_cut: bool = False  # it stopped for want of tokens
+    tokens: tuple[int, int] = (0, 0)  # in and out, as reported; 0 if it does not report them
+    is_cut: bool = False  # it stopped at the token limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class RequestStyle:
     """How to ask a server."""
 
-    rung: str
-    without: frozenset[str] = frozenset()  # parameters it does not take
+    mode: str  # one of StructuredModel.modes
+    without: frozenset[str] = frozenset()  # parameters it does not accept
 
 
-class Laddered(ABC):
-    """A LanguageModel over a server with several ways to ask for a shape, best first.
+class StructuredModel(ABC):
+    """A LanguageModel over a server with several ways to ask for structured output, best first.
 
-    A way that the server does not understand is not tried again. Belongs to the event loop that first uses it.
+    A way that the server rejected is not tried again. Belongs to the event loop that first uses it.
     """
 
     library: ClassVar[str]  # the client library, which is also the name of the extra
     client: ClassVar[str]  # its class
-    call: ClassVar[str]  # what of it answers
-    url: ClassVar[str]  # where it asks if nothing else is said
-    rungs: ClassVar[Sequence[str]]
-    oddities: ClassVar[Mapping[str, str]] = {
+    call: ClassVar[str]  # its method
+    url: ClassVar[str]  # the default address
+    modes: ClassVar[Sequence[str]]
+    quirks: ClassVar[Mapping[str, str]] = {
         "temperature": "temperature"
-    }  # what a server says, what it does not take
+    }  # word in an error: parameter
 
     def __init__(
         self, model: str, *, url: str | None = None, key: str | None = None, timeout: float = 20.0
     ) -> None:
-        """Raises Misconfigured if the client library is missing. A server of your own may need no key."""
+        """Raise Misconfigured if the client library is missing.
+
+        A server of your own may need no key.
+        """
         self._model, self._own_url, self._timeout = model, url, timeout
-        self._rung, self._without = 0, frozenset[str]()
+        self._mode, self._without = 0, frozenset[str]()
         self._server = http.ModelServer(
             self.library,
             self.client,
             self.call,
-            limit=MOST_BYTES,
+            limit=MAX_BYTES,
             base_url=url or self.url,
             api_key=key or "none",
             timeout=timeout,
@@ -73,79 +82,77 @@ class Laddered(ABC):
         return f"{self.library}:{self._model}"
 
     async def answer(self, ask: Ask) -> Answer:
-        """An answer that fits the schema, within the timeout for everything together.
+        """Return an answer that fits the schema; the timeout covers all tries.
 
         Raises ModelUnavailable, BadModelAnswer.
         """
         await self._server.ready()
-        clean = replace(ask, system=_clean(ask.system), user=_clean(ask.user))
-        spent = _Spent()
+        ask = replace(ask, system=_encodable(ask.system), user=_encodable(ask.user))
+        spent = _Cost()
+        retry, problem = ask, ""
         try:
             async with asyncio.timeout(self._timeout):
-                return await self._answered(clean, spent)
+                for _ in range(budget.TRIES):
+                    value, problem = _parse(await self._ask(retry, spent), ask)
+                    if not problem:
+                        tokens_in, tokens_out = spent.tokens
+                        return Answer(
+                            value=value, model=self.name, tokens_in=tokens_in, tokens_out=tokens_out
+                        )
+                    retry = replace(ask, system=ask.system + _RETRY.format(problem))
         except TimeoutError:
-            spent.add(cost.most(clean))
-            raise self._away(f"did not answer within {self._timeout:g} seconds", spent) from None
+            spent.add(budget.max_cost(ask))
+            problem = f"did not answer within {self._timeout:g} seconds"
+            raise self._unavailable(problem, spent) from None
+        error = BadModelAnswer(f"The answer of {self.name} could not be used: {problem}")
+        error.cost = spent.tokens
+        raise error
 
     async def close(self) -> None:
         await self._server.close()
 
     @abstractmethod
-    def _request(self, ask: Ask, way: Way) -> dict[str, Any]:
-        """What is sent to ask in this way."""
+    def _request(self, ask: Ask, style: RequestStyle) -> dict[str, Any]:
+        """Return the parameters of the request."""
 
     @abstractmethod
-    def _read(self, data: Any) -> Said:
-        """What was answered, out of the JSON that came back. Raises Failed if that is no answer at all."""
+    def _read(self, data: Any) -> ModelReply:
+        """Return the reply in the JSON of a response. Raises Failed if there is none."""
 
-    async def _answered(self, ask: Ask, spent: _Spent) -> Answer:
-        asked, wrong = ask, ""
-        for _ in range(cost.TRIES):
-            said = await self._said(asked, spent)
-            value, wrong = _value(said, ask)
-            if not wrong:
-                return Answer(
-                    value=value,
-                    model=self.name,
-                    tokens_in=spent.tokens[0],
-                    tokens_out=spent.tokens[1],
-                )
-            asked = replace(ask, system=ask.system + _AGAIN.format(wrong))
-        error = BadModelAnswer(f"The answer of {self.name} could not be used: {wrong}")
-        error.cost = spent.tokens
-        raise error
+    async def _ask(self, ask: Ask, spent: _Cost) -> ModelReply:
+        """Return the reply of the server, in the best way that it supports.
 
-    async def _said(self, ask: Ask, spent: _Spent) -> Said:
-        """What the server says when it is asked in the best way that it understands."""
-        rung, without = self._rung, self._without
-        while rung < len(self.rungs):
+        Raises ModelUnavailable.
+        """
+        mode, without = self._mode, self._without
+        while mode < len(self.modes):
+            style = RequestStyle(mode=self.modes[mode], without=without)
             try:
-                said = await self._asked(ask, Way(rung=self.rungs[rung], without=without))
+                reply = self._read(await self._server.ask(**self._request(ask, style)))
             except http.Failed as error:
-                if error.status not in _NOT_UNDERSTOOD:
-                    spent.add((0, 0) if error.is_free else cost.most(ask))
-                    raise self._away(f"failed: {error}", spent) from None
-                odd = {name for word, name in self.oddities.items() if word in error.said} - without
-                without, rung = (without | odd, rung) if odd else (self._without, rung + 1)
+                if error.status not in _UNSUPPORTED:
+                    spent.add((0, 0) if error.is_free else budget.max_cost(ask))
+                    raise self._unavailable(f"failed: {error}", spent) from None
+                rejected = {name for word, name in self.quirks.items() if word in error.said}
+                if rejected - without:
+                    without |= rejected
+                else:
+                    without, mode = self._without, mode + 1
             else:
-                self._rung, self._without = rung, without
-                spent.add(cost.likely(ask, said.text, said.tokens))
-                return said
-        raise self._away(
-            "understands none of the ways to ask it: is the address right, is the text too long?",
-            spent,
+                self._mode, self._without = mode, without
+                spent.add(budget.likely_cost(ask, reply.text, reply.tokens))
+                return reply
+        raise self._unavailable(
+            "rejected every way to ask it: is the address right, is the text too long?", spent
         )
 
-    async def _asked(self, ask: Ask, way: Way) -> Said:
-        return self._read(await self._server.ask(**self._request(ask, way)))
-
-    def _away(self, why: str, spent: _Spent) -> ModelUnavailable:
+    def _unavailable(self, why: str, spent: _Cost) -> ModelUnavailable:
         error = ModelUnavailable(f"The language model {self.name} {why}")
         error.cost = spent.tokens
         return error
 
 
-class _Spent:
+class _Cost:
     def __init__(self) -> None:
         self.tokens = (0, 0)
 
@@ -153,30 +160,32 @@ class _Spent:
         self.tokens = (self.tokens[0] + more[0], self.tokens[1] + more[1])
 
 
-def _value(said: Said, ask: Ask) -> tuple[Any, str]:
-    """The value in an answer, and what is wrong with it."""
-    if said.is_cut:
+def _parse(reply: ModelReply, ask: Ask) -> tuple[Any, str]:
+    """Return the value in a reply, and what is wrong with it."""
+    if reply.is_cut:
         return None, "it is too long, be brief"
     try:
-        value = schema.found(said.text)
+        value = schema.find_object(reply.text)
     except ValueError as error:
         return None, str(error)
     return value, schema.problem(value, ask.schema) or ""
 
 
-def told(ask: Ask) -> str:
-    """The instructions with the shape of the answer, for a server that is not sent it otherwise."""
-    return f"{ask.system}{_SHAPE}{json.dumps(dict(ask.schema))}"
+def with_schema(ask: Ask) -> str:
+    """Return the instructions followed by the schema, for a server that does not get it as a
+    parameter.
+    """
+    return f"{ask.system}{_SCHEMA}{json.dumps(dict(ask.schema))}"
 
 
-def count(figure: Any) -> int:
-    """A number of tokens as a server tells it; 0 for what cannot be one.
+def token_count(figure: Any) -> int:
+    """Return a number of tokens as a server reported it; 0 if it cannot be one.
 
-    >>> count(7), count(-7), count("7"), count(True)
+    >>> token_count(7), token_count(-7), token_count("7"), token_count(True)
     (7, 0, 0, 0)
     """
     return figure if isinstance(figure, int) and not isinstance(figure, bool) and figure > 0 else 0
 
 
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")  # half a character cannot be sent
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode("utf-8")  # a lone surrogate cannot be sent

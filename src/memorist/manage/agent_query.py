@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from ..context import Context
 from ..errors import InvalidInput, NotAllowed
 from ..ingest import messages, validation
 from ..retrieve import budget, profiles, render
@@ -19,6 +20,7 @@ from ..types import Filter, Memory, Recall, Scope
 RETURNS = ("bullets", "full")
 _LABELS = {"agent_id": "agent", "run_id": "run", "actor_id": "actor", "role": "role"}
 _LEVELS = ("importance_min", "importance_max")
+PROFILE = "imp.bullets"
 FILTERS = ("user_id", *_LABELS, "category", "pinned", *_LEVELS, "updated_after", "updated_before")
 _TINY = 1e-9  # a level ends where the next begins
 
@@ -37,20 +39,23 @@ class Request:
 
 
 async def answered(
+    ctx: Context,
     asked: Request,
     scope: Scope,
-    access: Access,
     recall: Callable[[Filter, profiles.Profile], Awaitable[Recall]],
-    count: Callable[[str], int],
 ) -> list[dict[str, Any]]:
     """What the agent may read of what answers, best first. Raises NotAllowed, InvalidInput."""
     _check(asked)
+    access, count = ctx.allowlists, ctx.count_tokens
     where = _where(asked, scope, access)
     if not where.categories:
         return []
-    found = await recall(
-        where, _profile(asked.threshold, allowlists.PROCEDURAL in where.categories)
-    )
+    gate = profiles.Gate()
+    if asked.threshold is not None:
+        gate = profiles.Gate(enough={"semantic": asked.threshold})
+    workflows = allowlists.PROCEDURAL in where.categories
+    profile = profiles.find(ctx.profiles, PROFILE)
+    found = await recall(where, replace(profile, gate=gate, workflows=workflows, related=0))
     shown = _full if asked.shape == "full" else _bullet
     items = [
         shown(memory, access.category(memory.category or memory.kind))
@@ -114,11 +119,6 @@ def _level(name: str, value: Any) -> int | None:
     if isinstance(value, bool) or value not in (1, 2, 3, 4, 5):
         raise InvalidInput(f"{name} is a level from 1 to 5, not {value!r}")
     return int(value)
-
-
-def _profile(threshold: float | None, workflows: bool) -> profiles.Profile:
-    gate = profiles.Gate() if threshold is None else profiles.Gate(enough={"semantic": threshold})
-    return replace(profiles.SUPERVISOR, gate=gate, workflows=workflows, related=0)
 
 
 def few(found: Recall, access: Access) -> Iterator[Memory]:

@@ -12,7 +12,6 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from ..context import Context
 from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
@@ -42,12 +41,14 @@ class Consent:
     def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
         self._ctx, self._scope, self._labels = ctx, scope, labels
 
-    async def about(self) -> dict[str, Any]:
+    async def about(self) -> dict[str, str | builtins.list[str]]:
         """What is in force, by field; `goals` is a list."""
         found = _in_force(await self._ctx.store.proposals(self._scope))
         goals = [each.value for each in found if each.field == "goals_add"]
-        rest = {each.field: each.value for each in found if each.field != "goals_add"}
-        return {**rest, "goals": goals} if goals else rest
+        known: dict[str, str | builtins.list[str]] = {
+            each.field: each.value for each in found if each.field != "goals_add"
+        }
+        return known | {"goals": goals} if goals else known
 
     async def list(self) -> builtins.list[Proposal]:
         """What waits for a decision, oldest first; what nobody decided within seven days has lapsed."""
@@ -168,7 +169,7 @@ class Consent:
     async def _swept(self, tx: Transaction, now: datetime) -> builtins.list[Proposal]:
         """What waits or is in force, when what has lapsed is erased."""
         there = await tx.proposals(self._scope)
-        late = expire.lapsed(there, now)
+        late = expire.lapse(there, now)
         await tx.apply(late)
         return [each for each in there if each not in [change.proposal for change in late]]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..context import Context
 from ..embedders import checked
-from ..errors import Conflict, InvalidInput, NotFound, ProviderFailed
+from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links as relations
 from ..ingest import policies, transitions, validation
 from ..ports import Store, Transaction, Vectors
@@ -84,7 +84,7 @@ async def edited(
 ) -> Memory:
     """Put the new version in the place of the old, and the old beside it as superseded.
 
-    Raises NotFound, InvalidInput; Conflict if it has another revision than was thought.
+    Raises NotFound, InvalidInput; RevisionConflict if it has another revision than was thought.
     """
     if text is not None:
         validation.text(text, ctx.settings.max_text_chars)
@@ -97,7 +97,7 @@ async def edited(
                 f"Memory {id!r} is {old.state}: edit the current version, or restore it first"
             )
         if revision not in (None, old.revision):
-            raise Conflict(
+            raise RevisionConflict(
                 f"Memory {id!r} was changed: it has revision {old.revision}, not {revision}"
             )
         before = transitions.earlier_version(old, now, id=new_id())
@@ -112,7 +112,7 @@ async def edited(
             "fields": sorted([*fields, *(["text"] if text is not None else [])])
         }
         meta |= {"session": session} if session else {}
-        links = policies.named(ctx.settings.policy).links if text is not None else None
+        links = policies.find(ctx.policies, ctx.settings.policy).links if text is not None else None
         snapshot = await ctx.index.current(scope, tx) if links is not None else None
         put = Put(
             memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta

@@ -11,10 +11,9 @@ from datetime import datetime, timedelta
 from ..context import Context
 from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, StoreFull
 from ..ingest import transitions, validation
-from ..jobs import expire
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful, Reading, Transaction
-from ..results import Forgotten, Purged
+from ..results import Forgotten
 from ..storage.changes import Bury, Change, Embedded, Forget, Put
 from ..storage.paging import matching
 from ..text import derived, normalize, summarize
@@ -180,15 +179,6 @@ async def _erased(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner
     return plan
 
 
-async def purge(ctx: Context, scope: Scope, *, dry_run: bool) -> Purged:
-    """Expire what was not used for long, and erase what was expired for long enough."""
-    limits = expire.Limits.from_settings(ctx.settings)
-    done, words = await expire.purge(ctx.store, scope, limits, ctx.clock(), dry_run=dry_run)
-    if words:
-        await swept(ctx, scope, words)
-    return done
-
-
 async def swept(ctx: Context, scope: Scope, words: Sequence[str]) -> None:
     """Let nothing beside the store hold words that were erased in it."""
     ctx.index.drop(scope)
@@ -197,7 +187,7 @@ async def swept(ctx: Context, scope: Scope, words: Sequence[str]) -> None:
         with suppress(
             ProviderFailed
         ):  # an index that is away forgets it as soon as it follows again
-            await ctx.external_index.follow(scope)
+            await ctx.external_index.sync(scope)
 
 
 async def cleared(ctx: Context, words: Sequence[str]) -> None:

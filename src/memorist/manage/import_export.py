@@ -62,7 +62,7 @@ class Import:
 
     @property
     def policy(self) -> Policy:
-        return policies.named(self.ctx.settings.policy)
+        return policies.find(self.ctx.policies, self.ctx.settings.policy)
 
 
 async def imported(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:

@@ -108,6 +108,12 @@ async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> 
     return None if reason == INCOGNITO else session
 
 
+async def is_space_off(ctx: Context, scope: Scope) -> bool:
+    """Whether memory is disabled in a space; one whose sessions are incognito still holds memories."""
+    reasons = await off(ctx, scope, [None])
+    return reasons.get(None, "") not in ("", INCOGNITO)
+
+
 async def sharing(ctx: Context, scope: Scope) -> list[Scope]:
     """The other spaces of the same person that share something."""
     mine = [

@@ -44,7 +44,7 @@ def build_query(
         if value is not None:
             validation.number(name, value)
     if not isinstance(profile, Profile):
-        profile = profiles.find(profile or ctx.settings.profile)
+        profile = profiles.find(ctx.profiles, profile or ctx.settings.profile)
     if rerank is not None:
         profile = replace(profile, rerank=rerank)
     query = Query(

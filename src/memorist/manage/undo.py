@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from ..context import Context
-from ..errors import Conflict, InvalidInput, NotFound
+from ..errors import InvalidInput, NotFound, RevisionConflict
 from ..ingest import transitions, validation
 from ..ports import Reading, Transaction, Vectors
 from ..results import Entry, Undone
@@ -47,7 +47,7 @@ async def undone(
     dry_run: bool,
     actor: str | None,
 ) -> Undone:
-    """Undo an operation, or all of a session, whole or not at all. Raises NotFound, InvalidInput, Conflict."""
+    """Undo an operation, or all of a session, whole or not at all. Raises NotFound, InvalidInput, RevisionConflict."""
     what = {name: value for name, value in given.items() if value is not None}
     validation.fields({**what, "actor": actor})
     if len(what) != 1:
@@ -103,7 +103,7 @@ async def _planned(ctx: Context, reading: Reading, scope: Scope, what: Mapping[s
 
 
 def _step(memory: Memory, entries: Sequence[Entry], chosen: set[str], now: datetime) -> Step:
-    """Go back through what happened to a memory, newest first. Raises Conflict where something came after."""
+    """Go back through what happened to a memory, newest first. Raises RevisionConflict where something came after."""
     then, later, taken = memory, dict[str, Any](), list[Entry]()
     for entry in reversed(entries):
         before = _before(entry, now)
@@ -112,7 +112,7 @@ def _step(memory: Memory, entries: Sequence[Entry], chosen: set[str], now: datet
                 name in later and later[name] != derived.field_value(then, name) for name in before
             ):
                 why = "was changed again since, or this is undone already: undo the later change first"
-                raise Conflict(f"Memory {memory.id!r} {why}")
+                raise RevisionConflict(f"Memory {memory.id!r} {why}")
             then = derived.with_fields(then, before)
             taken.append(entry)
         later |= before

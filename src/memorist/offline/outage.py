@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ..context import Context
 from ..embedders import checked
-from ..errors import Conflict, InvalidInput, ProviderFailed, StoreFull, StoreUnavailable
+from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreFull, StoreUnavailable
 from ..index import SnapshotCache
 from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
@@ -211,7 +211,7 @@ class Offline:
         made, language = self._made, self._ctx.settings.language
         for each in waiting:
             if each.id not in made:
-                made[each.id] = standby.prepared(each, len(made), language)
+                made[each.id] = standby.prepared(each, len(made), language, self._ctx.policies)
         return [pair for each in waiting for pair in made[each.id]]
 
     async def _embed(self, memories: Sequence[Memory]) -> None:
@@ -293,12 +293,14 @@ class Offline:
                 for each in batch
                 if each.id not in there and isinstance(each.what, Draft)
             ]
-            policy = standby.policy(batch[0].policy, self._ctx.settings.capacity)
+            policy = standby.policy(
+                self._ctx.policies, batch[0].policy, self._ctx.settings.capacity
+            )
             items, ctx = to_items(new), replace(self._ctx, store=store)
             drafts = await ingest.prepare(ctx, scope, items, policy, ctx.clock())
             async with store.transaction(scope) as tx:
                 await ingest.write(tx, drafts)
-        except (InvalidInput, Conflict) as error:
+        except (InvalidInput, RevisionConflict) as error:
             if len(batch) == 1:
                 return {first.id or "": str(error)}
             return {

@@ -32,17 +32,19 @@ _EQUAL = (
 _AMONG = (("ids", "id"), ("kinds", "kind"), ("states", "state"), ("item_types", "item_type"))
 
 
-def policy(name: str, capacity: int | None = None) -> policies.Policy:
+def policy(
+    known: Mapping[str, policies.Policy], name: str, capacity: int | None = None
+) -> policies.Policy:
     """The policy that a draft was told under, or where this process does not know it, the nearest to it."""
-    known = next(
-        each for each in (name, name.split(".")[0], "default") if each in policies.POLICIES
-    )
-    return policies.named(known, capacity)
+    nearest = next(each for each in (name, name.split(".")[0], "default") if each in known)
+    return policies.find(known, nearest, capacity)
 
 
-def prepared(pending: Pending, place: int, language: str) -> list[tuple[Memory, IndexRow]]:
+def prepared(
+    pending: Pending, place: int, language: str, by_name: Mapping[str, policies.Policy]
+) -> list[tuple[Memory, IndexRow]]:
     """What a waiting draft would become, as far as that can be told without the store, with what finds it."""
-    draft, by = pending.what, policy(pending.policy)
+    draft, by = pending.what, policy(by_name, pending.policy)
     if not isinstance(draft, Draft) or draft.told_at is None:
         return []
     known = WriteSession(

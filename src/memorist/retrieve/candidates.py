@@ -1,4 +1,4 @@
-"""Choose candidates by one leg, by both, or by the calendar: for profiles that do not rank everything."""
+"""Choose candidates by one leg, both, or the calendar, for profiles that do not rank everything."""
 
 from __future__ import annotations
 

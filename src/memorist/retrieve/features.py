@@ -108,8 +108,7 @@ def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
         weight = float(np.log1p(rare))
         total += weight
         if len(where):
-            length = snapshot.length[where] / max(snapshot.mean_length, 1e-9)
-            norm = K1 * (1.0 - B + B * length)
+            norm = K1 * (1.0 - B + B * snapshot.length_share[where])
             scores[where] += np.float32(weight * (K1 + 1.0)) * counts / (counts + norm)
     return scores, 0.6 * (K1 + 1.0) * total
 

@@ -1,15 +1,15 @@
 """Ranking profiles: how recall finds, scores, gates, selects and renders, as data.
 
-`default` is ours and is tuned by measuring; the others are the formulas of the specifications that
-Memorist unites, exact to the number. Change a profile for one call with `dataclasses.replace`.
+`default` is tuned by measuring; dialects define others, in `dialects/catalog.py`. Change a profile
+for one call with `dataclasses.replace(profile, …)`.
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 from ..errors import InvalidInput
 
@@ -144,124 +144,11 @@ DEFAULT = Profile(
     budget=2000,
 )
 
-MILTON = Profile(
-    name="milton.deterministic",
-    weights={"lexical": 0.65, "recency": 0.35, "importance": 0.15},
-    candidates="all",
-    recency=Recency(shape="hyperbolic", scale=HOUR),
-    render="lines",
-    ties="milton",
-)
 
-
-def milton(
-    recency_bias: float = 0.35, semantic_weight: float = 0.5, mode: str = "hybrid"
-) -> Profile:
-    """Return Milton's ranking with the caller's weights, clamped to 0 … 1. Raises InvalidInput."""
-    bias = min(1.0, max(0.0, recency_bias))
-    changes: dict[str, Any] = {}
-    if mode == "hybrid":
-        changes["semantic_weight"] = min(1.0, max(0.0, semantic_weight))
-    elif mode == "semantic":
-        changes = {"semantic_weight": 1.0, "only_semantic": True}
-    elif mode != "deterministic":
-        raise InvalidInput(f"mode {mode!r} is not one of hybrid, deterministic, semantic")
-    weights = {"lexical": 1 - bias, "recency": bias, "importance": 0.15}
-    return replace(MILTON, name=f"milton.{mode}", weights=weights, **changes)
-
-
-VAULT = Profile(
-    name="mls.recall",
-    weights={"semantic": 1.0},
-    sparse_weights={"sparse": 1.0},
-    candidates="dense",
-    gate=Gate(importance_min=0.2),
-    preferences_first=True,
-    working_elsewhere=False,
-    limit=5,
-    most=5,
-    budget=2000,
-    budget_of="content",
-    render="plain_block",
-)
-
-THEORIA = Profile(
-    name="theoria.triscore",
-    weights={"relevance": 1.0, "recency": 1.0, "importance": 1.0},
-    candidates="fused",
-    recency=Recency(shape="exponential", scale=7 * DAY),
-    diversity=0.7,
-    limit=12,
-    most=16,
-    budget=2000,
-    render="grouped",
-    scores_first=True,
-)
-
-SUPERVISOR = Profile(
-    name="imp.bullets",
-    weights={"semantic": 0.55, "level": 0.20, "recency": 0.15, "pinned": 0.10, "related": 0.05},
-    candidates="fused",
-    recency=Recency(shape="hyperbolic", scale=DAY),
-    related=2,
-    limit=3,
-    most=24,
-    budget=512,
-    render="bullets",
-)
-
-_CLANKER_GATE = Gate(
-    enough={"semantic": 0.20, "lexical": 0.22},
-    strong=0.52,
-    signal={"semantic": 0.08, "lexical": 0.10},
-)
-_CLANKER_LEXICAL = Gate(enough={"lexical": 0.24}, strong=0.62)
-CLANKER = Profile(
-    name="clanker.hybrid",
-    weights={
-        "semantic": 0.50,
-        "lexical": 0.28,
-        "confidence": 0.10,
-        "recency": 0.07,
-        "channel": 0.05,
-    },
-    sparse_weights={"lexical": 0.75, "confidence": 0.10, "recency": 0.10, "channel": 0.05},
-    candidates="recent",
-    lexical="compact",
-    recency=Recency(shape="hyperbolic", scale=45 * DAY),
-    shortest=3,
-    gate=replace(_CLANKER_GATE, strict=False),
-    gate_without_semantic=replace(_CLANKER_LEXICAL, strict=False),
-    limit=10,
-    most=24,
-    render="lines",
-    ties="newest",
-)
-CLANKER_STRICT = replace(
-    CLANKER, name="clanker.strict", gate=_CLANKER_GATE, gate_without_semantic=_CLANKER_LEXICAL
-)
-
-
-PROFILES: Mapping[str, Profile] = {
-    profile.name: profile
-    for profile in (
-        DEFAULT,
-        MILTON,
-        milton(),
-        milton(mode="semantic"),
-        VAULT,
-        THEORIA,
-        SUPERVISOR,
-        CLANKER,
-        CLANKER_STRICT,
-    )
-}
-
-
-def find(name: str) -> Profile:
+def find(profiles: Mapping[str, Profile], name: str) -> Profile:
     """Return the profile of that name. Raises InvalidInput."""
-    if name not in PROFILES:
-        alike = difflib.get_close_matches(name, PROFILES, n=1)
+    if name not in profiles:
+        alike = difflib.get_close_matches(name, profiles, n=1)
         hint = f" Did you mean {alike[0]!r}?" if alike else ""
-        raise InvalidInput(f"No profile {name!r}: there are {', '.join(sorted(PROFILES))}.{hint}")
-    return PROFILES[name]
+        raise InvalidInput(f"No profile {name!r}: there are {', '.join(sorted(profiles))}.{hint}")
+    return profiles[name]

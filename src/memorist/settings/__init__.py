@@ -1,8 +1,9 @@
-"""Every choice a user can make: from arguments, the environment (`MEMORIST_*`) or a TOML file, in that order."""
+"""The settings: from arguments, the environment (`MEMORIST_*`) or a TOML file, in that order."""
 
 from __future__ import annotations
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,12 +21,12 @@ from . import upgrade
 
 
 def _milton(name: str) -> AliasChoices:
-    """The variables of a setting that Milton knows, too; ours counts more."""
+    """Return both variables of a setting; ours takes precedence."""
     return AliasChoices(f"MEMORIST_{name}", f"MILTON_{name}")
 
 
 class Settings(BaseSettings):
-    """What Memorist is opened with. Each field is also an environment variable: `MEMORIST_PROFILE`, …"""
+    """All settings. Each one is also an environment variable, such as `MEMORIST_PROFILE`."""
 
     model_config = SettingsConfigDict(
         env_prefix="MEMORIST_",
@@ -36,123 +37,123 @@ class Settings(BaseSettings):
     )
 
     db: str = Field(default_factory=lambda: str(user_data_path("memorist") / "memory.db"))
-    """Where memories are kept: a file, `:memory:`, or `postgresql://…`."""
+    """Database: a file, `:memory:`, or `postgresql://…`."""
     state_dir: Path = Field(default_factory=lambda: user_state_path("memorist"))
-    """Where caches and fail-safe files are kept."""
+    """Folder for caches and spooled writes."""
     journal_dir: Path | None = None
-    """A folder for people to read: what was said each day and what is known, as Markdown; by default none."""
+    """Folder for a Markdown journal of each day and a snapshot of what is known; none by default."""
     tenant: str = "default"
-    """Tenant of scopes that name none."""
+    """Default tenant of a scope."""
     user: str | None = None
-    """User of the command line; without it, the name you are logged in with."""
+    """User of the command line; by default your login name."""
     space: str = "default"
-    """Space of scopes that name none."""
+    """Default space of a scope."""
     language: str = "english"
-    """Language of texts in Latin script, for stemming."""
+    """Language of texts in Latin script, used for stemming."""
     embedder: str = Field("minilm", pattern=r"^(minilm|hashing|none|openai(:.+)?)$")
-    """Which model makes vectors: `minilm`, `hashing`, `none`, or `openai:MODEL` on a server that is sent all texts."""
+    """Embedding model: `minilm`, `hashing`, `none`, or `openai:MODEL` (texts are sent to the server)."""
     embedder_url: str | None = Field(None, pattern="^https?://[^ ]+$")
-    """Where that server is, if it is not OpenAI's: for instance `http://localhost:11434/v1`."""
+    """Base URL of an OpenAI-compatible server, for example `http://localhost:11434/v1`."""
     embedder_key: SecretStr | None = None
-    """Its key; OpenAI's is also read from `OPENAI_API_KEY`."""
+    """API key of the embedding server; OpenAI's is also read from `OPENAI_API_KEY`."""
     embedder_dimensions: int | None = Field(None, ge=1)
-    """How many numbers its model makes of a text; those of OpenAI are known."""
+    """Vector size of the model; known for OpenAI's models."""
     cache_mb: int = Field(256, ge=0)
-    """Megabytes of vectors cached on disk; 0 switches the cache off."""
+    """Size of the embedding cache on disk in MB; 0 turns it off."""
     index_cache_mb: int = Field(1024, ge=1)
-    """Megabytes of scopes held in the process."""
+    """Memory for the in-process indexes of scopes, in MB."""
     vector_index: str | None = None
-    """A vector index for recall: `chroma:FOLDER`, `chroma:http://…`, `weaviate:http://…`, or `store` for pgvector."""
+    """External vector index: `chroma:FOLDER`, `chroma:http://…`, `weaviate:http://…`, or `store` (pgvector)."""
     vector_index_from: int | None = Field(None, ge=0)
-    """Memories of a scope from which on the index is asked, not the process; by default all, on PostgreSQL 250,000."""
+    """Number of memories in a scope from which the vector index is used; default: always, with pgvector 250,000."""
     reranker: Literal["none", "maxsim", "cross-encoder"] = "none"
-    """What looks closer at the best candidates, where a profile or a call asks for it."""
+    """Model that re-ranks the best candidates, where a profile or a call asks for it."""
     cross_encoder: Path | None = None
-    """Folder with a cross-encoder: `model.onnx` and `vocab.txt`."""
+    """Folder of a cross-encoder with `model.onnx` and `vocab.txt`."""
     llm: str = Field("none", pattern=r"^(none|(openai|anthropic):.+)$")
-    """A language model that helps: `openai:MODEL`, also for Ollama, vLLM and llama.cpp, or `anthropic:MODEL`."""
+    """Language model: `openai:MODEL` (also Ollama, vLLM, llama.cpp) or `anthropic:MODEL`."""
     llm_url: str | None = Field(None, pattern="^https?://[^ ]+$")
-    """Where it is, if not at OpenAI or Anthropic: for instance `http://localhost:11434/v1`."""
+    """Base URL of the language model, for example `http://localhost:11434/v1`."""
     llm_key: SecretStr | None = None
-    """Its key; without `llm_url` also read from `OPENAI_API_KEY` or `ANTHROPIC_API_KEY`."""
+    """API key; without `llm_url` also read from `OPENAI_API_KEY` or `ANTHROPIC_API_KEY`."""
     llm_timeout: float = Field(20, gt=0)
-    """Seconds that it has for an answer, with everything."""
+    """Timeout of one answer in seconds, retries included."""
     llm_daily_tokens_per_user: int = Field(200_000, ge=0)
-    """Tokens that it may cost for one user on one day (UTC); then rules do its work. 0: no limit."""
+    """Tokens the language model may use per user and day (UTC); then rules take over. 0: no limit."""
     llm_daily_tokens_per_tenant: int = Field(2_000_000, ge=0)
-    """The same for a tenant."""
+    """Tokens per tenant and day."""
     memory_enabled: bool = True
-    """Off: nothing is taken in by itself and nothing is recalled; the person can still look, correct and forget."""
+    """If off, nothing is stored automatically and nothing is recalled; viewing, editing and forgetting still work."""
     memory_store_responses: bool = Field(False, validation_alias=_milton("MEMORY_STORE_RESPONSES"))
-    """Whether the hooks of an agent keep its replies too. This and the next four also read `MILTON_…`."""
+    """Whether agent hooks also store the agent's replies. This and the next four also read `MILTON_…`."""
     memory_context_limit: int = Field(6, ge=0, validation_alias=_milton("MEMORY_CONTEXT_LIMIT"))
-    """How many memories the hooks put before the model."""
+    """Number of memories that hooks add to the prompt."""
     memory_context_max_chars: int = Field(
         2000, ge=0, validation_alias=_milton("MEMORY_CONTEXT_MAX_CHARS")
     )
-    """How many characters they put before it, in whole lines."""
+    """Maximum length of that context, in whole lines."""
     memory_recency_bias: float = Field(
         0.35, ge=0, le=1, validation_alias=_milton("MEMORY_RECENCY_BIAS")
     )
-    """How much being new counts in that, from 0 to 1."""
+    """Weight of recency in that context, from 0 to 1."""
     memory_profile_limit: int = Field(5, ge=0, validation_alias=_milton("MEMORY_PROFILE_LIMIT"))
-    """How many lines of the person's profile come first."""
+    """Number of profile lines that come first."""
     policy: str = "default"
     """Write policy."""
     extract: Literal["off", "rules", "model"] = "off"
-    """What draws facts out of turns of a conversation, in the background: rules, or a language model within its budget,
-    with the rules in its place when it is away."""
+    """How facts are extracted from conversation turns in the background: by rules, or by a language model within its
+    budget (rules if it is unavailable)."""
     capacity: int | None = Field(None, ge=0)
-    """Memories of a user in a space before the least valuable are put away; by default as the write policy has it: 200
-    for `theoria`, 80 for `clanker`, otherwise without end. 0: without end."""
+    """Maximum number of memories per user and space; beyond it the least valuable are hidden. Default: that of the
+    write policy; 0: no limit."""
     profile: str = "default"
     """Ranking profile."""
     categories: Path | None = None
-    """A YAML or TOML file with the categories and which agent may read which; by default those of the documentation."""
+    """YAML or TOML file with categories and agent allowlists; by default the documented ones."""
     max_text_chars: int = Field(1_000_000, ge=1)
-    """Longest text that is taken in at once."""
+    """Maximum length of one text."""
     max_query_chars: int = Field(10_000, ge=1)
-    """Of a longer question only this much is read."""
+    """Maximum length of a question; the rest is ignored."""
     max_checkpoint_mb: int = Field(32, ge=1)
-    """Megabytes of the largest checkpoint or item that is kept."""
+    """Maximum size of one checkpoint or item in MB."""
     tombstone_hours: float = Field(24, ge=0)
-    """How long a forgotten text is not taken in again automatically."""
+    """How long a forgotten text is not stored again automatically."""
     ttl_days: dict[str, float] = Field(default_factory=lambda: {"*": 60.0})
-    """Days without use after which `purge` puts unimportant memories away, by category; `*`: all others; 0: never."""
+    """Days without use after which `purge` hides unimportant memories, by category; `*`: all others; 0: never."""
     ttl_level: int = Field(3, ge=1, le=6)
-    """Level of importance, 1 to 5, from which on a memory is kept whether it is used or not."""
+    """Importance level (1 to 5) from which memories never expire."""
     purge_days: float = Field(30, ge=0)
-    """Days for which what was put away can be restored, before `purge` erases it."""
+    """Days for which a hidden memory can be restored before `purge` erases it."""
     retention_days: float = Field(0, ge=0)
-    """Days after which `purge` erases what was summed up, for instance 180; 0 keeps it."""
+    """Days after which `purge` erases the originals of summaries, for example 180; 0: never."""
     compression_threshold: int = Field(10, ge=1)
-    """Sessions that are not summed up yet, beyond which `compress` sums up the oldest half as many."""
+    """Number of unsummarized sessions from which `compress` summarizes the oldest half."""
     rollup_days: float = Field(0, ge=0)
-    """Days without use after which tending makes one memory of those that are about the same; 0: it does not."""
+    """Days without use after which a job merges memories on one topic; 0: off."""
     run_jobs: bool = False
-    """Whether what is due is done in the background of this process, as `memorist worker` does in one of its own."""
+    """Whether background jobs run in this process, as `memorist jobs worker` runs them in its own."""
     consolidate_pairs: int = Field(50, ge=0)
-    """Pairs of memories in a scope that a language model is asked about in a day, to find what is there twice."""
+    """Memory pairs per scope and day for which a language model is asked whether they say the same."""
     reflect_hours: float = Field(24, ge=0)
-    """Hours between two reflections on a person, which need a language model; 0: never."""
+    """Hours between two reflections on a person (needs a language model); 0: never."""
     log: Literal["off", "text", "json"] = "off"
-    """What `serve` and `worker` write to stderr: a line for each request, verb and duty; nothing of what was said."""
+    """Log of `serve` and `worker` on stderr: one line per request, verb and job, without any text."""
     otel: bool = False
-    """Whether verbs and duties are spans of OpenTelemetry, if the process exports any; needs the extra `otel`."""
+    """Whether verbs and jobs are OpenTelemetry spans; needs the extra `otel`."""
     max_body_mb: int = Field(8, ge=1)
-    """Megabytes of the largest request that `memorist serve` reads."""
+    """Maximum size of a request to `memorist serve` in MB."""
     rate_limit: int = Field(6000, ge=0)
-    """Requests that one caller of `memorist serve` may make in a minute; 0: no limit."""
+    """Requests per minute and caller of `memorist serve`; 0: no limit."""
     jwt_jwks: str | None = None
-    """Where the public keys of those are who sign tokens for `memorist serve`: a file, or `https://…/jwks.json`."""
+    """JWKS file or URL used to verify tokens."""
     jwt_issuer: str | None = None
-    """Who has to have issued such a token. This and the next are needed with `jwt_jwks`."""
+    """Required issuer of a token. This and the audience are required with `jwt_jwks`."""
     jwt_audience: str | None = None
-    """For whom it has to be."""
+    """Required audience of a token."""
     spool: bool = True
-    """Keep what is told in files while the store is away, and take it in later."""
+    """Write to spool files while the database is unavailable, and store them later."""
     spool_dir: Path | None = None
-    """Where those files are kept; without it, `data/memory` in `state_dir`."""
+    """Folder of the spool files; default: `data/memory` in `state_dir`."""
 
     @classmethod
     def settings_customise_sources(
@@ -168,10 +169,10 @@ class Settings(BaseSettings):
 
 
 def config_file() -> Path:
-    """The TOML file that settings are read from, if it is there. Raises ValueError if one was named that is not."""
+    """Return the TOML file with settings. Raises ValueError if MEMORIST_CONFIG names a missing file."""
     named = os.environ.get("MEMORIST_CONFIG")
     if named and not Path(named).is_file():
-        raise ValueError(f"there is no {named}")
+        raise ValueError(f"{named} does not exist")
     if named:
         return Path(named)
     return upgrade.move_config(
@@ -179,10 +180,20 @@ def config_file() -> Path:
     )
 
 
-def load(**given: Any) -> Settings:
-    """The settings in force. Raises Misconfigured, naming what is wrong.
+def suggest(name: str) -> str:
+    """Return " Did you mean …?" for a misspelt setting; empty if none is similar.
 
-    None stands for a setting that was not given; `vector_index=None` and `journal_dir=None` say that there is none.
+    >>> suggest("embeder")
+    " Did you mean 'embedder'?"
+    """
+    found = get_close_matches(name, Settings.model_fields, n=1)
+    return f" Did you mean {found[0]!r}?" if found else ""
+
+
+def load(**given: Any) -> Settings:
+    """Return the effective settings. Raises Misconfigured, naming the setting that is wrong.
+
+    None means "not given", except for `vector_index` and `journal_dir`, where it means "none".
     """
     none = ("vector_index", "journal_dir")
     chosen = {name: value for name, value in given.items() if value is not None or name in none}
@@ -198,6 +209,8 @@ def load(**given: Any) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or "settings"
+        if first["type"] == "extra_forbidden":
+            raise Misconfigured(f"There is no setting {name!r}.{suggest(name)}") from error
         raise Misconfigured(f"Setting {name!r}: {first['msg']}. See `memorist doctor`") from error
     except ValueError as error:  # a TOML file that cannot be read
         raise Misconfigured(f"The configuration file cannot be read: {error}") from error

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from ..errors import Conflict, InvalidInput, NotFound
+from ..errors import InvalidInput, NotFound, RevisionConflict
 from . import atomic
 from .copy import KEYS, MARK, PAGE, Copied, insert, key_of, mark, note, pages, summed
 from .database import EVERY
@@ -25,7 +25,10 @@ _KEY = re.compile("[0-9a-f]{64}")
 
 
 async def write(store: Relational, path: Path, progress: Callable[[int, int], None]) -> Copied:
-    """Write everything into a new file, and how much there is at its end. Raises Conflict if it was written to."""
+    """Write everything into a new file, and how much there is at its end.
+
+    Raises RevisionConflict if it was written to.
+    """
     made, file = await asyncio.to_thread(_created, path)
     try:
         with file:
@@ -43,7 +46,9 @@ async def write(store: Relational, path: Path, progress: Callable[[int, int], No
                     progress(done, done)
             sums = {table: await summed(store, table, keys) for table, keys in KEYS.items()}
             if sum(count for count, _ in sums.values()) != done:
-                raise Conflict("It was written to meanwhile: run it again, with nobody writing")
+                raise RevisionConflict(
+                    "It was written to meanwhile: run it again, with nobody writing"
+                )
             await asyncio.to_thread(
                 _put, file, [{"sums": {table: [n, str(hash)] for table, (n, hash) in sums.items()}}]
             )
@@ -57,7 +62,7 @@ async def write(store: Relational, path: Path, progress: Callable[[int, int], No
 async def read(path: Path, store: Relational, progress: Callable[[int, int], None]) -> Copied:
     """Fill a new store from a file. One that was filled by half is emptied and filled anew.
 
-    Raises NotFound; Conflict if the store holds anything else; InvalidInput if the file is no archive, or cut.
+    Raises NotFound; RevisionConflict if the store holds anything else; InvalidInput if the file is no archive, or cut.
     """
     records = await asyncio.to_thread(_records, path)
     head = next(records, {})
@@ -90,7 +95,7 @@ async def read(path: Path, store: Relational, progress: Callable[[int, int], Non
 
 async def _begin(store: Relational, key: str) -> None:
     if await mark(store) is None and await store.scopes():
-        raise Conflict("The target holds memories already: take a new database")
+        raise RevisionConflict("The target holds memories already: take a new database")
     async with store.together() as session:
         for table in reversed(KEYS):
             await session.rows(f"DELETE FROM {table}", scope=EVERY)
@@ -140,7 +145,7 @@ def _typed(value: Any) -> Any:
 
 def _created(path: Path) -> tuple[Path, TextIO]:
     if path.exists():
-        raise Conflict(f"{str(path)!r} exists already: choose another name")
+        raise RevisionConflict(f"{str(path)!r} exists already: choose another name")
     made = atomic.draft(path)
     return made, open(made, "w", encoding="utf-8")
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Conflict
+from ..errors import RevisionConflict
 from .database import EVERY, Session
 from .store import Relational
 
@@ -65,7 +65,8 @@ async def copy(
 ) -> Copied:
     """Make the target what the source is; `progress` gets how much is done, and of how much.
 
-    A copy that is complete is only compared. Raises Conflict if the target holds anything else, or if the source was
+    A copy that is complete is only compared.
+    Raises RevisionConflict if the target holds anything else, or if the source was
     written to meanwhile.
     """
     done = await _begun(source, target)
@@ -108,11 +109,11 @@ async def _compared(
     for table, keys in KEYS.items():
         if await summed(source, table, keys) != await summed(target, table, keys):
             if done is None:
-                raise Conflict(
+                raise RevisionConflict(
                     f"One of them was written to since the copy, as {table!r} shows: take a new database"
                 )
             await _again(target, table, done)
-            raise Conflict(
+            raise RevisionConflict(
                 f"{table!r} was written to during the copy: run it again, with nobody writing"
             )
         steps.made(counts[table])
@@ -126,18 +127,21 @@ class Page:
 
 
 async def _begun(source: Relational, target: Relational) -> Done | None:
-    """How far an earlier run came, or None if it came to its end. Raises Conflict if the target holds anything else."""
+    """How far an earlier run came, or None if it came to its end.
+
+    Raises RevisionConflict if the target holds anything else.
+    """
     secret, theirs, begun = await key_of(source), await key_of(target), await mark(target)
     if begun is not None:
         if secret != theirs:
-            raise Conflict(
+            raise RevisionConflict(
                 "The target is a half-finished copy of another store: finish that one, or take a new one"
             )
         return begun
     if secret == theirs:
         return None
     if await target.scopes():
-        raise Conflict(
+        raise RevisionConflict(
             "The target holds memories already: copy into a new database, or `memorist import` into this"
         )
     async with target.together() as session:

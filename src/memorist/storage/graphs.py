@@ -9,7 +9,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..errors import Conflict, StoreDamaged
+from ..errors import RevisionConflict, StoreDamaged
 from .repository import Shelf, Writing, few, marks
 
 Typed = tuple[str, bytes]  # how something was serialised, and the bytes
@@ -210,7 +210,7 @@ class Graphs(Shelf):
         )
         values = {channel: (kind, data) for channel, kind, data in found}
         if values.keys() != firsts.keys():
-            raise Conflict(f"Thread {thread!r} was pruned while it was read: read it again")
+            raise RevisionConflict(f"Thread {thread!r} was pruned while it was read: read it again")
         return {channel: (values.get(channel), since[channel]) for channel in channels}
 
     async def _ancestors(

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Conflict, InvalidInput, StoreDamaged
+from ..errors import InvalidInput, RevisionConflict, StoreDamaged
 from ..results import Entry
 from ..text import clock, derived, normalize
 from ..text.clock import new_id
@@ -420,7 +420,9 @@ class Writings(Readings):
         sql += " WHERE scope = ? AND name = ? AND key = ? AND lease = ? RETURNING key"
         values = key if again is None else (clock.iso(again), *key)
         if not await self._session.rows(sql, values, scope=number):
-            raise Conflict(f"The task {task.name!r} was given to somebody else in the meantime")
+            raise RevisionConflict(
+                f"The task {task.name!r} was given to somebody else in the meantime"
+            )
 
     async def _forget(self, change: Forget) -> None:
         """Remove the words wherever they stand: row, vector, terms, message, history, earlier versions."""

@@ -1,6 +1,7 @@
-"""Watching the verbs from outside: what is done, how it ends and of how many memories, and never a word of them.
+"""Observing verbs and jobs from outside: what runs, how it ends and how many memories it concerns,
+never their text.
 
-Who watches is a list of the engine; while it is empty, a verb costs nothing more.
+Observers are a list of the client; while it is empty, a verb costs nothing more.
 """
 
 from __future__ import annotations
@@ -13,27 +14,29 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Tell = Callable[[int], None]  # of how many memories it was
-Observer = Callable[[str], AbstractContextManager[Tell]]  # told what is done, entered while it is
+ReportCount = Callable[[int], None]  # of the memories concerned
+Observer = Callable[[str], AbstractContextManager[ReportCount]]  # takes the name of what runs
 Verb = Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
-DUTY = "tend "  # before the name of a duty
+JOB = "job "  # before the name of a job
 
 
 @contextmanager
-def watching(observers: Sequence[Observer], what: str) -> Iterator[Tell]:
-    """Let everybody watch a block."""
+def observe(observers: Sequence[Observer], what: str) -> Iterator[ReportCount]:
+    """Run a block under all observers."""
     with ExitStack() as stack:
-        told = [stack.enter_context(watch(what)) for watch in observers]
+        reports = [stack.enter_context(observer(what)) for observer in observers]
 
-        def tell(count: int) -> None:
-            for each in told:
-                each(count)
+        def report_count(count: int) -> None:
+            for report in reports:
+                report(count)
 
-        yield tell
+        yield report_count
 
 
-def watched(what: str, count: Callable[[Any], int]) -> Callable[[Verb[P, T]], Verb[P, T]]:
-    """A verb of a scope that can be watched; `count` says of how many memories an answer is."""
+def observed(what: str, count: Callable[[Any], int]) -> Callable[[Verb[P, T]], Verb[P, T]]:
+    """Decorate a verb of a scope so that it is observed; `count` returns how many memories a result
+    concerns.
+    """
 
     def wrap(method: Verb[P, T]) -> Verb[P, T]:
         @functools.wraps(method)
@@ -41,10 +44,10 @@ def watched(what: str, count: Callable[[Any], int]) -> Callable[[Verb[P, T]], Ve
             observers = self.ctx.observers
             if not observers:
                 return await method(self, *args, **kwargs)
-            with watching(observers, what) as tell:
-                done = await method(self, *args, **kwargs)
-                tell(count(done))
-                return done
+            with observe(observers, what) as report_count:
+                result = await method(self, *args, **kwargs)
+                report_count(count(result))
+                return result
 
         return call
 

@@ -1,4 +1,4 @@
-"""A log for whoever runs a server or a worker: what was done, for how long and how it ended, never what was said."""
+"""The log of a server or worker: what ran, how long and how it ended, never stored text."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
-from .instrumentation import Observer, Tell
+from .instrumentation import Observer, ReportCount
 
-request: ContextVar[str | None] = ContextVar(
-    "request", default=None
-)  # what the request is called that is answered
+request: ContextVar[str | None] = ContextVar("request", default=None)  # id of the current request
 log = logging.getLogger("memorist.verbs")
 
 
-class Lines(logging.Formatter):
-    """One JSON object a line, or the same as words. Of an error only its class: its message may hold words."""
+class LineFormatter(logging.Formatter):
+    """Writes one line per record, as JSON or as text.
+
+    Of an error only its class: its message may hold stored text.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
@@ -29,39 +30,33 @@ class Lines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        about = {"request": request.get(), "error": _error(record), **getattr(record, "about", {})}
-        told = {name: value for name, value in about.items() if value is not None}
+        level, message = record.levelname.lower(), record.getMessage()
+        error = record.exc_info[0] if record.exc_info else None
+        fields = {"request": request.get(), "error": error and error.__name__}
+        fields |= getattr(record, "about", {})
+        fields = {name: value for name, value in fields.items() if value is not None}
         if self._as_json:
-            given = {
-                "at": at,
-                "level": record.levelname.lower(),
-                "logger": record.name,
-                "message": record.getMessage(),
-            }
-            return json.dumps(given | told)
-        said = " ".join(f"{name}={value}" for name, value in told.items())
-        return f"{at} {record.levelname.lower()} {record.getMessage()!r} {said}".rstrip()
+            line = {"at": at, "level": level, "logger": record.name, "message": message}
+            return json.dumps(line | fields)
+        pairs = " ".join(f"{name}={value}" for name, value in fields.items())
+        return f"{at} {level} {message!r} {pairs}".rstrip()
 
 
-def _error(record: logging.LogRecord) -> str | None:
-    return record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
-
-
-def begin(kind: str, observers: list[Observer]) -> None:
-    """Log to stderr as `kind` says: `json`, `text`, or `off`, which leaves logging as it is."""
+def configure(kind: str, observers: list[Observer]) -> None:
+    """Log to stderr as `json` or `text`; `off` leaves logging as it is."""
     if kind == "off":
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Lines(as_json=kind == "json"))
+    handler.setFormatter(LineFormatter(as_json=kind == "json"))
     ours = logging.getLogger("memorist")
     ours.handlers, ours.propagate = [handler], False
     ours.setLevel(logging.INFO)
-    observers.append(watch)
+    observers.append(observe)
 
 
 @contextmanager
-def watch(what: str) -> Iterator[Tell]:
-    """A line for each verb and duty."""
+def observe(what: str) -> Iterator[ReportCount]:
+    """Log one line for a verb or job."""
     begun, about = perf_counter(), dict[str, Any]()
     try:
         yield lambda count: about.update(memories=count)

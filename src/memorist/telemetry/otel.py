@@ -1,6 +1,7 @@
-"""Spans for OpenTelemetry, with the names of its conventions for memory; whoever runs the process says where they go.
+"""OpenTelemetry spans, named after its conventions for memory. The process configures where they
+are exported.
 
-They hold no text, no question, no user and no session, and of an error only its class.
+Spans hold no text, no question, no user and no session, and of an error only its class.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..errors import Misconfigured
-from .instrumentation import DUTY, Observer, Tell
+from .instrumentation import JOB, Observer, ReportCount
 
 OPERATIONS = {
     "remember": "upsert_memory",
@@ -19,8 +20,11 @@ OPERATIONS = {
 }
 
 
-def watcher() -> Observer:
-    """Makes a span of each verb, and of each duty. Raises Misconfigured if OpenTelemetry is not installed."""
+def observer() -> Observer:
+    """Return an observer that makes a span of each verb and job.
+
+    Raises Misconfigured without OpenTelemetry.
+    """
     try:
         from opentelemetry.trace import SpanKind, Status, StatusCode, get_tracer
     except ImportError as error:
@@ -30,19 +34,19 @@ def watcher() -> Observer:
     tracer = get_tracer("memorist")
 
     @contextmanager
-    def watch(what: str) -> Iterator[Tell]:
-        is_duty = what.startswith(DUTY)
-        name = OPERATIONS.get(what, what)
-        about = (
-            {"memorist.duty": what.removeprefix(DUTY)}
-            if is_duty
-            else {"gen_ai.operation.name": name}
-        )
+    def observe(what: str) -> Iterator[ReportCount]:
+        name, kind = OPERATIONS.get(what, what), SpanKind.CLIENT
+        attributes = {"gen_ai.provider.name": "memorist"}
+        if what.startswith(JOB):
+            kind = SpanKind.INTERNAL
+            attributes["memorist.job"] = what.removeprefix(JOB)
+        else:
+            attributes["gen_ai.operation.name"] = name
         with tracer.start_as_current_span(
             name,
-            kind=SpanKind.INTERNAL if is_duty else SpanKind.CLIENT,
-            attributes={**about, "gen_ai.provider.name": "memorist"},
-            record_exception=False,  # its message may hold words
+            kind=kind,
+            attributes=attributes,
+            record_exception=False,  # the message of an error may hold stored text
             set_status_on_exception=False,
         ) as span:
             try:
@@ -52,4 +56,4 @@ def watcher() -> Observer:
                 span.set_status(Status(StatusCode.ERROR))
                 raise
 
-    return watch
+    return observe

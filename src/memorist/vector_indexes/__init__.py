@@ -74,7 +74,7 @@ async def answered(name: str, seconds: float) -> AsyncIterator[None]:
     except Exception as error:
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise IndexUnavailable(
-            f"{name} failed: {said}. If this lasts, run `memorist index --rebuild`"
+            f"{name} failed: {said}. If this lasts, run `memorist index rebuild`"
         ) from error
 
 

@@ -222,7 +222,7 @@ async def test_a_key_for_one_space_stays_in_it_and_others_name_theirs(engine: Me
         async with connected(url, free) as client:
             assert (await call(client, "memory_query", query="piano"))["memories"] == []
         async with connected(f"{url}?space=home", bound) as client:
-            assert "for the space 'work' alone" in await refused(
+            assert "only for the space 'work'" in await refused(
                 client, "memory_query", query="piano"
             )
 

@@ -14,12 +14,12 @@ from fastapi import FastAPI
 
 import memorist
 from memorist.client import Client
-from memorist.interfaces.rest.app import ROUTERS, create_app, table
-from memorist.interfaces.rest.route import Door, rights
+from memorist.interfaces.rest.app import ROUTERS, create_app, route_table
+from memorist.interfaces.rest.route import AuthenticatedRoute, rights
 
 from .conftest import asking
 
-TABLE = table()
+TABLE = route_table()
 CLOSED = [(path, method, right) for path, method, right in TABLE if right]
 SAMPLES: dict[str, Any] = {
     "text": "I love tea.", "query": "tea", "messages": [{"role": "user", "content": "I love tea."}], "session": "s1",
@@ -238,21 +238,22 @@ def test_what_a_changing_route_answers_can_be_kept_without_words() -> None:
     wordless = {
         "Receipt",
         "Forgotten",
-        "Taken",
-        "Privacy",
+        "UndoResult",
+        "PrivacyStatus",
         "Decision",
-        "Withdrawn",
+        "Withdrawal",
         "Saved",
         "NoneType",
         "dict",
     }
-    wordless |= {"Purged", "SummedUp", "Extracted"}
-    by_id_or_blanked = {"Memory", "Spoken"}
+    wordless |= {"Purged", "SummaryReport", "Extracted"}
+    by_id_or_blanked = {"Memory", "CommandResult"}
     answers = {
         getattr(route.response_model, "__name__", "NoneType")
         for router in ROUTERS
         for route in router.routes
-        if isinstance(route, Door) and set(rights(route.dependant)) & {"write", "remember"}
+        if isinstance(route, AuthenticatedRoute)
+        and set(rights(route.dependant)) & {"write", "remember"}
     }
     assert answers <= wordless | by_id_or_blanked
 

@@ -12,7 +12,7 @@ import pytest
 
 import memorist
 from memorist.client import Client
-from memorist.interfaces.rest.limits import Limits
+from memorist.interfaces.rest.limits import RateLimiter
 
 from .conftest import ANA, asking, serving
 
@@ -175,7 +175,7 @@ async def test_who_asks_too_often_is_told_when_to_ask_again(tmp_path: Path) -> N
 
 def test_a_bucket_fills_again_by_itself() -> None:
     now = 0.0
-    limits = Limits(60, clock=lambda: now)
+    limits = RateLimiter(60, clock=lambda: now)
     for left in range(59, -1, -1):
         limit = limits.take("k")
         assert limit is not None
@@ -223,12 +223,12 @@ async def test_only_json_that_fits_is_read(
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ({"text": "  \n"}, "body.text: There is nothing to read in it"),
+        ({"text": "  \n"}, "body.text: Must contain a visible character"),
         (
             {"text": "tea", "space": "\u200b"},
-            "body.space: It needs something to read, without U+0000",
+            "body.space: Must contain a visible character and no U+0000",
         ),
-        ({"text": "tea", "category": "a\0b"}, "body.category: It holds U+0000"),
+        ({"text": "tea", "category": "a\0b"}, "body.category: Must not contain U+0000"),
     ],
 )
 async def test_what_has_the_wrong_shape_is_refused_in_a_sentence(

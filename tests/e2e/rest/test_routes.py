@@ -14,7 +14,7 @@ import pytest_asyncio
 import memorist
 from memorist.client import Client
 from memorist.dialects.supervisor import Supervisor
-from memorist.interfaces.rest.app import table
+from memorist.interfaces.rest.app import route_table
 
 from .conftest import ANA, asking
 
@@ -599,7 +599,7 @@ async def test_a_space_is_tended_when_asked(ana: httpx.AsyncClient) -> None:
         "rules",
         "nobody",
     )
-    assert {each["op"] for each in (await ana.get(f"{V1}/tallies", params=HOME)).json()} >= {
+    assert {each["op"] for each in (await ana.get(f"{V1}/event_counts", params=HOME)).json()} >= {
         "create"
     }
     happened = (await ana.get(f"{V1}/events", params={"node": "hotpath", **HOME})).json()
@@ -626,7 +626,7 @@ async def test_counts_costs_and_work_that_waits(ana: httpx.AsyncClient) -> None:
 
 @pytest.mark.spec("THE-78", "CLK-81", "IMP-78")
 def test_the_seeds_find_their_endpoints_under_the_addresses_they_wrote() -> None:
-    routes = {(method.upper(), path) for path, method, _ in table()}
+    routes = {(method.upper(), path) for path, method, _ in route_table()}
     assert routes >= {
         ("GET", "/v1/memory/summary"), ("GET", "/v1/memory/entries"), ("POST", "/v1/memory/entries"),
         ("POST", "/v1/memory/entries/{id}/pin"), ("DELETE", "/v1/memory/entries/{id}/pin"),

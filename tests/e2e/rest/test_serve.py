@@ -16,8 +16,10 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner, Result
 
 import memorist
+from memorist.interfaces.cli import app
 from memorist.interfaces.errors import NOT_FOUND, USAGE
 
 
@@ -29,11 +31,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-def run(environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "memorist", *words]
-    return subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+def run(environment: dict[str, str], *words: str) -> Result:
+    return CliRunner().invoke(app, words, env=environment)
 
 
 @contextmanager
@@ -75,9 +74,9 @@ def test_any_other_address_needs_a_key_and_says_how_to_make_one(
     environment: dict[str, str],
 ) -> None:
     refused = run(environment, "serve", "--host", "0.0.0.0", "--port", "0")
-    assert refused.returncode == USAGE
+    assert refused.exit_code == USAGE
     assert "memorist keys create" in refused.stderr
-    assert run(environment, "serve", "--keys", "--port", "0").returncode == USAGE
+    assert run(environment, "serve", "--keys", "--port", "0").exit_code == USAGE
 
 
 def test_a_key_is_made_shown_once_listed_and_revoked(environment: dict[str, str]) -> None:
@@ -113,18 +112,18 @@ def test_a_key_is_made_shown_once_listed_and_revoked(environment: dict[str, str]
             httpx.get(f"{url}/v1/memory/stats", headers={"X-API-Key": key["token"]}).status_code
             == 200
         )
-        assert run(environment, "keys", "revoke", key["id"]).returncode == 0
+        assert run(environment, "keys", "revoke", key["id"]).exit_code == 0
         assert httpx.get(f"{url}/v1/memory/stats", headers=head).status_code == 401
     assert "revoked" in run(environment, "keys", "list").stdout
-    assert run(environment, "keys", "revoke", "nothing").returncode == NOT_FOUND
-    assert run(environment, "keys", "create", "x", "--right", "everything").returncode == USAGE
-    assert run(environment, "keys", "create").returncode == USAGE
+    assert run(environment, "keys", "revoke", "nothing").exit_code == NOT_FOUND
+    assert run(environment, "keys", "create", "x", "--right", "everything").exit_code == USAGE
+    assert run(environment, "keys", "create").exit_code == USAGE
 
 
 def test_a_key_that_is_over_is_listed_as_expired_and_none_is_made_that_is(
     environment: dict[str, str],
 ) -> None:
-    assert run(environment, "keys", "create", "x", "--expires", "0").returncode == USAGE
+    assert run(environment, "keys", "create", "x", "--expires", "0").exit_code == USAGE
     with memorist.open(environment["MEMORIST_DB"], embedder="none") as memory:
         memory.create_key("old", user="ana", days=0)
     assert "expired" in run(environment, "keys", "list").stdout

@@ -6,9 +6,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from memorist.dialects.catalog import THEORIA
 from memorist.evals import Point, SweepReport, chart
 from memorist.evals.sweeps import FUSION, OURS, PLAN, TRISCORE, USUAL, profile
-from memorist.retrieve.profiles import DEFAULT, THEORIA, Recency
+from memorist.retrieve.profiles import DEFAULT, Recency
 
 
 @pytest.mark.spec("THE-105")

@@ -16,7 +16,7 @@ from llm_server import Server
 from memorist import aio
 from memorist.client import Client
 from memorist.errors import MemoristError, Misconfigured, OverBudget
-from memorist.llms import cost
+from memorist.llms import budget
 from memorist.results import Ask
 from memorist.settings import load
 from memorist.types import Scope
@@ -34,7 +34,7 @@ ANA, BEN, EVA = (
     Scope(tenant="t", user=user, space=space)
     for user, space in [("ana", "s"), ("ana", "other"), ("eva", "s")]
 )
-MOST = cost.TRIES * sum(cost.most(ASK))
+MOST = budget.TRIES * sum(budget.max_cost(ASK))
 
 
 @asynccontextmanager

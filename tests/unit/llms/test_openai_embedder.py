@@ -10,7 +10,7 @@ import pytest
 
 from llm_server import Server
 from memorist import aio
-from memorist.dialects.clanker_models import embedding_model
+from memorist.dialects.clanker import embedding_model
 from memorist.embedders.openai import LONGEST, OpenAIEmbedder
 from memorist.errors import EmbedderUnavailable, Misconfigured, WrongDimensions
 

@@ -1,6 +1,8 @@
-"""LangGraph on a memory of ours: `MemoristSaver` keeps the checkpoints of graphs, `MemoristStore` what agents put by.
+"""LangGraph's interfaces over a memory: `MemoristSaver` stores checkpoints of graphs,
+`MemoristStore` items of agents.
 
-Both belong to one scope: what another user's graph keeps is not found, whatever its thread or namespace is called.
+Both belong to one scope: nothing of another user's graph is found, whatever its thread or namespace
+is called.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From whatever thread or event loop LangGraph calls to the event loop that a memory lives on."""
+"""Calls from any thread or event loop to the event loop of a memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ T = TypeVar("T")
 
 
 class Bridge:
-    """Runs work on the loop of a scope. A scope of `memorist.aio` is taken to live on the loop that is running."""
+    """Runs coroutines on the event loop of a scope; that of a scope of `memorist.aio` is the
+    running one.
+    """
 
     def __init__(self, scope: ScopedClient | BlockingScope) -> None:
         if isinstance(scope, BlockingScope):
@@ -26,24 +28,26 @@ class Bridge:
             self.scope, self._loop = scope, asyncio.get_running_loop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for something to be done. Raises MemoristError where that would wait for itself."""
-        if _running() is self._loop:
+        """Run a coroutine and return its result. Raises MemoristError on the loop itself."""
+        if _running_loop() is self._loop:
             work.close()
             raise MemoristError(
-                "This would block the event loop that has to do it: await the async method instead"
+                "This call would block its own event loop: await the async method instead"
             )
-        return self._sent(work).result()
+        return self._submit(work).result()
 
     async def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The same, awaited, from any event loop."""
-        return await (work if _running() is self._loop else asyncio.wrap_future(self._sent(work)))
+        """Await a coroutine from any event loop."""
+        return await (
+            work if _running_loop() is self._loop else asyncio.wrap_future(self._submit(work))
+        )
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """Go through what an async iterator gives."""
+        """Yield the items of an async iterator."""
         while page := self.run(few(items, 1)):
             yield from page
 
-    def _sent(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         if self._loop.is_closed():
             work.close()
             raise MemoristError("This memory is closed: open it again")
@@ -53,7 +57,7 @@ class Bridge:
 def blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Any, P], T]:
-    """The async method, waited for."""
+    """Return the blocking form of an async method."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -63,7 +67,7 @@ def blocking(
     return call
 
 
-def _running() -> asyncio.AbstractEventLoop | None:
+def _running_loop() -> asyncio.AbstractEventLoop | None:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Checkpoints of LangGraph's graphs in a memory of ours: durable, and shared by processes."""
+"""Checkpoints of LangGraph: durable, and shared by processes."""
 
 from __future__ import annotations
 
@@ -38,17 +38,19 @@ from .serde import StrictSerializer
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory
 
-USER = "langgraph"  # whose the checkpoints are if nobody is named
-_PAGE = 10  # checkpoints read at once
+USER = "langgraph"  # owner of the checkpoints if no other is given
+_PAGE = 10  # checkpoints per query
 _COUNTERS = "counters_since_delta_snapshot"
 
 
 class MemoristSaver(BaseCheckpointSaver[str]):
-    """Keeps the checkpoints of graphs in one scope. Any number of threads, event loops and processes may use it.
+    """Stores the checkpoints of graphs in one scope, for any number of threads, event loops and
+    processes.
 
-    When a call returns, what it kept is on disk. Raises InvalidInput for what cannot be serialised or is larger than
-    `max_checkpoint_mb`, StoreUnavailable if the store cannot be reached, NotAllowed if a checkpoint names a type that
-    is neither plain data, nor LangGraph's or LangChain's own, nor in `allowed_types`. A `serde` of your own is trusted.
+    When a call returns, what it stored is durable. Raises InvalidInput for values that cannot be
+    serialized or are larger than `max_checkpoint_mb`, StoreUnavailable, and NotAllowed if a
+    checkpoint names a type that is neither plain data, nor LangGraph's or LangChain's own, nor in
+    `allowed_types`. A custom `serde` is trusted.
     """
 
     def __init__(
@@ -60,9 +62,9 @@ class MemoristSaver(BaseCheckpointSaver[str]):
     ) -> None:
         super().__init__(serde=serde or StrictSerializer(allowed_types))
         self._bridge = Bridge(scope)
-        engine = self._bridge.scope.ctx
-        self._graphs = Graphs(engine.store, scope.scope)
-        self._most = engine.settings.max_checkpoint_mb << 20
+        ctx = self._bridge.scope.ctx
+        self._graphs = Graphs(ctx.store, scope.scope)
+        self._most = ctx.settings.max_checkpoint_mb << 20
 
     @classmethod
     @contextmanager
@@ -77,7 +79,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         serde: SerializerProtocol | None = None,
         **settings: Any,
     ) -> Iterator[MemoristSaver]:
-        """Open a memory for the length of a block: a file, `:memory:` or `postgresql://…`."""
+        """Open a memory for a `with` block: a file, `:memory:` or `postgresql://…`."""
         with Blocking.open(url, **{"embedder": "none", **settings}) as memory:
             yield cls(memory.scope(user, space, tenant), allowed_types=allowed_types, serde=serde)
 
@@ -88,10 +90,10 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Keep a checkpoint; values whose version is kept already are not written again."""
+        """Store a checkpoint; values whose version is stored already are not written again."""
         about = get_checkpoint_metadata(config, metadata)
         bare = {name: value for name, value in checkpoint.items() if name != "channel_values"}
-        data = self._dumped("checkpoint", {"checkpoint": bare, "metadata": about})
+        data = self._dump("checkpoint", {"checkpoint": bare, "metadata": about})
         thread, ns = _place(config)
         state = State(
             thread,
@@ -101,12 +103,14 @@ class MemoristSaver(BaseCheckpointSaver[str]):
             _channels(checkpoint, about),
             data,
         )
-        words = {
-            quote(str(name)): _canonical(value)
-            for name, value in about.items()
-            if value is not None
-        }
-        keep = partial(self._graphs.put, state, metadata=words, run=_run(about))
+        words: dict[str, str] = {}
+        for name, value in about.items():
+            if value is not None:
+                words[quote(str(name))] = _canonical(value)
+        run = about.get("run_id")
+        keep = partial(
+            self._graphs.put, state, metadata=words, run=None if run is None else str(run)
+        )
         values = self._values(
             checkpoint, [name for name in new_versions if state.channels.get(name)]
         )
@@ -117,7 +121,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         return _config(thread, ns, checkpoint["id"])
 
     def _values(self, checkpoint: Checkpoint, names: Sequence[str]) -> dict[str, Typed]:
-        values = {name: self._dumped(name, checkpoint["channel_values"][name]) for name in names}
+        values = {name: self._dump(name, checkpoint["channel_values"][name]) for name in names}
         self._check_size(sum(len(data) for _, data in values.values()))
         return values
 
@@ -128,14 +132,14 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Keep what a task wrote; a second time changes nothing."""
+        """Store what a task wrote. Storing it again changes nothing."""
         made = [
             Write(
                 task_id,
                 WRITES_IDX_MAP.get(channel, place),
                 task_path,
                 channel,
-                self._dumped(channel, value),
+                self._dump(channel, value),
             )
             for place, (channel, value) in enumerate(writes)
         ]
@@ -143,12 +147,12 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         id = _id(config)
         if id is None:
             raise InvalidInput(
-                "What a task wrote belongs to a checkpoint: the config has to name its checkpoint_id"
+                "Writes belong to a checkpoint: the config has to name its checkpoint_id"
             )
         await self._bridge.wait(self._graphs.write(*_place(config), id, made))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """The checkpoint that is named, or the newest of the thread; None if there is none."""
+        """Return the named checkpoint, or the newest of the thread; None if there is none."""
         wanted = Wanted(*_place(config), get_checkpoint_id(config) or None)
         page = await self._bridge.wait(self._graphs.page(wanted, limit=1))
         return self._tuple(page.found[0]) if page.found else None
@@ -161,7 +165,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Checkpoints, newest first: of a thread, or of the whole scope; all the filter's metadata has to be equal."""
+        """Yield the checkpoints of a thread or the scope that match the filter, newest first."""
         wanted = _wanted(config, filter or {}, before)
         left, after = 1 << 62 if limit is None else limit, None
         while left > 0:
@@ -186,40 +190,40 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         return self._bridge.iterate(self.alist(config, filter=filter, before=before, limit=limit))
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Remove all that is kept of a thread."""
+        """Delete everything of a thread."""
         await self._bridge.wait(self._graphs.delete_threads([thread_name(str(thread_id))]))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Remove the checkpoints that some runs made, with their writes.
+        """Delete the checkpoints of runs, with their writes.
 
-        A delta channel of a later run that was made up from them starts anew.
+        A delta channel of a later run that was built from them starts anew.
         """
         await self._bridge.wait(self._graphs.delete_runs([str(run) for run in run_ids]))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all that is kept of a thread to another."""
+        """Copy everything of a thread to another."""
         source, target = thread_name(str(source_thread_id)), thread_name(str(target_thread_id))
         await self._bridge.wait(self._graphs.copy_thread(source, target))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove all checkpoints (`delete`) or all but the newest of each namespace (`keep_latest`).
+        """Delete all checkpoints (`delete`) or all but the newest of each namespace
+        (`keep_latest`).
 
-        Ancestors that the values of a delta channel are made up from are kept too.
+        Ancestors that the values of a delta channel are built from stay, too.
         """
         threads = [thread_name(str(thread)) for thread in thread_ids]
         if strategy not in ("keep_latest", "delete"):
-            raise InvalidInput(
-                f"There is no strategy {strategy!r} to prune by: choose keep_latest or delete"
-            )
-        prune = (
-            self._graphs.keep_latest if strategy == "keep_latest" else self._graphs.delete_threads
-        )
+            raise InvalidInput(f"No prune strategy {strategy!r}: choose keep_latest or delete")
+        graphs = self._graphs
+        prune = graphs.keep_latest if strategy == "keep_latest" else graphs.delete_threads
         await self._bridge.wait(prune(threads))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
-        """What the values of delta channels are made up from: a value to start with, and the writes since."""
+        """Return what the values of delta channels are built from: a first value, and the writes
+        since.
+        """
         found = await self._bridge.wait(
             self._graphs.made_up(*_place(config), _id(config), channels)
         )
@@ -227,7 +231,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         for channel, (first, writes) in found.items():
             out[channel] = {"writes": [self._pending(write) for write in writes]}
             if first is not None:
-                out[channel]["seed"] = self._loaded(first)
+                out[channel]["seed"] = self._load(first)
         return out
 
     put = blocking(aput)
@@ -240,7 +244,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
     get_delta_channel_history = blocking(aget_delta_channel_history)
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """A version that sorts after the current one, and that no fork from the same point will make too."""
+        """Return a version that sorts after the current one and differs from that of any fork."""
         if isinstance(current, (int, float)):  # a thread that another saver began
             return current + 1
         number = int(current.split(".")[0]) if current else 0
@@ -248,8 +252,8 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 
     def _tuple(self, found: Found) -> CheckpointTuple:
         state = found.state
-        kept = self._loaded(state.data)
-        values = {name: self._loaded(value) for name, value in found.values.items()}
+        kept = self._load(state.data)
+        values = {name: self._load(value) for name, value in found.values.items()}
         return CheckpointTuple(
             config=_config(state.thread, state.ns, state.id),
             checkpoint=cast(Checkpoint, {**kept["checkpoint"], "channel_values": values}),
@@ -259,21 +263,21 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         )
 
     def _pending(self, write: Write) -> PendingWrite:
-        return write.task, write.channel, self._loaded(write.data)
+        return write.task, write.channel, self._load(write.data)
 
-    def _loaded(self, data: Typed) -> Any:
+    def _load(self, data: Typed) -> Any:
         try:
             return self.serde.loads_typed(data)
         except ValueError as error:
             raise StoreDamaged(
-                "A checkpoint cannot be read as it was written: use an older one"
+                "A checkpoint is damaged and cannot be read: use an older one"
             ) from error
 
-    def _dumped(self, name: str, value: Any) -> Typed:
+    def _dump(self, name: str, value: Any) -> Typed:
         try:
             dumped = self.serde.dumps_typed(value)
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"The value of {name!r} cannot be serialised: {error}") from error
+            raise InvalidInput(f"The value of {name!r} cannot be serialized: {error}") from error
         self._check_size(len(dumped[1]))
         return dumped
 
@@ -281,20 +285,21 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         if size > self._most:
             most = self._most >> 20
             raise InvalidInput(
-                f"{size:,} bytes are too many: keep less, or raise max_checkpoint_mb ({most})"
+                f"{size:,} bytes are too many: store less, or raise max_checkpoint_mb ({most})"
             )
 
 
 def migrate(source: BaseCheckpointSaver[Any], target: MemoristSaver) -> int:
-    """Take over all that another saver keeps, oldest first, and say how many checkpoints that were.
+    """Copy everything from another saver, oldest first; return the number of checkpoints.
 
-    Threads go on where they stood. Doing it again changes nothing, so it may be repeated after a failure.
+    Threads continue where they stopped. Copying again changes nothing, so it may be repeated after
+    a failure.
     """
     tuples = builtins.list(source.list(None))
     for each in reversed(tuples):
         place = {**each.config["configurable"], "checkpoint_id": _id(each.parent_config)}
         target.put({"configurable": place}, each.checkpoint, each.metadata, {})
-    for config, writes in _writes_of(source, tuples, target._dumped):
+    for config, writes in _writes_of(source, tuples, target._dump):
         target._bridge.run(target._graphs.write(*_place(config), str(_id(config)), writes))
     return len(tuples)
 
@@ -304,12 +309,12 @@ def _writes_of(
     tuples: Sequence[CheckpointTuple],
     dumped: Callable[[str, Any], Typed],
 ) -> Iterator[tuple[RunnableConfig, builtins.list[Write]]]:
-    """What tasks wrote to each checkpoint."""
+    """Yield the writes of each checkpoint."""
     if not isinstance(source, InMemorySaver):
         for each in tuples:
             yield (
                 each.config,
-                [  # tuples do not tell the path: in its place, the position keeps the order
+                [  # tuples have no path: the position keeps the order
                     Write(
                         task,
                         WRITES_IDX_MAP.get(channel, position),
@@ -332,7 +337,7 @@ def _writes_of(
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:
-    """The thread and the namespace in it."""
+    """Return the thread and the namespace. Raises InvalidInput."""
     named = config.get("configurable", {})
     if "thread_id" not in named:
         raise InvalidInput(
@@ -345,17 +350,14 @@ def _id(config: RunnableConfig | None) -> str | None:
     return get_checkpoint_id(config) if config else None
 
 
-def _run(metadata: Mapping[str, Any]) -> str | None:
-    run = metadata.get("run_id")
-    return None if run is None else str(run)
-
-
 def _config(thread: str, ns: str, id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": id}}
 
 
 def _channels(checkpoint: Checkpoint, metadata: Mapping[str, Any]) -> dict[str, str | None]:
-    """The version of each channel that has a value, and None for those that older writes make up."""
+    """Return the version of each channel that has a value, and None for those built from older
+    writes.
+    """
     versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
     made_up = {name: None for name in metadata.get(_COUNTERS) or {} if name in versions}
     return made_up | {
@@ -378,7 +380,7 @@ def _wanted(
 
 
 def _canonical(value: Any) -> str:
-    """JSON that is equal for values that are.
+    """Return JSON that is equal for equal values.
 
     >>> _canonical({"b": 1.0, "a": [True]}), _canonical(2.0)
     ('{"a": [true], "b": 1.0}', '2')

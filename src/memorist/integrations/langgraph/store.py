@@ -1,6 +1,6 @@
-"""What agents put by, under namespaces and keys of their own: LangGraph's store in a memory of ours.
+"""LangGraph's store: items of agents, under namespaces and keys of their own.
 
-A value is JSON and comes back as it was put. It is found by its key, by what it holds, or by what it means.
+A value is JSON and is returned as it was put. It is found by its key, its content or its meaning.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class MemoristStore(BaseStore):
-    """Keeps items in one scope, searched with the memory's own embedding model.
+    """Stores items in one scope, searched with the memory's own embedding model.
 
-    `fields` are the paths whose text is embedded where a put names none; an empty list embeds nothing. An item with a
-    `ttl` is not found any more when it has expired, and the next write removes it, so no sweeper has to run. Raises
-    InvalidInput for what is no JSON or larger than `max_checkpoint_mb`, StoreUnavailable, EmbedderUnavailable.
+    `fields` are the paths whose text is embedded if a put names none; an empty list embeds nothing.
+    An expired item is not found any more, and the next write deletes it, so no sweeper has to run.
+    Raises InvalidInput for values that are not JSON or larger than `max_checkpoint_mb`,
+    StoreUnavailable, EmbedderUnavailable.
     """
 
     supports_ttl = True
@@ -86,18 +87,18 @@ class MemoristStore(BaseStore):
         ttl: TTLConfig | None = None,
         **settings: Any,
     ) -> Iterator[MemoristStore]:
-        """Open a memory for the length of a block: a file, `:memory:` or `postgresql://…`."""
+        """Open a memory for a `with` block: a file, `:memory:` or `postgresql://…`."""
         with Blocking.open(url, **settings) as memory:
             yield cls(memory.scope(user, space, tenant), fields=fields, ttl=ttl)
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Answer what is asked, each as things stood before the batch; then make its changes, all or none."""
+        """Answer the reads, all as of before the batch; then apply its writes, all or none."""
         return await self._bridge.wait(self._batch(list(ops)))
 
     batch = blocking(abatch)
 
     async def asweep_ttl(self) -> int:
-        """Remove what has expired, and say how many. Writing anything does the same."""
+        """Delete expired items and return how many. Any write does the same."""
         return await self._bridge.wait(self._items.sweep(self._ctx.clock()))
 
     sweep_ttl = blocking(asweep_ttl)
@@ -122,13 +123,15 @@ class MemoristStore(BaseStore):
             elif isinstance(op, PutOp):
                 results.append(None)
             else:
-                raise InvalidInput(f"A store knows no operation {type(op).__name__}")
+                raise InvalidInput(f"Unknown operation {type(op).__name__}")
         await self._items.refresh(read, now)
         await self._change([op for op in ops if isinstance(op, PutOp)], now)
         return results
 
     async def _search(self, op: SearchOp, now: datetime) -> list[tuple[items.Item, float | None]]:
-        """The items under a prefix that pass the filter; with a query, those nearest in meaning first."""
+        """Return the items under a prefix that pass the filter; with a query, the nearest ones
+        first.
+        """
         prefix, end = _name(op.namespace_prefix), op.offset + op.limit
         if not (op.query and self._ctx.embedder):
             if not op.filter:
@@ -146,13 +149,12 @@ class MemoristStore(BaseStore):
         passing = [
             item for item in await self._items.under(prefix, now) if _passes(item, op.filter or {})
         ]
-        passing.sort(
-            key=lambda item: -scores.get(item[:2], -2.0)
-        )  # those without a vector come last
+        # Items without a vector come last.
+        passing.sort(key=lambda item: -scores.get(item[:2], -2.0))
         return [(item, scores.get(item[:2])) for item in passing[op.offset : end]]
 
     async def _scores(self, query: str, prefix: str, now: datetime) -> dict[items.Key, float]:
-        """The cosine of the question with the nearest field of each item."""
+        """Return the cosine of the query and the nearest field of each item."""
         embedder = self._ctx.embedder
         assert embedder is not None
         found = await self._items.vectors(prefix, embedder.model, now)
@@ -172,7 +174,7 @@ class MemoristStore(BaseStore):
         if not last:
             return
         embedder = self._ctx.embedder
-        values = {key: self._dumped(op.value) for key, op in last.items() if op.value is not None}
+        values = {key: self._dump(op.value) for key, op in last.items() if op.value is not None}
         texts = {key: _texts(last[key], self._fields) for key in values} if embedder else {}
         every = [text for named in texts.values() for _, text in named]
         vectors = iter(await encode(embedder, every) if embedder and every else ())
@@ -188,12 +190,14 @@ class MemoristStore(BaseStore):
         gone = [key for key in last if key not in values]
         await self._items.change(puts, gone, embedder.model if embedder else "", now)
 
-    def _dumped(self, value: Mapping[str, Any] | None) -> str:
+    def _dump(self, value: Mapping[str, Any] | None) -> str:
         try:
             text = json.dumps(dict(value or {}), ensure_ascii=False)
             size = len(text.encode("utf-8", "surrogatepass"))
         except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"An item is a mapping that JSON knows: {error}") from error
+            raise InvalidInput(
+                f"An item is a mapping that can be written as JSON: {error}"
+            ) from error
         most = self._ctx.settings.max_checkpoint_mb
         if size > most << 20:
             raise InvalidInput(
@@ -203,7 +207,7 @@ class MemoristStore(BaseStore):
 
 
 def _name(namespace: tuple[str, ...]) -> str:
-    """The labels joined by dots. Raises InvalidInput for one that holds a dot itself, and so would name another."""
+    """Return the labels joined by dots. Raises InvalidInput for a label that holds a dot itself."""
     if not all(isinstance(label, str) and label and "." not in label for label in namespace):
         raise InvalidInput(
             f"The labels of a namespace are texts without a dot, not {namespace!r:.60}"
@@ -212,7 +216,7 @@ def _name(namespace: tuple[str, ...]) -> str:
 
 
 def _key(namespace: tuple[str, ...], key: str) -> items.Key:
-    """Raises InvalidInput for names that not every database can hold."""
+    """Return a key. Raises InvalidInput for names that not every database can store."""
     name, key = _name(namespace), str(key)
     if normalize.storable(name + key) != name + key or len((name + key).encode()) > _MOST_BYTES:
         raise InvalidInput(
@@ -232,7 +236,7 @@ def _fields(item: items.Item) -> dict[str, Any]:
 
 
 def _texts(op: PutOp, usual: Sequence[str]) -> list[tuple[str, str]]:
-    """The texts of an item to embed, each with the name of its field."""
+    """Return the texts of an item to embed, each with the name of its field."""
     if op.index is False:
         return []
     out = []
@@ -281,7 +285,9 @@ def _passes(item: items.Item, wanted: Mapping[str, Any]) -> bool:
 
 
 def _holds(value: Any, wanted: Any) -> bool:
-    """Whether a value is what a filter asks for: equal, compared by `$` operators, or so in each part that is named."""
+    """Whether a value matches a filter: equal, compared by `$` operators, or matching in each named
+    part.
+    """
     if isinstance(wanted, Mapping):
         if any(str(name).startswith("$") for name in wanted):
             return all(_compares(value, sign, bound) for sign, bound in wanted.items())
@@ -298,12 +304,14 @@ def _holds(value: Any, wanted: Any) -> bool:
 
 
 def _compares(value: Any, sign: str, bound: Any) -> bool:
-    """Numbers are compared as numbers, also where they are text; other texts as texts; anything else is False."""
+    """Compare numbers as numbers, even if they are text, and other texts as texts; anything else is
+    False.
+    """
     if sign in ("$eq", "$ne"):
         return (value == bound) is (sign == "$eq")
     if sign not in _ORDER:
         raise InvalidInput(
-            f"A filter knows no operator {sign!r}: it takes $eq, $ne, {', '.join(_ORDER)}"
+            f"No filter operator {sign!r}: choose from $eq, $ne, {', '.join(_ORDER)}"
         )
     try:
         return _ORDER[sign](float(value), float(bound))

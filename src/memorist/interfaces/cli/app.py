@@ -1,6 +1,6 @@
-"""What all commands share: the options, the way to the memory, and how an error becomes a message and an exit code.
+"""The program: options of all commands, groups, suggestions, and exit codes.
 
-Nothing here is slow to import, so that `memorist --help` answers at once: a command loads what it needs when it runs.
+Nothing here is slow to import, so that `memorist --help` answers at once.
 """
 
 from __future__ import annotations
@@ -12,153 +12,71 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from ...errors import InvalidInput, MemoristError, NotFound
+from ... import __version__
+from ...errors import MemoristError
 from .. import errors
+from ..call import Call
 
-if TYPE_CHECKING:
-    from ...sync import Blocking, BlockingScope
-
-_EVERYWHERE = "Options of every command"
-_UsageError = typer.BadParameter.__mro__[
-    2
-]  # click's ClickException, wherever this version of typer keeps it
-
-Db = Annotated[
-    str | None,
-    typer.Option(
-        "--db",
-        metavar="PLACE",
-        rich_help_panel=_EVERYWHERE,
-        help="Where memories are kept: a file, or postgresql://… [MEMORIST_DB]",
-    ),
-]
-User = Annotated[
-    str | None,
-    typer.Option(
-        "--user",
-        metavar="NAME",
-        rich_help_panel=_EVERYWHERE,
-        help="Whose memory it is; your login name if nothing else is said. [MEMORIST_USER]",
-    ),
-]
-Space = Annotated[
-    str | None,
-    typer.Option(
-        "--space",
-        metavar="NAME",
-        help="A project or group. [MEMORIST_SPACE]",
-        rich_help_panel=_EVERYWHERE,
-    ),
-]
-Tenant = Annotated[
-    str | None,
-    typer.Option(
-        "--tenant",
-        metavar="NAME",
-        help="An organisation. [MEMORIST_TENANT]",
-        rich_help_panel=_EVERYWHERE,
-    ),
-]
-Session = Annotated[
-    str | None,
-    typer.Option(
-        "--session",
-        metavar="NAME",
-        help="The conversation this belongs to.",
-        rich_help_panel=_EVERYWHERE,
-    ),
-]
-Json = Annotated[
-    bool,
-    typer.Option(
-        "--json", help="Answer in JSON; errors too, on stderr.", rich_help_panel=_EVERYWHERE
-    ),
-]
+_UsageError = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """What every command is told: where the memory is, whose it is, and how to answer."""
-
-    db: str | None = None
-    user: str | None = None
-    space: str | None = None
-    tenant: str | None = None
-    session: str | None = None
-    json: bool = False
-
-    @property
-    def names_a_scope(self) -> bool:
-        """The command line itself says whose memory is meant."""
-        return any((self.user, self.space, self.tenant))
-
-    writes: bool = False  # the command may make a new memory; the others need one that is there
-
-    @contextmanager
-    def memory(self) -> Iterator[Blocking]:
-        """The memory, open for the length of a block. Raises NotFound if there is none to read."""
-        import memorist
-        from memorist.settings import load
-
-        place = load(db=self.db).db
-        if not self.writes and _is_missing(place):
-            raise NotFound(
-                f"There is no memory at {place!r}: `memorist remember` makes one, --db names another"
-            )
-        with memorist.open(self.db, run_jobs=False) as memory:
-            yield memory
-
-    @contextmanager
-    def mine(self) -> Iterator[BlockingScope]:
-        """The part of the memory that the command is about."""
-        with self.memory() as memory:
-            yield self.scope(memory)
-
-    def scope(self, memory: Blocking) -> BlockingScope:
-        user = self.user if self.user is not None else memory.settings.user
-        return memory.scope(
-            login() if user is None else user, self.space, self.tenant, session=self.session
-        )
-
-
-def _is_missing(place: str) -> bool:
-    """A file that could be there and is not; what cannot be a file is left to the store to tell."""
-    if place == ":memory:" or "://" in place or "\0" in place or os.path.lexists(place):
-        return False
-    folder = os.path.dirname(os.path.abspath(place))
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
-    return os.path.isdir(folder)
-
-
-def login() -> str:
-    """The name of whoever runs this. Raises InvalidInput where the system knows none."""
-    import getpass
-
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError, ImportError) as error:
-        raise InvalidInput("Say whose memory it is: --user NAME, or set MEMORIST_USER") from error
-
-
-_SHARED: dict[str, Any] = {
-    "db": Db,
-    "user": User,
-    "space": Space,
-    "tenant": Tenant,
-    "session": Session,
-    "json": Json,
+_EITHER, _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+_SHORT = {"limit": ["-n"], "yes": ["-y"], "top-k": ["-k"]}
+# Options of all commands; they are accepted before and after the name of a command.
+_OPTIONS = {
+    "db": ("PLACE", "Database: a file, or postgresql://… [MEMORIST_DB]"),
+    "user": ("NAME", "Whose memory; default: your login name. [MEMORIST_USER]"),
+    "space": ("NAME", "Project or group. [MEMORIST_SPACE]"),
+    "tenant": ("NAME", "Organization. [MEMORIST_TENANT]"),
+    "session": ("NAME", "Conversation."),
+    "json": (None, "Print JSON; errors too, on stderr."),
 }
+PANELS = (
+    "Remember and recall",
+    "Browse",
+    "Change",
+    "Privacy",
+    "Files",
+    "Agents",
+    "Server",
+    "Administration",
+)
+# Groups: the help, the panel, and the command that runs if none is named.
+GROUPS = {
+    "conflicts": ("Decide between contradicting statements.", "Change", "list"),
+    "privacy": ("Turn memory on and off, and start incognito sessions.", "Privacy", "status"),
+    "consent": ("Decide what may be known about you.", "Privacy", "list"),
+    "agent": ("Commands for programs that act for a person.", "Agents", None),
+    "keys": ("Create, list and revoke API keys for the server.", "Server", "list"),
+    "stats": ("Counts, events and token usage.", "Administration", "summary"),
+    "index": ("Embed memories and rebuild the vector index.", "Administration", "update"),
+    "jobs": ("Run background jobs and show what is waiting.", "Administration", None),
+    "db": ("Migrate, copy, back up and compact the database.", "Administration", None),
+}
+RENAMED = {"tend": "jobs run", "memory": "privacy set", "costs": "stats llm-usage"}
 
 
-class Commands(TyperGroup):
-    """The commands as a whole. Whatever happens in one of them ends here."""
+class CommandGroup(TyperGroup):
+    """A group of commands that may have a default."""
+
+    default: str | None = None
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        is_option = bool(args) and args[0].startswith("-") and args[0] not in ("-h", "--help")
+        if self.default and (not args or is_option):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+
+class Program(CommandGroup):
+    """All commands. Every error ends here."""
 
     def main(
         self,
@@ -168,133 +86,185 @@ class Commands(TyperGroup):
         **extra: Any,
     ) -> Any:
         words = list(sys.argv[1:] if args is None else args)
-        never_fail_to_print()
+        # Print \\u2026 where the terminal lacks a character, instead of failing.
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(AttributeError, ValueError):
+                stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        extra["standalone_mode"] = False
         try:
-            code = super().main(
-                words, prog_name or "memorist", *rest, **{**extra, "standalone_mode": False}
-            )
+            code = super().main(words, prog_name or "memorist", *rest, **extra)
         except Exception as error:
-            code = told(error, as_json="--json" in words)
+            code = report(error, as_json="--json" in words)
         sys.exit(code if isinstance(code, int) else errors.OK)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find a command. For an unknown name, suggest similar ones, in groups too."""
+        name = args[0]
+        if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        places = {each: each for each in self.commands}
+        for group, inner in self.commands.items():
+            for each in getattr(inner, "commands", {}):
+                places.setdefault(each, f"{group} {each}")
+        places |= RENAMED
+        matches = [places[each] for each in get_close_matches(name, places)]
+        message = f"No such command {name!r}."
+        if name in places:
+            matches = [places[name]]
+        if matches:
+            quoted = " or ".join(f"`memorist {each}`" for each in matches)
+            message += f" Did you mean {quoted}?"
+        return ctx.fail(message)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        panels = {
+            name: getattr(each, "rich_help_panel", "") for name, each in self.commands.items()
+        }
+        return sorted(panels, key=lambda name: PANELS.index(panels[name]))
 
 
 app = typer.Typer(
     name="memorist",
-    cls=Commands,
+    cls=Program,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: memorist demo",
 )
+_groups: dict[str, typer.Typer] = {"": app}
+
+
+def _group(name: str) -> typer.Typer:
+    if name not in _groups:
+        help, panel, default = GROUPS[name]
+        kind = type("Group", (CommandGroup,), {"default": default})
+        epilog = f"`memorist {name}` is short for `memorist {name} {default}`." if default else None
+        _groups[name] = typer.Typer(
+            cls=kind, help=help, epilog=epilog, no_args_is_help=default is None
+        )
+        app.add_typer(_groups[name], name=name, rich_help_panel=panel)
+    return _groups[name]
 
 
 def command(
-    panel: str, *, name: str | None = None, example: str, writes: bool = False
+    path: str, panel: str = "", *, example: str = "", creates: bool = False, **helps: str
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command. It takes a `Call` first; the options behind it work before and after its name."""
+    """Register a function as a command, such as `pin` or `db copy`.
+
+    The function takes a `Call` first. The options of the call are accepted before and after the
+    name of the command. `helps` describes its other parameters, see `declare`.
+    """
+    group, _, name = path.rpartition(" ")
 
     def add(work: Callable[..., None]) -> Callable[..., None]:
         def run(ctx: typer.Context, **given: Any) -> None:
-            call = _narrowed(ctx.obj, {name: given.pop(name) for name in _SHARED})
+            shared = {option: given.pop(option) for option in _OPTIONS}
+            is_given = {name: value for name, value in shared.items() if value not in (None, False)}
             with quiet_end():
-                work(replace(call, writes=writes), **given)
+                work(replace(ctx.obj, **is_given, creates=creates), **given)
 
         run.__name__, run.__doc__, run.__annotations__ = work.__name__, work.__doc__, {}
-        run.__signature__ = _signature(work)  # type: ignore[attr-defined]
-        app.command(name, rich_help_panel=panel, epilog=f"Example: {example}")(run)
+        _, *own = inspect.signature(work, eval_str=True).parameters.values()
+        parameters = [inspect.Parameter("ctx", _EITHER, annotation=typer.Context)]
+        parameters += [declare(each, helps.get(each.name)) for each in own]
+        run.__signature__ = inspect.Signature(parameters + _shared())  # type: ignore[attr-defined]
+        words = f"Example: memorist {path} {example}".rstrip()
+        _group(group).command(name, rich_help_panel=panel or None, epilog=words)(run)
         return work
 
     return add
 
 
-def _signature(work: Callable[..., None]) -> inspect.Signature:
-    """The parameters of a command with those that all commands have."""
+def _shared() -> list[inspect.Parameter]:
+    parameters = []
+    for name, (metavar, help) in _OPTIONS.items():
+        panel = "Options of all commands"
+        option = typer.Option(f"--{name}", metavar=metavar, help=help, rich_help_panel=panel)
+        kind: Any = bool if metavar is None else str | None
+        default = False if metavar is None else None
+        annotation = Annotated[kind, option]
+        parameters.append(inspect.Parameter(name, _KEYWORD, annotation=annotation, default=default))
+    return parameters
 
-    def named(name: str, kind: Any, default: Any) -> inspect.Parameter:
-        return inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default
-        )
 
-    own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
-    return inspect.Signature(
-        [
-            inspect.Parameter(
-                "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
-            ),
-            *(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own),
-            *(
-                named(name, kind, False if name == "json" else None)
-                for name, kind in _SHARED.items()
-            ),
-        ]
+def declare(parameter: inspect.Parameter, help: str | None) -> inspect.Parameter:
+    """Return a parameter of a function as a parameter of a command.
+
+    The help may begin with what the value is called, such as `<NAME>`, or with its limits, such as
+    `<0..1>` or `<1..>`. Parameters without a default are positional, and so are those called
+    `<[NAME]>`. A flag that can be None or is True by default also has the name --no-flag.
+    """
+    if help is None:  # annotated with an option of its own
+        return parameter.replace(kind=_KEYWORD)
+    metavar = None
+    if help.startswith("<"):
+        metavar, _, help = help[1:].partition(">")
+    kind, name = parameter.annotation, parameter.name.replace("_", "-")
+    if parameter.default is parameter.empty or (metavar and metavar.startswith("[")):
+        declared: Any = typer.Argument(metavar=metavar, help=help.strip(), show_default=False)
+        return parameter.replace(kind=_KEYWORD, annotation=Annotated[kind, declared])
+    names = [f"--{name}", *_SHORT.get(name, ())]
+    if kind == bool | None or parameter.default is True:
+        names = [f"--{name}/--no-{name}"]
+    low, has_limits, high = (metavar or "").partition("..")
+    declared = typer.Option(
+        *names,
+        metavar="N" if has_limits else metavar,
+        help=help.strip(),
+        min=int(low) if has_limits else None,
+        max=int(high) if high else None,
     )
+    return parameter.replace(kind=_KEYWORD, annotation=Annotated[kind, declared])
 
 
-def _narrowed(before: Call, after: dict[str, Any]) -> Call:
-    """What was said before the command's name, and what was said after it, which counts more."""
-    return replace(
-        before, **{name: value for name, value in after.items() if value not in (None, False)}
-    )
-
-
-@app.callback(invoke_without_command=True)
-def everywhere(
-    ctx: typer.Context,
-    db: Db = None,
-    user: User = None,
-    space: Space = None,
-    tenant: Tenant = None,
-    session: Session = None,
-    json: Json = False,
-    version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False,
-) -> None:
-    """Long-term memory: remembers with evidence, recalls within a budget, says why."""
+def start(ctx: typer.Context, version: bool = False, **shared: Any) -> None:
+    """Long-term memory for AI agents: stores evidence, recalls within a budget, explains why."""
     if version:
-        from ... import __version__
-
-        typer.echo(f'{{"version": "{__version__}"}}' if json else f"memorist {__version__}")
+        number = json.dumps({"version": __version__})
+        typer.echo(number if shared["json"] else f"memorist {__version__}")
         raise typer.Exit
     if ctx.invoked_subcommand is None:
-        ctx.fail("Name a command; `memorist --help` lists them.")
-    ctx.obj = Call(db=db, user=user, space=space, tenant=tenant, session=session, json=json)
+        ctx.fail("Missing command. `memorist --help` lists all commands.")
+    ctx.obj = Call(**shared)
 
 
-def never_fail_to_print() -> None:
-    """Write \\u2026 where the terminal has no such character, instead of failing."""
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, ValueError):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+_start = [*inspect.signature(start, eval_str=True).parameters.values()]
+start.__annotations__ = {}
+start.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [_start[0], declare(_start[1], "Print the version."), *_shared()]
+)
+app.callback(invoke_without_command=True)(start)
 
 
 @contextmanager
 def quiet_end() -> Iterator[None]:
-    """End without a word when whoever reads our output has seen enough (`memorist list | head`), or at Ctrl-C."""
+    """End without a message at Ctrl-C, or when a pipe is closed (`memorist list | head`)."""
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        with suppress(
-            OSError, ValueError
-        ):  # what is still buffered goes nowhere, or Python complains at its end
+        with suppress(OSError, ValueError):  # discard the buffer, or Python complains at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(errors.PIPE_CLOSED) from None
     except KeyboardInterrupt:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
-        os._exit(
-            errors.INTERRUPTED
-        )  # all is closed or safe on disk; the event loop would complain about its last task
+        # Everything is durable; a regular exit would complain about the cancelled event loop.
+        os._exit(errors.INTERRUPTED)
 
 
-def told(error: Exception, *, as_json: bool) -> int:
-    """Say what went wrong on stderr, and give the exit code."""
-    code = errors.USAGE if isinstance(error, _UsageError) else errors.answer(error).exit_code
+def report(error: Exception, *, as_json: bool) -> int:
+    """Print an error to stderr and return its exit code."""
+    is_usage = isinstance(error, _UsageError)
+    if close := getattr(error, "possibilities", None):  # of a wrong option
+        error.message += f". Did you mean {' or '.join(close)}?"  # type: ignore[attr-defined]
+        error.possibilities = None  # type: ignore[attr-defined]
+    code = errors.USAGE if is_usage else errors.codes(error).exit_code
     if as_json:
         about = {"type": type(error).__name__, "message": _message(error), "exit_code": code}
         print(json.dumps({"error": about}), file=sys.stderr)
-    elif isinstance(error, _UsageError):
+    elif is_usage:
         error.show()  # type: ignore[attr-defined]
     else:
         print(f"memorist: {_message(error)}", file=sys.stderr)
@@ -311,5 +281,6 @@ def _message(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename!r}" if error.filename else error.strerror
     if isinstance(error, typer.Abort):
-        return "stopped"
-    return f"something unexpected went wrong: {type(error).__name__}: {error} (MEMORIST_TRACEBACK=1 shows where)"
+        return "aborted"
+    name = type(error).__name__
+    return f"unexpected error: {name}: {error} (MEMORIST_TRACEBACK=1 prints the traceback)"

@@ -1,10 +1,11 @@
-"""`memorist doctor`: what is installed, which model, how the file is, what is degraded and how to mend it.
+"""`memorist doctor`: check the installation, the models and the database, and how to fix problems.
 
-Each check is a function that looks at one thing and never fails; it makes no file that was not there.
+Each check looks at one thing, never fails, and creates no files.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import re
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,349 +21,273 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.table import Table
 from rich.text import Text
 
+import memorist
+
 from ...errors import MemoristError
-from . import output
+from ..render import plain
+from . import lazy
 
 if TYPE_CHECKING:
     from ...settings import Settings
 
-_SQLITE = (3, 51, 3)  # older ones can lose what was committed when several processes use one file
+_SQLITE = (3, 51, 3)  # older ones can lose commits when several processes use one file
 _NEEDED = ("apsw", "numpy", "onnxruntime", "pydantic", "snowballstemmer", "typer")
-State = Literal["good", "poor", "bad"]
-_SIGNS = {"good": ("ok", "green"), "poor": ("look", "yellow"), "bad": ("bad", "bold red")}
+FindingState = Literal["good", "poor", "bad"]
+_SIGNS = {"good": ("ok", "green"), "poor": ("warn", "yellow"), "bad": ("bad", "bold red")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     about: str
-    state: State
+    state: FindingState
     seen: str
-    mend: str = ""  # what to do, if it is not good
+    mend: str = ""  # what to do, unless the state is good
 
 
-def examined(db: str | None) -> list[Finding]:
-    """Look at everything, in the order in which one thing rests on another."""
+def _good(about: str, seen: str) -> Finding:
+    return Finding(about=about, state="good", seen=seen)
+
+
+def _poor(about: str, seen: str, mend: str) -> Finding:
+    return Finding(about=about, state="poor", seen=seen, mend=mend)
+
+
+def _bad(about: str, seen: str, mend: str = "") -> Finding:
+    return Finding(about=about, state="bad", seen=seen, mend=mend)
+
+
+def examine(db: str | None) -> list[Finding]:
+    """Run all checks, in the order in which one thing depends on another."""
     found = [
-        *_looked("program", _program),
-        *_looked("packages", _packages),
-        *_looked("sqlite", _sqlite),
+        *_run("program", check_program),
+        *_run("packages", check_packages),
+        *_run("sqlite", check_sqlite),
     ]
     try:
-        from ...settings import load
-
-        settings = load(db=db)
+        settings = lazy.settings.load(db=db)
     except MemoristError as error:
-        seen, mend = (
-            str(error).removesuffix(". See `memorist doctor`"),
-            "correct it in the environment or in memorist.toml",
-        )
-        return [*found, Finding(about="settings", state="bad", seen=seen, mend=mend)]
+        seen = str(error).removesuffix(". See `memorist doctor`")
+        return [*found, _bad("settings", seen, "fix it in the environment or in memorist.toml")]
     checks = {
-        "settings": _settings,
-        "model": _model,
-        "language model": _language_model,
-        "cache": _cache,
-        "file": _file,
-        "fail-safe": _files,
+        "settings": check_settings,
+        "model": check_embedder,
+        "language model": check_language_model,
+        "cache": check_cache,
+        "file": check_database,
+        "spool": check_spool,
     }
-    for about, look in checks.items():
-        found += _looked(about, look, settings)
+    for about, check in checks.items():
+        found += _run(about, check, settings)
     return found
 
 
-def _looked(about: str, look: Callable[..., Iterator[Finding]], *given: Any) -> list[Finding]:
-    """What a check finds; if it fails itself, that is a finding too."""
+def _run(about: str, check: Callable[..., Iterator[Finding]], *given: Any) -> list[Finding]:
+    """Run a check. If the check itself fails, that is a finding, too."""
     try:
-        return list(look(*given))
+        return list(check(*given))
     except Exception as error:
-        return [
-            Finding(
-                about=about,
-                state="bad",
-                seen=f"{type(error).__name__}: {error}",
-                mend="see the message",
-            )
-        ]
+        return [_bad(about, f"{type(error).__name__}: {error}", "see the message")]
 
 
-def _program() -> Iterator[Finding]:
-    from ... import __version__
+def check_program() -> Iterator[Finding]:
+    system = f"{platform.system()} {platform.machine()}"
+    python = platform.python_version()
+    yield _good("program", f"memorist {memorist.__version__}, Python {python}, {system}")
 
-    seen = f"memorist {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    yield Finding(about="program", state="good", seen=seen)
 
-
-def _packages() -> Iterator[Finding]:
-    found = {name: _version(name) for name in _NEEDED}
-    missing = [name for name, known in found.items() if known is None]
-    seen = ", ".join(f"{name} {known}" for name, known in found.items() if known)
+def check_packages() -> Iterator[Finding]:
+    installed, missing = [], []
+    for name in _NEEDED:
+        try:
+            installed.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
     if missing:
         mend = f"pip install {' '.join(missing)}"
-        yield Finding(
-            about="packages", state="bad", seen=f"missing: {', '.join(missing)}", mend=mend
-        )
-    yield Finding(about="packages", state="good", seen=seen)
+        yield _bad("packages", f"missing: {', '.join(missing)}", mend)
+    yield _good("packages", ", ".join(installed))
 
 
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _sqlite() -> Iterator[Finding]:
+def check_sqlite() -> Iterator[Finding]:
     import apsw
 
-    known = apsw.sqlite_lib_version()
-    fine = tuple(map(int, known.split("."))) >= _SQLITE
-    wanted = ".".join(map(str, _SQLITE))
-    mend = "" if fine else f"pip install --upgrade 'apsw>={wanted}'"
-    yield Finding(
-        about="sqlite", state="good" if fine else "poor", seen=f"{known} (through apsw)", mend=mend
-    )
+    installed = apsw.sqlite_lib_version()
+    seen = f"{installed} (through apsw)"
+    if tuple(map(int, installed.split("."))) >= _SQLITE:
+        yield _good("sqlite", seen)
+    else:
+        wanted = ".".join(map(str, _SQLITE))
+        yield _poor("sqlite", seen, f"pip install --upgrade 'apsw>={wanted}'")
 
 
-def _settings(settings: Settings) -> Iterator[Finding]:
-    from ...settings import config_file
-
+def check_settings(settings: Settings) -> Iterator[Finding]:
     changed = [name for name in sorted(settings.model_fields_set) if name != "db"]
-    said = (
-        ", ".join(f"{name}={_address(str(getattr(settings, name)))}" for name in changed)
-        or "all as they come"
-    )
-    variables = sorted(name for name in os.environ if name.startswith("MEMORIST_"))
-    unknown = [
-        name for name in variables if name.removeprefix("MEMORIST_").lower() not in _names(settings)
-    ]
-    yield Finding(
-        about="settings", state="good", seen=f"{said}; the file for them: {config_file()}"
-    )
-    if unknown:
+    values = [f"{name}={_without_password(str(getattr(settings, name)))}" for name in changed]
+    listed = ", ".join(values) or "all defaults"
+    yield _good("settings", f"{listed}; configuration file: {lazy.settings.config_file()}")
+    known = {*type(settings).model_fields, "config", "traceback"}
+    for variable in sorted(os.environ):
+        name = variable.removeprefix("MEMORIST_").lower()
+        if not variable.startswith("MEMORIST_") or name in known:
+            continue
         mend = "correct the name or remove it"
-        yield Finding(
-            about="settings", state="poor", seen=f"nobody reads {', '.join(unknown)}", mend=mend
-        )
+        if close := get_close_matches(name, known, n=1):
+            mend = f"did you mean MEMORIST_{close[0].upper()}?"
+        yield _poor("settings", f"unknown variable {variable}", mend)
 
 
-def _names(settings: Settings) -> set[str]:
-    return {*type(settings).model_fields, "config", "traceback"}
+def check_embedder(settings: Settings) -> Iterator[Finding]:
+    mend = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
+    kind, _, name = settings.embedder.partition(":")
+    if kind == "none":
+        yield _poor("model", "none: only words are compared, not meanings", mend)
+    elif kind == "hashing":
+        yield _poor("model", "hashing: for tests, it compares no meanings", mend)
+    elif kind == "openai":
+        where = _without_password(settings.embedder_url or "OpenAI")
+        yield _good("model", f"{name or kind}, remote: every text is sent to {where}")
+    else:
+        yield _packaged_model()
 
 
-def _model(settings: Settings) -> Iterator[Finding]:
-    if settings.embedder == "none":
-        mend = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
-        yield Finding(
-            about="model",
-            state="poor",
-            seen="none: only words are compared, not meanings",
-            mend=mend,
-        )
-        return
-    if settings.embedder == "hashing":
-        mend = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
-        yield Finding(
-            about="model", state="poor", seen="hashing: for tests, it knows no meanings", mend=mend
-        )
-        return
-    kind, _, named = settings.embedder.partition(":")
-    if kind == "openai":
-        where = _address(settings.embedder_url or "OpenAI")
-        yield Finding(
-            about="model",
-            state="good",
-            seen=f"{named or kind}, on a server: every text is sent to {where}",
-        )
-        return
-    yield _tried()
-
-
-def _language_model(settings: Settings) -> Iterator[Finding]:
-    if settings.llm == "none":
-        yield Finding(
-            about="language model",
-            state="good",
-            seen="none: rules do its work, and nothing leaves here",
-        )
-        return
-    from ...bootstrap import language_model
-
-    try:
-        language_model(settings)
-    except MemoristError as error:  # whose message names the way out
-        yield Finding(about="language model", state="bad", seen=str(error))
-        return
-    where = _address(settings.llm_url or "its maker")
-    user, tenant = settings.llm_daily_tokens_per_user, settings.llm_daily_tokens_per_tenant
-    caps = f"{user:,} tokens a user and {tenant:,} a tenant a day (0: no limit)"
-    yield Finding(
-        about="language model",
-        state="good",
-        seen=f"{settings.llm}, asked at {where}, at most {caps}",
-    )
-
-
-def _tried() -> Finding:
-    """Whether the packaged model does its work, and how fast."""
-    import asyncio
-
-    from ...embedders.minilm import DIMENSIONS, MODEL, MiniLM
+def _packaged_model() -> Finding:
+    """Check that the packaged model works, and how fast."""
+    minilm = lazy.minilm
 
     async def encode() -> float:
-        model = MiniLM()
+        model = minilm.MiniLM()
         await model.encode_batch(["warm up"])
-        begun = time.perf_counter()
+        start = time.perf_counter()
         await model.encode_batch(["How long does one sentence take?"])
-        took = time.perf_counter() - begun
+        seconds = time.perf_counter() - start
         await model.close()
-        return took
+        return seconds
 
     try:
-        took = asyncio.run(encode())
+        seconds = asyncio.run(encode())
     except MemoristError as error:
-        mend = "reinstall: pip install --force-reinstall memorist"
-        return Finding(about="model", state="bad", seen=str(error), mend=mend)
-    seen = f"{MODEL}, in the package, {DIMENSIONS} dimensions, {1000 * took:.0f} ms a sentence"
-    return Finding(about="model", state="good", seen=seen)
+        return _bad("model", str(error), "reinstall: pip install --force-reinstall memorist")
+    size = f"{minilm.DIMENSIONS} dimensions, {1000 * seconds:.0f} ms per sentence"
+    return _good("model", f"{minilm.MODEL}, packaged, {size}")
 
 
-def _cache(settings: Settings) -> Iterator[Finding]:
+def check_language_model(settings: Settings) -> Iterator[Finding]:
+    about = "language model"
+    if settings.llm == "none":
+        yield _good(about, "none: rules are used, and no text leaves this machine")
+        return
+    try:
+        lazy.bootstrap.language_model(settings)
+    except MemoristError as error:  # its message says what to do
+        yield _bad(about, str(error))
+        return
+    where = _without_password(settings.llm_url or "its provider")
+    user, tenant = settings.llm_daily_tokens_per_user, settings.llm_daily_tokens_per_tenant
+    limits = f"{user:,} tokens per user and {tenant:,} per tenant a day (0: no limit)"
+    yield _good(about, f"{settings.llm} at {where}, at most {limits}")
+
+
+def check_cache(settings: Settings) -> Iterator[Finding]:
     folder = settings.state_dir
     if settings.cache_mb == 0:
-        yield Finding(about="cache", state="good", seen="switched off")
-    elif _writable(folder):
-        yield Finding(about="cache", state="good", seen=f"{folder}, at most {settings.cache_mb} MB")
+        yield _good("cache", "off")
+    elif _is_writable(folder):
+        yield _good("cache", f"{folder}, at most {settings.cache_mb} MB")
     else:
-        mend = "set MEMORIST_STATE_DIR to a folder that can be written"
-        seen = f"{folder} cannot be written: each text is embedded anew"
-        yield Finding(about="cache", state="poor", seen=seen, mend=mend)
+        mend = "set MEMORIST_STATE_DIR to a writable folder"
+        yield _poor("cache", f"{folder} is not writable: each text is embedded again", mend)
 
 
-def _writable(path: Path) -> bool:
-    """Whether something can be made there, or in the nearest folder above that exists."""
-    there = next(each for each in (path, *path.parents) if each.exists())
-    return there.is_dir() and os.access(there, os.W_OK)
+def _is_writable(path: Path) -> bool:
+    """Return whether a file can be created there, or in the nearest folder above that exists."""
+    existing = next(each for each in (path, *path.parents) if each.exists())
+    return existing.is_dir() and os.access(existing, os.W_OK)
 
 
-def _file(settings: Settings) -> Iterator[Finding]:
+def check_database(settings: Settings) -> Iterator[Finding]:
     place = settings.db
     if place != ":memory:" and "://" not in place and not Path(place).exists():
-        yield from _no_file(Path(place))
+        if _is_writable(Path(place).parent):
+            yield _good("file", f"{place} will be created by the first `memorist remember`")
+        else:
+            mend = "name a file in a writable folder with --db or MEMORIST_DB"
+            yield _bad("file", f"{place} cannot be created", mend)
         return
-    import memorist
-
     try:
         with memorist.open(place) as memory:
             counts, problems = memory.stats(), memory.check()
-    except MemoristError as error:  # whose message names the way out
-        yield Finding(about="file", state="bad", seen=str(error))
+    except MemoristError as error:  # its message says what to do
+        yield _bad("file", str(error))
         return
-    seen = f"{_address(place)}, {counts['memories']} memories, {counts['bytes']:,} bytes"
-    yield Finding(about="file", state="good", seen=seen)
-    yield from _health(problems)
-    yield from _vectors(settings, counts)
-
-
-def _files(settings: Settings) -> Iterator[Finding]:
-    """What waits for a store that is away, and what could not be handed over to it."""
-    from ...bootstrap import fail_safe_files
-
-    spool = fail_safe_files(settings)
-    if spool is None:
-        yield Finding(
-            about="fail-safe",
-            state="good",
-            seen="switched off: while the store is away, writing fails",
-        )
-        return
-    waiting, aside = len(spool.waiting()), spool.set_aside()
-    if waiting:
-        mend = "bring the store back, then: memorist replay"
-        yield Finding(
-            about="fail-safe", state="poor", seen=f"{waiting} wait in {spool.folder}", mend=mend
-        )
-    for path in aside:
-        mend = "look at the lines, remember what they say, and remove the file"
-        yield Finding(
-            about="fail-safe", state="poor", seen=f"lines that could not be used: {path}", mend=mend
-        )
-    if not waiting and not aside:
-        yield Finding(
-            about="fail-safe",
-            state="good",
-            seen=f"nothing waits; the files would be in {spool.folder}",
-        )
-
-
-def _address(place: str) -> str:
-    """Where the memory is, without the password to it.
-
-    >>> _address("postgresql://ana:secret@db.example/memories?password=secret")
-    'postgresql://ana@db.example/memories?password=…'
-    """
-    hidden = re.sub(r"(?<=://)([^:/@]*):[^/@]*@", r"\1@", place)
-    return re.sub(r"(?<=[?&]password=)[^&]*", "…", hidden) if "://" in place else place
-
-
-def _no_file(place: Path) -> Iterator[Finding]:
-    if _writable(place.parent):
-        yield Finding(
-            about="file", state="good", seen=f"{place} is made when the first thing is remembered"
-        )
-        return
-    mend = "name a file in a folder that can be written, with --db or MEMORIST_DB"
-    yield Finding(about="file", state="bad", seen=f"{place} cannot be made", mend=mend)
-
-
-def _health(problems: Sequence[str]) -> Iterator[Finding]:
+    stored, size = counts["memories"], counts["bytes"]
+    yield _good("file", f"{_without_password(place)}, {stored} memories, {size:,} bytes")
     if not problems:
-        yield Finding(about="health", state="good", seen="nothing is wrong with what is stored")
+        yield _good("health", "no problems in the stored data")
     for problem in problems[:10]:
-        mend = (
-            ""
-            if "memorist" in problem
-            else "`memorist export`, then import into a new file, or restore a backup"
-        )
-        yield Finding(about="health", state="bad", seen=problem, mend=mend)
+        mend = "`memorist export`, then import into a new file, or restore a backup"
+        yield _bad("health", problem, "" if "memorist" in problem else mend)
     if len(problems) > 10:
-        yield Finding(about="health", state="bad", seen=f"and {len(problems) - 10} more like these")
-
-
-def _vectors(settings: Settings, counts: dict[str, Any]) -> Iterator[Finding]:
+        yield _bad("health", f"and {len(problems) - 10} more like these")
     if settings.embedder == "none":
         return
     missing = counts["without_embeddings"]
     if missing:
-        seen = f"{missing} of {counts['memories']} memories are found by their words only"
-        yield Finding(about="index", state="poor", seen=seen, mend="run `memorist index`")
+        seen = f"{missing} of {stored} memories can only be found by their words"
+        yield _poor("index", seen, "run `memorist index`")
     else:
-        yield Finding(
-            about="index", state="good", seen=f"every memory is embedded by {counts['model']}"
-        )
+        yield _good("index", f"every memory is embedded by {counts['model']}")
+
+
+def check_spool(settings: Settings) -> Iterator[Finding]:
+    """Check for writes that wait for the store, and for lines that could not be replayed."""
+    spool = lazy.bootstrap.fail_safe_files(settings)
+    if spool is None:
+        yield _good("spool", "off: writes fail while the store is down")
+        return
+    waiting, aside = len(spool.waiting()), spool.set_aside()
+    if waiting:
+        mend = "bring the store back, then run `memorist db replay`"
+        yield _poor("spool", f"{waiting} waiting in {spool.folder}", mend)
+    for path in aside:
+        mend = "read the lines, remember what they say, and remove the file"
+        yield _poor("spool", f"lines that could not be used: {path}", mend)
+    if not waiting and not aside:
+        yield _good("spool", f"empty; its files would be in {spool.folder}")
+
+
+def _without_password(place: str) -> str:
+    """Return an address without its password.
+
+    >>> _without_password("postgresql://ana:secret@db.example/memories?password=secret")
+    'postgresql://ana@db.example/memories?password=…'
+    """
+    if "://" not in place:
+        return place
+    hidden = re.sub(r"(?<=://)([^:/@]*):[^/@]*@", r"\1@", place)
+    return re.sub(r"(?<=[?&]password=)[^&]*", "…", hidden)
 
 
 def table(found: Sequence[Finding]) -> Table:
-    """The findings, with what to do below those that are not good."""
-    made = Table.grid(padding=(0, 2))
-    made.add_column(no_wrap=True)
-    made.add_column(no_wrap=True)
-    made.add_column(overflow="fold")
+    """Return the findings as a table, with what to do below those that are not good."""
+    rows = Table.grid(padding=(0, 2))
+    rows.add_column(no_wrap=True)
+    rows.add_column(no_wrap=True)
+    rows.add_column(overflow="fold")
     for finding in found:
         sign, style = _SIGNS[finding.state]
-        text = Text(output.plain(finding.seen))
+        text = Text(plain(finding.seen))
         if finding.mend:
-            text.append(f"\nto mend it: {finding.mend}", style="yellow")
-        made.add_row(Text(sign, style=style), finding.about, text)
-    return made
+            text.append(f"\nto fix it: {finding.mend}", style="yellow")
+        rows.add_row(Text(sign, style=style), finding.about, text)
+    return rows
 
 
 def as_plain(found: Sequence[Finding]) -> dict[str, Any]:
-    """The same for programs."""
-    well = all(finding.state != "bad" for finding in found)
+    """Return the findings as JSON values."""
     return {
-        "well": well,
+        "well": all(finding.state != "bad" for finding in found),
         "python": sys.version.split()[0],
         "findings": [asdict(finding) for finding in found],
     }

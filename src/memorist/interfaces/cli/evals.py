@@ -1,229 +1,160 @@
-"""`memorist eval`: how well these settings do on tasks that need memory."""
+"""`memorist eval`: how well the current settings do on tasks that need memory."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from ...errors import InvalidInput
+from ..call import Call
 from ..errors import FAILED
-from .app import Call, command
+from ..render import plain
+from . import lazy, output
+from .app import command
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from ...evals import Report, Result, SweepReport
 
-    from ...evals import EvalTask, Report, Result, SweepReport
-
-HONESTLY = (
+CAVEAT = (
     "Without a language model the recalled block itself is judged: "
-    "an earlier value quoted beside the newer fails."
+    "an old value quoted beside the new one fails."
 )
 
 
-@command("Care", name="eval", example="memorist eval --tasks my_tasks --min 0.9")
+@command(
+    "eval",
+    "Administration",
+    example="--tasks my_tasks --min 0.9",
+    tasks="<DIR> Folder with additional tasks of your own.",
+    own="Only run the tasks of --tasks.",
+    profile="<NAME> Ranking profile. [MEMORIST_PROFILE]",
+    sweep="Try many ranking settings; takes a minute.",
+    plot="<FILE> Draw the sweep as an SVG file.",
+    limit="<1..> Memories recalled per question.",
+    min="<0..1> Fail if a smaller share of the tasks passes.",
+)
 def eval_(
     call: Call,
-    tasks: Annotated[
-        str | None,
-        typer.Option(
-            "--tasks", metavar="DIR", help="A folder with tasks of your own, which are added."
-        ),
-    ] = None,
-    own: Annotated[bool, typer.Option("--own", help="Run the tasks of --tasks alone.")] = False,
-    profile: Annotated[
-        str | None,
-        typer.Option("--profile", metavar="NAME", help="Rank by this profile. [MEMORIST_PROFILE]"),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", metavar="N", min=1, help="Memories recalled for a question."),
-    ] = None,
-    sweep: Annotated[
-        bool, typer.Option("--sweep", help="Try many settings of the ranking; takes a minute.")
-    ] = False,
-    plot: Annotated[
-        str | None, typer.Option("--plot", metavar="FILE", help="Draw the sweep into an SVG file.")
-    ] = None,
-    least: Annotated[
-        float | None,
-        typer.Option(
-            "--min",
-            metavar="SHARE",
-            min=0,
-            max=1,
-            help="Fail if a smaller share of the tasks passes.",
-        ),
-    ] = None,
+    tasks: str | None = None,
+    own: bool = False,
+    profile: str | None = None,
+    limit: int | None = None,
+    sweep: bool = False,
+    plot: str | None = None,
+    min: float | None = None,
 ) -> None:
-    """Run tasks that need memory: without it, with it, and without vectors; with a model too, if one is configured.
+    """Run tasks without memory, with memory, and without vectors; with a model too, if configured.
 
-    It runs in a memory of its own, under your settings, and never touches yours.
+    It uses a memory of its own, with your settings, and never touches yours.
     """
-    from . import output
-
-    chosen = _chosen(tasks, own=own)
-    report = _evaluated(chosen, profile, limit, hidden=call.json)
-    swept = _swept(chosen, hidden=call.json) if sweep or plot else None
+    evals = lazy.evals
+    if own and tasks is None:
+        raise InvalidInput("--own needs your tasks: --tasks DIR")
+    chosen = [] if own else evals.packaged()
+    if tasks is not None:
+        chosen = [*chosen, *evals.from_folder(tasks)]
+    with output.progress("Running tasks", None, hidden=call.json) as advance:
+        evaluation = evals.evaluate(chosen, profile=profile, limit=limit, progress=advance)
+        report = asyncio.run(evaluation)
+    swept = None
+    if sweep or plot:
+        with output.progress("Trying settings", None, hidden=call.json) as advance:
+            swept = asyncio.run(evals.sweep(chosen, progress=advance))
     if plot and swept:
-        _draw(swept, plot)
+        Path(plot).write_text(lazy.chart.svg(swept), encoding="utf-8")
     if call.json:
         output.as_json(as_plain(report, swept))
     else:
         _show(report, swept)
     passed = report.best_equipped.accuracy
-    if least is not None and passed < least:
-        output.note(f"{passed:.0%} of the tasks passed, and {least:.0%} were asked for")
+    if min is not None and passed < min:
+        output.note(f"{passed:.0%} of the tasks passed; {min:.0%} are required")
         raise typer.Exit(FAILED)
 
 
-def _chosen(folder: str | None, *, own: bool) -> list[EvalTask]:
-    from ... import evals
-
-    if own and folder is None:
-        raise InvalidInput("Say where your tasks are: --tasks DIR")
-    return [
-        *([] if own else evals.packaged()),
-        *([] if folder is None else evals.from_folder(folder)),
-    ]
-
-
-def _evaluated(
-    tasks: list[EvalTask], profile: str | None, limit: int | None, *, hidden: bool
-) -> Report:
-    import asyncio
-
-    from ... import evals
-    from . import output
-
-    with output.progress("Running tasks", None, hidden=hidden) as advance:
-        return asyncio.run(evals.evaluate(tasks, profile=profile, limit=limit, progress=advance))
-
-
-def _swept(tasks: list[EvalTask], *, hidden: bool) -> SweepReport:
-    import asyncio
-
-    from ... import evals
-    from . import output
-
-    with output.progress("Trying settings", None, hidden=hidden) as advance:
-        return asyncio.run(evals.sweep(tasks, progress=advance))
-
-
-def _draw(swept: SweepReport, file: str) -> None:
-    from pathlib import Path
-
-    from ...evals import chart
-
-    Path(file).write_text(chart.svg(swept), encoding="utf-8")
-
-
 def _show(report: Report, swept: SweepReport | None) -> None:
-    from rich.text import Text
-
-    from . import output
-
-    output.show(_runs(report), _kinds(report))
-    failed = [each for each in report.best_equipped.results if not each.passed]
+    output.draw(_runs(report), _kinds(report))
+    best = report.best_equipped
+    failed = [each for each in best.results if not each.passed]
     if failed:
-        output.show(Text(f"Failed with {report.best_equipped.name}", style="bold"))
+        output.draw(Text(f"Failed with {best.name}", style="bold"))
     for each in failed:
-        output.line(f"  {output.plain(each.task)}: {_why(each)}")
-    if report.best_equipped.name == "memory":
-        output.show(Text(HONESTLY, style="dim"))
+        output.line(f"  {plain(each.task)}: {_why(each)}")
+    if best.name == "memory":
+        output.draw(Text(CAVEAT, style="dim"))
     if swept:
-        output.show(_sweep(swept), Text(_verdict(swept)))
+        output.draw(_sweep(swept))
+        for name, point in (
+            ("usual tri-score", swept.usual),
+            ("best tri-score", swept.best),
+            ("default profile", swept.ours),
+        ):
+            result = f"{point.accuracy:.0%} with {point.tokens:.0f} tokens ({point.label})"
+            output.draw(Text(f"{name}: {result}"))
 
 
 def _runs(report: Report) -> Table:
-    from rich.table import Table
-
-    table = Table(
-        title=f"{len(report.runs[0].results)} tasks", title_justify="left", title_style="bold"
-    )
+    title = f"{len(report.runs[0].results)} tasks"
+    table = Table(title=title, title_justify="left", title_style="bold")
     for name in ("", "passed", "found all", "said too much", "tokens"):
         table.add_column(name, justify="left" if not name else "right")
     for run in report.runs:
         too_much = sum(bool(each.forbidden) for each in run.results)
-        table.add_row(
-            run.name, f"{run.accuracy:.0%}", f"{run.found:.0%}", f"{too_much}", f"{run.tokens:.0f}"
-        )
+        figures = (f"{run.accuracy:.0%}", f"{run.found:.0%}", f"{too_much}", f"{run.tokens:.0f}")
+        table.add_row(run.name, *figures)
     return table
 
 
 def _kinds(report: Report) -> Table:
-    """Passed, by the kind of task."""
-    from rich.table import Table
-
-    from . import output
-
+    """Return how many tasks passed, by kind."""
     table = Table("passed, by kind", *(run.name for run in report.runs))
     for kind in dict.fromkeys(each.kind for each in report.runs[0].results):
-        of_kind = [[each for each in run.results if each.kind == kind] for run in report.runs]
-        cells = (f"{sum(each.passed for each in results)} of {len(results)}" for results in of_kind)
-        table.add_row(output.plain(kind), *cells)
+        cells = []
+        for run in report.runs:
+            results = [each for each in run.results if each.kind == kind]
+            cells.append(f"{sum(each.passed for each in results)} of {len(results)}")
+        table.add_row(plain(kind), *cells)
     return table
 
 
 def _why(result: Result) -> str:
-    from . import output
-
-    lacks = f"lacks {', '.join(result.missing)}" if result.missing else ""
-    says = f"says {', '.join(result.forbidden)}" if result.forbidden else ""
-    return output.plain("; ".join(filter(None, (lacks, says, result.problem))))
+    reasons = []
+    if result.missing:
+        reasons.append(f"lacks {', '.join(result.missing)}")
+    if result.forbidden:
+        reasons.append(f"says {', '.join(result.forbidden)}")
+    if result.problem:
+        reasons.append(result.problem)
+    return plain("; ".join(reasons))
 
 
 def _sweep(swept: SweepReport) -> Table:
-    from rich.table import Table
-
-    table = Table(
-        "varied",
-        "setting",
-        "passed",
-        "tokens",
-        title="Sweep",
-        title_justify="left",
-        title_style="bold",
-    )
+    columns = ("varied", "setting", "passed", "tokens")
+    table = Table(*columns, title="Sweep", title_justify="left", title_style="bold")
     for axis in ("α", "β", "γ", "τ", "N", "k"):
         for number, point in enumerate(swept.along(axis)):
-            table.add_row(
-                "" if number else axis, point.label, f"{point.accuracy:.0%}", f"{point.tokens:.0f}"
-            )
+            name = "" if number else axis
+            table.add_row(name, point.label, f"{point.accuracy:.0%}", f"{point.tokens:.0f}")
         table.add_section()
     return table
 
 
-def _verdict(swept: SweepReport) -> str:
-    points = (
-        ("usual tri-score", swept.usual),
-        ("best tri-score", swept.best),
-        ("default profile", swept.ours),
-    )
-    return "\n".join(
-        f"{name}: {p.accuracy:.0%} with {p.tokens:.0f} tokens ({p.label})" for name, p in points
-    )
-
-
 def as_plain(report: Report, swept: SweepReport | None) -> dict[str, Any]:
-    """The same for programs."""
-    from dataclasses import asdict
-
-    runs = [
-        {
-            "name": run.name,
-            "passed": run.accuracy,
-            "found": run.found,
-            "tokens": run.tokens,
-            "tasks": [{**asdict(each), "passed": each.passed} for each in run.results],
-        }
-        for run in report.runs
-    ]
+    """Return the report as JSON values."""
+    runs = []
+    for run in report.runs:
+        tasks = [{**asdict(each), "passed": each.passed} for each in run.results]
+        figures = {"passed": run.accuracy, "found": run.found, "tokens": run.tokens}
+        runs.append({"name": run.name, **figures, "tasks": tasks})
     if swept is None:
         return {"runs": runs}
-    named = {"usual": swept.usual, "best": swept.best, "default": swept.ours}
-    points = [asdict(each) for each in swept.points]
-    return {
-        "runs": runs,
-        "sweep": {"points": points, **{name: asdict(each) for name, each in named.items()}},
-    }
+    sweep: dict[str, Any] = {"points": [asdict(each) for each in swept.points]}
+    for name, point in (("usual", swept.usual), ("best", swept.best), ("default", swept.ours)):
+        sweep[name] = asdict(point)
+    return {"runs": runs, "sweep": sweep}

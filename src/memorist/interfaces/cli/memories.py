@@ -1,135 +1,103 @@
-"""The commands that take in, ask and look."""
+"""Commands that store, recall and show memories."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
 
+from ...storage import codec
 from ...types import KINDS, STATES, Filter, Kind, Labels
+from ..call import Call
 from ..errors import REFUSED
-from .app import Call, command
+from ..render import plain
+from ..verbs import BROWSE, SAMPLE
+from . import demo as demonstration
+from . import lazy, output
+from .app import command
+from .table import All, memory_id
+from .transfer import standard_input
 
-ASK = "Remember and recall"
-
-
-def _among(known: Sequence[str]) -> Callable[[list[str] | None], list[str] | None]:
-    """A check that each of the values is a known one."""
-
-    def check(values: list[str] | None) -> list[str] | None:
-        for value in values or ():
-            if value not in known:
-                raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}.")
-        return values
-
-    return check
+STORE = "Remember and recall"
 
 
 Id = Annotated[
     str,
     typer.Argument(
-        metavar="ID", help="The memory, as `list` and `recall` name it.", show_default=False
+        metavar="ID", help="Id of the memory, or the first characters of it.", show_default=False
     ),
 ]
 Question = Annotated[
-    str, typer.Argument(metavar="QUESTION", help="What you want to know.", show_default=False)
+    str, typer.Argument(metavar="QUESTION", help="The question.", show_default=False)
 ]
+
+
+def _filter_option(name: str, metavar: str, help: str) -> Any:
+    return typer.Option(name, metavar=metavar, help=help)
+
+
 Kinds = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kind",
-        metavar="KIND",
-        callback=_among(KINDS),
-        help=f"Only this kind: {', '.join(KINDS)}.",
-    ),
+    list[str] | None, _filter_option("--kind", "KIND", f"Only this kind: {', '.join(KINDS)}.")
 ]
-Categories = Annotated[
-    list[str] | None, typer.Option("--category", metavar="NAME", help="Only about this.")
-]
-Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="TAG", help="Only with this tag.")]
 States = Annotated[
     list[str] | None,
-    typer.Option(
-        "--state",
-        metavar="STATE",
-        callback=_among(STATES),
-        help=f"In this state: {', '.join(STATES)}.",
-    ),
+    _filter_option("--state", "STATE", f"Only this state: {', '.join(STATES)}."),
 ]
-Speaker = Annotated[str | None, typer.Option(metavar="NAME", help="Only what this person said.")]
+Categories = Annotated[
+    list[str] | None, _filter_option("--category", "NAME", "Only this category.")
+]
+Tags = Annotated[list[str] | None, _filter_option("--tag", "TAG", "Only this tag.")]
+Speaker = Annotated[
+    str | None, _filter_option("--speaker", "NAME", "Only messages of this speaker.")
+]
 After = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Only what happened then or later: 2026-05-31.")
+    str | None, _filter_option("--after", "TIME", "Only from this time on: 2026-05-31.")
 ]
 Before = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Only what happened before: 2026-06-30.")
-]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        "--limit", "-n", metavar="N", help="So many memories at most.", show_default=False
-    ),
-]
-Budget = Annotated[
-    int | None,
-    typer.Option(metavar="TOKENS", help="So many tokens of text at most.", show_default=False),
-]
-Profile = Annotated[
-    str | None, typer.Option(metavar="NAME", help="How to rank. [MEMORIST_PROFILE]")
-]
-AsOf = Annotated[
-    str | None, typer.Option("--as-of", metavar="TIME", help="What held at that time.")
+    str | None, _filter_option("--before", "TIME", "Only before this time: 2026-06-30.")
 ]
 
 
-@command(ASK, example="memorist demo")
+@command("demo", STORE)
 def demo(call: Call) -> None:
-    """See it work: a conversation goes in, questions come out. Takes seconds and leaves nothing behind."""
-    from . import demo as demonstration
-
+    """Store a sample conversation and answer questions about it. Leaves nothing behind."""
     demonstration.run(as_json=call.json)
 
 
-@command(ASK, example='memorist remember "I moved to Lisbon in May." --tag home', writes=True)
+@command(
+    "remember",
+    STORE,
+    example='"I moved to Lisbon in May." --tag home',
+    creates=True,
+    text="<TEXT> What to remember; - reads stdin.",
+    kind="Kind; by default it is detected.",
+    category="<NAME> Category.",
+    tag="<TAG> Can be repeated.",
+    importance="<0..1> Importance.",
+    at="<TIME> When it happened: 2026-05-31T14:00:00Z.",
+    evidence="<URL> Evidence; can be repeated.",
+    pin="Never trim or expire it.",
+    on_purpose="Store it even if it was forgotten before or contains a secret.",
+    policy="<NAME> Write policy. [MEMORIST_POLICY]",
+)
 def remember(
     call: Call,
-    text: Annotated[
-        str,
-        typer.Argument(metavar="TEXT", help="What to remember; - reads stdin.", show_default=False),
-    ],
-    kind: Annotated[
-        Kind | None, typer.Option(help="What kind of memory it is, if you know better.")
-    ] = None,
-    category: Annotated[str | None, typer.Option(metavar="NAME", help="What it is about.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="May be repeated.")] = None,
-    importance: Annotated[
-        float | None, typer.Option(metavar="0..1", help="How much it matters.")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option(metavar="TIME", help="When it happened: 2026-05-31T14:00:00Z.")
-    ] = None,
-    evidence: Annotated[
-        list[str] | None, typer.Option(metavar="URL", help="What it rests on; may be repeated.")
-    ] = None,
-    pin: Annotated[bool, typer.Option("--pin", help="Never trim or expire it.")] = False,
-    on_purpose: Annotated[
-        bool,
-        typer.Option(
-            "--on-purpose", help="Keep it even if it was forgotten before or holds a secret."
-        ),
-    ] = False,
-    policy: Annotated[
-        str | None, typer.Option(metavar="NAME", help="How to take it in. [MEMORIST_POLICY]")
-    ] = None,
+    text: str,
+    kind: Kind | None = None,
+    category: str | None = None,
+    tag: list[str] | None = None,
+    importance: float | None = None,
+    at: str | None = None,
+    evidence: list[str] | None = None,
+    pin: bool = False,
+    on_purpose: bool = False,
+    policy: str | None = None,
 ) -> None:
-    """Remember a text, and say what became of it."""
-    from . import output
-    from .files import standard_input
-
-    said = standard_input() if text == "-" else text
+    """Remember a text and report the outcome."""
+    content = standard_input() if text == "-" else text
     with call.mine() as mine:
         receipt = mine.remember(
-            said,
+            content,
             policy=policy,
             at=at,
             kind=kind,
@@ -140,45 +108,46 @@ def remember(
             pinned=pin,
             manually_saved=on_purpose,
         )
-    output.as_json(receipt) if call.json else output.receipt(receipt)
+    output.result(receipt, json=call.json)
     if all(outcome.status == "refused" for outcome in receipt.outcomes):
         raise typer.Exit(REFUSED)
 
 
-@command(ASK, example='memorist recall "where does she live?" --explain')
+@command(
+    "recall",
+    STORE,
+    example='"where does she live?" --explain',
+    limit="<N> Maximum number of memories.",
+    budget="<TOKENS> Token budget.",
+    explain="Show the parts of each score, and what was left out.",
+    prompt="Print only the block for the prompt of a model.",
+    as_of="<TIME> What held at that time.",
+    profile="<NAME> Ranking profile. [MEMORIST_PROFILE]",
+    rerank="Re-rank the best candidates.",
+    shared="Only what your other spaces share with this one.",
+)
 def recall(
     call: Call,
     question: Question,
-    limit: Limit = None,
-    budget: Budget = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Say why, part by part, and what was left out.")
-    ] = False,
-    prompt: Annotated[
-        bool, typer.Option("--prompt", help="Print only the block to put before a model.")
-    ] = False,
+    limit: int | None = None,
+    budget: int | None = None,
+    explain: bool = False,
+    prompt: bool = False,
     kind: Kinds = None,
     category: Categories = None,
     tag: Tags = None,
     speaker: Speaker = None,
     after: After = None,
     before: Before = None,
-    as_of: AsOf = None,
-    profile: Profile = None,
-    rerank: Annotated[
-        bool | None, typer.Option("--rerank/--no-rerank", help="Look closer at the best.")
-    ] = None,
-    shared: Annotated[
-        bool, typer.Option("--shared", help="Only what your other spaces share with this one.")
-    ] = False,
+    as_of: str | None = None,
+    profile: str | None = None,
+    rerank: bool | None = None,
+    shared: bool = False,
 ) -> None:
-    """Recall what answers a question. Weak evidence gives an empty answer.
+    """Recall memories that answer a question. Weak evidence gives an empty answer.
 
-    The filters --kind, --category and --tag may be repeated; --shared takes none.
+    The filters --kind, --category and --tag can be repeated. --shared ignores all filters.
     """
-    from ...storage.codec import dump
-    from . import output
-
     if shared:
         with call.mine() as mine:
             for answer in mine.recall_shared(question, limit=limit, budget=budget):
@@ -196,182 +165,106 @@ def recall(
             rerank=rerank,
         )
     if call.json:
-        output.as_json({**dump(found), "degraded": found.degraded})
+        output.as_json({**codec.dump(found), "degraded": found.degraded})
     elif prompt:
         print(found.prompt())
     else:
         output.answer(found, explain=explain)
 
 
-@command(ASK, example='memorist query "what is left to do?" --agent planner --category tasks')
-def query(
-    call: Call,
-    question: Question,
-    agent: Annotated[
-        str, typer.Option(metavar="NAME", help="Who asks: it sees only what its allowlist names.")
-    ],
-    category: Categories = None,
-    top_k: Annotated[
-        int, typer.Option("--top-k", "-k", metavar="N", help="So many memories at most.")
-    ] = 3,
-    budget: Annotated[int, typer.Option(metavar="TOKENS", help="So many tokens at most.")] = 512,
-    threshold: Annotated[
-        float | None, typer.Option(metavar="0..1", help="The least similarity.")
-    ] = None,
-    filter: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE", help="As importance_min=3 or run_id=r1; may be repeated."
-        ),
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Everything about each memory, in JSON.")
-    ] = False,
-) -> None:
-    """Ask as an agent: a category that its allowlist does not name is refused."""
-    from . import output
-
-    with call.mine() as mine:
-        found = mine.query(
-            question,
-            agent=agent,
-            categories=category,
-            filters=dict(map(_pair, filter or ())),
-            top_k=top_k,
-            return_="full" if full else "bullets",
-            budget_tokens=budget,
-            threshold=threshold,
-        )
-    if call.json or full:
-        output.as_json(found)
-    else:
-        for item in found:
-            output.line(f"{item['id']}  {output.plain(item['text'])}")
-
-
-def _pair(given: str) -> tuple[str, Any]:
-    """A filter from the command line: numbers, true and false are read as such."""
-    import json
-
-    name, is_pair, value = given.partition("=")
-    if not is_pair:
-        raise typer.BadParameter(f"{given!r} is no filter: write NAME=VALUE")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
-@command(ASK, name="list", example="memorist list --tag home --limit 20")
+@command(
+    "list",
+    BROWSE,
+    example="--tag home --limit 20",
+    limit="<N> Maximum number of memories.",
+    cursor="<CURSOR> Cursor of the next page.",
+    pinned="Only pinned ones, or the others.",
+)
 def list_(
     call: Call,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="So many at most.")] = 50,
-    cursor: Annotated[
-        str | None, typer.Option(metavar="CURSOR", help="Where the page before ended.")
-    ] = None,
+    limit: int = 50,
+    cursor: str | None = None,
     kind: Kinds = None,
     category: Categories = None,
     tag: Tags = None,
     state: States = None,
-    pinned: Annotated[
-        bool | None, typer.Option("--pinned/--not-pinned", help="Only those pinned, or not.")
-    ] = None,
+    pinned: bool | None = None,
     speaker: Speaker = None,
     after: After = None,
     before: Before = None,
 ) -> None:
-    """List memories, newest first. With --json one memory a line."""
-    from . import output
-
+    """List memories, newest first. With --json, one per line."""
     where = _filter(call, kind, category, tag, state, speaker, after, before, pinned)
-    with call.mine() as mine:
+    with call.memory() as memory:
+        mine = call.scope(memory)
         page = mine.list(where, limit=limit, cursor=cursor)
-    if call.json:
-        for memory in page:
-            output.as_line(memory)
-    else:
-        output.memories(page)
-    if page.cursor:
-        output.note(f"There are more: --cursor {page.cursor}")
-    elif not page.memories and not call.json:
-        output.note(f"Nothing is remembered here of {mine.scope.user!r}.")
+        output.result(list(page.memories), json=call.json)
+        if page.cursor:
+            output.note(f"There are more: --cursor {page.cursor}")
+        elif not page.memories and not call.json:
+            output.note(_nothing(memory, mine, where))
 
 
-@command(ASK, example="memorist overview --space work")
+def _nothing(memory: Any, mine: Any, where: Filter) -> str:
+    """Say that there are no memories, and how many the user has in other spaces."""
+    if where != Filter():
+        return "No memories match."
+    own, elsewhere = mine.scope, []
+    for scope in memory.scopes():
+        if (scope.tenant, scope.user) == (own.tenant, own.user) and scope.space != own.space:
+            counts = memory.scope(scope.user, scope.space, scope.tenant).stats()
+            elsewhere.append(f"{counts['memories']} in {scope.space!r}")
+    others = f" ({', '.join(elsewhere)})" if elsewhere else ""
+    return f"No memories for user {own.user!r} in space {own.space!r}{others}."
+
+
+@command("show", BROWSE, example=SAMPLE)
+def show(call: Call, id: Id) -> None:
+    """Show all fields of one memory."""
+    with call.mine() as mine:
+        memory = mine.get(memory_id(mine, id))
+    output.as_json(memory) if call.json else output.full_memory(memory)
+
+
+@command("stats overview", example="--space work")
 def overview(call: Call) -> None:
-    """Show what is remembered, for people to read: how much, what is pinned, and what was said last, by topic."""
-    from . import output
-
+    """Summarize what is stored: counts, what is pinned, and the latest memories by topic."""
     with call.mine() as mine:
         text = mine.overview()
     if call.json:
         output.as_json({"space": mine.scope.space, "overview": text})
-    else:
-        for line in text.splitlines():
-            output.line(output.plain(line))
-
-
-@command(ASK, name="show", example="memorist show 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
-def show_(call: Call, id: Id) -> None:
-    """Show everything known about one memory."""
-    from . import output
-
-    with call.mine() as mine:
-        memory = mine.get(id)
-    output.as_json(memory) if call.json else output.memory(memory)
-
-
-@command(ASK, example="memorist why 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
-def why(call: Call, id: Id) -> None:
-    """Show what a memory rests on: who said it, when, and what it was derived from."""
-    from . import output
-
-    with call.mine() as mine:
-        found = mine.why(id)
-    output.as_json(found) if call.json else output.evidence(found)
-
-
-@command(ASK, example="memorist related 019a3c5e-7ddf-7926-adf6-688e0fc76dd8")
-def related(
-    call: Call,
-    id: Id,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="So many at most.")] = 10,
-) -> None:
-    """Show what else is remembered about the same, nearest first. With --json one memory a line."""
-    from ...storage.codec import dump
-    from . import output
-
-    with call.mine() as mine:
-        found = mine.related(id, limit=limit)
-    for each in found:
-        if call.json:
-            output.as_line(dump(each))
-        else:
-            output.line(f"{each.strength:.2f}  {each.memory.id}  {output.plain(each.memory.text)}")
-    if not (found or call.json):
-        output.note("Nothing is linked to it.")
+        return
+    for line in text.splitlines():
+        output.line(plain(line))
 
 
 @command(
-    ASK,
-    name="why-not",
-    example='memorist why-not "where does she live?" 019a3c5e-7ddf-7926-adf6-688e0fc76dd8',
+    "stats llm-usage",
+    example="--all --days 7",
+    days="<DAYS> Number of days to look back.",
 )
-def why_not(
+def llm_usage(
     call: Call,
-    question: Question,
-    id: Id,
-    limit: Limit = None,
-    budget: Budget = None,
-    as_of: AsOf = None,
-    profile: Profile = None,
+    everyone: All = False,
+    days: float = 30,
 ) -> None:
-    """Say why a memory was not returned for a question, or where it stands."""
-    from . import output
-
-    with call.mine() as mine:
-        found = mine.why_not(question, id, limit=limit, budget=budget, as_of=as_of, profile=profile)
-    output.as_json(found) if call.json else output.reason(found)
+    """Show the tokens that the language model used, by day, task and model."""
+    with call.memory() as memory:
+        target: Any = memory if everyone else call.scope(memory)
+        found = target.llm_usage(days=days)
+    if call.json:
+        output.result(found, json=True)
+        return
+    for usage in found:
+        tokens = f"{usage.calls:>5} calls {usage.tokens_in:>9,} in {usage.tokens_out:>8,} out"
+        words = [f"{usage.day}  {usage.task:<10}{tokens}", usage.model]
+        if everyone:
+            words.append("/".join((usage.scope.tenant, usage.scope.user, usage.scope.space)))
+        if usage.reserved:
+            words.append(f"{usage.reserved:,} reserved")
+        output.line("  ".join(words))
+    if not found:
+        output.note("The language model was not called.")
 
 
 def _filter(
@@ -385,8 +278,10 @@ def _filter(
     before: Any,
     pinned: Any = None,
 ) -> Filter:
-    from ...ingest.messages import moment
-
+    for values, known in ((kinds, KINDS), (states, STATES)):
+        for value in values or ():
+            if value not in known:
+                raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}.")
     return Filter(
         kinds=tuple(kinds or ()),
         categories=tuple(categories or ()),
@@ -395,6 +290,6 @@ def _filter(
         speaker=speaker,
         pinned=pinned,
         labels=Labels(session=call.session),
-        occurred_after=moment(after),
-        occurred_before=moment(before),
+        occurred_after=lazy.messages.moment(after),
+        occurred_before=lazy.messages.moment(before),
     )

@@ -1,78 +1,76 @@
-"""The commands for doors that others come in by: the server, and the keys they show."""
+"""Commands for the HTTP server and its API keys."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Any
 
-import typer
+import memorist
 
 from ...errors import Misconfigured
-from .app import Call, command, login
-from .cluster import on_signals
+from ...telemetry import logs
+from ..call import Call, login
+from ..render import plain
+from . import lazy, output
+from .app import command
+from .database import on_signals
+from .table import complete_id
 
 if TYPE_CHECKING:
-    import uvicorn
-
     from ...results import Key
 
-SERVER = "Server"
-DRAIN_SECONDS = 10
+DRAIN_SECONDS = 10  # for requests in flight when the server stops
 
 
-@command(SERVER, example="memorist serve --port 8765", writes=True)
+@command(
+    "serve",
+    "Server",
+    example="--port 8765",
+    creates=True,
+    host="<ADDRESS> Address to listen on.",
+    keys="Require an API key on localhost, too.",
+    port="<0..65535> Port to listen on.",
+    jobs="Also run background jobs.",
+)
 def serve(
     call: Call,
-    host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="Where to listen.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", metavar="N", min=0, max=65535, help="On which port.")
-    ] = 8765,
-    keys: Annotated[
-        bool, typer.Option("--keys", help="Let nobody in without a key, on this machine either.")
-    ] = False,
-    tend: Annotated[
-        bool, typer.Option("--tend/--no-tend", help="Also do what is due in the background.")
-    ] = True,
+    host: str = "127.0.0.1",
+    port: int = 8765,
+    keys: bool = False,
+    jobs: bool = True,
 ) -> None:
-    """Serve the memory over HTTP until told to stop. Any address but this machine's own needs keys."""
-    import asyncio
-
-    asyncio.run(_serve(call, host, port, keys, tend))
+    """Serve REST, MCP and the web page over HTTP. Any address but localhost requires API keys."""
+    asyncio.run(_serve(call, host, port, keys, jobs))
 
 
-async def _serve(call: Call, host: str, port: int, needs_keys: bool, tend: bool) -> None:
-    import memorist
-
-    from . import output
-
+async def _serve(call: Call, host: str, port: int, needs_keys: bool, jobs: bool) -> None:
     try:
         import uvicorn
 
-        from ...telemetry import logs
-        from ..rest import app, auth, middleware
+        create_app, auth, middleware = (
+            lazy.rest_app.create_app,
+            lazy.rest_auth,
+            lazy.rest_middleware,
+        )
     except ImportError as error:
-        raise Misconfigured(
-            'The server needs other packages: pip install "memorist[server]"'
-        ) from error
-    async with memorist.aio.open(call.db, run_jobs=tend) as memory:
+        raise Misconfigured('The server needs an extra: pip install "memorist[server]"') from error
+    async with memorist.aio.open(call.db, run_jobs=jobs) as memory:
         settings, local = memory.settings, None
-        logs.begin(settings.log, memory.ctx.observers)
+        logs.configure(settings.log, memory.ctx.observers)
         if not needs_keys and middleware.is_loopback(host):
             user = call.user or settings.user or login()
             local = auth.Caller(name="local", user=user, tenant=call.tenant or settings.tenant)
-        elif (
-            not any(key.is_good(memory.ctx.clock()) for key in await memory.keys())
-            and settings.jwt_jwks is None
-        ):
-            raise Misconfigured(
-                f"Nobody could come in at {host}: make a key with `memorist keys create NAME` first"
-            )
+        elif settings.jwt_jwks is None:
+            now = memory.ctx.clock()
+            if not any(key.is_good(now) for key in await memory.keys()):
+                raise Misconfigured(
+                    f"Listening on {host} requires an API key: `memorist keys create NAME`"
+                )
         config = uvicorn.Config(
-            app.create_app(memory, local=local),
+            create_app(memory, local=local),
             host=host,
             port=port,
             log_level="warning",
@@ -80,98 +78,91 @@ async def _serve(call: Call, host: str, port: int, needs_keys: bool, tend: bool)
             server_header=False,
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
-        told = f"Listening on http://{f'[{host}]' if ':' in host else host}:{port}; Ctrl-C ends it."
-        output.note(told) if settings.log == "off" else logs.log.info(told)
-        await _until_told(uvicorn.Server(config))
+        address = f"[{host}]" if ":" in host else host
+        message = f"Listening on http://{address}:{port}; Ctrl-C ends it."
+        output.note(message) if settings.log == "off" else logs.log.info(message)
+        server = uvicorn.Server(config)
+
+        def stop() -> None:
+            server.force_exit = server.should_exit  # at once, the second time
+            server.should_exit = True
+
+        on_signals(stop)
+        # uvicorn's own handlers would end the process before the memory is closed.
+        server.capture_signals = nullcontext  # type: ignore
+        await server.serve()
 
 
-async def _until_told(server: uvicorn.Server) -> None:
-    """Serve until SIGTERM or Ctrl-C, and finish what is under way; the second time, at once."""
-
-    def stop() -> None:
-        server.force_exit = server.should_exit
-        server.should_exit = True
-
-    on_signals(stop)
-    server.capture_signals = nullcontext  # type: ignore  # it would end the process before the memory is closed
-    await server.serve()
-
-
-@command(SERVER, example="memorist keys create laptop --right read --expires 90", writes=True)
-def keys(
+@command(
+    "keys create",
+    example="laptop --right read --expires 90",
+    creates=True,
+    name="<NAME> Name of the key.",
+    agent="<NAME> Agent that the key is for.",
+    right="<RIGHT> read, write, owner or admin; can be repeated. [read and write]",
+    expires="<1..> Days until the key expires.",
+)
+def create(
     call: Call,
-    action: Annotated[
-        Literal["create", "list", "revoke"],
-        typer.Argument(metavar="create|list|revoke", show_default=False),
-    ],
-    what: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME|ID]", help="A new key's name, or a key.", show_default=False),
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option("--agent", metavar="NAME", help="As which agent it asks.")
-    ] = None,
-    right: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--right",
-            metavar="RIGHT",
-            help="read, write, owner or admin; can be repeated. [read and write]",
-        ),
-    ] = None,
-    expires: Annotated[
-        float | None,
-        typer.Option("--expires", metavar="DAYS", min=1, help="For how many days it is good."),
-    ] = None,
+    name: str,
+    agent: str | None = None,
+    right: list[str] | None = None,
+    expires: float | None = None,
 ) -> None:
-    """Make, list and revoke keys for `memorist serve`. Whoever shows one is --user, in --space or in every space."""
-    from . import output
-
-    if action != "list" and what is None:
-        raise typer.BadParameter("Say which: create NAME, or revoke ID")
+    """Create an API key of --user for `memorist serve`, for one --space or for all."""
     with call.memory() as memory:
-        if action == "list" or what is None:
-            _listed(call, memory.keys())
-        elif action == "revoke":
-            memory.revoke_key(what)
-            output.line(f"{what} lets nobody in any more") if not call.json else output.as_json(
-                {"revoked": what}
-            )
-        else:
-            user = call.user or memory.settings.user or login()
-            key, token = memory.create_key(
-                what,
-                user=user,
-                tenant=call.tenant,
-                space=call.space,
-                agent=agent,
-                rights=tuple(right or ("read", "write")),
-                days=expires,
-            )
-            output.as_json({**asdict(key), "token": token}) if call.json else output.line(token)
-            output.note(f"Key {key.id} of {key.user}. It is shown this once: keep it safe.")
+        key, token = memory.create_key(
+            name,
+            user=call.user or memory.settings.user or login(),
+            tenant=call.tenant,
+            space=call.space,
+            agent=agent,
+            rights=tuple(right or ("read", "write")),
+            days=expires,
+        )
+    output.either(call.json, {**asdict(key), "token": token}, token)
+    output.note(f"Key {key.id} of {key.user}. It is shown only once: keep it safe.")
 
 
-def _listed(call: Call, found: list[Key]) -> None:
-    from . import output
-
+@command("keys list", creates=True)
+def list_(call: Call) -> None:
+    """List API keys."""
+    with call.memory() as memory:
+        found = memory.keys()
     if call.json:
         output.as_json([asdict(key) for key in found])
         return
     for key in found:
-        bound = "  ".join(
-            f"{name} {output.plain(value)}"
-            for name in ("space", "agent")
-            if (value := getattr(key, name))
-        )
-        who = f"{output.plain(key.name)}  {output.plain(key.user)}"
-        line = f"{key.id}  {who}  {bound}  {', '.join(key.rights)}  {_state(key)}"
-        output.line(" ".join(line.split()))
+        words: list[Any] = [key.id, key.name, key.user]
+        if key.space:
+            words.append(f"space {key.space}")
+        if key.agent:
+            words.append(f"agent {key.agent}")
+        output.line(plain("  ".join([*words, ", ".join(key.rights), _validity(key)])))
 
 
-def _state(key: Key) -> str:
-    at = key.revoked_at or key.expires_at
-    good = "until" if key.is_good(datetime.now(UTC)) else "expired"
-    return (
-        f"{'revoked' if key.revoked_at else good} {at:%Y-%m-%d %H:%M} UTC" if at else "without end"
-    )
+def _validity(key: Key) -> str:
+    if key.revoked_at:
+        return f"revoked {key.revoked_at:%Y-%m-%d %H:%M} UTC"
+    if key.expires_at is None:
+        return "does not expire"
+    state = "until" if key.is_good(datetime.now(UTC)) else "expired"
+    return f"{state} {key.expires_at:%Y-%m-%d %H:%M} UTC"
+
+
+@command(
+    "keys revoke",
+    example="4f1a2b",
+    creates=True,
+    id="<ID> Id, or its first characters.",
+)
+def revoke(
+    call: Call,
+    id: str,
+) -> None:
+    """Revoke an API key."""
+    with call.memory() as memory:
+        known = memory.keys()
+        key_id = complete_id(id, [key.id for key in known])
+        memory.revoke_key(key_id)
+    output.either(call.json, {"revoked": key_id}, f"{key_id} revoked")

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -61,33 +62,31 @@ class Backend:
             _current.reset(token)
 
 
+@dataclass(frozen=True, slots=True)
 class ToolCall:
     """One authorized request."""
 
-    def __init__(
-        self, client: Client, caller: Caller, request: Request, session: str | None
-    ) -> None:
-        self._client = client
-        self._caller = caller
-        self._request = request
-        self._session = session
+    client: Client
+    caller: Caller
+    request: Request
+    session: str | None
 
     @property
     def agent(self) -> str | None:
         """The calling agent, if it has an allowlist."""
-        agent = self._caller.agent
-        return agent if agent in self._client.ctx.allowlists.allowlists else None
+        agent = self.caller.agent
+        return agent if agent in self.client.ctx.allowlists.allowlists else None
 
     def scope(self, *, role: str | None = None) -> ScopedClient:
         """Open the scope of this call; `role` is the speaker, if it is not the user."""
-        space = getattr(self._request.request, "query_params", {}).get("space")
-        return self._caller.scope(self._client, space, session=self._session, role=role)
+        space = getattr(self.request.request, "query_params", {}).get("space")
+        return self.caller.scope(self.client, space, session=self.session, role=role)
 
     @property
     def actor(self) -> str:
         """The name for the history: the agent, or what the MCP client calls itself."""
-        params = self._request.session.client_params
-        name = self._caller.agent or (params.client_info.name if params else "")
+        params = self.request.session.client_params
+        name = self.caller.agent or (params.client_info.name if params else "")
         return " ".join(name.split())[:MAX_NAME] or "mcp"
 
 
@@ -96,7 +95,7 @@ async def authorize(right: str) -> ToolCall:
     backend, request = _current.get()
     client = await backend.client()
     caller = backend.authenticate(client, request)
-    caller.must(right)
+    caller.require(right)
     return ToolCall(client, caller, request, backend.session)
 
 

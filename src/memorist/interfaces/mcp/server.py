@@ -30,7 +30,7 @@ from ...errors import InvalidInput, MemoristError, NotFound
 from ...manage.keys import RIGHTS
 from ...retrieve import render
 from ...types import Filter
-from ..cli.app import Call, login
+from ..call import Call, login
 from . import answers, tools
 from .request import Backend, authorize
 

@@ -190,7 +190,11 @@ async def memory_remember(
         evidence=evidence or (),
         at=at,
     )
-    return answers.remember_result(receipt)
+    outcomes = [
+        answers.OutcomeItem(status=each.status, ids=list(each.ids), reason=each.reason)
+        for each in receipt.outcomes
+    ]
+    return answers.RememberResult(outcomes=outcomes)
 
 
 @tool("Edit a memory", idempotent=False)

@@ -1,4 +1,4 @@
-"""The server: an engine, its doors, and who may come in."""
+"""The HTTP server: REST, MCP and the web page over one client."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ... import __version__
 from ...client import Client
 from .. import metrics, web
 from ..mcp.server import serve_http
-from . import entries, mem0, people, problems, recalling, seeds, upkeep
-from .auth import Caller, Doorkeeper, admitted
-from .limits import Limits
-from .middleware import Gate
-from .route import Door, rights
+from . import dialects, mem0, memories, privacy, problems, table
+from .auth import Authenticator, Caller, authenticate
+from .limits import RateLimiter
+from .middleware import RequestMiddleware
+from .route import AuthenticatedRoute, rights
 
-_QUIET: Any = {
+_NO_TELEMETRY: Any = {
     "tracing": False,
     "metrics": False,
     "logs": False,
@@ -25,41 +25,41 @@ _QUIET: Any = {
     "auto_configure": False,
 }
 _DESCRIPTION = (
-    "Long-term memory that remembers with evidence, recalls within a budget and says why. Who asks is known by "
-    "the key; a space, a session and the rest say what is asked about. Errors are `application/problem+json`. A "
-    "request that changes something can carry an `Idempotency-Key`: asked again within a day, it is done once."
+    "Long-term memory for AI agents. The API key identifies the caller; space, session and other "
+    "labels select a part of their memory. Errors are `application/problem+json`. Requests that "
+    "change something accept an `Idempotency-Key`: repeated within a day, they are done once."
 )
-_KEY = "`memorist keys create` makes one. On this machine alone the server may be asked without."
-health = APIRouter(route_class=Door)
+_KEY = "Create one with `memorist keys create`. A server on localhost may be used without a key."
+health = APIRouter(route_class=AuthenticatedRoute)
 ROUTERS = (
     health,
     metrics.routes,
-    entries.routes,
-    recalling.routes,
-    people.routes,
-    upkeep.routes,
-    seeds.routes,
+    memories.routes,
+    table.routes,
+    privacy.routes,
+    dialects.routes,
     mem0.routes,
 )
 
 
 @health.get("/healthz")
 async def healthz() -> dict[str, str]:
-    """The server runs."""
+    """Report that the server is running."""
     return {"status": "ok"}
 
 
 @health.get("/readyz")
 async def readyz(request: Request) -> dict[str, str]:
-    """The store answers."""
+    """Report that the store answers."""
     await request.app.state.engine.ctx.store.name()
     return {"status": "ready"}
 
 
 def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
-    """The server of an engine, which stays open until whoever opened it closes it.
+    """Create the server of a client. The caller keeps the client open, and closes it.
 
-    `local` is who asks without a key, for an address that only this machine reaches; without it, everybody needs a key.
+    `local` is the caller of requests without a key, for a server that listens on localhost. Without
+    it, every request needs a key.
     """
     app = FastAPI(
         title="Memorist",
@@ -69,82 +69,84 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
         redirect_slashes=False,
-        telemetry=_QUIET,
-        lifespan=lambda app: serve_http(app, engine, admitted),
+        telemetry=_NO_TELEMETRY,
+        lifespan=lambda app: serve_http(app, engine, authenticate),
     )
     app.state.engine = engine
-    app.state.doorkeeper = Doorkeeper(engine, local)
-    app.state.limits = Limits(engine.settings.rate_limit)
+    app.state.authenticator = Authenticator(engine, local)
+    app.state.rate_limiter = RateLimiter(engine.settings.rate_limit)
     app.state.metrics = metrics.Metrics(engine)
     web.mount(app)
     for router in ROUTERS:
         app.include_router(router)
     problems.add_to(app)
-    app.add_exception_handler(405, _not_allowed)
+    app.add_exception_handler(405, _method_not_allowed)
     app.add_middleware(
-        Gate, most_bytes=engine.settings.max_body_mb << 20, only_here=local is not None
+        RequestMiddleware,
+        max_bytes=engine.settings.max_body_mb << 20,
+        local_only=local is not None,
     )
-    app.openapi = lambda: described(app)  # type: ignore[method-assign]
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
 
 
-def _not_allowed(request: Request, error: Exception) -> Response:
-    """A method that an address does not know, with those that it does."""
-    known = {
-        method
-        for router in ROUTERS
-        for route in router.routes
-        if isinstance(route, Door) and route.path_regex.match(request.url.path)
-        for method in route.methods or ()
-    }
-    headers = {"Allow": ", ".join(sorted(known))} if known else getattr(error, "headers", None)
-    return problems.response(request, 405, f"{request.method} is not known here", headers=headers)
+def _routes() -> list[AuthenticatedRoute]:
+    found = []
+    for router in ROUTERS:
+        found += [route for route in router.routes if isinstance(route, AuthenticatedRoute)]
+    return found
 
 
-def described(app: FastAPI) -> dict[str, Any]:
-    """OpenAPI 3.1: every answer that a route can give, and the right that it needs."""
-    if app.openapi_schema is None:
-        made = get_openapi(
-            title=app.title, version=app.version, description=app.description, routes=app.routes
-        )
-        schemas = made["components"]["schemas"]
-        schemas["Problem"] = problems.Problem.model_json_schema(
-            ref_template="#/components/schemas/{model}"
-        )
-        for unused in ("HTTPValidationError", "ValidationError"):
-            schemas.pop(unused, None)
-        made["components"]["securitySchemes"] = {
-            "key": {"type": "http", "scheme": "bearer", "description": _KEY}
-        }
-        for path, method, needed in table():
-            _complete(made["paths"][path][method], method, needed)
-        app.openapi_schema = made
-    return app.openapi_schema
+def _method_not_allowed(request: Request, error: Exception) -> Response:
+    """Answer 405 with all methods that the path allows."""
+    allowed: set[str] = set()
+    for route in _routes():
+        if route.path_regex.match(request.url.path):
+            allowed |= route.methods or set()
+    headers = getattr(error, "headers", None)
+    if allowed:
+        headers = {"Allow": ", ".join(sorted(allowed))}
+    detail = f"{request.method} is not supported here"
+    return problems.response(request, 405, detail, headers=headers)
 
 
-def _complete(operation: dict[str, Any], method: str, needed: str) -> None:
-    """What every route does: refuse, and tell why."""
-    statuses = [500, 503]
-    if needed:
-        operation["x-right"] = needed
-        statuses += [401, 403, 422, 429]
-    if "requestBody" in operation:
-        statuses += [400, 413, 415]
-    if method != "get":
-        statuses += [409]
-    operation["security"] = [{"key": []}] if needed else []
-    operation["responses"].pop("422", None)
-    operation["responses"] |= {
-        str(status): told for status, told in problems.declared(*sorted(statuses)).items()
-    }
+def describe(app: FastAPI) -> dict[str, Any]:
+    """Return the OpenAPI 3.1 document, with all errors and the right that each route needs."""
+    if app.openapi_schema is not None:
+        return app.openapi_schema
+    document = get_openapi(
+        title=app.title, version=app.version, description=app.description, routes=app.routes
+    )
+    schemas = document["components"]["schemas"]
+    schemas["Problem"] = problems.Problem.model_json_schema(
+        ref_template="#/components/schemas/{model}"
+    )
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    key = {"type": "http", "scheme": "bearer", "description": _KEY}
+    document["components"]["securitySchemes"] = {"key": key}
+    for path, method, right in route_table():
+        operation = document["paths"][path][method]
+        statuses = {500, 503}
+        if right:
+            operation["x-right"] = right
+            statuses |= {401, 403, 422, 429}
+        if "requestBody" in operation:
+            statuses |= {400, 413, 415}
+        if method != "get":
+            statuses.add(409)
+        operation["security"] = [{"key": []}] if right else []
+        operation["responses"].pop("422", None)
+        for status, declared in problems.declared(*sorted(statuses)).items():
+            operation["responses"][str(status)] = declared
+    app.openapi_schema = document
+    return document
 
 
-def table() -> list[tuple[str, str, str]]:
-    """All routes: their address, method, and the right that they need, empty if anybody may ask."""
-    return [
-        (route.path, method.lower(), next(rights(route.dependant), ""))
-        for router in ROUTERS
-        for route in router.routes
-        if isinstance(route, Door)
-        for method in sorted(route.methods or ())
-    ]
+def route_table() -> list[tuple[str, str, str]]:
+    """List all routes with path, method and required right, which is empty for public routes."""
+    found = []
+    for route in _routes():
+        right = next(rights(route.dependant), "")
+        found += [(route.path, method.lower(), right) for method in sorted(route.methods or ())]
+    return found

@@ -1,4 +1,4 @@
-"""What requests say, as schemas: unknown fields are refused, and a number is a number."""
+"""Request bodies and the types of their fields. Unknown fields are rejected."""
 
 from __future__ import annotations
 
@@ -17,32 +17,29 @@ from pydantic import (
 )
 
 from ...client import Client
-from ...ingest import policies
-from ...retrieve import profiles
+from ...dialects import catalog
 from ...scoped import ScopedClient
 from ...text import clock
 from ...types import Filter, Labels
 from .auth import Caller
 
-# To JSON, 3.0 is a whole number.
+# In JSON, 3.0 is an integer.
 whole = BeforeValidator(
     lambda given: int(given) if isinstance(given, float) and given.is_integer() else given
 )
-_SEEN = r"[^\s\u0000-\u0020\u0085\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-_NAMED, _PLAIN, _ID = (
-    rf"^[^\u0000]*{_SEEN}[^\u0000]*$",
-    r"^[^\u0000]*$",
-    r"^[0-9A-Za-z_.:~-]{1,200}$",
-)
-WHY = {  # what is wrong with what does not fit a pattern
-    _SEEN: "There is nothing to read in it",
-    _NAMED: "It needs something to read, without U+0000",
-    _PLAIN: "It holds U+0000",
-    _ID: "An id has 1 to 200 letters, digits and . : ~ _ -",
+_VISIBLE = r"[^\s\u0000-\u0020\u0085\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+_NAME = rf"^[^\u0000]*{_VISIBLE}[^\u0000]*$"
+_WORD = r"^[^\u0000]*$"
+_ID = r"^[0-9A-Za-z_.:~-]{1,200}$"
+PATTERN_ERRORS = {  # messages for people instead of patterns
+    _VISIBLE: "Must contain a visible character",
+    _NAME: "Must contain a visible character and no U+0000",
+    _WORD: "Must not contain U+0000",
+    _ID: "An id consists of 1 to 200 letters, digits and . : ~ _ -",
 }
-Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_NAMED)]
-Text = Annotated[str, StringConstraints(min_length=1, pattern=_SEEN)]
-Word = Annotated[str, StringConstraints(max_length=200, pattern=_PLAIN)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_NAME)]
+Text = Annotated[str, StringConstraints(min_length=1, pattern=_VISIBLE)]
+Word = Annotated[str, StringConstraints(max_length=200, pattern=_WORD)]
 Id = Annotated[str, Path(pattern=_ID)]
 IdText = Annotated[str, StringConstraints(pattern=_ID)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -50,39 +47,41 @@ Count = Annotated[int, Field(ge=1, le=1000), whole]
 Tokens = Annotated[int, Field(ge=1, le=1_000_000), whole]
 Days = Annotated[float, Field(ge=0, le=36_500, allow_inf_nan=False)]
 Revision = Annotated[int, Field(ge=0, lt=2**31), whole]
-Profile = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(profiles.PROFILES)})]
-Policy = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(policies.POLICIES)})]
+KindName = Literal["episodic", "semantic", "procedural", "working", "insight"]
+StateName = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
+ProfileName = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.PROFILES)})]
+PolicyName = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.POLICIES)})]
 
 
-def _moment(given: object) -> object:
+def _parse_time(given: object) -> object:
     return clock.utc(clock.parse(given)) if isinstance(given, str) else None
 
 
-def _time(*forms: str) -> WithJsonSchema:
-    some = [{"type": "string", "format": form, "maxLength": 40} for form in forms]
-    return WithJsonSchema(some[0] if len(some) == 1 else {"anyOf": some})
+def _time_schema(*formats: str) -> WithJsonSchema:
+    schemas = [{"type": "string", "format": name, "maxLength": 40} for name in formats]
+    return WithJsonSchema(schemas[0] if len(schemas) == 1 else {"anyOf": schemas})
 
 
-Moment = Annotated[datetime, BeforeValidator(_moment), _time("date-time")]
-Day = Annotated[datetime, BeforeValidator(_moment), _time("date", "date-time")]
+Moment = Annotated[datetime, BeforeValidator(_parse_time), _time_schema("date-time")]
+Day = Annotated[datetime, BeforeValidator(_parse_time), _time_schema("date", "date-time")]
 
 
 class Body(BaseModel):
-    """What a request says, and nothing else."""
+    """A request body."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Place(BaseModel):
-    """Where in the caller's memory."""
+class ScopeQuery(BaseModel):
+    """Query parameters that select a part of the caller's memory."""
 
     model_config = ConfigDict(extra="forbid")
     space: Name | None = None
     session: Name | None = None
 
 
-class Told(Body):
-    """Where in the caller's memory, with everything that can be said about it."""
+class LabeledBody(Body):
+    """A request body that selects a part of the caller's memory, with all labels."""
 
     space: Name | None = None
     session: Name | None = None
@@ -93,14 +92,12 @@ class Told(Body):
     actor: Name | None = None
 
 
-class Where(Body):
-    """Which memories count: what is not given does not restrict."""
+class FilterBody(Body):
+    """Which memories count. A field that is not given does not restrict."""
 
     ids: list[IdText] = []
-    kinds: list[Literal["episodic", "semantic", "procedural", "working", "insight"]] = []
-    states: list[Literal["active", "compressed", "archived", "superseded", "soft_deleted"]] = [
-        "active"
-    ]
+    kinds: list[KindName] = []
+    states: list[StateName] = ["active"]
     categories: list[Word] = []
     tags: list[Word] = []
     subjects: list[Word] = []
@@ -119,16 +116,15 @@ class Where(Body):
     thread: Word | None = None
 
     def filter(self) -> Filter:
-        given: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in self
-            if name not in ("session", "thread")
-        }
+        given: dict[str, Any] = {}
+        for name, value in self:
+            if name not in ("session", "thread"):
+                given[name] = tuple(value) if isinstance(value, list) else value
         return Filter(**given, labels=Labels(session=self.session, thread=self.thread))
 
 
-class Said(Body):
-    """One thing that was said."""
+class MessageBody(Body):
+    """One message of a conversation."""
 
     content: Annotated[str, StringConstraints(min_length=1)]
     id: Name | None = None
@@ -138,9 +134,11 @@ class Said(Body):
     session: Name | None = None
 
 
-class _New(Told):
-    policy: Policy | None = None
-    kind: Literal["episodic", "semantic", "procedural", "working", "insight"] | None = None
+class DraftBody(LabeledBody):
+    """What entries and messages have in common."""
+
+    policy: PolicyName | None = None
+    kind: KindName | None = None
     category: Word | None = None
     tags: list[Word] = []
     source_ids: list[Word] = []
@@ -151,24 +149,24 @@ class _New(Told):
     manually_saved: bool = False
 
     def fields(self) -> dict[str, Any]:
-        return self.model_dump(exclude={*Told.model_fields, "text", "messages", "at"})
+        return self.model_dump(exclude={*LabeledBody.model_fields, "text", "messages", "at"})
 
 
-class NewEntry(_New):
+class EntryBody(DraftBody):
     """A text to remember."""
 
     text: Text
     at: Moment | None = None
 
 
-class NewMessages(_New):
+class MessagesBody(DraftBody):
     """A conversation to remember."""
 
-    messages: Annotated[list[Said], Field(min_length=1, max_length=1000)]
+    messages: Annotated[list[MessageBody], Field(min_length=1, max_length=1000)]
 
 
-class Edit(Body):
-    """What to change of a memory: at least one thing."""
+class EditBody(Body):
+    """The fields of a memory to change: at least one."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
     text: Text | None = None
@@ -178,21 +176,21 @@ class Edit(Body):
     importance: Share | None = None
 
     @model_validator(mode="after")
-    def _something(self) -> Edit:
+    def _has_a_change(self) -> EditBody:
         if all(value is None for _, value in self):
-            raise ValueError("say what to change")
+            raise ValueError("name at least one field to change")
         return self
 
 
-class Question(Told):
-    """What to recall."""
+class RecallBody(LabeledBody):
+    """A question, and the limits of its answer."""
 
     query: str
     limit: Count | None = None
     budget: Tokens | None = None
     max_chars: Tokens | None = None
-    profile: Profile | None = None
-    where: Where | None = None
+    profile: ProfileName | None = None
+    where: FilterBody | None = None
     as_of: Moment | None = None
     include_compressed: bool = False
     rerank: bool | None = None
@@ -202,7 +200,7 @@ _Level = Annotated[int, Field(ge=1, le=5), whole]
 
 
 class QueryFilters(Body):
-    """What narrows a question of an agent."""
+    """Filters for the question of an agent."""
 
     user_id: Word | None = None
     agent_id: Word | None = None
@@ -217,8 +215,8 @@ class QueryFilters(Body):
     updated_before: Day | None = None
 
 
-class AgentQuestion(Body):
-    """What an agent asks: it sees what its allowlist names."""
+class QueryBody(Body):
+    """The question of an agent, which reads only what its allowlist names."""
 
     model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
     agent: Name | None = None
@@ -233,51 +231,51 @@ class AgentQuestion(Body):
     session: Name | None = None
 
 
-class ForgetWhere(Body):
-    """What to forget, by a question or a filter; by default it is only told."""
+class ForgetBody(Body):
+    """What to forget, by a question or a filter. By default a dry run."""
 
     space: Name | None = None
     query: Text | None = None
-    where: Where | None = None
+    where: FilterBody | None = None
     dry_run: bool = True
     reason: Word = ""
     keep_days: Days = 0
     never_again: bool = False
 
 
-class UndoOperation(Body):
-    """Take back an operation of the history."""
+class UndoOperationBody(Body):
+    """An operation of the history to undo."""
 
     operation: IdText
     space: Name | None = None
     dry_run: bool = False
 
 
-class UndoSession(Body):
-    """Take back everything that a session did."""
+class UndoSessionBody(Body):
+    """A session to undo."""
 
     session: Name
     space: Name | None = None
     dry_run: bool = False
 
 
-class Say(Told):
-    """What a person says to the memory itself."""
+class SayBody(LabeledBody):
+    """A chat command."""
 
     text: Annotated[str, StringConstraints(max_length=10_000)]
     about: list[IdText] = []
 
 
-class Feedback(Told):
-    """What was recalled for a turn and what was replied, or in its place which memories were used."""
+class FeedbackBody(LabeledBody):
+    """What was recalled for a turn, with the reply or with the memories that were used."""
 
     recalled: Annotated[list[IdText], Field(max_length=1000)] = []
     reply: Annotated[str, StringConstraints(max_length=100_000)] = ""
     used: Annotated[list[IdText], Field(max_length=1000)] | None = None
 
 
-class SpaceChoice(Body):
-    """What a person decides for a space."""
+class SpaceSettingsBody(Body):
+    """Settings of a space. A field that is not given stays as it is."""
 
     space: Name | None = None
     memory_enabled: bool | None = None
@@ -285,21 +283,15 @@ class SpaceChoice(Body):
     sharing: bool | None = None
 
 
-class Session(Body):
-    """A session, by its name."""
+class SessionBody(Body):
+    """A session."""
 
     session: Name
     space: Name | None = None
 
 
-class Value(Body):
-    """What the person says of themselves."""
-
-    value: Annotated[Text, StringConstraints(max_length=200)]
-
-
-class Checkpoint(BaseModel):
-    """Where a thread stands, with whatever else JSON knows."""
+class CheckpointBody(BaseModel):
+    """The state of a thread, with any further JSON."""
 
     model_config = ConfigDict(extra="allow", strict=True)
     graph_state: dict[str, Any] = {}
@@ -308,50 +300,22 @@ class Checkpoint(BaseModel):
     agent_states: dict[str, Any] = {}
 
 
-class Shared(Body):
-    """What to recall of other spaces."""
-
-    query: str
-    limit: Count | None = None
-    budget: Tokens | None = None
-    space: Name | None = None
-
-
-class Upkeep(Body):
-    """Where something is done to all that is there; or only told what would be."""
-
-    space: Name | None = None
-    dry_run: bool = False
-
-
-class Compress(Upkeep):
-    """Which sessions to sum up."""
-
-    threshold: Count | None = None
-    sessions: Count | None = None
-
-
-class RollUp(Upkeep):
-    """What to roll up."""
-
-    days: Days = 90
-
-
-class Records(Body):
-    """Exported records, or messages, to take in."""
+class ImportBody(Body):
+    """Exported records or messages to import."""
 
     space: Name | None = None
     records: Annotated[list[dict[str, Any]], Field(max_length=10_000)]
     restore: bool = False
 
 
-def engine_of(request: Request) -> Client:
-    found: Client = request.app.state.engine
-    return found
+def client_of(request: Request) -> Client:
+    client: Client = request.app.state.engine
+    return client
 
 
-def scoped(request: Request, caller: Caller, told: Place | Body) -> ScopedClient:
-    """The part of the memory that a request is about."""
-    names = ("space", "session", "thread", "channel", "run", "agent", "actor")
-    given = {name: getattr(told, name, None) for name in names}
-    return caller.scope(engine_of(request), **given)
+def scope_of(request: Request, caller: Caller, given: BaseModel | None) -> ScopedClient:
+    """Return the part of the caller's memory that a request is about."""
+    labels = {}
+    for name in ("space", "session", "thread", "channel", "run", "agent", "actor"):
+        labels[name] = getattr(given, name, None)
+    return caller.scope(client_of(request), **labels)

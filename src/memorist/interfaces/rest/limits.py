@@ -1,4 +1,4 @@
-"""How often one caller may ask: a bucket that fills again by itself, in this process."""
+"""Rate limits: one token bucket per caller, in this process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from starlette.exceptions import HTTPException
 
-MOST_CALLERS = 10_000  # who was not seen for longest begins anew
+MAX_CALLERS = 10_000  # beyond this, the caller not seen for longest starts over
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """What is left to a caller, as the headers `RateLimit` and `RateLimit-Policy` tell it."""
+class RateLimit:
+    """What a caller has left, for the headers `RateLimit` and `RateLimit-Policy`."""
 
     per_minute: int
     left: int
@@ -29,27 +29,29 @@ class Limit:
         }
 
 
-class Limits:
+class RateLimiter:
     """Counts the requests of callers."""
 
     def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute, self._clock = per_minute, clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def take(self, caller: str) -> Limit | None:
-        """Count one request; None if there is no limit. Raises HTTPException 429, which says when to ask again."""
+    def take(self, caller: str) -> RateLimit | None:
+        """Count one request. Returns None if there is no limit. Raises HTTPException 429."""
         if not self._per_minute:
             return None
-        now, most = self._clock(), float(self._per_minute)
-        left, at = self._buckets.pop(caller, (most, now))
-        left = min(most, left + (now - at) * most / 60)
-        taken = left - 1 if left >= 1 else left
-        self._buckets[caller] = taken, now
-        if len(self._buckets) > MOST_CALLERS:
+        now, capacity = self._clock(), float(self._per_minute)
+        left, at = self._buckets.pop(caller, (capacity, now))
+        left = min(capacity, left + (now - at) * capacity / 60)
+        is_over = left < 1
+        if not is_over:
+            left -= 1
+        self._buckets[caller] = left, now
+        if len(self._buckets) > MAX_CALLERS:
             self._buckets.popitem(last=False)
-        limit = Limit(self._per_minute, int(taken), math.ceil((most - taken) * 60 / most))
-        if left < 1:
-            again = math.ceil((1 - left) * 60 / most)
-            headers = {"Retry-After": str(again), **limit.headers}
-            raise HTTPException(429, f"Too many requests: ask again in {again} s", headers=headers)
+        limit = RateLimit(self._per_minute, int(left), math.ceil((capacity - left) * 60 / capacity))
+        if is_over:
+            seconds = math.ceil((1 - left) * 60 / capacity)
+            headers = {"Retry-After": str(seconds), **limit.headers}
+            raise HTTPException(429, f"Too many requests: retry in {seconds} s", headers=headers)
         return limit

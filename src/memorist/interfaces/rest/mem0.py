@@ -1,7 +1,7 @@
-"""The routes that clients of Mem0 call, so that they work by changing the host and the key.
+"""The routes of the Mem0 platform: its clients work after changing the host and the key.
 
-Whom a client calls `user_id` is a space of whoever holds the key: its users are walled off from each other, and the key
-still says whose memory it is. Other names are labels. An id that is given out here names its space, too.
+A Mem0 `user_id` is a space of the key's user, so its users are separated from each other, and the
+key still decides whose memory it is. The other ids are labels. Ids returned here name their space.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...errors import InvalidInput, NotFound
-from ...results import Entry, Page
 from ...scoped import ScopedClient
-from ...types import STATES, Filter, Labels, Memory, Scope
+from ...types import STATES, Filter, Labels, Memory
 from .auth import Caller
-from .bodies import Count, Id, Name, Share, Text, Word, engine_of, whole
-from .entries import MISSING, Reader, Teller, Writer
-from .route import Door
+from .bodies import Count, Id, Name, Share, Text, Word, client_of, whole
+from .memories import NOT_FOUND, Reader, Rememberer, Writer
+from .route import AuthenticatedRoute
 
-routes = APIRouter(route_class=Door)
+routes = APIRouter(route_class=AuthenticatedRoute)
 _LABELS = {"agent_id": "agent", "run_id": "run", "app_id": "channel"}
-_ONLY = (
+_SUPPORTED = (
     "Filters are user_id, agent_id, run_id and app_id, or AND of these: "
     "OR, NOT and other conditions are not supported"
 )
-_MOST = 1000  # pages that can be asked for by number
+_MAX_PAGES = 1000
 
 
-class Names(BaseModel):
-    """Whose memories: one of these, where all are meant."""
+class Mem0Names(BaseModel):
+    """Whose memories: at least one, where all memories are meant."""
 
     model_config = ConfigDict(extra="ignore")
     user_id: Name | None = None
@@ -42,34 +41,34 @@ class Names(BaseModel):
     app_id: Name | None = None
 
 
-class Condition(Names):
-    """Whose memories, and nothing that would be left out in silence."""
+class Mem0Condition(Mem0Names):
+    """Whose memories. Unsupported conditions are rejected, not ignored."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
-    def _is_known(cls, given: Any) -> Any:
+    def _reject_unsupported(cls, given: Any) -> Any:
         if isinstance(given, dict) and not given.keys() <= cls.model_fields.keys():
-            raise PydanticCustomError("condition", _ONLY)
+            raise PydanticCustomError("condition", _SUPPORTED)
         return given
 
 
-class Filters(Condition):
-    """Whose memories: flat, or as conditions that all hold."""
+class Mem0Filters(Mem0Condition):
+    """Whose memories: flat, or as conditions that must all hold."""
 
-    AND: list[Condition] = []
+    AND: list[Mem0Condition] = []
 
 
-class _Open(BaseModel):
-    """A body that other versions of a client may say more in."""
+class Mem0Body(BaseModel):
+    """A body. Unknown fields are ignored, because other client versions may send more."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
-    filters: Filters | None = None
+    filters: Mem0Filters | None = None
 
 
-class Message(BaseModel):
-    """One thing that was said."""
+class Mem0Message(BaseModel):
+    """One message."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     role: Name = "user"
@@ -77,17 +76,17 @@ class Message(BaseModel):
     name: Name | None = None
 
 
-class Add(Names, _Open):
-    """What to remember, and whose it is: here, or in `filters`."""
+class Mem0Add(Mem0Names, Mem0Body):
+    """Messages to remember, and whose they are: here, or in `filters`."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
-    messages: Annotated[list[Message], Field(min_length=1, max_length=1000)]
+    messages: Annotated[list[Mem0Message], Field(min_length=1, max_length=1000)]
     metadata: dict[str, Any] | None = None
     timestamp: Annotated[int, Field(ge=0, lt=2**33), whole] | None = None
 
 
-class Search(_Open):
-    """What to look for."""
+class Mem0Search(Mem0Body):
+    """What to search for."""
 
     query: str
     top_k: Count = 10
@@ -96,91 +95,84 @@ class Search(_Open):
     categories: list[Word] | None = None
 
 
-class GetAll(_Open):
+class Mem0List(Mem0Body):
     """Which memories to list."""
 
     categories: list[Word] | None = None
 
 
-class Pages(BaseModel):
-    """Which page of them."""
+class Mem0Paging(BaseModel):
+    """Which page."""
 
     model_config = ConfigDict(extra="ignore")
-    page: Annotated[int, Field(ge=1, le=_MOST)] = 1
+    page: Annotated[int, Field(ge=1, le=_MAX_PAGES)] = 1
     page_size: Annotated[int, Field(ge=1, le=100)] = 100
 
 
-class Update(BaseModel):
+class Mem0Update(BaseModel):
     """The new text of a memory."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
     text: Text
 
 
-def _named(*given: Names | None) -> Names:
-    """All the names that a request gives, in whatever way. Raises InvalidInput if it contradicts itself."""
+def _merge(*given: Mem0Names | None) -> Mem0Names:
+    """Merge the names that a request gives. Raises InvalidInput if they contradict each other."""
     found: dict[str, str] = {}
-    for part in (part for each in given if each for part in (each, *getattr(each, "AND", ()))):
-        for name in Names.model_fields:
-            value = getattr(part, name)
-            if value and found.setdefault(name, value) != value:
-                raise InvalidInput(f"`{name}` has more than one value here: ask for each by itself")
-    return Names(**found)
+    for each in given:
+        for part in (each, *getattr(each, "AND", ())):
+            for name in Mem0Names.model_fields:
+                value = getattr(part, name, None)
+                if value and found.setdefault(name, value) != value:
+                    raise InvalidInput(f"`{name}` has several values: send one request for each")
+    return Mem0Names(**found)
 
 
-def _mine(request: Request, caller: Caller, names: Names) -> ScopedClient:
-    labels = {label: getattr(names, name, None) for name, label in _LABELS.items()}
-    return caller.scope(engine_of(request), names.user_id, **labels)
+def _scope(request: Request, caller: Caller, names: Mem0Names) -> ScopedClient:
+    labels = {label: getattr(names, name) for name, label in _LABELS.items()}
+    return caller.scope(client_of(request), names.user_id, **labels)
 
 
-def _where(mine: ScopedClient, categories: list[str] | None = None) -> Filter:
+def _filter(mine: ScopedClient, categories: list[str] | None = None) -> Filter:
     labels = Labels(agent=mine.labels.agent, run=mine.labels.run, channel=mine.labels.channel)
     return Filter(labels=labels, categories=tuple(categories or ()))
 
 
-def _id(memory_id: str, scope: Scope, usual: str) -> str:
-    named = (
-        ""
-        if scope.space == usual
-        else "~" + base64.urlsafe_b64encode(scope.space.encode()).decode().rstrip("=")
-    )
-    return memory_id + named
+def _external_id(request: Request, memory_id: str, space: str) -> str:
+    """Return the id of a memory with its space, unless that is the default space."""
+    if space == client_of(request).settings.space:
+        return memory_id
+    return memory_id + "~" + base64.urlsafe_b64encode(space.encode()).decode().rstrip("=")
 
 
-def _of(request: Request, caller: Caller, id: str) -> tuple[ScopedClient, str]:
-    """The memory that an id names, and where. Raises NotFound."""
-    memory_id, _, space = id.partition("~")
-    try:
-        named = (
-            base64.urlsafe_b64decode(space + "=" * (-len(space) % 4)).decode() if space else None
-        )
-    except ValueError as error:
-        raise NotFound(f"No memory with id {id!r}") from error
-    return caller.scope(engine_of(request), named), memory_id
+def _resolve(request: Request, caller: Caller, id: str) -> tuple[ScopedClient, str]:
+    """Return the scope and the id of a memory from its external id. Raises NotFound."""
+    memory_id, _, encoded = id.partition("~")
+    space = None
+    if encoded:
+        try:
+            space = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+        except ValueError as error:
+            raise NotFound(f"No memory with id {id!r}") from error
+    return caller.scope(client_of(request), space), memory_id
 
 
-def _item(memory: Memory, usual: str, score: float | None = None) -> dict[str, Any]:
-    names = {name: getattr(memory.labels, label) for name, label in _LABELS.items()}
+def _item(request: Request, memory: Memory) -> dict[str, Any]:
     return {
-        "id": _id(memory.id, memory.scope, usual),
+        "id": _external_id(request, memory.id, memory.scope.space),
         "memory": memory.text,
         "user_id": memory.scope.space,
-        **names,
+        **{name: getattr(memory.labels, label) for name, label in _LABELS.items()},
         "metadata": dict(tag.split("=", 1) for tag in memory.tags if "=" in tag),
         "categories": [memory.category] if memory.category else [],
         "created_at": memory.created_at.isoformat(),
         "updated_at": memory.updated_at.isoformat(),
-        **({} if score is None else {"score": score}),
     }
-
-
-def _usual(request: Request) -> str:
-    return engine_of(request).settings.space
 
 
 @routes.get("/v1/ping/")
 async def ping(caller: Reader) -> dict[str, str | None]:
-    """Whether a key is good."""
+    """Check an API key."""
     return {
         "status": "ok",
         "org_id": caller.tenant,
@@ -190,159 +182,147 @@ async def ping(caller: Reader) -> dict[str, str | None]:
 
 
 @routes.post("/v3/memories/add/")
-async def add(request: Request, caller: Teller, told: Add) -> dict[str, Any]:
-    """Remember what was said; the metadata of a memory are kept as tags, in lower case."""
-    mine = _mine(request, caller, _named(told.filters, told))
-    at = None if told.timestamp is None else datetime.fromtimestamp(told.timestamp, UTC)
-    said = [{**each.model_dump(), "at": at} for each in told.messages]
-    receipt = await mine.remember(
-        said, tags=[f"{name}={value}" for name, value in (told.metadata or {}).items()]
-    )
-    usual = _usual(request)
-    results = [
-        {"id": _id(id, mine.scope, usual), "event": "ADD" if each.status == "created" else "UPDATE"}
-        for each in receipt.outcomes
-        for id in each.ids
-    ]
+async def add(request: Request, caller: Rememberer, body: Mem0Add) -> dict[str, Any]:
+    """Remember messages. Metadata is stored as tags, in lower case."""
+    mine = _scope(request, caller, _merge(body.filters, body))
+    at = None if body.timestamp is None else datetime.fromtimestamp(body.timestamp, UTC)
+    messages = [{**each.model_dump(), "at": at} for each in body.messages]
+    tags = [f"{name}={value}" for name, value in (body.metadata or {}).items()]
+    receipt = await mine.remember(messages, tags=tags)
+    results = []
+    for outcome in receipt.outcomes:
+        event = "ADD" if outcome.status == "created" else "UPDATE"
+        for id in outcome.ids:
+            external = _external_id(request, id, mine.scope.space)
+            results.append({"id": external, "event": event})
     return {"results": results}
 
 
 @routes.post("/v3/memories/search/")
 async def search(
-    request: Request, caller: Reader, asked: Search
+    request: Request, caller: Reader, body: Mem0Search
 ) -> dict[str, list[dict[str, Any]]]:
-    """What is remembered that answers."""
-    mine = _mine(request, caller, _named(asked.filters))
-    found = await mine.recall(
-        asked.query, limit=asked.top_k, rerank=asked.rerank, where=_where(mine, asked.categories)
-    )
-    least = asked.threshold or 0.0
-    return {
-        "results": [
-            _item(hit.memory, _usual(request), hit.relevance)
-            for hit in found
-            if hit.relevance >= least
-        ]
-    }
+    """Search memories."""
+    mine = _scope(request, caller, _merge(body.filters))
+    where = _filter(mine, body.categories)
+    answer = await mine.recall(body.query, limit=body.top_k, rerank=body.rerank, where=where)
+    results = [
+        {**_item(request, hit.memory), "score": hit.relevance}
+        for hit in answer
+        if hit.relevance >= (body.threshold or 0.0)
+    ]
+    return {"results": results}
 
 
 @routes.post("/v3/memories/")
 async def get_all(
-    request: Request, caller: Reader, asked: GetAll, pages: Annotated[Pages, Query()]
+    request: Request, caller: Reader, body: Mem0List, paging: Annotated[Mem0Paging, Query()]
 ) -> dict[str, Any]:
-    """Memories, newest first, page by page."""
-    mine = _mine(request, caller, _named(asked.filters))
-    where = _where(mine, asked.categories)
-    page = await _page(mine, where, pages)
-    count = len(await engine_of(request).ctx.store.rows_where(mine.scope, where))
-    link = f"{request.url.path}?page={{}}&page_size={pages.page_size}"
+    """List memories, newest first, page by page."""
+    mine = _scope(request, caller, _merge(body.filters))
+    where = _filter(mine, body.categories)
+    page = await mine.list(where, limit=paging.page_size)
+    memories, cursor = page.memories, page.cursor
+    for _ in range(1, paging.page):
+        if cursor is None:
+            memories = ()
+            break
+        page = await mine.list(where, limit=paging.page_size, cursor=cursor)
+        memories, cursor = page.memories, page.cursor
+    count = len(await client_of(request).ctx.store.rows_where(mine.scope, where))
+    link = f"{request.url.path}?page={{}}&page_size={paging.page_size}"
     return {
         "count": count,
-        "next": link.format(pages.page + 1) if page.cursor else None,
-        "previous": link.format(pages.page - 1) if pages.page > 1 else None,
-        "results": [_item(each, _usual(request)) for each in page],
+        "next": link.format(paging.page + 1) if cursor else None,
+        "previous": link.format(paging.page - 1) if paging.page > 1 else None,
+        "results": [_item(request, memory) for memory in memories],
     }
 
 
-async def _page(mine: ScopedClient, where: Filter, pages: Pages) -> Page:
-    """The page of that number, or an empty one."""
-    page = await mine.list(where, limit=pages.page_size)
-    for _ in range(1, pages.page):
-        if page.cursor is None:
-            return Page(())
-        page = await mine.list(where, limit=pages.page_size, cursor=page.cursor)
-    return page
-
-
-@routes.get("/v1/memories/{id}/", responses=MISSING)
+@routes.get("/v1/memories/{id}/", responses=NOT_FOUND)
 async def get(request: Request, id: Id, caller: Reader) -> dict[str, Any]:
-    """One memory."""
-    mine, memory_id = _of(request, caller, id)
-    return _item(await mine.get(memory_id), _usual(request))
+    """Return one memory."""
+    mine, memory_id = _resolve(request, caller, id)
+    return _item(request, await mine.get(memory_id))
 
 
-@routes.put("/v1/memories/{id}/", responses=MISSING)
-async def update(request: Request, id: Id, caller: Writer, told: Update) -> dict[str, str]:
-    """Give a memory another text."""
-    mine, memory_id = _of(request, caller, id)
-    await mine.edit(memory_id, told.text, actor=caller.user)
+@routes.put("/v1/memories/{id}/", responses=NOT_FOUND)
+async def update(request: Request, id: Id, caller: Writer, body: Mem0Update) -> dict[str, str]:
+    """Change the text of a memory."""
+    mine, memory_id = _resolve(request, caller, id)
+    await mine.edit(memory_id, body.text, actor=caller.user)
     return {"id": id, "message": "Memory updated successfully!"}
 
 
-@routes.delete("/v1/memories/{id}/", responses=MISSING)
+@routes.delete("/v1/memories/{id}/", responses=NOT_FOUND)
 async def delete(request: Request, id: Id, caller: Writer) -> dict[str, str]:
     """Forget a memory."""
-    mine, memory_id = _of(request, caller, id)
+    mine, memory_id = _resolve(request, caller, id)
     await mine.forget(memory_id, actor=caller.user)
     return {"message": "Memory deleted successfully!"}
 
 
 @routes.delete("/v1/memories/")
 async def delete_all(
-    request: Request, caller: Writer, names: Annotated[Names, Query()]
+    request: Request, caller: Writer, names: Annotated[Mem0Names, Query()]
 ) -> dict[str, str]:
-    """Forget all memories of somebody."""
+    """Forget all memories of a user, agent, run or app."""
     if not any(value for _, value in names):
-        raise InvalidInput(f"Say whose: {', '.join(Names.model_fields)}")
-    await _forget_all(request, _mine(request, caller, names), caller)
+        raise InvalidInput(f"Name at least one of {', '.join(Mem0Names.model_fields)}")
+    await _forget_all(request, _scope(request, caller, names))
     return {"message": "Memories deleted successfully!"}
 
 
-async def _forget_all(request: Request, mine: ScopedClient, caller: Caller) -> None:
-    labels = _where(mine).labels
-    where = Filter(states=STATES, labels=labels, created_before=engine_of(request).ctx.clock())
-    await mine.forget_where(where=where, dry_run=False, actor=caller.user)
+async def _forget_all(request: Request, mine: ScopedClient) -> None:
+    now = client_of(request).ctx.clock()
+    where = Filter(states=STATES, labels=_filter(mine).labels, created_before=now)
+    await mine.forget_where(where=where, dry_run=False, actor=mine.scope.user)
 
 
 @routes.get("/v1/memories/{id}/history/")
 async def history(request: Request, id: Id, caller: Reader) -> list[dict[str, Any]]:
-    """What happened to a memory, oldest first."""
-    mine, memory_id = _of(request, caller, id)
+    """List the history of a memory, oldest first."""
+    mine, memory_id = _resolve(request, caller, id)
     entries = await mine.history(memory_id)
-    refs = [memory_id, *(each.old_ref for each in entries if each.old_ref)]
-    texts = {
-        each.id: each.text for each in await engine_of(request).ctx.store.get(mine.scope, refs)
-    }
-    events, new = [], texts.get(memory_id)
-    for entry in entries:
-        old = texts.get(entry.old_ref) if entry.old_ref else (None if entry.event == "ADD" else new)
-        events.append(_event(entry, id, old, new))
+    versions = [memory_id, *(entry.old_ref for entry in entries if entry.old_ref)]
+    stored = await client_of(request).ctx.store.get(mine.scope, versions)
+    texts = {memory.id: memory.text for memory in stored}
+    events: list[dict[str, Any]] = []
+    new = texts.get(memory_id)
+    for entry in entries:  # newest first
+        old = None if entry.event == "ADD" else new
+        if entry.old_ref:
+            old = texts.get(entry.old_ref)
+        event = {
+            "id": entry.id,
+            "memory_id": id,
+            "event": entry.event,
+            "old_memory": old,
+            "new_memory": new,
+            "created_at": entry.at.isoformat(),
+            "updated_at": entry.at.isoformat(),
+        }
+        events.insert(0, event)
         new = old
-    return events[::-1]
-
-
-def _event(entry: Entry, id: str, old: str | None, new: str | None) -> dict[str, Any]:
-    return {
-        "id": entry.id,
-        "memory_id": id,
-        "event": entry.event,
-        "old_memory": old,
-        "new_memory": new,
-        "created_at": entry.at.isoformat(),
-        "updated_at": entry.at.isoformat(),
-    }
+    return events
 
 
 @routes.get("/v1/entities/")
 async def entities(request: Request, caller: Reader) -> dict[str, Any]:
-    """Everybody the holder of the key remembers something of."""
-    mine = [
-        each
-        for each in await engine_of(request).scopes()
-        if (each.tenant, each.user) == (caller.tenant, caller.user)
-        and caller.space in (None, each.space)
-    ]
-    found = [await _entity(caller.scope(engine_of(request), each.space)) for each in mine]
+    """List all users (the spaces of the key's user) that have memories."""
+    client = client_of(request)
+    found = []
+    for scope in await client.scopes():
+        is_own = (scope.tenant, scope.user) == (caller.tenant, caller.user)
+        if is_own and caller.space in (None, scope.space):
+            counts = await caller.scope(client, scope.space).stats()
+            entity = {"id": scope.space, "name": scope.space, "type": "user"}
+            found.append({**entity, "total_memories": counts["memories"]})
     return {"count": len(found), "next": None, "previous": None, "results": found}
-
-
-async def _entity(mine: ScopedClient) -> dict[str, Any]:
-    space, counts = mine.scope.space, await mine.stats()
-    return {"id": space, "name": space, "type": "user", "total_memories": counts["memories"]}
 
 
 @routes.delete("/v2/entities/user/{name}/")
 async def delete_entity(request: Request, name: Name, caller: Writer) -> dict[str, str]:
-    """Forget all that is remembered of somebody."""
-    await _forget_all(request, caller.scope(engine_of(request), name), caller)
+    """Forget all memories of a user."""
+    await _forget_all(request, caller.scope(client_of(request), name))
     return {"message": "Entity deleted successfully!"}

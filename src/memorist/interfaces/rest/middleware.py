@@ -1,4 +1,4 @@
-"""What every request passes before anything reads it: where it came from, how large it is, and what it is called."""
+"""What every request passes: origin and size checks, a request id, headers, a log line."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ipaddress
 import logging
 import re
 import time
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 from uuid import uuid4
 
@@ -18,9 +19,9 @@ from ...telemetry import logs
 from . import problems
 
 log = logging.getLogger("memorist.rest")
-_SANE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
-_SAFE = ("GET", "HEAD", "OPTIONS")
-_ALWAYS = {
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -28,7 +29,7 @@ _ALWAYS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name is this machine and nothing else.
+    """Return whether a host name means this machine only.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("localhost.example.com")
     (True, True, False)
@@ -46,97 +47,84 @@ def _split(address: str) -> SplitResult | None:
         return None
 
 
-class Gate:
-    """Refuses other sites and what is too large, names each request, and tells what became of it."""
+class RequestMiddleware:
+    """Rejects cross-site and oversized requests; sets the request id and headers; logs requests."""
 
-    def __init__(self, app: ASGIApp, *, most_bytes: int, only_here: bool) -> None:
-        self._app, self._most, self._only_here = app, most_bytes, only_here
+    def __init__(self, app: ASGIApp, *, max_bytes: int, local_only: bool) -> None:
+        self._app, self._max_bytes, self._local_only = app, max_bytes, local_only
+        self._too_large = (
+            f"A request has at most {max_bytes:,} bytes: send less at once, or raise `max_body_mb`"
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        state = scope.setdefault("state", {})
+        state: dict[str, Any] = scope.setdefault("state", {})
         given = headers.get("x-request-id", "")
-        state["request_id"] = given if _SANE.fullmatch(given) else str(uuid4())
+        state["request_id"] = given if _REQUEST_ID.fullmatch(given) else str(uuid4())
         logs.request.set(state["request_id"])
-        begun, status = time.perf_counter(), 0
+        start, status, received = time.perf_counter(), 0, 0
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                _mark(MutableHeaders(scope=message), state)
+                _set_headers(MutableHeaders(scope=message), state)
             await send(message)
 
-        request = Request(scope)
-        try:
-            if refused := self._refusal(request, headers):
-                await refused(scope, receive, sending)
-            else:
-                await self._app(scope, self._counted(receive), sending)
-        except Exception as error:
-            if status:
-                raise
-            await problems.of_bug(request, error)(scope, receive, sending)
-        finally:
-            _tell(scope, status, time.perf_counter() - begun)
-
-    def _refusal(self, request: Request, headers: Headers) -> ASGIApp | None:
-        """What is refused unread."""
-        host = headers.get("host", "")
-        place = _split(f"//{host}")
-        if place is None:
-            return problems.response(request, 421, "`Host` is no name of a server")
-        if self._only_here and not is_loopback(place.hostname or ""):
-            return problems.response(
-                request, 421, "This server answers under the name of this machine alone"
-            )
-        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-        is_foreign = origin is not None and getattr(_split(origin), "netloc", None) != host
-        if request.method not in _SAFE and (is_foreign or site not in ("none", "same-origin")):
-            return problems.response(request, 403, "Another site may not change anything here")
-        length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > self._most:
-            return problems.response(request, 413, self._too_large)
-        return None
-
-    @property
-    def _too_large(self) -> str:
-        return (
-            f"A request has at most {self._most:,} bytes: send less at once, or raise `max_body_mb`"
-        )
-
-    def _counted(self, receive: Receive) -> Receive:
-        read = 0
-
-        async def receiving() -> Message:
-            nonlocal read
+        async def receive_limited() -> Message:
+            nonlocal received
             message = await receive()
-            read += len(message.get("body", b""))
-            if read > self._most:
+            received += len(message.get("body", b""))
+            if received > self._max_bytes:
                 raise HTTPException(413, self._too_large)
             return message
 
-        return receiving
+        request = Request(scope)
+        try:
+            if rejection := self._reject(request, headers):
+                await rejection(scope, receive, send_with_headers)
+            else:
+                await self._app(scope, receive_limited, send_with_headers)
+        except Exception as error:
+            if status:
+                raise
+            await problems.from_bug(request, error)(scope, receive, send_with_headers)
+        finally:
+            _log(scope, status, time.perf_counter() - start)
+
+    def _reject(self, request: Request, headers: Headers) -> ASGIApp | None:
+        """Return the answer to a request that is rejected unread, or None."""
+        host = headers.get("host", "")
+        address = _split(f"//{host}")
+        if address is None:
+            return problems.response(request, 421, "`Host` is not a valid host name")
+        if self._local_only and not is_loopback(address.hostname or ""):
+            return problems.response(request, 421, "This server only answers as localhost")
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        is_foreign = origin is not None and getattr(_split(origin), "netloc", None) != host
+        is_cross_site = is_foreign or site not in ("none", "same-origin")
+        if is_cross_site and request.method not in _SAFE_METHODS:
+            return problems.response(request, 403, "Cross-site requests may not change anything")
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self._max_bytes:
+            return problems.response(request, 413, self._too_large)
+        return None
 
 
-def _mark(headers: MutableHeaders, state: dict[str, object]) -> None:
+def _set_headers(headers: MutableHeaders, state: dict[str, Any]) -> None:
     headers["X-Request-Id"] = str(state["request_id"])
-    for name, value in _ALWAYS.items():
-        headers.setdefault(name, value)
     limit = state.get("limit")
-    if limit is not None:
-        for name, value in limit.headers.items():  # type: ignore[attr-defined]
-            headers.setdefault(name, value)
+    extra = _HEADERS if limit is None else _HEADERS | limit.headers
+    for name, value in extra.items():
+        headers.setdefault(name, value)
 
 
-def _tell(scope: Scope, status: int, seconds: float) -> None:
-    """One line for each request: the route, not the address, which may name somebody."""
-    route, state = scope.get("route"), scope["state"]
-    caller = state.get("caller")
-    about = {"ms": round(1000 * seconds, 1), "caller": getattr(caller, "name", None)}
-    log.info(
-        "%s %s %d", scope["method"], getattr(route, "path", "-"), status, extra={"about": about}
-    )
+def _log(scope: Scope, status: int, seconds: float) -> None:
+    """Log one line per request: the route, not the path, which may contain a name."""
+    route = getattr(scope.get("route"), "path", "-")
+    caller = getattr(scope["state"].get("caller"), "name", None)
+    about = {"ms": round(1000 * seconds, 1), "caller": caller}
+    log.info("%s %s %d", scope["method"], route, status, extra={"about": about})

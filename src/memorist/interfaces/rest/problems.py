@@ -1,4 +1,4 @@
-"""Every error as `application/problem+json` (RFC 9457): what is wrong, and the way out; nothing about our insides."""
+"""Errors as `application/problem+json` (RFC 9457), without internals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from ...errors import KeyRefused, MemoristError
 from .. import errors
-from .bodies import WHY
+from .bodies import PATTERN_ERRORS
 
 log = logging.getLogger("memorist.rest")
 MEDIA = "application/problem+json"
@@ -26,7 +26,7 @@ _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Problem(BaseModel):
-    """Why a request was not answered as it asked."""
+    """Why a request failed."""
 
     model_config = ConfigDict(extra="forbid")
     type: str
@@ -38,12 +38,12 @@ class Problem(BaseModel):
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The errors that a route may answer with, for OpenAPI."""
+    """Return the OpenAPI responses for error statuses."""
     content = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {
-        status: {"description": HTTPStatus(status).phrase, "content": content}
-        for status in statuses
-    }
+    responses: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        responses[status] = {"description": HTTPStatus(status).phrase, "content": content}
+    return responses
 
 
 def response(
@@ -55,11 +55,11 @@ def response(
     headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    """A problem, told."""
+    """Return a problem as a response."""
     phrase = HTTPStatus(status).phrase
-    named = _WORDS.sub("-", kind or phrase.title().replace(" ", "")).lower()
+    name = _WORDS.sub("-", kind or phrase.title().replace(" ", "")).lower()
     body = {
-        "type": f"urn:memorist:{named}",
+        "type": f"urn:memorist:{name}",
         "title": phrase,
         "status": status,
         "detail": detail,
@@ -69,65 +69,56 @@ def response(
     return Response(json.dumps(body), status, headers=dict(headers or {}), media_type=MEDIA)
 
 
-def of_ours(request: Request, error: Exception) -> Response:
-    """An error of ours, as the one table has it; above 500 without its message, which is for whoever runs this."""
-    status = errors.answer(error).status
+def from_memorist(request: Request, error: Exception) -> Response:
+    """Answer one of our errors. From 500 on, its message is only logged: it is for the operator."""
+    status = errors.codes(error).status
     detail = str(error) if status < 500 else inspect.cleandoc(type(error).__doc__ or "")
     headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, KeyRefused) else {}
     if status >= 500:
-        unexpected(request, error)
+        log_failure(request, error)
     if getattr(error, "retry", False):
         headers["Retry-After"] = "1"
     return response(request, status, detail, kind=type(error).__name__, headers=headers)
 
 
-def of_http(request: Request, error: Exception) -> Response:
+def from_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return response(request, error.status_code, str(error.detail), headers=error.headers)
 
 
-def of_input(request: Request, error: Exception) -> Response:
-    """What does not fit the schema: where, and why; what was given is not repeated."""
+def from_validation(request: Request, error: Exception) -> Response:
+    """Answer a request that does not match the schema, without repeating its input."""
     assert isinstance(error, RequestValidationError)
-    found = [
-        {"at": ".".join(map(str, each["loc"])), "why": _why(each)} for each in error.errors()[:20]
-    ]
-    detail = (
-        f"{found[0]['at']}: {found[0]['why']}" if found else "The request does not fit the schema"
-    )
+    found = []
+    for each in error.errors()[:20]:
+        pattern = each.get("ctx", {}).get("pattern")
+        why = PATTERN_ERRORS.get(pattern, str(each["msg"]))
+        found.append({"at": ".".join(map(str, each["loc"])), "why": why})
+    detail = "The request does not match the schema"
+    if found:
+        detail = f"{found[0]['at']}: {found[0]['why']}"
     return response(request, 422, detail, kind="InvalidInput", errors=found)
 
 
-def _why(error: Mapping[str, Any]) -> str:
-    """In a sentence, where the library would show a pattern."""
-    return WHY.get(error.get("ctx", {}).get("pattern"), str(error["msg"]))
+def from_bug(request: Request, error: Exception) -> Response:
+    log_failure(request, error)
+    return response(request, 500, "Internal error. The server log has the details for this id.")
 
 
-def of_bug(request: Request, error: Exception) -> Response:
-    unexpected(request, error)
-    return response(
-        request, 500, "Something unexpected went wrong. It is in the log of the server, by this id."
-    )
-
-
-def unexpected(request: Request, error: Exception) -> None:
-    """Note where it went wrong. The message of an error may hold words of a memory, so it is left out."""
+def log_failure(request: Request, error: Exception) -> None:
+    """Log where an error was raised, without its message: that may contain a memory."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
-    where = (
-        f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}" if place is not None else "nowhere"
-    )
-    log.error(
-        "request %s failed: %s at %s",
-        getattr(request.state, "request_id", "-"),
-        type(error).__name__,
-        where,
-    )
+    where = "unknown"
+    if place is not None:
+        where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}"
+    request_id = getattr(request.state, "request_id", "-")
+    log.error("request %s failed: %s at %s", request_id, type(error).__name__, where)
 
 
 def add_to(app: FastAPI) -> None:
-    """Tell all errors of an app this way."""
-    app.add_exception_handler(MemoristError, of_ours)
-    app.add_exception_handler(HTTPException, of_http)
-    app.add_exception_handler(RequestValidationError, of_input)
+    """Add the error handlers to an app."""
+    app.add_exception_handler(MemoristError, from_memorist)
+    app.add_exception_handler(HTTPException, from_http)
+    app.add_exception_handler(RequestValidationError, from_validation)

@@ -1,4 +1,8 @@
-"""A route of ours: it knows its caller before it reads anything, reads strict JSON, does a repeated request once."""
+"""The route class of all REST routes.
+
+It authenticates the caller before reading the body, accepts only strict JSON, and answers a
+repeated request with the same `Idempotency-Key` without doing it again.
+"""
 
 from __future__ import annotations
 
@@ -16,39 +20,34 @@ from starlette.exceptions import HTTPException
 from ...client import Client
 from ...storage import codec
 from ...types import Memory
-from .auth import Caller, May, admitted
+from .auth import Caller, Requires, authenticate
 
-KEPT = timedelta(days=1)  # how long the answer to a request is the answer to the same request
-LONGEST = 200  # characters of an `Idempotency-Key`
-_CHANGING = {
-    "write",
-    "remember",
-    "owner",
-}  # what needs one of these rights is done once; the rest can be asked again
+REPLAY_PERIOD = timedelta(days=1)  # how long an answer is replayed
+MAX_KEY_LENGTH = 200  # characters of an `Idempotency-Key`
+_CHANGING = {"write", "remember", "owner"}  # rights of routes that change something
 
 
-class Strict(Request):
-    """A request whose body is JSON as the standard has it."""
+class StrictRequest(Request):
+    """A request whose body is standard JSON: UTF-8, no NaN, no Infinity."""
 
     async def json(self) -> Any:
         try:
-            return json.loads((await self.body()).decode(), parse_constant=_no_constant)
-        except (ValueError, RecursionError) as error:
-            raise HTTPException(400, f"The body is no JSON: {_brief(error)}") from error
+            return json.loads((await self.body()).decode(), parse_constant=_reject_constant)
+        except RecursionError as error:
+            raise HTTPException(400, "The body is not valid JSON: nested too deeply") from error
+        except UnicodeError as error:
+            raise HTTPException(400, "The body is not valid JSON: not UTF-8") from error
+        except ValueError as error:
+            reason = str(error)[:200]
+            raise HTTPException(400, f"The body is not valid JSON: {reason}") from error
 
 
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
 
 
-def _brief(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deep"
-    return "it is not UTF-8" if isinstance(error, UnicodeError) else str(error)[:200]
-
-
-class Door(APIRoute):
-    """A route with a doorkeeper."""
+class AuthenticatedRoute(APIRoute):
+    """A route that checks the rights of its caller first."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         answer = super().get_route_handler()
@@ -56,83 +55,87 @@ class Door(APIRoute):
 
         async def handle(request: Request) -> Response:
             if needed:
-                caller = await admitted(request)
+                caller = await authenticate(request)
                 for right in needed:
-                    caller.must(right)
-            strict = Strict(request.scope, request.receive)
+                    caller.require(right)
+            strict = StrictRequest(request.scope, request.receive)
             if self.body_field is not None:
-                await _check_media(strict)
+                await _require_json(strict)
             key = strict.headers.get("idempotency-key")
             if key is None or not _CHANGING & set(needed):
                 return await answer(strict)
-            return await _once(strict, caller, key, self.response_model is Memory, answer)
+            return await _answer_once(strict, caller, key, self.response_model is Memory, answer)
 
         return handle
 
 
 def rights(dependant: Dependant) -> Iterator[str]:
-    """Which rights a route asks for."""
-    if isinstance(dependant.call, May):
+    """Yield the rights that a route requires."""
+    if isinstance(dependant.call, Requires):
         yield dependant.call.right
     for each in dependant.dependencies:
         yield from rights(each)
 
 
-async def _check_media(request: Request) -> None:
+async def _require_json(request: Request) -> None:
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media != "application/json" and (media or await request.body()):
         raise HTTPException(415, "Send application/json", headers={"Accept": "application/json"})
 
 
-async def _once(
+async def _answer_once(
     request: Request,
     caller: Caller,
     key: str,
     is_memory: bool,
     answer: Callable[[Request], Awaitable[Response]],
 ) -> Response:
-    """The answer to a request, or the one it got before. Only ids are kept: words are read anew."""
-    if not 1 <= len(key) <= LONGEST:
-        raise HTTPException(422, f"An Idempotency-Key has 1 to {LONGEST} characters")
+    """Answer a request, or replay the answer to the same request.
+
+    Of an answer only ids are stored: a memory is read again, the text of a chat command is dropped.
+    """
+    if not 1 <= len(key) <= MAX_KEY_LENGTH:
+        raise HTTPException(422, f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters")
     engine: Client = request.app.state.engine
     now = engine.ctx.clock()
     head = f"{request.method} {request.url}\n{request.headers.get('if-match', '')}\n"
-    asked = hashlib.sha256(head.encode() + await request.body()).hexdigest()
-    known = await engine.ctx.store.begin_request(caller.name, key, asked, at=now, since=now - KEPT)
-    if known is not None:
-        return await _again(engine, caller, known)
-    kept = None
+    digest = hashlib.sha256(head.encode() + await request.body()).hexdigest()
+    since = now - REPLAY_PERIOD
+    stored = await engine.ctx.store.begin_request(caller.name, key, digest, at=now, since=since)
+    if stored is not None:
+        return await _replay(engine, caller, stored)
+    record = None
     try:
-        given = await answer(request)
-        if given.status_code < 300:
-            body = json.loads(bytes(given.body)) if given.body else None
-            kept = json.dumps({"status": given.status_code, **_kept(body, is_memory)})
+        response = await answer(request)
+        if response.status_code < 300:
+            body: Any = json.loads(bytes(response.body)) if response.body else None
+            kept: dict[str, Any] = {"status": response.status_code}
+            if is_memory:
+                kept |= {"memory": body["id"], "space": body["scope"]["space"]}
+            elif isinstance(body, dict) and "say" in body:
+                kept["body"] = {**body, "say": ""}
+            else:
+                kept["body"] = body
+            record = json.dumps(kept)
     finally:
-        await engine.ctx.store.end_request(caller.name, key, kept, begun=now)
-    return given
+        await engine.ctx.store.end_request(caller.name, key, record, begun=now)
+    return response
 
 
-def _kept(body: Any, is_memory: bool) -> dict[str, Any]:
-    """What is kept of an answer: of a memory where it is, of other answers all but what was said in words."""
-    if is_memory:
-        return {"memory": body["id"], "space": body["scope"]["space"]}
-    return {"body": {**body, "say": ""} if isinstance(body, dict) and "say" in body else body}
-
-
-async def _again(engine: Client, caller: Caller, known: str) -> Response:
-    if known == "":
+async def _replay(engine: Client, caller: Caller, stored: str) -> Response:
+    if stored == "":
+        raise HTTPException(422, "This Idempotency-Key was used for another request")
+    if stored == "pending":
         raise HTTPException(
-            422, "This Idempotency-Key was used for another request: take a new one"
+            409, "The same request is still being processed", headers={"Retry-After": "1"}
         )
-    if known == "pending":
-        raise HTTPException(
-            409, "The same request is being answered: ask again", headers={"Retry-After": "1"}
-        )
-    kept = json.loads(known)
+    kept = json.loads(stored)
     headers = {"Idempotency-Replayed": "true"}
+    body = b""
     if "memory" in kept:
         memory = await caller.scope(engine, kept["space"]).get(kept["memory"])
-        body, headers["ETag"] = json.dumps(codec.dump(memory)).encode(), f'"{memory.revision}"'
-    else:
-        body = json.dumps(kept["body"]).encode() if kept["body"] is not None else b""
+        body = json.dumps(codec.dump(memory)).encode()
+        headers["ETag"] = f'"{memory.revision}"'
+    elif kept["body"] is not None:
+        body = json.dumps(kept["body"]).encode()
     return Response(body, kept["status"], media_type="application/json", headers=headers)

@@ -153,7 +153,7 @@ def _remember_session(page: PageRequest, response: Response) -> None:
 @route("POST", "/keys", "admin")
 async def create_key(page: PageRequest) -> Response:
     """Create a key for the same user. Only this response contains its secret."""
-    rights, caller = page.form.get("right", []), page.caller
+    rights, caller = page.form.getlist("right"), page.caller
     if not set(rights) <= set(caller.rights):
         raise NotAllowed("A key cannot have more rights than the key that creates it")
     _, token = await page.client.create_key(

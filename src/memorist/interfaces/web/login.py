@@ -39,9 +39,8 @@ async def sign_in(request: Request) -> Response:
     """Start a session for a valid key."""
     try:
         form = await read_form(request)
-        key = (form.get("key") or [""])[0].strip()
-        to = (form.get("to") or ["/"])[0]
-        await request.app.state.doorkeeper.verify(f"Bearer {key}")
+        key, to = form.get("key", "").strip(), form.get("to", "/")
+        await request.app.state.authenticator.verify(f"Bearer {key}")
     except KeyRefused as error:
         return render_page(request, "login.html", status=401, to=to, error=str(error))
     except MemoristError as error:
@@ -73,8 +72,8 @@ async def set_theme(request: Request) -> Response:
         form = await read_form(request)
     except MemoristError as error:
         return render_error(request, error)
-    theme = (form.get("theme") or [""])[0]
-    response = redirect(request, (form.get("to") or ["/"])[0])
+    theme = form.get("theme", "")
+    response = redirect(request, form.get("to", "/"))
     value = theme if theme in THEMES else "auto"
     set_cookie(request, response, "memorist_theme", value, seconds=_YEAR)
     return response

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 
 from fastapi import Response
 
+from ...dialects import catalog
 from ...errors import InvalidInput
 from ...manage.keys import RIGHTS
 from ...results import Key, Page
-from ...retrieve import profiles
 from ...types import KINDS, STATES, Filter, Labels, Memory
-from ..cli.output import plain
+from ..render import plain
 from . import charts
 from .request import PageRequest, route
 
@@ -23,42 +23,43 @@ RECENT = 200  # memories searched for threads
 MAX_NODES = 36  # memories in the graph of related memories
 DAYS = 30
 
-# Charts of the statistics page: title, description, and lines that count events by (op, status).
-CHARTS: tuple[tuple[str, str, Mapping[str, tuple[tuple[str, str], ...]]], ...] = (
-    ("Duplicates", "Repeated statements that were merged.", {"merged": (("merge", "ok"),)}),
+# Charts of the statistics page: title, description, and for each line the events it counts.
+CHARTS: tuple[tuple[str, str, dict[str, list[str]]], ...] = (
+    ("Duplicates", "Repeated statements that were merged.", {"merged": ["merge ok"]}),
     (
         "Removals",
         "Memories removed because a space was full, they expired, or they were moved to the trash.",
-        {"removed": (("ttl", "ok"),), "space full of protected memories": (("ttl", "error"),)},
+        {"removed": ["ttl ok"], "space full of protected memories": ["ttl error"]},
     ),
     (
         "User actions",
         "Changes made to memories and privacy settings.",
         {
-            "pinned or unpinned": (("pin", "ok"), ("unpin", "ok")),
-            "edited": (("update", "ok"),),
-            "forgotten": (("delete", "ok"),),
-            "memory on, off, incognito": (
-                ("enable", "ok"),
-                ("disable", "ok"),
-                ("incognito", "ok"),
-            ),
+            "pinned or unpinned": ["pin ok", "unpin ok"],
+            "edited": ["update ok"],
+            "forgotten": ["delete ok"],
+            "memory on, off, incognito": ["enable ok", "disable ok", "incognito ok"],
         },
     ),
     (
         "Activity",
         "New memories and searches.",
-        {"new memories": (("create", "ok"),), "searches": (("search", "ok"),)},
+        {"new memories": ["create ok"], "searches": ["search ok"]},
     ),
     (
         "Hit rate",
         "Whether recalled memories were used in the reply, where feedback was given.",
-        {"used": (("use", "ok"),), "not used": (("use", "skipped"),)},
+        {"used": ["use ok"], "not used": ["use skipped"]},
     ),
     (
         "Embedding",
         "Vectors computed in the background, and batches that failed.",
-        {"computed": (("embed", "ok"),), "failed": (("embed", "error"),)},
+        {"computed": ["embed ok"], "failed": ["embed error"]},
+    ),
+    (
+        "LLM tokens",
+        "Tokens sent to and received from the language model.",
+        {"input": ["input tokens"], "output": ["output tokens"]},
     ),
 )
 
@@ -72,7 +73,7 @@ async def search(page: PageRequest) -> Response:
     answer = await page.memories.recall(
         question,
         budget=page.number("budget", 100_000),
-        profile=_choose(page, "profile", profiles.PROFILES),
+        profile=_choose(page, "profile", catalog.PROFILES),
     )
     parts: list[str] = []
     for hit in answer.hits:
@@ -80,7 +81,7 @@ async def search(page: PageRequest) -> Response:
             if round(value, 4) and name not in parts:
                 parts.append(name)
     # Names with a dot belong to dialects, for code that is written against those.
-    names = [name for name in sorted(profiles.PROFILES) if "." not in name]
+    names = [name for name in sorted(catalog.PROFILES) if "." not in name]
     return await page.render("search.html", answer=answer, parts=parts, profiles=names)
 
 
@@ -235,22 +236,19 @@ async def statistics(page: PageRequest) -> Response:
     """Events and LLM usage by day; for administrators also jobs and latencies."""
     today = page.client.ctx.clock()
     days = [f"{today - timedelta(days=ago):%Y-%m-%d}" for ago in reversed(range(DAYS))]
-    events = Counter[tuple[str, str, str]]()
-    for event in await page.memories.event_counts(days=DAYS):
-        events[event.op, event.status, event.day] += event.count
+    counts = Counter[tuple[str, str]]()  # by event and day
+    for counted in await page.memories.event_counts(days=DAYS):
+        counts[f"{counted.op} {counted.status}", counted.day] += counted.count
     usage = await page.memories.llm_usage(days=DAYS)
-    tokens = {"input": Counter[str](), "output": Counter[str]()}
     for each in usage:
-        tokens["input"][each.day] += each.tokens_in
-        tokens["output"][each.day] += each.tokens_out
+        counts["input tokens", each.day] += each.tokens_in
+        counts["output tokens", each.day] += each.tokens_out
     plots: list[tuple[str, str, dict[str, list[int]]]] = []
     for title, about, lines in CHARTS:
         series: dict[str, list[int]] = {}
-        for name, counted in lines.items():
-            series[name] = [sum(events[(*each, day)] for each in counted) for day in days]
+        for name, events in lines.items():
+            series[name] = [sum(counts[event, day] for event in events) for day in days]
         plots.append((title, about, series))
-    by_day = {name: [counts[day] for day in days] for name, counts in tokens.items()}
-    plots.append(("LLM tokens", "Tokens sent to and received from the language model.", by_day))
     is_admin = page.has_right("admin")
     return await page.render(
         "figures.html",

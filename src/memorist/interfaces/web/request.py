@@ -10,13 +10,14 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote, unquote, urlencode
+from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 import jinja2
 from fastapi import Request, Response
+from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse
 
@@ -46,6 +47,7 @@ MAX_SESSIONS = 10_000  # the least recently used is dropped first
 SCOPE_COOKIES = ("memorist_in_space", "memorist_in_session")  # which scope the page shows
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
 
+Form = ImmutableMultiDict[str, str]
 Handler = Callable[[Request], Awaitable[Response]]
 routes: list[tuple[str, str, Handler]] = []  # path, method, handler
 templates = jinja2.Environment(
@@ -108,7 +110,7 @@ class PageRequest:
     request: Request
     caller: Caller
     memories: ScopedClient
-    form: dict[str, list[str]] = field(default_factory=dict)
+    form: Form
 
     @property
     def client(self) -> Client:
@@ -126,7 +128,7 @@ class PageRequest:
 
     def value(self, name: str) -> str:
         """Return a form field, or an empty string. Browsers send line ends as CRLF."""
-        return (self.form.get(name) or [""])[0].replace("\r\n", "\n").strip()
+        return self.form.get(name, "").replace("\r\n", "\n").strip()
 
     def number(self, name: str, maximum: int) -> int | None:
         """Parse a query parameter or form field. Raises InvalidInput."""
@@ -140,7 +142,7 @@ class PageRequest:
 
     def has_right(self, right: str) -> bool:
         try:
-            self.caller.must(right)
+            self.caller.require(right)
         except NotAllowed:
             return False
         return True
@@ -165,6 +167,9 @@ class PageRequest:
 
     def redirect(self, path: str, message: str) -> Response:
         return redirect(self.request, path, message)
+
+
+PageHandler = Callable[[PageRequest], Awaitable[Response]]
 
 
 def render_page(request: Request, template: str, *, status: int = 200, **values: Any) -> Response:
@@ -204,7 +209,7 @@ def render_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         status, detail = error.status_code, str(error.detail)
     else:
-        problem = problems.of_ours(request, error)
+        problem = problems.from_memorist(request, error)
         status, detail = problem.status_code, json.loads(bytes(problem.body))["detail"]
     return render_page(
         request,
@@ -212,7 +217,7 @@ def render_error(request: Request, error: Exception) -> Response:
         status=status,
         page=getattr(request.state, "page", None),
         detail=detail,
-        has_keys=request.app.state.doorkeeper.local is None,
+        has_keys=request.app.state.authenticator.local is None,
         back=previous_path(request),
     )
 
@@ -249,12 +254,10 @@ def set_cookie(
     )
 
 
-def route(
-    method: str, path: str, right: str
-) -> Callable[[Callable[[PageRequest], Awaitable[Response]]], Handler]:
+def route(method: str, path: str, right: str) -> Callable[[PageHandler], Handler]:
     """Register a page (GET) or a form action (POST) that needs a right."""
 
-    def register(answer: Callable[[PageRequest], Awaitable[Response]]) -> Handler:
+    def register(answer: PageHandler) -> Handler:
         async def handle(request: Request) -> Response:
             try:
                 return await answer(await _authenticate(request, right))
@@ -271,40 +274,39 @@ async def _authenticate(request: Request, right: str) -> PageRequest:
     """Raises KeyRefused, NotAllowed, InvalidInput, HTTPException."""
     state = request.app.state
     key = get_sessions(request).get_key(request.cookies.get(SESSION_COOKIE))
-    caller = await state.doorkeeper.verify(None if key is None else f"Bearer {key}")
+    caller = await state.authenticator.verify(None if key is None else f"Bearer {key}")
     request.state.caller = caller
-    request.state.limit = state.limits.take(caller.name)
-    page = PageRequest(request, caller, _open_scope(request, caller, {}))
+    request.state.limit = state.rate_limiter.take(caller.name)
+    form = Form()
+    page = PageRequest(request, caller, _open_scope(request, caller, form), form)
     request.state.page = page
-    caller.must(right)
+    caller.require(right)
     if request.method != "POST":
         return page
     form = await read_form(request)
     return replace(page, memories=_open_scope(request, caller, form), form=form)
 
 
-def _open_scope(request: Request, caller: Caller, form: dict[str, list[str]]) -> ScopedClient:
+def _open_scope(request: Request, caller: Caller, form: Form) -> ScopedClient:
     """Open the scope that the form names, or else the one last shown, as far as the key allows."""
-    names: list[str | None] = []
-    for part in ("space", "session"):
-        last_shown = unquote(request.cookies.get(f"memorist_in_{part}", ""))
-        names.append((form.get(part) or [last_shown])[0] or None)
-    space, session = names
+    cookies = request.cookies
+    space = form.get("space", unquote(cookies.get("memorist_in_space", "")))
+    session = form.get("session", unquote(cookies.get("memorist_in_session", "")))
     if caller.space is not None and "space" not in form:
-        space = None
-    return caller.scope(request.app.state.engine, space, session=session)
+        space = ""
+    return caller.scope(request.app.state.engine, space or None, session=session or None)
 
 
-async def read_form(request: Request) -> dict[str, list[str]]:
+async def read_form(request: Request) -> Form:
     """Parse a form. Raises InvalidInput, or NotAllowed without the CSRF token of this session."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         body = (await request.body()).decode()
-        form = parse_qs(body, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+        form = Form(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError as error:
         raise InvalidInput("The form data is malformed") from error
-    token = (form.get("csrf_token") or [""])[0]
-    is_ours = get_sessions(request).is_csrf_token(token, request.cookies.get(SESSION_COOKIE))
+    token, session_id = form.get("csrf_token", ""), request.cookies.get(SESSION_COOKIE)
+    is_ours = get_sessions(request).is_csrf_token(token, session_id)
     if media_type != "application/x-www-form-urlencoded" or not is_ours:
         raise NotAllowed("This form has expired. Go back, reload the page and try again")
     return form

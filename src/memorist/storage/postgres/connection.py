@@ -20,12 +20,12 @@ from psycopg.adapt import AdaptersMap
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ...errors import (
-    Conflict,
     InvalidInput,
     MemoristError,
     MigrationNeeded,
     Misconfigured,
     ProviderFailed,
+    RevisionConflict,
     StoreDamaged,
     StoreFull,
     StoreUnavailable,
@@ -208,7 +208,7 @@ _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
     (
         (errors.UndefinedTable, errors.UndefinedColumn),
         lambda place, said: MigrationNeeded(
-            f"{place} lacks part of the schema: run `memorist migrate` ({said})"
+            f"{place} lacks part of the schema: run `memorist db migrate` ({said})"
         ),
     ),
     (
@@ -245,7 +245,7 @@ _ANSWERS: tuple[tuple[tuple[type[psycopg.Error], ...], _Answer], ...] = (
     ),
     (
         (psycopg.IntegrityError,),
-        lambda place, said: Conflict(
+        lambda place, said: RevisionConflict(
             f"This contradicts what is already kept: read it again and repeat it ({said})"
         ),
     ),

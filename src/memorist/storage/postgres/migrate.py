@@ -90,7 +90,7 @@ async def _migrated(
     if partitions is not None and partitions != count:
         raise InvalidInput(
             f"{place} is in use, and its partitions stay as they are: migrate a new database with --partitions, "
-            "and `memorist copy` into it"
+            "and `memorist db copy` into it"
         )
     missing = migrations.missing(done, steps, place)
     if missing:

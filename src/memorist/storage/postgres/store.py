@@ -149,7 +149,7 @@ class PostgresStore(Relational):
         sql = f"SELECT relname FROM pg_class c WHERE {_OURS} AND NOT relispartition AND {scoped} "
         found = await self._session.rows(f"{sql} AND NOT row_security_active(oid) ORDER BY 1")
         return [
-            f"Row-level security does not guard {row[0]}: run `memorist migrate` as its owner"
+            f"Row-level security does not guard {row[0]}: run `memorist db migrate` as its owner"
             for row in found
         ]
 

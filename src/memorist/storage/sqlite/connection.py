@@ -17,10 +17,10 @@ from typing import Any
 import apsw
 
 from ...errors import (
-    Conflict,
     InvalidInput,
     MemoristError,
     ProviderFailed,
+    RevisionConflict,
     StoreDamaged,
     StoreFull,
     StoreUnavailable,
@@ -163,7 +163,7 @@ def _ours(error: apsw.Error, path: str) -> MemoristError:
             f"{path!r} stayed locked for {BUSY_SECONDS} s by another process: retry"
         )
     if isinstance(error, apsw.ConstraintError):
-        return Conflict(
+        return RevisionConflict(
             f"This contradicts what is already kept: read it again and repeat the change ({error})"
         )
     if isinstance(error, (apsw.TooBigError, apsw.RangeError)):

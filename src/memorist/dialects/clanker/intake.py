@@ -1,0 +1,210 @@
+"""Clanker's intake: what is said in the channels of a bot, one message after the other, each once.
+
+A message is stored, with the task to extract facts from it, before its call returns. So the queue
+holds only callers who wait for the facts: however many there are, and whatever is killed, nothing
+is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from ...client import Client
+from ...errors import InvalidInput, MemoristError, Misconfigured, ProviderFailed
+from ...extraction import job
+from ...ingest import guard
+from ...jobs.debounce import Debounced
+from ...jobs.worker import EMBED
+from ...text.clock import new_id
+from ...types import Message, Outcome
+from . import Clanker
+
+MAX_WAITING = 400
+DRAIN_SECONDS, SHUTDOWN_SECONDS = 5.0, 4.0
+VOICE = {"stt": "voice_stt", "realtime": "voice_realtime"}  # pipeline: source of its messages
+log = logging.getLogger("memorist")
+
+Store = Callable[[], Awaitable[bool]]
+
+
+class Intake:
+    """Stores messages and extracts their facts. Use it with `async with`, which drains the queue at
+    its end.
+
+    With `drop_oldest`, as in the original, a message is stored when its turn comes, and of more
+    than 400 waiting messages the oldest is dropped.
+    """
+
+    def __init__(
+        self, client: Client, *, most: int = MAX_WAITING, drop_oldest: bool = False
+    ) -> None:
+        if client.settings.extract == "off":
+            raise Misconfigured(
+                "The intake extracts facts: open the memory with extract='rules' or 'model'"
+            )
+        self._client, self._clanker = client, Clanker(client)
+        self._most, self._drops = most, drop_oldest
+        self._active: dict[tuple[str, str], asyncio.Task[bool]] = {}  # by guild and message
+        self._queue: deque[tuple[asyncio.Future[bool], Store]] = deque()
+        self._authors: set[tuple[str, str]] = set()  # who may have more facts now than are kept
+        self._work: asyncio.Task[None] | None = None
+        self._refresh: Debounced | None = None
+
+    async def __aenter__(self) -> Intake:
+        if self._client.settings.journal_dir is not None:
+            await self.refresh_memory_markdown()
+            self._refresh = Debounced(self.refresh_memory_markdown)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.drain_ingest_queue(SHUTDOWN_SECONDS)
+        left = self._running()
+        for each in left:
+            each.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        if self._refresh is not None:
+            await self._refresh.close()
+
+    async def ingest_message(
+        self,
+        guild_id: str,
+        channel_id: str,
+        message: Message,
+        *,
+        author_id: str,
+        source: str = "text",
+    ) -> bool:
+        """Store a message of a channel and extract facts about its author; False if it is not
+        stored.
+
+        Calls for a message that is still in progress share its result. Beyond 400 waiting calls
+        nobody waits: the message is stored, and its facts follow. Raises InvalidInput for a message
+        without an id.
+        """
+        if not message.id:
+            raise InvalidInput("A message needs an id: the same message is stored once")
+        if len(guard.to_line(message.content, "content")) < guard.SHORTEST["content"]:
+            return False
+        key = (guild_id, message.id)
+        if key not in self._active:
+            store = partial(self._store, guild_id, channel_id, message, author_id, source)
+            self._active[key] = asyncio.create_task(self._ingest(store))
+            self._active[key].add_done_callback(lambda _: self._active.pop(key))
+        return await asyncio.shield(self._active[key])
+
+    async def ingest_voice(
+        self,
+        guild_id: str,
+        channel_id: str,
+        transcript: str,
+        *,
+        author_id: str,
+        author_name: str | None = None,
+        pipeline: str = "stt",
+    ) -> bool:
+        """Ingest a transcript under an id made for it; `pipeline` is stt or realtime."""
+        if pipeline not in VOICE:
+            raise InvalidInput(f"No voice pipeline {pipeline!r}: choose from {', '.join(VOICE)}")
+        source = VOICE[pipeline]
+        said = Message(id=f"{source}:{new_id()}", content=transcript, name=author_name)
+        return await self.ingest_message(
+            guild_id, channel_id, said, author_id=author_id, source=source
+        )
+
+    async def remember_line(self, guild_id: str, line: str, **about: str | None) -> Outcome:
+        """Store a line of lore; its vector and the snapshot follow."""
+        outcome = await self._clanker.remember_line(guild_id, line, **about)
+        if outcome.ids:
+
+            async def nothing_to_store() -> bool:
+                return True
+
+            self._enqueue(nothing_to_store)
+        return outcome
+
+    async def drain_ingest_queue(self, seconds: float = DRAIN_SECONDS) -> bool:
+        """Wait until the queue is empty; False if that takes longer, and it continues later."""
+        running = self._running()
+        if not running:
+            return True
+        _, late = await asyncio.wait(running, timeout=seconds)
+        return not late
+
+    async def refresh_memory_markdown(self) -> str:
+        """Write the snapshot for people anew."""
+        return await self._client.snapshot()
+
+    def _running(self) -> list[asyncio.Task[Any]]:
+        running: list[asyncio.Task[Any]] = list(self._active.values())
+        if self._work is not None:
+            running.append(self._work)
+        return running
+
+    async def _ingest(self, store: Store) -> bool:
+        """Store a message and wait for its turn; if the queue is too long, nobody waits."""
+        if not self._drops and not await store():
+            return False
+        if len(self._queue) >= self._most:
+            if not self._drops:
+                return True
+            self._queue.popleft()[0].set_result(False)
+        return await self._enqueue(store)
+
+    def _enqueue(self, store: Store) -> asyncio.Future[bool]:
+        turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._queue.append((turn, store))
+        if self._work is None or self._work.done():
+            self._work = asyncio.create_task(self._drain())
+        return turn
+
+    async def _store(
+        self, guild_id: str, channel_id: str, message: Message, author_id: str, source: str
+    ) -> bool:
+        """Return whether a message was stored. A failure is recorded, and the bot goes on."""
+        try:
+            outcome = await self._clanker.add_message(
+                guild_id, channel_id, message, author_id=author_id, source=source
+            )
+        except ProviderFailed as error:
+            log.warning("A message was not stored: %s", type(error).__name__)
+            self._clanker.note_failure(guild_id, source)
+            return False
+        self._authors.add((guild_id, author_id))
+        return bool(outcome.ids) or outcome.status == "pending"
+
+    async def _drain(self) -> None:
+        """Extract the facts of what waits, in the order in which it was said."""
+        while self._queue:
+            if self._drops:
+                turns = [self._queue.popleft()]
+            else:
+                turns = list(self._queue)
+                self._queue.clear()
+            is_stored = await self._run_turn(turns[0][1])
+            for turn, _ in turns:
+                if not turn.done():  # its caller may have been canceled
+                    turn.set_result(is_stored)
+            if self._refresh is not None:
+                self._refresh.request()
+
+    async def _run_turn(self, store: Store) -> bool:
+        """Run one turn; the worker retries what fails, and the next turn comes all the same."""
+        try:
+            is_stored = await store() if self._drops else True
+            await self._client.run_jobs(only=[job.NAME, EMBED])
+            while self._authors:
+                await self._clanker.archive(*self._authors.pop())
+        except MemoristError:
+            return not self._drops
+        return is_stored

@@ -1,0 +1,82 @@
+"""What every command is given: which database, whose memory, and how to answer.
+
+The command line, its MCP server and its hooks share it. `memorist.settings` is slow to import, so
+it is loaded on use.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import memorist
+
+from ..errors import InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from ..sync import Blocking, BlockingScope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """The options that all commands share."""
+
+    db: str | None = None
+    user: str | None = None
+    space: str | None = None
+    tenant: str | None = None
+    session: str | None = None
+    json: bool = False
+    creates: bool = False  # the command may create the database; others need an existing one
+
+    @property
+    def names_a_scope(self) -> bool:
+        """Whether the command line says whose memory is meant."""
+        return any((self.user, self.space, self.tenant))
+
+    @contextmanager
+    def memory(self) -> Iterator[Blocking]:
+        """Open the memory. Raises NotFound if the command needs an existing one."""
+        settings: Any = import_module("memorist.settings")
+        place = settings.load(db=self.db).db
+        if not self.creates and _is_missing(place):
+            raise NotFound(
+                f"No memory at {place!r}. `memorist remember` creates one; --db names another"
+            )
+        with memorist.open(self.db, run_jobs=False) as memory:
+            yield memory
+
+    @contextmanager
+    def mine(self) -> Iterator[BlockingScope]:
+        """Open the part of the memory that the command is about."""
+        with self.memory() as memory:
+            yield self.scope(memory)
+
+    def scope(self, memory: Blocking) -> BlockingScope:
+        user = self.user if self.user is not None else memory.settings.user
+        if user is None:
+            user = login()
+        return memory.scope(user, self.space, self.tenant, session=self.session)
+
+
+def _is_missing(place: str) -> bool:
+    """Return whether a file does not exist but could. Other places are left to the store."""
+    if place == ":memory:" or "://" in place or "\0" in place or os.path.lexists(place):
+        return False
+    folder = os.path.dirname(os.path.abspath(place))
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return os.path.isdir(folder)
+
+
+def login() -> str:
+    """Return the login name. Raises InvalidInput if the system has none."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError, ImportError) as error:
+        raise InvalidInput("Unknown user: pass --user NAME, or set MEMORIST_USER") from error

@@ -1,0 +1,253 @@
+"""Import and export: files with one JSON object per line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import typer
+
+from ...errors import InvalidInput, NotFound, StoreUnavailable
+from ...types import Outcome
+from ..call import Call
+from ..errors import REFUSED
+from . import output
+from .app import command
+from .table import All
+
+FILES = "Files"
+BATCH = 64  # lines imported together: few enough for a moving progress bar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One record of a file."""
+
+    number: int
+    record: dict[str, Any]
+    read: int  # bytes up to its end
+
+    @property
+    def is_message(self) -> bool:
+        return "content" in self.record
+
+
+@command(
+    "import",
+    FILES,
+    example="chat.jsonl --user ana",
+    creates=True,
+    file="<FILE> The file; - reads stdin.",
+    restore="Your own export: store every record unchanged.",
+)
+def import_(
+    call: Call,
+    file: str,
+    restore: bool = False,
+) -> None:
+    """Import an export, or a file of messages: one JSON object per line.
+
+    A message has content, and may have role, name, at, session and id. Exported records return to
+    their scope, or to --user if given. A line that cannot be read stops the import; the lines
+    before it are stored, and importing the same file again changes nothing. Records pass the guard
+    like any other write, unless --restore is given.
+    """
+    outcomes: list[Outcome] = []
+    read = 0
+    with call.memory() as memory, open_input(file) as source:
+        counted = call.scope(memory) if call.names_a_scope else memory
+        before = counted.stats()["memories"]
+        lines = add_ids(read_lines(source), file=file, session=call.session)
+        size = None
+        with suppress(OSError, ValueError):  # a pipe
+            size = os.fstat(source.fileno()).st_size or None
+        with output.progress("Importing", size, hidden=call.json) as advance:
+            for batch in _batches(lines):
+                is_scoped = batch[0].is_message or call.names_a_scope
+                target: Any = call.scope(memory) if is_scoped else memory
+                outcomes += _import_batch(batch, partial(target.import_, restore=restore))
+                read += len(batch)
+                advance(batch[-1].read)
+        new = counted.stats()["memories"] - before
+    counts = Counter(outcome.status for outcome in outcomes)
+    text = f"{read} records read, {new} new memories"
+    for status in ("refused", "conflicting", "pending"):
+        if counts[status]:
+            text += f", {counts[status]} {status}"
+    output.either(call.json, {"records": read, "new_memories": new, "outcomes": counts}, text)
+    refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflicting")]
+    for outcome in refused[:10]:
+        output.note(f"{outcome.status}: {outcome.reason}")
+    if refused:
+        raise typer.Exit(REFUSED)
+
+
+def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
+    """Yield a few lines of one sort at a time. Before an error, yield the lines before it."""
+    batch: list[Line] = []
+    try:
+        for line in lines:
+            if batch and (len(batch) == BATCH or line.is_message != batch[0].is_message):
+                yield batch
+                batch = []
+            batch.append(line)
+    except InvalidInput:
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
+
+
+def _import_batch(
+    batch: Sequence[Line], import_: Callable[[list[dict[str, Any]]], Any]
+) -> list[Outcome]:
+    """Import lines together; if one is invalid, one by one, so that the error can name it."""
+    try:
+        return list(import_([line.record for line in batch]).outcomes)
+    except InvalidInput as error:
+        if len(batch) == 1:
+            message = str(error).removeprefix("Record 1 ")
+            between = " " if message != str(error) else ": "
+            raise InvalidInput(f"Line {batch[0].number}{between}{message}") from error
+    outcomes = []
+    for line in batch:
+        outcomes += _import_batch([line], import_)
+    return outcomes
+
+
+@command(
+    "export",
+    FILES,
+    example="memories.jsonl",
+    file="<[FILE]> The file; default: stdout.",
+)
+def export(
+    call: Call,
+    file: str | None = None,
+    everyone: All = False,
+) -> None:
+    """Export everything, one JSON object per line, as `import` reads it."""
+    records = 0  # without the header, which comes first
+    with call.memory() as memory, open_output(file) as target:
+        source: Any = memory if everyone else call.scope(memory)
+        with output.progress("Exporting", None, hidden=call.json or file is None) as advance:
+            for records, record in enumerate(source.export()):
+                print(json.dumps(record, ensure_ascii=file is None), file=target)
+                advance(records)
+    if file is None or file == "-":
+        return
+    output.either(call.json, {"records": records, "file": file}, f"{records} records in {file}")
+
+
+def standard_input() -> str:
+    """Read stdin as text. Raises InvalidInput."""
+    return _decode(sys.stdin.buffer.read(), "The input")
+
+
+@contextmanager
+def open_input(path: str) -> Iterator[IO[bytes]]:
+    """Open a file to read; `-` is stdin. Raises NotFound, InvalidInput."""
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - closed below; errors of the block pass through
+    except FileNotFoundError as error:
+        raise NotFound(f"No such file: {path!r}") from error
+    except OSError as error:
+        raise InvalidInput(f"{path!r} cannot be read: {error.strerror}") from error
+    with file:
+        yield file
+
+
+def read_lines(file: IO[bytes]) -> Iterator[Line]:
+    """Yield the records of a file. Raises InvalidInput with the line number."""
+    read = 0
+    for number, raw in enumerate(file, 1):
+        read += len(raw)
+        text = _decode(raw, f"Line {number}").strip().removeprefix("\ufeff")
+        if not text:
+            continue
+        expected = 'Expected one JSON object per line, for example {"content": "…"}'
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"Line {number} is not JSON. {expected}") from error
+        if not isinstance(record, dict):
+            raise InvalidInput(f"Line {number} is not a JSON object. {expected}")
+        yield Line(number=number, record=record, read=read)
+
+
+def _decode(raw: bytes, what: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{what} is not UTF-8 text") from error
+
+
+def add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterator[Line]:
+    """Give each message a session and an id, so that importing a file twice changes nothing.
+
+    Messages without a session form one, named after the file and its first message.
+    """
+    seen: Counter[str] = Counter()
+    default = session
+    for line in lines:
+        if not line.is_message:
+            yield line
+            continue
+        if default is None:
+            stem = Path(file).stem if file != "-" else "stdin"
+            default = f"{stem}-{_digest(line.record)[:8]}"
+        record = {**line.record, "session": line.record.get("session") or default}
+        if record.get("id") is None:
+            digest = _digest(record)
+            record["id"] = f"import-{_digest(record, seen[digest])[:24]}"
+            seen[digest] += 1
+        yield Line(number=line.number, record=record, read=line.read)
+
+
+def _digest(record: dict[str, Any], repetition: int = 0) -> str:
+    rest = {name: value for name, value in record.items() if name != "id"}
+    text = f"{repetition}:{json.dumps(rest, sort_keys=True)}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@contextmanager
+def open_output(path: str | None) -> Iterator[IO[str]]:
+    """Open a file to write, which appears under its name when it is complete; or stdout."""
+    if path is None or path == "-":
+        yield sys.stdout
+        return
+    target = Path(path)
+    if target.exists() and not target.is_file():  # a device or a pipe is not replaced
+        with open(target, "w", encoding="utf-8") as file:
+            yield file
+        return
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path!r} cannot be written: {error.strerror}. Choose another place"
+        ) from error
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
