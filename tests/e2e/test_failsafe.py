@@ -145,7 +145,7 @@ def test_a_message_told_again_waits_once_and_gives_the_same_receipt(
     first = ana.remember(said)
     assert ana.remember(said) == first
     other = ana.remember([{"id": "m1", "content": "The train leaves at ten."}]).outcomes[0]
-    assert (other.status, other.ids) == ("conflicting", first.ids)
+    assert (other.status, other.ids) == ("conflict", first.ids)
     assert len(disk.lines()) == 1
     disk.back()
     taken_in(memory)
@@ -254,11 +254,6 @@ async def test_miltons_files_stand_where_milton_looks_for_them(
 
 
 @pytest.mark.spec("MIL-57")
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="the issue on trust, the seeds, MIL-57: a type that does not exist is acknowledged while the store is away",
-)
 async def test_an_item_of_no_known_type_is_refused_while_the_store_is_away(
     disk: Disk, engine: Client
 ) -> None:

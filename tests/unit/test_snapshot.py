@@ -14,7 +14,7 @@ import pytest
 
 from memorist.errors import StoreDamaged
 from memorist.index import Columns, Snapshot, SnapshotCache, cache
-from memorist.index.vectors import Matrix, products
+from memorist.index.arrays import Matrix, products
 from memorist.storage.changes import Embedded, Forget, Put
 from memorist.storage.sqlite.store import SqliteStore
 from memorist.text import derived, tokens

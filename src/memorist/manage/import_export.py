@@ -24,7 +24,7 @@ from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ports import Store, Transaction, Vectors
 from ..results import Entry
-from ..storage import codec
+from ..storage import codec, rows
 from ..storage.changes import Put, Said, Summary
 from ..text import authority, normalize
 from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
@@ -351,7 +351,7 @@ def _said(data: Mapping[str, Any]) -> Said:
     text = data.get("text")
     fields = {name: data.get(name) for name in ("id", "role", "name", "session")}
     message = Message(content=text or "", at=messages.moment(data.get("at")), **fields)  # type: ignore[arg-type]
-    outcome = codec.load(Outcome, data.get("outcome") or {})
+    outcome = codec.load(Outcome, rows.upgrade_outcome(data.get("outcome") or {}))
     digest = normalize.digest(text) if text is not None else ""
     return Said(
         id=data["id"],

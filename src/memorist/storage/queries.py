@@ -13,7 +13,7 @@ from ..errors import InvalidInput
 from ..ports import Delta, SaidBefore
 from ..results import Logged, Page, Proposal, SpaceSettings
 from ..text import clock
-from ..types import RELATED, Filter, Memory, Outcome, Scope
+from ..types import RELATED, Filter, Memory, Scope
 from . import filters, rows
 from .changes import Relation
 from .database import Session, Values
@@ -136,7 +136,8 @@ class Readings:
         )
         return {
             id: SaidBefore(
-                same=kept == digest(self._secret, digests[id]), outcome=_outcome(outcome, id)
+                same=kept == digest(self._secret, digests[id]),
+                outcome=rows.load_outcome(outcome, id),
             )
             for id, kept, outcome in found
         }
@@ -263,11 +264,6 @@ class Readings:
 def digest(secret: bytes, text: str) -> str:
     """A keyed digest: without the key nobody can test a guess against it."""
     return hmac.new(secret, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
-
-
-def _outcome(text: str, message_id: str) -> Outcome:
-    status, ids, reason = rows.outcome(text)
-    return Outcome(status=status, ids=tuple(ids), reason=reason, message_id=message_id)
 
 
 def _row_of(cursor: str) -> int:

@@ -321,8 +321,15 @@ class Relational(Work, Spendings, Keys, ABC):
         for id, session, role, name, at, text, outcome, head, words in found:
             if text is None and head in versioned:  # an earlier version may hold what was said
                 words = await self._first_said(scope, id, head) or words
-            status, ids, reason = rows.loaded(outcome)
-            made = {"status": status, "ids": ids, "reason": reason, "message_id": id}
+            found_outcome = rows.load_outcome(outcome, id)
+            made = {
+                "status": found_outcome.status,
+                "ids": list(found_outcome.ids),
+                "reason": found_outcome.reason,
+                "message_id": id,
+            }
+            if found_outcome.supersedes is not None:
+                made["supersedes"] = found_outcome.supersedes
             said = {
                 "text": words if text is None else text,
                 "kept": text is not None,

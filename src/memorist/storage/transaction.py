@@ -15,7 +15,7 @@ from ..errors import InvalidInput, RevisionConflict, StoreDamaged
 from ..results import Entry
 from ..text import clock, derived, normalize
 from ..text.clock import new_id
-from ..types import Memory, Node, Outcome, Scope
+from ..types import Memory, Node, Scope
 from . import history, rows
 from .changes import (
     Bury,
@@ -345,7 +345,7 @@ class Writings(Readings):
                     clock.iso(s.message.at) if s.message.at else None,
                     s.message.content if s.keep_text else None,
                     digest(self._secret, s.digest),
-                    _told(s.outcome),
+                    rows.dump_outcome(s.outcome),
                 )
                 for s in messages
             ],
@@ -634,10 +634,6 @@ def _without(data: Mapping[str, Any], words: Collection[str]) -> dict[str, Any]:
         else lines
         for name, lines in data.items()
     }
-
-
-def _told(outcome: Outcome) -> str:
-    return json.dumps([outcome.status, list(outcome.ids), outcome.reason], ensure_ascii=False)
 
 
 def _names(text: str) -> list[str]:
