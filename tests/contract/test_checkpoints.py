@@ -12,13 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memorist.context import Context
 from memorist.errors import InvalidInput, NotFound, StoreDamaged
+from memorist.index import SnapshotCache
 from memorist.manage.checkpoints import Checkpoints
 from memorist.ports import Store
+from memorist.settings import allowlists, load
+from memorist.storage.access_log import AccessLog
 from memorist.storage.graphs import Graphs, Lacking, State, Wanted, Write
 from memorist.storage.items import Items, Put
 from memorist.text import clock
-from memorist.types import Scope
+from memorist.types import Labels, Scope
 
 ANA, BOB = Scope(user="ana"), Scope(user="bob")
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -40,7 +44,17 @@ class Clock:
 def verbs(
     store: Store, scope: Scope = ANA, *, most_bytes: int = 1 << 20, clock: Any = None
 ) -> Checkpoints:
-    return Checkpoints(store.checkpoints(scope), clock=clock or Clock(), most_bytes=most_bytes)
+    ctx = Context(
+        store=store,
+        index=SnapshotCache(model="", dimensions=1, limit_bytes=1 << 20),
+        settings=load(max_checkpoint_mb=most_bytes >> 20),
+        access_log=AccessLog(store),
+        allowlists=allowlists.load(None),
+        profiles={},
+        policies={},
+        clock=clock or Clock(),
+    )
+    return Checkpoints(ctx, scope, Labels())
 
 
 @pytest.mark.spec("IMP-119")
