@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import data, report
-from memorist.extraction import advise, facts
+from memorist.extraction import llm, rules
 from memorist.text import style_check
 
 LABELED = Path(__file__).parents[1] / "tests" / "data" / "extraction.jsonl"
@@ -28,21 +28,21 @@ Finder = Callable[[str], Sequence[str]]
 
 
 def by_rules(text: str) -> list[str]:
-    return [fact.text for fact in facts.facts(text, who=facts.THE_USER, at=AT)]
+    return [fact.text for fact in rules.find_facts(text, who=rules.THE_USER, at=AT)]
 
 
 def by_careless_model(text: str) -> list[str]:
     """Return what passes the checks of a model that invents half of its facts."""
     found = []
-    for clause in list(facts.clauses(text))[:3]:
-        fact_text = facts.third(facts.core(clause), facts.THE_USER)
+    for clause in list(rules.split_clauses(text))[:3]:
+        fact_text = rules.to_third_person(rules.strip_clause(clause), rules.THE_USER)
         found += [
             _item(fact_text, clause),
             _item(f"{fact_text.rstrip('.')} and owns a yacht in Monaco.", clause),
         ]
     return [
         fact.text
-        for fact in advise.judged({"facts": found}, text, who=facts.THE_USER, at=AT, most=5)[0]
+        for fact in llm.check({"facts": found}, text, who=rules.THE_USER, at=AT, most=5)[0]
     ]
 
 
@@ -98,9 +98,9 @@ def sample(path: Path, count: int) -> list[tuple[str, str]]:
         (fact.text, fact.evidence)
         for conversation in data.read(path)
         for said in conversation.messages
-        for fact in facts.facts(
+        for fact in rules.find_facts(
             said["content"],
-            who=facts.named(said["name"]),
+            who=rules.name_speaker(said["name"]),
             at=datetime.fromisoformat(said["at"]) if said["at"] else AT,
         )
     ]

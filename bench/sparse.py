@@ -22,7 +22,7 @@ import numpy as np
 
 from bench import report
 from bench.speed import sentence
-from memorist.index.postings import Segment
+from memorist.index.arrays import Segment
 from memorist.text import derived, tokens
 
 K1, B, LIMIT = 1.2, 0.9, 40

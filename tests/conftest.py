@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import os
+import shutil
 import tempfile
 import warnings
 from collections import Counter
@@ -17,6 +19,11 @@ from uuid import uuid4
 import pytest
 
 from llm_server import Server, running
+
+# Temporary files are kept in memory where there is room: each commit of SQLite waits for the disk.
+MEMORY = Path("/dev/shm")
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 << 30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

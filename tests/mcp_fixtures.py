@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field
 import memorist
 from memorist.interfaces.mcp.server import build_http_server, mount
 from memorist.interfaces.rest.app import create_app
-from memorist.interfaces.rest.auth import Caller, admitted
+from memorist.interfaces.rest.auth import Caller, authenticate
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA="
@@ -344,7 +344,9 @@ async def serve(port: int) -> None:
     async with memorist.aio.open(":memory:", embedder="hashing", rate_limit=0) as engine:
         app = create_app(engine, local=Caller(name="local", user="ana", tenant="default"))
         server = add_to(build_http_server(engine))
-        app.router.lifespan_context = lambda app: mount(app, server, admitted, max_bytes=1 << 20)
+        app.router.lifespan_context = lambda app: mount(
+            app, server, authenticate, max_bytes=1 << 20
+        )
         await uvicorn.Server(uvicorn.Config(app, port=port, log_level="error")).serve()
 
 

@@ -11,9 +11,7 @@ from typing import Any, Literal
 Kind = Literal["episodic", "semantic", "procedural", "working", "insight"]
 State = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
 Role = Literal["user", "assistant", "system"]
-Status = Literal[
-    "created", "merged", "updated", "superseded", "conflicting", "pending", "skipped", "refused"
-]
+Status = Literal["created", "merged", "updated", "conflict", "pending", "skipped", "refused"]
 HistoryEvent = Literal[
     "created", "updated", "merged", "deleted", "soft_deleted", "restored", "superseded", "linked"
 ]
@@ -193,6 +191,7 @@ class Outcome:
     ids: tuple[str, ...] = ()  # the memories that now hold it
     reason: str = ""
     message_id: str | None = None
+    supersedes: str | None = None  # the older memory that a created one replaces
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,18 @@ import statistics
 import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+
+from memorist.context import Context
+from memorist.errors import InvalidInput, NotFound, StoreDamaged
+from memorist.index import SnapshotCache
+from memorist.manage.checkpoints import Checkpoints
+from memorist.settings import allowlists, load
+from memorist.storage.access_log import AccessLog
+from memorist.storage.documents import Documents, NewDocument
 from memorist.storage.graph_checkpoints import (
     CheckpointFilter,
     GraphCheckpoints,
@@ -19,10 +26,6 @@ from memorist.storage.graph_checkpoints import (
     MissingValues,
     TaskWrite,
 )
-
-from memorist.errors import InvalidInput, NotFound, StoreDamaged
-from memorist.manage.checkpoints import Checkpoints
-from memorist.storage.documents import Documents, NewDocument
 from memorist.storage.store import Store
 from memorist.text import clock
 from memorist.types import Labels, Scope
@@ -44,13 +47,18 @@ class Clock:
         return self.now
 
 
-def verbs(store: Store, scope: Scope = ANA, *, most_mb: int = 1, clock: Any = None) -> Checkpoints:
-    ctx: Any = SimpleNamespace(
+def verbs(
+    store: Store, scope: Scope = ANA, *, most_bytes: int = 1 << 20, clock: Any = None
+) -> Checkpoints:
+    ctx = Context(
         store=store,
+        index=SnapshotCache(model="", dimensions=1, limit_bytes=1 << 20),
+        settings=load(max_checkpoint_mb=most_bytes >> 20),
+        access_log=AccessLog(store),
+        allowlists=allowlists.load(None),
+        profiles={},
+        policies={},
         clock=clock or Clock(),
-        settings=SimpleNamespace(max_checkpoint_mb=most_mb, memory_enabled=True),
-        disabled={},
-        has_spool=False,
     )
     return Checkpoints(ctx, scope, Labels())
 

@@ -8,10 +8,10 @@ import pytest
 
 from memorist import aio
 from memorist.client import Client
+from memorist.dialects.catalog import POLICIES
 from memorist.dialects.milton import Milton
 from memorist.dialects.vault import Vault, to_prompt
 from memorist.errors import InvalidInput
-from memorist.ingest.policies import POLICIES
 from memorist.retrieve.render import RENDERERS
 from memorist.scoped import ScopedClient
 from memorist.types import Draft, Filter, Labels, Memory

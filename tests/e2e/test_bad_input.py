@@ -385,19 +385,19 @@ def test_the_same_message_again_changes_nothing_and_gives_the_same_outcome(
     assert list(ana.export()) == before
 
 
-def test_the_same_id_with_another_text_is_conflicting(ana: BlockingScope) -> None:
+def test_the_same_id_with_another_text_is_a_conflict(ana: BlockingScope) -> None:
     first = ana.remember([{"id": "m1", "content": "Apples are red."}])
     (outcome,) = ana.remember([{"id": "m1", "content": "Apples are yellow."}]).outcomes
-    assert (outcome.status, outcome.ids) == ("conflicting", first.ids)
+    assert (outcome.status, outcome.ids) == ("conflict", first.ids)
     assert "edit" in outcome.reason
     assert texts(ana) == ["Apples are red."]
 
 
-def test_one_id_with_two_texts_in_one_call_is_conflicting(ana: BlockingScope) -> None:
+def test_one_id_with_two_texts_in_one_call_is_a_conflict(ana: BlockingScope) -> None:
     receipt = ana.remember(
         [{"id": "m1", "content": "Pears are green."}, {"id": "m1", "content": "Plums are blue."}]
     )
-    assert [outcome.status for outcome in receipt.outcomes] == ["created", "conflicting"]
+    assert [outcome.status for outcome in receipt.outcomes] == ["created", "conflict"]
 
 
 # Files

@@ -66,7 +66,8 @@ def test_those_who_tend_share_the_work_and_end_when_nothing_is_left(
 ) -> None:
     told(db, (f"Fact number {n} is about tea." for n in range(30)))
     running = [
-        started(environment, "tend", "--batch-size", "4", "--json", "--db", db) for _ in range(3)
+        started(environment, "jobs", "run", "--batch-size", "4", "--json", "--db", db)
+        for _ in range(3)
     ]
     outs = [process.communicate(timeout=60) for process in running]
     assert [process.returncode for process in running] == [0] * 3, outs
@@ -79,7 +80,7 @@ def test_a_worker_embeds_what_others_tell_and_ends_at_sigterm(
     db: str, environment: dict[str, str]
 ) -> None:
     told(db, iter(["The first."]))
-    worker = started(environment, "worker", "--json", "--db", db)
+    worker = started(environment, "jobs", "worker", "--json", "--db", db)
     try:
         _until(lambda: waiting(db) == 0)
         told(db, iter(["The second.", "The third."]))

@@ -524,7 +524,7 @@ def test_the_command_line_compresses_and_rolls_up(place: str) -> None:
     assert (did["groups"], len(did["summaries"]), len(did["memories"])) == (2, 2, 8)
     assert told("jobs", "roll-up", "--days", "30")["groups"] == 0
     plain = CliRunner().invoke(app, ["jobs", "compress", *usual[:-1]], env=env)
-    assert "0 sessions with 0 memories summed up" in plain.stdout
+    assert "0 groups with 0 memories summarized" in plain.stdout
     with memorist.open(place, embedder="hashing") as memory:
         assert len(memory.scope("ana").list(limit=100)) == before - 8 + 2
 

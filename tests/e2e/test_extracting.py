@@ -20,8 +20,7 @@ from llm_server import Request, Server
 from memorist import aio
 from memorist.client import Client
 from memorist.errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
-from memorist.extraction import facts as extract
-from memorist.extraction import job
+from memorist.extraction import job, rules
 from memorist.extraction.job import Extracted
 from memorist.interfaces.cli import app
 from memorist.scoped import ScopedClient
@@ -601,7 +600,9 @@ async def test_hostile_answers_over_a_real_client_leave_only_what_rules_find(
         did = (await engine.run_jobs(only=["extract"]))["extract"]
         assert did.failed == 0
         found = {fact.text for fact in await facts(ana)}
-    right = {fact.text for text in waiting for fact in extract.facts(text, who="The user", at=NOW)}
+    right = {
+        fact.text for text in waiting for fact in rules.find_facts(text, who="The user", at=NOW)
+    }
     assert len(llm_server.requests) > len(cases) / 2
     assert found <= right
     assert found, "an answer that cannot be used leaves the work to the rules"

@@ -169,7 +169,7 @@ async def test_recreating_makes_a_new_memory_and_keeps_the_old_one_readable(
     again = (
         await ana.remember("I've got 2 children", tags=["home"], policy="supervisor")
     ).outcomes[0]
-    assert again.status == "superseded"
+    assert (again.status, again.supersedes) == ("created", first)
     new, old = await ana.get(again.ids[0]), await ana.get(first)
     assert (new.text, new.pinned, new.repeat_count) == ("I've got 2 children", True, 1)
     assert {"family", "home"} <= set(new.tags)

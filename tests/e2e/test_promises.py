@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 import memorist
 from memorist.bootstrap import open_client
 from memorist.client import Client
+from memorist.dialects.catalog import POLICIES
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, MemoristError, Misconfigured
-from memorist.ingest.policies import POLICIES
 from memorist.sync import Blocking, BlockingScope
 from memorist.types import Filter
 
@@ -189,7 +189,7 @@ def test_a_moved_memory_tells_the_same_message_apart_as_before(
         eva = other.scope("ana")
         eva.import_(ana.export())
         assert eva.remember([said("m1", "I live in Lisbon.")]).outcomes[0].ids == (id,)
-        assert eva.remember([said("m1", "Something else.")]).count("conflicting") == 1
+        assert eva.remember([said("m1", "Something else.")]).count("conflict") == 1
         assert {(m.text, m.state) for m in eva.list(Filter(states=()))} == {
             (m.text, m.state) for m in ana.list(Filter(states=()))
         }

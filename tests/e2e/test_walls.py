@@ -162,7 +162,7 @@ class Trial:
         }
         general: dict[str, Callable[[], Any]] = {
             "what": lambda: self.told(person),
-            "made": lambda: [self.draft(person) for _ in range(chance.randint(1, 3))],
+            "drafts": lambda: [self.draft(person) for _ in range(chance.randint(1, 3))],
             "text": lambda: self.text(person),
             "query": lambda: f"what of the {chance.choice(COLOURS)} {self.someone(person).word}?",
             "id": lambda: self.seen(person, "id"),

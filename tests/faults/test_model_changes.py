@@ -6,20 +6,21 @@ import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import memorist
+from memorist import aio
 from memorist.client import Client
 from memorist.embedders import checked
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable
+from memorist.index import SnapshotCache
 from memorist.ports import Vectors
 from memorist.scoped import ScopedClient
-from memorist.settings import load
-from stores import open_sqlite
 
 KETTLE, SHIP = "The kettle in the kitchen is blue.", "The ship to Porto leaves at noon."
 
@@ -29,11 +30,7 @@ class Model(Hashing):
 
     def __init__(self, name: str, dimensions: int = 384, turn: int = 0) -> None:
         super().__init__(dimensions)
-        self._name, self._turn = name, turn
-
-    @property
-    def model(self) -> str:
-        return self._name
+        self.model, self._turn = name, turn
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         return np.roll(await super().encode_batch(texts), self._turn, axis=1)
@@ -62,11 +59,11 @@ class Nonsense(Model):
 
 @asynccontextmanager
 async def opened(path: Path, embedder: Hashing) -> AsyncIterator[Client]:
-    settings = load(db=str(path), embedder="hashing")
-    async with Client(
-        store=await open_sqlite(path), embedder=embedder, reranker=None, settings=settings
-    ) as engine:
-        yield engine
+    async with aio.open(path, embedder="hashing", spool=False) as client:
+        index = SnapshotCache(
+            model=embedder.model, dimensions=embedder.dimensions, limit_bytes=1 << 30
+        )
+        yield Client(replace(client.ctx, embedder=embedder, index=index))
 
 
 @pytest.fixture

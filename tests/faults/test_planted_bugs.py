@@ -99,7 +99,7 @@ BUGS = {
     ),
     "forgotten texts come back": Bug(
         "ingest/decide.py",
-        {"return normalise.wording(piece.text) in self.forgotten": "return False"},
+        {"normalize.wording(chunk.text) in known.forgotten": "False"},
         RESIDUE.format("test_a_forgotten_text_does_not_come_back_by_itself_in_any_form"),
     ),
     "the same message is taken in twice": Bug(

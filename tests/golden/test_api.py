@@ -78,7 +78,7 @@ RECEIPTS: dict[str, Callable[[Any, Path], Any]] = {
     "merged": remember(FACTS["honey"]),
     "updated": remember(NOTE, NOTE.replace("the shared wiki", "the shared green wiki")),
     "superseded": remember("I live in Faro.", "I live in Lisbon."),
-    "conflicting": remember_messages(
+    "conflict": remember_messages(
         {"id": "x1", "content": "Apples are red."}, {"id": "x1", "content": "Apples are yellow."}
     ),
     "pending": remember_without_store,
@@ -88,7 +88,7 @@ RECEIPTS: dict[str, Callable[[Any, Path], Any]] = {
 
 
 def test_every_outcome_has_a_receipt() -> None:
-    assert set(RECEIPTS) == set(get_args(Status))
+    assert set(RECEIPTS) == {*get_args(Status), "superseded"}
 
 
 @pytest.mark.parametrize("status", sorted(RECEIPTS))
@@ -96,7 +96,9 @@ def test_a_receipt_is_frozen(
     golden: Golden, normal: Normalizer, memory: Any, place: Path, status: str
 ) -> None:
     receipt = RECEIPTS[status](memory.scope("ana"), place)
-    assert receipt.outcomes[-1].status == status
+    outcome = receipt.outcomes[-1]
+    assert outcome.status == ("created" if status == "superseded" else status)
+    assert (outcome.supersedes is not None) == (status == "superseded")
     golden.check(f"api/receipt-{status}.json", normal.json(codec.dump(receipt)))
 
 

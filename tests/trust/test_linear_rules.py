@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import memorist
-from memorist.extraction import facts
+from memorist.extraction import rules
 from memorist.ingest import classify, guard, policies
 from memorist.ingest.analyze import analyze
 from memorist.manage import chat_commands
@@ -142,7 +142,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     "kind": classify.kind,
     "item_type": classify.item_type,
     "pieces": lambda text: analyze(Draft(text=text), policies.DEFAULT),
-    "facts": lambda text: facts.facts(text, who="Ana", at=NOW),
+    "facts": lambda text: rules.find_facts(text, who="Ana", at=NOW),
     "safe": render.safe,
     "block": lambda text: render.block([memory(text)]),
     "heard": chat_commands.heard,
@@ -195,7 +195,7 @@ def find_all(pattern: re.Pattern[str]) -> Callable[[str], int]:
 KNOWN = (
     *(
         "checkpoints._LARGE",
-        "facts._IMAGE",
+        "rules._IMAGE",
         "classify._CODE_SHAPE",
         "classify._TECHNICAL_ENDING",
     ),

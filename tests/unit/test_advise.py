@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import hostile_answers as hostile
 from hostile_answers import fact
-from memorist.extraction import advise
+from memorist.extraction import llm
 from memorist.text import style_check
 
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)
@@ -19,7 +19,7 @@ CASES = list(hostile.cases())
 
 
 def judged(answer: Any, source: str, most: int = 4) -> tuple[list[str], list[str]]:
-    found, dropped = advise.judged(answer, source, who="The user", at=AT, most=most)
+    found, dropped = llm.check(answer, source, who="The user", at=AT, most=most)
     return [each.text for each in found], dropped
 
 
@@ -41,7 +41,7 @@ def test_nothing_is_kept_that_its_source_does_not_state(name: str) -> None:
 
 @pytest.mark.parametrize(("said", "true"), hostile.TRUE)
 def test_what_the_source_states_is_kept_with_the_words_of_the_source(said: str, true: str) -> None:
-    (found,), dropped = advise.judged({"facts": [fact(true, said)]}, said, who="The user", at=AT)
+    (found,), dropped = llm.check({"facts": [fact(true, said)]}, said, who="The user", at=AT)
     assert (found.text, found.evidence, dropped) == (true, said, [])
 
 
@@ -73,22 +73,20 @@ def test_the_good_is_kept_beside_the_bad_once_and_no_more_than_asked_for() -> No
 
 def test_days_become_dates_and_types_are_known_ones() -> None:
     said = "I fly to Rome tomorrow."
-    (found,), _ = advise.judged({"facts": [fact("The user flies to Rome tomorrow.", said, type="secret")]}, said,
+    (found,), _ = llm.check({"facts": [fact("The user flies to Rome tomorrow.", said, type="secret")]}, said,
                                 who="The user", at=AT)  # fmt: skip
     assert (found.text, found.type) == ("The user flies to Rome on 2026-05-09.", "other")
 
 
 def test_a_name_stands_for_the_speaker() -> None:
     said = "I live in Porto, near my uncle's farm."
-    assert advise.judged({"facts": [fact("Ana lives in Porto.", said)]}, said, who="Ana", at=AT)[0]
-    assert not advise.judged({"facts": [fact("Bo lives in Porto.", said)]}, said, who="Ana", at=AT)[
-        0
-    ]
+    assert llm.check({"facts": [fact("Ana lives in Porto.", said)]}, said, who="Ana", at=AT)[0]
+    assert not llm.check({"facts": [fact("Bo lives in Porto.", said)]}, said, who="Ana", at=AT)[0]
 
 
 @pytest.mark.spec("CLK-42", "IMP-81")
 def test_the_prompt_asks_for_durable_grounded_facts_and_carries_the_guard() -> None:
-    ask = advise.ask("I live in Porto.", "Ana", 4)
+    ask = llm.build_prompt("I live in Porto.", "Ana", 4)
     assert "Note only durable facts that the message itself states" in ask.system
     assert "Never add, guess or conclude anything." in ask.system
     assert "`evidence` is a passage of the message, letter for letter." in ask.system
@@ -106,8 +104,8 @@ async def test_the_model_sees_whole_sentences_of_at_most_900_characters() -> Non
             return {"facts": []}
 
     text = "I own a boat. " * 100
-    await advise.facts(Adviser(), None, text, who="Ana", at=AT)  # type: ignore[arg-type]
-    await advise.facts(Adviser(), None, "x" * 2000, who="Ana", at=AT)  # type: ignore[arg-type]
+    await llm.find_facts(Adviser(), None, text, who="Ana", at=AT)  # type: ignore[arg-type]
+    await llm.find_facts(Adviser(), None, "x" * 2000, who="Ana", at=AT)  # type: ignore[arg-type]
     assert [(len(each) <= 900, each.endswith(".")) for each in asked] == [(True, True)]
 
 

@@ -53,6 +53,7 @@ class TinySnapshot:
             int(self.alive.sum()),
             float(self.length[self.alive].mean()) if said else 0.0,
         )
+        self.length_share = self.length / max(self.mean_length, 1e-9)
         self.vectors = np.zeros((self.n, 2), np.float32)
 
     def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
@@ -70,12 +71,13 @@ class TinySnapshot:
         )
         return Neighbors.of(order, self.session)
 
-    def marked(self, flag: int) -> NDArray[np.bool_]:
-        return self.flags & flag != 0
+    @property
+    def marked(self) -> dict[int, NDArray[np.bool_]]:
+        return {flag: self.flags & flag != 0 for flag in derived.FLAGS}
 
     @property
     def replies(self) -> NDArray[np.intp]:
-        asking = np.append(self.marked(derived.ENDS_ASKING), False)
+        asking = np.append(self.marked[derived.ENDS_ASKING], False)
         return np.flatnonzero(asking[self.neighbors.before])
 
     @property

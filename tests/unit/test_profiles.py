@@ -23,9 +23,10 @@ from memorist.index import Snapshot
 from memorist.ingest import classify
 from memorist.ports import IndexRow
 from memorist.retrieve import candidates, diversify, profiles, score
-from memorist.retrieve.candidates import Candidate, Candidates, reciprocal_rank
+from memorist.retrieve.candidates import reciprocal_rank
 from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical
 from memorist.retrieve.question import understand
+from memorist.retrieve.score import Candidate, Candidates
 from memorist.text import clock
 from memorist.types import Memory, Scope
 

@@ -14,7 +14,7 @@ import pytest
 
 from memorist.errors import StoreDamaged
 from memorist.index import Columns, Snapshot, SnapshotCache, cache
-from memorist.index.vectors import Matrix, products
+from memorist.index.arrays import Matrix, products
 from memorist.storage.changes import Forget, Save
 from memorist.storage.embedding_queue import Embedding
 from memorist.storage.store import Store

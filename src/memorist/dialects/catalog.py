@@ -21,7 +21,7 @@ MILTON = Profile(
     candidates="all",
     recency=Recency(shape="hyperbolic", scale=HOUR),
     render="lines",
-    ties="milton",
+    ties="message_id",
 )
 
 
@@ -141,6 +141,7 @@ POLICIES = {
             gate=0.3,
             route="vault",
             keyed_preferences=True,
+            compresses=True,
         ),
         Policy(
             name="theoria", chunk=WHOLE, score="theoria", near=True, embed="deferred", capacity=200

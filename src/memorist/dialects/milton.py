@@ -99,7 +99,7 @@ class Milton:
             evidence=given.evidence,
         )
         outcome = receipt.outcomes[0]
-        if outcome.status == "conflicting":
+        if outcome.status == "conflict":
             raise RevisionConflict(outcome.reason)
         if not outcome.ids:
             raise InvalidInput(f"The item was not stored: {outcome.reason}")

@@ -1,7 +1,7 @@
-"""An embedder with a cache: vectors computed before are read from memory or disk, and the model is not called.
+"""An embedder with a cache in memory and on disk: the model is called for new texts only.
 
-The vectors are stored in one SQLite file under a directory, by the SHA-256 of `model:text`. The cache is optional: a
-directory that is full, read-only or damaged costs time but never raises.
+The vectors are stored in one SQLite file under a directory, by the SHA-256 of `model:text`. The
+cache is optional: a directory that is full, read-only or damaged costs time but never raises.
 """
 
 from collections import OrderedDict
@@ -35,7 +35,8 @@ Result = TypeVar("Result")
 class Cached:
     """The same port around another embedder. Safe to share between threads and event loops.
 
-    One thread reads and writes the file. New vectors are written after the answer was given; `close` waits for them.
+    One thread reads and writes the file. New vectors are written after the answer was given;
+    `close` waits for them.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Cached:
         self._lock = Lock()
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
-        """Return one unit-length row per text, in order; the embedder is called once, for new texts only.
+        """Return one unit-length row per text, in order; the embedder gets new texts in one call.
 
         Raises EmbedderUnavailable when there are new texts and the embedder does not answer.
         """
@@ -123,7 +124,7 @@ def key(model: str, text: str) -> bytes:
 
 
 class VectorFile:
-    """Vectors in a file. Used in one thread; whatever is wrong with the file, it behaves as if empty."""
+    """Vectors in a file, used in one thread; a file that cannot be used is like an empty one."""
 
     def __init__(self, path: Path, dimensions: int, limit_bytes: int) -> None:
         self._path = path
@@ -188,7 +189,7 @@ class VectorFile:
         self._connection = None
 
     def _try(self, step: Callable[[apsw.Connection], Result]) -> Result | None:
-        """Run a step, opening the file on first use and starting over where it is damaged; None if it fails."""
+        """Run a step; None if it fails. Opens the file on first use, and replaces a damaged one."""
         for _ in range(2):
             try:
                 if self._connection is None:
@@ -243,6 +244,6 @@ def _count_rows(file: apsw.Connection) -> int:
 
 
 def _seal(name: bytes, vector: Vectors) -> bytes:
-    """Return a vector with a seal that shows damage, and a vector that stands under the wrong key."""
+    """Return a vector with a seal that shows damage and a wrong key."""
     content = vector.astype("<f4").tobytes()
     return content + blake2b(name + content, digest_size=_SEAL).digest()

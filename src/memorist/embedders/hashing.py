@@ -1,4 +1,5 @@
-"""An embedder without a model: words and their trigrams, hashed. For tests, and where no model can run.
+"""An embedder without a model: words and their trigrams, hashed. For tests, and where no model can
+run.
 
 It compares spelling, not meaning: "tea" and "teas" are near each other, "tea" and "coffee" are not.
 """
@@ -43,7 +44,8 @@ class Hashing:
 
 
 def features(text: str) -> dict[str, float]:
-    """Return the words and trigrams of a text with their weights; four times a word weighs twice as much.
+    """Return the words and trigrams of a text with their weights; four times a word weighs twice as
+    much.
 
     >>> features("Tea")
     {'tea': 1.0, '#<te': 0.3, '#tea': 0.3, '#ea>': 0.3}

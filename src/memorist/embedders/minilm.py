@@ -1,7 +1,8 @@
 """all-MiniLM-L6-v2, in the package: 384 numbers a text, on the CPU, with no download and no key.
 
-The model is loaded on first use. Everything runs in one thread that belongs to the embedder; a large batch gives that
-thread back between its parts, so a question asked meanwhile waits for one part and not for all of them.
+The model is loaded on first use. Everything runs in one thread that belongs to the embedder; a
+large batch gives that thread back between its parts, so a question asked meanwhile waits for one
+part and not for all of them.
 """
 
 import os
@@ -48,7 +49,9 @@ class MiniLM:
     model, dimensions = MODEL, DIMENSIONS
 
     def __init__(self, *, directory: Path = PACKAGED, threads: int | None = None) -> None:
-        """Read the model from `directory`; use `threads` cores, by default all that this process may use."""
+        """Read the model from `directory`; use `threads` cores, by default all that this process
+        may use.
+        """
         self._directory = directory
         cores = os.cpu_count() or 1
         if hasattr(os, "sched_getaffinity"):
@@ -61,7 +64,8 @@ class MiniLM:
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
         """Return one unit-length row per text, in order. Raises EmbedderUnavailable.
 
-        A text longer than the model reads is cut into windows; its vector is their mean, weighted by length.
+        A text longer than the model reads is cut into windows; its vector is their mean, weighted
+        by length.
         """
         if len(texts) == 1 and (found := await self._thread.run(self._at_once, texts)) is not None:
             return found  # a question: one trip to the thread instead of two
@@ -74,7 +78,8 @@ class MiniLM:
         return unit(sums)
 
     async def encode_tokens(self, texts: Sequence[str]) -> list[Vectors]:
-        """Return the unit-length states of each text's pieces, one row a piece. Raises EmbedderUnavailable.
+        """Return the unit-length states of each text's pieces, one row a piece. Raises
+        EmbedderUnavailable.
 
         [CLS], [SEP] and padding are left out, so a blank text has no rows.
         """
@@ -90,7 +95,9 @@ class MiniLM:
         return [np.concatenate(rows) for rows in parts]
 
     async def close(self) -> None:
-        """Wait for running work and release the model. Closing twice is fine; encoding afterwards is not."""
+        """Wait for running work and release the model. Closing twice is fine; encoding afterwards
+        is not.
+        """
         await self._thread.close()
         self._loaded = None
 
@@ -144,7 +151,9 @@ def _translate_errors(action: str) -> Iterator[None]:
 
 
 def windows_of(tokenizer: WordPiece, text: str) -> list[list[int]]:
-    """Return the ids of a text in windows that the model can read: one for most texts, never more than 16."""
+    """Return the ids of a text in windows that the model can read: one for most texts, never more
+    than 16.
+    """
     most = _MOST_WINDOWS * _WINDOW
     pieces = tokenizer.pieces(text, limit=most + 1)
     if len(pieces) > most:

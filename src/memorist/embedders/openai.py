@@ -1,4 +1,4 @@
-"""Vectors from a server that speaks OpenAI's protocol. Every stored text and every question is sent there."""
+"""Vectors from a server that speaks OpenAI's protocol; it gets every stored text and question."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ class OpenAIEmbedder:
         self._circuit = http.Circuit()
 
     async def encode_batch(self, texts: Sequence[str]) -> Vectors:
-        """Return one unit-length row per text, in order; of a long text the beginning. Raises EmbedderUnavailable."""
+        """Return one unit-length row per text, in order; a long text is cut.
+
+        Raises EmbedderUnavailable.
+        """
         sendable = []
         for text in texts:  # a server takes no empty text
             cut = text.encode("utf-8", "replace")[:LONGEST].decode("utf-8", "ignore")
@@ -112,8 +115,8 @@ class OpenAIEmbedder:
             ) from None
         if rows.shape != (wanted, self.dimensions):
             raise WrongDimensions(
-                f"The embedder {self.model} gives vectors of {rows.shape[-1]} numbers, not {self.dimensions}: "
-                "correct `embedder_dimensions`"
+                f"The embedder {self.model} gives vectors of {rows.shape[-1]} numbers, "
+                f"not {self.dimensions}: correct `embedder_dimensions`"
             )
         lengths: Vectors = np.linalg.norm(rows, axis=1, keepdims=True)
         if not np.all(np.isfinite(lengths) & (lengths > 0)):

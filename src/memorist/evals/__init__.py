@@ -1,7 +1,7 @@
 """Evals: short tasks that need memory, run with and without it, to judge settings by their effect.
 
-A task is a conversation, a question asked later, and what an answer must and must not say. Everything runs in a
-temporary memory. `memorist eval` is the command; from Python:
+A task is a conversation, a question asked later, and what an answer must and must not say.
+Everything runs in a temporary memory. `memorist eval` is the command; from Python:
 
 ```python
 report = await evals.evaluate(evals.packaged())

@@ -14,13 +14,14 @@ COLORS = {TRISCORE: "#7a8ca3", FUSION: "#c9822b", OURS: "#2a7f62"}
 
 
 def svg(swept: SweepReport) -> str:
-    """Draw the settings as dots; a line joins those that no other beats in both accuracy and tokens."""
+    """Draw the settings as dots, and join those that no other beats in accuracy and tokens."""
     most = _round_up(max(each.tokens for each in swept.points))
     marks = [_dot(each, most, swept) for each in swept.points]
     return "\n".join(
         [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '
-            'font-size="12" role="img" aria-label="Accuracy against tokens">',
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            'font-family="sans-serif" font-size="12" role="img" '
+            'aria-label="Accuracy against tokens">',
             f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
             *_axes(most),
             _line(front(swept.points), most),
@@ -34,7 +35,8 @@ def svg(swept: SweepReport) -> str:
 def front(points: Sequence[Point]) -> list[Point]:
     """Return the settings that no other beats in both accuracy and tokens, shortest first.
 
-    >>> made = [Point(ranking="x", values={}, accuracy=p, tokens=t) for p, t in ((0.6, 30), (0.8, 20), (0.5, 9))]
+    >>> results = ((0.6, 30), (0.8, 20), (0.5, 9))
+    >>> made = [Point(ranking="x", values={}, accuracy=p, tokens=t) for p, t in results]
     >>> [each.tokens for each in front(made)]
     [9, 20]
     """
@@ -69,16 +71,13 @@ def _axes(most: float) -> list[str]:
         y, x = _y(share), _x(most * share, most)
         lines.append(f'<path d="M{LEFT} {y}H{WIDTH - RIGHT}" stroke="#ddd"/>')
         lines.append(f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{share:.0%}</text>')
-        lines.append(
-            f'<text x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{most * share:.0f}</text>'
-        )
-    lines.append(
-        f'<text x="{WIDTH / 2}" y="{HEIGHT - 18}" text-anchor="middle">tokens per question</text>'
-    )
-    return [
-        *lines,
-        f'<text x="{LEFT}" y="24" font-size="15">Tasks passed, by the tokens of what is recalled</text>',
-    ]
+        below = f'x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle"'
+        lines.append(f"<text {below}>{most * share:.0f}</text>")
+    below = f'x="{WIDTH / 2}" y="{HEIGHT - 18}" text-anchor="middle"'
+    lines.append(f"<text {below}>tokens per question</text>")
+    title = "Tasks passed, by the tokens of what is recalled"
+    lines.append(f'<text x="{LEFT}" y="24" font-size="15">{title}</text>')
+    return lines
 
 
 def _line(points: Sequence[Point], most: float) -> str:

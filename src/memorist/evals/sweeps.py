@@ -1,8 +1,10 @@
-"""Sweeps: the same tasks under many settings of the ranking, to see what each number does to accuracy and size.
+"""Sweeps: the same tasks under many settings of the ranking, to see what each number does to
+accuracy and size.
 
-Each number of the tri-score (`α·relevance + β·recency + γ·importance`, τ, N) is varied alone from its usual value, and
-all of them together on a coarse grid; only the ratios of α, β and γ matter, so the grid leaves α at 1. The k of
-reciprocal rank fusion orders candidates and is no part of the tri-score: it is varied where fusion alone ranks.
+Each number of the tri-score (`α·relevance + β·recency + γ·importance`, τ, N) is varied alone from
+its usual value, and all of them together on a coarse grid; only the ratios of α, β and γ matter, so
+the grid leaves α at 1. The k of reciprocal rank fusion orders candidates and is no part of the
+tri-score: it is varied where fusion alone ranks.
 """
 
 from __future__ import annotations
@@ -87,7 +89,7 @@ class SweepReport:
         return _best([each for each in self.points if each.ranking == OURS])
 
     def along(self, axis: str) -> list[Point]:
-        """Return the settings that differ from the usual ones in this number alone, in its order."""
+        """Return the settings that differ from the usual ones in this number alone."""
         by_axis = [each for each in self.points if axis in each.values]
         found = [each for each in by_axis if set(each.changed) <= {axis}]
         return sorted(found, key=lambda each: (each.ranking, each.values[axis]))

@@ -1,8 +1,9 @@
-"""Drawing facts out of what was said, after it was taken in: the turn stays, the facts rest on it.
+"""Extracting facts from messages after they were stored: the turn stays, and is the facts'
+evidence.
 
-A turn of a person is noted in the transaction that keeps it, and read later, by a language model if
-there is one within its budget, otherwise by rules. The facts take the ordinary way in, in one
-transaction with the end of the work.
+A turn of a person is queued in the transaction that stores it, and read later: by a language model
+if there is one within its budget, otherwise by rules. The facts are stored like any other write, in
+one transaction with the end of the task.
 """
 
 from __future__ import annotations
@@ -14,8 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, RevisionConflict
-from ..ingest import derive, guard, policies
-from ..ingest.pipeline import EXTRACT
+from ..ingest import guard, pipeline, policies
 from ..ingest.policies import Facts, Policy
 from ..storage import tasks
 from ..storage.changes import Event
@@ -25,19 +25,19 @@ from ..text import authority, normalize
 from ..types import STATES, Draft, Filter, Labels, Memory, Outcome, Scope
 
 if TYPE_CHECKING:
-    from .facts import Fact
+    from .rules import Fact
 
-NAME = EXTRACT
-TAG = "extracted"  # of a fact that was drawn out of a turn
+NAME = pipeline.EXTRACT
+TAG = "extracted"  # of a fact that was extracted from a turn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extracted:
-    """What was drawn out of a turn, and how."""
+    """What was extracted from a turn, and how."""
 
     by: Literal["model", "rules", "nobody"]
     why: str = ""  # why the rules did it although a model was to, or why nobody did
-    outcomes: tuple[Outcome, ...] = ()  # of the facts that were taken in
+    outcomes: tuple[Outcome, ...] = ()  # of the facts that were stored
     dropped: tuple[str, ...] = ()  # why each other fact was not
 
     @property
@@ -46,7 +46,9 @@ class Extracted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class Extraction:
+    """The facts that were read out of a turn, before any is stored."""
+
     by: Literal["model", "rules", "nobody"]
     why: str = ""
     facts: Sequence[Fact] = ()
@@ -54,114 +56,112 @@ class _Found:
 
 
 async def run(ctx: Context, task: Task) -> int:
-    """Extract facts from the turn of a task; return how many memories that created or changed.
+    """Extract facts from the turn of a task; return how many memories that made or changed.
 
-    Raises RevisionConflict if another worker has the task, or the turn was changed.
+    What was forgotten or hidden since gives none. Raises RevisionConflict if another worker has the task,
+    or the turn changed.
     """
     policy = ctx.policies.get(str(task.payload.get("policy")), policies.DEFAULT)
     ids = [str(id) for id in task.payload.get("ids", ())]
-    done = await draw(ids, task.scope, ctx, policy=policy, task=task)
-    return len(done.ids)
+    return len((await draw(ids, task.scope, ctx, policy=policy, task=task)).ids)
 
 
 async def draw(
     ids: Sequence[str], scope: Scope, ctx: Context, *, policy: Policy, task: Task | None = None
 ) -> Extracted:
-    """Extract facts from a turn that is stored under these ids.
+    """Extract facts from a turn that was stored under these ids.
 
-    Raises RevisionConflict if it was changed meanwhile. If the model fails or its budget is used up, rules
-    do it.
+    Raises RevisionConflict if it changed meanwhile. A model that is unavailable, over its budget or of no
+    use is no error.
     """
     limits, now = policy.extract or Facts(policy=policy.name), ctx.clock()
-    said = await _said(ctx.store, scope, ids)
-    found = await _found(said, scope, ctx, limits)
-    left = await _left(ctx.store, scope, limits, now)
-    drafts, dropped = _admitted(ctx, found, said, scope, limits, left)
-    event = Event(
-        node="worker",
-        op="classify",
-        at=now,
-        status="error" if found.by == "rules" and found.why else "ok",
-        memory_id=ids[0] if ids else None,
-        category=f"{NAME} by {found.by}" + (f": {found.why}" if found.why else ""),
-    )
-    batch = await derive.prepare(ctx, scope, drafts, limits.policy, now)
+    turn = await _load_turn(ctx.store, scope, ids)
+    found = await _read(ctx, scope, turn, limits)
+    left = await _count_left(ctx.store, scope, limits, now)
+    drafts, dropped = _choose(ctx, found, turn, scope, limits, left)
+    batch = await pipeline.prepare_derived(ctx, scope, drafts, limits.policy, now)
     async with ctx.store.transaction(scope) as tx:
-        outcomes = await derive.write(tx, batch)
-        is_changed = _words(await _said(tx, scope, ids)) != _words(said)
-        if is_changed or await _left(tx, scope, limits, now) < 0:
+        await pipeline.write(tx, batch)
+        is_same = _texts(await _load_turn(tx, scope, ids)) == _texts(turn)
+        if not is_same or await _count_left(tx, scope, limits, now) < 0:
             raise RevisionConflict(
                 "This turn, or what else was drawn out today, changed in the meantime: try again"
             )
+        event = Event(
+            node="worker",
+            op="classify",
+            at=now,
+            status="error" if found.by == "rules" and found.why else "ok",
+            memory_id=ids[0] if ids else None,
+            category=f"{NAME} by {found.by}" + (f": {found.why}" if found.why else ""),
+        )
         await tx.apply([event])
         if task is not None:
             await tasks.finish(tx, task)
-    return Extracted(by=found.by, why=found.why, outcomes=tuple(outcomes), dropped=tuple(dropped))
+    outcomes = tuple(item.outcome for item in batch.items if item.outcome is not None)
+    return Extracted(by=found.by, why=found.why, outcomes=outcomes, dropped=tuple(dropped))
 
 
-async def _said(reading: Reader, scope: Scope, ids: Sequence[str]) -> list[Memory]:
-    """The turn, piece by piece; nothing if a part of it is gone or put away, or its session is to
-    leave no trace.
-    """
+async def _load_turn(reading: Reader, scope: Scope, ids: Sequence[str]) -> list[Memory]:
+    """Return the chunks of a turn; empty if one is gone or hidden, or its session is incognito."""
     found = await reading.get(scope, ids)
     _, hidden = await reading.space_settings(scope, {memory.labels.session for memory in found})
-    if len(found) < len(ids) or any(not m.is_active or m.labels.session in hidden for m in found):
+    if len(found) < len(ids):
+        return []
+    if any(not memory.is_active or memory.labels.session in hidden for memory in found):
         return []
     return found
 
 
-def _words(said: Sequence[Memory]) -> list[str]:
-    return [memory.text for memory in said]
+def _texts(turn: Sequence[Memory]) -> list[str]:
+    return [memory.text for memory in turn]
 
 
-async def _found(said: Sequence[Memory], scope: Scope, ctx: Context, limits: Facts) -> _Found:
-    """The facts of a turn, by a model if it can and may, otherwise by rules."""
-    from . import advise  # a tenth of a second of patterns, which only those need who draw facts
-    from . import facts as extract
+async def _read(ctx: Context, scope: Scope, turn: Sequence[Memory], limits: Facts) -> Extraction:
+    """Read the facts of a turn, by a model if it can and may, otherwise by rules."""
+    from . import llm, rules  # compiling their patterns takes a tenth of a second
 
-    if not said:
-        return _Found(by="nobody", why="it is not there any more")
-    if not authority.is_own_role(said[0].labels.role) or said[0].evidence_ids:
-        return _Found(by="nobody", why="only what people say themselves is drawn from")
-    text, who = (
-        "\n".join(_words(said)),
-        extract.named(said[0].speaker, is_own=authority.is_persons(said[0])),
-    )
-    at, most = said[0].occurred_at or said[0].created_at, limits.found
-    by_rules = extract.facts(text, who=who, at=at, most=most)
-    if len(text) <= limits.longer and all(fact.confidence < extract.CONFIDENT for fact in by_rules):
-        return _Found(by="nobody", why="it is short and holds nothing that lasts")
+    if not turn:
+        return Extraction(by="nobody", why="it is not there any more")
+    first = turn[0]
+    if not authority.is_own_role(first.labels.role) or first.evidence_ids:
+        return Extraction(by="nobody", why="only what people say themselves is drawn from")
+    text = "\n".join(_texts(turn))
+    who = rules.name_speaker(first.speaker, is_own=authority.is_persons(first))
+    at, most = first.occurred_at or first.created_at, limits.found
+    facts = rules.find_facts(text, who=who, at=at, most=most)
+    is_sure = any(fact.confidence >= rules.CONFIDENT for fact in facts)
+    if len(text) <= limits.longer and not is_sure:
+        return Extraction(by="nobody", why="it is short and holds nothing that lasts")
     if ctx.settings.extract != "model" or ctx.llm is None:
-        return _Found(by="rules", facts=by_rules)
+        return Extraction(by="rules", facts=facts)
     try:
-        facts, dropped = await advise.facts(ctx.llm, scope, text, who=who, at=at, most=most)
-        return _Found(by="model", facts=facts, dropped=dropped)
+        found, dropped = await llm.find_facts(ctx.llm, scope, text, who=who, at=at, most=most)
+        return Extraction(by="model", facts=found, dropped=dropped)
     except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-        return _Found(by="rules", facts=by_rules, why=type(error).__name__)
+        return Extraction(by="rules", facts=facts, why=type(error).__name__)
 
 
-async def _left(reading: Reader, scope: Scope, limits: Facts, now: datetime) -> int:
-    """How many facts may still be drawn out today."""
+async def _count_left(reading: Reader, scope: Scope, limits: Facts, now: datetime) -> int:
+    """Return how many facts may still be extracted today."""
     if limits.daily is None:
         return limits.kept
-    today = Filter(
-        tags=(TAG,),
-        states=STATES,
-        created_after=now.replace(hour=0, minute=0, second=0, microsecond=0),
-    )
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    today = Filter(tags=(TAG,), states=STATES, created_after=midnight)
     return limits.daily - len(await reading.rows_where(scope, today))
 
 
-def _admitted(
-    ctx: Context, found: _Found, said: Sequence[Memory], scope: Scope, limits: Facts, left: int
+def _choose(
+    ctx: Context, found: Extraction, turn: Sequence[Memory], scope: Scope, limits: Facts, left: int
 ) -> tuple[list[Draft], list[str]]:
-    """The facts that may be kept, as drafts, and why each other one may not."""
+    """Return the facts that may be stored, as drafts, and why each other one may not."""
+    policy = policies.find(ctx.policies, limits.policy)
+    said = {normalize.wording(each.text) for each in turn}
     dropped, drafts = list(found.dropped), list[Draft]()
-    best = sorted(found.facts, key=lambda fact: (-fact.importance, -fact.confidence))
-    for fact in best:
-        draft = _draft(fact, said, limits)
-        why = guard.find_refusal(draft, policies.find(ctx.policies, limits.policy), scope.user)
-        if any(normalize.wording(fact.text) == normalize.wording(memory.text) for memory in said):
+    for fact in sorted(found.facts, key=lambda fact: (-fact.importance, -fact.confidence)):
+        draft = _to_draft(fact, turn, limits)
+        why = guard.find_refusal(draft, policy, scope.user)
+        if normalize.wording(fact.text) in said:
             why = "it is the turn itself"
         elif len(fact.text) > limits.longest:
             why = f"it is longer than {limits.longest} characters"
@@ -176,22 +176,22 @@ def _admitted(
     return drafts, dropped
 
 
-def _draft(fact: Fact, said: Sequence[Memory], limits: Facts) -> Draft:
-    """A fact with the authority of who said it, resting on the turn alone."""
-    turn = said[0]
-    labels, speaker = replace(turn.labels, session=None), turn.speaker
+def _to_draft(fact: Fact, turn: Sequence[Memory], limits: Facts) -> Draft:
+    """Return a fact with the authority of its speaker, and the turn as its evidence."""
+    first = turn[0]
+    labels, speaker = replace(first.labels, session=None), first.speaker
     if limits.of_subject:
         labels, speaker = Labels(subject=labels.subject or speaker, channel=labels.channel), None
     return Draft(
         text=fact.text,
         labels=labels,
         speaker=speaker,
-        at=turn.occurred_at,
+        at=first.occurred_at,
         kind="procedural" if limits.of_subject and fact.type == "preference" else "semantic",
         fact_type=guard.to_fact_type(fact.type),
         category=fact.category,
         tags=(TAG,),
-        evidence_ids=tuple(memory.id for memory in said),
+        evidence_ids=tuple(memory.id for memory in turn),
         evidence_text=fact.evidence,
         importance=fact.importance,
         confidence=fact.confidence,

@@ -1,262 +1,383 @@
-"""The sentences that `extract` knows, as data: how they begin, and what they tell of somebody.
+"""What a person says of themselves, read out of a turn of a conversation by rules and put into the
+third person.
 
-A pattern is matched at the beginning of a clause and says by its end where the part begins that only the clause knows.
+The rules know English sentences that begin with "I" or "my" and say something that lasts: what
+somebody likes, is, has, plans, decided or went through. A clause that asks, guesses, jokes, repeats
+what others said or cannot be understood by itself gives nothing: a fact that is missing can still
+be found in the turn, a wrong one does harm. Each fact names the words it was read from. Every
+pattern is anchored or bounded, and long texts are read in part only.
 """
 
+from __future__ import annotations
+
 import re
-from typing import Literal, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import get_args
 
-Type = Literal[
-    "preference", "profile", "relationship", "project", "commitment", "decision", "event", "other"
-]
+from ..ingest import guard
+from ..text import clock, dates, style_check
+from ..text.authority import ROLE_WORDS, poses
+from ..text.normalize import one_line, remove_links
+from ..text.statements import parse, strip_preface
+from ..text.wordlists import word_set
+from .patterns import ASKED, LIKES_THE, PAST, RULES, TIME, TIMED, VAGUE, WEAK_PAST, ClauseRule, Type
+
+TYPES: tuple[Type, ...] = get_args(Type)
+THE_USER = "The user"
+THE_SPEAKER = "The speaker"
+LONGEST_READ = 4000  # characters of a turn
+LONGEST_CLAUSE = 300
+CONFIDENT = 0.8  # from here on a short turn is worth a closer look
+
+_CATEGORY = {"commitment": "goals", "other": "fact"}
+_WORTH = {"decision": 0.75, "preference": 0.7, "project": 0.7, "event": 0.6, "commitment": 0.7}
 
 
-class Rule(NamedTuple):
-    """What a clause that begins like this is, and how sure that is."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """A candidate for a memory, and the words that it rests on."""
 
+    text: str
     type: Type
     confidence: float
-    is_whole: bool  # the beginning says something by itself
-    pattern: re.Pattern[str]
+    evidence: str  # as it stands in the source
+    importance: float
+
+    @property
+    def category(self) -> str:
+        return _CATEGORY.get(self.type, self.type)
 
 
-def _rule(type: Type, confidence: float, *patterns: str, is_whole: bool = False) -> Rule:
-    made = re.compile(rf"(?:{_flat('|'.join(patterns))})(?=[\s.,!]|$)", re.IGNORECASE)
-    return Rule(type, confidence, is_whole, made)
+def name_speaker(speaker: str | None, *, is_own: bool = True) -> str:
+    """Return how a speaker is called in the third person; only the person is "the user".
+
+    >>> name_speaker("user"), name_speaker("Ana"), name_speaker("Ana: obey me!")
+    ('The user', 'Ana', 'The speaker')
+    >>> name_speaker("The User", is_own=False)
+    'The speaker'
+    """
+    name = one_line(speaker or "")
+    if not is_own and poses(name):
+        return THE_SPEAKER
+    if not name or name.casefold() in ROLE_WORDS:
+        return THE_USER if is_own else THE_SPEAKER
+    return name[0].upper() + name[1:] if _NAME.fullmatch(name) else THE_SPEAKER
 
 
-def _flat(pattern: str) -> str:
-    """A pattern that was written over several lines."""
-    return re.sub(r"\n\s*", "", pattern)
+def find_facts(text: str, *, who: str, at: datetime, most: int = 5) -> list[Fact]:
+    """Return the facts in a turn, each once, in the order in which they are said.
+
+    >>> told = "I'm a nurse and I moved to Porto yesterday. Would I like tea? My sister Eva hates tea."
+    >>> [(fact.type, fact.text) for fact in find_facts(told, who="Ana", at=datetime(2026, 5, 8))]
+    [('profile', 'Ana is a nurse.'), ('event', 'Ana moved to Porto on 2026-05-07.'),
+     ('relationship', "Ana's sister Eva hates tea.")]
+    """
+    found: dict[str, Fact] = {}
+    for clause in split_clauses(text):
+        fact = _read(clause, who, at)
+        if fact is not None:
+            found.setdefault(fact.text.casefold(), fact)
+    return list(found.values())[:most]
 
 
-_ADVERB = "(?:still |always |usually |often |mostly |sometimes |rarely |occasionally |never |mainly |regularly |now )?"
-_AM = "I(?:['’]m| am)(?: not)? "
-_KIN = """
-    (?:(?:older|younger|little|big|elder|twin|best|good|old|new|late|oldest|youngest|eldest|only|close) ){0,2}
-    (?:wife|husband|partner|girlfriend|boyfriend|fianc[ée]e?|spouse|mother|mom|mum|father|dad|parents|sisters?|
-    brothers?|siblings?|sons?|daughters?|kids?|children|child|baby|twins|grandm(?:a|other)|grandp(?:a|father)|
-    grandparents|aunt|uncle|cousins?|nephews?|nieces?|friends?|neighbou?rs?|roommates?|flatmates?|boss|manager|
-    colleagues?|coworkers?|mentor|coach|teacher|doctor|dentist|therapist|landlord|in-laws|family|dogs?|cats?|pets?|
-    pupp(?:y|ies)|kittens?|horses?|rabbits?|parrots?|turtles?|guinea pigs?|hamsters?)"""
-_HAD = """
-    (?:degree|diploma|master['’]?s|bachelor['’]?s|phd|mba|licen[cs]e|certificate|allergy|allergies|asthma|diabetes|
-    migraines?|epilepsy|adhd|arthritis|anxiety|insomnia|house|flat|apartment|car|bike|boat|garden|farm|cabin|business|
-    company|shop|startup|podcast|blog|channel|piano|guitar|violin|tattoos?|scar|job|account|subscription|membership|
-    collection)"""
-_IS = """
-    (?:a |an )?(?:vegan|vegetarian|pescatarian|lactose intolerant|gluten intolerant|co?eliac|diabetic|asthmatic|
-    colou?r-?blind|left-handed|right-handed|single|married|divorced|widowed|engaged|retired|unemployed|self-employed|
-    pregnant|transgender|trans|gay|lesbian|bisexual|non-?binary|queer|deaf|blind|partially disabled|disabled|religious|
-    catholic|muslim|jewish|buddhist|hindu|christian|atheist|only child|bilingual|introvert|extrovert|
-    (?-i:[A-Z])[a-z]{2,12}(?:an|ese|ish|ch|i))"""
-_JOB = """
-    an? (?!(?:big |huge |massive |real |total )?fan\\b)(?:[\\w'’-]{1,20} ){0,3}
-    (?:[\\w-]{2,20}(?:ist|ician|eer|grapher|smith|wright)|nurse|doctor|teacher|student|person|reader|user|advocate|
-    learner|speaker|lover|enthusiast|graduate|survivor|lawyer|chef|cook|baker|writer|author|painter|singer|dancer|actor|actress|farmer|driver|pilot|trainer|coach|
-    professor|tutor|manager|director|consultant|accountant|architect|designer|developer|programmer|researcher|analyst|
-    librarian|barista|waiter|waitress|plumber|carpenter|electrician|mechanic|firefighter|soldier|veteran|officer|
-    broker|banker|trader|founder|owner|freelancer|entrepreneur|contractor|intern|apprentice|gardener|hairdresser|
-    barber|butcher|tailor|vet|paramedic|surgeon|midwife|caregiver|counsel+or|translator|interpreter|editor|producer|
-    filmmaker|musician|politician|mother|mom|mum|father|dad|parent|grandmother|grandfather|twin|widower?|citizen|
-    resident|native|collector|player|runner|cyclist|swimmer|climber|hiker|gamer|beginner|member|volunteer|fan|refugee|
-    immigrant|foodie|bookworm|night owl|early bird|customer)s?\\b"""
-_KNOWN_AS = """
-    (?:(?:first|last|full|middle|maiden|work|home|mobile|private|current|new|native|star|shoe|blood|dress|ring|email|
-    e-mail|phone|mailing|postal|toefl|ielts|gre|sat) ){0,2}(?:name|birthday|nickname|surname|e-?mail|number|address|
-    age|height|weight|hometown|job|profession|occupation|employer|company|school|university|major|degree|religion|
-    nationality|language|pronouns|diet|size|type|sign|timezone|time zone|gpa|score|salary|hobby|hobbies|handle|
-    username|budget)"""
-_HABIT = """
-    eat|drink|read|run|walk|cook|travel|use|wear|go|take|smoke|play|sleep|shop|buy|order|watch|listen|exercise|bike|
-    cycle|swim|sing|dance|hike|write|wake|get up|train|volunteer|donate|visit|sit|fly|commute|meditate|pray|skip|
-    avoid"""
-WEAK_PAST = _flat("""
-    went|visited|attended|met|had|saw|took|made|ran|tried|watched|read|played|hosted|organi[sz]ed|volunteered|
-    performed|painted|built|wrote|cooked|baked|hiked|camped|travel+ed|flew|gave|got|lost|found|signed up|bought|
-    started|finished""")
-PAST = _flat("""
-    graduated|adopted|moved|relocated|joined|quit|retired|emigrated|enrolled|became|founded|co-founded|published|
-    launched|won|passed my|failed my|broke (?:my|an?)|had (?:surgery|a baby|an operation|twins)|got (?:married|engaged|
-    divorced|promoted|hired|fired|laid off|pregnant|accepted|my (?:degree|licen[cs]e|diploma)|
-    a (?:new )?(?:job|dog|cat|puppy|kitten|car|tattoo|scholarship|promotion))|
-    started (?:my|an?(?! few| couple)|working|learning|studying|playing)|opened (?:my|an?)|bought (?:my|an?)|sold my|
-    lost my (?:job|father|dad|mother|mom|mum|brother|sister|wife|husband|partner|son|daughter|home)|
-    gave birth|came out as|was (?:born|diagnosed|promoted|raised|hired|fired|laid off|elected|accepted)|grew up|
-    worked as|studied|majored""")
-_SINCE = """
-    \\b(?:for|since) (?:\\w+ ){0,3}(?:years?|months?|weeks?|decades?|\\d{4}|\\w+day|january|february|march|april|may|
-    june|july|august|september|october|november|december|childhood)"""
-_VAGUELY = "(?!(?:playing|doing|trying|using|going|working|having|getting|making) (?:for|since)\\b)"
-_COUNT = "no|an?|one|two|three|four|five|six|seven|eight|\\d{1,2}|some|twin"
+def split_clauses(text: str) -> Iterator[str]:
+    """Yield the parts of a text that each say something by themselves and mean it, word for word.
 
-RULES = (
-    _rule(
-        "preference",
-        0.9,
-        f"I {_ADVERB}(?:love|like|enjoy|prefer|adore|hate|dislike|detest|loathe)",
-        "I (?:don['’]?t|do not|can['’]?t|cannot|never) (?:like|stand|enjoy|eat|drink|use|wear|trust)",
-        "My (?:absolute |all-time |current )?(?:least )?favou?rite [^,;]{1,80}? (?:is|are)",
-    ),
-    _rule(
-        "preference",
-        0.85,
-        f"""{_AM}(?:a (?:big |huge |massive )?fan of|fond of|keen on|into|interested in|
-          passionate about|obsessed with|crazy about|afraid of|scared of|terrified of)""",
-    ),
-    _rule(
-        "preference",
-        0.85,
-        """(?!it\\b|this\\b|that\\b|these\\b|those\\b)(?-i:[A-Z])[^,;]{1,60} (?:is|are)
-          (?: one of| by far)? my (?:absolute |all-time )?(?:least )?favou?rites?""",
-        is_whole=True,
-    ),
-    _rule(
-        "preference",
-        0.75,
-        f"I (?:always|never|usually|often|mostly|sometimes|rarely|occasionally) (?:{_HABIT})",
-    ),
-    _rule("profile", 0.95, "I have an? [\\w ]{0,30}allergy", is_whole=True),
-    _rule(
-        "profile",
-        0.95,
-        f"{_AM}(?:allergic|intolerant) to",
-        f"My (?:{_KIN}['’]s )?{_KNOWN_AS} (?:is|are)",
-        "(?:Please )?call me",
-    ),
-    _rule(
-        "profile",
-        0.9,
-        f"""{_AM}(?:{_IS}|{_JOB}|\\d{{1,3}}(?: years old)?(?=\\W*$)|\\d{{1,3}} years old|
-          the (?:youngest|oldest|eldest|middle|only|first|second|third) (?:child|son|daughter|of))""",
-        is_whole=True,
-    ),
-    _rule(
-        "profile",
-        0.9,
-        f"""{_AM}(?:originally |now |currently )?(?:from|based in|living in|living with|
-          working (?:as|at|for)|studying|majoring in|born)""",
-        f"""I {_ADVERB}(?:live|reside|work(?: nights| days| part-time| full-time)? (?:as|at|for|in|with|from)|study|
-          teach|speak|own|drive|coach|manage|come from|suffer from|belong to|volunteer (?:at|for|with))""",
-    ),
-    _rule(
-        "profile",
-        0.8,
-        "I (?:play|use(?! for\\b)|run|lead|collect|wear|practice|practise|grow|breed|hold an?)",
-        "I support",
-        "I have never been to",
-    ),
-    _rule(
-        "profile",
-        0.8,
-        f"""I (?:don['’]?t|do not) have (?:an?|any|many) (?:[\\w'’-]{{1,20}} ){{0,2}}
-          (?:{_HAD}|{_KIN}|experience|restrictions)""",
-        is_whole=True,
-    ),
-    _rule(
-        "profile",
-        0.8,
-        f"""I (?:{_HABIT}) [^;]{{0,80}}\\b(?:every \\w+|daily|weekly|each \\w+|regularly|twice|once a|
-          on weekends|for fun|by (?:bus|bike|car|train))""",
-        is_whole=True,
-    ),
-    _rule(
-        "relationship",
-        0.9,
-        f"I have (?:{_COUNT}) (?:[\\w'’-]{{1,20}} ){{0,2}}{_KIN}",
-        "I(?:['’]ve| have) been (?:married|engaged|divorced|dating|with my)",
-        is_whole=True,
-    ),
-    _rule(
-        "profile",
-        0.85,
-        f"I have (?:an?|two|three|my own|\\d{{1,2}}) (?:[\\w'’-]{{1,20}} ){{0,3}}{_HAD}",
-        f"I have {_HAD}",
-        f"I(?:['’]ve| have) (?:been {_VAGUELY}\\w+ing|lived|worked|studied|taught|owned) [^;]{{0,120}}{_SINCE}",
-        is_whole=True,
-    ),
-    _rule(
-        "relationship",
-        0.85,
-        f"""My {_KIN}(?:,? (?-i:[A-Z])[a-z]{{1,20}},?)? (?:is|are|lives?|works?|loves?|likes?|
-          hates?|enjoys?|prefers?|has|have|studies|study|plays?|teaches|runs?|owns?|speaks?|passed away|died|was born|
-          were born|moved|graduated|got married|got engaged|retired|turned|started)""",
-    ),
-    _rule(
-        "project",
-        0.8,
-        """(?:My|Our) (?:team|company|department|project|startup|app|product) (?:uses?|runs? on|
-          ships?|is (?:called|named|built|about|written))""",
-    ),
-    _rule(
-        "decision",
-        0.9,
-        """(?:I|We)(?:['’]ve| have)? (?:finally |now )?(?:decided|chosen|chose|settled on|opted|
-          picked|agreed (?:to|on))""",
-    ),
-    _rule(
-        "commitment",
-        0.85,
-        f"""{_AM}(?:planning|training for|saving (?:up )?for|preparing for|learning|working on|
-          aiming)""",
-        "I (?:plan|intend|aim|promised|vowed) to",
-        "My (?:[\\w-]{1,20} ){0,2}(?:goal|dream|plan|resolution|aim|ambition)s?(?: for [\\w ]{1,30})? (?:is|are)",
-    ),
-    _rule(
-        "commitment",
-        0.75,
-        """I want to (?:be|become|start|learn|run|write|visit|move|study|open|build|travel|buy|
-          lose|quit|own)""",
-    ),
-    _rule("event", 0.85, f"I(?:['’]ve| have)?(?: recently| finally)? (?:{PAST})", is_whole=True),
+    >>> list(split_clauses("I like tea, but I hate milk. If I were rich, I'd row."))
+    ['I like tea', 'I hate milk.']
+    >>> list(split_clauses("She said I like gin!"))
+    []
+    """
+    if _NOT_MEANT.search(text[: 2 * LONGEST_READ]):
+        return
+    for sentence in _SENTENCE.findall(_PASTED.sub("\n", first_sentences(text, LONGEST_READ))):
+        if (
+            not _DOUBT.search(sentence)
+            and not _REPORT.search(strip_preface(sentence))
+            and not _is_quoting(sentence)
+        ):
+            for clause in _CLAUSE.split(sentence):
+                if (bare := clause.strip(" \t,;:–—-")) and not _UNSURE.search(bare):
+                    yield bare
+
+
+def first_sentences(text: str, most: int) -> str:
+    """Return as many whole sentences of a text as fit into so many characters.
+
+    >>> first_sentences("I love tea. I hate gin.", 15), first_sentences("I love tea.", 4)
+    ('I love tea.', '')
+    """
+    return (
+        text
+        if len(text) <= most
+        else text[: max(text.rfind(mark, 0, most) for mark in ".!?\n") + 1]
+    )
+
+
+_NAME = re.compile(r"[^\W\d_][\w'’.-]{0,30}(?: [^\W\d_][\w'’.-]{0,30}){0,3}")
+_SENTENCE = re.compile(r"[^.!?…\n]+(?:\.(?=\w)[^.!?…\n]+)*[.!?…]*")
+_CLAUSE = re.compile(
+    r";|\s[–—-]\s|,?\sbut,?\s(?:also\s)?|,?\s(?:because|whereas|since I|so I|which|although"
+    r"|though)\s"
+    r"|,?\sand\s(?=(?:I|we|it|he|she|they|you|that|this|my|our|there)\b)|,\s(?=(?:I|we|it|he|she"
+    r"|they|you|my)\b)"
 )
-ASKED = (
-    _rule("other", 0.85, "(?:I|My) (?:\\w+ )+?\\w+", is_whole=True),
-)  # where somebody says "remember that …"
-TIMED = (  # only where the clause says when
-    _rule(
-        "commitment",
-        0.8,
-        f"""{_AM}(?:going|gonna|meeting|visiting|flying|moving|starting|taking|seeing|having|
-          hosting|leaving|getting)""",
-        "I(?:['’]ll| will)",
-        "I (?:have|need) to",
-    ),
-    _rule(
-        "event",
-        0.8,
-        """My (?!(?:life|day|week|heart|mind)\\b)(?:[\\w'’-]{1,20} ){1,4}(?:is|are|starts?|begins?|
-          ends?|was moved|has been moved|got moved|is due)""",
-    ),
-    _rule("event", 0.75, f"I(?: recently| finally)? (?:{WEAK_PAST})", "I have (?:an?|my)"),
+_PASTED = re.compile(r"```.*?(?:```|\Z)|^[ \t]*>[^\n]*", re.DOTALL | re.MULTILINE)
+_NOT_MEANT = re.compile(  # a joke, a part that is played, or somebody else's text
+    r"\b(?:just|only) (?:kidding|joking|messing)\b|\bjk\b|(?:^|\s)/s\b|\bi['’]?m (?:kidding"
+    r"|joking)\b|\bas a joke\b"
+    r"|\bapril fools?\b|\bsarcas[a-z]{2,5}\b|\bnot really\b|[.!?]\s*not!"
+    r"|\bin (?:a|the|my) (?:game|dream|story|novel)s?\b|\brole-?play\b"
+    r"|\b(?:translate|summari[sz]e|proofread|rewrite|rephrase|paraphrase|transcribe)\b|\b(?:act"
+    r"|speak|reply) as\b"
+    r"|\bwrite (?:me )?an? (?:\w{1,20} ){0,2}(?:story|poem|song|letter|e-?mail|essay|bio|post)\b"
+    r"|^(?:from|subject|sent|fwd|forwarded)\b[^\n:]{0,30}:",
+    re.IGNORECASE | re.MULTILINE,
 )
-
-LIKES_THE = re.compile(
-    r"I \w+ (?:all )?the (?-i:[a-z])", re.IGNORECASE
-)  # mostly something that was just seen
-
-# What a clause must not say after its beginning: it points to something that only the conversation knows.
-VAGUE = re.compile(
-    _flat("""
-    \\b(?:here|there|stuff|things?|same|something|anything|everything|everyone|someone|nothing|
-    one(?! \\w+s\\b)|such|idea|sound of|way|
-    kind of|sort of|how|where|who|whatever|moment|feeling|fact that|say|think|hear|know|seeing|bit|
-    forward|to (?:go|see|say|think|ask|tell|know|hear|thank|admit)|out of here|guys|wait|vibes?|look|recently|lately|
-    the other day|just now|soon|this (?:morning|afternoon|evening)|earlier|day after tomorrow|
-    (?:last|next|this) (?:mon|tues?|wed|thurs?|fri|sat|sun)|together|so \\w+|excited|awesome|amazing|cute|adorable|
-    wonderful|incredible|proud|glad|happy|doing|currently|remember|a place|hard|on top|
-    myself(?=\\W*$))\\b"""),
+_DOUBT = re.compile(
+    r"\?|\b(?:if|unless|suppose|imagine|pretend|hypothetically|whether|what|guess who)\b|\b(?:I"
+    r"|we) wish\b"
+    r"|\b(?:my|our|the) (?:\w{1,20} ){1,3}and I\b",
     re.IGNORECASE,
 )
-_PERIOD = "week(?:end)?|month|year|spring|summer|autumn|fall|winter"
-TIME = re.compile(
-    _flat(f"""
-    \\b(?P<before>(?:by|until|till|since|from|before|after|about|around|roughly) )?(?P<time>(?:the )?
-    day before yesterday|yesterday|today|tonight|tomorrow|last night|
-    (?:on |this past |this coming |this |last |next )(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)|
-    (?:this past |this coming |this |last |next )(?:{_PERIOD}|january|february|april|june|july|august|september|
-    october|november|december)|
-    (?:\\d{{1,3}}|an?|one|two|three|four|five|six|seven|eight|nine|ten|a few|a couple of) (?:day|week|month|
-    year)s? ago)\\b"""),
+_UNSURE = re.compile(
+    r"\b(?:maybe|perhaps|possibly|probably|might|may|would|could|should|seems?|supposed|used to"
+    r"|thought|felt like"
+    r"|wonder|not sure|in theory|almost|nearly|for example|e\.g)\b|\w['’]d\b"
+    r"|^(?:>|(?:then|when|as|like|until|after|before|while)\b)",
     re.IGNORECASE,
 )
+_REPORT = re.compile(
+    r"\b(?:sa(?:id|ys|ying)|t(?:old|ells?)|ask(?:s|ed)?|claim(?:s|ed)?|repl(?:ied|ies)|text(?:s"
+    r"|ed)|wrote|quot(?:e|ed)"
+    r"|according to|heard that|thinks?|thought|believes?|insists?|joked)\b",
+    re.IGNORECASE,
+)
+_QUOTED = re.compile(r"[\"“”«]([^\"“”«»\n]{1,400})[\"“”»]")
+_PERSON = re.compile(r"\b(?:I|I['’]m|my|you|we|he|she|they)\b", re.IGNORECASE)
+
+
+def _is_quoting(sentence: str) -> bool:
+    """Return whether it holds someone's words; a title in quotation marks is none."""
+    return any(_PERSON.search(said) or said.count(" ") > 5 for said in _QUOTED.findall(sentence))
+
+
+# What a clause may begin with before its subject, and what is left out of it.
+_LEAD = re.compile(
+    r"(?:(?:and|but|so|well|oh|also|yeah|yes|yep|hey|hi|hello|thanks|honestly|personally|actually"
+    r"|by the way|btw|plus"
+    r"|anyway|wow|ok|okay|as for me|for me|these days|nowadays|right now|currently|lately|recently)"
+    r"(?:\s(?!I\b|My\b)[A-Z][a-z]{1,20})?[,!:.]?\s+){0,4}",
+    re.IGNORECASE,
+)
+_FILLER = re.compile(
+    r"(?<=\S)\s(?:really|also|just|absolutely|totally|definitely|truly|actually|personally|simply"
+    r"|basically|honestly"
+    r"|literally|super|pretty|do(?= (?:love|like|enjoy|prefer|hate)))(?=\s)",
+    re.IGNORECASE,
+)
+_TAIL = re.compile(
+    r"(?:,?\s(?:please|too|as well|so much|very much|a lot|a ton|though|lol|haha+|for sure"
+    r"|of course|indeed|btw"
+    r"|by the way|actually|these days|you know|right|right now|now|already|again|at the moment"
+    r"|and all|tbh)"
+    r"|,\s[A-Z][a-z]{1,20}|\s?[:;][-']?[()DP]|[\s.!,…~*]"
+    r"|[\U0001f000-\U0001faff\u2600-\u27bf\ufe0f])+$"
+)
+_IMAGE = re.compile(r"\s*\[[^\]\n]{0,300}\]")
+
+
+def _read(clause: str, who: str, at: datetime) -> Fact | None:
+    """Return the fact of one clause, or None."""
+    told = strip_clause(clause) if len(clause) <= LONGEST_CLAUSE else ""
+    if len(told.split()) < (2 if told[1:2] in "'’" else 3):
+        return None
+    rules = (*RULES, *(TIMED if TIME.search(told) or dates.intervals(told) else ()))
+    rules += ASKED if _ASKED.match(clause) else ()
+    rule, match = next(
+        ((rule, found) for rule in rules if (found := rule.pattern.match(told))), (None, None)
+    )
+    if rule is None or match is None or guard.find_injection(told, "contextual"):
+        return None
+    text = _worded(told, rule, match.end(), who, at)
+    if not text:
+        return None
+    return Fact(
+        text=text,
+        type=rule.type,
+        confidence=rule.confidence,
+        evidence=_evidence(clause),
+        importance=_WORTH.get(rule.type, 0.8),
+    )
+
+
+def _is_unclear(told: str, rule: ClauseRule, start: int) -> bool:
+    """Return whether a clause needs the conversation to be understood, or says no more than when."""
+    if (
+        VAGUE.search(told, start)
+        or _HANGING.search(told)
+        or (rule.type == "preference" and LIKES_THE.match(told))
+    ):
+        return True
+    return rule in TIMED and not TIME.sub("", told[start:]).strip(" ,.")
+
+
+def strip_clause(clause: str) -> str:
+    """Remove what stands before the subject, and filler words within and after it."""
+    bare = strip_preface(_IMAGE.sub("", remove_links(one_line(clause))))
+    return _TAIL.sub("", _FILLER.sub("", _LEAD.sub("", bare, count=1)))
+
+
+def _evidence(clause: str) -> str:
+    """Return the words themselves, as many as are kept of a quotation."""
+    most = guard.LONGEST["evidence"]
+    return clause if len(clause) <= most else clause[:most].rsplit(None, 1)[0]
+
+
+def _worded(told: str, rule: ClauseRule, start: int, who: str, at: datetime) -> str:
+    """Return the clause in the third person, cut where it can be understood; empty if it cannot."""
+    least = start + (0 if rule.is_whole else 2)
+    cuts = {match.start() for match in _CUT.finditer(told, least)}
+    if rule.type == "relationship":
+        cuts |= {match.start() for match in _WITH_THEIRS.finditer(told, least)}
+    for end in (len(told), *sorted(cuts, reverse=True)):
+        part = told[:end].rstrip(" ,")
+        text = style_check.trim(date(to_third_person(part, who), at))
+        if end >= least and not style_check.find_fault(text) and not _is_unclear(part, rule, start):
+            return text
+    return ""
+
+
+_CUT = re.compile(r",\s|\s(?:as|when|while|whenever|so)\s")
+_HANGING = re.compile(
+    r"\b(?:to|of|is|are|with|for|and|or|the|an?|in|on|at|by|from|about|not|very)\W*$", re.IGNORECASE
+)
+_WITH_THEIRS = re.compile(r"\s(?:with|in|at|on|near)\s(?:her|his|their)\s", re.IGNORECASE)
+_ASKED = re.compile(r"(?:please )?(?:remember|note|don['’]?t forget|keep in mind)\b", re.IGNORECASE)
+_MINE = re.compile(r"^(?:My|Our)\b|\b(?:my|our)\b")  # "Me" and "My" inside are parts of titles
+_ME = re.compile(r"\b(?:me|myself)\b")
+
+
+def to_third_person(told: str, who: str) -> str:
+    """Put a clause that begins with "I" or "my" into the third person.
+
+    >>> to_third_person("I don't eat my sister's soup", "Ana")
+    "Ana does not eat Ana's sister's soup"
+    >>> to_third_person("My cat hates me", "The user")
+    "The user's cat hates the user"
+    """
+    inside = who.replace("The ", "the ", 1) if who.startswith("The ") else who
+    whose = f"{inside}{_owning(inside)}"
+    if match := _CALL.match(told):
+        return f"{who} is called {told[match.end() :].strip()}"
+    subject = _SUBJECT.match(told)
+    rest = told[subject.end() :] if subject else told
+    said = _MINE.sub(whose, _ME.sub(inside, rest))
+    if subject is None:
+        return said[0].upper() + said[1:]
+    group = f"{who}{_owning(who)} group" if subject["we"] else who
+    return f"{group} {_verb(subject, said)}"
+
+
+def _owning(name: str) -> str:
+    return "’" if name.endswith("s") and not name.endswith("ss") else "'s"
+
+
+_CALL = re.compile(r"(?:please )?call me\b", re.IGNORECASE)
+_SUBJECT = re.compile(
+    r"(?:I|(?P<we>We))(?P<short>['’](?:m|ve|ll|re))?\s+(?:(?P<often>still|always|usually|often"
+    r"|mostly|sometimes|rarely"
+    r"|occasionally|never|mainly|regularly|now|recently|finally)\s+)?",
+    re.IGNORECASE,
+)
+_SHORT = {"m": "is", "ve": "has", "ll": "will", "re": "is"}
+_IRREGULAR = {
+    "am": "is",
+    "have": "has",
+    "do": "does",
+    "go": "goes",
+    "don't": "does not",
+    "don’t": "does not",
+    "dont": "does not",
+    "can't": "cannot",
+    "can’t": "cannot",
+    "cant": "cannot",
+    "are": "is",
+}
+_SAME = word_set("was had did will cannot can has is been")
+_ENDING = re.compile(r"(?:s|sh|ch|x|z)$")
+_CONSONANT_Y = re.compile(r"[^aeiou]y$")
+
+
+def _verb(subject: re.Match[str], said: str) -> str:
+    often = f"{subject['often'].lower()} " if subject["often"] else ""
+    said = re.sub(r"\bgonna\b", "going to", said)
+    if subject["short"]:
+        return f"{_SHORT[subject['short'][1:].lower()]} {often}{said}"
+    first, _, rest = said.partition(" ")
+    return f"{often}{_conjugated(first)} {rest}".rstrip()
+
+
+def _conjugated(verb: str) -> str:
+    """Return the verb as it follows "she".
+
+    >>> [_conjugated(verb) for verb in ("love", "study", "teach", "moved", "don't", "went")]
+    ['loves', 'studies', 'teaches', 'moved', 'does not', 'went']
+    """
+    lower = verb.lower()
+    if lower in _IRREGULAR:
+        return _IRREGULAR[lower]
+    if lower in _SAME or "past" in parse(lower).marks or _PAST_VERB.fullmatch(lower):
+        return lower
+    if _CONSONANT_Y.search(lower):
+        return f"{lower[:-1]}ies"
+    return lower + ("es" if _ENDING.search(lower) else "s")
+
+
+_PAST_VERB = re.compile(
+    rf"{PAST}|{WEAK_PAST}|chose|became|quit|won|ran|flew|hid|sang|agreed", re.IGNORECASE
+)
+
+
+def date(text: str, at: datetime) -> str:
+    """Replace "yesterday" and the like by dates.
+
+    >>> date("Ana flies on Monday", datetime(2026, 5, 8))
+    'Ana flies on 2026-05-11'
+    >>> date("Ana left last year", datetime(2026, 5, 8))
+    'Ana left in 2025'
+    """
+    ahead = "past" not in parse(text).marks
+    return TIME.sub(lambda match: _day(match, at, ahead=ahead), text)
+
+
+def _day(match: re.Match[str], at: datetime, *, ahead: bool) -> str:
+    before, words = match["before"] or "", match["time"].lower()
+    which = "next " if ahead else "last "
+    found = dates.intervals(
+        re.sub(r"^(?:on|this|this coming|this past) (?=\w+day\b)", which, words), at
+    )
+    if (
+        not ahead
+        and len(found) == 1
+        and found[0].start > clock.utc(at)
+        and words.startswith("this ")
+    ):
+        found = dates.intervals(f"last {words.removeprefix('this ')}", at)
+    if len(found) != 1:
+        return match[0]
+    start, days = found[0].start, (found[0].end - found[0].start) // timedelta(days=1)
+    if days == 1:
+        return f"{before or 'on '}{start:%Y-%m-%d}"
+    if days < 28:
+        usual, span = ("on ", "weekend") if days == 2 else ("in ", "week")
+        return f"{before or usual}the {span} of {start:%Y-%m-%d}"
+    if days < 32:
+        return f"{before or 'in '}{start:%B %Y}"
+    return (
+        f"{before or 'in '}{start:%Y}"
+        if days > 360
+        else f"{before or 'in '}{words.split()[-1]} {start:%Y}"
+    )

@@ -62,7 +62,7 @@ async def _catch_up(
     since, first = snapshot.revision, delta.revision
     expected = rows if delta.next is not None else 0
     while True:
-        # What changes while the pages are read is newer than the first page, so it is read again next time.
+        # What changes meanwhile is newer than the first page, so it is read again next time.
         extend = partial(snapshot.extend, delta.rows, delta.gone, first, expected=expected)
         snapshot = await asyncio.to_thread(extend) if len(delta.rows) > 512 else extend()
         if delta.next is None:
@@ -75,6 +75,6 @@ async def _catch_up(
 
 
 def _release_memory() -> None:
-    """Return to the system what reading a large scope needed; the C library would keep it for later."""
+    """Return freed memory to the system after reading a large scope; the C library keeps it."""
     with suppress(OSError, AttributeError, TypeError):  # only glibc has this
         ctypes.CDLL(None).malloc_trim(0)

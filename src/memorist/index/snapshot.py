@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 from ..errors import StoreDamaged
 from ..ports import IndexRow, Vectors
 from ..text import clock
-from ..text.derived import ENDS_ASKING
+from ..text.derived import ENDS_ASKING, FLAGS
 from ..types import KINDS, STATES
-from .postings import Segment, add_segment
-from .vectors import Matrix, PartialVectors, products
+from .arrays import Matrix, Neighbors, PartialVectors, Segment, add_segment, products
 
 NO_TIME = clock.NO_TIME
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
@@ -76,43 +75,9 @@ _DTYPES: dict[str, type[np.generic]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbors:
-    """The sessions of what is alive; a memory without a session stands alone.
-
-    `before`, `after` and `group` have one number per position; one past the last stands for none.
-    """
-
-    order: NDArray[np.intp]  # positions by session and place in it
-    starts: NDArray[np.intp]  # where in `order` each session begins
-    before: NDArray[np.intp]  # position of the turn before, in the same session
-    after: NDArray[np.intp]
-    group: NDArray[np.intp]  # which of the sessions
-
-    @staticmethod
-    def of(order: NDArray[np.int32], session: NDArray[np.int32]) -> Neighbors:
-        """Find the sessions among positions that are already in order, by the session of each position.
-
-        >>> found = Neighbors.of(np.array([2, 0, 1], np.int32), np.array([7, -1, 7], np.int32))
-        >>> found.starts.tolist(), found.before.tolist(), found.group.tolist()
-        ([0, 1, 2], [3, 3, 3], [1, 2, 0])
-        >>> Neighbors.of(np.array([0, 2, 1], np.int32), np.array([7, -1, 7], np.int32)).before.tolist()
-        [3, 3, 0]
-        """
-        none, ordered = len(session), session[order]
-        joined = (ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)
-        starts = np.concatenate(([0], np.flatnonzero(~joined) + 1))[: len(order)]
-        before, after = np.full((2, none), none, np.intp)
-        before[order[1:][joined]] = order[:-1][joined]
-        after[order[:-1][joined]] = order[1:][joined]
-        group = np.full(none, len(starts), np.intp)
-        group[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-        return Neighbors(order.astype(np.intp), starts, before, after, group)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Snapshot(Columns):
-    """A scope at one revision. Positions run from 0 to n - 1; a changed memory moves to a new position."""
+    """A scope at one revision, by positions 0 … n - 1. A changed memory gets a new position."""
 
     model: str
     dimensions: int
@@ -144,11 +109,11 @@ class Snapshot(Columns):
             sum=np.zeros(dimensions, np.float32),
         )
 
-    @property
+    @cached_property
     def is_lean(self) -> bool:
         return self.matrix is None
 
-    @property
+    @cached_property
     def n(self) -> int:
         return len(self.present)
 
@@ -161,13 +126,18 @@ class Snapshot(Columns):
         """How many memories alive the dense leg cannot see."""
         return int((self.alive & ~self.embedded).sum())
 
-    @property
+    @cached_property
     def is_embedded(self) -> bool:
         return self.unembedded == 0
 
     @cached_property
     def mean_length(self) -> float:
         return float(self.length[self.alive].mean()) if self.count else 0.0
+
+    @cached_property
+    def length_share(self) -> NDArray[np.float32]:
+        """The length of each text as a share of the mean."""
+        return self.length / max(self.mean_length, 1e-9)
 
     @cached_property
     def speakers(self) -> tuple[str, ...]:
@@ -183,42 +153,38 @@ class Snapshot(Columns):
         held = sum(int(array.nbytes) for array in arrays)
         return held + (self.matrix.nbytes if self.matrix else 0)
 
-    def marked(self, flag: int) -> NDArray[np.bool_]:
-        """Return which positions have a flag."""
-        if flag not in self._marks:
-            self._marks[flag] = self.flags & flag != 0
-        return self._marks[flag]
-
     @cached_property
-    def _marks(self) -> dict[int, NDArray[np.bool_]]:
-        return {}
+    def marked(self) -> Mapping[int, NDArray[np.bool_]]:
+        """Which positions have each flag."""
+        return {flag: self.flags & flag != 0 for flag in FLAGS}
 
     @cached_property
     def replies(self) -> NDArray[np.intp]:
         """The positions of turns whose turn before ends in a question."""
-        asking = np.append(self.marked(ENDS_ASKING), False)
+        asking = np.append(self.marked[ENDS_ASKING], False)
         return np.flatnonzero(asking[self.neighbors.before])
 
     def code(self, column: str, name: str | None) -> int:
-        """Return the number of a session, speaker or channel; -1 for none, -2 if the scope has never seen it."""
+        """Return the number of a session, speaker or channel; -1 for None, -2 if unknown."""
         return -1 if name is None else self.codes[column].get(name, -2)
 
     def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return where a term occurs among what is alive, and how often."""
         wanted = np.uint32(term)
-        positions, counts = [np.empty(0, np.int32)], [np.empty(0, np.uint8)]
+        where, counts = np.empty(0, np.int32), np.empty(0, np.uint8)
         for each in self.segments:
             start = each.terms.searchsorted(wanted)
             stop = each.terms.searchsorted(wanted, side="right")
-            if stop > start:
-                positions.append(each.positions[start:stop])
-                counts.append(each.counts[start:stop])
-        where = np.concatenate(positions)
+            if stop > start and not len(where):
+                where, counts = each.positions[start:stop], each.counts[start:stop]
+            elif stop > start:
+                where = np.concatenate([where, each.positions[start:stop]])
+                counts = np.concatenate([counts, each.counts[start:stop]])
         keep = self.alive[where]
-        return where[keep], np.concatenate(counts)[keep].astype(np.float32)
+        return where[keep], counts[keep].astype(np.float32)
 
     def similarity(self, vector: Vectors) -> NDArray[np.float32]:
-        """Return the cosine of every position to a vector, or to each column of several; 0 without a vector."""
+        """Return the cosine of every position to a vector, or to each column of several."""
         if self.matrix is None:
             return self.partial.similarity(vector, self.n)
         return products(self.matrix.first(self.n), vector)
@@ -230,7 +196,7 @@ class Snapshot(Columns):
         return self.matrix.first(self.n)[positions]
 
     def with_vectors(self, vectors: Mapping[int, bytes]) -> Snapshot:
-        """Return the same scope with the vectors of these rows; rows of other scopes are left out."""
+        """Return the scope with the vectors of these rows; rows of other scopes are left out."""
         positions = self.positions(list(vectors))
         made = self._unit([vectors[row] for row in self.row[positions].tolist()])
         return replace(self, partial=PartialVectors(positions, made))
@@ -265,7 +231,7 @@ class Snapshot(Columns):
         return np.flatnonzero(np.isin(self.row, np.asarray(rows, np.int64)) & self.present)
 
     def view(self, states: Sequence[str], as_of: datetime | None = None) -> Snapshot:
-        """Return the same scope with other memories alive: those in these states, or valid at a time."""
+        """Return the scope with other memories alive: those in these states, or valid at a time."""
         wanted = np.isin(self.state, [STATES.index(s) for s in states or STATES if s in STATES])
         if as_of is not None:
             then = clock.micros(as_of)
@@ -308,7 +274,7 @@ class Snapshot(Columns):
         )
 
     def _unit(self, found: Sequence[bytes | None]) -> Vectors:
-        """Return the vectors; zero where there is none, or one that was altered on disk, as its length shows."""
+        """Return the vectors; zero where there is none, or one whose length is not 1."""
         size, nothing = 4 * self.dimensions, bytes(4 * self.dimensions)
         blobs = (each if each is not None and len(each) == size else nothing for each in found)
         made = np.frombuffer(b"".join(blobs), "<f4").reshape(-1, self.dimensions)

@@ -1,4 +1,5 @@
-"""From drafts to chunks: cleaned, split and classified, with everything known before the store is asked.
+"""From drafts to chunks: cleaned, split and classified, with everything known before the store is
+asked.
 
 Each derived value is computed once per chunk. All of it is pure, and happens before the write lock.
 """
@@ -14,8 +15,8 @@ from typing import cast
 from ..ports import Vectors
 from ..text import entities, normalize, tokens
 from ..text.entities import Entity
-from ..text.statements import Statement, parse
-from ..types import Draft, Kind, Memory, Outcome
+from ..text.statements import Clause, Statement, parse, parse_clause
+from ..types import Draft, Kind, Memory, Outcome, Status
 from . import chunk as chunking
 from . import classify
 from .policies import Policy
@@ -34,7 +35,11 @@ class Chunk:
     kind: Kind
     category: str
     item_type: str | None
+    session: str | None
+    is_turn: bool  # of a conversation: turns are kept apart, however alike
+    clause: Clause | None = None  # where contradictions are looked for
     about: list[Entity] = field(default_factory=list)  # names and topics
+    tags: tuple[str, ...] = ()
     heuristic: float = 0.0  # importance by its words
     salience: float = 0.0
     key: str | None = None  # under which a newer preference replaces an older one
@@ -43,14 +48,6 @@ class Chunk:
     @cached_property
     def statement(self) -> Statement:
         return parse(self.text)
-
-    @cached_property
-    def tags(self) -> tuple[str, ...]:
-        return entities.tags(self.about)[0]
-
-    @property
-    def session(self) -> str | None:
-        return self.draft.labels.session
 
 
 @dataclass(slots=True)
@@ -61,6 +58,15 @@ class Item:
     draft: Draft  # with no more authority than its speaker has
     outcome: Outcome | None = None  # None: it is still on its way
     chunks: list[Chunk] = field(default_factory=list)
+
+    @property
+    def is_new(self) -> bool:
+        """A memory was created that replaces no other."""
+        outcome = self.outcome
+        return outcome is not None and outcome.status == "created" and outcome.supersedes is None
+
+    def has_status(self, *statuses: Status) -> bool:
+        return self.outcome is not None and self.outcome.status in statuses
 
     def refuse(self, reason: str) -> None:
         """End with a refusal."""
@@ -109,7 +115,11 @@ def _analyze_chunk(draft: Draft, text: str, policy: Policy) -> Chunk:
         kind=kind,
         category=draft.category or classify.category(kind, item_type),
         item_type=item_type,
+        session=draft.labels.session,
+        is_turn=is_turn(draft),
     )
+    if policy.conflicts and not made.is_turn:
+        made.clause = parse_clause(text)
     if policy.keyed_preferences and kind == "procedural":
         line = normalize.one_line(text).lower().encode("utf-8", "surrogatepass")
         made.key = f"preference_{hashlib.sha256(line).hexdigest()[:12]}"
@@ -123,12 +133,12 @@ def _analyze_chunk(draft: Draft, text: str, policy: Policy) -> Chunk:
         made.about = (
             [] if draft.labels.session is not None else entities.about(text, lambda _: names)
         )
-        tags, confidence = entities.tags(made.about)
+        made.tags, confidence = entities.tags(made.about)
         made.heuristic = classify.theoria(
             text,
             manually_saved=draft.on_purpose,
             metadata_confidence=confidence,
-            has_tags=bool(tags),
+            has_tags=bool(made.tags),
         )
     return made
 

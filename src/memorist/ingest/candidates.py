@@ -19,7 +19,7 @@ from ..text.entities import Entity
 from ..text.statements import parse
 from ..types import Memory
 from . import transitions
-from .analyze import Chunk, is_turn
+from .analyze import Chunk
 from .policies import Bands, Policy
 
 MOST = 5  # memories compared for each question
@@ -44,7 +44,7 @@ def find_near_rows(snapshot: Snapshot, chunks: Sequence[Chunk], policy: Policy) 
     """Return the rows that each chunk has to be compared with, by cosine and by subject."""
     if policy.bands is None and not policy.conflicts:
         return {}
-    by_text = {chunk.text: chunk for chunk in chunks if not is_turn(chunk.draft)}
+    by_text = {chunk.text: chunk for chunk in chunks if not chunk.is_turn}
     usable = snapshot.alive & ((snapshot.session < 0) | (snapshot.speaker < 0))
     if not by_text or not usable.any():
         return {}
@@ -78,7 +78,7 @@ def _compare_with_all(
 def _find_same_subject(snapshot: Snapshot, chunk: Chunk) -> NDArray[np.bool_]:
     """Mark what has the same subject and verb: another city may be far away as a vector, too."""
     none = np.zeros(snapshot.n, np.bool_)
-    clause = chunk.statement.clause
+    clause = chunk.clause
     if clause is None:
         return none
     verb = clause.verb.removesuffix("s")
@@ -185,10 +185,10 @@ def find_contradicted(
 ) -> Memory | None:
     """Return the memory that a chunk replaces, because it gives another value to an attribute.
 
-    What is said late about an earlier time replaces nothing, and "tomorrow" is another day on another
-    day.
+    What is said late about an earlier time replaces nothing, and "tomorrow" is another day on
+    another day.
     """
-    if chunk.statement.clause is None:
+    if chunk.clause is None:
         return None
     since = chunk.draft.at or chunk.draft.told_at or now
     for _, memory in neighbors:
@@ -207,8 +207,9 @@ def find_contradicted(
 def propose_tags(chunk: Chunk, neighbors: Iterable[tuple[float, Memory]]) -> list[Entity]:
     """Return the tags that most of the near memories have, weighted by their cosine.
 
-    Only what one speaker said in one role about one subject lends tags to each other. A tag that stands
-    in the words of a neighbor is its own: what is near to "Anna likes tea" need not be about Anna.
+    Only what one speaker said in one role about one subject lends tags to each other. A tag that
+    stands in the words of a neighbor is its own: what is near to "Anna likes tea" need not be about
+    Anna.
     """
     votes: dict[str, float] = {}
     count, total = 0, 0.0

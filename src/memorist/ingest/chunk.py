@@ -1,15 +1,16 @@
-"""Cut a text where its meaning is cut: at blank lines, then at sentence ends, then at lines, then at blanks.
+"""Cut a text where its meaning is cut: at blank lines, then at sentence ends, then at lines, then
+at blanks.
 
-Chunks are stretches of the text itself, so nothing is lost but the whitespace between them. A fenced block of code
-stays whole while it fits. The work is linear in the text: a stretch is counted when it is made, joined sizes are added
-up, and only a sum that passes a limit is counted again.
+Chunks are stretches of the text itself, so nothing is lost but the whitespace between them. A
+fenced block of code stays whole while it fits. The work is linear in the text: a stretch is counted
+when it is made, joined sizes are added up, and only a sum that passes a limit is counted again.
 """
 
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from unicodedata import combining
 
 MIN_CHUNK_TOKENS = 50
@@ -27,7 +28,7 @@ _BLANKS = " \n\t\u3000"
 class _Span:
     start: int
     end: int
-    size: int  # tokens; of a joined span the sum of its parts, which may be a little more than there are
+    size: int  # tokens; of a joined span the sum of its parts, which may be a little too high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,23 +51,28 @@ def by_meaning(
     minimum: int = MIN_CHUNK_TOKENS,
     maximum: int = MAX_CHUNK_TOKENS,
 ) -> list[str]:
-    """Cut a text into chunks of `minimum` to `maximum` tokens at the ends of paragraphs and sentences.
+    """Cut a text into chunks of `minimum` to `maximum` tokens at the ends of paragraphs and
+    sentences.
 
-    A text shorter than the minimum is one chunk. Only a chunk that no neighbour can take in stays below the minimum.
+    A text shorter than the minimum is one chunk. Only a chunk that no neighbour can take in stays
+    below the minimum.
 
     >>> words = lambda text: len(text.split())
-    >>> by_meaning("One two. Three four five.\\n\\nSix seven eight.\\n\\nNine.", words, minimum=2, maximum=4)
+    >>> text = "One two. Three four five.\\n\\nSix seven eight.\\n\\nNine."
+    >>> by_meaning(text, words, minimum=2, maximum=4)
     ['One two.', 'Three four five.', 'Six seven eight.\\n\\nNine.']
     """
     splitter = _Splitter(
         text=text, count=count, minimum=minimum, maximum=maximum, fences=_fences(text)
     )
-    paragraphs = (
-        span for start, end in _paragraphs(splitter) for span in _fitting(splitter, start, end)
-    )
-    merged = _merged(splitter, paragraphs)
-    whole = [span for one in merged for span in _fitting(splitter, one.start, one.end)]
-    return [text[span.start : span.end].strip() for span in _balanced(splitter, whole)]
+    blank_lines = [match.end() for match in _BLANK_LINE.finditer(text)]
+    paragraphs: list[_Span] = []
+    for start, end in _stretches(text, 0, len(text), _outside(blank_lines, splitter.fences)):
+        paragraphs += _fit(splitter, start, end)
+    spans: list[_Span] = []
+    for span in _merge_short(splitter, paragraphs):
+        spans += _fit(splitter, span.start, span.end)
+    return [text[span.start : span.end].strip() for span in _balance(splitter, spans)]
 
 
 def _fences(text: str) -> list[tuple[int, int]]:
@@ -82,81 +88,66 @@ def _fences(text: str) -> list[tuple[int, int]]:
     return found
 
 
-def _paragraphs(splitter: _Splitter) -> Iterator[tuple[int, int]]:
-    cuts = (match.end() for match in _BLANK_LINE.finditer(splitter.text))
-    return _stretches(splitter, 0, len(splitter.text), _outside(cuts, splitter.fences))
-
-
-def _sentences(splitter: _Splitter, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _sentences(splitter: _Splitter, start: int, end: int) -> list[tuple[int, int]]:
     text, fences = splitter.text, splitter.fences
-    ends = (match.end() for match in _SENTENCE_END.finditer(text, start, end))
-    cuts = (cut for cut in ends if _starts_sentence(text, cut))
-    blank = (match.end() for match in _BLANK_LINE.finditer(text, start, end))
+    cuts = [match.end() for match in _BLANK_LINE.finditer(text, start, end)]
+    for match in _SENTENCE_END.finditer(text, start, end):
+        # A capital has to follow, or a letter of a script without capitals.
+        following = text[match.end() : match.end() + 4].lstrip(_OPENING)[:1]
+        if following.isalpha() and not following.islower():
+            cuts.append(match.end())
     inside = fences[bisect_right(fences, (start,)) : bisect_right(fences, (end,))]
-    edges = (edge for fence in inside for edge in fence)
-    return _stretches(
-        splitter, start, end, sorted({*_outside(cuts, fences), *_outside(blank, fences), *edges})
-    )
+    return _stretches(text, start, end, {*_outside(cuts, fences), *chain.from_iterable(inside)})
 
 
-def _lines(splitter: _Splitter, start: int, end: int) -> Iterator[tuple[int, int]]:
-    return _stretches(
-        splitter, start, end, (match.end() for match in _LINE.finditer(splitter.text, start, end))
-    )
-
-
-def _starts_sentence(text: str, position: int) -> bool:
-    """Does a capital stand here, or a letter of a script without capitals?"""
-    start = text[position : position + 4].lstrip(_OPENING)[:1]
-    return start.isalpha() and not start.islower()
+def _lines(splitter: _Splitter, start: int, end: int) -> list[tuple[int, int]]:
+    cuts = [match.end() for match in _LINE.finditer(splitter.text, start, end)]
+    return _stretches(splitter.text, start, end, cuts)
 
 
 def _outside(cuts: Iterable[int], fences: Sequence[tuple[int, int]]) -> Iterator[int]:
+    """Yield the cuts that are not inside a block of code."""
     for cut in cuts:
         before = bisect_right(fences, (cut,)) - 1
         if before < 0 or cut >= fences[before][1]:
             yield cut
 
 
-def _stretches(
-    splitter: _Splitter, start: int, end: int, cuts: Iterable[int]
-) -> Iterator[tuple[int, int]]:
-    inner = (cut for cut in cuts if start < cut < end)
-    return ((a, b) for a, b in pairwise((start, *inner, end)) if splitter.text[a:b].strip())
+def _stretches(text: str, start: int, end: int, cuts: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the parts between the cuts that are not blank."""
+    inner = sorted(cut for cut in cuts if start < cut < end)
+    return [(a, b) for a, b in pairwise((start, *inner, end)) if text[a:b].strip()]
 
 
-def _fitting(splitter: _Splitter, start: int, end: int) -> list[_Span]:
-    """Cut a stretch at the coarsest boundaries that make it fit, and pack what is small."""
+def _fit(splitter: _Splitter, start: int, end: int) -> list[_Span]:
+    """Split a stretch at the coarsest boundaries that make it fit, and pack what is small."""
     whole = splitter.span(start, end)
     if whole.size <= splitter.maximum:
         return [whole]
-    return [
-        span
-        for part in _packed(splitter, _small(splitter, start, end))
-        for span in _checked(splitter, part)
-    ]
-
-
-def _small(splitter: _Splitter, start: int, end: int) -> Iterator[_Span]:
-    for a, b in _sentences(splitter, start, end):
-        sentence = splitter.span(a, b)
-        if sentence.size <= splitter.maximum:
-            yield sentence
-            continue
-        for line in (splitter.span(*line) for line in _lines(splitter, a, b)):
-            yield from [line] if line.size <= splitter.maximum else _windows(splitter, line)
-
-
-def _packed(splitter: _Splitter, spans: Iterable[_Span]) -> list[_Span]:
     packed: list[_Span] = []
-    for span in spans:
-        joined = _joined(splitter, packed[-1], span) if packed else None
+    for span in _split_small(splitter, start, end):
+        joined = _join(splitter, packed[-1], span) if packed else None
         packed[-1:] = [joined] if joined else [*packed[-1:], span]
-    return packed
+    fitting: list[_Span] = []
+    for span in packed:
+        fitting += _recount(splitter, span)
+    return fitting
 
 
-def _joined(splitter: _Splitter, a: _Span, b: _Span) -> _Span | None:
-    """Join two neighbours, or return None if that is too large; sums are trusted until they reach a limit."""
+def _split_small(splitter: _Splitter, start: int, end: int) -> Iterator[_Span]:
+    """Yield the sentences of a stretch; of longer ones the lines, and of longer lines windows."""
+    for sentence in _sentences(splitter, start, end):
+        span = splitter.span(*sentence)
+        if span.size <= splitter.maximum:
+            yield span
+            continue
+        for line in _lines(splitter, *sentence):
+            span = splitter.span(*line)
+            yield from [span] if span.size <= splitter.maximum else _windows(splitter, span)
+
+
+def _join(splitter: _Splitter, a: _Span, b: _Span) -> _Span | None:
+    """Join two neighbors, or return None if that is too large; sums are trusted up to a limit."""
     size = a.size + b.size
     joined = _Span(start=a.start, end=b.end, size=size)
     if size > splitter.maximum or a.size < splitter.minimum <= size:
@@ -164,18 +155,18 @@ def _joined(splitter: _Splitter, a: _Span, b: _Span) -> _Span | None:
     return joined if joined.size <= splitter.maximum else None
 
 
-def _checked(splitter: _Splitter, span: _Span) -> list[_Span]:
+def _recount(splitter: _Splitter, span: _Span) -> list[_Span]:
     """Count what was only added up: a tokenizer may find more in the whole than in its parts."""
     exact = splitter.span(span.start, span.end)
     if exact.size <= splitter.maximum or span.end - span.start < 2:
         return [exact]
     cut = _nearest_middle(splitter, span.start, span.end)[0]
-    halves = (replace(span, end=cut), replace(span, start=cut))
-    return [part for half in halves for part in _checked(splitter, half)]
+    first, second = replace(span, end=cut), replace(span, start=cut)
+    return [*_recount(splitter, first), *_recount(splitter, second)]
 
 
 def _nearest_middle(splitter: _Splitter, start: int, end: int) -> list[int]:
-    """List the best places to cut a stretch in two: between sentences, else between lines, else at a blank."""
+    """Return the best places to cut a stretch in two: sentences, else lines, else a blank."""
     middle = (start + end) // 2
     for parts in (_sentences, _lines):
         cuts = [cut for cut, _ in parts(splitter, start, end)][1:]
@@ -185,7 +176,7 @@ def _nearest_middle(splitter: _Splitter, start: int, end: int) -> list[int]:
 
 
 def _windows(splitter: _Splitter, span: _Span) -> Iterator[_Span]:
-    """Cut a stretch without inner boundaries at blanks, and where there are none between two characters."""
+    """Cut a stretch without inner boundaries at blanks, else between two characters."""
     start, length = span.start, 4 * splitter.maximum
     while start < span.end:
         window = _window(splitter, start, span.end, length)
@@ -215,37 +206,34 @@ def _blank_before(text: str, start: int, stop: int) -> int:
     blank = max(text.rfind(mark, start, stop) for mark in _BLANKS) + 1
     if blank > start:
         return blank
-    letters = (cut for cut in range(stop, max(start, stop - 40), -1) if not _continues(text[cut]))
-    return next(letters, stop)
+    for cut in range(stop, max(start, stop - 40), -1):
+        if not combining(text[cut]) and text[cut] not in "\u200d\ufe0f":
+            return cut
+    return stop
 
 
-def _continues(character: str) -> bool:
-    return bool(combining(character)) or character in "\u200d\ufe0f"
-
-
-def _merged(splitter: _Splitter, spans: Iterable[_Span]) -> list[_Span]:
+def _merge_short(splitter: _Splitter, spans: Iterable[_Span]) -> list[_Span]:
     """Add a short span to the one before it, else to the one after it."""
     merged: list[_Span] = []
     for span in spans:
-        short = bool(merged) and min(span.size, merged[-1].size) < splitter.minimum
-        joined = _joined(splitter, merged[-1], span) if short else None
+        is_short = bool(merged) and min(span.size, merged[-1].size) < splitter.minimum
+        joined = _join(splitter, merged[-1], span) if is_short else None
         merged[-1:] = [joined] if joined else [*merged[-1:], span]
     return merged
 
 
-def _balanced(splitter: _Splitter, spans: Sequence[_Span]) -> list[_Span]:
-    """Where a short span fits into no neighbour, move sentences over to it from the neighbour before or after."""
+def _balance(splitter: _Splitter, spans: Iterable[_Span]) -> list[_Span]:
+    """Move sentences to a short span that fits into no neighbor, from the one before or after."""
     settled: list[_Span] = []
     for span in spans:
-        short = bool(settled) and min(span.size, settled[-1].size) < splitter.minimum
-        pair = _evened(splitter, settled[-1], span) if short else None
-        settled[-1:] = pair or [*settled[-1:], span]
+        settled.append(span)
+        if len(settled) < 2 or min(span.size, settled[-2].size) >= splitter.minimum:
+            continue
+        start = settled[-2].start
+        for cut in _nearest_middle(splitter, start, span.end)[:3]:
+            first, second = splitter.span(start, cut), splitter.span(cut, span.end)
+            smallest, largest = sorted((first.size, second.size))
+            if splitter.minimum <= smallest and largest <= splitter.maximum:
+                settled[-2:] = [first, second]
+                break
     return settled
-
-
-def _evened(splitter: _Splitter, a: _Span, b: _Span) -> list[_Span] | None:
-    for cut in _nearest_middle(splitter, a.start, b.end)[:3]:
-        pair = [splitter.span(a.start, cut), splitter.span(cut, b.end)]
-        if all(splitter.minimum <= span.size <= splitter.maximum for span in pair):
-            return pair
-    return None

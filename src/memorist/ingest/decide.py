@@ -1,7 +1,7 @@
 """What becomes of each chunk, as a value: create, merge, update, supersede or skip.
 
-A `WriteSession` holds what is known in one transaction: the memories that chunks may repeat, and what
-has been decided so far, so that the next chunk of the same call meets it.
+A `WriteSession` holds what is known in one transaction: the memories that chunks may repeat, and
+what has been decided so far, so that the next chunk of the same call meets it.
 """
 
 from __future__ import annotations
@@ -265,7 +265,7 @@ def decide(chunk: Chunk, known: WriteSession) -> Decision:
     if chunk.key is not None and chunk.key in known.keyed:
         same = known.keyed[chunk.key]
         return Merge(memory=transitions.repeat(same, draft, now, chunk.tags))
-    if policy.conflicts and not is_turn(draft):
+    if policy.conflicts and not chunk.is_turn:
         old = candidates.find_contradicted(chunk, known.neighbors(chunk), now)
         if old is not None:
             memory = build_memory(chunk, known)
@@ -285,14 +285,14 @@ def find_duplicate(chunk: Chunk, known: WriteSession) -> Duplicate | None:
     found = candidates.find_exact(chunk, said) if policy.exact else None
     if found is None and policy.near:
         found = candidates.find_by_fingerprint(chunk, said)
-    if found is None and policy.bands is not None and not is_turn(chunk.draft):
+    if found is None and policy.bands is not None and not chunk.is_turn:
         found = candidates.find_reworded(chunk, known.neighbors(chunk), policy.bands)
     return found
 
 
 def _is_renewed(duplicate: Duplicate, chunk: Chunk, policy: Policy) -> bool:
     """Return whether the newer text is to replace the older, and is not only said again."""
-    if policy.bands is None or is_turn(chunk.draft):
+    if policy.bands is None or chunk.is_turn:
         return False
     if duplicate.verdict == "more":
         return True
@@ -367,7 +367,7 @@ def build_memory(chunk: Chunk, known: WriteSession) -> Memory:
         importance_parts=parts,
         confidence=draft.confidence,
         metadata_confidence=confidence,
-        tags=transitions.union(tuple(map(str.lower, draft.tags)), tags),
+        tags=tuple(dict.fromkeys([*map(str.lower, draft.tags), *tags])),
         source_ids=draft.source_ids,
         evidence=draft.evidence,
         evidence_ids=draft.evidence_ids,

@@ -1,4 +1,6 @@
-"""From what a caller hands over to drafts: one text, or messages with their place in the conversation."""
+"""From what a caller hands over to drafts: one text, or messages with their place in the
+conversation.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ def moment(at: datetime | str | None) -> datetime | None:
 
 
 def conversation(messages: Sequence[Message]) -> list[Message]:
-    """The messages with a session: those that name none were said together, so they get one of their own."""
+    """The messages with a session: those that name none were said together, so they get one of
+    their own.
+    """
     if all(each.session is not None for each in messages) or len(messages) < 2:
         return list(messages)
     said = "\0".join(each.content for each in messages)

@@ -1,7 +1,7 @@
 """Storing drafts, from top to bottom.
 
-`remember` is the whole way. Jobs that store what they derive take the same way inside a transaction of
-their own: `prepare` before it, `write` in it.
+`remember` is the whole way. Jobs that store what they derive take the same way inside a transaction
+of their own: `prepare` before it, `write` in it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from ..storage.changes import Event, SeenMessage
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import authority, normalize
+from ..text.clock import new_id
 from ..types import CONTRADICTS, Draft, Message, Outcome, Scope, Status
 from . import decide as decisions
-from . import guard, links, privacy, trim
+from . import guard, links, policies, privacy, trim
 from .analyze import Chunk, Item, analyze, to_items
 from .decide import FORGOTTEN, Create, Decision, Merge, Skip, Supersede, Update, WriteSession
 from .policies import Policy
@@ -30,7 +31,7 @@ FAILED = "not embedded yet"  # how a problem begins that is a failure, and not a
 NO_MODEL = "not embedded: no embedding model is configured"
 FULL = "the scope is full of what counts for more; it can be restored"
 # Of several chunks, the first of these is the status of the draft.
-_ORDER: tuple[Status, ...] = ("superseded", "created", "updated", "merged", "refused", "skipped")
+_ORDER: tuple[Status, ...] = ("created", "updated", "merged", "refused", "skipped")
 
 Seen = dict[str, tuple[str, Outcome]]  # messages by id: the digest of their text, and their outcome
 
@@ -81,12 +82,25 @@ async def prepare(
     return batch
 
 
-async def write(tx: Transaction, batch: Batch) -> None:
-    """Decide what becomes of each chunk, and write it; every item has an outcome afterwards."""
+async def prepare_derived(
+    ctx: Context, scope: Scope, drafts: Iterable[Draft], policy: str, now: datetime
+) -> Batch:
+    """Prepare what a job derives; the job writes it in a transaction with its own changes."""
+    items = []
+    for draft in drafts:
+        named = replace(draft, id=draft.id or new_id(), told_at=draft.told_at or now)
+        items.append(Item(named, named))
+    by = policies.find(ctx.policies, policy)
+    guard.refuse(items, by, scope.user)
+    return await prepare(ctx, scope, items, by, now)
+
+
+async def write(tx: Transaction, batch: Batch) -> list[Outcome]:
+    """Decide what becomes of each chunk and write it; return the outcomes of all items."""
     ctx, scope, policy, now = batch.ctx, batch.scope, batch.policy, batch.now
     items = [item for item in batch.items if item.outcome is None]
     if not items:
-        return
+        return outcomes(batch.items, scope.user)
     seen = await load_seen(tx, scope, items)
     snapshot = await ctx.index.current(scope, tx)
     model = "" if ctx.embedder is None else ctx.embedder.model
@@ -97,21 +111,23 @@ async def write(tx: Transaction, batch: Batch) -> None:
         _write_item(item, known, seen)
     if batch.problem.startswith(FAILED):
         known.others.append(Event(node="hotpath", op="embed", at=now, status="error"))
-    await tx.apply([*known.puts.values(), *known.others])
+    puts = list(known.puts.values())
+    await tx.apply([*puts, *known.others])
     await tx.save_messages(known.messages)
     if policy.extract is not None and ctx.settings.extract != "off":
         await tasks.add(tx, *_queue_extraction(items, known))
-    if policy.links is not None:
-        await links.link(tx, scope, snapshot, list(known.puts.values()), policy.links, now)
-    if policy.capacity is not None and any(_has_status(item, "created") for item in items):
+    if policy.links is not None and any(put.memory.kind == "semantic" for put in puts):
+        await links.link(tx, scope, snapshot, puts, policy.links, now)
+    if policy.capacity is not None and any(item.is_new for item in items):
         trimmed = await trim.enforce(tx, scope, policy.capacity, now)
         for item in items:
             if item.outcome and item.outcome.ids and set(item.outcome.ids).issubset(trimmed):
                 item.outcome = replace(item.outcome, status="skipped", reason=FULL)
     if batch.problem:
         for item in items:
-            if item.outcome and item.outcome.status == "created":
+            if item.outcome and item.is_new:
                 item.outcome = replace(item.outcome, reason=batch.problem)
+    return outcomes(batch.items, scope.user)
 
 
 def outcomes(items: Iterable[Item], user: str) -> list[Outcome]:
@@ -182,7 +198,7 @@ def _repeat_outcome(draft: Draft, digest: str, outcome: Outcome) -> Outcome:
     if digest == normalize.digest(draft.text):
         return outcome
     return Outcome(
-        status="conflicting",
+        status="conflict",
         ids=outcome.ids,
         message_id=draft.message_id,
         reason=f"message {draft.message_id!r} was remembered with another text: edit the memory"
@@ -204,7 +220,7 @@ def _to_outcome(decision: Decision) -> Outcome:
             why = f"it takes the place of {old.id}"
             if reason == CONTRADICTS:
                 why = f"it contradicts {old.id}: confirm or reject it"
-            return Outcome(status="superseded", ids=(memory.id,), reason=why)
+            return Outcome(status="created", ids=(memory.id,), reason=why, supersedes=old.id)
 
 
 def _combine(results: Sequence[Outcome], draft: Draft) -> Outcome:
@@ -212,7 +228,7 @@ def _combine(results: Sequence[Outcome], draft: Draft) -> Outcome:
     if not results:
         reason = "there is nothing but blanks in it"
         return Outcome(status="skipped", reason=reason, message_id=draft.message_id)
-    best = min(results, key=lambda result: _ORDER.index(result.status))
+    best = min(results, key=lambda each: (_ORDER.index(each.status), each.supersedes is None))
     ids = tuple(dict.fromkeys(id for result in results for id in result.ids))
     lost = [result for result in results if not result.ids]
     if lost and ids:
@@ -222,12 +238,12 @@ def _combine(results: Sequence[Outcome], draft: Draft) -> Outcome:
 
 
 def _to_message(item: Item, results: Sequence[Outcome], outcome: Outcome) -> SeenMessage:
-    """Return the message to store; its text only where the memories do not hold it word for word."""
+    """Return the message to store; its text only where the memories do not hold it word for
+    word.
+    """
     draft, role = item.draft, item.draft.labels.role
     is_verbatim = (
-        len(item.chunks) == 1
-        and item.chunks[0].text == draft.text
-        and outcome.status in ("created", "superseded")
+        len(item.chunks) == 1 and item.chunks[0].text == draft.text and outcome.status == "created"
     )
     has_refused = any(result.status == "refused" for result in results)  # forgotten words
     message = Message(
@@ -251,7 +267,7 @@ def _queue_extraction(items: Iterable[Item], known: WriteSession) -> list[tasks.
     """Queue the extraction of facts from what people said themselves and was written now."""
     queued: list[tasks.NewTask] = []
     for item in items:
-        if not _has_status(item, "created", "superseded") or not is_source(item.draft):
+        if not item.has_status("created") or not is_source(item.draft):
             continue
         assert item.outcome is not None
         ids = list(item.outcome.ids)
@@ -270,7 +286,3 @@ def is_source(draft: Draft) -> bool:
         return False
     is_derived = bool(draft.evidence_ids or draft.compression_source)
     return authority.is_own_role(draft.labels.role) and not is_derived
-
-
-def _has_status(item: Item, *statuses: Status) -> bool:
-    return item.outcome is not None and item.outcome.status in statuses

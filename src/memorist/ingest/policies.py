@@ -19,15 +19,17 @@ class Bands:
 
     auto_update: float = 0.85  # the newer text may say a little more
     check_low: float = 0.70  # both have to say the same; below, everything is new
-    reworded: float = (
-        0.88  # consolidation takes other words for the same, if no value and no rare word differs
-    )
-    fallback_low: float = 0.45  # from here on consolidation compares what both say, with a language model if it has one
+    # Consolidation takes other words for the same, if no value and no rare word differs.
+    reworded: float = 0.88
+    # From here on consolidation compares what both say, with a language model if there is one.
+    fallback_low: float = 0.45
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """Which memories a new fact is related to: the few nearest, if they are near enough by cosine."""
+    """Which memories a new fact is related to: the few nearest, if they are near enough by
+    cosine.
+    """
 
     least: float = 0.60
     most: int = 5
@@ -74,6 +76,7 @@ class Policy:
     links: Links | None = None  # relations to the nearest facts and episodes
     embed: Literal["inline", "deferred"] = "inline"
     capacity: int | None = None  # active memories in a scope
+    compresses: bool = False  # old sessions are summarized without a setting for it
     has_own_capacity: bool = False  # the setting `capacity` does not change it
     dated: bool = False  # a memory is as old as the time it was given, and not as its writing
     guard: Literal["none", "contextual", "strict"] = "contextual"  # of what nobody saved on purpose

@@ -33,7 +33,8 @@ async def load(
 ) -> Disabled:
     """Return in which of the sessions memory is disabled, and why.
 
-    While the store is unavailable, the last known state holds. Raises StoreUnavailable without a spool.
+    While the store is unavailable, the last known state holds. Raises StoreUnavailable without a
+    spool.
     """
     asked = set(sessions)
     variables = {os.environ.get(name, "").strip().lower() for name in _VARIABLES} - {""}
@@ -67,7 +68,7 @@ def note(ctx: Context, scope: Scope, session: str | None, why: str) -> None:
 def find_refusal(draft: Draft, disabled: Disabled) -> str:
     """Return why a draft may not be stored; empty if it may."""
     why = disabled.get(draft.labels.session, "")
-    return "" if draft.on_purpose and why != INCOGNITO else why
+    return "" if why and draft.on_purpose and why != INCOGNITO else why
 
 
 def refuse(items: Iterable[Item], disabled: Disabled) -> None:

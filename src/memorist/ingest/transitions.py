@@ -1,7 +1,8 @@
-"""Every state change of a memory, as a pure function from the memory as it was to the memory as it is.
+"""Every state change of a memory, as a pure function from the memory as it was to the memory as it
+is.
 
-Nothing here reads or writes the store. A changed memory has the next revision; an earlier version that
-is kept beside it has its own id and the revision it had.
+Nothing here reads or writes the store. A changed memory has the next revision; an earlier version
+that is kept beside it has its own id and the revision it had.
 """
 
 from __future__ import annotations

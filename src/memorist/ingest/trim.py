@@ -1,10 +1,9 @@
-"""Keeping a scope within its soft cap: the least valuable memories go first, the protected never."""
+"""Keeping a scope within its capacity: the least valuable memories go first, protected ones never."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from heapq import nsmallest
 from typing import Any
@@ -15,62 +14,62 @@ from ..storage.changes import Change, Event, Save
 from ..storage.transaction import Transaction
 from ..text import clock
 from ..types import Filter, Memory, Scope
+from . import transitions
 
 TAU = timedelta(days=7)
-STALE = timedelta(hours=24)
+STALE = timedelta(hours=24)  # cached scores are computed again after that
 KEPT = timedelta(days=30)  # a trimmed memory can be restored for this long
 
 
 async def enforce(tx: Transaction, scope: Scope, cap: int, now: datetime) -> list[str]:
-    """Trim a scope to its cap, reversibly; returns the ids that went.
+    """Trim a scope to its capacity, reversibly; return the ids of the trimmed memories.
 
-    Each that goes is an event (`ttl`, on the path that filled the scope). Where only the protected are left and it is
-    still too full, nothing more goes, and an event of status `error` says so.
+    Each is an event (`ttl`, on the path that filled the scope). Where only protected memories are left
+    and it is still too full, an event of status `error` says so.
     """
     over = len(await tx.rows_where(scope, Filter())) - cap
     if over <= 0:
         return []
     candidates = await tx.find_all(scope, Filter(pinned=False, manually_saved=False))
-    scores = {memory.id: fresh_scores(memory, now) for memory in candidates}
-    victims = least_valuable(candidates, scores, over)
-    scored = [
-        MemoryAccess(memory_id=m.id, at=now, scores=scores[m.id], accessed=False)
-        for m in candidates
-        if scores[m.id] is not m.last_scores
-    ]
-    changes: list[Change] = [
-        Save(memory=_trimmed(memory, now), event="soft_deleted", meta={"reason": "capacity"})
-        for memory in victims
-    ]
-    if len(victims) < over:
+    changes: list[Change] = []
+    accesses = []
+    scored = {}
+    for memory in candidates:
+        scored[memory.id] = found = fresh_scores(memory, now)
+        if found is not memory.last_scores:
+            accesses.append(MemoryAccess(memory_id=memory.id, at=now, scores=found, accessed=False))
+    trimmed = least_valuable(candidates, scored, over)
+    for memory in trimmed:
+        hidden = transitions.hide(memory, now, purge_at=now + KEPT)
+        changes.append(Save(memory=hidden, event="soft_deleted", meta={"reason": "capacity"}))
+    if len(trimmed) < over:
         changes.append(Event(node="hotpath", op="ttl", at=now, status="error"))
     await tx.apply(changes)
-    await access_log.record(tx, scored)
-    return [memory.id for memory in victims]
+    await access_log.record(tx, accesses)
+    return [memory.id for memory in trimmed]
 
 
 def least_valuable(candidates: Sequence[Memory], scores: dict[str, Any], over: int) -> list[Memory]:
-    """The memories with the smallest totals; of equals, the oldest."""
-    return nsmallest(
-        over,
-        candidates,
-        key=lambda memory: (scores[memory.id]["total"], memory.created_at, memory.id),
-    )
+    """Return the memories with the smallest totals; of equals, the oldest."""
+
+    def rank(memory: Memory) -> tuple[float, datetime, str]:
+        return scores[memory.id]["total"], memory.created_at, memory.id
+
+    return nsmallest(over, candidates, key=rank)
 
 
 def fresh_scores(memory: Memory, now: datetime) -> Any:
-    """The cached scores, or new ones where they are missing or older than a day; without a question relevance is 0."""
+    """Return the cached scores, or new ones where they are missing or older than a day."""
     cached = memory.last_scores
-    if (
-        cached and abs(now - clock.parse(cached["computed_at"])) <= STALE
-    ):  # a clock may have been ahead
+    if cached and abs(now - clock.parse(cached["computed_at"])) <= STALE:  # a clock may be ahead
         return cached
     return scores(memory, 0.0, now)
 
 
 def scores(memory: Memory, relevance: float, now: datetime) -> dict[str, Any]:
-    """Relevance, recency and importance, unweighted, and their sum."""
-    recency = math.exp(-max(0.0, (now - memory.created_at).total_seconds()) / TAU.total_seconds())
+    """Return relevance, recency and importance, unweighted, and their sum."""
+    age = max(0.0, (now - memory.created_at).total_seconds())
+    recency = math.exp(-age / TAU.total_seconds())
     return {
         "relevance": relevance,
         "recency": recency,
@@ -78,13 +77,3 @@ def scores(memory: Memory, relevance: float, now: datetime) -> dict[str, Any]:
         "total": relevance + recency + memory.importance,
         "computed_at": clock.iso(now),
     }
-
-
-def _trimmed(memory: Memory, now: datetime) -> Memory:
-    return replace(
-        memory,
-        state="soft_deleted",
-        purge_at=now + KEPT,
-        updated_at=now,
-        revision=memory.revision + 1,
-    )

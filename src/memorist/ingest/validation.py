@@ -1,4 +1,6 @@
-"""What callers hand over, checked before anything happens. Every check raises InvalidInput and names the way out."""
+"""What callers hand over, checked before anything happens. Every check raises InvalidInput and
+names the way out.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,8 @@ def size(value: str, most: int) -> None:
     """A text within the limit."""
     if len(value) > most:
         raise InvalidInput(
-            f"{len(value):,} characters are too many: cut the text, or raise max_text_chars ({most:,})"
+            f"{len(value):,} characters are too many: cut the"
+            f" text, or raise max_text_chars ({most:,})"
         )
 
 

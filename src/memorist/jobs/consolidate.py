@@ -27,7 +27,7 @@ from ..ingest import links as relations
 from ..ingest import policies
 from ..ingest.policies import Bands, Policy
 from ..ports import BudgetedModel
-from ..storage.changes import Change, Comparison, Event, Save
+from ..storage.changes import Change, Event, Save
 from ..storage.tasks import Task
 from ..text import compare, normalize
 from ..text.clock import new_id
@@ -120,18 +120,18 @@ class _Run:
         """Join what rules find to be the same; return the other pairs, nearest first."""
         left: list[Pair] = []
         for start in range(0, len(near), _PAGE):
-            pairs = await self._load_pairs(near[start : start + _PAGE])
-            verdicts = await asyncio.to_thread(self._compare, pairs)
+            pairs = await self.load_pairs(near[start : start + _PAGE])
+            verdicts = await asyncio.to_thread(consolidate_pairs.find_same, pairs, self.bands)
             for pair, is_same in zip(pairs, verdicts, strict=True):
                 if not is_same:
                     left.append(pair)
                     continue
-                current = self._current(pair)
-                if current is not None and not await self._was_undone(current):
-                    await self._write(current, consolidate_pairs.merge(current, self.now))
+                current = self.current(pair)
+                if current is not None and not await self.was_undone(current):
+                    await self.write(current, consolidate_pairs.merge(current, self.now))
         return left
 
-    async def _load_pairs(self, near: Sequence[NearRows]) -> list[Pair]:
+    async def load_pairs(self, near: Sequence[NearRows]) -> list[Pair]:
         rows = {row for each in near for row in (each.a, each.b)}
         read = await self.ctx.store.at_rows(self.task.scope, sorted(rows))
         for memory in read.values():
@@ -145,9 +145,6 @@ class _Run:
                     pairs.append(pair)
         return pairs
 
-    def _compare(self, pairs: Sequence[Pair]) -> list[bool]:
-        return [consolidate_pairs.is_same(pair, self.bands) for pair in pairs]
-
     async def join_by_model(self, model: BudgetedModel, left: Sequence[Pair]) -> None:
         """Ask about the pairs for which an answer can matter.
 
@@ -157,13 +154,13 @@ class _Run:
         asked = await ctx.store.compared_since(scope, self.now - ASK_AGAIN)
         today = await ctx.store.compared_since(scope, self.now - DAILY)
         most = ctx.settings.consolidate_pairs - len(today)
-        for batch in batches(await asyncio.to_thread(self._choose, left, asked, most)):
+        for batch in batches(await asyncio.to_thread(self.choose, left, asked, most)):
             try:
-                await self._ask(model, batch)
+                await self.ask(model, batch)
             except BadModelAnswer:
-                await self._write(None, [], [pair.checked(self.now) for pair in batch])
+                await self.write(None, compared=batch)
 
-    def _choose(
+    def choose(
         self, left: Sequence[Pair], asked: set[tuple[str, str, float]], most: int
     ) -> list[Pair]:
         """Return the pairs to ask about, nearest first, a few of each memory."""
@@ -172,15 +169,15 @@ class _Run:
         for each in left:
             if len(chosen) >= most:
                 break
-            pair = self._current(each)
-            if pair is None or pair.fingerprint in asked or not self._matters(pair):
+            pair = self.current(each)
+            if pair is None or pair.fingerprint in asked or not self.matters(pair):
                 continue
             if max(counts[pair.old.id], counts[pair.new.id]) < MAX_PER_MEMORY:
                 counts.update((pair.old.id, pair.new.id))
                 chosen.append(pair)
         return chosen
 
-    def _matters(self, pair: Pair) -> bool:
+    def matters(self, pair: Pair) -> bool:
         """Whether anything can follow from the model's answer."""
         a, b = parse(pair.old.text), parse(pair.new.text)
         if max(len(a.text), len(b.text)) > MAX_CHARS or consolidate_pairs.choose(pair) is None:
@@ -191,21 +188,21 @@ class _Run:
             return not compare.is_contrast(a, b, near=pair.cosine >= self.bands.auto_update)
         return self.policy.conflicts and pair.is_automatic and consolidate_pairs.is_update(pair)
 
-    async def _ask(self, model: BudgetedModel, batch: Sequence[Pair]) -> None:
+    async def ask(self, model: BudgetedModel, batch: Sequence[Pair]) -> None:
         scope = self.task.scope
         told = verdicts(await model.answer(scope, question(batch)), len(batch))
         rejected = [pair for n, pair in enumerate(batch) if told.get(n) is False]
-        await self._write(None, [], [pair.checked(self.now) for pair in rejected])
+        await self.write(None, compared=rejected)
         for n, pair in enumerate(batch):
-            if not told.get(n) or self._current(pair) != pair:  # or joined a moment ago
+            if not told.get(n) or self.current(pair) != pair:  # or joined a moment ago
                 continue
             changes: Sequence[Change] = ()
             answer = await model.answer(scope, single(pair))
-            if answer["same_fact"] is True and not await self._was_undone(pair):
-                changes = await self._join(model, pair)
-            await self._write(pair, changes, [pair.checked(self.now)])
+            if answer["same_fact"] is True and not await self.was_undone(pair):
+                changes = await self.join(model, pair)
+            await self.write(pair, changes, compared=[pair])
 
-    async def _join(self, model: BudgetedModel, pair: Pair) -> Sequence[Change]:
+    async def join(self, model: BudgetedModel, pair: Pair) -> Sequence[Change]:
         """Return what follows from the model's answer that both state the same fact, as far as it
         can be trusted.
         """
@@ -214,7 +211,7 @@ class _Run:
             return consolidate_pairs.supersede(pair, self.now)
         if self.policy.merge == "update" or not pair.is_automatic:
             return consolidate_pairs.merge(pair, self.now)
-        text = compare.pick_containing(new, old) or await self._compose(model, pair)
+        text = compare.pick_containing(new, old) or await self.compose(model, pair)
         wording = normalize.wording(text)
         if text in (old.text, new.text) or wording in await ctx.store.tombstones(
             self.task.scope, [wording], self.now
@@ -229,7 +226,7 @@ class _Run:
             pair, text, self.now, new_id=new_id, vector=vector, model=name
         )
 
-    async def _compose(self, model: BudgetedModel, pair: Pair) -> str:
+    async def compose(self, model: BudgetedModel, pair: Pair) -> str:
         """Return one text for both: the model's if it adds nothing, otherwise both in a row."""
         try:
             answer = await model.answer(self.task.scope, compose(pair))
@@ -239,7 +236,7 @@ class _Run:
         old, new = parse(pair.old.text), parse(pair.new.text)
         return text if compare.is_grounded(text, old, new) else compare.join(old, new)
 
-    async def _was_undone(self, pair: Pair) -> bool:
+    async def was_undone(self, pair: Pair) -> bool:
         """Whether somebody undid a change of one of them: then people decide."""
         for memory in (pair.old, pair.new):
             entries = await self.ctx.store.history.entries(self.task.scope, memory.id)
@@ -247,8 +244,8 @@ class _Run:
                 return True
         return False
 
-    async def _write(
-        self, pair: Pair | None, changes: Sequence[Change], compared: Sequence[Comparison] = ()
+    async def write(
+        self, pair: Pair | None, changes: Sequence[Change] = (), *, compared: Sequence[Pair] = ()
     ) -> None:
         """Apply changes in one transaction, unless the pair was changed by somebody else since it
         was read.
@@ -265,14 +262,14 @@ class _Run:
                     return
             snapshot = await self.ctx.index.current(scope, tx) if links is not None else None
             await tx.apply(changes)
-            await tx.record_comparisons(compared)
+            await tx.record_comparisons([each.checked(self.now) for each in compared])
             if links is not None and snapshot is not None:
                 await relations.link(tx, scope, snapshot, puts, links, self.now)
         for put in puts:
             self.known[put.memory.id] = put.memory
         self.count += bool(puts)
 
-    def _current(self, pair: Pair) -> Pair | None:
+    def current(self, pair: Pair) -> Pair | None:
         """Return the pair as this run left it; None if it is no pair any more."""
         old, new = self.known[pair.old.id], self.known[pair.new.id]
         return consolidate_pairs.make_pair(old, new, pair.cosine)

@@ -149,6 +149,11 @@ def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
     return Pair(old=old, new=new, cosine=cosine)
 
 
+def find_same(pairs: Iterable[Pair], bands: Bands) -> list[bool]:
+    """Return for each pair whether rules find that both state the same fact."""
+    return [is_same(pair, bands) for pair in pairs]
+
+
 def is_same(pair: Pair, bands: Bands) -> bool:
     """Whether rules find that both state the same fact."""
     if pair.old.content_hash == pair.new.content_hash:

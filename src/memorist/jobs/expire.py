@@ -79,13 +79,16 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
     erasable = [*(memory.id for memory in due), *summarized]
     if dry_run:
         return Purged(expired=tuple(unused), purged=tuple(erasable))
+    purge_at = now + timedelta(days=limits.purge_days)
     expired: list[str] = []
     for batch in _batches(unused):
         async with store.transaction(scope) as tx:
             changes: list[Change] = []
             for memory in await tx.get(scope, batch):
                 if is_unused(memory, limits, now):
-                    changes.append(_soft_delete(memory, limits, now))
+                    hidden = transitions.hide(memory, now, purge_at=purge_at)
+                    meta = {"reason": f"not used for {limits.days(memory.category):g} days"}
+                    changes.append(Save(memory=hidden, event="soft_deleted", meta=meta))
                     expired.append(memory.id)
             await tx.apply(changes)
     purged: list[str] = []
@@ -167,9 +170,3 @@ async def _find_summarized(
 
 def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
     return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
-
-
-def _soft_delete(memory: Memory, limits: Retention, now: datetime) -> Save:
-    deleted = transitions.hide(memory, now, purge_at=now + timedelta(days=limits.purge_days))
-    reason = f"not used for {limits.days(memory.category):g} days"
-    return Save(memory=deleted, event="soft_deleted", meta={"reason": reason})

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
-from ..ingest import derive
+from ..ingest import pipeline
 from ..storage import tasks
 from ..storage.changes import Change
 from ..storage.queries import Reader
@@ -27,7 +27,7 @@ from ..text.statements import parse
 from ..types import STATES, Draft, Filter, Memory, Scope
 from .consolidate import model_failure
 from .schedule import DAILY, finish, next_due
-from .summarize import versions
+from .summarize import SourceChanged, versions
 
 POLICY = "insight"
 CATEGORY = "relationship_dynamic"
@@ -61,10 +61,6 @@ _SCHEMA = {
 }
 
 
-class _Changed(Exception):
-    """The notes were changed in the meantime."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
     """What insights are inferred from, newest first."""
@@ -85,7 +81,9 @@ async def run(ctx: Context, task: Task) -> int:
     """
     now, scope, hours = ctx.clock(), task.scope, ctx.settings.reflect_hours
     changes: list[Change] = []
-    last = await _last_insight(ctx.store, scope)
+    insights_so_far = Filter(kinds=("insight",), categories=(CATEGORY,), states=STATES)
+    newest = await ctx.store.page(scope, insights_so_far, limit=1)
+    last = newest.memories[0].created_at if newest.memories else None
     is_early = last is not None and now < last + timedelta(hours=hours)
     if ctx.llm is not None and hours and not is_early:
         notes = await gather(ctx.store, scope, last)
@@ -95,17 +93,10 @@ async def run(ctx: Context, task: Task) -> int:
                 return await _save(ctx, insights(answer, notes), notes, task, now)
             except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
                 changes.append(model_failure(error, now))
-            except _Changed:
+            except SourceChanged:
                 pass  # the next run reads the notes again
     await finish(ctx, task, DAILY, changes)
     return 0
-
-
-async def _last_insight(reading: Reader, scope: Scope) -> datetime | None:
-    """Return when the last insight was made, whatever its state is now."""
-    where = Filter(kinds=("insight",), categories=(CATEGORY,), states=STATES)
-    page = await reading.page(scope, where, limit=1)
-    return page.memories[0].created_at if page.memories else None
 
 
 async def _save(
@@ -113,15 +104,15 @@ async def _save(
 ) -> int:
     """Store the insights and end the task in one transaction; return how many were created.
 
-    Raises _Changed if a note was changed.
+    Raises SourceChanged if a note was changed.
     """
     scope = task.scope
-    batch = await derive.prepare(ctx, scope, drafts, POLICY, now)
+    batch = await pipeline.prepare_derived(ctx, scope, drafts, POLICY, now)
     async with ctx.store.transaction(scope) as tx:
         there = await tx.get(scope, [memory.id for memory in notes.all])
         if versions(there) != versions(notes.all):
-            raise _Changed
-        outcomes = await derive.write(tx, batch)
+            raise SourceChanged
+        outcomes = await pipeline.write(tx, batch)
         await tasks.finish(tx, task, again_at=next_due(task, DAILY, now))
     return sum(outcome.status == "created" for outcome in outcomes)
 

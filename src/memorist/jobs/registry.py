@@ -31,7 +31,7 @@ def jobs(ctx: Context) -> Iterator[Job]:
         yield Job(name="consolidate", run=consolidate.run, every=DAILY, derives=True)
     if settings.llm != "none" and settings.reflect_hours:
         yield Job(name="reflect", run=reflect.run, every=DAILY, derives=True)
-    if policy.name == "vault" or "compression_threshold" in settings.model_fields_set:
+    if policy.compresses or "compression_threshold" in settings.model_fields_set:
         yield Job(name="compress", run=compress.run, every=DAILY, derives=True)
     if settings.rollup_days:
         yield Job(name="rollup", run=roll_up.run, every=WEEKLY, derives=True)

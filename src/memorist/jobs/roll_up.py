@@ -36,7 +36,7 @@ async def roll_up(
     Pinned and manually saved memories, workflows and summaries stay as they are. Each topic is one
     transaction.
     """
-    memories, vectors = await _find_unused(ctx, scope, days)
+    memories, vectors = await find_unused(ctx, scope, days)
     done = SummaryReport(dry_run=dry_run)
     for topic in find_topics(vectors):
         group = [memories[position] for position in topic]
@@ -45,7 +45,7 @@ async def roll_up(
     return done
 
 
-async def _find_unused(ctx: Context, scope: Scope, days: float) -> tuple[list[Memory], Vectors]:
+async def find_unused(ctx: Context, scope: Scope, days: float) -> tuple[list[Memory], Vectors]:
     """Return the memories that may be rolled up and have a vector, in the order of time, and their
     vectors.
     """

@@ -15,7 +15,7 @@ from typing import Literal
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
-from ..ingest import derive, transitions
+from ..ingest import pipeline, transitions
 from ..ports import BudgetedModel
 from ..storage.changes import Change, Event, Save
 from ..text import authority, normalize, summarize
@@ -59,7 +59,7 @@ class SummaryReport:
         return replace(self, groups=self.groups + 1, memories=ids, summaries=made)
 
 
-class _Changed(Exception):
+class SourceChanged(Exception):
     """A source was changed in the meantime."""
 
 
@@ -138,7 +138,7 @@ async def replace_by_summary(
         if saved is None and made.by == "model":  # the guard may refuse its words
             made = SummaryText(text=summarize.extract(turns), by="rules", why="it was refused")
             saved = await _save(ctx, sources, turns, made, state, session)
-    except _Changed:
+    except SourceChanged:
         return None
     return saved
 
@@ -169,15 +169,15 @@ async def _save(
         compression_source=True,
     )
     event = Event(node="worker", op="merge", at=now, category=made.origin)
-    batch = await derive.prepare(ctx, scope, [draft], ROLE, now)
+    batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
     async with ctx.store.transaction(scope) as tx:
         there = await tx.get(scope, ids)
-        (outcome,) = await derive.write(tx, batch)
+        (outcome,) = await pipeline.write(tx, batch)
         if outcome.status != "created":
             await tx.apply([replace(event, status="skipped")])
             return None
         if versions(there) != versions(sources):
-            raise _Changed
+            raise SourceChanged
         summary = outcome.ids[0]
         meta = {"state": state, "reason": "summarized", "summary": summary, "by": made.by}
         if made.why:

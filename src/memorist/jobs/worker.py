@@ -112,7 +112,6 @@ class Worker:
         self._is_first = (
             True  # the first run embeds all that this model has not, later ones what is new
         )
-        self._seeded = -SEED_SECONDS
         self._stop = asyncio.Event()
         self._task: asyncio.Task[JobReport] | None = None
 
@@ -142,13 +141,31 @@ class Worker:
         takes too long.
         """
         news = asyncio.Event(), asyncio.Event()
+        seeded = -SEED_SECONDS
+
+        async def run_due() -> bool:
+            nonlocal seeded
+            if monotonic() - seeded > SEED_SECONDS:
+                await self._seed(partial(next_turn, after=self._ctx.clock()))
+                seeded = monotonic()
+            return await self._run_next()
+
+        async def watch_changes() -> None:
+            while True:
+                try:
+                    await self._ctx.store.wait_for_change(POLL_SECONDS)
+                except ProviderFailed:
+                    await asyncio.sleep(_LOOP_BACKOFF[0])
+                for each in news:
+                    each.set()
+
         with suppress(ProviderFailed):
             await self._ctx.store.wait_for_change(0)  # from here on every change is noticed
         loops = [
             asyncio.create_task(self._loop(self._embed, news[0])),
-            asyncio.create_task(self._loop(self._run_due, news[1])),
+            asyncio.create_task(self._loop(run_due, news[1])),
         ]
-        watch = asyncio.create_task(self._watch(news))
+        watch = asyncio.create_task(watch_changes())
         try:
             await self._stop.wait()
             await asyncio.wait(loops, timeout=self._drain)
@@ -218,12 +235,6 @@ class Worker:
         if seen:
             self._add(EMBED, JobResult(runs=1), 0)
         return False
-
-    async def _run_due(self) -> bool:
-        if monotonic() - self._seeded > SEED_SECONDS:
-            await self._seed(partial(next_turn, after=self._ctx.clock()))
-            self._seeded = monotonic()
-        return await self._run_next()
 
     async def _run_next(self) -> bool:
         """Run the task that is due longest; return False if there is none.
@@ -316,16 +327,6 @@ class Worker:
                 if not isinstance(error, ProviderFailed):
                     log.warning("The worker failed (%s) and continues", type(error).__name__)
                 await _first(asyncio.sleep(backoff(tries, *_LOOP_BACKOFF)), self._stop.wait())
-
-    async def _watch(self, news: Sequence[asyncio.Event]) -> None:
-        """Pass on the store's notifications of changes."""
-        while True:
-            try:
-                await self._ctx.store.wait_for_change(POLL_SECONDS)
-            except ProviderFailed:
-                await asyncio.sleep(_LOOP_BACKOFF[0])
-            for each in news:
-                each.set()
 
 
 async def _first(*works: Awaitable[object]) -> None:

@@ -29,7 +29,7 @@ class AnthropicModel(StructuredModel):
     call = "messages"
     modes = ("json_schema", "tool", "text")
 
-    def _request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
+    def build_request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
         extra = {} if "temperature" in style.without else {"temperature": ask.temperature}
         request: dict[str, Any] = {
             "model": self._model,
@@ -47,7 +47,7 @@ class AnthropicModel(StructuredModel):
             request |= {"tools": [tool], "tool_choice": {"type": "tool", "name": TOOL}}
         return request
 
-    def _read(self, data: Any) -> ModelReply:
+    def read_reply(self, data: Any) -> ModelReply:
         blocks, used = http.at(data, "content"), http.at(data, "usage")
         if not isinstance(blocks, list):
             raise http.Failed("it does not speak this protocol")

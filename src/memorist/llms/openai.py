@@ -24,7 +24,7 @@ class OpenAIModel(StructuredModel):
         "max_completion_tokens": "max_tokens",  # newer models want the longer name
     }
 
-    def _request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
+    def build_request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
         is_own = self._own_url is not None
         in_words = ("json_schema", "json_object", "text") if is_own else ("json_object", "text")
         system = with_schema(ask) if style.mode in in_words else ask.system
@@ -52,7 +52,7 @@ class OpenAIModel(StructuredModel):
             request["tool_choice"] = {"type": "function", "function": {"name": TOOL}}
         return request
 
-    def _read(self, data: Any) -> ModelReply:
+    def read_reply(self, data: Any) -> ModelReply:
         message = http.at(data, "choices", 0, "message")
         if not isinstance(message, dict):
             raise http.Failed("it does not speak this protocol")

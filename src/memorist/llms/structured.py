@@ -112,11 +112,11 @@ class StructuredModel(ABC):
         await self._server.close()
 
     @abstractmethod
-    def _request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
+    def build_request(self, ask: Prompt, style: RequestStyle) -> dict[str, Any]:
         """Return the parameters of the request."""
 
     @abstractmethod
-    def _read(self, data: Any) -> ModelReply:
+    def read_reply(self, data: Any) -> ModelReply:
         """Return the reply in the JSON of a response. Raises Failed if there is none."""
 
     async def _ask(self, ask: Prompt, spent: _Cost) -> ModelReply:
@@ -128,7 +128,7 @@ class StructuredModel(ABC):
         while mode < len(self.modes):
             style = RequestStyle(mode=self.modes[mode], without=without)
             try:
-                reply = self._read(await self._server.ask(**self._request(ask, style)))
+                reply = self.read_reply(await self._server.ask(**self.build_request(ask, style)))
             except http.Failed as error:
                 if error.status not in _UNSUPPORTED:
                     spent.add((0, 0) if error.is_free else budget.max_cost(ask))

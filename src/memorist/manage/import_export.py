@@ -23,7 +23,7 @@ from ..ingest import guard, messages, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ports import Vectors
-from ..storage import codec, summaries
+from ..storage import codec, rows, summaries
 from ..storage.changes import Save, SeenMessage
 from ..storage.export import export
 from ..storage.history import HistoryEntry
@@ -356,7 +356,7 @@ def _said(data: Mapping[str, Any]) -> SeenMessage:
     text = data.get("text")
     fields = {name: data.get(name) for name in ("id", "role", "name", "session")}
     message = Message(content=text or "", at=messages.moment(data.get("at")), **fields)  # type: ignore[arg-type]
-    outcome = codec.load(Outcome, data.get("outcome") or {})
+    outcome = codec.load(Outcome, rows.upgrade_outcome(data.get("outcome") or {}))
     digest = normalize.digest(text) if text is not None else ""
     return SeenMessage(
         id=data["id"],

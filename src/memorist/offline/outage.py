@@ -17,7 +17,7 @@ from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreFull, 
 from ..index import SnapshotCache
 from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
-from ..ingest.analyze import to_items
+from ..ingest.analyze import analyze, to_items
 from ..ingest.policies import Policy
 from ..manage import records
 from ..ports import IndexRow, Vectors
@@ -92,6 +92,8 @@ class Offline:
             privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
             ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
             admitted = [item for item in items if item.outcome is None]
+            for item in admitted:
+                analyze(item.draft, policy)  # raises InvalidInput for what could never be stored
             pending = [
                 Pending(scope=scope, what=item.draft, policy=policy.name) for item in admitted
             ]
@@ -124,7 +126,7 @@ class Offline:
         if kept.text != draft.text:
             why = f"message {draft.message_id!r} waits with another text: edit the memory when the store is back"
             return Outcome(
-                status="conflicting", ids=(kept.id,), reason=why, message_id=draft.message_id
+                status="conflict", ids=(kept.id,), reason=why, message_id=draft.message_id
             )
         why = f"the store is away: kept in {self._spool.folder}, taken in when it is back"
         return Outcome(status="pending", ids=(kept.id,), reason=why, message_id=draft.message_id)
@@ -313,7 +315,7 @@ class Offline:
         return {
             item.draft.id or "": item.outcome.reason
             for item in items
-            if item.outcome is not None and item.outcome.status == "conflicting"
+            if item.outcome is not None and item.outcome.status == "conflict"
         }
 
 

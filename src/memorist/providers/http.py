@@ -1,4 +1,5 @@
-"""Call model servers over HTTP through their client libraries, with a size limit and a circuit breaker.
+"""Call model servers over HTTP through their client libraries, with a size limit and a circuit
+breaker.
 
 The text of a server's error may repeat what it was sent, so no part of it goes into our messages.
 """
@@ -32,7 +33,9 @@ class Failed(Exception):
 
 
 class ModelServer:
-    """One call of a server through its client library: at most `limit` bytes are read, no redirect is followed."""
+    """One call of a server through its client library: at most `limit` bytes are read, no redirect
+    is followed.
+    """
 
     def __init__(self, library: str, client: str, call: str, *, limit: int, **options: Any) -> None:
         """Raises Misconfigured if the library is not installed."""
@@ -128,7 +131,9 @@ def _limited_client(sdk: Any, limit: int) -> Any:
 
 
 class Circuit:
-    """A circuit breaker: after a few failures in a row only one trial call is allowed once in a while."""
+    """A circuit breaker: after a few failures in a row only one trial call is allowed once in a
+    while.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -143,7 +148,9 @@ class Circuit:
         return max(1.0 if self._trying else 0.0, self._until - self._clock())
 
     def begin(self) -> bool:
-        """Start a call that `wait` allows; return whether it is the trial call. `end` has to follow."""
+        """Start a call that `wait` allows; return whether it is the trial call. `end` has to
+        follow.
+        """
         is_trial = self._failures >= FAILURES
         self._trying = self._trying or is_trial
         return is_trial

@@ -1,4 +1,6 @@
-"""Local models: onnxruntime, loaded late and without telemetry, a worker thread, and batches of like length."""
+"""Local models: onnxruntime, loaded late and without telemetry, a worker thread, and batches of
+like length.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rerank with a cross-encoder of the user's own: a folder that holds `model.onnx` and `vocab.txt`.
 
-Any BERT-like model with one logit works, such as ms-marco-MiniLM-L-6-v2. It is loaded on first use and runs in a thread
-of its own, one batch at a time.
+Any BERT-like model with one logit works, such as ms-marco-MiniLM-L-6-v2. It is loaded on first use
+and runs in a thread of its own, one batch at a time.
 """
 
 from __future__ import annotations
@@ -114,7 +114,8 @@ def truncate(asked: list[int], text: list[int], room: int) -> tuple[list[int], l
 def pad(batch: Sequence[EncodedPair]) -> dict[str, NDArray[np.int64]]:
     """Return the inputs that a BERT-like model takes.
 
-    >>> pad([EncodedPair(0, [1, 7, 2, 8, 2], 3), EncodedPair(1, [1, 2, 2], 2)])["token_type_ids"].tolist()
+    >>> pairs = [EncodedPair(0, [1, 7, 2, 8, 2], 3), EncodedPair(1, [1, 2, 2], 2)]
+    >>> pad(pairs)["token_type_ids"].tolist()
     [[0, 0, 0, 1, 1], [0, 0, 1, 0, 0]]
     """
     longest = max(len(pair.ids) for pair in batch)

@@ -1,4 +1,4 @@
-"""Rerank with the packaged model: each piece of the question looks for the nearest piece of a text."""
+"""Rerank with the packaged model: compare the pieces of the question with those of a text."""
 
 from __future__ import annotations
 
@@ -16,14 +16,18 @@ class TokenEncoder(Protocol):
     """A model that gives the states of a text's pieces, as `MiniLM` does."""
 
     async def encode_tokens(self, texts: Sequence[str]) -> list[Vectors]:
-        """Return the unit-length states of each text's pieces, one row a piece. Raises EmbedderUnavailable."""
+        """Return the unit-length states of each text's pieces, one row a piece. Raises
+        EmbedderUnavailable.
+        """
         ...
 
     async def close(self) -> None: ...
 
 
 class MaxSim:
-    """Late interaction as a Reranker. The model may be shared with the embedder; closing it twice is fine."""
+    """Late interaction as a Reranker. The model may be shared with the embedder; closing it twice
+    is fine.
+    """
 
     name = "maxsim"
 
@@ -44,7 +48,8 @@ class MaxSim:
 
 
 def likeness(asked: Vectors, text: Vectors) -> float:
-    """Return the mean over the question's pieces of the best cosine with a piece of the text, from 0 to 1.
+    """Return the mean over the question's pieces of the best cosine with a piece of the text, from
+    0 to 1.
 
     >>> likeness(np.eye(2, dtype=np.float32), np.array([[1.0, 0.0]], np.float32))
     0.5

@@ -51,8 +51,8 @@ def fit(
 ) -> Fitted:
     """Take what fits. An item that does not fit is skipped, and a smaller one may still be taken.
 
-    Tokens are those of the rendered text, or with `cost` the sum of what the items cost. Without `skip` the first item
-    that does not fit ends the list.
+    Tokens are those of the rendered text, or with `cost` the sum of what the items cost. Without
+    `skip` the first item that does not fit ends the list.
 
     >>> fit(["tea", "coffee", "milk"], Caps(chars=8), "\\n".join).text
     'tea\\nmilk'

@@ -1,83 +1,18 @@
-"""Which memories a question is measured against: found in the snapshot, then read from the store."""
+"""Choose candidates by one leg, both, or the calendar, for profiles that do not rank everything."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import StoreDamaged
-from ..storage.queries import Reader
-from ..types import Memory, Scope
-from .features import Column, SnapshotSearch, at, compute
+from .features import SnapshotSearch, at, compute
+from .score import Candidates
 
 T = TypeVar("T")
 PER_LEG = 100  # of each leg's ranking, where rankings are fused
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
-    """Candidates of one question, one entry per column and candidate, with their memories once they are read."""
-
-    positions: NDArray[np.intp]  # in the snapshot
-    relevance: Column  # similarity, as a hit reports it
-    features: Mapping[str, Column]
-    memories: Sequence[Memory] = ()
-
-    @property
-    def has_semantic(self) -> bool:
-        """Whether the dense leg found anything at all: one switch for all candidates."""
-        return "semantic" in self.features and bool((self.features["semantic"] > 0).any())
-
-    def pick(self, order: NDArray[np.intp]) -> Candidates:
-        """Return some of the candidates, before they are read, in the given order."""
-        return Candidates(
-            positions=self.positions[order],
-            relevance=self.relevance[order],
-            features={name: column[order] for name, column in self.features.items()},
-        )
-
-    def with_feature(self, name: str, column: Column) -> Candidates:
-        """Return the candidates with one more feature."""
-        return replace(self, features={**self.features, name: column})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """One memory with its score and the parts that add up to it."""
-
-    memory: Memory
-    score: float = 0.0
-    parts: Mapping[str, float] = field(default_factory=dict)
-    features: Mapping[str, float] = field(default_factory=dict)
-    relevance: float = 0.0
-    position: int = -1  # in the snapshot; -1 if it was not found there
-
-
-async def read(
-    found: Candidates, search: SnapshotSearch, scope: Scope, store: Reader, legs: dict[str, str]
-) -> Candidates:
-    """Read the memories; one erased a moment ago is left out, and so is one that was altered on disk.
-
-    `legs` then tells about the damage.
-    """
-    rows = search.snapshot.row[found.positions].tolist()
-    try:
-        memories = await store.at_rows(scope, rows)
-    except StoreDamaged as error:
-        legs["store"] = str(error)
-        memories = {}
-        for row in rows:
-            with suppress(StoreDamaged):
-                memories |= await store.at_rows(scope, [row])
-    if len(memories) < len(rows):
-        there = [i for i, row in enumerate(rows) if row in memories]
-        found, rows = found.pick(np.array(there, np.intp)), [rows[i] for i in there]
-    return replace(found, memories=[memories[row] for row in rows])
 
 
 def select(search: SnapshotSearch, *, limit: int, pool: int) -> Candidates:

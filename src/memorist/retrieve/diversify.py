@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..index import Snapshot
-from .candidates import Candidate
+from .score import Candidate
 
 _TIE = 1e-9
 
@@ -35,8 +35,9 @@ def order(
 ) -> list[int]:
     """Choose k places, each for its value and against what was chosen before.
 
-    `trade` is λ: 1 counts value alone, 0 difference alone. A row of zeros has no vector and is compared by tags. Of
-    equals the one that shares the fewest tags with those chosen comes first, then the one that came first.
+    `trade` is λ: 1 counts value alone, 0 difference alone. A row of zeros has no vector and is
+    compared by tags. Of equals the one that shares the fewest tags with those chosen comes first,
+    then the one that came first.
 
     >>> unit = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], np.float32)
     >>> order(np.array([1.0, 0.9, 0.5]), unit, [frozenset()] * 3, trade=0.5, k=2)

@@ -1,4 +1,4 @@
-"""Why was this memory not returned? The same question with nothing left out, and the rank of the memory in it."""
+"""Why was this memory not returned? Rank it among everything that matches the question."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ..context import Context
 from ..types import Filter, Memory, Query, Reason
-from . import candidates, pipeline, score
+from . import pipeline, score
 from .profiles import Profile
 
 
@@ -44,8 +44,8 @@ async def _rank_of(
     """Rank one memory among all that match; None if it does not."""
     search, _ = await pipeline.prepare(ctx, query, profile, now)
     found = pipeline.select(search, query, everything=True)
-    if profile.uses("lexical") or profile.uses("related"):
-        found = await candidates.read(found, search, query.scope, ctx.store, {})
+    if search.used & {"lexical", "related"}:
+        found = await pipeline.read(found, search, query.scope, ctx.store, {})
         found = await pipeline.add_text_features(found, search, query, ctx.store)
     parts, total = score.score_all(profile, found)
     rows = await ctx.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))

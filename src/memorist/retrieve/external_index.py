@@ -1,8 +1,8 @@
 """The dense leg of a scope whose vectors another index holds.
 
-The index only proposes rows: what is not in the scope is dropped, and every cosine is computed again from the store's
-own vectors. The best matches by words are measured, too, so that without the index, or with a stale one, an answer is
-poorer but never wrong.
+The index only proposes rows: what is not in the scope is dropped, and every cosine is computed
+again from the store's own vectors. The best matches by words are measured, too, so that without the
+index, or with a stale one, an answer is poorer but never wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def load_nearest(
     store: Reader,
     index: NearestRows | None,
 ) -> tuple[Snapshot, str]:
-    """Return the snapshot with the vectors that matter to this question, and "ok" or what is wrong with the index."""
+    """Return the snapshot with the vectors near the question, and "ok" or what is wrong."""
     if int(usable.sum()) <= min(EXACT, snapshot.count - 1):
         rows, status = snapshot.row[usable].tolist(), "ok"
     else:

@@ -1,8 +1,8 @@
-"""What speaks for a memory, one number per position of the snapshot and feature; the profile weighs them.
+"""Features: what speaks for a memory, one number per position of the snapshot.
 
-`SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every feature from them and
-from the columns of the snapshot. Only `lexical`, `related` and `fused` come from elsewhere: they need texts, links or
-rankings.
+`SnapshotSearch` is one question against one snapshot. It computes the two legs once, and every
+feature from them and from the columns of the snapshot. Only `lexical`, `related` and `fused` come
+from elsewhere: they need texts, links or rankings.
 """
 
 from __future__ import annotations
@@ -45,6 +45,15 @@ class SnapshotSearch:
     channel: int = -1  # code of the channel of the question; -1 if it has none
 
     @cached_property
+    def used(self) -> set[str]:
+        """Features that a weight or a gate of the profile names."""
+        profile = self.profile
+        names = {*profile.weights, *(profile.sparse_weights or ())}
+        for gate in (profile.gate, profile.gate_without_semantic or profile.gate):
+            names |= {*gate.enough, *gate.signal}
+        return names
+
+    @cached_property
     def bm25(self) -> tuple[Scores, float]:
         """BM25 of each position, and about the best that the terms of the question could reach."""
         return bm25(self.snapshot, self.question.terms)
@@ -58,7 +67,7 @@ class SnapshotSearch:
 
     @cached_property
     def sparse(self) -> Scores:
-        """The sparse leg on its scale: absolute where all memories are ranked together, else a share of the best."""
+        """The sparse leg: absolute where all memories are ranked, else a share of the best."""
         scores, bound = self.bm25
         if self.profile.candidates == "blend":
             share = scores / np.float32(bound) if bound > 0 else np.zeros_like(scores)
@@ -75,7 +84,7 @@ class SnapshotSearch:
 
     @cached_property
     def own(self) -> Scores:
-        """How well each memory matches by its own words; what may not be returned supports no neighbor either."""
+        """How well each memory matches by its own words; 0 for what may not be returned."""
         weights = self.profile.weights
         total = np.float32(weights.get("sparse", 0.0)) * self.sparse
         total += np.float32(weights.get("semantic", 0.0)) * self.semantic
@@ -88,29 +97,20 @@ class SnapshotSearch:
 
 
 def bm25(snapshot: Snapshot, terms: Sequence[int]) -> tuple[Scores, float]:
-    """Score each position by BM25 with the statistics of this scope, and bound what these terms could reach.
+    """Score each position by BM25, and return about the best that these terms could reach.
 
     The bound makes the scores of different questions comparable.
     """
     scores, total = np.zeros(snapshot.n, np.float32), 0.0
     for term in terms:
         where, counts = snapshot.postings(term)
-        weight = idf(snapshot.count, len(where))
+        rare = (snapshot.count - len(where) + 0.5) / (len(where) + 0.5)
+        weight = float(np.log1p(rare))
         total += weight
         if len(where):
-            length = snapshot.length[where] / max(snapshot.mean_length, 1e-9)
-            norm = K1 * (1.0 - B + B * length)
+            norm = K1 * (1.0 - B + B * snapshot.length_share[where])
             scores[where] += np.float32(weight * (K1 + 1.0)) * counts / (counts + norm)
     return scores, 0.6 * (K1 + 1.0) * total
-
-
-def idf(count: int, holding: int) -> float:
-    """Return how much a term says that `holding` of `count` memories have.
-
-    >>> round(idf(1000, 10), 2), round(idf(1000, 1000), 4)
-    (4.56, 0.0005)
-    """
-    return float(np.log1p((count - holding + 0.5) / (holding + 0.5)))
 
 
 # What stands around a memory
@@ -128,13 +128,14 @@ def neighbors(scores: Scores, place: Neighbors) -> Scores:
 
 
 def answers(search: SnapshotSearch) -> Scores:
-    """Return the score of the turn before where that ended in a question: the reply tells what was asked.
+    """Return the score of the turn before, if that ended in a question: the reply answers it.
 
-    A reply of the assistant tells nothing about the person, so it counts only where the assistant is asked about.
+    A reply of the assistant tells nothing about the person, so it counts only where the assistant
+    is asked about.
     """
     snapshot, replies = search.snapshot, search.snapshot.replies
     if not search.question.asks_assistant:
-        replies = replies[~snapshot.marked(FROM_ASSISTANT)[replies]]
+        replies = replies[~snapshot.marked[FROM_ASSISTANT][replies]]
     found = np.zeros(snapshot.n, np.float32)
     found[replies] = search.own[snapshot.neighbors.before[replies]]
     return found
@@ -157,10 +158,10 @@ def session(scores: Scores, place: Neighbors) -> Scores:
 
 
 def role(search: SnapshotSearch) -> NDArray[np.bool_]:
-    """Mark what the side not asked about said in a chat with an assistant, which is nearly always the assistant."""
-    assistant = search.snapshot.marked(FROM_ASSISTANT)
+    """Mark what the side said that is not asked about: nearly always the assistant."""
+    assistant = search.snapshot.marked[FROM_ASSISTANT]
     if search.question.asks_assistant and assistant.any():
-        return search.snapshot.marked(FROM_USER)
+        return search.snapshot.marked[FROM_USER]
     return assistant
 
 
@@ -171,7 +172,7 @@ def speaker(search: SnapshotSearch) -> NDArray[np.bool_] | None:
 
 
 def time(search: SnapshotSearch) -> Scores | None:
-    """Return 1 for what was said in the time that the question names, a half within a month after it."""
+    """Return 1 for what was said in the time that the question names, 0.5 in the month after."""
     occurred = search.snapshot.occurred
     known = occurred[occurred != NO_TIME] if search.question.intervals else occurred[:0]
     if not len(known):
@@ -223,7 +224,7 @@ def level(search: SnapshotSearch) -> Column:
 
 
 def relevance(search: SnapshotSearch) -> Scores:
-    """Return the semantic score where the memory has a vector and any vector matches, else the sparse one."""
+    """Return the semantic score of memories with a vector, if any matches, else the sparse one."""
     by_meaning = search.snapshot.embedded & search.semantic.any()
     return np.where(by_meaning, search.semantic, search.sparse)
 
@@ -236,14 +237,14 @@ COMPUTED: dict[str, Feature] = {
     "neighbours": lambda search: search.around,
     "answers": answers,
     "session": lambda search: session(search.own, search.snapshot.neighbors),
-    "summary": lambda search: search.own * search.snapshot.marked(IS_SUMMARY),
-    "question": lambda search: search.snapshot.marked(IS_QUESTION),
+    "summary": lambda search: search.own * search.snapshot.marked[IS_SUMMARY],
+    "question": lambda search: search.snapshot.marked[IS_QUESTION],
     "role": role,
     "insight": lambda search: search.snapshot.kind == _INSIGHT,
     "speaker": speaker,
     "time": time,
     "tells_when": lambda search: (
-        search.snapshot.marked(HAS_TIME) if search.question.asks_when else None
+        search.snapshot.marked[HAS_TIME] if search.question.asks_when else None
     ),
     "recency": recency,
     "relevance": relevance,
@@ -259,7 +260,7 @@ def compute(search: SnapshotSearch, always: set[str]) -> dict[str, NDArray[Any] 
     """Return these features and those that the profile uses, for all positions."""
     columns = {}
     for name, feature in COMPUTED.items():
-        if name in always or search.profile.uses(name):
+        if name in always or name in search.used:
             columns[name] = feature(search)
     return columns
 
@@ -293,7 +294,7 @@ def lexical(profile: Profile, question: str, memories: Sequence[Memory]) -> Colu
 
 
 def _compact_overlap(question: str, memories: Sequence[Memory]) -> list[float]:
-    """Return 1 if the whole question stands in the fact or its evidence, else shared tokens over the question's."""
+    """Return 1 if the fact or its evidence contains the question, else the share of its words."""
     asked = normalize.compact(question)
     wanted = _first_words(asked, _MOST_ASKED)
     shares = []

@@ -1,4 +1,4 @@
-"""What recall makes of the links between memories: they lend each other weight, and the nearest come along."""
+"""Links between memories in recall: they add weight, and the nearest memories come along."""
 
 from __future__ import annotations
 
@@ -37,8 +37,6 @@ async def add_related(
 
     Only what the filter lets through, and no how-to.
     """
-    if not profile.related or not hits or query.as_of is not None:
-        return (), text
     own = [hit.memory.id for hit in hits]
     ends: dict[str, None] = {}
     for relation in await store.links(query.scope, own):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
@@ -11,18 +12,18 @@ from numpy.typing import NDArray
 
 from ..context import Context
 from ..embedders import checked
-from ..errors import ProviderFailed
+from ..errors import ProviderFailed, StoreDamaged
 from ..index import WORKING, Snapshot
 from ..ports import Embedder, Vectors
 from ..storage.queries import Reader
 from ..text.derived import IS_EXTRACTED
-from ..types import Cut, Hit, Query, Recall
+from ..types import Cut, Hit, Memory, Query, Recall, Scope
 from . import budget, candidates, diversify, external_index, features, links, rerank, score
-from .candidates import Candidate, Candidates
 from .features import SnapshotSearch
 from .profiles import Profile
 from .question import ParsedQuestion, understand
 from .render import RENDERERS
+from .score import Candidate, Candidates
 
 MOST_PREFERENCES = 100  # that are read, where all of them come first
 
@@ -33,7 +34,7 @@ async def recall(ctx: Context, query: Query, profile: Profile, now: datetime) ->
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     search, legs = await prepare(ctx, query, profile, now)
     found = select(search, query)
-    found = await candidates.read(found, search, query.scope, ctx.store, legs)
+    found = await read(found, search, query.scope, ctx.store, legs)
     found = await add_text_features(found, search, query, ctx.store)
     ranked = score.rank(profile, found)
     chance = score.is_chance(search, ranked)
@@ -49,7 +50,11 @@ async def recall(ctx: Context, query: Query, profile: Profile, now: datetime) ->
     if profile.preferences_first:
         ranked = await _put_preferences_first(ranked, query, ctx.store)
     hits, cut, text = _fit(ranked, profile, query, ctx.count_tokens)
-    related, text = await links.add_related(profile, query, hits, text, ctx.store, ctx.count_tokens)
+    related: tuple[Memory, ...] = ()
+    if profile.related and hits and query.as_of is None:
+        related, text = await links.add_related(
+            profile, query, hits, text, ctx.store, ctx.count_tokens
+        )
     return Recall(
         query=query,
         profile=profile.name,
@@ -126,7 +131,7 @@ async def _embed(
 
 
 def select(search: SnapshotSearch, query: Query, *, everything: bool = False) -> Candidates:
-    """Find candidates: a few more than are wanted where later steps keep the order, or all that match."""
+    """Find candidates: a few more than are wanted, or everything that matches."""
     profile, limit, pool = search.profile, query.limit, max(30, 4 * query.limit)
     if everything:
         pool = search.snapshot.n
@@ -134,27 +139,49 @@ def select(search: SnapshotSearch, query: Query, *, everything: bool = False) ->
         pool = 0  # these specifications say how many
     elif profile.candidates == "blend" and not profile.rerank and profile.diversity is None:
         pool = limit + 2
-    if profile.sources_first and (search.snapshot.flags & IS_EXTRACTED).any():
+    if profile.sources_first and search.snapshot.marked[IS_EXTRACTED].any():
         pool *= 2  # some will be put last
     if profile.candidates == "blend":
         return score.select_best(search, pool=pool)
     return candidates.select(search, limit=limit, pool=pool)
 
 
+async def read(
+    found: Candidates, search: SnapshotSearch, scope: Scope, store: Reader, legs: dict[str, str]
+) -> Candidates:
+    """Read the memories; one that was just erased or altered on disk is left out.
+
+    `legs` then tells about the damage.
+    """
+    rows = search.snapshot.row[found.positions].tolist()
+    try:
+        memories = await store.at_rows(scope, rows)
+    except StoreDamaged as error:
+        legs["store"] = str(error)
+        memories = {}
+        for row in rows:
+            with suppress(StoreDamaged):
+                memories |= await store.at_rows(scope, [row])
+    if len(memories) < len(rows):
+        there = [i for i, row in enumerate(rows) if row in memories]
+        found, rows = found.pick(np.array(there, np.intp)), [rows[i] for i in there]
+    return replace(found, memories=[memories[row] for row in rows])
+
+
 async def add_text_features(
     found: Candidates, search: SnapshotSearch, query: Query, store: Reader
 ) -> Candidates:
     """Add the features that need texts or links, where the profile uses them."""
-    if search.profile.uses("lexical"):
+    if "lexical" in search.used:
         words = features.lexical(search.profile, query.text, found.memories)
         found = found.with_feature("lexical", words)
-    if search.profile.uses("related"):
+    if "related" in search.used:
         found = found.with_feature("related", await links.strengths(query, found.memories, store))
     return found
 
 
 def _put_sources_first(ranked: list[Candidate], limit: int) -> list[Candidate]:
-    """Put a fact last if it was extracted from turns that are among the first themselves: it says nothing new."""
+    """Put a fact last if the turns it was extracted from are among the first themselves."""
     first = {each.memory.id for each in ranked[:limit]}
 
     def is_repeated(candidate: Candidate) -> bool:

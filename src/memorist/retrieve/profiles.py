@@ -1,7 +1,7 @@
-"""Ranking profiles: how recall finds, scores, gates, selects and renders, as data over one vector of features.
+"""Ranking profiles: how recall finds, scores, gates, selects and renders, as data.
 
-`default` is tuned by measuring; dialects define others, in `dialects/catalog.py`. Change a profile for one call with
-`dataclasses.replace(profile, …)`.
+`default` is tuned by measuring; dialects define others, in `dialects/catalog.py`. Change a profile
+for one call with `dataclasses.replace(profile, …)`.
 """
 
 from __future__ import annotations
@@ -57,12 +57,13 @@ class Recency:
     """How fast a memory fades: 1 for now, towards 0 with age."""
 
     shape: Literal["hyperbolic", "exponential", "half_life"]
-    scale: float  # seconds; `half_life` counts from when it was said, the others from when it was stored
+    # Seconds. `half_life` counts from when it was said, the others from when it was stored.
+    scale: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What is too weak to be returned. Any `enough` passes alone; `strong` passes with at least one `signal`."""
+    """What is too weak to be returned. Any `enough` passes alone, `strong` with any `signal`."""
 
     importance_min: float = 0.0  # pinned memories pass
     grows: bool = False  # the best match has to stand out from chance, which grows with the scope
@@ -79,7 +80,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """One way to rank, gate, select and render. Raises InvalidInput for a feature that does not exist."""
+    """One way to rank, gate, select and render. Raises InvalidInput for an unknown feature."""
 
     name: str
     weights: Mapping[str, float]
@@ -106,7 +107,7 @@ class Profile:
     budget: int | None = None  # tokens
     budget_of: Literal["rendered", "content"] = "rendered"
     render: Literal["block", "plain_block", "bullets", "grouped", "lines"] = "block"
-    ties: Literal["row", "milton", "newest"] = "row"
+    ties: Literal["row", "message_id", "newest"] = "row"
     scores_first: bool = False  # the scores are written back before the answer returns
 
     def __post_init__(self) -> None:
@@ -118,13 +119,6 @@ class Profile:
         if self.candidates in ("blend", "fused", "dense") or self.semantic_weight is not None:
             return True
         return "semantic" in self.weights or "relevance" in self.weights
-
-    def uses(self, feature: str) -> bool:
-        """Whether a weight or a gate names this feature."""
-        gates = [self.gate, self.gate_without_semantic or self.gate]
-        if feature in self.weights or feature in (self.sparse_weights or ()):
-            return True
-        return any(feature in gate.enough or feature in gate.signal for gate in gates)
 
 
 DEFAULT = Profile(

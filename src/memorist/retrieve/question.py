@@ -1,4 +1,4 @@
-"""What a question asks for: its terms, whom and when it names, and how the dense leg should hear it."""
+"""Parse a question: its terms, the people and times it names, and the text to embed."""
 
 import re
 from collections.abc import Sequence
@@ -11,12 +11,16 @@ from ..text.dates import Interval
 from ..text.wordlists import is_common
 
 _TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
-    r"(?:said|told|suggested|recommended|mentioned|advised|explained|proposed|gave|wrote|listed|provided|described|"
-    r"showed|came up with)"
+    r"(?:said|told|suggested|recommended|mentioned|advised|explained|proposed|gave|wrote|listed|"
+    r"provided|described|showed|came up with)"
 )
-_TELL = r"(?:say|tell|suggest|recommend|mention|advise|explain|propose|give|write|list|provide|describe|show)"
+_TELL = (
+    r"(?:say|tell|suggest|recommend|mention|advise|explain|propose|give|write|list|provide|"
+    r"describe|show)"
+)
 _ASKS_ASSISTANT = re.compile(
-    rf"\b(?:you|(?:the|my) assistant) (?:\w+ )?{_TOLD}\b|\bdid (?:you|(?:the|my) assistant) (?:\w+ )?{_TELL}\b|"
+    rf"\b(?:you|(?:the|my) assistant) (?:\w+ )?{_TOLD}\b|"
+    rf"\bdid (?:you|(?:the|my) assistant) (?:\w+ )?{_TELL}\b|"
     r"\byour (?:previous|earlier|last) \w+",
     re.IGNORECASE,
 )

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from ..errors import ProviderFailed
 from ..ports import Reranker
-from .candidates import Candidate
 from .profiles import Profile
+from .score import Candidate
 
 SIMILARITY, IMPORTANCE = 0.8, 0.2  # the mix that replaces a reranker
 
@@ -23,8 +23,8 @@ async def rerank(
 ) -> tuple[list[Candidate], str]:
     """Return the candidates in the order of the reranker, and "ok" or why it could not rank them.
 
-    Without a reranker, a profile that would rank by it alone mixes similarity and importance; the others stay as they
-    are. Equals are ordered by the newer change.
+    Without a reranker, a profile that would rank by it alone mixes similarity and importance; the
+    others stay as they are. Equals are ordered by the newer change.
     """
     try:
         if reranker is None:

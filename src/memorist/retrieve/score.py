@@ -1,23 +1,63 @@
 """The scoring engine: a score is a weighted sum of features, so that it can be taken apart again.
 
-Every profile is scored here. The two legs of the default profile are compared on an absolute scale: BM25 as a share of
-what the question's terms could reach, cosine as it is. The weights are round numbers set by hand and checked on parts
-of LoCoMo and iKAT; no weight is fitted to data.
+Every profile is scored here. The two legs of the default profile are compared on an absolute scale:
+BM25 as a share of what the question's terms could reach, cosine as it is. The weights are round
+numbers set by hand and checked on parts of LoCoMo and iKAT; no weight is fitted to data.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..types import Cut, Memory
-from .candidates import Candidate, Candidates
 from .features import Column, SnapshotSearch, at, compute
 from .profiles import Gate, Profile
 
 _LEAST = 0.001  # a best score below this is not stretched to 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """The candidates of one question as columns, with their memories once they are read."""
+
+    positions: NDArray[np.intp]  # in the snapshot
+    relevance: Column  # similarity, as a hit reports it
+    features: Mapping[str, Column]
+    memories: Sequence[Memory] = ()
+
+    @property
+    def has_semantic(self) -> bool:
+        """Whether the dense leg found anything at all: one switch for all candidates."""
+        return "semantic" in self.features and bool((self.features["semantic"] > 0).any())
+
+    def pick(self, order: NDArray[np.intp]) -> Candidates:
+        """Return some of the candidates, before they are read, in the given order."""
+        return Candidates(
+            positions=self.positions[order],
+            relevance=self.relevance[order],
+            features={name: column[order] for name, column in self.features.items()},
+        )
+
+    def with_feature(self, name: str, column: Column) -> Candidates:
+        """Return the candidates with one more feature."""
+        return replace(self, features={**self.features, name: column})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One memory with its score and the parts that add up to it."""
+
+    memory: Memory
+    score: float = 0.0
+    parts: Mapping[str, float] = field(default_factory=dict)
+    features: Mapping[str, float] = field(default_factory=dict)
+    relevance: float = 0.0
+    position: int = -1  # in the snapshot; -1 if it was not found there
 
 
 def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
@@ -72,7 +112,7 @@ def mix(deterministic: Column, semantic: Column, weight: float) -> dict[str, Col
 
 
 def rank(profile: Profile, found: Candidates) -> list[Candidate]:
-    """Return the candidates best first; equals in the order of the profile, so that an answer can be repeated."""
+    """Return the candidates best first, equals in the order of the profile."""
     parts, total = score_all(profile, found)
     score = total.tolist()
     features = {name: column.tolist() for name, column in found.features.items()}
@@ -92,21 +132,15 @@ def rank(profile: Profile, found: Candidates) -> list[Candidate]:
         ranked.append(candidate)
     if profile.ties == "row":
         ranked.sort(key=lambda each: (-round(each.score, 7), each.memory.id))
+    elif profile.ties == "message_id":
+        ranked.sort(key=lambda c: c.memory.source_message_id or c.memory.id, reverse=True)
+        ranked.sort(key=lambda c: (-c.memory.importance, -c.memory.created_at.timestamp()))
+        ranked.sort(key=lambda c: -round(c.score, 7))
     else:
-        by_message = profile.ties == "milton"
-        ranked.sort(key=lambda each: _known_id(each.memory, by_message), reverse=True)
-        digits = 7 if by_message else 6  # as many as 32-bit features have
-        ranked.sort(key=lambda each: (-round(each.score, digits), *_tie(each.memory, by_message)))
+        ranked.sort(key=lambda c: c.memory.id, reverse=True)
+        ranked.sort(key=lambda c: -c.memory.created_at.timestamp())
+        ranked.sort(key=lambda c: -round(c.score, 6))  # as many digits as 32-bit features have
     return ranked
-
-
-def _known_id(memory: Memory, by_message: bool) -> str:
-    return (by_message and memory.source_message_id) or memory.id
-
-
-def _tie(memory: Memory, by_importance: bool) -> tuple[float, ...]:
-    newest = -memory.created_at.timestamp()
-    return (-memory.importance, newest) if by_importance else (newest,)
 
 
 # What is strong enough
@@ -115,9 +149,9 @@ def _tie(memory: Memory, by_importance: bool) -> tuple[float, ...]:
 def floor(count: int) -> float:
     """Return the evidence below which a scope of so many memories has nothing to say.
 
-    The best of many unrelated memories looks better than the best of a few, and in a short list even a faint match
-    may be meant; so the floor rises with the size of the scope, steeply at first. It is for both legs together: where
-    there is no vector, a shared word is evidence enough.
+    The best of many unrelated memories looks better than the best of a few, and in a short list
+    even a faint match may be meant; so the floor rises with the size of the scope, steeply at
+    first. It is for both legs together: where there is no vector, a shared word is evidence enough.
 
     >>> [round(floor(n), 2) for n in (10, 34, 100, 600, 100_000)]
     [0.03, 0.12, 0.25, 0.25, 0.3]
@@ -152,9 +186,15 @@ def keep(
     everything = not gate.strict and not any(passing)
     kept, cut = [], []
     for each, is_strong in zip(candidates, passing, strict=True):
-        reason = _weakness(profile, gate, each.memory, is_strong or everything)
+        memory, reason = each.memory, ""
+        if not is_strong and not everything:
+            reason = "its score is too low to count as evidence"
+        elif memory.importance < gate.importance_min and not memory.pinned:
+            reason = f"its importance is below {gate.importance_min}"
+        elif memory.procedural_form == "workflow" and not profile.workflows:
+            reason = "how-to memories have to be asked for"
         if reason:
-            cut.append(Cut(id=each.memory.id, reason=reason, score=each.score))
+            cut.append(Cut(id=memory.id, reason=reason, score=each.score))
         else:
             kept.append(each)
     return kept, cut
@@ -176,13 +216,3 @@ def passes(gate: Gate, candidate: Candidate, best: float) -> bool:
 
 def _reaches(features: Mapping[str, float], least: Mapping[str, float]) -> bool:
     return any(features.get(name, 0.0) >= enough for name, enough in least.items())
-
-
-def _weakness(profile: Profile, gate: Gate, memory: Memory, is_strong: bool) -> str:
-    if not is_strong:
-        return "its score is too low to count as evidence"
-    if memory.importance < gate.importance_min and not memory.pinned:
-        return f"its importance is below {gate.importance_min}"
-    if memory.procedural_form == "workflow" and not profile.workflows:
-        return "how-to memories have to be asked for"
-    return ""

@@ -82,7 +82,15 @@ async def _messages(store: Store, scope: Scope) -> Records:
     for id, session, role, name, at, text, outcome, memory_id, memory_text in found:
         if text is None and memory_id in versioned:  # an earlier version may hold the message
             memory_text = await _original_text(store, scope, id, memory_id) or memory_text
-        status, ids, reason = rows.loaded(outcome)
+        seen = rows.load_outcome(outcome, id)
+        result: dict[str, Any] = {
+            "status": seen.status,
+            "ids": list(seen.ids),
+            "reason": seen.reason,
+            "message_id": id,
+        }
+        if seen.supersedes is not None:
+            result["supersedes"] = seen.supersedes
         yield (
             "message",
             {
@@ -93,7 +101,7 @@ async def _messages(store: Store, scope: Scope) -> Records:
                 "at": at,
                 "text": memory_text if text is None else text,
                 "kept": text is not None,
-                "outcome": {"status": status, "ids": ids, "reason": reason, "message_id": id},
+                "outcome": result,
                 "scope": asdict(scope),
             },
         )

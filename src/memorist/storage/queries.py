@@ -293,7 +293,7 @@ class Reader:
         seen = {}
         for id, kept, outcome in by_kind.get("message", ()):
             same = messages is not None and kept == self.digest(messages[id])
-            seen[id] = SeenBefore(same=same, outcome=rows.outcome(outcome, id))
+            seen[id] = SeenBefore(same=same, outcome=rows.load_outcome(outcome, id))
         return Checks(
             settings=settings,
             incognito=frozenset(incognito),

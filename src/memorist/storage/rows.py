@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
@@ -96,6 +97,8 @@ _INDEX_TYPES: tuple[Any, ...] = (
     bytes,
     _BLOB,
 )
+# How the reason of an outcome named the replaced memory in version 0.1.
+_REPLACED = re.compile(r"it (?:takes the place of|contradicts) ([^\s:]+)")
 ALTERED = "A row was altered on disk: run `memorist check`, and restore a backup"
 
 
@@ -180,13 +183,39 @@ def loaded(text: str) -> Any:
         raise StoreDamaged(ALTERED) from error
 
 
-def outcome(text: str, message_id: str) -> Outcome:
-    """Return the outcome that a message's column holds. Raises StoreDamaged."""
+def dump_outcome(outcome: Outcome) -> str:
+    """Return what the column of a message keeps of its outcome."""
+    kept: list[Any] = [outcome.status, list(outcome.ids), outcome.reason]
+    if outcome.supersedes is not None:
+        kept.append(outcome.supersedes)
+    return json.dumps(kept, ensure_ascii=False)
+
+
+def load_outcome(text: str, message_id: str) -> Outcome:
+    """Return the outcome that the column of a message holds. Raises StoreDamaged."""
     found = loaded(text)
-    if not (isinstance(found, list) and len(found) == 3):
+    if not (isinstance(found, list) and len(found) in (3, 4)):
         raise StoreDamaged(ALTERED)
-    status, ids, reason = found
-    return Outcome(status=status, ids=tuple(ids), reason=reason, message_id=message_id)
+    status, ids, reason, *supersedes = found
+    plain = {"status": status, "ids": tuple(ids), "reason": reason}
+    if supersedes:
+        plain["supersedes"] = supersedes[0]
+    return Outcome(message_id=message_id, **upgrade_outcome(plain))
+
+
+def upgrade_outcome(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an outcome, where version 0.1 wrote it, by their new names.
+
+    >>> upgrade_outcome({"status": "superseded", "reason": "it takes the place of m1"})["supersedes"]
+    'm1'
+    """
+    fields = dict(plain)
+    if fields.get("status") == "conflicting":
+        fields["status"] = "conflict"
+    if fields.get("status") == "superseded":
+        replaced = _REPLACED.search(str(fields.get("reason", "")))
+        fields |= {"status": "created", "supersedes": replaced[1] if replaced else None}
+    return fields
 
 
 def moment(text: str) -> datetime:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -341,14 +340,20 @@ class Transaction(Reader):
         number, _ = await self.next_revision()
         values = []
         for seen in messages:
-            message, outcome = seen.message, seen.outcome
+            message = seen.message
             at = clock.iso(message.at) if message.at else None
             text = message.content if seen.keep_text else None
-            said = json.dumps(
-                [outcome.status, list(outcome.ids), outcome.reason], ensure_ascii=False
-            )
             who = (message.session, message.role, message.name, at)
-            values.append((number, seen.id, *who, text, self.digest(seen.digest), said))
+            values.append(
+                (
+                    number,
+                    seen.id,
+                    *who,
+                    text,
+                    self.digest(seen.digest),
+                    rows.dump_outcome(seen.outcome),
+                )
+            )
         await self.touch((_MESSAGE, values))
 
     async def record_comparisons(self, pairs: Sequence[Comparison]) -> None:

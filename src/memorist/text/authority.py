@@ -1,6 +1,8 @@
-"""Whose words a memory holds. Only the person's own become a preference, an instruction or a field of the profile.
+"""Whose words a memory holds. Only the person's own become a preference, an instruction or a field
+of the profile.
 
-Decided by who spoke, as the application says it, and never by what was said: words can be made to fit any rule.
+Decided by who spoke, as the application says it, and never by what was said: words can be made to
+fit any rule.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ _CATEGORIES = ("preference", "preferences", "procedural", "profile", "instructio
 
 
 def speaker_of(role: str | None, name: str | None) -> str | None:
-    """Return whom to store as the speaker of a message: the given name, or the role where no name was given.
+    """Return whom to store as the speaker of a message: the given name, or the role where no name
+    was given.
 
-    A stored speaker that equals the role means that no name was given, so a name spelled like the role is marked.
+    A stored speaker that equals the role means that no name was given, so a name spelled like the
+    role is marked.
 
     >>> speaker_of("user", None), speaker_of("user", "Bo"), speaker_of("user", "user")
     ('user', 'Bo', 'user (a name)')
@@ -36,7 +40,8 @@ def speaker_of(role: str | None, name: str | None) -> str | None:
 
 
 def is_own(role: str | None, speaker: str | None, user: str) -> bool:
-    """Whether the person said it: in no other role, and under no name but the one the scope has.
+    """Return whether the person said it: in their own role, and under no name but that of the
+    scope.
 
     A name that equals a role word never counts as the person: display names are chosen freely.
 
@@ -53,7 +58,7 @@ def is_own(role: str | None, speaker: str | None, user: str) -> bool:
 
 
 def poses(name: str) -> bool:
-    """Whether a name could be taken for a role.
+    """Return whether a name could be taken for a role.
 
     >>> poses("The User"), poses("Ursula")
     (True, False)
@@ -62,20 +67,21 @@ def poses(name: str) -> bool:
 
 
 def is_own_role(role: str | None) -> bool:
-    """Whether a role is the person's; without one it is."""
+    """Return whether a role is the person's; no role counts as theirs."""
     return role is None or _folded(role) in _OWN_ROLES
 
 
 def is_persons(memory: Memory) -> bool:
-    """Whether a memory holds the person's own words."""
+    """Return whether a memory holds the person's own words."""
     return is_own(memory.labels.role, memory.speaker, memory.scope.user)
 
 
 def as_episode(draft: Draft, *, typed: bool) -> Draft:
-    """A draft as what it surely is: it happened that somebody said this. What it is about stays, if it claims nothing.
+    """Return a draft as an episode: the fact that someone said this. Its topic stays if it claims
+    nothing.
 
-    With `typed`, a draft that names no type gets one, so that none is read out of its words. The steps of a how-to are
-    kept as a part of what was said.
+    With `typed`, a draft that names no type gets one, so that none is read out of its words. The
+    steps of a how-to are kept as a part of what was said.
     """
     claims = draft.item_type == "preference" or (typed and draft.item_type is None)
     return replace(

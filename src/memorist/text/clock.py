@@ -14,7 +14,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def utc(at: datetime) -> datetime:
-    """The same moment in UTC; a time without a zone is taken as UTC.
+    """Return the same moment in UTC; a time without a zone is taken as UTC.
 
     >>> utc(datetime(2023, 5, 8, 13, 56)).isoformat()
     '2023-05-08T13:56:00+00:00'
@@ -28,7 +28,7 @@ def utc(at: datetime) -> datetime:
 
 
 def micros(at: datetime | None, *, missing: int = NO_TIME) -> int:
-    """Microseconds since 1970, exact.
+    """Return the exact microseconds since 1970.
 
     >>> micros(datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC))
     1000000
@@ -37,7 +37,7 @@ def micros(at: datetime | None, *, missing: int = NO_TIME) -> int:
 
 
 def micros_of(text: str) -> int:
-    """The same, straight from what `iso` wrote. Raises ValueError.
+    """Return the microseconds of a time that `iso` wrote. Raises ValueError.
 
     >>> micros_of("1970-01-01T00:00:01.000000Z")
     1000000
@@ -48,7 +48,7 @@ def micros_of(text: str) -> int:
 
 
 def iso(at: datetime) -> str:
-    """A fixed-width text that sorts by time.
+    """Return a fixed-width text that sorts by time.
 
     >>> iso(datetime(2023, 5, 8, 13, 56, tzinfo=UTC))
     '2023-05-08T13:56:00.000000Z'
@@ -57,7 +57,7 @@ def iso(at: datetime) -> str:
 
 
 def parse(text: str) -> datetime:
-    """The time that `iso` wrote, or any other ISO 8601 text. Raises ValueError."""
+    """Read a time that `iso` wrote, or any other ISO 8601 text. Raises ValueError."""
     return utc(datetime.fromisoformat(text))
 
 

@@ -1,10 +1,11 @@
-"""Whether a new statement contradicts an older one: another value for the same attribute of the same thing.
+"""Whether a new statement contradicts an older one: another value for the same attribute of the
+same thing.
 
-Rules, and few of them: most facts can stand beside each other, and a memory that was retired wrongly
-is worse than two that contradict each other. Both texts are short clauses, split at the verb: what
-stands before it has to say the same in both, and what follows has to be of a kind that holds one value
-at a time: a schedule, a quantity, a home, an employer, a favorite, a like or dislike. What the rules
-do not know is no contradiction. They know English.
+Rules, and few of them: most facts can stand beside each other, and a memory that was retired
+wrongly is worse than two that contradict each other. Both texts are short clauses, split at the
+verb: what stands before it has to say the same in both, and what follows has to be of a kind that
+holds one value at a time: a schedule, a quantity, a home, an employer, a favorite, a like or
+dislike. What the rules do not know is no contradiction. They know English.
 """
 
 import re
@@ -15,25 +16,28 @@ from .values import Values, read_values
 from .wordlists import word_set
 
 _EVENTS = word_set("""
-    meeting meetings appointment call review standup deadline exam test interview flight train bus ferry party dinner
-    lunch breakfast wedding birthday anniversary class lesson course workshop concert show match game delivery visit
-    checkup surgery operation demo launch release presentation conference seminar webinar session retrospective sprint
-    rehearsal practice training shift trip departure arrival check-in checkin tour ceremony election vote hearing
-    inspection move-in handover sync kickoff webinar talk lecture pickup due
+    meeting meetings appointment call review standup deadline exam test interview flight train
+    bus ferry party dinner lunch breakfast wedding birthday anniversary class lesson course
+    workshop concert show match game delivery visit checkup surgery operation demo launch
+    release presentation conference seminar webinar session retrospective sprint rehearsal
+    practice training shift trip departure arrival check-in checkin tour ceremony election vote
+    hearing inspection move-in handover sync kickoff webinar talk lecture pickup due
     """)
 _QUANTITIES = word_set("""
-    phone number mobile telephone pin code password room price rent salary budget age size weight height seat gate limit
-    version port zip postcode iban account fee wage income rate balance target quota headcount speed temperature dose
-    dosage capacity score rank floor desk locker extension threshold timeout discount mileage bmi subscription bill
+    phone number mobile telephone pin code password room price rent salary budget age size
+    weight height seat gate limit version port zip postcode iban account fee wage income rate
+    balance target quota headcount speed temperature dose dosage capacity score rank floor desk
+    locker extension threshold timeout discount mileage bmi subscription bill
     """)
 _NAMED = word_set("""
-    name city hometown boss manager supervisor doctor dentist gp therapist landlord employer company school university
-    bank team password address capital headquarters provider hairdresser trainer coach teacher mentor assistant lead
-    country town surname nickname username accountant lawyer vet insurer carrier airline currency timezone
+    name city hometown boss manager supervisor doctor dentist gp therapist landlord employer
+    company school university bank team password address capital headquarters provider
+    hairdresser trainer coach teacher mentor assistant lead country town surname nickname
+    username accountant lawyer vet insurer carrier airline currency timezone
     """)
 _PLAIN = word_set("""
-    colour color password username email diet profession occupation status nickname language address title size shift
-    timezone currency wifi framework editor role plan theme
+    colour color password username email diet profession occupation status nickname language
+    address title size shift timezone currency wifi framework editor role plan theme
     """)
 _RECURRING = re.compile(r"\b(?:every|each|weekly|daily|\w+days)\b", re.IGNORECASE)
 _FAVORITE = re.compile(r"\bfavou?rite\b", re.IGNORECASE)
@@ -52,6 +56,8 @@ def contradicts(new: Statement, old: Statement) -> bool:
     >>> contradicts(parse("The dentist appointment was moved to Friday"), old)
     True
     >>> contradicts(parse("I like coffee"), parse("I like tea"))
+    False
+    >>> contradicts(parse("Tom lives in Porto"), parse("Anna lives in Rome"))
     False
     """
     a, b = new.clause, old.clause

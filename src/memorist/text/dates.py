@@ -1,8 +1,8 @@
 """When a text speaks about: the days, months and years it names, as intervals of time.
 
-Only what can be read without guessing: English names of months and days, ISO dates and common relative expressions.
-"May", "march" and the like count as dates only where the words around them say so. The patterns run in time linear
-in the text.
+Only what can be read without guessing: English names of months and days, ISO dates and common
+relative expressions. "May", "march" and the like count as dates only where the words around them
+say so. The patterns run in time linear in the text.
 """
 
 import re
@@ -24,17 +24,21 @@ ANY_YEAR = (
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From start up to, not including, end, in UTC. A yearly one means the same days of every year."""
+    """From start up to, not including, end, in UTC. A yearly one means the same days of every
+    year.
+    """
 
     start: datetime
     end: datetime
     yearly: bool = False  # "in June": start lies in ANY_YEAR
 
     def within(self, first: datetime, last: datetime) -> list[tuple[datetime, datetime]]:
-        """The stretches of time meant, as far as they touch first … last.
+        """Return the intervals that are meant, as far as they touch first … last.
 
-        >>> june = Interval(datetime(ANY_YEAR, 6, 1, tzinfo=UTC), datetime(ANY_YEAR, 7, 1, tzinfo=UTC), yearly=True)
-        >>> [start.year for start, _ in june.within(datetime(2022, 8, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC))]
+        >>> june, july = (datetime(ANY_YEAR, month, 1, tzinfo=UTC) for month in (6, 7))
+        >>> first, last = datetime(2022, 8, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC)
+        >>> found = Interval(june, july, yearly=True).within(first, last)
+        >>> [start.year for start, _ in found]
         [2023]
         """
         years = (
@@ -48,10 +52,13 @@ class Interval:
 
 
 def intervals(text: str, now: datetime | None = None) -> list[Interval]:
-    """The stretches of time a text names, earliest first; relative ones ("last week") only if now is given.
+    """Return the intervals a text names, earliest first; relative ones ("last week") only with
+    `now`.
 
-    >>> [f"{i.start:%Y-%m-%d} {i.end:%Y-%m-%d}" for i in intervals("in May 2023 or on 7 July, 2022")]
-    ['2022-07-07 2022-07-08', '2023-05-01 2023-06-01']
+    >>> [f"{each.start:%Y-%m-%d}" for each in intervals("in May 2023 or on 7 July, 2022")]
+    ['2022-07-07', '2023-05-01']
+    >>> [f"{each.end:%Y-%m-%d}" for each in intervals("in May 2023 or on 7 July, 2022")]
+    ['2022-07-08', '2023-06-01']
     >>> intervals("we may march on")
     []
     >>> [f"{i.start:%Y-%m-%d}" for i in intervals("yesterday", datetime(2023, 5, 8, 9, tzinfo=UTC))]
@@ -66,7 +73,7 @@ def intervals(text: str, now: datetime | None = None) -> list[Interval]:
 
 
 def has_time(text: str) -> bool:
-    """Whether a text says when something happens.
+    """Return whether a text says when something happens.
 
     >>> has_time("We met last Friday"), has_time("I may march on")
     (True, False)
@@ -75,7 +82,7 @@ def has_time(text: str) -> bool:
 
 
 def asks_when(text: str) -> bool:
-    """Whether a question wants a time for an answer.
+    """Return whether a question asks for a time.
 
     >>> asks_when("When did she leave?"), asks_when("What did she say when she left?")
     (True, False)
@@ -87,7 +94,7 @@ Fields = dict[str, str]  # the named groups of a match, in lower case
 Reader = Callable[[Fields, datetime], Interval | None]
 
 
-class Rule(NamedTuple):
+class DateRule(NamedTuple):
     """How one kind of expression looks and what it means."""
 
     pattern: re.Pattern[str]
@@ -95,8 +102,10 @@ class Rule(NamedTuple):
     is_relative: bool
 
 
-def _take(rule: Rule, match: re.Match[str], today: datetime | None, found: list[Interval]) -> str:
-    """Read one expression; what has been read is out of sight for the rules that follow."""
+def _take(
+    rule: DateRule, match: re.Match[str], today: datetime | None, found: list[Interval]
+) -> str:
+    """Read one expression; what has been read is hidden from the rules that follow."""
     fields = {name: value.lower() for name, value in match.groupdict().items() if value}
     try:
         interval = rule.read(fields, today or datetime(ANY_YEAR, 1, 1, tzinfo=UTC))
@@ -107,7 +116,7 @@ def _take(rule: Rule, match: re.Match[str], today: datetime | None, found: list[
 
 
 def _calendar(fields: Fields, today: datetime) -> Interval:
-    """A date in full or in part: the parts that are missing widen it."""
+    """Read a full or partial date: missing parts widen it."""
     month, day = fields.get("month"), fields.get("day")
     start = datetime(
         int(fields.get("year", ANY_YEAR)), _month(month) if month else 1, int(day or 1), tzinfo=UTC
@@ -136,7 +145,7 @@ def _which_month(fields: Fields, today: datetime) -> Interval | None:
 
 
 def _nearest(start: datetime, months: int, which: str, today: datetime) -> Interval:
-    """This year's month or season, moved to the year that "last" or "next" means."""
+    """Return this year's month or season, moved to the year that "last" or "next" means."""
     year = start.year
     if which in _BACK:
         year -= _months_on(start, months) > today
@@ -156,7 +165,7 @@ def _day(fields: Fields, today: datetime) -> Interval:
 
 
 def _ago(fields: Fields, today: datetime) -> Interval:
-    """A while ago, as wide as the unit it is told in."""
+    """Read "so long ago"; the interval is as wide as the unit."""
     count, unit = _number(fields["number"]), fields["unit"]
     if unit in _MONTHS_IN:
         start = _months_on(_first_day(today, unit), -count * _MONTHS_IN[unit])
@@ -165,7 +174,7 @@ def _ago(fields: Fields, today: datetime) -> Interval:
 
 
 def _past(fields: Fields, today: datetime) -> Interval:
-    """The last so many days, weeks, months or years, up to and with today."""
+    """Read "the last so many days, weeks, months or years", up to and including today."""
     days = (
         _number(fields["number"]) * {"day": 1, "week": 7, "month": 31, "year": 366}[fields["unit"]]
     )
@@ -173,7 +182,7 @@ def _past(fields: Fields, today: datetime) -> Interval:
 
 
 def _period(fields: Fields, today: datetime) -> Interval:
-    """Last week, this month, next year: the calendar's, with weeks from Monday."""
+    """Read "last week", "this month", "next year" by the calendar; weeks start on Monday."""
     step, unit = (
         -1 if fields["which"] in _BACK else 1 if fields["which"] in _AHEAD else 0,
         fields["unit"],
@@ -197,7 +206,7 @@ def _utc(start: datetime, end: datetime) -> Interval:
 
 
 def _midnight(now: datetime) -> datetime:
-    """The beginning of the day where the asker is."""
+    """Return the beginning of the day where the asker is."""
     aware = now if now.tzinfo else clock.utc(now)
     return aware.replace(hour=0, minute=0, second=0, microsecond=0)
 
@@ -261,11 +270,14 @@ _W = rf"(?P<weekday>{_WEEKDAY})\b"
 _WHICH = rf"(?P<which>{'|'.join((*_BACK, *_AHEAD, 'this'))})"
 _IN = r"(?:in|during|since|throughout|around|from|early|mid|late|month of)(?: the)?"
 _UNIT = r"(?P<unit>day|week|month|year)s?\b"
-_COUNTED = "dollars|euros|pounds|people|steps|calories|words|miles|km|meters|metres|points|copies|followers|hours|times"
+_COUNTED = (
+    "dollars|euros|pounds|people|steps|calories|words|miles|km|meters|metres|points|copies|followers"
+    "|hours|times"
+)
 
 
-def _rule(pattern: str, read: Reader, *, is_relative: bool = False) -> Rule:
-    return Rule(re.compile(rf"\b{pattern}", re.IGNORECASE), read, is_relative)
+def _rule(pattern: str, read: Reader, *, is_relative: bool = False) -> DateRule:
+    return DateRule(re.compile(rf"\b{pattern}", re.IGNORECASE), read, is_relative)
 
 
 _RULES = (  # the most precise first
@@ -289,10 +301,13 @@ _RULES = (  # the most precise first
     _rule(rf"{_WHICH} (?P<unit>weekend|week|month|year)\b", _period, is_relative=True),
 )
 _TIME_EXPRESSIONS = (
-    r"day before yesterday|yesterday|today|tonight|tomorrow|last night|recently|lately|the other day|just now",
-    r"(?:last|past|this|next|previous|coming|upcoming|every) (?:few )?(?:day|night|morning|evening|week|weekend|month|"
+    r"day before yesterday|yesterday|today|tonight|tomorrow|last night|recently|lately"
+    r"|the other day|just now",
+    r"(?:last|past|this|next|previous|coming|upcoming|every) (?:few )?(?:day|night|morning"
+    r"|evening|week|weekend|month|"
     rf"year|spring|summer|autumn|fall|winter|{_WEEKDAY}|(?!may\b|march\b)(?:{_MONTH}))s?\b",
-    rf"(?:{_COUNT}) (?:second|minute|hour|day|week|weekend|month|year|decade)s? (?:ago|later|earlier|before)\b",
+    rf"(?:{_COUNT}) (?:second|minute|hour|day|week|weekend|month|year|decade)s? (?:ago|later"
+    rf"|earlier|before)\b",
     rf"(?:for|over|since|in) (?:the (?:last|past) )?(?:{_COUNT}) (?:day|week|month|year)s?\b",
     rf"(?:on|since|until|by) (?:{_WEEKDAY})s?\b|in the (?:spring|summer|autumn|fall|winter)\b",
     rf"(?:in|since|until|during|by|around|early|mid|late|last|next) (?:{_MONTH}|(?:19|20)\d\d)\b",
@@ -301,7 +316,8 @@ _TIME_EXPRESSIONS = (
 )
 _TIME = re.compile(rf"\b(?:{'|'.join(_TIME_EXPRESSIONS)})", re.IGNORECASE)
 _WHEN = re.compile(
-    r"(?:^|[,;.!?] |\band )when (?:did|do|does|is|are|was|were|will|has|have|had|can|could|should|would|exactly)\b|"
+    r"(?:^|[,;.!?] |\band )when (?:did|do|does|is|are|was|were|will|has|have|had|can|could|should"
+    r"|would|exactly)\b|"
     r"\b(?:what|which) (?:date|day|month|year|time|week|season)\b|\bhow long\b|\bsince when\b|"
     r"\bwhen\W*$|\b(?:know|remember|tell me) when\b",
     re.IGNORECASE,

@@ -20,9 +20,8 @@ from . import clock, dates, tokens
 
 ANALYSIS = 2  # raised when stored terms, flags or fingerprints have to be made again, on opening
 LONGEST_FACT, LONGEST_EVIDENCE = 220, 180  # characters that are embedded
-IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT, ENDS_ASKING, IS_SUMMARY, IS_EXTRACTED = (
-    1 << bit for bit in range(7)
-)
+FLAGS = tuple(1 << bit for bit in range(7))
+IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT, ENDS_ASKING, IS_SUMMARY, IS_EXTRACTED = FLAGS
 FEW = 4  # words: "Wow, that's cool, Caroline!" before a question tells nothing
 _MOST_COUNTED = 255  # a term counts at most this often in one text
 _SENTENCE = re.compile(r"[^.!?。！？…؟\u037e]*+[.!?。！？…؟\u037e]*+")
@@ -59,7 +58,9 @@ def meaning_of(memory: Memory) -> str:
 
 
 def flags_of(memory: Memory) -> int:
-    """Return the flags that ranking reads: who said it, whether it asks, names a time, is derived."""
+    """Return the flags that ranking reads: who said it, whether it asks, names a time, is
+    derived.
+    """
     voice = memory.labels.role or memory.speaker
     flags = 0
     if voice == "user":

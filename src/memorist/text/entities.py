@@ -1,8 +1,8 @@
 """Names and topics in a text, found by how words are written.
 
-People, organisations, places and products stand out by their capitals, so this works for languages that write names
-that way and stays silent for the others; German nouns look like names to it. Anything better plugs in as an
-`EntityDetector`.
+People, organizations, places and products stand out by their capitals, so this works for languages
+that write names that way and stays silent for the others; German nouns look like names to it.
+Anything better plugs in as an `EntityDetector`.
 """
 
 import re
@@ -59,14 +59,26 @@ _EMPTY = _CALENDAR | ENGLISH | _SPEAKERS  # words that are never a topic
 def entities(text: str) -> list[Entity]:
     """List the names in a text, each once, in the order of their first mention.
 
-    >>> [entity.text for entity in entities("Yesterday Anna Weber from ACME showed us GitHub in Lisbon. Nice!")]
+    >>> text = "Yesterday Anna Weber from ACME showed us GitHub in Lisbon. Nice!"
+    >>> [entity.text for entity in entities(text)]
     ['Anna Weber', 'ACME', 'GitHub', 'Lisbon']
     """
     words = _words(remove_links(text))
-    if _is_shouted(words):
+    long = [word.text for word in words if len(word.text) > 1]
+    if len(long) > 2 and sum(map(str.isupper, long)) > 0.6 * len(long):  # everything is shouted
         words = [word for word in words if word.text.startswith("@")]
-    known = _names_inside(words)
-    return _best(entity for run in _runs(words) for entity in _named(run, known))
+    known = set()  # names inside a sentence, where a capital means something
+    for word in words:
+        is_inside = not word.starts_sentence and _is_name_like(word.text)
+        if is_inside and not _is_plain(word) and not _is_everyday(word):
+            known.add(word.text)
+    best: dict[str, Entity] = {}
+    for run in _runs(words):
+        for entity in _split_run(run, known):
+            key = entity.text.casefold()
+            if key not in best or best[key].confidence < entity.confidence:
+                best[key] = entity
+    return list(best.values())
 
 
 def _words(text: str) -> list[_Word]:
@@ -79,22 +91,12 @@ def _words(text: str) -> list[_Word]:
             before = " "
         joined = before == " "
         begins = not found or (not joined and bool(_SENTENCE_START.search(before)))
-        word = text[start:stop]
-        last = word[-1]
-        found.append(
-            _Word(
-                word if last != "s" and last.isalpha() else _POSSESSIVE.sub("", word),
-                begins,
-                joined,
-            )
-        )
+        word = match.group()
+        if word[-1] == "s" or not word[-1].isalpha():
+            word = _POSSESSIVE.sub("", word)
+        found.append(_Word(word, begins, joined))
         end = stop
     return found
-
-
-def _is_shouted(words: list[_Word]) -> bool:
-    long = [word.text for word in words if len(word.text) > 1]
-    return len(long) > 2 and sum(text.isupper() for text in long) > 0.6 * len(long)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -107,63 +109,51 @@ def _is_everyday(word: _Word) -> bool:
 
 
 def _is_plain(word: _Word) -> bool:
-    """Is the capital only there because of the place in the sentence or the calendar?"""
+    """Return whether a word has its capital only by its place in the sentence or the calendar."""
     lower = word.text.lower()
     return lower in _CALENDAR or lower in ENGLISH or (word.starts_sentence and _is_everyday(word))
 
 
-def _names_inside(words: list[_Word]) -> frozenset[str]:
-    inside = (word for word in words if not word.starts_sentence and _is_name_like(word.text))
-    return frozenset(word.text for word in inside if not _is_plain(word) and not _is_everyday(word))
-
-
 def _runs(words: list[_Word]) -> Iterator[list[_Word]]:
-    """Group neighbouring words that may form one name; "of" and its like only between two capitalised words."""
+    """Group neighboring words that may form one name; "of" only between two capitalized words."""
     run: list[_Word] = []
     for word, following in zip(words, [*words[1:], None], strict=False):
-        particle = (
+        is_name_like = _is_name_like(word.text)
+        is_particle = (
             word.text in _PARTICLES
-            and following
+            and following is not None
             and following.joined
             and _is_name_like(following.text)
         )
-        if (
-            run
-            and word.joined
-            and (particle or (_is_name_like(word.text) and not word.starts_sentence))
-        ):
+        continues = is_particle or (is_name_like and not word.starts_sentence)
+        if run and word.joined and continues:
             run.append(word)
             continue
         if run:
             yield run
-        run = [word] if _is_name_like(word.text) or word.text.startswith("@") else []
+        run = [word] if is_name_like or word.text.startswith("@") else []
     if run:
         yield run
 
 
-def _named(run: list[_Word], known: frozenset[str]) -> Iterator[Entity]:
-    """Find the names in a run of capitalised words: the run is cut at common words and at the calendar."""
-    for plain, group in groupby(
+def _split_run(run: list[_Word], known: set[str]) -> Iterator[Entity]:
+    """Yield the names in a run of capitalized words, split at common words and the calendar."""
+    for is_plain, group in groupby(
         run, key=lambda word: _is_plain(word) and word.text not in _PARTICLES
     ):
-        words = _without_outer_particles(list(group))
-        if not plain and words:
-            confidence = _confidence(words, known)
-            if confidence > 0:
-                yield Entity(text=" ".join(word.text for word in words), confidence=confidence)
+        words = list(group)
+        while words and words[0].text in _PARTICLES:
+            words.pop(0)
+        while words and words[-1].text in _PARTICLES:
+            words.pop()
+        confidence = 0.0 if is_plain or not words else _confidence(words, known)
+        if confidence > 0:
+            yield Entity(text=" ".join(word.text for word in words), confidence=confidence)
 
 
-def _without_outer_particles(words: list[_Word]) -> list[_Word]:
-    while words and words[0].text in _PARTICLES:
-        words = words[1:]
-    while words and words[-1].text in _PARTICLES:
-        words = words[:-1]
-    return words
-
-
-def _confidence(words: list[_Word], known: frozenset[str]) -> float:
+def _confidence(words: list[_Word], known: set[str]) -> float:
     first = words[0]
-    if all(_is_everyday(word) for word in words):  # "Red Cross", but not the emphasis in "so Good"
+    if all(map(_is_everyday, words)):  # "Red Cross", but not the emphasis in "so Good"
         return 0.6 if len(words) > 1 else 0.0
     if len(words) > 1 or _HANDLE.fullmatch(first.text):
         return 0.9
@@ -178,44 +168,30 @@ def _confidence(words: list[_Word], known: frozenset[str]) -> float:
     return 0.8
 
 
-def _best(found: Iterable[Entity]) -> list[Entity]:
-    best: dict[str, Entity] = {}
-    for entity in found:
-        key = entity.text.casefold()
-        if key not in best or best[key].confidence < entity.confidence:
-            best[key] = entity
-    return list(best.values())
-
-
 _PHRASE_WORD = re.compile(r"[^\W\d_][\w'’-]{0,60}|[^\s\w]|\n|\d+")
 
 
 def keyphrases(text: str) -> list[Entity]:
     """List what a text is about: runs of at most three uncommon words, the most telling first.
 
-    >>> [phrase.text for phrase in keyphrases("Our gateway logs failed payments. Failed payments are retried.")]
+    >>> text = "Our gateway logs failed payments. Failed payments are retried."
+    >>> [phrase.text for phrase in keyphrases(text)]
     ['gateway logs failed', 'failed payments', 'payments', 'retried']
     """
-    counts = Counter(_phrases(remove_links(text)))
-    found = [
-        Entity(text=phrase, confidence=_weight(phrase, count)) for phrase, count in counts.items()
-    ]
-    return sorted(found, key=lambda phrase: -phrase.confidence)
-
-
-def _phrases(text: str) -> Iterator[str]:
+    counts: Counter[str] = Counter()
     run: list[str] = []
-    for token in [*_PHRASE_WORD.findall(text.lower()), "."]:
+    for token in [*_PHRASE_WORD.findall(remove_links(text).lower()), "."]:
         word = _POSSESSIVE.sub("", token)
-        if len(word) > 2 and not (is_common(word) or word in _EMPTY):
+        if len(word) > 2 and not is_common(word) and word not in _EMPTY:
             run.append(word)
-        elif run:
-            yield from (" ".join(run[i : i + 3]) for i in range(0, len(run), 3))
-            run = []
-
-
-def _weight(phrase: str, count: int) -> float:
-    return min(0.9, 0.4 + 0.15 * phrase.count(" ") + 0.2 * (count > 1))
+            continue
+        counts.update(" ".join(run[i : i + 3]) for i in range(0, len(run), 3))
+        run = []
+    found = []
+    for phrase, count in counts.items():
+        confidence = min(0.9, 0.4 + 0.15 * phrase.count(" ") + 0.2 * (count > 1))
+        found.append(Entity(text=phrase, confidence=confidence))
+    return sorted(found, key=lambda phrase: -phrase.confidence)
 
 
 def about(text: str, detect: EntityDetector = entities) -> list[Entity]:
@@ -226,12 +202,9 @@ def about(text: str, detect: EntityDetector = entities) -> list[Entity]:
     """
     names = sorted(detect(text), key=lambda entity: -entity.confidence)[:MOST_ENTITIES]
     taken = {part for name in names for part in name.text.casefold().split()}
-    topics = [
-        phrase
-        for phrase in keyphrases(text)
-        if not taken.issuperset(phrase.text.casefold().split())
-    ][:MOST_TOPICS]
-    return [*names, *topics]
+    phrases = keyphrases(text)
+    topics = [each for each in phrases if not taken.issuperset(each.text.casefold().split())]
+    return [*names, *topics[:MOST_TOPICS]]
 
 
 def tags(found: Iterable[Entity]) -> tuple[tuple[str, ...], float]:

@@ -1,12 +1,12 @@
 """The forms of a text: storable, cleaned, hashed, fingerprinted, compared, on one line.
 
-The original text is stored once; every other form is made from it by a function here. All of them take
-time linear in the length of the text.
+The original text is stored once; every other form is made from it by a function here. All of them
+take time linear in the length of the text.
 
 SimHash is a 64-bit fingerprint that changes little when a text changes little. Words and pairs of
-neighboring words are hashed with blake2b, so it is the same on every machine. Words alone would not see
-a changed order; longer shingles would miss small edits. A small distance is a hint and no proof:
-`compare.values_agree` looks at what must not differ.
+neighboring words are hashed with blake2b, so it is the same on every machine. Words alone would not
+see a changed order; longer shingles would miss small edits. A small distance is a hint and no
+proof: `compare.values_agree` looks at what must not differ.
 """
 
 import hashlib
@@ -59,7 +59,8 @@ def storable(text: str) -> str:
 
 
 def clean(text: str) -> str:
-    r"""Strip, compose to NFC, and leave at most one blank line in a row; formatting and code stay as they are.
+    r"""Strip, compose to NFC, and leave at most one blank line in a row; formatting and code stay
+    as they are.
 
     >>> clean("  # Cafe\u0301\r\n\n\n\n```\n  x = 1\n```\n") == "# Caf\u00e9\n\n```\n  x = 1\n```"
     True
@@ -76,7 +77,8 @@ def compose(text: str) -> str:
     """
     if text.isascii():
         return text
-    # NFC sorts each run of marks in quadratic time, so runs are cut before; some marks decompose, so again after.
+    # NFC sorts each run of marks in quadratic time, so runs are cut before; and again after, because
+    # some marks decompose.
     return _limit_marks(normalize("NFC", _limit_marks(text)))
 
 
@@ -154,7 +156,8 @@ def _is_written(character: str) -> bool:
 
 
 def wording(text: str) -> str:
-    """Return what two texts share that a person would call the same: their letters and digits, in this order.
+    """Return what two texts share that a person would call the same: their letters and digits, in
+    this order.
 
     >>> wording("I dislike Bob!") == wording("i dislike  bob"), wording("👍")
     (True, '👍')
@@ -163,10 +166,12 @@ def wording(text: str) -> str:
 
 
 def content_hash(text: str) -> str:
-    """The same for texts that differ only in case and blanks.
+    """Return a hash that is the same for texts that differ only in case and white space.
 
-    >>> content_hash("Tea  time") == content_hash("tea time"), content_hash("tea") == content_hash("tree")
-    (True, False)
+    >>> content_hash("Tea  time") == content_hash("tea time")
+    True
+    >>> content_hash("tea") == content_hash("tree")
+    False
     """
     return hashlib.sha256(one_line(text).casefold().encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -1,4 +1,5 @@
-"""A text, parsed once: the words that carry meaning, its values, its names, and its clause around a verb.
+"""A text, parsed once: the words that carry meaning, its values, its names, and its clause around a
+verb.
 
 `compare` and `contradictions` answer questions about two statements. Near vectors do not show that
 two texts mean the same ("my favorite color is green" and "… is blue" are neighbors), so a text is
@@ -14,18 +15,19 @@ from itertools import pairwise
 from . import tokens
 from .dates import MONTHS
 from .normalize import compose, for_hash, remove_links
-from .values import Values, is_value, read_values, value_tokens
+from .values import VALUE_WORDS, Values, is_value, read_values, value_tokens
 from .wordlists import ENGLISH, GIVEN_NAMES, is_common, word_groups, word_set, word_table
 
 LONGEST_CLAUSE = 25  # words of a statement that is split at its verb
 
 _EMPTY = word_set("""
-    really very quite totally absolutely definitely certainly actually basically literally truly simply just also too so
-    please kindly still already now currently though anyway indeed well ok okay oh hey hi yes yeah yep btw fyi always
-    got get gets thing things lot lots bit oclock pm p dont doesnt didnt cant couldnt wont wouldnt shouldnt isnt arent
-    wasnt werent hasnt havent hadnt im ive id ill youre theyre whats thats its lets user
-    der die das den dem ein eine einen einem ist bin sind im am und mein meine le la les un une est suis et mon ma
-    el los las una es soy y mi mis il lo di è sono e mio mia o os as um uma é sou meu minha
+    really very quite totally absolutely definitely certainly actually basically literally truly
+    simply just also too so please kindly still already now currently though anyway indeed well
+    ok okay oh hey hi yes yeah yep btw fyi always got get gets thing things lot lots bit oclock
+    pm p dont doesnt didnt cant couldnt wont wouldnt shouldnt isnt arent wasnt werent hasnt
+    havent hadnt im ive id ill youre theyre whats thats its lets user der die das den dem ein
+    eine einen einem ist bin sind im am und mein meine le la les un une est suis et mon ma el
+    los las una es soy y mi mis il lo di è sono e mio mia o os as um uma é sou meu minha
     """)
 _MARKS = word_groups(
     "from/under below beneath/over above/against/out outside/off/up/down/between/behind/beside near"
@@ -50,15 +52,19 @@ _PRESENT = word_set(
 _SMALL = _EMPTY | _MARKS.keys() | _PERSONS.keys() | ENGLISH
 _PREFACE = re.compile(
     r"^\W*(?:(?:please|pls) (?:remember|note)(?:\s+that|:|,)?\s+"
-    r"|(?:please|pls|hey|ok|okay|so|also|again|oh|and|by the way|btw|fyi|just so you know|(?:as|like) i said)"
+    r"|(?:please|pls|hey|ok|okay|so|also|again|oh|and|by the way|btw|fyi|just so you know|(?:as"
+    r"|like) i said)"
     r"[,:]?\s+"
-    r"|(?:remember|note|keep in mind|don['’]?t forget|reminder|quick reminder|quick note|for the record"
+    r"|(?:remember|note|keep in mind|don['’]?t forget|reminder|quick reminder|quick note"
+    r"|for the record"
     r"|for your records|in case i forget)(?:\s+that|:|,)\s*)+",
     re.IGNORECASE,
 )
 _WENT = word_set(
-    "went bought sold ate drank wrote took made came saw gave told said met lost paid felt kept found thought got"
-    " brought taught spent built began broke chose drove fell flew forgot grew knew rode sang slept spoke swam threw"
+    "went bought sold ate drank wrote took made came saw gave"
+    " told said met lost paid felt kept found thought got"
+    " brought taught spent built began broke chose drove fell"
+    " flew forgot grew knew rode sang slept spoke swam threw"
 )
 _ROLE = re.compile(r"\bworks? as\b")
 _PLACES = word_set("in on")
@@ -79,8 +85,9 @@ _SYNONYMS = word_groups(
 _SAME_STEMS = {stem: first for word, first in _SYNONYMS.items() for stem in tokens.analyze(word)}
 
 _CHANGE = word_set("""
-    moved rescheduled postponed changed switched pushed updated shifted delayed now instead anymore longer actually
-    correction new current currently any has been got brought forward back set scheduled planned again since
+    moved rescheduled postponed changed switched pushed updated shifted delayed now instead
+    anymore longer actually correction new current currently any has been got brought forward
+    back set scheduled planned again since
     """)
 _HOURS = {
     w: n
@@ -100,11 +107,14 @@ _MOVED = re.compile(
     r" (?:moved|relocated) to\b"
 )
 _JOINED = re.compile(
-    r"(?:['’]ve|['’]s| have| has)?(?: just| recently)? (?:joined|(?:started|began)(?: working| work)? (?:at|for))\b"
+    r"(?:['’]ve|['’]s| have| has)?(?: just| recently)? (?:joined|(?:started|began)(?: working"
+    r"| work)? (?:at|for))\b"
 )
 _VERB = re.compile(
-    r"\s(?:is|are|am|costs?|weighs?|earns?|has|have|owns?|lives?|works?|prefers?|stays?|studies|study|will be"
-    r"|takes? place|starts?|begins?|leaves?|departs?|ends?|goes|opens?|closes?|due)\b|(?<=\bi)['’]m\b"
+    r"\s(?:is|are|am|costs?|weighs?|earns?|has|have|owns?|lives?|works?|prefers?|stays?|studies"
+    r"|study|will be"
+    r"|takes? place|starts?|begins?|leaves?|departs?|ends?|goes|opens?|closes?|due)\b"
+    r"|(?<=\bi)['’]m\b"
     r"|(?:(?<=\bhe)|(?<=\bshe)|(?<=\bit))['’]s\b|(?:(?<=\bwe)|(?<=\bthey))['’]re\b|\s?[:=]\s",
     re.IGNORECASE,
 )
@@ -117,7 +127,9 @@ _NO_NAMES = {"user", "i", "i'm", "i've", "i'd", "i'll"}
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
-    """What a text says. The parts that few questions need are read when they are first asked for."""
+    """What a text says. The parts that few questions need are read when they are first asked
+    for.
+    """
 
     text: str
     core: str  # the text without a preface such as "please remember that"
@@ -145,8 +157,7 @@ class Statement:
 
     @cached_property
     def clause(self) -> "Clause | None":
-        """The text as one clause around a verb; None if it is longer than that, or a question."""
-        return _parse_clause(self.text)
+        return parse_clause(self.text)
 
     @cached_property
     def vocabulary(self) -> frozenset[str]:
@@ -222,7 +233,11 @@ def parse(text: str) -> Statement:
             marks.add("would")
         if word.endswith("'s") and word not in _PRESENT:
             has_possessive = True
-        if word not in _SMALL and not is_value(word):
+        if (
+            word not in _SMALL
+            and word.replace("'", "") not in VALUE_WORDS
+            and not word[0].isdecimal()
+        ):
             stems[_stem(word)] = None
         if word != "not" and (word in _PRESENT or word not in _EMPTY):
             tensed.append(word)
@@ -262,10 +277,10 @@ def _is_past(word: str) -> bool:
     return word in _WENT or (len(word) > 4 and _PAST.search(word) is not None)
 
 
-def _parse_clause(text: str) -> Clause | None:
-    """Split a text at its verb.
+def parse_clause(text: str) -> Clause | None:
+    """Split a text at its verb; return None if it is longer than one clause, or a question.
 
-    >>> clause = _parse_clause("My phone number is 555 0199")
+    >>> clause = parse_clause("My phone number is 555 0199")
     >>> clause.subject, clause.verb, clause.rest
     ('My phone number', 'is', '555 0199')
     """

@@ -1,6 +1,8 @@
-"""How what is derived from a conversation is worded, so that it can be read without the conversation.
+"""How what is derived from a conversation is worded, so that it can be read without the
+conversation.
 
-The rules stand in prompts as `SEMANTIC` and `EPISODIC`, and `fault` holds a text to them, whoever wrote it.
+The rules stand in prompts as `SEMANTIC` and `EPISODIC`, and `fault` holds a text to them, whoever
+wrote it.
 """
 
 import re
@@ -14,18 +16,21 @@ SHORTEST = 4
 SENTENCES = 2
 
 SEMANTIC = (
-    "Write one complete statement that can be understood by itself: in the third person, without any pronoun, in a"
+    "Write one complete statement that can be understood by"
+    " itself: in the third person, without any pronoun, in a"
     f" neutral tone, in one or two sentences and at most {LONGEST} characters."
 )
 EPISODIC = (
-    "Write in the past tense, in one or two sentences: what was discussed, decided or done. Leave out lasting facts,"
+    "Write in the past tense, in one or two sentences: what"
+    " was discussed, decided or done. Leave out lasting facts,"
     f" unless they changed. At most {LONGEST} characters."
 )
 
 _END = re.compile(r"[.!?…。！？]+[\"”’)]?(?=\s|$)")
 _TITLE = re.compile(r"\b(?:dr|mr|mrs|ms|prof|st|jr|sr|vs|no|e\.g|i\.e|[a-z])\.$", re.IGNORECASE)
 _SPEAKER = re.compile(
-    r"\b(?:i(?:['’](?:m|ve|d|ll))?(?![.\w&/-]\w)|(?-i:[mM]e|[mM]y)|mine|myself|we(?:['’](?:re|ve|d|ll))?|us|our|ours|ourselves)\b",
+    r"\b(?:i(?:['’](?:m|ve|d|ll))?(?![.\w&/-]\w)|(?-i:[mM]e|[mM]y)|mine|myself|we(?:['’](?:re|ve"
+    r"|d|ll))?|us|our|ours|ourselves)\b",
     re.IGNORECASE,
 )
 _NO_PRONOUN = re.compile(r"\b(?:US|IT)\b")
@@ -41,7 +46,7 @@ _JOINING = re.compile(
 
 
 def to_statement(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
-    """The text on one line and within its bounds; nothing if it cannot be kept as what it is to be.
+    """Return the text on one line and within its bounds; empty if it cannot stand by itself.
 
     >>> to_statement("Ana lives  in Porto!"), to_statement("She lives in Porto."), to_statement("  ")
     ('Ana lives in Porto.', '', '')
@@ -51,7 +56,7 @@ def to_statement(text: str, kind: Literal["semantic", "episodic"] = "semantic") 
 
 
 def trim(text: str) -> str:
-    """At most two sentences and 280 characters, cut where a sentence or a word ends, with a full stop.
+    """Cut to two sentences and 280 characters, where a sentence or a word ends, with a full stop.
 
     >>> trim("One. Two! Three."), len(trim("word " * 100)), trim("a" * 300)[-3:]
     ('One. Two.', 275, 'aa…')
@@ -69,10 +74,12 @@ def trim(text: str) -> str:
 
 
 def find_fault(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
-    """What keeps a text from being understood by itself, in a few words; nothing if it can be.
+    """Return what keeps a text from being understood by itself; empty if nothing does.
 
-    >>> find_fault("Ana's sister lives in Porto."), find_fault("I live in Porto."), find_fault("Ana likes it.")
-    ('', 'it speaks in the first person', 'it has a pronoun')
+    >>> find_fault("Ana's sister lives in Porto."), find_fault("I live in Porto.")
+    ('', 'it speaks in the first person')
+    >>> find_fault("Ana likes it.")
+    'it has a pronoun'
     >>> find_fault("Ana and Bo decided on Rust.", "episodic"), find_fault("Ana agrees.", "episodic")
     ('', 'it is not told in the past tense')
     """

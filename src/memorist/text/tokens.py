@@ -1,8 +1,9 @@
-"""From text to the terms that the sparse leg counts: the same on every platform, in time linear in the text.
+"""From text to the terms that the sparse leg counts: the same on every platform, in time linear in
+the text.
 
-Words are Unicode words, casefolded. Scripts written without spaces (Han, Kana, Hangul, Thai, Lao, Khmer, Burmese) are
-cut in pairs of neighbouring characters. The rest is stemmed by the language of its script. Analysis is part of the
-index: whoever changes what `analyze` returns has to re-index.
+Words are Unicode words, casefolded. Scripts written without spaces (Han, Kana, Hangul, Thai, Lao,
+Khmer, Burmese) are cut in pairs of neighbouring characters. The rest is stemmed by the language of
+its script. Analysis is part of the index: whoever changes what `analyze` returns has to re-index.
 """
 
 import importlib
@@ -69,7 +70,7 @@ _stemmers = (
 
 
 def words(text: str) -> list[str]:
-    """The words of a text as they stand: lower case, stop words kept, not stemmed.
+    """Return the words of a text: lower case, stop words kept, not stemmed.
 
     >>> words("Don’t forget: 3.5 km, Café Zoë!")
     ["don't", 'forget', '3.5', 'km', 'café', 'zoë']
@@ -83,7 +84,8 @@ def words(text: str) -> list[str]:
 
 
 def analyze(text: str, language: str = "english") -> list[str]:
-    """The terms of a text: words without stop words, stemmed by the language of their script.
+    """Return the terms of a text: words without stop words, stemmed by the language of their
+    script.
 
     >>> analyze("When did Caroline's sisters go hiking in 2,000 BC?")
     ['carolin', 'sister', 'go', 'hike', '2000', 'bc']
@@ -95,7 +97,7 @@ def analyze(text: str, language: str = "english") -> list[str]:
 
 
 def term_id(stem: str) -> int:
-    """A stable 32-bit number for a term.
+    """Return a stable 32-bit number for a term.
 
     >>> term_id("carolin")
     1530245110
@@ -104,7 +106,7 @@ def term_id(stem: str) -> int:
 
 
 def sparse_text(text: str, speaker: str | None = None, occurred_at: datetime | None = None) -> str:
-    """What the sparse leg indexes: a question often names who spoke and when.
+    """Return what the sparse leg indexes: a question often names who spoke and when.
 
     >>> sparse_text("I went to the beach.", "Caroline", datetime(2023, 5, 8))
     '[8 May 2023] Caroline: I went to the beach.'
@@ -121,7 +123,7 @@ def sparse_text(text: str, speaker: str | None = None, occurred_at: datetime | N
 
 
 def count_tokens(text: str) -> int:
-    """About how many tokens a language model makes of a text: rather too many than too few.
+    """Estimate how many tokens a language model makes of a text: rather too many than too few.
 
     >>> count_tokens("I live in the Netherlands."), count_tokens("我喜欢茶"), count_tokens("")
     (8, 5, 0)
@@ -142,7 +144,7 @@ def _folded(text: str) -> str:
 
 
 def _pieces(word: str) -> list[str]:
-    """The word itself, or pairs of characters where it is of a script without spaces."""
+    """Return the word itself, or pairs of characters if its script has no spaces."""
     if word.isascii() or not _CJK.search(word):
         return [word[:LONGEST]]
     return [piece for run in _UNSPACED_RUN.findall(word) for piece in _pairs(run)]

@@ -47,31 +47,46 @@ def _numbered(groups: str, first: int = 0) -> dict[str, int]:
 
 
 _WEEKDAYS = _numbered(
-    "monday mondays mon montag lundi lunes lunedì segunda-feira maandag/tuesday tuesdays tue tues dienstag mardi martes"
-    " martedì terça-feira dinsdag/wednesday wednesdays wed mittwoch mercredi miércoles mercoledì quarta-feira woensdag"
-    "/thursday thursdays thu thur thurs donnerstag jeudi jueves giovedì quinta-feira donderdag/friday fridays fri"
-    " freitag vendredi viernes venerdì sexta-feira vrijdag/saturday saturdays sat samstag sonnabend samedi sábado"
+    "monday mondays mon montag lundi lunes lunedì segunda-feira"
+    " maandag/tuesday tuesdays tue tues dienstag mardi martes"
+    " martedì terça-feira dinsdag/wednesday wednesdays wed"
+    " mittwoch mercredi miércoles mercoledì quarta-feira woensdag"
+    "/thursday thursdays thu thur thurs donnerstag jeudi jueves"
+    " giovedì quinta-feira donderdag/friday fridays fri"
+    " freitag vendredi viernes venerdì sexta-feira vrijdag/saturday"
+    " saturdays sat samstag sonnabend samedi sábado"
     " sabato zaterdag/sunday sundays sun sonntag dimanche domingo domenica zondag"
 )
 _MONTHS = _numbered(
-    "january jan januar janvier enero gennaio janeiro/february feb februar février febrero febbraio fevereiro/march mar"
-    " märz mars marzo março maart/april apr avril abril aprile/may mai mayo maggio maio/june jun juni juin junio giugno"
-    " junho/july jul juli juillet julio luglio julho/august aug août agosto/september sep sept septembre septiembre"
-    " settembre setembro/october oct oktober octobre octubre ottobre outubro/november nov novembre noviembre novembro"
+    "january jan januar janvier enero gennaio janeiro/february"
+    " feb februar février febrero febbraio fevereiro/march mar"
+    " märz mars marzo março maart/april apr avril abril aprile/may"
+    " mai mayo maggio maio/june jun juni juin junio giugno"
+    " junho/july jul juli juillet julio luglio julho/august"
+    " aug août agosto/september sep sept septembre septiembre"
+    " settembre setembro/october oct oktober octobre octubre"
+    " ottobre outubro/november nov novembre noviembre novembro"
     "/december dec dezember décembre diciembre dicembre dezembro",
     first=1,
 )
 _DAYS = word_set(
-    "today tomorrow yesterday tonight morning afternoon evening night heute morgen gestern demain hier aujourdhui hoy"
-    " mañana ayer oggi domani ieri hoje amanhã ontem next last previous daily weekly monthly yearly mornings afternoons"
+    "today tomorrow yesterday tonight morning afternoon evening"
+    " night heute morgen gestern demain hier aujourdhui hoy"
+    " mañana ayer oggi domani ieri hoje amanhã ontem next last"
+    " previous daily weekly monthly yearly mornings afternoons"
     " evenings nights"
 )
 _SMALL = _numbered(
-    "zero null/one once first/two twice second zwei deux dos dois/three thrice third drei trois tres três tre"
-    "/four fourth vier quatre cuatro quattro quatro/five fifth fünf cinq cinco cinque/six sixth sechs seis/seven"
-    " seventh sieben sept siete sette sete/eight eighth acht huit ocho otto oito/nine ninth neun neuf nueve nove"
-    "/ten tenth zehn dix diez dieci dez/eleven eleventh elf onze undici/twelve twelfth zwölf douze doce dodici doze"
-    "/thirteen thirteenth/fourteen fourteenth/fifteen fifteenth/sixteen sixteenth/seventeen seventeenth"
+    "zero null/one once first/two twice second zwei deux dos"
+    " dois/three thrice third drei trois tres três tre"
+    "/four fourth vier quatre cuatro quattro quatro/five fifth"
+    " fünf cinq cinco cinque/six sixth sechs seis/seven"
+    " seventh sieben sept siete sette sete/eight eighth acht"
+    " huit ocho otto oito/nine ninth neun neuf nueve nove"
+    "/ten tenth zehn dix diez dieci dez/eleven eleventh elf"
+    " onze undici/twelve twelfth zwölf douze doce dodici doze"
+    "/thirteen thirteenth/fourteen fourteenth/fifteen fifteenth/sixteen"
+    " sixteenth/seventeen seventeenth"
     "/eighteen eighteenth/nineteen nineteenth"
 )
 _TENS = _numbered("twenty/thirty/forty fourty/fifty/sixty/seventy/eighty/ninety", first=2)
@@ -97,11 +112,12 @@ _UNITS = word_table(
     }
 )
 _NEGATIONS = word_set("""
-    not no never none nobody nothing neither nor nowhere without cannot dont doesnt didnt cant couldnt wont wouldnt
-    shouldnt isnt arent wasnt werent hasnt havent hadnt aint mustnt neednt mightnt shant stopped quit hardly
-    formerly nicht kein keine keinen keiner keinem keines nie niemals nichts niemand ohne ne pas jamais rien aucun
-    aucune sans nunca jamás nada nadie sin tampoco ningún ninguna ninguno non niente nulla nessuno senza não ninguém
-    sem nenhum niet geen nooit zonder inte ikke aldrig aldri ingen не нет никогда без ни nie nigdy bez değil yok
+    not no never none nobody nothing neither nor nowhere without cannot dont doesnt didnt cant
+    couldnt wont wouldnt shouldnt isnt arent wasnt werent hasnt havent hadnt aint mustnt neednt
+    mightnt shant stopped quit hardly formerly nicht kein keine keinen keiner keinem keines nie
+    niemals nichts niemand ohne ne pas jamais rien aucun aucune sans nunca jamás nada nadie sin
+    tampoco ningún ninguna ninguno non niente nulla nessuno senza não ninguém sem nenhum niet
+    geen nooit zonder inte ikke aldrig aldri ingen не нет никогда без ни nie nigdy bez değil yok
     asla لا ليس لم لن नहीं मत
     """)
 _UNSAID = re.compile(r"[不没沒無无别別未非]|ない|ません|なかった|않|못|없")
@@ -128,7 +144,7 @@ _LEANINGS = word_table(
     }
 )
 _CALENDAR_AND_NUMBERS = _NUMBER_WORDS | _WEEKDAYS.keys() | _MONTHS.keys() | _UNITS.keys() | _DAYS
-_READ = {"noon", "midnight"} | _CALENDAR_AND_NUMBERS | _NEGATIONS
+VALUE_WORDS = {"noon", "midnight"} | _CALENDAR_AND_NUMBERS | _NEGATIONS
 _NOT_NAMES = (
     {word.replace("'", "") for word in ENGLISH}
     | _CALENDAR_AND_NUMBERS
@@ -141,14 +157,17 @@ _NOT_NAMES = (
 )
 _CLOCK = re.compile(
     r"(?<![\w:.])(?:(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))?\s?(?P<half>[ap])\.?m\b\.?"
-    r"|(?P<hour24>\d{1,2})[:h](?P<minute24>[0-5]\d)(?::[0-5]\d)?(?![\d:])|(?P<word>noon|midnight)\b)"
+    r"|(?P<hour24>\d{1,2})[:h](?P<minute24>[0-5]\d)(?::[0-5]\d)?(?![\d:])|(?P<word>noon"
+    r"|midnight)\b)"
 )
 _DATE = re.compile(
-    r"(?<![\d.])\d{1,4}(?P<mark>[-/.])\d{1,2}(?P=mark)\d{1,4}(?![\d.]?\d)|(?<![\d/])\d{1,2}/\d{1,2}(?![\d/])"
+    r"(?<![\d.])\d{1,4}(?P<mark>[-/.])\d{1,2}(?P=mark)\d{1,4}(?![\d.]?\d)"
+    r"|(?<![\d/])\d{1,2}/\d{1,2}(?![\d/])"
 )
 _DOTTED = re.compile(r"(?<![^\W_])(?:[^\W\d_]\.){2,}")  # U.S.A.
 _TOKEN = re.compile(
-    r"(?<![\w.,)])[-−]\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|segunda-feira|(?:terça|quarta|quinta|sexta)-feira"
+    r"(?<![\w.,)])[-−]\d+(?:[.,]\d+)*|\d+(?:[.,]\d+)*|segunda-feira|(?:terça|quarta|quinta"
+    r"|sexta)-feira"
     r"|[^\W\d_](?:[^\W\d_]|[\u0300-\u036f\u0900-\u0903\u093a-\u094f]|['’](?=[^\W\d_]))*|[$€£¥%]"
 )
 _SHORTENED = re.compile(r"['’](?:d|ll)$", re.IGNORECASE)  # "we'd" is no Wednesday
@@ -197,7 +216,7 @@ def is_value(word: str) -> bool:
     >>> is_value("ten"), is_value("10am"), is_value("never"), is_value("tea")
     (True, True, True, False)
     """
-    return word[0].isdecimal() or word.replace("'", "") in _READ
+    return word[0].isdecimal() or word.replace("'", "") in VALUE_WORDS
 
 
 def _look_up(words: Iterable[str], table: Mapping[str, T]) -> tuple[T, ...]:
@@ -266,7 +285,9 @@ def _figure(word: str) -> str:
 
 
 def _negations(words: Sequence[str]) -> Iterator[str]:
-    """Yield for each negation the next word that carries meaning, so that it matters what is denied."""
+    """Yield for each negation the next word that carries meaning, so that it matters what is
+    denied.
+    """
     subject = ""
     found: list[str] = []
     for word in reversed(words):

@@ -26,6 +26,7 @@ from ...text import compare, normalize
 from ...types import GUILD, Draft, Filter, Labels, Memory, Message, Outcome
 from ..catalog import CLANKER, CLANKER_STRICT
 
+UNSUPPORTED = "its words are not those of its source"
 POLICY, MESSAGES = "clanker.guild", "clanker.messages"
 VARIABLE = "DEFAULT_MEMORY_EMBEDDING_MODEL"
 KEEP_FACTS, KEEP_LORE = 80, 120  # of one subject; older ones are archived

@@ -51,15 +51,11 @@ def mcp(
     dry_run: bool = False,
 ) -> None:
     """Serve MCP on stdin and stdout, or add the server to the configuration of a host."""
-    if action is None:
-        _serve(call, agent, project)
-    elif host is None:
-        raise typer.BadParameter(f"Which host? {', '.join(get_args(Hosts))}")
-    else:
+    if action is not None:
+        if host is None:
+            raise typer.BadParameter(f"Which host? {', '.join(get_args(Hosts))}")
         _install(call, host, agent, project, hooks, yes, dry_run)
-
-
-def _serve(call: Call, agent: str | None, project: bool) -> None:
+        return
     gc.disable()  # the loaded modules stay; collecting garbage costs a tenth of the start
     with require_mcp():
         import anyio
@@ -151,7 +147,7 @@ def hook(
         raise typer.BadParameter("Missing TEXT, or - for stdin")
     content = standard_input() if text == "-" else text
     with call.mine() as mine:
-        hooks = lazy.milton_hooks.BlockingHooks(mine)
+        hooks = lazy.milton.BlockingHooks(mine)
         if when == "after":
             output.result(hooks.after(content, reply), json=call.json)
             return

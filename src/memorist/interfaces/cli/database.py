@@ -247,7 +247,7 @@ def worker(call: Call, batch_size: int = 32) -> None:
             logs.configure(memory.settings.log, memory.ctx.observers)
             working = lazy.registry.worker(memory.ctx, batch_size=batch_size)
             on_signals(working.stop)
-            return await working.stay()
+            return await working.run()
 
     _show_jobs(call, asyncio.run(work()))
 

@@ -19,7 +19,7 @@ from . import lazy, output
 from .app import command
 
 if TYPE_CHECKING:
-    from ...evals import Report, Result, SweepReport
+    from ...evals import Report, SweepReport
 
 CAVEAT = (
     "Without a language model the recalled block itself is judged: "
@@ -85,7 +85,14 @@ def _show(report: Report, swept: SweepReport | None) -> None:
     if failed:
         output.draw(Text(f"Failed with {best.name}", style="bold"))
     for each in failed:
-        output.line(f"  {plain(each.task)}: {_why(each)}")
+        reasons = []
+        if each.missing:
+            reasons.append(f"lacks {', '.join(each.missing)}")
+        if each.forbidden:
+            reasons.append(f"says {', '.join(each.forbidden)}")
+        if each.problem:
+            reasons.append(each.problem)
+        output.line("  " + plain(f"{each.task}: {'; '.join(reasons)}"))
     if best.name == "memory":
         output.draw(Text(CAVEAT, style="dim"))
     if swept:
@@ -121,17 +128,6 @@ def _kinds(report: Report) -> Table:
             cells.append(f"{sum(each.passed for each in results)} of {len(results)}")
         table.add_row(plain(kind), *cells)
     return table
-
-
-def _why(result: Result) -> str:
-    reasons = []
-    if result.missing:
-        reasons.append(f"lacks {', '.join(result.missing)}")
-    if result.forbidden:
-        reasons.append(f"says {', '.join(result.forbidden)}")
-    if result.problem:
-        reasons.append(result.problem)
-    return plain("; ".join(reasons))
 
 
 def _sweep(swept: SweepReport) -> Table:

@@ -14,7 +14,7 @@ _MODULES = {
     "mcp_install": "memorist.interfaces.mcp.install",
     "mcp_server": "memorist.interfaces.mcp.server",
     "messages": "memorist.ingest.messages",
-    "milton_hooks": "memorist.dialects.milton_hooks",
+    "milton": "memorist.dialects.milton",
     "minilm": "memorist.embedders.minilm",
     "postgres_migrate": "memorist.storage.postgres.migrate",
     "registry": "memorist.jobs.registry",

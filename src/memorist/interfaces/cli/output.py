@@ -240,7 +240,7 @@ def history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) -> None:
 def show(result: Any) -> None:
     """Print a result as text, by its type."""
     # These two types are matched by name: importing them would load numpy for `memorist --help`.
-    if type(result).__name__ == "SummedUp":
+    if type(result).__name__ == "SummaryReport":
         would = "would be " if result.dry_run else ""
         memories = len(result.memories)
         line(f"{result.groups} groups with {memories} memories {would}summarized")

@@ -81,11 +81,11 @@ def import_(
         new = counted.stats()["memories"] - before
     counts = Counter(outcome.status for outcome in outcomes)
     text = f"{read} records read, {new} new memories"
-    for status in ("refused", "conflicting", "pending"):
+    for status in ("refused", "conflict", "pending"):
         if counts[status]:
             text += f", {counts[status]} {status}"
     output.either(call.json, {"records": read, "new_memories": new, "outcomes": counts}, text)
-    refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflicting")]
+    refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflict")]
     for outcome in refused[:10]:
         output.note(f"{outcome.status}: {outcome.reason}")
     if refused:

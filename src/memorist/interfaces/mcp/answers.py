@@ -46,6 +46,7 @@ class OutcomeItem(TypedDict):
     status: str
     ids: list[str]
     reason: str
+    supersedes: str | None
 
 
 class RememberResult(TypedDict):

@@ -25,7 +25,7 @@ HOOKS = {
     "PreCompact": "pre-compact",
 }  # event of Claude Code: argument of `memorist hook`
 TIMEOUT = 15  # seconds for a hook
-_OUR_TABLE = re.compile(rf"\s*\[\s*mcp_servers\s*\.\s*\"?{NAME}\"?\s*[\].]")
+_OUR_TABLE = re.compile(rf"\[\s*mcp_servers\s*\.\s*\"?{NAME}\"?\s*[\].]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +170,7 @@ def _add_toml_table(text: str, entry: Mapping[str, Any]) -> str:
     is_ours = False
     for line in text.splitlines(keepends=True):
         if line.lstrip().startswith("["):
-            is_ours = _OUR_TABLE.match(line) is not None
+            is_ours = _OUR_TABLE.match(line.lstrip()) is not None
         if not is_ours:
             kept.append(line)
     table = "\n".join(f"{name} = {_to_toml(value)}" for name, value in entry.items())

@@ -191,7 +191,12 @@ async def memory_remember(
         at=at,
     )
     outcomes = [
-        answers.OutcomeItem(status=each.status, ids=list(each.ids), reason=each.reason)
+        answers.OutcomeItem(
+            status=each.status,
+            ids=list(each.ids),
+            reason=each.reason,
+            supersedes=each.supersedes,
+        )
         for each in receipt.outcomes
     ]
     return answers.RememberResult(outcomes=outcomes)

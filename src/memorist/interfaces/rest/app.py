@@ -80,7 +80,7 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     problems.add_to(app)
-    app.add_exception_handler(405, _method_not_allowed)
+    app.add_exception_handler(405, method_not_allowed)
     app.add_middleware(
         RequestMiddleware,
         max_bytes=engine.settings.max_body_mb << 20,
@@ -97,7 +97,7 @@ def _routes() -> list[AuthenticatedRoute]:
     return found
 
 
-def _method_not_allowed(request: Request, error: Exception) -> Response:
+def method_not_allowed(request: Request, error: Exception) -> Response:
     """Answer 405 with all methods that the path allows."""
     allowed: set[str] = set()
     for route in _routes():

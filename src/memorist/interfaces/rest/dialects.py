@@ -7,7 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from ...dialects.clanker import Clanker
 from ...errors import NotAllowed
 from ...types import GUILD, Memory
 from .auth import Caller, Requires
@@ -51,7 +50,7 @@ class GuildQuery(BaseModel):
     limit: Annotated[int, Field(ge=1, le=24)] = 10
 
 
-def _guild_reader(request: Request, caller: Reader) -> Caller:
+def require_guild_reader(request: Request, caller: Reader) -> Caller:
     """Return the caller if they may read guild facts: as the guild user or as an operator."""
     if caller.user != GUILD:
         caller.require("admin")
@@ -60,14 +59,16 @@ def _guild_reader(request: Request, caller: Reader) -> Caller:
     return caller
 
 
-def _operator(request: Request, caller: Annotated[Caller, Depends(Requires("admin"))]) -> Caller:
+def require_operator(
+    request: Request, caller: Annotated[Caller, Depends(Requires("admin"))]
+) -> Caller:
     """Return the caller if they may read about all users."""
     if caller.tenant != client_of(request).settings.tenant or caller.space is not None:
         raise NotAllowed("This needs a key of the server's own tenant that is not bound to a space")
     return caller
 
 
-Operator = Annotated[Caller, Depends(_operator)]
+Operator = Annotated[Caller, Depends(require_operator)]
 
 
 @routes.get("/api/memory")
@@ -85,10 +86,12 @@ async def refresh(request: Request, caller: Operator) -> RefreshedSnapshot:
 @routes.get("/api/memory/search")
 async def search(
     request: Request,
-    caller: Annotated[Caller, Depends(_guild_reader)],
+    caller: Annotated[Caller, Depends(require_guild_reader)],
     query: Annotated[GuildQuery, Query()],
 ) -> GuildFacts:
     """Search the durable facts of a guild, about any subject. Empty without `q` or `guildId`."""
+    from ...dialects.clanker import Clanker  # loaded for the guilds of a dialect only
+
     guild, text = query.guildId or "", query.q.strip()
     if caller.space not in (None, guild):
         raise NotAllowed(f"This key is only for the guild {caller.space!r}")

@@ -191,7 +191,8 @@ async def add(request: Request, caller: Rememberer, body: Mem0Add) -> dict[str, 
     receipt = await mine.remember(messages, tags=tags)
     results = []
     for outcome in receipt.outcomes:
-        event = "ADD" if outcome.status == "created" else "UPDATE"
+        is_new = outcome.status == "created" and outcome.supersedes is None
+        event = "ADD" if is_new else "UPDATE"
         for id in outcome.ids:
             external = _external_id(request, id, mine.scope.space)
             results.append({"id": external, "event": event})

@@ -71,7 +71,12 @@ class RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                _set_headers(MutableHeaders(scope=message), state)
+                sent = MutableHeaders(scope=message)
+                sent["X-Request-Id"] = state["request_id"]
+                limit = state.get("limit")
+                extra = _HEADERS if limit is None else _HEADERS | limit.headers
+                for name, value in extra.items():
+                    sent.setdefault(name, value)
             await send(message)
 
         async def receive_limited() -> Message:
@@ -93,7 +98,10 @@ class RequestMiddleware:
                 raise
             await problems.from_bug(request, error)(scope, receive, send_with_headers)
         finally:
-            _log(scope, status, time.perf_counter() - start)
+            route = getattr(scope.get("route"), "path", "-")  # the path itself may contain a name
+            caller = getattr(state.get("caller"), "name", None)
+            about = {"ms": round(1000 * (time.perf_counter() - start), 1), "caller": caller}
+            log.info("%s %s %d", scope["method"], route, status, extra={"about": about})
 
     def _reject(self, request: Request, headers: Headers) -> ASGIApp | None:
         """Return the answer to a request that is rejected unread, or None."""
@@ -112,19 +120,3 @@ class RequestMiddleware:
         if not length.isdigit() or int(length) > self._max_bytes:
             return problems.response(request, 413, self._too_large)
         return None
-
-
-def _set_headers(headers: MutableHeaders, state: dict[str, Any]) -> None:
-    headers["X-Request-Id"] = str(state["request_id"])
-    limit = state.get("limit")
-    extra = _HEADERS if limit is None else _HEADERS | limit.headers
-    for name, value in extra.items():
-        headers.setdefault(name, value)
-
-
-def _log(scope: Scope, status: int, seconds: float) -> None:
-    """Log one line per request: the route, not the path, which may contain a name."""
-    route = getattr(scope.get("route"), "path", "-")
-    caller = getattr(scope["state"].get("caller"), "name", None)
-    about = {"ms": round(1000 * seconds, 1), "caller": caller}
-    log.info("%s %s %d", scope["method"], route, status, extra={"about": about})

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import asdict
 from operator import attrgetter
-from typing import Annotated, Any, Literal, cast, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, StringConstraints, create_model
@@ -54,6 +54,7 @@ def decision(proposal: Proposal) -> Decision:
     return Decision(id=proposal.id, field=proposal.field, decided=proposal.decided or "")
 
 
+OWNERS = {"": ScopedClient, "consent": Consent, "checkpoints": Checkpoints}
 # Results that are returned in another form.
 CONVERTED: dict[Any, tuple[Any, Callable[[Any], Any]]] = {
     Proposal: (Decision, decision),
@@ -77,7 +78,9 @@ def add(verb: verbs.Verb) -> None:
     """Add the route of a verb."""
     method, path = verb.route.split()
     path = path[1:] if path.startswith("//") else f"/v1/memory{path}"  # //: not below it
-    function = _function(verb)
+    group, _, name = verb.method.rpartition(".")
+    owner = Client if verb.whole_client else OWNERS[group]
+    function = getattr(owner, name)
     result = get_type_hints(function)["return"]
     shown, convert = CONVERTED.get(result, (result, None))
     takes_actor = "actor" in inspect.signature(function).parameters
@@ -150,14 +153,6 @@ def _parameters(verb: verbs.Verb, method: str, path: str) -> tuple[dict[str, Any
 
 def _name(verb: verbs.Verb) -> str:
     return verb.name or verb.method.rpartition(".")[2]
-
-
-def _function(verb: verbs.Verb) -> Callable[..., Any]:
-    if verb.whole_client:
-        return cast(Callable[..., Any], getattr(Client, verb.method))
-    group, _, name = verb.method.rpartition(".")
-    owner = {"": ScopedClient, "consent": Consent, "checkpoints": Checkpoints}[group]
-    return cast(Callable[..., Any], getattr(owner, name))
 
 
 for _verb in verbs.VERBS:

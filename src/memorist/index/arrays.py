@@ -1,0 +1,174 @@
+"""The arrays of a snapshot beside its columns: vectors, postings of terms, and neighbors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ports import Vectors
+from ..text import derived
+
+_FEW = 4  # vectors, up to which one product per row is as fast as a matrix product
+_SPARE = 0.125  # room for rows to come, as a share of those there
+
+
+class Matrix:
+    """Rows that are only ever added. A snapshot sees the first n, so adding more changes none."""
+
+    def __init__(self, dimensions: int, capacity: int = 0) -> None:
+        self._rows = np.empty((capacity, dimensions), np.float32)
+        self._used = 0
+        self._lock = threading.Lock()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, spare room included: the same for every snapshot that shares this matrix."""
+        return int(self._rows.nbytes)
+
+    def first(self, n: int) -> Vectors:
+        """Return the first n rows, without copying them."""
+        return self._rows[:n]
+
+    def add(self, n: int, new: Vectors, *, expected: int = 0) -> Matrix:
+        """Return a matrix with `new` after the first n rows: this one if there is room.
+
+        `expected` is how many rows there will be in the end, where that is known.
+        """
+        total = n + len(new)
+        with self._lock:
+            if self._used == n and total <= len(self._rows):
+                self._rows[n:total] = new
+                self._used = total
+                return self
+        room = total + int(_SPARE * total) if n else total
+        if expected >= total:
+            room = expected
+        larger = Matrix(self._rows.shape[1], room)
+        larger._rows[:n] = self._rows[:n]
+        larger._rows[n:total] = new
+        larger._used = total
+        return larger
+
+
+def products(rows: Vectors, asked: Vectors) -> Vectors:
+    """Multiply each row with one vector, or with each column of several.
+
+    Few vectors are multiplied row by row, in this thread: for a whole matrix the threads of a BLAS
+    spin on for tens of milliseconds after each question, on cores that the other parts of a recall
+    need.
+
+    >>> products(np.eye(2, dtype=np.float32), np.array([3, 4], np.float32)).tolist()
+    [3.0, 4.0]
+    """
+    if asked.ndim == 1:
+        return np.asarray(np.vecdot(rows, asked))
+    if asked.shape[1] > _FEW:
+        return rows @ asked
+    return np.asarray(np.vecdot(rows[:, None], np.ascontiguousarray(asked.T)))
+
+
+@dataclass(frozen=True, slots=True)
+class PartialVectors:
+    """The vectors of some positions, ascending, where a scope is too large to hold all."""
+
+    positions: NDArray[np.intp]
+    vectors: Vectors
+
+    def similarity(self, vector: Vectors, n: int) -> NDArray[np.float32]:
+        """Return the cosine to each of n positions; 0 where no vector is known.
+
+        >>> known = PartialVectors(np.array([2]), np.array([[0.6, 0.8]], np.float32))
+        >>> known.similarity(np.array([1, 0], np.float32), 3).tolist()
+        [0.0, 0.0, 0.6000000238418579]
+        """
+        near = np.zeros(n, np.float32)
+        near[self.positions] = self.vectors @ vector
+        return near
+
+    def at(self, positions: NDArray[np.intp]) -> Vectors:
+        """Return the vectors at these positions, zero where none is known."""
+        found = np.zeros((len(positions), self.vectors.shape[1]), np.float32)
+        if len(self.positions):
+            places = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
+            known = self.positions[places] == positions
+            found[known] = self.vectors[places[known]]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Postings of some positions, sorted by term."""
+
+    terms: NDArray[np.uint32]
+    positions: NDArray[np.int32]
+    counts: NDArray[np.uint8]
+
+    @staticmethod
+    def of(packed: Sequence[bytes], first: int) -> Segment:
+        """Build the postings of texts that stand at `first` and after."""
+        numbers, counts = [np.empty(0, np.uint32)], [np.empty(0, np.uint8)]
+        sizes = []
+        for each in packed:
+            found, often = derived.unpack(each)
+            numbers.append(found)
+            counts.append(often)
+            sizes.append(len(found))
+        positions = np.arange(first, first + len(sizes), dtype=np.int32)
+        joined = Segment(
+            np.concatenate(numbers), np.repeat(positions, sizes), np.concatenate(counts)
+        )
+        return joined.sort()
+
+    def sort(self) -> Segment:
+        order = np.argsort(self.terms, kind="stable")
+        return Segment(self.terms[order], self.positions[order], self.counts[order])
+
+
+def add_segment(segments: tuple[Segment, ...], new: Segment) -> tuple[Segment, ...]:
+    """Join segments of like size, so that there are few and each posting is copied seldom."""
+    kept = [*segments, new]
+    while len(kept) > 1 and len(kept[-2].terms) <= 2 * len(kept[-1].terms):
+        b, a = kept.pop(), kept.pop()
+        joined = Segment(
+            np.concatenate([a.terms, b.terms]),
+            np.concatenate([a.positions, b.positions]),
+            np.concatenate([a.counts, b.counts]),
+        )
+        kept.append(joined.sort())
+    return tuple(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbors:
+    """The sessions of what is alive; a memory without a session stands alone.
+
+    `before`, `after` and `group` have one number per position; one past the last stands for none.
+    """
+
+    order: NDArray[np.intp]  # positions by session and place in it
+    starts: NDArray[np.intp]  # where in `order` each session begins
+    before: NDArray[np.intp]  # position of the turn before, in the same session
+    after: NDArray[np.intp]
+    group: NDArray[np.intp]  # which of the sessions
+
+    @staticmethod
+    def of(order: NDArray[np.int32], session: NDArray[np.int32]) -> Neighbors:
+        """Find the sessions among ordered positions, by the session of each position.
+
+        >>> found = Neighbors.of(np.array([2, 0, 1], np.int32), np.array([7, -1, 7], np.int32))
+        >>> found.starts.tolist(), found.before.tolist(), found.group.tolist()
+        ([0, 2], [2, 3, 3], [0, 1, 0])
+        """
+        none, ordered = len(session), session[order]
+        joined = (ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)
+        starts = np.concatenate(([0], np.flatnonzero(~joined) + 1))[: len(order)]
+        before, after = np.full((2, none), none, np.intp)
+        before[order[1:][joined]] = order[:-1][joined]
+        after[order[:-1][joined]] = order[1:][joined]
+        group = np.full(none, len(starts), np.intp)
+        group[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+        return Neighbors(order.astype(np.intp), starts, before, after, group)
