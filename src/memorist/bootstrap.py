@@ -25,9 +25,8 @@ from .ports import BudgetedModel, Embedder, NearestRows, Reranker
 from .retrieve import profiles
 from .settings import Settings, allowlists, load
 from .settings.options import Options
-from .storage.access_log import AccessLog
 from .storage.database import Database
-from .storage.store import Store
+from .storage.store import AccessLog, Store
 from .telemetry.instrumentation import Observer
 from .text import tokens
 
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 
     from .llms.breaker import Breaker
     from .offline.spool import Files
+    from .storage.copy import Copied
     from .storage.store import Store
-    from .storage.tables import Copied
 
     Opening = Callable[[Settings], Awaitable[Store]]
 
@@ -117,12 +116,13 @@ async def copied(
 
     Raises NotFound, RevisionConflict, InvalidInput, StoreUnavailable.
     """
-    from .storage import archive
-    from .storage.copy import copy
+    from .storage import copy as copying
 
     if source.endswith(ARCHIVE):
         return await _with(
-            load(db=target), lambda store: archive.read(Path(source), store, progress), _any_store
+            load(db=target),
+            lambda store: copying.read_archive(Path(source), store, progress),
+            _any_store,
         )
     _there(source)
     if source == target:
@@ -131,11 +131,13 @@ async def copied(
         )
     if target.endswith(ARCHIVE):
         return await _with(
-            load(db=source), lambda store: archive.write(store, Path(target), progress)
+            load(db=source), lambda store: copying.write_archive(store, Path(target), progress)
         )
     return await _with(
         load(db=source),
-        lambda one: _with(load(db=target), lambda other: copy(one, other, progress), _any_store),
+        lambda one: _with(
+            load(db=target), lambda other: copying.copy(one, other, progress), _any_store
+        ),
     )
 
 
@@ -220,7 +222,7 @@ async def _any_store(settings: Settings) -> Store:
         raise Misconfigured(
             f"Memorist cannot open {kind}://: name a file, :memory:, or postgresql://…"
         )
-    from .storage.sqlite.database import SqliteDatabase
+    from .storage.sqlite import SqliteDatabase
 
     return await Store.open(await SqliteDatabase.open(settings.db), language=settings.language)
 
@@ -295,7 +297,7 @@ def _unmoved(db: str) -> Callable[[], None]:
 
 async def _postgres(settings: Settings) -> Store:
     with needs_postgres():
-        from .storage.postgres.database import PostgresDatabase
+        from .storage.postgres import PostgresDatabase
     return await Store.open(await PostgresDatabase.open(settings.db), language=settings.language)
 
 

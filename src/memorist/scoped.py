@@ -40,8 +40,8 @@ from .offline import Offline
 from .retrieve import explain
 from .retrieve import pipeline as retrieve
 from .retrieve.profiles import Profile
-from .storage.changes import Event
-from .storage.history import EventCount, HistoryEntry, Updates
+from .storage.changes import Event, HistoryEntry
+from .storage.history import EventCount, Updates
 from .storage.llm_usage import LlmUsage
 from .telemetry.instrumentation import observed
 from .text.clock import new_id

@@ -18,7 +18,7 @@ import apsw
 
 import memorist
 from golden.stage import QUESTION, build, fixed
-from memorist.storage import access_log
+from memorist.storage import store
 
 ROOT = str(Path(memorist.__file__).parent) + "/"
 RESUMES = 0x2A0  # flags of code that can go on after a pause: a coroutine or generator
@@ -70,7 +70,7 @@ class Trace:
 def main(folder: Path) -> None:
     trace = Trace()
     apsw.connection_hooks.append(trace.connected)
-    access_log.SECONDS = (
+    store.FLUSH_SECONDS = (
         3600.0  # uses are written when the memory is closed, and not while another verb is traced
     )
     threading.setprofile(trace)

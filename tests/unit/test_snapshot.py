@@ -16,8 +16,8 @@ from memorist.errors import StoreDamaged
 from memorist.index import Columns, Snapshot, SnapshotCache, cache
 from memorist.index.arrays import Matrix, products
 from memorist.storage.changes import Forget, Save
-from memorist.storage.embedding_queue import Embedding
 from memorist.storage.store import Store
+from memorist.storage.tasks import Embedding
 from memorist.text import derived, tokens
 from memorist.text.clock import new_id
 from memorist.types import Labels, Memory, Scope

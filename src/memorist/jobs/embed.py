@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from ..embedders import checked
 from ..errors import ProviderFailed, StoreUnavailable
 from ..ports import Embedder, Vectors
-from ..storage import embedding_queue
+from ..storage import tasks
 from ..storage.changes import Change, Event
-from ..storage.embedding_queue import Embedding
 from ..storage.store import Store
+from ..storage.tasks import Embedding
 from ..text import derived
 from ..text.clock import new_id
 from ..types import Memory, Scope
@@ -163,7 +163,7 @@ async def _save(
                 if memory.needs_embedding:
                     events.append(Event(node="worker", op="embed", at=now, memory_id=memory.id))
             if changes:
-                await embedding_queue.save(tx, changes)
+                await tasks.save_embeddings(tx, changes)
                 await tx.apply(events or [Event(node="worker", op="embed", at=now)])
 
 

@@ -15,7 +15,7 @@ from ..context import Context
 from ..ingest import transitions
 from ..manage import forget
 from ..settings import Settings
-from ..storage import proposals
+from ..storage import person, proposals
 from ..storage.changes import Change, Forget, Save
 from ..storage.proposals import Proposal
 from ..storage.queries import Reader
@@ -109,7 +109,7 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
             await tx.apply(changes)
     async with store.transaction(scope) as tx:
         for late in find_lapsed(await proposals.load(tx, scope), now):
-            await tx.decide_proposal(late, "lapsed", at=now)
+            await person.decide_proposal(tx, late, "lapsed", at=now)
         await tx.delete_old(now - EVENTS_KEPT)
     if texts:
         await forget.swept(ctx, scope, list(dict.fromkeys(texts)))

@@ -17,7 +17,7 @@ from ..context import Context
 from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
 from ..ingest import validation
 from ..jobs import expire
-from ..storage import proposals
+from ..storage import person, proposals
 from ..storage.proposals import Proposal
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
@@ -101,7 +101,7 @@ class Consent:
         if made.field in BENIGN and _is_corroborated(await tx.get(self._scope, made.evidence)):
             decision = "corroborated"
             made = replace(made, decided=decision, decided_at=now)
-        await tx.decide_proposal(made, decision, at=now, actor=actor)
+        await person.decide_proposal(tx, made, decision, at=now, actor=actor)
         return made
 
     async def approve(
@@ -131,7 +131,7 @@ class Consent:
             decided_at=now,
         )
         async with self._ctx.store.transaction(self._scope) as tx:
-            await tx.decide_proposal(made, "told", at=now, actor=actor)
+            await person.decide_proposal(tx, made, "told", at=now, actor=actor)
         return made
 
     async def withdraw(self, field: str, *, actor: str | None = None) -> int:
@@ -141,7 +141,7 @@ class Consent:
             gone = [each for each in await proposals.load(tx, self._scope) if each.field == field]
             now = self._ctx.clock()
             for each in gone:
-                await tx.decide_proposal(each, "withdrawn", at=now, actor=actor)
+                await person.decide_proposal(tx, each, "withdrawn", at=now, actor=actor)
         return len(gone)
 
     async def _settled(
@@ -157,7 +157,7 @@ class Consent:
                         f"The proposal is {found.value!r}, not {shown!r:.220}: show it again"
                     )
                 made = replace(found, decided=decision, decided_at=now)
-                await tx.decide_proposal(made, decision, at=now, actor=actor)
+                await person.decide_proposal(tx, made, decision, at=now, actor=actor)
                 return made
         state = (
             "it was decided" if found is not None else "it was decided, has lapsed, or never was"
@@ -171,7 +171,7 @@ class Consent:
         there = await proposals.load(tx, self._scope)
         late = expire.find_lapsed(there, now)
         for each in late:
-            await tx.decide_proposal(each, "lapsed", at=now)
+            await person.decide_proposal(tx, each, "lapsed", at=now)
         return [each for each in there if each not in late]
 
     async def _signals(self, reading: Reader, evidence: Sequence[str]) -> builtins.list[Memory]:

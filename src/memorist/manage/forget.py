@@ -13,10 +13,10 @@ from ..errors import InvalidInput, NotFound, ProviderFailed, StoreDamaged, Store
 from ..ingest import transitions, validation
 from ..jobs.summarize import in_order, tags_of, turns_of
 from ..ports import Forgetful
-from ..storage import embedding_queue
+from ..storage import tasks
 from ..storage.changes import Forget, Save
-from ..storage.embedding_queue import Embedding
 from ..storage.queries import Reader
+from ..storage.tasks import Embedding
 from ..storage.transaction import Transaction
 from ..text import derived, normalize, summarize
 from ..types import GUILD, STATES, Filter, Labels, Memory, Scope
@@ -309,7 +309,7 @@ async def _embedded(ctx: Context, scope: Scope, plan: Plan) -> None:
         async with ctx.store.transaction(scope) as tx:
             still = [m for m in await tx.get(scope, ids) if m.text in made]
             model = ctx.index.model
-            await embedding_queue.save(
+            await tasks.save_embeddings(
                 tx, [Embedding(memory_id=m.id, model=model, vector=made[m.text]) for m in still]
             )
 

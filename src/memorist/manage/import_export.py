@@ -23,12 +23,11 @@ from ..ingest import guard, messages, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ports import Vectors
-from ..storage import codec, rows, summaries
-from ..storage.changes import Save, SeenMessage
+from ..storage import codec, person, rows
+from ..storage.changes import HistoryEntry, Save, SeenMessage
 from ..storage.export import export
-from ..storage.history import HistoryEntry
+from ..storage.person import Summary
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
@@ -208,14 +207,14 @@ async def _take_summaries(records: Sequence[Summary], scope: Scope, how: Import)
     """Keep long-term records that are not here yet; return why others are not taken."""
     store, reasons = how.ctx.store, list[str]()
     kinds = {each.record_type for each in records}
-    here = {known.id for kind in kinds for known in await summaries.load(store, scope, kind)}
+    here = {known.id for kind in kinds for known in await person.load_summaries(store, scope, kind)}
     async with store.transaction(scope) as tx:
         for each in records:
             if each.id in here:
                 continue
             why = await _missing_support(each, tx, scope, how)
             if not why:
-                await summaries.save(tx, each)
+                await person.save_summary(tx, each)
             reasons.append(why)
     return reasons
 

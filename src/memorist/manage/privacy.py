@@ -16,7 +16,7 @@ from ..ingest import validation
 from ..ingest.privacy import INCOGNITO as INCOGNITO
 from ..ingest.privacy import OFF as OFF
 from ..ingest.privacy import Disabled, load, note
-from ..storage import space_settings
+from ..storage import person
 from ..storage.queries import SpaceSettings
 from ..types import Labels, Scope
 
@@ -59,7 +59,7 @@ class Privacy:
         async with self._ctx.store.transaction(self._scope) as tx:
             for name, value in given.items():
                 if value is not None:
-                    await space_settings.save(tx, name, value, at=now, actor=actor)
+                    await person.save_setting(tx, name, value, at=now, actor=actor)
         return await self.settings()
 
     async def disabled_reason(self, session: str | None = None) -> str:
@@ -83,7 +83,7 @@ class Privacy:
         if is_on:  # from this moment on, whether the store can be reached or not
             note(self._ctx, self._scope, session, INCOGNITO)
         async with self._ctx.store.transaction(self._scope) as tx:
-            await space_settings.set_incognito(tx, session, is_on, at=self._ctx.clock())
+            await person.set_incognito(tx, session, is_on, at=self._ctx.clock())
         if not is_on:
             note(self._ctx, self._scope, session, "")
 

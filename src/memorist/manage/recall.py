@@ -13,9 +13,8 @@ from ..errors import InvalidInput, ProviderFailed
 from ..ingest import messages, trim, validation
 from ..retrieve import pipeline, profiles, render
 from ..retrieve.profiles import Profile
-from ..storage import access_log
-from ..storage.access_log import MemoryAccess
 from ..storage.changes import Event
+from ..storage.store import MemoryAccess, record_access
 from ..text import compare, normalize
 from ..types import Filter, Labels, Memory, Query, Recall, Scope
 from . import privacy
@@ -99,7 +98,7 @@ async def write_back(ctx: Context, query: Query, profile: Profile, answer: Recal
         return
     with suppress(ProviderFailed):  # an answer does not fail because of its statistics
         async with ctx.store.transaction(query.scope) as tx:
-            await access_log.record(tx, uses)
+            await record_access(tx, uses)
 
 
 def log_search(ctx: Context, query: Query, answer: Recall) -> None:

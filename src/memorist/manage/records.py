@@ -13,10 +13,10 @@ from typing import Literal
 
 from ..errors import InvalidInput
 from ..ingest import transitions
-from ..storage import summaries
+from ..storage import person
 from ..storage.changes import Change, Forget, Save
+from ..storage.person import Summary
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..storage.transaction import Transaction
 from ..text import authority
 from ..text.clock import new_id
@@ -55,14 +55,14 @@ async def add(store: Store, scope: Scope, patch: Summary) -> Summary:
     """
     async with store.transaction(scope) as tx:
         record = await merge(tx, store, scope, patch)
-        await summaries.save(tx, record)
+        await person.save_summary(tx, record)
     return record
 
 
 async def merge(tx: Transaction, store: Store, scope: Scope, patch: Summary) -> Summary:
     """Return the newest record of its name with the lists of a patch. Raises InvalidInput."""
     evidence = tuple(await _find_evidence(tx, scope, patch))
-    versions = await summaries.load(tx, scope, patch.record_type)
+    versions = await person.load_summaries(tx, scope, patch.record_type)
     for version in versions:
         if version.id == patch.id:
             return version
@@ -125,7 +125,7 @@ async def promote(
             batch = [item for item in batch if item.is_active and not item.on_purpose]
             changes: list[Change] = []
             for patch in make_patches(batch, now):
-                await summaries.save(tx, await merge(tx, store, scope, patch))
+                await person.save_summary(tx, await merge(tx, store, scope, patch))
                 if patch.record_type == "project_memory":
                     projects.add(patch.name)
                 else:

@@ -11,8 +11,7 @@ from ..context import Context
 from ..errors import InvalidInput, NotFound, RevisionConflict
 from ..ingest import transitions, validation
 from ..ports import Vectors
-from ..storage.changes import Change, Relation, Save, Unrelated
-from ..storage.history import HistoryEntry
+from ..storage.changes import Change, HistoryEntry, Relation, Save, Unrelated
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
 from ..text import clock, derived

@@ -23,8 +23,8 @@ from ..manage import records
 from ..ports import IndexRow, Vectors
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
+from ..storage.person import Summary
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..text.clock import new_id
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
 from . import standby

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..errors import InvalidInput
 from ..storage import codec
-from ..storage.summaries import Summary
+from ..storage.person import Summary
 from ..types import Draft, Scope
 
 ITEM = "memory_item"

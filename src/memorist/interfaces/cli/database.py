@@ -48,10 +48,10 @@ def migrate(
     done: dict[str, list[Any]] = {"steps": [], "indexes": []}
     if place.startswith(("postgresql://", "postgres://")):
         with lazy.bootstrap.needs_postgres():
-            postgres, indexes = lazy.postgres_migrate, lazy.hnsw
+            postgres = lazy.postgres_migrate
         done["steps"] += asyncio.run(postgres.migrate(place, partitions=partitions))
         if hnsw:
-            done["indexes"] += asyncio.run(indexes.build(place))
+            done["indexes"] += asyncio.run(postgres.build_indexes(place))
     elif partitions is not None or hnsw:
         raise InvalidInput("--partitions and --hnsw need PostgreSQL: --db postgresql://…")
     else:

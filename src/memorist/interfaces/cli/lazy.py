@@ -9,7 +9,6 @@ _MODULES = {
     "bootstrap": "memorist.bootstrap",
     "chart": "memorist.evals.chart",
     "evals": "memorist.evals",
-    "hnsw": "memorist.storage.postgres.hnsw",
     "hooks": "memorist.interfaces.hooks",
     "mcp_install": "memorist.interfaces.mcp.install",
     "mcp_server": "memorist.interfaces.mcp.server",

@@ -27,8 +27,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...storage import codec
-from ...storage.changes import Event
-from ...storage.history import EventCount, HistoryEntry, Updates
+from ...storage.changes import Event, HistoryEntry
+from ...storage.history import EventCount, Updates
 from ...storage.proposals import Proposal
 from ...storage.tasks import Backlog
 from ...types import Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt, Related

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from ...errors import NotFound, RevisionConflict
 from ...manage.forget import Forgotten
 from ...scoped import ScopedClient
-from ...storage.checkpoints import SavedCheckpoint
+from ...storage.documents import SavedCheckpoint
 from ...types import Filter, Memory, Recall, Receipt
 from . import bodies
 from .auth import Caller, Requires

@@ -1,4 +1,5 @@
-"""One SQLite connection: how it is opened, how its errors become ours.
+"""One SQLite connection: how it is opened, how its schema becomes the newest, how its errors become
+ours.
 
 WAL lets readers go on while one writes; `synchronous=FULL` makes a commit survive power loss
 (`NORMAL` does not); `BEGIN IMMEDIATE` keeps what a transaction read from changing under it;
@@ -8,8 +9,9 @@ WAL lets readers go on while one writes; `synchronous=FULL` makes a commit survi
 from __future__ import annotations
 
 import errno
+import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,37 @@ from ...errors import (
     StoreFull,
     StoreUnavailable,
 )
-from ..database import Dialect
+from ..database import Batch, Dialect, LogRow, Migration, missing_migrations, shipped_migrations
+from . import backup
+
+_LOG = f"INSERT INTO log VALUES ({', '.join('?' * len(LogRow._fields))})"
+# A row of the log is inserted into a view, and a trigger distributes it: one statement for all.
+LOG = (
+    f"""CREATE TEMP VIEW log AS
+    SELECT {", ".join(f"NULL AS {name}" for name in LogRow._fields)}""",
+    """CREATE TEMP TRIGGER write_log INSTEAD OF INSERT ON log BEGIN
+    UPDATE scopes SET revision = NEW.revision WHERE id = NEW.scope AND revision < NEW.revision;
+    INSERT INTO history (scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal)
+    SELECT NEW.scope, NEW.entry_id, NEW.memory_id, NEW.entry_event, NEW.old_ref, NEW.new_ref,
+    NEW.actor, NEW.at, NEW.entry_meta, NEW.seal WHERE NEW.entry_id IS NOT NULL;
+    INSERT INTO events
+    (id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts)
+    SELECT NEW.event_id, NEW.scope, NEW.user, NEW.thread, NEW.node, NEW.op, NEW.status,
+    NEW.memory_id, NEW.category, NEW.sim, NEW.at WHERE NEW.event_id IS NOT NULL;
+    INSERT INTO thread_revision (scope, thread_id, rev)
+    SELECT NEW.scope, NEW.thread, 1 WHERE NEW.line_id IS NOT NULL
+    ON CONFLICT (scope, thread_id) DO UPDATE SET rev = rev + 1;
+    INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts)
+    SELECT NEW.line_id, scope, thread_id, rev, NEW.memory_id, NEW.line_event, NEW.line_meta, NEW.at
+    FROM thread_revision
+    WHERE scope = NEW.scope AND thread_id = NEW.thread AND NEW.line_id IS NOT NULL;
+    END""",
+)
+
+
+def _log(rows: Sequence[LogRow]) -> list[Batch]:
+    return [(_LOG, rows)]
+
 
 DIALECT = Dialect(
     lower="lower({})",
@@ -40,10 +72,14 @@ DIALECT = Dialect(
     columns="SELECT name FROM pragma_table_info(?)",
     size="SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
     integrity="PRAGMA integrity_check(20)",
+    log=_log,
 )
 BUSY_SECONDS = 30  # with eight writers 5 s failed now and then
 IN_MEMORY = "file:/"  # prefix of a database in memory; a path on disk is absolute
 _RETRY_SECONDS = 0.001
+_MIGRATIONS = (
+    "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, checksum TEXT NOT NULL)"
+)
 _OURS = {"migrations", "meta", "scopes", "memories"}
 _PRAGMAS = (
     "synchronous = FULL",
@@ -124,6 +160,58 @@ def _use_wal(connection: apsw.Connection) -> None:
 def _lower(*values: Any) -> Any:
     (text,) = values
     return text.lower() if isinstance(text, str) else text
+
+
+def migrations() -> list[Migration]:
+    """Return the migrations in the package, in order."""
+    return shipped_migrations(__package__)
+
+
+def migrate(
+    connection: apsw.Connection, path: str, steps: Sequence[Migration] | None = None
+) -> list[int]:
+    """Bring the database to the newest schema, in one transaction, after a backup of what was
+    there.
+
+    Any number of processes may call it at once: one migrates, the others find it done. Raises
+    MigrationNeeded for a database from a newer version, StoreDamaged for an altered one.
+    """
+    steps = migrations() if steps is None else steps
+    if not missing_migrations(_done(connection), steps, path):
+        return []
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        missing = missing_migrations(_done(connection), steps, path)
+        is_changed = any(step.statements for step in missing)
+        if is_changed and missing[0].number > 1 and Path(path).exists():
+            source = apsw.Connection(path)
+            try:
+                backup.copy(source, Path(f"{path}.before-{missing[0].number}"))
+            finally:
+                source.close()
+        for step in missing:
+            if step.number == 1:
+                connection.execute(_MIGRATIONS)
+            for statement in step.statements:
+                connection.execute(statement)
+            made = (step.number, step.name, step.checksum)
+            connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", made)
+            if step.number == 1:
+                secret = (secrets.token_hex(32),)
+                connection.execute("INSERT INTO meta VALUES ('secret', ?)", secret)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return [step.number for step in missing]
+
+
+def _done(connection: apsw.Connection) -> dict[int, str]:
+    if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migrations'").fetchall():
+        return {}
+    rows: list[Any] = connection.execute("SELECT number, checksum FROM migrations").fetchall()
+    return dict(rows)
 
 
 @contextmanager
