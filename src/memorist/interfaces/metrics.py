@@ -20,7 +20,7 @@ from prometheus_client import generate_latest as render_registry
 
 from ..client import Client
 from ..errors import MemoristError, ProviderFailed
-from ..telemetry.instrumentation import JOB, ReportCount
+from ..telemetry import JOB, ReportCount
 from .rest.auth import Caller, Requires
 from .rest.route import AuthenticatedRoute
 

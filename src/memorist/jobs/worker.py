@@ -22,7 +22,7 @@ from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreUnavai
 from ..manage import privacy
 from ..storage.changes import Event
 from ..storage.tasks import Task
-from ..telemetry.instrumentation import JOB, observe
+from ..telemetry import JOB, observe
 from ..types import Op
 from .embed import backfill
 from .schedule import backoff, next_turn

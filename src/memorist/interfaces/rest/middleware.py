@@ -15,7 +15,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ...telemetry import logs
+from ...telemetry import request_id
 from . import problems
 
 log = logging.getLogger("memorist.rest")
@@ -64,7 +64,7 @@ class RequestMiddleware:
         state: dict[str, Any] = scope.setdefault("state", {})
         given = headers.get("x-request-id", "")
         state["request_id"] = given if _REQUEST_ID.fullmatch(given) else str(uuid4())
-        logs.request.set(state["request_id"])
+        request_id.set(state["request_id"])
         start, status, received = time.perf_counter(), 0, 0
 
         async def send_with_headers(message: Message) -> None:
