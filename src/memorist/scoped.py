@@ -14,8 +14,7 @@ from .extraction import job
 from .extraction.job import Extracted
 from .ingest import links, messages, policies, validation
 from .ingest import pipeline as ingest
-from .jobs import compress, expire
-from .jobs import roll_up as rollup
+from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
 from .manage import (
@@ -425,18 +424,20 @@ class ScopedClient:
         validation.number("threshold", least)
         if sessions is not None:
             validation.number("sessions", sessions)
-        return await compress.compress(
+        return await summarize.compress(
             self.ctx, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
         )
 
-    async def roll_up(self, *, days: float = rollup.DAYS, dry_run: bool = False) -> SummaryReport:
+    async def roll_up(
+        self, *, days: float = summarize.DAYS, dry_run: bool = False
+    ) -> SummaryReport:
         """Merge each topic among what was not used for so many days into one memory.
 
         The originals are archived behind it and can be restored. With `dry_run` nothing is changed.
         Raises InvalidInput.
         """
         validation.days(days)
-        return await rollup.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
+        return await summarize.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Protect a memory from being trimmed, expired or left out. Raises NotFound."""

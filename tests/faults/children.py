@@ -29,7 +29,7 @@ from typing import Any
 import memorist
 from memorist.embedders.hashing import Hashing
 from memorist.errors import InvalidInput, MemoristError, RevisionConflict
-from memorist.jobs import registry
+from memorist.jobs.worker import Worker
 from memorist.ports import Vectors
 
 WORDS = (
@@ -213,9 +213,7 @@ def embed(path: str, lease: str) -> None:
         async with memorist.aio.open(path, embedder="none", spool=False) as memory:
             memory.ctx.embedder = Slow()
             tell("open")
-            await registry.worker(
-                memory.ctx, only=["embed"], batch_size=4, lease_seconds=float(lease)
-            ).run()
+            await Worker(memory.ctx, only=["embed"], batch_size=4, lease_seconds=float(lease)).run()
 
     asyncio.run(run())
 
@@ -225,7 +223,7 @@ def tend(path: str, duty: str, lease: str, settings: str) -> None:
         async with memorist.aio.open(path, **json.loads(settings)) as memory:
             memory.ctx.embedder = Slow()
             tell("open")
-            await registry.worker(
+            await Worker(
                 memory.ctx, only=[duty], batch_size=4, lease_seconds=float(lease)
             ).run_once()
             tell("done")
