@@ -188,7 +188,8 @@ class ScopedClient:
             include_compressed=include_compressed,
             rerank=rerank,
         )
-        if why := await self.privacy.disabled_reason():
+        why, revision = await privacy.check_recall(self.ctx, self.scope, self.labels.session)
+        if why:
             return Recall(
                 query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why}
             )
@@ -198,7 +199,7 @@ class ScopedClient:
             news = delta.fitting(news, asked, ctx.count_tokens)
             fitted = delta.beside(news, asked, ctx.count_tokens)
         find = retrieve.recall if self.offline is None else self.offline.recall
-        answer = await find(ctx, fitted, by, ctx.clock())
+        answer = await find(ctx, fitted, by, ctx.clock(), revision=revision)
         await recall.write_back(ctx, fitted, by, answer)
         recall.log_search(ctx, asked, answer)
         return answer if news is None else delta.before(news, answer, asked, ctx.count_tokens)
