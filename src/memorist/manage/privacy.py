@@ -88,14 +88,14 @@ class Privacy:
             note(self._ctx, self._scope, session, "")
 
 
-async def off(ctx: Context, scope: Scope, sessions: Iterable[str | None]) -> Disabled:
+async def load_disabled(ctx: Context, scope: Scope, sessions: Iterable[str | None]) -> Disabled:
     """Return in which of the sessions memory is disabled, and why."""
     return await load(ctx, ctx.store, scope, sessions)
 
 
 async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
     """Return why memory is off in a session; empty if it is on."""
-    return (await off(ctx, scope, [session])).get(session, "")
+    return (await load_disabled(ctx, scope, [session])).get(session, "")
 
 
 async def check_recall(ctx: Context, scope: Scope, session: str | None) -> tuple[str, int | None]:
@@ -112,11 +112,11 @@ async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> 
 
 async def is_space_off(ctx: Context, scope: Scope) -> bool:
     """Whether memory is disabled in a space; one whose sessions are incognito still holds memories."""
-    reasons = await off(ctx, scope, [None])
+    reasons = await load_disabled(ctx, scope, [None])
     return reasons.get(None, "") not in ("", INCOGNITO)
 
 
-async def sharing(ctx: Context, scope: Scope) -> list[Scope]:
+async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
     """The other spaces of the same person that share something."""
     mine = [
         each
