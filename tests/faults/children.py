@@ -155,7 +155,8 @@ def forget(path: str, word: str) -> None:
     async def not_now() -> None:
         os.kill(os.getpid(), 9)
 
-    memory._inner.ctx.store.database.inner._wipe = not_now
+    database = memory._inner.ctx.store.database
+    getattr(database, "inner", database)._wipe = not_now
     for each in ana.list(limit=1000):
         if word in each.text:
             ana.forget(each.id)

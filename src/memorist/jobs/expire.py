@@ -87,7 +87,7 @@ async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
             await tx.decide_proposal(late, "lapsed", at=now)
         await tx.delete_old(now - EVENTS_KEPT)
     if texts:
-        await forget.swept(ctx, scope, list(dict.fromkeys(texts)))
+        await forget.sweep(ctx, scope, list(dict.fromkeys(texts)))
     return Purged(expired=tuple(expired), purged=tuple(purged))
 
 
