@@ -145,7 +145,7 @@ RULES: dict[str, Callable[[str], Any]] = {
     "facts": lambda text: rules.find_facts(text, who="Ana", at=NOW),
     "safe": render.safe,
     "block": lambda text: render.block([memory(text)]),
-    "heard": chat_commands.heard,
+    "parse": chat_commands.parse,
     "used": lambda text: compare.find_used(text, [memory(text)]),
     "is_question": derived.is_question,
     "terms_of": lambda text: derived.terms_of(memory(text), "english"),

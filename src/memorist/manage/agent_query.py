@@ -38,7 +38,7 @@ class Request:
     threshold: float | None
 
 
-async def answered(
+async def answer(
     ctx: Context,
     asked: Request,
     scope: Scope,
@@ -59,7 +59,7 @@ async def answered(
     shown = _full if asked.shape == "full" else _bullet
     items = [
         shown(memory, access.category(memory.category or memory.kind))
-        for memory in few(found, access)
+        for memory in limit_categories(found, access)
     ]
     caps = budget.Caps(tokens=asked.budget_tokens)
     cost = partial(_tokens_sent, count)
@@ -121,7 +121,7 @@ def _level(name: str, value: Any) -> int | None:
     return int(value)
 
 
-def few(found: Recall, access: Access) -> Iterator[Memory]:
+def limit_categories(found: Recall, access: Access) -> Iterator[Memory]:
     """The hits, of each category no more than it lets into a context."""
     taken: Counter[str] = Counter()
     for memory in found.memories:
