@@ -22,18 +22,27 @@ from ..errors import InvalidInput
 from ..ingest import guard, messages, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
-from ..ports import Vectors
 from ..storage import codec, rows, summaries
-from ..storage.changes import Save, SeenMessage
+from ..storage.changes import SeenMessage
 from ..storage.export import export
 from ..storage.history import HistoryEntry
 from ..storage.store import Store
 from ..storage.summaries import Summary
 from ..storage.transaction import Transaction
 from ..text import authority, normalize
-from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
+from ..types import (
+    HISTORY_EVENTS,
+    Draft,
+    HistoryEvent,
+    Labels,
+    Memory,
+    Message,
+    Outcome,
+    Receipt,
+    Scope,
+)
 from . import privacy
-from .edit import encode, release_key, with_vector
+from .edit import encode, release_key, to_save
 from .records import PROFILE, PROJECT
 
 FORMAT = 1
@@ -447,7 +456,12 @@ async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) 
             if memory.id not in there and not reasons[memory.id]
         }
         placed = await _assign_places(list(new.values()), tx, scope)
-        await tx.apply([_imported(memory, vectors.get(memory.text), ctx) for memory in placed])
+        saves = []
+        for memory in placed:
+            event: HistoryEvent | None = None if memory.state == "superseded" else "created"
+            meta = {"imported": True}
+            saves.append(to_save(memory, vectors, ctx.index.model, event, meta=meta))
+        await tx.apply(saves)
     return [_taken(memory.id, there, reasons[memory.id]) for memory in memories]
 
 
@@ -487,16 +501,6 @@ async def _assign_places(memories: Sequence[Memory], tx: Transaction, scope: Sco
             memory = replace(memory, sequence=before + 1)
         placed.append(memory)
     return placed
-
-
-def _imported(memory: Memory, vector: Vectors | None, ctx: Context) -> Save:
-    return Save(
-        memory=with_vector(memory, vector),
-        event="created" if memory.state != "superseded" else None,
-        vector=vector,
-        model=ctx.index.model,
-        meta={"imported": True},
-    )
 
 
 def _taken(id: str, there: set[str], refused: str) -> Outcome:
