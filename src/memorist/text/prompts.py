@@ -29,3 +29,13 @@ class ModelAnswer:
     model: str
     tokens_in: int
     tokens_out: int
+
+
+def object_schema(**properties: Any) -> dict[str, Any]:
+    """Return the JSON schema of an object that has exactly these properties."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
