@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..errors import StoreDamaged
 from ..ports import IndexRow, Vectors
 from ..text import clock
-from ..text.derived import ENDS_ASKING, FLAGS
+from ..text.tokens import ENDS_ASKING, FLAGS
 from ..types import KINDS, STATES
 from .arrays import Matrix, Neighbors, PartialVectors, Segment, add_segment, products
 
@@ -218,11 +218,10 @@ class Snapshot(Columns):
     @cached_property
     def centroid(self) -> Vectors | None:
         """The mean direction of what is active, or None where nothing is embedded."""
-        count = np.count_nonzero(self.alive & self.embedded)
         if self.matrix is None:
-            count = int(self.sum.any())
-        mean: Vectors = (self.sum / max(count, 1)).astype(np.float32)
-        return mean if count else None
+            return self.sum.astype(np.float32) if self.sum.any() else None
+        count = int(np.count_nonzero(self.alive & self.embedded))
+        return (self.sum / count).astype(np.float32) if count else None
 
     def positions(self, rows: Sequence[int]) -> NDArray[np.intp]:
         """Return the current positions of the given rows; those that are gone are left out."""

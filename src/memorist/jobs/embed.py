@@ -17,7 +17,7 @@ from ..storage import embedding_queue
 from ..storage.changes import Change, Event
 from ..storage.embedding_queue import Embedding
 from ..storage.store import Store
-from ..text import derived
+from ..text import tokens
 from ..text.clock import new_id
 from ..types import Memory, Scope
 
@@ -131,7 +131,7 @@ async def _encode(
 
     Raises ProviderFailed if it refuses all.
     """
-    texts = [derived.meaning_of(memory) for memory in memories]
+    texts = [tokens.meaning_of(memory) for memory in memories]
     try:
         vectors = await checked.encode(embedder, texts)
         return list(zip(memories, vectors, strict=True)), None
