@@ -17,8 +17,8 @@ from .dialects import catalog
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import policies
-from .jobs import registry
 from .jobs.index_sync import IndexSync, StoreSearch
+from .jobs.worker import Worker
 from .offline import Offline
 from .offline.proxy import DatabaseProxy, StoreProxy
 from .ports import BudgetedModel, Embedder, NearestRows, Reranker
@@ -95,9 +95,7 @@ async def open_client(
     if offline is not None:
         await offline.opened()
     if chosen.run_jobs:
-        client.background = registry.worker(
-            ctx, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS
-        )
+        client.background = Worker(ctx, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS)
         client.background.start()
     return client
 

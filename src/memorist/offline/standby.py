@@ -86,7 +86,7 @@ class Standby:
     laid: dict[Scope, Laid]  # for the next question
     _known: dict[int, Memory] = field(default_factory=dict)
 
-    async def current(self, scope: Scope, source: Any) -> Snapshot:
+    async def current(self, scope: Scope, source: Any, revision: int | None = None) -> Snapshot:
         """The snapshot, without what cannot be shown, with what waits."""
         base = await self.index.current(scope, self if self.is_away else self.store)
         laid, names = self.laid.get(scope), [memory.id for memory, _ in self.waiting]

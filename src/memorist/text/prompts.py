@@ -68,6 +68,16 @@ class ModelAnswer:
     tokens_out: int
 
 
+def object_schema(**properties: Any) -> dict[str, Any]:
+    """Return the JSON schema of an object that has exactly these properties."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
 def to_statement(text: str, kind: Literal["semantic", "episodic"] = "semantic") -> str:
     """Return the text on one line and within its bounds; empty if it cannot stand by itself.
 

@@ -242,7 +242,7 @@ def test_what_a_changing_route_answers_can_be_kept_without_words() -> None:
         "PrivacyStatus",
         "Decision",
         "Withdrawal",
-        "Saved",
+        "SavedCheckpoint",
         "NoneType",
         "dict",
     }

@@ -245,7 +245,7 @@ def worker(call: Call, batch_size: int = 32) -> None:
     async def work() -> Any:
         async with memorist.aio.open(call.db, run_jobs=False) as memory:
             logs.configure(memory.settings.log, memory.ctx.observers)
-            working = lazy.registry.worker(memory.ctx, batch_size=batch_size)
+            working = lazy.job_worker.Worker(memory.ctx, batch_size=batch_size)
             on_signals(working.stop)
             return await working.run()
 
