@@ -42,7 +42,7 @@ from .retrieve.profiles import Profile
 from .storage.changes import Event
 from .storage.history import EventCount, HistoryEntry, Updates
 from .storage.llm_usage import LlmUsage
-from .telemetry.instrumentation import observed
+from .telemetry import observed
 from .text.clock import new_id
 from .types import (
     Conflict,

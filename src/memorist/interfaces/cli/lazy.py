@@ -20,7 +20,6 @@ _MODULES = {
     "postgres_migrate": "memorist.storage.postgres.migrate",
     "rest_app": "memorist.interfaces.rest.app",
     "rest_auth": "memorist.interfaces.rest.auth",
-    "rest_middleware": "memorist.interfaces.rest.middleware",
     "settings": "memorist.settings",
 }
 
