@@ -12,7 +12,7 @@ from .context import Context
 from .errors import InvalidInput, NotFound
 from .extraction import job
 from .extraction.job import Extracted
-from .ingest import links, messages, policies, validation
+from .ingest import links, policies, validation
 from .ingest import pipeline as ingest
 from .jobs import expire, summarize
 from .jobs.expire import Purged
@@ -129,7 +129,7 @@ class ScopedClient:
             manually_saved=manually_saved,
         )
         longest = self.ctx.settings.max_text_chars
-        drafts = messages.drafts(what, self.labels, messages.moment(at), common, longest)
+        drafts = validation.drafts(what, self.labels, validation.moment(at), common, longest)
         return await self.remember_drafts(drafts, policy=policy)
 
     @observed("remember", lambda receipt: len(receipt.ids))

@@ -18,7 +18,7 @@ from ..storage.changes import Change, Forget, Save
 from ..storage.embedding_queue import Embedding
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import derived, summarize
+from ..text import summarize, tokens
 from ..types import GUILD, STATES, Filter, Labels, Memory, Scope
 from . import edit, privacy, recall
 from .journal import Journal
@@ -203,7 +203,7 @@ async def _erase(
         if scope.user == GUILD:  # what was embedded is more than the text
             with suppress(StoreDamaged):  # an altered row is erased all the same
                 memories = await tx.get(scope, [*ids, *more])
-                words += [derived.meaning_of(memory) for memory in memories]
+                words += [tokens.meaning_of(memory) for memory in memories]
         changes: list[Change] = []
         for memory in plan.flagged:
             if not memory.compression_source:

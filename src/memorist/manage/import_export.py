@@ -22,7 +22,7 @@ from uuid import UUID, uuid5
 
 from ..context import Context
 from ..errors import InvalidInput
-from ..ingest import guard, messages, policies, validation
+from ..ingest import guard, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
 from ..storage import codec, rows, summaries
@@ -131,7 +131,7 @@ def read(record: Mapping[str, Any], how: Import) -> Record:
     if "content" in record:
         if how.scope is None:
             raise InvalidInput("it is a message: name its owner, with a scope or --user")
-        messages.message(record, how.labels)
+        validation.message(record, how.labels)
         return Record(kind=_MESSAGE, value=record, scope=how.scope)
     kind, data = record.get("record_type"), record.get("data")
     if kind not in (*_IGNORED, *_READERS) or not isinstance(data, Mapping):
@@ -186,7 +186,7 @@ def _read_memory(data: Mapping[str, Any]) -> Memory:
 def _read_message(data: Mapping[str, Any]) -> SeenMessage:
     text = data.get("text")
     plain = {name: data.get(name) for name in ("id", "role", "name", "session")}
-    plain |= {"content": "" if text is None else text, "at": messages.moment(data.get("at"))}
+    plain |= {"content": "" if text is None else text, "at": validation.moment(data.get("at"))}
     message = codec.load(Message, plain)
     if message.id is None:
         raise InvalidInput("This is no message: it has no id")

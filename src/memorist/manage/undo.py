@@ -16,7 +16,7 @@ from ..storage.changes import Change, Relation, Save, Unrelated
 from ..storage.history import History, HistoryEntry
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import clock, derived
+from ..text import clock, tokens
 from ..text.clock import new_id
 from ..types import CONTRADICTS, HistoryEvent, Labels, Memory, Scope
 from . import edit, privacy
@@ -129,12 +129,12 @@ def _go_back(
             before = {"state": "soft_deleted", "purge_at": clock.iso(now + KEPT)}
         if entry.id in chosen:
             for name in before:
-                if name in later and later[name] != derived.field_value(then, name):
+                if name in later and later[name] != tokens.field_value(then, name):
                     why = "was changed again since, or this is undone already"
                     raise RevisionConflict(
                         f"Memory {memory.id!r} {why}: undo the later change first"
                     )
-            then = derived.with_fields(then, before)
+            then = tokens.with_fields(then, before)
             undone.append(entry)
         later |= before
     return Step(now=memory, then=then, entries=tuple(undone))

@@ -14,7 +14,7 @@ _MODULES = {
     "hooks": "memorist.interfaces.hooks",
     "mcp_install": "memorist.interfaces.mcp.install",
     "mcp_server": "memorist.interfaces.mcp.server",
-    "messages": "memorist.ingest.messages",
+    "validation": "memorist.ingest.validation",
     "milton": "memorist.dialects.milton",
     "minilm": "memorist.embedders.minilm",
     "postgres_migrate": "memorist.storage.postgres.migrate",
