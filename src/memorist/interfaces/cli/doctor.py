@@ -242,7 +242,7 @@ def check_database(settings: Settings) -> Iterator[Finding]:
 
 def check_spool(settings: Settings) -> Iterator[Finding]:
     """Check for writes that wait for the store, and for lines that could not be replayed."""
-    spool = lazy.bootstrap.fail_safe_files(settings)
+    spool = lazy.bootstrap.Spool.of(settings)
     if spool is None:
         yield _good("spool", "off: writes fail while the store is down")
         return
