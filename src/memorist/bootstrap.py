@@ -14,18 +14,17 @@ from .dialects import catalog
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import policies
-from .jobs import registry
 from .jobs.index_sync import IndexSync, StoreSearch
-from .offline.outage import Offline
+from .jobs.worker import Worker
+from .offline.outage import Down, Offline, Switch
 from .offline.spool import Spool
-from .offline.switch import Down, Switch
 from .ports import BudgetedModel, Embedder, NearestRows, Reranker
 from .retrieve import profiles
 from .settings import Settings, allowlists, load
 from .settings.options import Options
 from .storage.access_log import AccessLog
 from .storage.store import Store
-from .telemetry.instrumentation import Observer
+from .telemetry import span_observer
 from .text import tokens
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ async def open_client(
     embedder = _embedder(chosen)
     reranker = _reranker(chosen, embedder)
     model = language_model(chosen)
-    observers = _observers(chosen)
+    observers = [span_observer()] if chosen.otel else []
     down: Down = {}
     spool = Spool.of(chosen)
     store = await (_store(chosen) if spool is None else _offline_store(chosen, spool, down))
@@ -92,19 +91,9 @@ async def open_client(
         await offline.start()
     client = Client(ctx, offline)
     if chosen.run_jobs:
-        client.background = registry.worker(
-            ctx, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS
-        )
+        client.background = Worker(ctx, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS)
         client.background.start()
     return client
-
-
-def _observers(settings: Settings) -> list[Observer]:
-    if not settings.otel:
-        return []
-    from .telemetry import otel
-
-    return [otel.observer()]
 
 
 async def copied(

@@ -12,10 +12,9 @@ from .context import Context
 from .errors import InvalidInput, NotFound
 from .extraction import job
 from .extraction.job import Extracted
-from .ingest import links, messages, policies, validation
+from .ingest import links, policies, validation
 from .ingest import pipeline as ingest
-from .jobs import compress, expire
-from .jobs import roll_up as rollup
+from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
 from .manage import (
@@ -43,7 +42,7 @@ from .retrieve.profiles import Profile
 from .storage.changes import Event
 from .storage.history import EventCount, HistoryEntry, Updates
 from .storage.llm_usage import LlmUsage
-from .telemetry.instrumentation import observed
+from .telemetry import observed
 from .text.clock import new_id
 from .types import (
     Conflict,
@@ -131,7 +130,7 @@ class ScopedClient:
             manually_saved=manually_saved,
         )
         longest = self.ctx.settings.max_text_chars
-        drafts = messages.drafts(what, self.labels, messages.moment(at), common, longest)
+        drafts = validation.drafts(what, self.labels, validation.moment(at), common, longest)
         return await self.remember_drafts(drafts, policy=policy)
 
     @observed("remember", lambda receipt: len(receipt.ids))
@@ -188,7 +187,8 @@ class ScopedClient:
             include_compressed=include_compressed,
             rerank=rerank,
         )
-        if why := await self.privacy.disabled_reason():
+        why, revision = await privacy.check_recall(self.ctx, self.scope, self.labels.session)
+        if why:
             return Recall(
                 query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why}
             )
@@ -198,7 +198,7 @@ class ScopedClient:
             news = delta.fit_header(news, asked, ctx.count_tokens)
             fitted = delta.reserve_room(news, asked, ctx.count_tokens)
         find = retrieve.recall if self.offline is None else self.offline.recall
-        answer = await find(ctx, fitted, by, ctx.clock())
+        answer = await find(ctx, fitted, by, ctx.clock(), revision=revision)
         await recall.write_back(ctx, fitted, by, answer)
         recall.log_search(ctx, asked, answer)
         return answer if news is None else delta.prepend(news, answer, asked, ctx.count_tokens)
@@ -427,18 +427,20 @@ class ScopedClient:
         validation.number("threshold", least)
         if sessions is not None:
             validation.number("sessions", sessions)
-        return await compress.compress(
+        return await summarize.compress(
             self.ctx, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
         )
 
-    async def roll_up(self, *, days: float = rollup.DAYS, dry_run: bool = False) -> SummaryReport:
+    async def roll_up(
+        self, *, days: float = summarize.DAYS, dry_run: bool = False
+    ) -> SummaryReport:
         """Merge each topic among what was not used for so many days into one memory.
 
         The originals are archived behind it and can be restored. With `dry_run` nothing is changed.
         Raises InvalidInput.
         """
         validation.days(days)
-        return await rollup.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
+        return await summarize.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Protect a memory from being trimmed, expired or left out. Raises NotFound."""

@@ -18,7 +18,7 @@ from ..storage.changes import Forget, Save
 from ..storage.embedding_queue import Embedding
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import derived, normalize, summarize
+from ..text import normalize, summarize, tokens
 from ..types import GUILD, STATES, Filter, Labels, Memory, Scope
 from . import edit, journal, privacy, recall
 
@@ -251,7 +251,7 @@ async def _meanings(tx: Transaction, scope: Scope, ids: Sequence[str]) -> list[s
     """What was embedded of memories where that is more than their words."""
     with suppress(StoreDamaged):  # a row that was altered on disk goes all the same
         return (
-            [derived.meaning_of(memory) for memory in await tx.get(scope, ids)]
+            [tokens.meaning_of(memory) for memory in await tx.get(scope, ids)]
             if scope.user == GUILD
             else []
         )

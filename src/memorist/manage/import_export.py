@@ -19,7 +19,7 @@ from uuid import UUID, uuid5
 
 from ..context import Context
 from ..errors import InvalidInput
-from ..ingest import guard, messages, policies, validation
+from ..ingest import guard, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ports import Vectors
@@ -103,7 +103,7 @@ def _check(record: Mapping[str, Any], how: Import) -> None:
     if "content" in record:
         if how.scope is None:
             raise InvalidInput("it is a message: say whose it is, with a scope or --user")
-        messages.message(record, how.labels)
+        validation.message(record, how.labels)
         return
     kind, data = record.get("record_type"), record.get("data")
     if kind not in (*_NOTES, *_READERS) or not isinstance(data, Mapping):
@@ -355,7 +355,7 @@ def _said(data: Mapping[str, Any]) -> SeenMessage:
             raise InvalidInput(f"This is no message: {name} is text, not {type(value).__name__}")
     text = data.get("text")
     fields = {name: data.get(name) for name in ("id", "role", "name", "session")}
-    message = Message(content=text or "", at=messages.moment(data.get("at")), **fields)  # type: ignore[arg-type]
+    message = Message(content=text or "", at=validation.moment(data.get("at")), **fields)  # type: ignore[arg-type]
     outcome = codec.load(Outcome, rows.upgrade_outcome(data.get("outcome") or {}))
     digest = normalize.digest(text) if text is not None else ""
     return SeenMessage(

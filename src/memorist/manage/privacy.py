@@ -15,7 +15,7 @@ from ..errors import InvalidInput, Refused
 from ..ingest import validation
 from ..ingest.privacy import INCOGNITO as INCOGNITO
 from ..ingest.privacy import OFF as OFF
-from ..ingest.privacy import Disabled, load, note
+from ..ingest.privacy import Disabled, load, load_with_revision, note
 from ..storage import space_settings
 from ..storage.queries import SpaceSettings
 from ..types import Labels, Scope
@@ -96,6 +96,12 @@ async def load_disabled(ctx: Context, scope: Scope, sessions: Iterable[str | Non
 async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
     """Return why memory is off in a session; empty if it is on."""
     return (await load_disabled(ctx, scope, [session])).get(session, "")
+
+
+async def check_recall(ctx: Context, scope: Scope, session: str | None) -> tuple[str, int | None]:
+    """Return why nothing is recalled in a session, if so, and the revision of the scope."""
+    disabled, revision = await load_with_revision(ctx, ctx.store, scope, [session])
+    return disabled.get(session, ""), revision
 
 
 async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> str | None:

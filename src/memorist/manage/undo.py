@@ -15,7 +15,7 @@ from ..storage.changes import Change, Relation, Save, Unrelated
 from ..storage.history import HistoryEntry
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import clock, derived
+from ..text import clock, tokens
 from ..text.clock import new_id
 from ..types import CONTRADICTS, HistoryEvent, Labels, Memory, Scope
 from . import edit, privacy
@@ -122,11 +122,11 @@ def _step(memory: Memory, entries: Sequence[HistoryEntry], chosen: set[str], now
         before = _before(entry, now)
         if entry.id in chosen:
             if any(
-                name in later and later[name] != derived.field_value(then, name) for name in before
+                name in later and later[name] != tokens.field_value(then, name) for name in before
             ):
                 why = "was changed again since, or this is undone already: undo the later change first"
                 raise RevisionConflict(f"Memory {memory.id!r} {why}")
-            then = derived.with_fields(then, before)
+            then = tokens.with_fields(then, before)
             taken.append(entry)
         later |= before
     return Step(now=memory, then=then, entries=tuple(taken))

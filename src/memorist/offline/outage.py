@@ -1,49 +1,42 @@
-"""What happens while the store is down, and when it is back.
+"""Noticing that the store is down, spooling what is written then, and replaying it later.
 
-`Offline` wraps remembering, recalling, reading and forgetting. While the store is down, writes go to
-the spool, and questions are answered by the ordinary pipeline on a stand-in: a store in memory with
-what was recently read or written here, and what is spooled.
+`Offline` wraps remembering, recalling, reading and forgetting: the rest of the package does not know
+about outages.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import groupby
-from typing import Any
-
-import numpy as np
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from ..context import Context
-from ..errors import InvalidInput, RevisionConflict, StoreFull, StoreUnavailable
-from ..index import SnapshotCache
-from ..ingest import guard, policies, privacy
+from ..errors import StoreFull, StoreUnavailable
+from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
 from ..ingest.analyze import analyze, to_items
 from ..ingest.policies import Policy
 from ..manage import records
+from ..ports import Vectors
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
-from ..storage.changes import Change, Forget, Save
-from ..storage.sqlite.database import SqliteDatabase
+from ..storage.database import Connection, Database, Dialect, Rows, Values, VectorSearch
+from ..storage.database import Query as Statement
 from ..storage.store import Store
 from ..storage.summaries import Summary
-from ..text import clock
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
 from .spool import Pending, Spool
-from .switch import Down, Switch, Way
+from .stand_in import Recent, StandIn, batches, hand_over
 
 FIRST_LOOK, LONGEST = 0.5, 2.0  # seconds between two attempts to reach the store
 OPENING = 5.0  # seconds that opening waits for the replay of what an earlier outage left behind
-BATCH = 256  # drafts replayed in one transaction
-MOST_RECENT = 2000  # memories to answer from while the store is down
-MOST_EMBEDDED = 64  # spooled drafts that one call embeds; older ones are found by their words
-CACHE_BYTES = 64 << 20  # of the stand-in's index
+Way: TypeAlias = Literal["reading", "writing"]
+Down: TypeAlias = dict[Way, str]  # what does not work, and why; a file may still be readable
 log = logging.getLogger("memorist")
 
 
@@ -56,131 +49,65 @@ class Replayed:
     waiting: int = 0  # still, or again
 
 
-class Recent:
-    """Memories that were recently read or written by this process."""
+class Switch:
+    """A database that may be down. Implements `Database` and `VectorSearch`.
 
-    def __init__(self, index: SnapshotCache) -> None:
-        self._index = index
-        # With the revision of the scope's snapshot when it was written here; -1: it was read.
-        self._held: OrderedDict[tuple[Scope, str], tuple[Save, int]] = OrderedDict()
+    While it is known to be down, calls fail at once instead of waiting for it again and again.
+    """
 
-    def note_read(self, memories: Iterable[Memory]) -> None:
-        """Hold memories that were just read."""
-        for memory in memories:
-            self._hold(Save(memory=memory, event=None), -1)
+    def __init__(self, inner: Database | None, down: Down) -> None:
+        self.inner = inner  # None: it was down when the client was opened
+        self.down = down
 
-    def note_commit(self, scope: Scope, changes: Iterable[Change]) -> None:
-        """Hold what was just written, and drop what was forgotten."""
-        snapshot = self._index.peek(scope)
-        for change in changes:
-            if isinstance(change, Save):
-                self._hold(change, snapshot.revision if snapshot else 0)
-            elif isinstance(change, Forget):
-                for save in self.of(scope):
-                    if change.memory_id in (save.memory.id, save.memory.superseded_by):
-                        del self._held[scope, save.memory.id]
+    def _use(self, way: Way = "reading") -> Database:
+        if self.inner is None or way in self.down:
+            raise StoreUnavailable(self.down.get(way))
+        return self.inner
 
-    def _hold(self, save: Save, revision: int) -> None:
-        key = save.memory.scope, save.memory.id
-        self._held[key] = save, revision
-        self._held.move_to_end(key)
-        if len(self._held) > MOST_RECENT:
-            self._held.popitem(last=False)
+    @property
+    def dialect(self) -> Dialect:
+        return self._use().dialect
 
-    def of(self, scope: Scope) -> list[Save]:
-        """Return everything held of a scope, least recent first."""
-        return [save for (whose, _), (save, _) in self._held.items() if whose == scope]
+    @property
+    def secret(self) -> bytes:
+        return self._use().secret
 
-    def current(self, scope: Scope) -> list[Save]:
-        """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
-        snapshot = self._index.peek(scope)
-        versions, found = {}, []
-        for save in self.of(scope):
-            memory = save.memory
-            if (snapshot.revision if snapshot else 0) <= self._held[scope, memory.id][1]:
-                found.append(save)
-            else:
-                at = clock.micros(memory.created_at), clock.micros(memory.updated_at)
-                versions[*at, memory.simhash] = memory
-        if snapshot is None or not versions:
-            return found
-        created = np.isin(snapshot.created, [version[0] for version in versions])
-        positions = np.flatnonzero(snapshot.present & created)
-        columns = (snapshot.created, snapshot.updated, snapshot.simhash)
-        there = zip(*(column[positions].tolist() for column in columns), strict=True)
-        for version, vector in zip(there, snapshot.vectors(positions), strict=True):
-            if version in versions:
-                given = vector if vector.any() else None
-                found.append(
-                    Save(memory=versions[version], event=None, vector=given, model=snapshot.model)
-                )
-        return found
+    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
+        return await self._use().rows(sql, values, scope=scope)
 
+    async def read(self, queries: Sequence[Statement], *, scope: int | None = None) -> list[Rows]:
+        return await self._use().read(queries, scope=scope)
 
-class StandIn:
-    """A store in memory that answers while the real one is down or lacks what is spooled."""
+    def transaction(
+        self, scope: Scope | None = None, *, number: int | None = None
+    ) -> AbstractAsyncContextManager[Connection]:
+        return self._use("writing").transaction(scope, number=number)
 
-    def __init__(self, ctx: Context) -> None:
-        self._ctx = ctx
-        self._open: Context | None = None
-        self._held: dict[tuple[Scope, str], Memory] = {}
-        self._spooled: dict[Scope, dict[str, tuple[str, ...]]] = {}  # ids of drafts and memories
-        self.turn = asyncio.Lock()
+    def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
+        return self._use("writing").try_lock(name)
 
-    async def update(
-        self, scope: Scope, known: Sequence[Save], spooled: Sequence[Pending]
-    ) -> Context:
-        """Return a context whose store holds exactly this of a scope."""
-        if self._open is None:
-            index = SnapshotCache(
-                model=self._ctx.index.model,
-                dimensions=self._ctx.index.dimensions,
-                limit_bytes=CACHE_BYTES,
-            )
-            database = await SqliteDatabase.open(":memory:")
-            store = await Store.open(database, language=self._ctx.settings.language)
-            self._open = replace(self._ctx, store=store, index=index, external_index=None)
-        wanted = {save.memory.id for save in known}
-        changes: list[Change] = []
-        for save in known:
-            if self._held.get((scope, save.memory.id)) != save.memory:
-                self._held[scope, save.memory.id] = save.memory
-                changes.append(replace(save, event=None, old_ref=None, meta={}))
-        made = self._spooled.setdefault(scope, {})
-        gone = {id for whose, id in self._held if whose == scope} - wanted
-        for id in made.keys() - {each.id for each in spooled}:
-            gone.update(made.pop(id))
-        for id in sorted(gone - wanted):
-            self._held.pop((scope, id), None)
-            now = self._ctx.clock()
-            changes.append(Forget(memory_id=id, at=now, until=None, purged=True))
-        if changes:
-            async with self._open.store.transaction(scope) as tx:
-                await tx.apply(changes)
-        new = [each for each in spooled if each.id not in made and isinstance(each.what, Draft)]
-        parts = (replace(self._open, embedder=None), new[:-MOST_EMBEDDED])
-        for ctx, drafts in (parts, (self._open, new[-MOST_EMBEDDED:])):
-            for batch in _batches(drafts):
-                outcomes = await hand_over(ctx, batch)
-                made |= {id: outcome.ids for id, outcome in outcomes.items()}
-        return self._open
+    async def nearest(
+        self, scope: int, vector: Vectors, *, model: str, limit: int
+    ) -> list[tuple[int, float]]:
+        inner = self._use()
+        assert isinstance(inner, VectorSearch)
+        return await inner.nearest(scope, vector, model=model, limit=limit)
 
-    async def get(self, scope: Scope, id: str) -> list[Memory]:
-        """Return the memory that a spooled draft has become."""
-        assert self._open is not None
-        return await self._open.store.get(scope, self._spooled[scope].get(id, ())[:1])
+    async def wait_for_change(self, seconds: float) -> None:
+        await self._use().wait_for_change(seconds)
 
-    def is_spooled(self, memory: Memory) -> bool:
-        """Return whether a memory comes from the spool."""
-        made = self._spooled.get(memory.scope, {})
-        return any(memory.id in ids for ids in made.values())
+    async def backup(self, path: Path) -> None:
+        await self._use().backup(path)
+
+    async def vacuum(self) -> None:
+        await self._use("writing").vacuum()
+
+    def make_room(self) -> bool:
+        return self._use().make_room()
 
     async def close(self) -> None:
-        """Release everything; it is opened again when it is needed."""
-        async with self.turn:
-            if self._open is not None:
-                await self._open.store.close()
-            self._open, self._held, self._spooled = None, {}, {}
+        if self.inner is not None:
+            await self.inner.close()
 
 
 class Offline:
@@ -297,7 +224,15 @@ class Offline:
             gone -= {memory.id for memory in stored}
         return [id for id in ids if id not in gone]
 
-    async def recall(self, ctx: Context, query: Query, profile: Profile, now: datetime) -> Recall:
+    async def recall(
+        self,
+        ctx: Context,
+        query: Query,
+        profile: Profile,
+        now: datetime,
+        *,
+        revision: int | None = None,
+    ) -> Recall:
         """Answer from the store and the spool; while the store is down, without it.
 
         The answer then says so in `legs`.
@@ -305,7 +240,7 @@ class Offline:
         answer = None
         if "reading" not in self.down:
             try:
-                answer = await retrieve.recall(ctx, query, profile, now)
+                answer = await retrieve.recall(ctx, query, profile, now, revision=revision)
                 self._recent.note_read(answer.memories)
             except StoreUnavailable as error:
                 self._lose("reading", error)
@@ -322,17 +257,19 @@ class Offline:
                 profile,
                 now,
             )
+            new = {id for ids in self._stand_in.spooled_ids(query.scope).values() for id in ids}
         if answer is None:
             return replace(mixed, legs={**mixed.legs, "store": why})
-        return mixed if any(map(self._stand_in.is_spooled, mixed.memories)) else answer
+        return answer if new.isdisjoint(memory.id for memory in mixed.memories) else mixed
 
     async def get(self, scope: Scope, id: str) -> list[Memory]:
         """Return the memory with this id, or what a spooled draft with it would become."""
         spooled = await self._waiting(scope)
         if any(each.id == id for each in spooled):
             async with self._stand_in.turn:
-                await self._stand_in.update(scope, self._recent.current(scope), spooled)
-                return await self._stand_in.get(scope, id)
+                known = self._recent.current(scope)
+                mine = await self._stand_in.update(scope, known, spooled)
+                return await mine.store.get(scope, self._stand_in.spooled_ids(scope)[id][:1])
         return await self._ctx.store.get(scope, [id])
 
     async def counts(self) -> dict[str, Any]:
@@ -407,7 +344,7 @@ class Offline:
                 return None
             spooled = await asyncio.to_thread(self._spool.waiting)
             before = len(self._spool.set_aside())
-            for batch in _batches(spooled):
+            for batch in batches(spooled):
                 problems = []
                 for id, outcome in (await hand_over(ctx, batch)).items():
                     if outcome.status == "conflict":
@@ -428,55 +365,3 @@ class Offline:
             )
         left = len(await asyncio.to_thread(self._spool.waiting))
         return Replayed(taken_in=len(spooled) - rejected, set_aside=rejected, waiting=left)
-
-
-async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome]:
-    """Store spooled writes that belong together; return the outcomes of the drafts by id.
-
-    What cannot be stored has the outcome `conflict`. Doing it twice changes nothing.
-    """
-    scope, first = batch[0].scope, batch[0].what
-    try:
-        if isinstance(first, Summary):
-            await records.add(ctx.store, scope, first)
-            return {}
-        there = {memory.id for memory in await ctx.store.get(scope, [each.id for each in batch])}
-        drafts = [
-            _as_message(each.what)
-            for each in batch
-            if each.id not in there and isinstance(each.what, Draft)
-        ]
-        names = (batch[0].policy, batch[0].policy.split(".")[0], "default")
-        policy = next(name for name in names if name in ctx.policies)  # the nearest that is known
-        by = policies.find(ctx.policies, policy, ctx.settings.capacity)
-        ready = await ingest.prepare(ctx, scope, to_items(drafts), by, ctx.clock())
-        async with ctx.store.transaction(scope) as tx:
-            outcomes = await ingest.write(tx, ready)
-    except (InvalidInput, RevisionConflict) as error:
-        if len(batch) == 1:
-            return {batch[0].id: Outcome(status="conflict", reason=str(error))}
-        found: dict[str, Outcome] = {}
-        for one in batch:
-            found |= await hand_over(ctx, [one])
-        return found
-    ids = [draft.id or "" for draft in drafts]
-    return dict(zip(ids, outcomes, strict=True))
-
-
-def _as_message(draft: Draft) -> Draft:
-    """Make a draft a message, so that storing it twice counts once."""
-    if draft.message_id is not None:
-        return draft
-    return replace(draft, message_id=draft.id, source_ids=(draft.id or "", *draft.source_ids))
-
-
-def _batches(spooled: Sequence[Pending]) -> Iterator[list[Pending]]:
-    """Yield what can be stored together: drafts of one scope and policy that follow each other."""
-
-    def key(pending: Pending) -> tuple[Scope, str, str | bool]:
-        return pending.scope, pending.policy, isinstance(pending.what, Summary) and pending.id
-
-    for _, group in groupby(spooled, key):
-        run = list(group)
-        for start in range(0, len(run), BATCH):
-            yield run[start : start + BATCH]
