@@ -135,7 +135,7 @@ def _parameters(verb: verbs.Verb, method: str, path: str) -> tuple[dict[str, Any
         kind: Any = KINDS.get(argument.kind)
         if argument.name in in_path:
             parameters[argument.name] = kind
-        elif argument.only != "cli":
+        elif not argument.cli_only:
             is_required = argument.default is verbs.REQUIRED
             kind = kind | None if argument.default is None else kind
             fields[argument.name] = (kind, ... if is_required else argument.default)
