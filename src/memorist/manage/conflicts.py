@@ -10,7 +10,7 @@ from ..storage.queries import Reader
 from ..types import CONTRADICTS, Conflict, Memory, Scope
 
 
-async def open_ones(
+async def list_open(
     reading: Reader, scope: Scope, *, limit: int, id: str | None = None
 ) -> list[Conflict]:
     """The conflicts that nobody has decided yet, newest first; those about what was since changed are left out."""
@@ -33,7 +33,7 @@ def _conflict(relation: Relation, memories: dict[str, Memory]) -> Conflict | Non
     return Conflict(new=new, old=old, at=relation.at)
 
 
-async def confirmed(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
+async def confirm(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
     """Let the newer one stand. Raises NotFound."""
     async with ctx.store.transaction(scope) as tx:
         both = await _open(tx, scope, id)
@@ -43,7 +43,7 @@ async def confirmed(ctx: Context, scope: Scope, id: str, actor: str | None) -> M
     return new
 
 
-async def rejected(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
+async def reject(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
     """Bring the older one back, and keep the newer one as what was rejected: it never held. Raises NotFound."""
     async with ctx.store.transaction(scope) as tx:
         both, now = await _open(tx, scope, id), ctx.clock()
@@ -65,7 +65,7 @@ async def rejected(ctx: Context, scope: Scope, id: str, actor: str | None) -> Me
 
 
 async def _open(reading: Reader, scope: Scope, id: str) -> Conflict:
-    found = await open_ones(reading, scope, limit=1, id=str(id))
+    found = await list_open(reading, scope, limit=1, id=str(id))
     if not found:
         raise NotFound(
             f"Memory {id!r} contradicts nothing that waits for a decision: see `conflicts`"

@@ -66,7 +66,7 @@ class Consent:
         ConsentMissing if they said no to it before; Refused while memory is off.
         """
         text = _checked(field, value)
-        if why := (await privacy.off(self._ctx, self._scope, [self._labels.session])).get(
+        if why := (await privacy.load_disabled(self._ctx, self._scope, [self._labels.session])).get(
             self._labels.session
         ):
             raise Refused(f"Not proposed: {why}")

@@ -39,10 +39,10 @@ async def read_updates(
     if await privacy.disabled_reason(ctx, scope, name if thread else labels.session):
         return Updates(thread=name, since=since or 0, revision=since or 0, changes=(), text="")
     if since is not None:
-        return await told(ctx.store, scope, name, since, render.update)
+        return await collect(ctx.store, scope, name, since, render.update)
     async with ctx.store.transaction(scope) as tx:
         since = await shown_revision(tx, scope, name)
-        updates = await told(tx, scope, name, since, render.update)
+        updates = await collect(tx, scope, name, since, render.update)
         await tx.mark_shown(name, updates.revision)
     return updates
 
@@ -57,7 +57,7 @@ async def read_updates_if_available(
         return Updates(thread="", since=since, revision=since, changes=(), text="")
 
 
-async def told(reading: Reader, scope: Scope, thread: str, since: int, line: Line) -> Updates:
+async def collect(reading: Reader, scope: Scope, thread: str, since: int, line: Line) -> Updates:
     """The first changes after a revision, one line each, and how far they go."""
     log = await thread_changes(reading, scope, thread, since)
     standing = await _standing(reading, scope, [each.memory_id for each in log])
@@ -90,7 +90,7 @@ def header(since: int, lines: Sequence[str]) -> str:
     return "\n".join([f"Memory updates since rev {since}:", *lines]) if lines else ""
 
 
-def fitting(news: Updates, asked: Query, count: Count) -> Updates:
+def fit_header(news: Updates, asked: Query, count: Count) -> Updates:
     """The news, or none yet where there is no room for the header: it is told when there is."""
     room = Caps(tokens=asked.budget, chars=asked.max_chars).beside(news.text, count)
     if room.tokens == 0 or room.chars == 0:
@@ -98,7 +98,7 @@ def fitting(news: Updates, asked: Query, count: Count) -> Updates:
     return news
 
 
-def beside(news: Updates, asked: Query, count: Count) -> Query:
+def reserve_room(news: Updates, asked: Query, count: Count) -> Query:
     """The query with the room that the header leaves."""
     if not news.text:
         return asked
@@ -106,7 +106,7 @@ def beside(news: Updates, asked: Query, count: Count) -> Query:
     return replace(asked, budget=room.tokens, max_chars=room.chars)
 
 
-def before(news: Updates, answer: Recall, asked: Query, count: Count) -> Recall:
+def prepend(news: Updates, answer: Recall, asked: Query, count: Count) -> Recall:
     """The answer with the header before its block."""
     text = "\n".join(filter(None, (news.text, answer.text)))
     tokens = count(text) if news.text else answer.tokens

@@ -23,7 +23,7 @@ from . import privacy
 LONGEST_SUMMARY = 280  # characters
 
 
-async def changed(
+async def change(
     ctx: Context,
     scope: Scope,
     id: str,
@@ -39,15 +39,15 @@ async def changed(
     async with ctx.store.transaction(scope) as tx:
         old = await _found(tx, scope, id)
         new = transitions.revise(old, ctx.clock(), **fields)
-        new = await with_free_key(tx, new)
+        new = await release_key(tx, new)
         told = {name: value for name, value in fields.items() if isinstance(value, (bool, str))}
         meta = {**told, **({"session": session} if session else {})}
-        versions = await versions_along(tx, old, new)
+        versions = await carry_versions(tx, old, new)
         await tx.apply([Save(memory=new, event=event, actor=actor, meta=meta), *versions])
     return new
 
 
-async def with_free_key(tx: Transaction, memory: Memory) -> Memory:
+async def release_key(tx: Transaction, memory: Memory) -> Memory:
     """The memory, without its key if another one has taken that over while this one was away."""
     if memory.key is None or not memory.is_active:
         return memory
@@ -55,7 +55,7 @@ async def with_free_key(tx: Transaction, memory: Memory) -> Memory:
     return memory if taken is None or taken.id == memory.id else replace(memory, key=None)
 
 
-async def versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Save]:
+async def carry_versions(tx: Transaction, old: Memory, new: Memory) -> list[Save]:
     """What a memory has replaced disappears with it, and comes back with it."""
     hidden = "soft_deleted"
     if (old.state == hidden) == (new.state == hidden):
@@ -74,7 +74,7 @@ async def versions_along(tx: Transaction, old: Memory, new: Memory) -> list[Save
     ]
 
 
-async def edited(
+async def edit(
     ctx: Context,
     scope: Scope,
     id: str,
@@ -120,11 +120,14 @@ async def edited(
             memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta
         )
         await tx.apply(
-            [embedded(each, made) for each in (Save(memory=before, event=None, model=model), put)]
+            [
+                attach_vector(each, made)
+                for each in (Save(memory=before, event=None, model=model), put)
+            ]
         )
         if links is not None and snapshot is not None:
-            await relations.link(tx, scope, snapshot, [embedded(put, made)], links, now)
-    return embedded(put, made).memory
+            await relations.link(tx, scope, snapshot, [attach_vector(put, made)], links, now)
+    return attach_vector(put, made).memory
 
 
 def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,14 +148,14 @@ async def set_pinned(
 ) -> Memory:
     """Pin or unpin a memory. Raises NotFound."""
     session = await privacy.traceable_session(ctx, scope, labels.session)
-    return await changed(ctx, scope, id, "updated", {"pinned": pinned}, actor, session)
+    return await change(ctx, scope, id, "updated", {"pinned": pinned}, actor, session)
 
 
 async def restore(ctx: Context, scope: Scope, labels: Labels, id: str, actor: str | None) -> Memory:
     """Make a hidden or archived memory active again. Raises NotFound."""
     session = await privacy.traceable_session(ctx, scope, labels.session)
     fields = {"state": "active", "purge_at": None}
-    return await changed(ctx, scope, id, "restored", fields, actor, session)
+    return await change(ctx, scope, id, "restored", fields, actor, session)
 
 
 def _reworded(memory: Memory, text: str) -> Memory:
@@ -161,7 +164,7 @@ def _reworded(memory: Memory, text: str) -> Memory:
     return replace(memory, text=clean, content_hash=content_hash, simhash=simhash)
 
 
-def embedded(put: Save, made: Mapping[str, Vectors]) -> Save:
+def attach_vector(put: Save, made: Mapping[str, Vectors]) -> Save:
     """The put with the vector of its text, or marked to get one later."""
     vector = made.get(put.memory.text)
     return replace(put, memory=with_vector(put.memory, vector), vector=vector)
@@ -186,10 +189,10 @@ def with_vector(memory: Memory, vector: Vectors | None) -> Memory:
 async def _vectors(ctx: Context, scope: Scope, id: str, text: str | None) -> dict[str, Vectors]:
     """Vectors of the text before and after an edit, made before the write lock is taken."""
     before = [memory.text for memory in await ctx.store.get(scope, [str(id)])]
-    return await encoded(ctx, [*before, *([_cleaned(text)] if text is not None else [])])
+    return await encode(ctx, [*before, *([_cleaned(text)] if text is not None else [])])
 
 
-async def encoded(ctx: Context, texts: Sequence[str]) -> dict[str, Vectors]:
+async def encode(ctx: Context, texts: Sequence[str]) -> dict[str, Vectors]:
     """The vectors of texts, or none where the model is away: they are made later."""
     if ctx.embedder is None:
         return {}
@@ -199,7 +202,7 @@ async def encoded(ctx: Context, texts: Sequence[str]) -> dict[str, Vectors]:
         return {}
 
 
-async def evidence(store: Store, memory: Memory) -> Evidence:
+async def find_evidence(store: Store, memory: Memory) -> Evidence:
     """What a memory rests on, as far as it can still be read."""
     kept = await store.messages(memory.scope, memory.source_ids)
     own = memory.source_message_id

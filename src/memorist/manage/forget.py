@@ -18,7 +18,7 @@ from ..storage.changes import Forget, Save
 from ..storage.embedding_queue import Embedding
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import derived, normalize, summarize
+from ..text import normalize, summarize, tokens
 from ..types import GUILD, STATES, Filter, Labels, Memory, Scope
 from . import edit, journal, privacy, recall
 
@@ -71,7 +71,7 @@ class Plan:
         made = [memory for memory in self.flagged if memory.compression_source]
         return sorted(made, key=lambda memory: memory.state != "superseded")
 
-    def told(self, *, dry_run: bool) -> Forgotten:
+    def report(self, *, dry_run: bool) -> Forgotten:
         kept = tuple(memory.id for memory in self.flagged if memory.state != "superseded")
         return Forgotten(
             ids=self.ids, derived=(*self.derived, *self.replaced), flagged=kept, dry_run=dry_run
@@ -117,16 +117,16 @@ async def find(
 
 async def preview(ctx: Context, scope: Scope, ids: Sequence[str]) -> Forgotten:
     """Return what forgetting these memories would erase."""
-    return (await planned(ctx.store, scope, ids)).told(dry_run=True)
+    return (await plan_for(ctx.store, scope, ids)).report(dry_run=True)
 
 
 async def forget(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:
     """Forget memories with what rests on them, all or none. Raises NotFound, StoreUnavailable."""
     done = await (_hidden if manner.keep_days else _erased)(ctx, scope, ids, manner)
-    return done.told(dry_run=False)
+    return done.report(dry_run=False)
 
 
-async def planned(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
+async def plan_for(reading: Reader, scope: Scope, ids: Sequence[str]) -> Plan:
     """Follow evidence and replaced statements from these memories on, until nothing more goes."""
     replaced: dict[str, None] = {}
     derived: dict[str, None] = {}
@@ -188,15 +188,15 @@ async def _erased(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner
     except StoreFull:  # erasing needs room too: a little was kept aside for it
         ctx.store.make_room()
         plan, words = await _erase(ctx, scope, ids, manner)
-    await swept(ctx, scope, words)
+    await sweep(ctx, scope, words)
     await _embedded(ctx, scope, plan)
     return plan
 
 
-async def swept(ctx: Context, scope: Scope, words: Sequence[str]) -> None:
+async def sweep(ctx: Context, scope: Scope, words: Sequence[str]) -> None:
     """Let nothing beside the store hold words that were erased in it."""
     ctx.index.drop(scope)
-    await cleared(ctx, words)
+    await clear_copies(ctx, words)
     if ctx.external_index is not None:
         with suppress(
             ProviderFailed
@@ -204,11 +204,11 @@ async def swept(ctx: Context, scope: Scope, words: Sequence[str]) -> None:
             await ctx.external_index.sync(scope)
 
 
-async def cleared(ctx: Context, words: Sequence[str]) -> None:
+async def clear_copies(ctx: Context, words: Sequence[str]) -> None:
     """Take words out of the cache and the journal: before they are erased, so that a kill in between leaves none."""
     if isinstance(ctx.embedder, Forgetful):
         await ctx.embedder.forget(words)
-    if (written := journal.journal_of(ctx)) is not None:
+    if (written := journal.find_journal(ctx)) is not None:
         await asyncio.to_thread(written.redact, words)
 
 
@@ -219,7 +219,7 @@ async def _erase(
     until = _until(ctx, manner, now)
     async with ctx.store.transaction(scope) as tx:
         words = await _wordings(tx, scope, ids)
-        plan = await planned(tx, scope, ids)
+        plan = await plan_for(tx, scope, ids)
         more = [*plan.derived, *plan.replaced]
         words += [text for id in more for text in await tx.versions(scope, id)]
         words += await _meanings(tx, scope, [*ids, *more])
@@ -233,7 +233,7 @@ async def _erase(
         ]
         await tx.apply([*_flagged(plan, now), *gone])
         words += await _summed_up_anew(tx, scope, plan, now)
-        await cleared(ctx, words)
+        await clear_copies(ctx, words)
     return plan, list(dict.fromkeys(words))
 
 
@@ -251,7 +251,7 @@ async def _meanings(tx: Transaction, scope: Scope, ids: Sequence[str]) -> list[s
     """What was embedded of memories where that is more than their words."""
     with suppress(StoreDamaged):  # a row that was altered on disk goes all the same
         return (
-            [derived.meaning_of(memory) for memory in await tx.get(scope, ids)]
+            [tokens.meaning_of(memory) for memory in await tx.get(scope, ids)]
             if scope.user == GUILD
             else []
         )
@@ -304,7 +304,7 @@ async def _embedded(ctx: Context, scope: Scope, plan: Plan) -> None:
     """Give summaries that were made anew their vectors, or leave that for later."""
     ids = [memory.id for memory in plan.summaries]
     memories = await ctx.store.get(scope, ids) if ids else []
-    made = await edit.encoded(ctx, [memory.text for memory in memories]) if memories else {}
+    made = await edit.encode(ctx, [memory.text for memory in memories]) if memories else {}
     if made:
         async with ctx.store.transaction(scope) as tx:
             still = [m for m in await tx.get(scope, ids) if m.text in made]
@@ -333,13 +333,13 @@ async def _hidden(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner
     async with ctx.store.transaction(
         scope
     ) as tx:  # by itself: what is hidden can be brought back, this cannot
-        plan = await planned(tx, scope, ids)
+        plan = await plan_for(tx, scope, ids)
         words = await _summed_up_anew(tx, scope, plan, now)
     if words:
-        await swept(ctx, scope, words)
+        await sweep(ctx, scope, words)
         await _embedded(ctx, scope, plan)
     async with ctx.store.transaction(scope) as tx:
-        plan = await planned(tx, scope, ids)
+        plan = await plan_for(tx, scope, ids)
         found = await tx.get(scope, [*ids, *plan.derived])
         if missing := set(ids).difference(memory.id for memory in found):
             raise NotFound(f"No memory with id {min(missing)!r} in this scope")
@@ -358,7 +358,7 @@ async def _hide(
     meta = {"state": new.state, "reason": manner.reason, "session": manner.session}
     told = {name: value for name, value in meta.items() if value}
     put = Save(memory=new, event="soft_deleted", actor=manner.actor, meta=told)
-    return [put, *await edit.versions_along(tx, old, new)]
+    return [put, *await edit.carry_versions(tx, old, new)]
 
 
 def _until(ctx: Context, manner: Manner, now: datetime) -> datetime | None:

@@ -19,7 +19,7 @@ from uuid import UUID, uuid5
 
 from ..context import Context
 from ..errors import InvalidInput
-from ..ingest import guard, messages, policies, validation
+from ..ingest import guard, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ports import Vectors
@@ -33,7 +33,7 @@ from ..storage.transaction import Transaction
 from ..text import authority, normalize
 from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
 from . import privacy
-from .edit import encoded, with_free_key, with_vector
+from .edit import encode, release_key, with_vector
 from .records import PROFILE, PROJECT
 
 FORMAT = 1
@@ -46,7 +46,7 @@ _MOST_COUNT = 10**9
 _AS_IT_WAS = "if this is an export of your own, restore it (restore=True, --restore)"
 
 
-async def exported(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
+async def export_records(store: Store, scope: Scope | None) -> AsyncIterator[dict[str, Any]]:
     """All records as plain values: first what they are, then history, memories, messages, long-term records."""
     yield {"record_type": "memorist", "data": {"format": FORMAT}}
     async for record in export(store, scope):
@@ -69,7 +69,7 @@ class Import:
         return policies.find(self.ctx.policies, self.ctx.settings.policy)
 
 
-async def imported(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:
+async def import_records(records: Iterable[Mapping[str, Any]], how: Import) -> Receipt:
     """Take in records, in batches that are each committed whole; a bad one ends it after what stood before."""
     if isinstance(records, (str, bytes, Mapping)) or not isinstance(records, Iterable):
         raise InvalidInput(
@@ -103,7 +103,7 @@ def _check(record: Mapping[str, Any], how: Import) -> None:
     if "content" in record:
         if how.scope is None:
             raise InvalidInput("it is a message: say whose it is, with a scope or --user")
-        messages.message(record, how.labels)
+        validation.message(record, how.labels)
         return
     kind, data = record.get("record_type"), record.get("data")
     if kind not in (*_NOTES, *_READERS) or not isinstance(data, Mapping):
@@ -156,7 +156,7 @@ async def _find_refusals(made: Sequence[Draft], scope: Scope, how: Import) -> li
 
     A record that claims to be pinned or manually saved gets no exception.
     """
-    off = await privacy.off(how.ctx, scope, {draft.labels.session for draft in made})
+    off = await privacy.load_disabled(how.ctx, scope, {draft.labels.session for draft in made})
     return [_refusal(draft, off.get(draft.labels.session, ""), scope, how) for draft in made]
 
 
@@ -355,7 +355,7 @@ def _said(data: Mapping[str, Any]) -> SeenMessage:
             raise InvalidInput(f"This is no message: {name} is text, not {type(value).__name__}")
     text = data.get("text")
     fields = {name: data.get(name) for name in ("id", "role", "name", "session")}
-    message = Message(content=text or "", at=messages.moment(data.get("at")), **fields)  # type: ignore[arg-type]
+    message = Message(content=text or "", at=validation.moment(data.get("at")), **fields)  # type: ignore[arg-type]
     outcome = codec.load(Outcome, rows.upgrade_outcome(data.get("outcome") or {}))
     digest = normalize.digest(text) if text is not None else ""
     return SeenMessage(
@@ -435,7 +435,7 @@ async def _take_memories(memories: Sequence[Memory], scope: Scope, how: Import) 
     memories = [
         memory if how.restore else _lower_authority(memory, scope, how) for memory in memories
     ]
-    vectors = await encoded(ctx, [memory.text for memory in memories if not reasons[memory.id]])
+    vectors = await encode(ctx, [memory.text for memory in memories if not reasons[memory.id]])
     async with ctx.store.transaction(scope) as tx:
         there = {memory.id for memory in await tx.get(scope, [memory.id for memory in memories])}
         compared = {memory.id: normalize.wording(memory.text) for memory in memories}
@@ -477,7 +477,7 @@ async def _assign_places(memories: Sequence[Memory], tx: Transaction, scope: Sco
     last: dict[str, int] = {}
     placed: list[Memory] = []
     for memory in memories:
-        memory = await with_free_key(tx, replace(memory, scope=scope))
+        memory = await release_key(tx, replace(memory, scope=scope))
         if any(other.key == memory.key for other in placed):
             memory = replace(memory, key=None)
         session = memory.labels.session

@@ -15,7 +15,7 @@ from ..errors import InvalidInput, Refused
 from ..ingest import validation
 from ..ingest.privacy import INCOGNITO as INCOGNITO
 from ..ingest.privacy import OFF as OFF
-from ..ingest.privacy import Disabled, load, note
+from ..ingest.privacy import Disabled, load, load_with_revision, note
 from ..storage import space_settings
 from ..storage.queries import SpaceSettings
 from ..types import Labels, Scope
@@ -88,14 +88,20 @@ class Privacy:
             note(self._ctx, self._scope, session, "")
 
 
-async def off(ctx: Context, scope: Scope, sessions: Iterable[str | None]) -> Disabled:
+async def load_disabled(ctx: Context, scope: Scope, sessions: Iterable[str | None]) -> Disabled:
     """Return in which of the sessions memory is disabled, and why."""
     return await load(ctx, ctx.store, scope, sessions)
 
 
 async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
     """Return why memory is off in a session; empty if it is on."""
-    return (await off(ctx, scope, [session])).get(session, "")
+    return (await load_disabled(ctx, scope, [session])).get(session, "")
+
+
+async def check_recall(ctx: Context, scope: Scope, session: str | None) -> tuple[str, int | None]:
+    """Return why nothing is recalled in a session, if so, and the revision of the scope."""
+    disabled, revision = await load_with_revision(ctx, ctx.store, scope, [session])
+    return disabled.get(session, ""), revision
 
 
 async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> str | None:
@@ -106,11 +112,11 @@ async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> 
 
 async def is_space_off(ctx: Context, scope: Scope) -> bool:
     """Whether memory is disabled in a space; one whose sessions are incognito still holds memories."""
-    reasons = await off(ctx, scope, [None])
+    reasons = await load_disabled(ctx, scope, [None])
     return reasons.get(None, "") not in ("", INCOGNITO)
 
 
-async def sharing(ctx: Context, scope: Scope) -> list[Scope]:
+async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
     """The other spaces of the same person that share something."""
     mine = [
         each

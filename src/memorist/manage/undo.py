@@ -15,7 +15,7 @@ from ..storage.changes import Change, Relation, Save, Unrelated
 from ..storage.history import HistoryEntry
 from ..storage.queries import Reader
 from ..storage.transaction import Transaction
-from ..text import clock, derived
+from ..text import clock, tokens
 from ..text.clock import new_id
 from ..types import CONTRADICTS, HistoryEvent, Labels, Memory, Scope
 from . import edit, privacy
@@ -42,14 +42,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class UndoPlan:
     """What undoing changes."""
 
     operations: tuple[str, ...]
     steps: tuple[Step, ...]
 
 
-async def undone(
+async def undo(
     ctx: Context,
     scope: Scope,
     labels: Labels,
@@ -64,7 +64,7 @@ async def undone(
     if len(what) != 1:
         raise InvalidInput("Pass what to undo: either an operation or a session")
     session = await privacy.traceable_session(ctx, scope, labels.session)
-    plan = await _planned(ctx, ctx.store, scope, what)
+    plan = await _plan(ctx, ctx.store, scope, what)
     if dry_run:
         memories = tuple(step.then for step in plan.steps)
         return Undone(operations=plan.operations, memories=memories, dry_run=True)
@@ -74,9 +74,9 @@ async def undone(
         if step.now.text != step.then.text
         for text in (step.now.text, step.then.text)
     }
-    made = await edit.encoded(ctx, sorted(texts))
+    made = await edit.encode(ctx, sorted(texts))
     async with ctx.store.transaction(scope) as tx:
-        plan = await _planned(ctx, tx, scope, what)
+        plan = await _plan(ctx, tx, scope, what)
         meta = {"undoes": list(plan.operations), **({"session": session} if session else {})}
         changes = [
             change
@@ -89,7 +89,7 @@ async def undone(
     return Undone(operations=plan.operations, memories=memories)
 
 
-async def _planned(ctx: Context, reading: Reader, scope: Scope, what: Mapping[str, str]) -> Plan:
+async def _plan(ctx: Context, reading: Reader, scope: Scope, what: Mapping[str, str]) -> UndoPlan:
     """Read what happened since, and how each memory stood before; with the lock held nobody else adds to it."""
     (name, value), *_ = what.items()
     since = await ctx.store.history.since(
@@ -110,7 +110,9 @@ async def _planned(ctx: Context, reading: Reader, scope: Scope, what: Mapping[st
         for memory in there
     ]
     operations = dict.fromkeys(entry.meta["operation"] for entry in reversed(mine))
-    return Plan(operations=tuple(operations), steps=tuple(step for step in steps if step.entries))
+    return UndoPlan(
+        operations=tuple(operations), steps=tuple(step for step in steps if step.entries)
+    )
 
 
 def _step(memory: Memory, entries: Sequence[HistoryEntry], chosen: set[str], now: datetime) -> Step:
@@ -120,11 +122,11 @@ def _step(memory: Memory, entries: Sequence[HistoryEntry], chosen: set[str], now
         before = _before(entry, now)
         if entry.id in chosen:
             if any(
-                name in later and later[name] != derived.field_value(then, name) for name in before
+                name in later and later[name] != tokens.field_value(then, name) for name in before
             ):
                 why = "was changed again since, or this is undone already: undo the later change first"
                 raise RevisionConflict(f"Memory {memory.id!r} {why}")
-            then = derived.with_fields(then, before)
+            then = tokens.with_fields(then, before)
             taken.append(entry)
         later |= before
     return Step(now=memory, then=then, entries=tuple(taken))
@@ -147,14 +149,14 @@ async def _changes(
 ) -> list[Change]:
     """The memory as it was, under a new revision; a text that goes is kept as an earlier version."""
     now, model, old = ctx.clock(), ctx.index.model, step.now
-    then = await edit.with_free_key(
+    then = await edit.release_key(
         tx, transitions.revise(replace(step.then, revision=old.revision), now)
     )
     decision = _decision(step)
     put = Save(
         memory=then, event=_event(old, then), actor=actor, model=model, meta={**meta, **decision}
     )
-    changes: list[Change] = [*_relations(decision, now), *await edit.versions_along(tx, old, then)]
+    changes: list[Change] = [*_relations(decision, now), *await edit.carry_versions(tx, old, then)]
     if old.text == then.text:
         return [put, *changes]
     ends = max(filter(None, (old.valid_from, then.valid_from)), default=now)
@@ -162,7 +164,7 @@ async def _changes(
         old, id=new_id(), state="superseded", superseded_by=old.id, valid_to=ends, key=None
     )
     kept = Save(memory=version, event=None, model=model)
-    both = [edit.embedded(each, made) for each in (kept, replace(put, old_ref=version.id))]
+    both = [edit.attach_vector(each, made) for each in (kept, replace(put, old_ref=version.id))]
     return [*both, *await _never_held(tx, step), *changes]
 
 

@@ -144,13 +144,22 @@ class Offline:
         there = not self._store.away and await self._store.get(scope, [id])
         return bool(gone) and not there
 
-    async def recall(self, ctx: Context, query: Query, profile: Profile, now: datetime) -> Recall:
+    async def recall(
+        self,
+        ctx: Context,
+        query: Query,
+        profile: Profile,
+        now: datetime,
+        *,
+        revision: int | None = None,
+    ) -> Recall:
         """Answer; with what waits, and without the store if it is away, which the answer says."""
         waiting = await self._waiting(query.scope)
         if "reading" not in self._store.away:
             with suppress(StoreUnavailable):
                 beside = await self._beside(query.scope, waiting) if waiting else None
-                return await retrieve.recall(_reading(ctx, beside), query, profile, now)
+                found = _reading(ctx, beside)
+                return await retrieve.recall(found, query, profile, now, revision=revision)
         left = await self._left(waiting, without=query.scope)
         answer = await retrieve.recall(_reading(ctx, left), query, profile, now)
         why = self._store.away.get("reading", "it was away for a moment")

@@ -15,7 +15,7 @@ from ..ingest.classify import is_kept
 from ..ingest.decide import Create, WriteSession, build_memory
 from ..ports import Delta, IndexRow, Vectors
 from ..storage.changes import Relation
-from ..text import clock, derived
+from ..text import clock, tokens
 from ..types import Draft, Filter, Labels, Memory, Page, Scope
 from .proxy import StoreProxy
 from .spool import Pending
@@ -86,7 +86,7 @@ class Standby:
     laid: dict[Scope, Laid]  # for the next question
     _known: dict[int, Memory] = field(default_factory=dict)
 
-    async def current(self, scope: Scope, source: Any) -> Snapshot:
+    async def current(self, scope: Scope, source: Any, revision: int | None = None) -> Snapshot:
         """The snapshot, without what cannot be shown, with what waits."""
         base = await self.index.current(scope, self if self.is_away else self.store)
         laid, names = self.laid.get(scope), [memory.id for memory, _ in self.waiting]
@@ -199,8 +199,8 @@ def index_row(memory: Memory, language: str) -> IndexRow:
         confidence=memory.confidence,
         pinned=memory.pinned,
         simhash=memory.simhash,
-        flags=derived.flags_of(memory),
-        terms=derived.terms_of(memory, language),
+        flags=tokens.flags_of(memory),
+        terms=tokens.terms_of(memory, language),
         vector=None,
     )
 

@@ -52,6 +52,7 @@ class Checks:
     incognito: frozenset[str | None] = frozenset()  # of the sessions that were asked about
     tombstones: frozenset[str] = frozenset()  # those of the texts that were forgotten
     seen: Mapping[str, SeenBefore] = field(default_factory=dict)  # messages, by id
+    revision: int = 0  # of the scope
 
 
 class Reader:
@@ -155,18 +156,16 @@ class Reader:
         number = await self.number(scope)
         if number < 0:
             return Delta(revision=0, rows=[], gone=[], next=None)
-        # Where everything changed, the plus keeps the planner from that index: by row there is
-        # nothing to sort.
-        changed = "m.changed > ?" if revision else "+m.changed > ?"
+        # The plus keeps the planner from an index: of a long delta the rows need not be sorted, and
+        # for a short one it must not go through all rows.
+        is_short = revision and not after
+        changed = "m.changed > ? AND +m.row > ?" if is_short else "+m.changed > ? AND m.row > ?"
         source = (
             "memories m LEFT JOIN vectors v ON v.scope = ? AND v.memory = m.row AND v.model = ?"
         )
-        sql = (
-            f"SELECT {_INDEX}, v.embedding FROM {source} WHERE m.scope = ? AND {changed} AND "
-            "m.row > ?"
-        )
+        sql = f"SELECT {_INDEX}, v.embedding FROM {source} WHERE m.scope = ? AND {changed}"
         values: tuple[Any, ...] = (number, model, number, revision, after)
-        if revision and not after:  # erased rows, and hidden ones among the others
+        if is_short:  # erased rows, and hidden ones among the others
             sql += f" UNION ALL SELECT {_ERASED} FROM erased e WHERE e.scope = ? AND e.changed > ?"
             values += (number, revision)
         else:
@@ -255,8 +254,11 @@ class Reader:
         if number < 0:
             return Checks()
         each = self.connection.dialect.each.format("?")
-        parts = ["SELECT 'setting', key, value, '' FROM space_settings WHERE scope = ?"]
-        values: list[Any] = [number]
+        parts = [
+            "SELECT 'setting', key, value, '' FROM space_settings WHERE scope = ?",
+            "SELECT 'revision', CAST(revision AS TEXT), '', '' FROM scopes WHERE id = ?",
+        ]
+        values: list[Any] = [number, number]
         if marks:
             parts.append(
                 "SELECT 'session', session, '', '' FROM incognito_sessions WHERE scope = ? "
@@ -299,6 +301,7 @@ class Reader:
             incognito=frozenset(incognito),
             tombstones=frozenset(digests[key] for key, _, _ in by_kind.get("tombstone", ())),
             seen=seen,
+            revision=int(by_kind["revision"][0][0]),
         )
 
     async def space_settings(

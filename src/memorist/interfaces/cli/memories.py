@@ -189,7 +189,7 @@ def _filter(
         for value in values or ():
             if value not in known:
                 raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}.")
-    moment = load("ingest.messages").moment
+    moment = load("ingest.validation").moment
     return Filter(
         kinds=tuple(kinds or ()),
         categories=tuple(categories or ()),

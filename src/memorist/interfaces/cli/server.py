@@ -9,8 +9,8 @@ from typing import Any
 
 import memorist
 
+from ... import telemetry
 from ...errors import Misconfigured
-from ...telemetry import logs
 from ..call import Call, load, login
 from . import output
 from .app import Words, command
@@ -42,18 +42,18 @@ def serve(
     try:
         import uvicorn
 
-        rest, middleware = load("interfaces.rest.app"), load("interfaces.rest.middleware")
+        rest, auth = load("interfaces.rest.app"), load("interfaces.rest.auth")
     except ImportError as error:
         raise Misconfigured('The server needs an extra: pip install "memorist[server]"') from error
 
     async def run() -> None:
         async with memorist.aio.open(call.db, run_jobs=jobs) as memory:
             settings, local = memory.settings, None
-            logs.configure(settings.log, memory.ctx.observers)
-            if not keys and middleware.is_loopback(host):
+            telemetry.configure_log(settings.log, memory.ctx.observers)
+            if not keys and auth.is_loopback(host):
                 user = call.user or settings.user or login()
                 tenant = call.tenant or settings.tenant
-                local = load("interfaces.rest.auth").Caller(name="local", user=user, tenant=tenant)
+                local = auth.Caller(name="local", user=user, tenant=tenant)
             elif settings.jwt_jwks is None:
                 now = memory.ctx.clock()
                 if not any(key.is_good(now) for key in await memory.keys()):
@@ -71,7 +71,7 @@ def serve(
             )
             address = f"[{host}]" if ":" in host else host
             message = f"Listening on http://{address}:{port}; Ctrl-C ends it."
-            output.note(message) if settings.log == "off" else logs.log.info(message)
+            output.note(message) if settings.log == "off" else telemetry.log.info(message)
             server = uvicorn.Server(config)
 
             def stop() -> None:
