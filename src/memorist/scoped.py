@@ -20,7 +20,6 @@ from .jobs.summarize import SummaryReport
 from .manage import (
     agent_query,
     chat_commands,
-    conflicts,
     delta,
     edit,
     forget,
@@ -466,9 +465,13 @@ class ScopedClient:
         hidden, and can be restored for that long. A spooled write is removed from its file.
         Raises NotFound; StoreUnavailable, because no file can keep this promise.
         """
-        manner = await forget.check_manner(
-            self.ctx, self.scope, self.labels, reason, keep_days, never_again, actor
-        )
+        manner = Manner(
+            reason=reason,
+            actor=actor,
+            keep_days=keep_days,
+            never_again=never_again,
+            session=self.labels.session,
+        ).check()
         return await self._forget([str(id)], manner)
 
     @observed("forget", _count_forgotten)
@@ -488,9 +491,13 @@ class ScopedClient:
         `where=Filter(ids=…)` with the ids of a dry run forgets exactly those.
         Raises InvalidInput if neither is given.
         """
-        manner = await forget.check_manner(
-            self.ctx, self.scope, self.labels, reason, keep_days, never_again, actor
-        )
+        manner = Manner(
+            reason=reason,
+            actor=actor,
+            keep_days=keep_days,
+            never_again=never_again,
+            session=self.labels.session,
+        ).check()
         ids = await forget.find(self.ctx, self.scope, self.labels, query, where)
         if dry_run:
             return await forget.preview(self.ctx, self.scope, ids)
@@ -520,9 +527,8 @@ class ScopedClient:
         in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
         something was changed later.
         """
-        given = {"operation": operation, "session": session}
         return await undo.undo(
-            self.ctx, self.scope, self.labels, given, dry_run=dry_run, actor=actor
+            self.ctx, self.scope, self.labels, operation, session, dry_run=dry_run, actor=actor
         )
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
@@ -538,15 +544,15 @@ class ScopedClient:
     async def conflicts(self, *, limit: int = 100) -> builtins.list[Conflict]:
         """Return newer statements that replaced older ones and wait for a decision, newest first."""
         validation.number("limit", limit)
-        return await conflicts.list_open(self.ctx.store, self.scope, limit=limit)
+        return await edit.list_conflicts(self.ctx.store, self.scope, limit=limit)
 
     async def confirm(self, id: str, *, actor: str | None = None) -> Memory:
         """Keep the newer memory of a conflict; the older one stays readable. Raises NotFound."""
-        return await conflicts.confirm(self.ctx, self.scope, id, actor)
+        return await edit.confirm(self.ctx, self.scope, id, actor)
 
     async def reject(self, id: str, *, actor: str | None = None) -> Memory:
         """Put the older memory of a conflict back in place of the newer one. Raises NotFound."""
-        return await conflicts.reject(self.ctx, self.scope, id, actor)
+        return await edit.reject(self.ctx, self.scope, id, actor)
 
     async def command(
         self,
