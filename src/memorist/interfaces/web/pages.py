@@ -13,7 +13,7 @@ from ...dialects import catalog
 from ...manage.keys import RIGHTS
 from ...storage.keys import Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
-from ..render import plain
+from .. import plain
 from . import charts
 from .request import PAGE_SIZE, PageRequest, route
 
