@@ -10,13 +10,12 @@ from typing import Any
 from .context import Context
 from .errors import InvalidInput
 from .ingest import validation
-from .jobs import embed, registry
+from .jobs import embed
 from .jobs.expire import Purged
 from .jobs.index_sync import IndexSync
 from .jobs.worker import JobReport, Worker
 from .manage import import_export, journal, keys
-from .offline import Offline
-from .offline.outage import Replayed
+from .offline.outage import Offline, Replayed
 from .scoped import ScopedClient
 from .settings import Settings
 from .storage.check import check
@@ -104,7 +103,7 @@ class Client:
         Raises InvalidInput, StoreUnavailable.
         """
         validation.number("batch_size", batch_size)
-        worker = registry.worker(self.ctx, only=only, batch_size=batch_size, progress=progress)
+        worker = Worker(self.ctx, only=only, batch_size=batch_size, progress=progress)
         return await worker.run_once(retry=retry)
 
     async def backlog(self) -> list[Backlog]:
@@ -174,7 +173,7 @@ class Client:
         The key acts for that user: in every space or the named one, as any agent or the named one.
         It expires after `days`, or never. Raises InvalidInput.
         """
-        return await keys.made(
+        return await keys.create(
             self.ctx,
             name,
             user=user,
@@ -191,15 +190,15 @@ class Client:
 
     async def revoke_key(self, id: str) -> None:
         """Revoke an API key. Raises NotFound."""
-        await keys.revoked(self.ctx, id)
+        await keys.revoke(self.ctx, id)
 
     async def authenticate(self, token: str) -> Key:
         """Return the key of a token. Raises KeyRefused if it is unknown, revoked or expired."""
-        return await keys.shown(self.ctx, token)
+        return await keys.authenticate(self.ctx, token)
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Yield everything that is stored, record by record, as `import_` reads it."""
-        return import_export.exported(self.ctx.store, None)
+        return import_export.export_records(self.ctx.store, None)
 
     async def import_(
         self, records: Iterable[Mapping[str, Any]], *, restore: bool = False
@@ -211,7 +210,7 @@ class Client:
         the first record that cannot be read; the records before it have been imported.
         """
         how = import_export.Import(ctx=self.ctx, restore=restore)
-        return await import_export.imported(records, how)
+        return await import_export.import_records(records, how)
 
     async def backup(self, path: str | Path) -> None:
         """Write a complete copy of the database while others write."""

@@ -13,7 +13,7 @@ from .retrieve.profiles import Profile
 from .settings import Settings
 from .settings.allowlists import Access
 from .storage.store import AccessLog, Store
-from .telemetry.instrumentation import Observer
+from .telemetry import Observer
 from .text import tokens
 from .types import Scope
 

@@ -14,7 +14,7 @@ from memorist import aio
 from memorist.client import Client
 from memorist.errors import InvalidInput, NotFound
 from memorist.interfaces.cli import app
-from memorist.manage.chat_commands import heard
+from memorist.manage.chat_commands import parse
 from memorist.scoped import ScopedClient
 
 TEA, CAT = "I drink green tea in the morning.", "My cat is called Bo."
@@ -121,14 +121,14 @@ def ana(engine: Client) -> ScopedClient:
     ("command", "text"), [(c, text) for c, texts in COMMANDS.items() for text in texts]
 )
 def test_a_command_is_understood_in_plain_english(command: str, text: str) -> None:
-    understood = heard(text)
+    understood = parse(text)
     assert understood is not None
     assert understood.command == command
 
 
 @pytest.mark.parametrize("text", TALK)
 def test_talk_is_no_command(text: str) -> None:
-    assert heard(text) is None
+    assert parse(text) is None
 
 
 @pytest.mark.spec("THE-88")
@@ -300,7 +300,7 @@ async def test_what_others_say_does_nothing(ana: ScopedClient, who: dict[str, st
     ],
 )
 def test_a_memory_can_be_named_by_its_place(words: str, place: int) -> None:
-    said = heard(f"Forget {words}, please.")
+    said = parse(f"Forget {words}, please.")
     assert said is not None
     assert (said.command, said.which) == ("forget", str(place))
 

@@ -17,7 +17,6 @@ from golden.files import Golden
 TESTS = Path(__file__).parents[1]
 # A second reader may open its connection during any verb: that depends on the timing of threads.
 OPENING = {
-    "storage/sqlite/__init__.py _check_exists",
     *(
         f"storage/sqlite/connection.py {name}"
         for name in ("_prepare", "_use_wal", "connect", "wait")

@@ -195,7 +195,7 @@ class Milton:
         before = now - timedelta(hours=min(cutoff_hours, MAX_HOURS))
         done = await records.promote(ctx.store, scope, before=before, now=now, erase=hard_delete)
         if done.words:
-            await forget.swept(ctx, scope, done.words)
+            await forget.sweep(ctx, scope, done.words)
         return {"compressed": done.compressed, "projects": done.projects, "profile": done.profile}
 
     async def _upsert(

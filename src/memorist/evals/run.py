@@ -198,7 +198,7 @@ async def _remember_session(
 
 def _is_command(turn: EvalTurn) -> bool:
     is_user = turn.role == "user" and turn.name is None
-    return is_user and chat_commands.heard(turn.content) is not None
+    return is_user and chat_commands.parse(turn.content) is not None
 
 
 async def ask_all(

@@ -26,9 +26,14 @@ class SnapshotCache:
         self._limit, self._size = limit_bytes, 0
         self._held: OrderedDict[Scope, Snapshot] = OrderedDict()
 
-    async def current(self, scope: Scope, source: ChangeSource) -> Snapshot:
-        """Return the scope as the source sees it now."""
+    async def current(
+        self, scope: Scope, source: ChangeSource, revision: int | None = None
+    ) -> Snapshot:
+        """Return the scope as the source sees it now, or saw it at `revision`, just read."""
         snapshot = self._held.get(scope)
+        if snapshot is not None and snapshot.revision == revision:
+            self._held.move_to_end(scope)
+            return snapshot
         if snapshot is None or snapshot.n > 1024 + 1.5 * snapshot.present.sum():
             lean = self._lean_from == 0  # mostly replaced rows: start over
             snapshot = Snapshot.empty(self.model, self.dimensions, lean=lean)
@@ -41,6 +46,10 @@ class SnapshotCache:
         while len(self._held) > 1 and self._size > self._limit:
             self.drop(next(iter(self._held)))
         return latest
+
+    def peek(self, scope: Scope) -> Snapshot | None:
+        """Return the scope as it was when it was last read; None if it is not held."""
+        return self._held.get(scope)
 
     def drop(self, scope: Scope) -> None:
         """Release a scope; it is read again when it is needed."""

@@ -36,24 +36,33 @@ async def load(
     While the store is unavailable, the last known state holds. Raises StoreUnavailable without a
     spool.
     """
+    return (await load_with_revision(ctx, reading, scope, sessions))[0]
+
+
+async def load_with_revision(
+    ctx: Context, reading: Reader, scope: Scope, sessions: Iterable[str | None]
+) -> tuple[Disabled, int | None]:
+    """Return the same as `load`, and the revision of the scope, in one trip to the store."""
     asked = set(sessions)
     variables = {os.environ.get(name, "").strip().lower() for name in _VARIABLES} - {""}
     is_enabled = ctx.settings.memory_enabled and variables <= _YES
     everywhere = "" if is_enabled else OFF_EVERYWHERE
     found: dict[str | None, str] = {}
+    revision = None
     try:
-        space, incognito = await reading.space_settings(scope, asked)
+        checks = await reading.checks(scope, sessions=asked)
     except StoreUnavailable:
         if not ctx.has_spool:
             raise
         for session in asked:
             found[session] = ctx.disabled.get((scope, session)) or everywhere
     else:
-        reason = everywhere or ("" if space.memory_enabled else OFF)
+        revision = checks.revision
+        reason = everywhere or ("" if checks.settings.memory_enabled else OFF)
         for session in asked:
-            found[session] = INCOGNITO if session in incognito else reason
+            found[session] = INCOGNITO if session in checks.incognito else reason
             note(ctx, scope, session, found[session])
-    return {session: why for session, why in found.items() if why}
+    return {session: why for session, why in found.items() if why}, revision
 
 
 def note(ctx: Context, scope: Scope, session: str | None, why: str) -> None:

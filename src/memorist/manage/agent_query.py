@@ -11,7 +11,7 @@ from typing import Any
 
 from ..context import Context
 from ..errors import InvalidInput, NotAllowed
-from ..ingest import messages, validation
+from ..ingest import validation
 from ..retrieve import budget, profiles, render
 from ..settings import allowlists
 from ..settings.allowlists import Access, Category
@@ -38,7 +38,7 @@ class Request:
     threshold: float | None
 
 
-async def answered(
+async def answer(
     ctx: Context,
     asked: Request,
     scope: Scope,
@@ -59,7 +59,7 @@ async def answered(
     shown = _full if asked.shape == "full" else _bullet
     items = [
         shown(memory, access.category(memory.category or memory.kind))
-        for memory in few(found, access)
+        for memory in limit_categories(found, access)
     ]
     caps = budget.Caps(tokens=asked.budget_tokens)
     cost = partial(_tokens_sent, count)
@@ -107,8 +107,8 @@ def _where(asked: Request, scope: Scope, access: Access) -> Filter:
         labels=validation.labels({label: given.get(name) for name, label in _LABELS.items()}),
         importance_min=None if least is None else (least - 1) / 5 + _TINY,
         importance_max=None if most is None else most / 5 + _TINY,
-        updated_after=messages.moment(given.get("updated_after")),
-        updated_before=messages.moment(given.get("updated_before")),
+        updated_after=validation.moment(given.get("updated_after")),
+        updated_before=validation.moment(given.get("updated_before")),
     )
 
 
@@ -121,7 +121,7 @@ def _level(name: str, value: Any) -> int | None:
     return int(value)
 
 
-def few(found: Recall, access: Access) -> Iterator[Memory]:
+def limit_categories(found: Recall, access: Access) -> Iterator[Memory]:
     """The hits, of each category no more than it lets into a context."""
     taken: Counter[str] = Counter()
     for memory in found.memories:

@@ -17,9 +17,8 @@ from ..retrieve import render
 from ..storage.proposals import Proposal
 from ..text import authority, normalize
 from ..types import Filter, Labels, Memory, Scope
-from . import edit, forget, privacy, recall
-from .consent import Consent
-from .privacy import INCOGNITO, Privacy
+from . import edit, forget, recall
+from .privacy import INCOGNITO, Consent, Privacy
 
 LONGEST = 300  # characters; what is longer is talk
 SHOWN = 10
@@ -91,7 +90,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
+class Command:
     """A command as it was said, before anything is done."""
 
     command: str
@@ -100,12 +99,12 @@ class Heard:
     field: str = ""
 
 
-def heard(text: str) -> Heard | None:
+def parse(text: str) -> Command | None:
     """The command that a message is, or None if it is anything else.
 
-    >>> heard("Hey, could you please forget that?")
-    Heard(command='forget', which='that', topic='', field='')
-    >>> heard("She told me to forget that."), heard('"Forget that."'), heard("Don't forget that!"), heard("Forget it.")
+    >>> parse("Hey, could you please forget that?")
+    Command(command='forget', which='that', topic='', field='')
+    >>> parse("She told me to forget that."), parse('"Forget that."'), parse("Don't forget that!"), parse("Forget it.")
     (None, None, None, None)
     """
     line = text.strip().replace("’", "'") if len(text) <= LONGEST else ""
@@ -116,7 +115,7 @@ def heard(text: str) -> Heard | None:
                 return None
             if "which" in named:
                 named["which"] = _which(named["which"].lower())
-            return Heard(command=command, **named)
+            return Command(command=command, **named)
     return None
 
 
@@ -170,7 +169,7 @@ async def act(
         raise InvalidInput("A command is a text, and `about` a list of ids")
     is_own = authority.is_own(role, authority.speaker_of(role, name), scope.user)
     to = Target(ctx, scope, labels)
-    said = heard(text) if is_own else None
+    said = parse(text) if is_own else None
     if said is None:
         return None
     if said.command == "show":
@@ -201,7 +200,7 @@ async def _known(to: Target, topic: str) -> list[Memory]:
     return [*await recall.look_up(to.ctx, to.scope, to.labels, topic, SHOWN)]
 
 
-async def _done(to: Target, said: Heard, about: Sequence[str]) -> Reply:
+async def _done(to: Target, said: Command, about: Sequence[str]) -> Reply:
     found = await _meant(to, said, about)
     is_sure = len(found) == 1 or (found and said.which == "all")
     if (
@@ -210,9 +209,7 @@ async def _done(to: Target, said: Heard, about: Sequence[str]) -> Reply:
         return _asked(said, found)
     for memory in found:
         if said.command == "forget":
-            reason, session = "asked for in the chat", to.labels.session
-            session = await privacy.traceable_session(to.ctx, to.scope, session)
-            manner = forget.Manner(reason=reason, actor=to.scope.user, session=session)
+            manner = forget.Manner(reason="asked for in the chat", actor=to.scope.user)
             await forget.forget(to.ctx, to.scope, [memory.id], manner)
         else:
             is_pinned = said.command == "pin"
@@ -225,7 +222,7 @@ async def _done(to: Target, said: Heard, about: Sequence[str]) -> Reply:
     return Reply(command=said.command, say=say, done=True, ids=tuple(memory.id for memory in found))
 
 
-async def _meant(to: Target, said: Heard, about: Sequence[str]) -> list[Memory]:
+async def _meant(to: Target, said: Command, about: Sequence[str]) -> list[Memory]:
     """The memories that the words may point to: more than one, if it cannot be told."""
     if said.topic:
         return (await _known(to, said.topic))[:CHOICES]
@@ -246,7 +243,7 @@ async def _of_session(to: Target, *, own: bool = False) -> list[Memory]:
     return [memory for memory in page if authority.is_persons(memory) or not own]
 
 
-def _asked(said: Heard, found: Sequence[Memory]) -> Reply:
+def _asked(said: Command, found: Sequence[Memory]) -> Reply:
     ids = tuple(memory.id for memory in found)
     if not found:
         none = (
@@ -281,7 +278,7 @@ async def _switched(to: Target, command: str) -> Reply:
     )
 
 
-async def _consented(to: Target, said: Heard, about: Sequence[str]) -> Reply | None:
+async def _consented(to: Target, said: Command, about: Sequence[str]) -> Reply | None:
     """Decide a proposal that the person has seen; one that they have not is shown first."""
     field = "preferred_name" if said.field.lower().endswith("name") else said.field.lower()
     waiting = [each for each in await to.consent.list() if each.field == field]

@@ -32,7 +32,7 @@ _ENTRY = re.compile(r"- \S+ \| (?P<author>[^|]*) \| \[[^\]]*\] (?P<text>.*)")
 _LINK = re.compile(r"\S+://\S+")
 
 
-def journal_of(ctx: Context) -> Journal | None:
+def find_journal(ctx: Context) -> Journal | None:
     """Return the journal that the settings ask for, or None."""
     folder = ctx.settings.journal_dir
     return None if folder is None else Journal(folder)
@@ -43,15 +43,17 @@ async def snapshot(ctx: Context, *, refresh: bool) -> str:
 
     Raises InvalidInput if no `journal_dir` is configured.
     """
-    journal = journal_of(ctx)
+    journal = find_journal(ctx)
     if journal is None:
         raise InvalidInput("No folder is configured for it: set `journal_dir`")
-    if not refresh and (kept := await asyncio.to_thread(journal.kept)) is not None:
+    if not refresh and (kept := await asyncio.to_thread(journal.read_snapshot)) is not None:
         return kept
-    people, lore = await known(ctx.store)
+    people, lore = await load_known(ctx.store)
     text = await asyncio.to_thread(journal.write, people, lore, ctx.clock())
     shown = [*lore, *chain.from_iterable(people.values())]
-    erased = await gone(ctx.store, [(memory.scope, memory.id, memory.text) for memory in shown])
+    erased = await find_erased(
+        ctx.store, [(memory.scope, memory.id, memory.text) for memory in shown]
+    )
     return await asyncio.to_thread(journal.redact, erased) or text
 
 
@@ -122,7 +124,7 @@ class Journal:
         with self._alone():
             return _replace(self.folder / SNAPSHOT, text)
 
-    def kept(self) -> str | None:
+    def read_snapshot(self) -> str | None:
         """The snapshot as it was made last."""
         path = self.folder / SNAPSHOT
         return path.read_text("utf-8") if path.exists() else None
@@ -160,7 +162,7 @@ class Journal:
                     yield found["author"], found["text"]
 
 
-async def known(
+async def load_known(
     store: Store, space: str | None = None
 ) -> tuple[dict[str, list[Memory]], list[Memory]]:
     """What is known of people, by subject, and what belongs to the space as a whole."""
@@ -178,7 +180,7 @@ async def known(
     return people, lore
 
 
-async def gone(store: Store, told: Iterable[tuple[Scope, str, str]]) -> list[str]:
+async def find_erased(store: Store, told: Iterable[tuple[Scope, str, str]]) -> list[str]:
     """The texts, of those told with whose they are and their ids, that are not there any more."""
     texts: dict[Scope, dict[str, str]] = {}
     for scope, id, text in told:
@@ -196,14 +198,16 @@ async def gone(store: Store, told: Iterable[tuple[Scope, str, str]]) -> list[str
     ]
 
 
-async def noted(ctx: Context, scope: Scope, drafts: Sequence[Draft], now: datetime) -> None:
+async def append(ctx: Context, scope: Scope, drafts: Sequence[Draft], now: datetime) -> None:
     """Note what was kept, and take out again what was forgotten before it was noted."""
-    journal = journal_of(ctx)
+    journal = find_journal(ctx)
     if journal is None:
         return
     await asyncio.to_thread(journal.note, drafts, scope, now)
     with suppress(StoreUnavailable):  # what waits for the store cannot have been forgotten in it
-        lost = await gone(ctx.store, [(scope, draft.id or "", draft.text) for draft in drafts])
+        lost = await find_erased(
+            ctx.store, [(scope, draft.id or "", draft.text) for draft in drafts]
+        )
         await asyncio.to_thread(journal.redact, lost)
 
 

@@ -20,7 +20,7 @@ RIGHTS = (
 _PREFIX = "rk"
 
 
-async def made(
+async def create(
     ctx: Context,
     name: str,
     *,
@@ -64,7 +64,7 @@ async def made(
     return key, f"{_PREFIX}_{key.id}_{secret}"
 
 
-async def shown(ctx: Context, token: str) -> Key:
+async def authenticate(ctx: Context, token: str) -> Key:
     """The key that somebody shows. Raises KeyRefused, without a word about what is wrong with it."""
     prefix, _, rest = token.partition("_")
     id, _, secret = rest.partition("_")
@@ -78,6 +78,6 @@ async def shown(ctx: Context, token: str) -> Key:
     return found
 
 
-async def revoked(ctx: Context, id: str) -> None:
+async def revoke(ctx: Context, id: str) -> None:
     if not await ctx.store.keys.revoke(id, ctx.clock()):
         raise NotFound(f"No key {id!r:.60} that is still good: see `memorist keys list`")

@@ -16,7 +16,7 @@ from ..errors import ProviderFailed, StoreDamaged
 from ..index import WORKING, Snapshot
 from ..ports import Embedder, Vectors
 from ..storage.queries import Reader
-from ..text.derived import IS_EXTRACTED
+from ..text.tokens import IS_EXTRACTED
 from ..types import Cut, Hit, Memory, Query, Recall, Scope
 from . import budget, candidates, diversify, external_index, features, links, rerank, score
 from .features import SnapshotSearch
@@ -28,11 +28,13 @@ from .score import Candidate, Candidates
 MOST_PREFERENCES = 100  # that are read, where all of them come first
 
 
-async def recall(ctx: Context, query: Query, profile: Profile, now: datetime) -> Recall:
-    """Answer a question from memory."""
+async def recall(
+    ctx: Context, query: Query, profile: Profile, now: datetime, *, revision: int | None = None
+) -> Recall:
+    """Answer a question from memory; `revision` is that of the scope, if it was read just now."""
     if not query.text.strip():
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
-    search, legs = await prepare(ctx, query, profile, now)
+    search, legs = await prepare(ctx, query, profile, now, revision)
     found = select(search, query)
     found = await read(found, search, query.scope, ctx.store, legs)
     found = await add_text_features(found, search, query, ctx.store)
@@ -68,10 +70,10 @@ async def recall(ctx: Context, query: Query, profile: Profile, now: datetime) ->
 
 
 async def prepare(
-    ctx: Context, query: Query, profile: Profile, now: datetime
+    ctx: Context, query: Query, profile: Profile, now: datetime, revision: int | None = None
 ) -> tuple[SnapshotSearch, dict[str, str]]:
     """Read the question against the scope as it is now, and tell which legs can answer."""
-    snapshot = await ctx.index.current(query.scope, ctx.store)
+    snapshot = await ctx.index.current(query.scope, ctx.store, revision)
     states = query.where.states
     if query.include_compressed:
         states = (*states, "compressed")

@@ -70,11 +70,7 @@ async def _messages(store: Store, scope: Scope) -> Records:
     for row in await store.rows(scope, _MESSAGES.format(head=head)):
         id, session, role, name, at, text, outcome, memory_id, memory_text = row
         if text is None and memory_id in versioned:  # an earlier version may hold the message
-            for version in await store.versions(scope, memory_id):
-                seen = await store.seen(scope, {id: normalize.digest(version)})
-                if id in seen and seen[id].same:
-                    memory_text = version
-                    break
+            memory_text = await original_text(store, scope, id, memory_id) or memory_text
         result = asdict(rows.load_outcome(outcome, id))
         result["ids"] = list(result["ids"])
         if result["supersedes"] is None:
@@ -92,6 +88,15 @@ async def _messages(store: Store, scope: Scope) -> Records:
                 "outcome": result,
             },
         )
+
+
+async def original_text(store: Store, scope: Scope, message: str, memory_id: str) -> str | None:
+    """Return the version of a memory that is the message word for word."""
+    for text in await store.versions(scope, memory_id):
+        seen = await store.seen(scope, {message: normalize.digest(text)})
+        if message in seen and seen[message].same:
+            return text
+    return None
 
 
 async def _summaries(store: Store, scope: Scope) -> Records:

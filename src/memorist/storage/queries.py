@@ -69,6 +69,7 @@ class Checks:
     seen: Mapping[str, SeenBefore] = field(default_factory=dict)  # messages, by id
     same: frozenset[str] = frozenset()  # those of the content hashes that some memory has
     sequences: Mapping[str, int] = field(default_factory=dict)  # the highest, by session
+    revision: int = 0  # of the scope
 
 
 class Reader:
@@ -173,14 +174,15 @@ class Reader:
         number = await self.number(scope)
         if number < 0:
             return Delta(revision=0, rows=[], gone=[], next=None)
-        # Where everything changed, the plus keeps the planner from that index: by row there is
-        # nothing to sort.
-        changed = "m.changed > ?" if revision else "+m.changed > ?"
+        # The plus keeps the planner from an index: of a long delta the rows need not be sorted, and
+        # for a short one it must not go through all rows.
+        is_short = revision and not after
+        changed = "m.changed > ? AND +m.row > ?" if is_short else "+m.changed > ? AND m.row > ?"
         sql = f"""SELECT {_INDEX}, v.embedding FROM memories m
         LEFT JOIN vectors v ON v.scope = ? AND v.memory = m.row AND v.model = ?
-        WHERE m.scope = ? AND {changed} AND m.row > ?"""
+        WHERE m.scope = ? AND {changed}"""
         values: tuple[Any, ...] = (number, model, number, revision, after)
-        if revision and not after:  # erased rows, and hidden ones among the others
+        if is_short:  # erased rows, and hidden ones among the others
             sql += f" UNION ALL SELECT {_ERASED} FROM erased e WHERE e.scope = ? AND e.changed > ?"
             values += (number, revision)
         else:
@@ -267,8 +269,11 @@ class Reader:
         if number < 0:
             return Checks()
         each = self.connection.dialect.each.format("?")
-        parts = ["SELECT 'setting', key, value, '' FROM space_settings WHERE scope = ?"]
-        values: list[Any] = [number]
+        parts = [
+            "SELECT 'setting', key, value, '' FROM space_settings WHERE scope = ?",
+            "SELECT 'revision', CAST(revision AS TEXT), '', '' FROM scopes WHERE id = ?",
+        ]
+        values: list[Any] = [number, number]
         wanted: dict[str, Iterable[str]] = {
             "session": [*marks, *ends],
             "tombstone": digests,
@@ -308,6 +313,7 @@ class Reader:
             tombstones=frozenset(digests[key] for key in by_kind["tombstone"]),
             seen=seen,
             same=frozenset(by_kind["same"]),
+            revision=int(next(iter(by_kind["revision"]))),
             sequences={session: int(last) for session, (last, _) in sequences if last},
         )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,10 +16,10 @@ from typing import Any
 
 from ..errors import MemoristError, Misconfigured, StoreDamaged
 from ..ports import Vectors
-from ..text import clock, derived, normalize
+from ..text import clock, normalize, tokens
 from ..types import Memory, Scope
 from . import rows
-from .changes import Event
+from .changes import Change, Event
 from .database import EVERY, Database, VectorSearch, execute
 from .history import History
 from .keys import Keys, Requests
@@ -55,6 +55,7 @@ class Store(Reader):
         self.llm_usage = UsageLedger(database, self)
         self.embeddings = EmbeddingQueue(database)
         self.history = History(self)
+        self.on_commit: Callable[[Scope, Sequence[Change]], None] | None = None
 
     @classmethod
     async def open(cls, database: Database, *, language: str = "english") -> Store:
@@ -82,6 +83,8 @@ class Store(Reader):
                 raise tx.failure
         if tx.new_number is not None:
             self.numbers[scope] = tx.new_number
+        if self.on_commit is not None:
+            self.on_commit(scope, tx.applied)
 
     def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
         """Hold a named lock for the length of the body; yields False if another process holds
@@ -183,7 +186,7 @@ class Store(Reader):
 
     async def _update_terms(self) -> None:
         """Analyze all texts again if that was done by another version or for another language."""
-        wanted = f"{derived.ANALYSIS}:{self.language}"
+        wanted = f"{tokens.ANALYSIS}:{self.language}"
         sql = "SELECT 1 FROM meta WHERE key = 'analysis' AND value = ?"
         if await self.database.rows(sql, (wanted,)):
             return

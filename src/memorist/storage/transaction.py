@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
-from ..text import clock, derived, normalize
+from ..text import clock, normalize, tokens
 from ..text.clock import new_id
 from ..types import Memory, Op, Scope
 from . import erase, history, rows
@@ -86,7 +86,6 @@ class Transaction(Reader):
         self.operation = new_id()  # the name of this transaction in the history
         self.applied: list[Change] = []
         self.failure: BaseException | None = None
-        self.has_read_changes = False
         self.new_number: int | None = None  # of a scope that this transaction created
         self._revision: int | None = None  # of the scope, before this transaction
         self._has_tombstones = True
@@ -159,7 +158,6 @@ class Transaction(Reader):
         return self._revision + self._is_changed
 
     async def _read_changes(self, number: int, since: int, query: Query) -> tuple[int, Rows]:
-        self.has_read_changes = True
         if self._revision is None or number != await self.number(self.scope):
             return await super()._read_changes(number, since, query)
         now = self._revision + self._is_changed
@@ -273,8 +271,8 @@ class Transaction(Reader):
     def memory_row(self, memory: Memory, number: int, changed: int) -> tuple[Any, ...]:
         """Return the values of `UPSERT`."""
         values = rows.values(memory)  # refuses what cannot be stored
-        terms = derived.terms_of(memory, self.language)
-        return (number, changed, *values, derived.flags_of(memory), terms)
+        terms = tokens.terms_of(memory, self.language)
+        return (number, changed, *values, tokens.flags_of(memory), terms)
 
     def _save_row(
         self, number: int, save: Save, saves: Sequence[Save], before: dict[str, Memory]
@@ -288,7 +286,7 @@ class Transaction(Reader):
         if session and "session" not in save.meta:
             undo["session"] = session
         if memory.id in before:
-            undo["before"] = derived.changed_fields(before[memory.id], memory)
+            undo["before"] = tokens.changed_fields(before[memory.id], memory)
         if op == "update" and "pinned" in save.meta:
             op = "pin" if memory.pinned else "unpin"
         # A full scope is trimmed by the one that filled it, and not by a worker.

@@ -323,7 +323,7 @@ class Clanker:
 
     async def _change(self, guild: ScopedClient, id: str, fields: Mapping[str, Any]) -> None:
         if fields:
-            await edit.changed(self._ctx, guild.scope, id, "updated", fields, None)
+            await edit.change(self._ctx, guild.scope, id, "updated", fields, None)
 
 
 async def _find_archived(guild: ScopedClient, draft: Draft) -> Memory | None:
