@@ -24,9 +24,10 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from ..errors import InvalidInput, NotFound, RevisionConflict, StoreDamaged
+from .atomic import new_file
 from .database import EVERY, Connection, Database, Rows, execute, placeholders
 from .sqlite import SqliteDatabase
-from .sqlite.backup import new_file, new_path
+from .sqlite.connection import new_path
 from .store import Store
 
 PAGE = 500

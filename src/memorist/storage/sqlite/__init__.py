@@ -24,15 +24,16 @@ import apsw
 from ...errors import MemoristError, StoreUnavailable
 from ...types import Scope
 from ..database import Batch, Query, Rows, Values, parse_secret
-from . import backup as copies
 from .connection import (
     BUSY_SECONDS,
     DIALECT,
     IN_MEMORY,
     LOG,
     connect,
+    copy,
     create_private,
     migrate,
+    new_path,
     translate,
     translated,
 )
@@ -211,9 +212,9 @@ class SqliteDatabase:
 
     async def backup(self, path: Path) -> None:
         def work(connection: apsw.Connection) -> None:
-            target = copies.new_path(path)
+            target = new_path(path)
             with translated(str(target)):
-                copies.copy(connection, target)
+                copy(connection, target)
 
         await self._reader.run(work)
 

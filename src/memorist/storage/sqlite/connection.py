@@ -9,12 +9,14 @@ WAL lets readers go on while one writes; `synchronous=FULL` makes a commit survi
 from __future__ import annotations
 
 import errno
+import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import apsw
 
@@ -27,8 +29,8 @@ from ...errors import (
     StoreFull,
     StoreUnavailable,
 )
+from ..atomic import BESIDE, new_file
 from ..database import Batch, Dialect, LogRow, Migration, missing_migrations, shipped_migrations
-from . import backup
 
 _LOG = f"INSERT INTO log VALUES ({', '.join('?' * len(LogRow._fields))})"
 # A row of the log is inserted into a view, and a trigger distributes it: one statement for all.
@@ -77,6 +79,8 @@ DIALECT = Dialect(
 BUSY_SECONDS = 30  # with eight writers 5 s failed now and then
 IN_MEMORY = "file:/"  # prefix of a database in memory; a path on disk is absolute
 _RETRY_SECONDS = 0.001
+_TABLES = """SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'
+ORDER BY name"""
 _MIGRATIONS = (
     "CREATE TABLE migrations (number INTEGER PRIMARY KEY, name TEXT, checksum TEXT NOT NULL)"
 )
@@ -186,7 +190,7 @@ def migrate(
         if is_changed and missing[0].number > 1 and Path(path).exists():
             source = apsw.Connection(path)
             try:
-                backup.copy(source, Path(f"{path}.before-{missing[0].number}"))
+                copy(source, Path(f"{path}.before-{missing[0].number}"))
             finally:
                 source.close()
         for step in missing:
@@ -212,6 +216,60 @@ def _done(connection: apsw.Connection) -> dict[int, str]:
         return {}
     rows: list[Any] = connection.execute("SELECT number, checksum FROM migrations").fetchall()
     return dict(rows)
+
+
+def new_path(path: Path) -> Path:
+    """Return the absolute path, in which no name is special to SQLite.
+
+    Raises InvalidInput if the file exists, or the log of an earlier one, which SQLite would take
+    for this one's.
+    """
+    for end in ("", *BESIDE):
+        if os.path.exists(f"{path}{end}"):
+            raise InvalidInput(f"'{path}{end}' exists already: choose a new name for the backup")
+    return path.absolute()
+
+
+def copy(source: apsw.Connection, path: Path) -> None:
+    """Copy a database as it is at one moment, while others go on writing. Raises StoreDamaged if
+    the copy is not complete."""
+    with new_file(path) as draft:
+        source.execute("BEGIN")  # what is counted is what is copied, whatever others write
+        try:
+            expected = _count_rows(source)
+            target = apsw.Connection(str(draft))
+            try:
+                with target.backup("main", source, "main") as copying:
+                    copying.step(-1)  # in smaller steps, each write of others would restart it
+            finally:
+                target.close()
+        finally:
+            source.execute("ROLLBACK")
+        verify(draft, expected)
+
+
+def _count_rows(connection: apsw.Connection) -> dict[str, int]:
+    """Return the number of rows in each table."""
+    counts = {}
+    for (table,) in connection.execute(_TABLES).fetchall():
+        ((count,),) = connection.execute(f'SELECT count(*) FROM "{table}"').fetchall()
+        counts[str(table)] = int(str(count))
+    return counts
+
+
+def verify(path: Path, expected: dict[str, int]) -> None:
+    """Open a copy and count what it holds. Raises StoreDamaged if that is not what was copied."""
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    copied = apsw.Connection(f"file:{quote(path.absolute().as_posix())}?immutable=1", flags=flags)
+    try:
+        found = _count_rows(copied)
+    finally:
+        copied.close()
+    wrong = sorted(name for name in expected | found if expected.get(name) != found.get(name))
+    if wrong:
+        raise StoreDamaged(
+            f"The copy {str(path)!r} is not complete ({', '.join(wrong)}): check the disk and retry"
+        )
 
 
 @contextmanager

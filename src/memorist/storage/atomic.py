@@ -1,0 +1,62 @@
+"""A new file that has its name only once it is complete and on disk: written beside, synced,
+renamed.
+
+A process that is killed in between leaves a hidden file ending in `.partial`, which can be deleted.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from ..errors import StoreFull, StoreUnavailable
+
+BESIDE = ("-wal", "-shm", "-journal")  # what SQLite keeps beside a database while it is open
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield the path of an empty file that only its owner can read; it gets its name, durably, when
+    the body ends, and is deleted if that raises. Raises StoreUnavailable, StoreFull."""
+    draft = path.with_name(f".{path.name[:40]}.{uuid4().hex[:8]}.partial")
+    try:
+        with _translated(path):
+            os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        yield draft
+        with _translated(path):
+            _sync(draft, os.O_RDWR)
+            os.replace(draft, path)
+            if os.name == "posix":  # elsewhere a folder cannot be opened
+                _sync(path.parent, os.O_RDONLY)
+    except BaseException:
+        for end in ("", *BESIDE):
+            with suppress(OSError):
+                os.remove(f"{draft}{end}")
+        raise
+
+
+def _sync(path: Path, flags: int) -> None:
+    opened = os.open(path, flags)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise StoreFull(
+                f"The disk has no room for {str(path)!r}: it was not written"
+            ) from error
+        message = f"{str(path)!r} cannot be written: {error.strerror}"
+        if not path.parent.is_dir():
+            message = f"The folder {str(path.parent)!r} does not exist: create it"
+        raise StoreUnavailable(message) from error
