@@ -203,7 +203,9 @@ def edits(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _not_behavior(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what only people read or what only the type checker sees: messages of errors, annotations, docstrings."""
+    """Yield what only people read, what only the type checker sees and what checks itself: messages of errors,
+    annotations, assertions.
+    """
     roots: list[ast.AST | None] = []
     if isinstance(node, ast.Raise):
         roots = [node.exc]
@@ -211,10 +213,12 @@ def _not_behavior(node: ast.AST) -> Iterator[ast.AST]:
         roots = [node.annotation]
     elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         roots = [node.returns]
-    elif isinstance(node, ast.JoinedStr) or (
+    elif isinstance(node, ast.JoinedStr | ast.Assert) or (
         isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     ):
         roots = [node]
+    elif isinstance(node, ast.keyword) and node.arg == "strict":  # checks what holds anyway
+        roots = [node.value]
     for root in roots:
         yield from ast.walk(root) if root is not None else ()
 
@@ -419,49 +423,49 @@ def _defined(tree: ast.Module, node: ast.AST) -> Iterator[str]:
             yield each.name
 
 
-def record(paths: list[str]) -> None:
-    """Run tests under coverage and write which of them runs which line."""
+def record(paths: list[str], jobs: int) -> None:
+    """Run tests under coverage, in so many processes, and write which of them runs which line."""
     import coverage
 
+    groups = [paths]
+    if jobs > 1:
+        files = [path for path in paths if path.endswith(".py")]
+        for folder in [path for path in paths if not path.endswith(".py")] or ["tests", "src"]:
+            files += [str(file) for file in sorted(Path(folder).rglob("test_*.py"))]
+            files += [folder] if folder.startswith("src") else []  # its examples
+        files.sort(key=lambda path: -Path(path).stat().st_size)
+        groups = [files[number::jobs] for number in range(jobs)]
+    names: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    lines: dict[str, dict[str, list[int]]] = {}
+    options = ["-q", "-n0", "-p", "mutate", "-p", "no:cacheprovider"]
     with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "coverage"
-        durations = Path(folder) / "seconds.json"
-        environment = {
-            **_environment(ROOT),
-            "MUTATE_COVERAGE": str(data),
-            "MUTATE_SECONDS": str(durations),
-        }
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-n0",
-            "-p",
-            "mutate",
-            "-p",
-            "no:cacheprovider",
-            *paths,
-        ]
-        subprocess.run(command, cwd=ROOT, env=environment, check=False)
-        found = coverage.CoverageData(str(data))
-        found.read()
-        names: dict[str, int] = {}
-        lines: dict[str, dict[str, list[int]]] = {}
-        for measured in found.measured_files():
-            if Path(measured).is_relative_to(PACKAGE):
+        places = [Path(folder) / str(number) for number in range(len(groups))]
+        running = []
+        for place, group in zip(places, groups, strict=True):
+            environment = {
+                **_environment(ROOT),
+                "MUTATE_COVERAGE": f"{place}.coverage",
+                "MUTATE_SECONDS": f"{place}.json",
+            }
+            command = [sys.executable, "-m", "pytest", *options, *group]
+            running.append(subprocess.Popen(command, cwd=ROOT, env=environment))
+        for process in running:
+            process.wait()
+        for place in places:
+            seconds |= json.loads(Path(f"{place}.json").read_text("utf-8"))
+            found = coverage.CoverageData(f"{place}.coverage")
+            found.read()
+            for measured in found.measured_files():
+                if not Path(measured).is_relative_to(PACKAGE):
+                    continue
                 of_file = lines.setdefault(Path(measured).relative_to(PACKAGE).as_posix(), {})
                 for line, tests in found.contexts_by_lineno(measured).items():
-                    of_file[str(line)] = [
-                        names.setdefault(test, len(names)) for test in tests if test
-                    ]
-        written = {
-            "lines": lines,
-            "seconds": json.loads(durations.read_text("utf-8")),
-            "names": list(names),
-            "digests": {path: _digest((PACKAGE / path).read_text("utf-8")) for path in lines},
-        }
-        MAP.write_text(json.dumps(written), "utf-8")
+                    numbers = [names.setdefault(test, len(names)) for test in tests if test]
+                    of_file.setdefault(str(line), []).extend(numbers)
+    digests = {path: _digest((PACKAGE / path).read_text("utf-8")) for path in lines}
+    written = {"lines": lines, "seconds": seconds, "names": list(names), "digests": digests}
+    MAP.write_text(json.dumps(written), "utf-8")
 
 
 # Running
@@ -603,7 +607,7 @@ def main() -> int:
     )
     given = parser.parse_args()
     if given.command == "map":
-        record(given.tests)
+        record(given.tests, given.jobs)
         return 0
     if given.command == "replant":
         return replant()

@@ -262,6 +262,10 @@ FILTERS = [
 ]
 
 
+def test_the_scope_filters_are_found() -> None:
+    assert len(FILTERS) >= 15, "they have moved: name the files where they are now"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "number"), FILTERS)
 def test_each_scope_filter_is_missed_where_it_is_taken_away(
