@@ -47,6 +47,10 @@ class SnapshotCache:
             self.drop(next(iter(self._held)))
         return latest
 
+    def peek(self, scope: Scope) -> Snapshot | None:
+        """Return the scope as it was when it was last read; None if it is not held."""
+        return self._held.get(scope)
+
     def drop(self, scope: Scope) -> None:
         """Release a scope; it is read again when it is needed."""
         dropped = self._held.pop(scope, None)

@@ -18,7 +18,7 @@ from ..storage import embedding_queue
 from ..storage.changes import Event
 from ..storage.embedding_queue import Embedding
 from ..storage.store import Store
-from ..text import derived
+from ..text import tokens
 from ..text.clock import new_id
 from ..types import Memory, Scope
 
@@ -112,7 +112,7 @@ async def _encode(
 
     Raises ProviderFailed if it refuses all.
     """
-    texts = [derived.meaning_of(memory) for memory in memories]
+    texts = [tokens.meaning_of(memory) for memory in memories]
     try:
         return [*await checked.encode(embedder, texts)], None
     except ProviderFailed as error:

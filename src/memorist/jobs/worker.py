@@ -26,7 +26,7 @@ from ..manage import journal, privacy
 from ..storage import tasks
 from ..storage.changes import Event
 from ..storage.tasks import Task
-from ..telemetry.instrumentation import JOB, observe
+from ..telemetry import JOB, observe
 from ..types import Op
 from . import consolidate, expire, reflect, summarize
 from .embed import backfill

@@ -16,7 +16,7 @@ from ..errors import ProviderFailed, StoreDamaged
 from ..index import WORKING, Snapshot
 from ..ports import Embedder, Vectors
 from ..storage.queries import Reader
-from ..text.derived import IS_EXTRACTED
+from ..text.tokens import IS_EXTRACTED
 from ..types import Cut, Hit, Memory, Query, Recall, Scope
 from . import budget, candidates, diversify, external_index, features, links, rerank, score
 from .features import SnapshotSearch

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 import memorist
 from memorist.client import Client
 from memorist.interfaces.rest.app import ROUTERS, create_app, route_table
-from memorist.interfaces.rest.route import AuthenticatedRoute, rights
+from memorist.interfaces.rest.request import AuthenticatedRoute, rights
 
 from .conftest import asking
 
