@@ -18,7 +18,7 @@ import apsw
 
 import memorist
 from golden.stage import QUESTION, build, fixed
-from memorist.storage import store
+from memorist.storage import sqlite, store
 
 ROOT = str(Path(memorist.__file__).parent) + "/"
 RESUMES = 0x2A0  # flags of code that can go on after a pause: a coroutine or generator
@@ -73,6 +73,7 @@ def main(folder: Path) -> None:
     store.FLUSH_SECONDS = (
         3600.0  # uses are written when the memory is closed, and not while another verb is traced
     )
+    sqlite.READERS = 1  # a second one would open its connection at any time
     threading.setprofile(trace)
     sys.setprofile(trace)
     with fixed(folder) as source:

@@ -17,8 +17,8 @@ from ..manage import forget
 from ..settings import Settings
 from ..storage import person, proposals
 from ..storage.changes import Change, Forget, Save
-from ..storage.database import portions
 from ..storage.proposals import Proposal
+from ..storage.rows import portions
 from ..storage.tasks import Task
 from ..types import Filter, Memory, Scope
 from .schedule import DAILY, finish

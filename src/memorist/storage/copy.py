@@ -25,7 +25,8 @@ import numpy as np
 
 from ..errors import InvalidInput, NotFound, RevisionConflict, StoreDamaged
 from .atomic import new_file
-from .database import EVERY, Connection, Database, Rows, execute, placeholders
+from .database import EVERY, Connection, Database, Rows, execute
+from .rows import placeholders
 from .sqlite import SqliteDatabase
 from .sqlite.connection import new_path
 from .store import Store

@@ -10,13 +10,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from ..errors import MigrationNeeded, StoreDamaged
 from ..ports import Vectors
 from ..types import Scope
-
-Item = TypeVar("Item")
 
 Values: TypeAlias = Sequence[Any]
 Rows: TypeAlias = list[tuple[Any, ...]]
@@ -188,24 +186,6 @@ async def execute(
     """Run one statement in a transaction of its own."""
     async with database.transaction() as connection:
         return await connection.rows(sql, values, scope=scope)
-
-
-def placeholders(values: Sequence[Any], each: str = "?") -> str:
-    """Return a list of placeholders for an IN or VALUES clause.
-
-    >>> placeholders("ab")
-    '?, ?'
-    """
-    return ", ".join([each] * len(values))
-
-
-def portions(values: Sequence[Item], size: int = 500) -> list[Sequence[Item]]:
-    """Split values into portions that one statement can take.
-
-    >>> portions("abc", 2)
-    ['ab', 'c']
-    """
-    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 def parse_secret(rows: Rows, place: str) -> bytes:

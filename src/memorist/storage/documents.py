@@ -17,7 +17,7 @@ from ..text import clock
 from ..text.clock import new_id
 from ..types import Scope
 from . import rows
-from .database import placeholders, portions
+from .rows import placeholders, portions
 from .store import Store
 from .transaction import Transaction
 

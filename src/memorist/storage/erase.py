@@ -14,9 +14,10 @@ from ..text.clock import new_id
 from ..types import Scope
 from . import proposals, rows
 from .changes import Event, Forget
-from .database import Batch, LogRow, Rows, placeholders
+from .database import Batch, LogRow, Rows
 from .history import EMPTY
 from .queries import Reader
+from .rows import placeholders
 
 _TOMBSTONE = """INSERT INTO tombstones (scope, digest, until) VALUES (?, ?, ?)
 ON CONFLICT (scope, digest) DO UPDATE SET until = CASE WHEN tombstones.until IS NULL

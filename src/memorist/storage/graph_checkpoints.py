@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from ..errors import RevisionConflict, StoreDamaged
 from ..types import Scope
-from .database import Rows, placeholders, portions
+from .database import Rows
 from .queries import Reader
+from .rows import placeholders, portions
 from .store import Store
 from .transaction import Transaction
 

@@ -18,8 +18,9 @@ from ..text import clock
 from ..types import NODES, Scope
 from . import rows
 from .changes import Event, HistoryEntry
-from .database import EVERY, Batch, placeholders
+from .database import EVERY, Batch
 from .queries import Reader
+from .rows import placeholders
 
 EMPTY = "{}"  # the payload of a forgotten memory's entries
 _ENTRY = "SELECT id, memory_id, event, old_ref, new_ref, actor, meta, ts FROM history"

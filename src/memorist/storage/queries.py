@@ -18,7 +18,8 @@ from ..text import clock
 from ..types import RELATED, Filter, Memory, Message, Outcome, Page, Scope
 from . import rows
 from .changes import Relation
-from .database import Connection, Database, Query, Rows, Values, placeholders, portions
+from .database import Connection, Database, Query, Rows, Values
+from .rows import placeholders, portions
 
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 PAGE = 1000  # memories read at a time where all are wanted

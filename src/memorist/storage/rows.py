@@ -22,9 +22,10 @@ from ..ports import IndexRow
 from ..text import clock, normalize
 from ..types import Filter, Labels, Memory, Node, Outcome, Scope
 from .changes import Event, HistoryEntry
-from .database import Dialect, LogRow, placeholders
+from .database import Dialect, LogRow
 
 Value = TypeVar("Value")
+Item = TypeVar("Item")
 LABELS = tuple(field.name for field in fields(Labels))
 _TEXTS = """speaker text summary steps_text kind item_type fact_type category procedural_form tier
     key evidence_text source_message_id source_session_id content_hash state superseded_by""".split()
@@ -131,7 +132,7 @@ def index_row(row: Sequence[Any]) -> IndexRow:
 def condition(where: Filter, dialect: Dialect) -> tuple[str, list[Any]]:
     """Return a filter as a condition and its values; it always holds for an empty filter.
 
-    >>> from .sqlite.connection import DIALECT
+    >>> from .sqlite import DIALECT
     >>> condition(Filter(kinds=("semantic",), pinned=True), DIALECT)
     ('kind IN (?) AND state IN (?) AND pinned = ?', ['semantic', 'active', 1])
     """
@@ -233,6 +234,24 @@ def entry_row(number: int, entry: HistoryEntry) -> LogRow:
 def node_of(kind: str) -> Node:
     """Return the node that writes memories of a kind."""
     return "episodic" if kind == "episodic" else "hotpath"
+
+
+def placeholders(values: Sequence[Any], each: str = "?") -> str:
+    """Return a list of placeholders for an IN or VALUES clause.
+
+    >>> placeholders("ab")
+    '?, ?'
+    """
+    return ", ".join([each] * len(values))
+
+
+def portions(values: Sequence[Item], size: int = 500) -> list[Sequence[Item]]:
+    """Split values into portions that one statement can take.
+
+    >>> portions("abc", 2)
+    ['ab', 'c']
+    """
+    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 def scope_of(row: Sequence[Any]) -> Scope:

@@ -19,8 +19,9 @@ from ..text import clock
 from ..text.clock import new_id
 from ..types import Memory, Scope
 from . import rows
-from .database import EVERY, Database, execute, placeholders, portions
+from .database import EVERY, Database, execute
 from .queries import Reader
+from .rows import placeholders, portions
 from .transaction import INSERT_VECTOR, Transaction, vector_row
 
 MAX_ATTEMPTS = 8  # of a task with a key, before it is set aside

@@ -19,7 +19,8 @@ import numpy as np
 from ...ports import Vectors
 from ...types import Scope
 from .. import copy
-from ..database import EVERY, Batch, Dialect, LogRow, Query, Rows, Values, parse_secret, portions
+from ..database import EVERY, Batch, Dialect, LogRow, Query, Rows, Values, parse_secret
+from ..rows import portions
 from . import migrate, pipeline
 from .connection import (
     ANSWER_SECONDS,

@@ -30,52 +30,8 @@ from ...errors import (
     StoreUnavailable,
 )
 from ..atomic import BESIDE, new_file
-from ..database import Batch, Dialect, LogRow, Migration, missing_migrations, shipped_migrations
+from ..database import Migration, missing_migrations, shipped_migrations
 
-_LOG = f"INSERT INTO log VALUES ({', '.join('?' * len(LogRow._fields))})"
-# A row of the log is inserted into a view, and a trigger distributes it: one statement for all.
-LOG = (
-    f"""CREATE TEMP VIEW log AS
-    SELECT {", ".join(f"NULL AS {name}" for name in LogRow._fields)}""",
-    """CREATE TEMP TRIGGER write_log INSTEAD OF INSERT ON log BEGIN
-    UPDATE scopes SET revision = NEW.revision WHERE id = NEW.scope AND revision < NEW.revision;
-    INSERT INTO history (scope, id, memory_id, event, old_ref, new_ref, actor, ts, meta, seal)
-    SELECT NEW.scope, NEW.entry_id, NEW.memory_id, NEW.entry_event, NEW.old_ref, NEW.new_ref,
-    NEW.actor, NEW.at, NEW.entry_meta, NEW.seal WHERE NEW.entry_id IS NOT NULL;
-    INSERT INTO events
-    (id, scope, user_id, thread_id, node, op, status, memory_id, category, sim, ts)
-    SELECT NEW.event_id, NEW.scope, NEW.user, NEW.thread, NEW.node, NEW.op, NEW.status,
-    NEW.memory_id, NEW.category, NEW.sim, NEW.at WHERE NEW.event_id IS NOT NULL;
-    INSERT INTO thread_revision (scope, thread_id, rev)
-    SELECT NEW.scope, NEW.thread, 1 WHERE NEW.line_id IS NOT NULL
-    ON CONFLICT (scope, thread_id) DO UPDATE SET rev = rev + 1;
-    INSERT INTO change_log (id, scope, thread_id, rev, memory_id, event, meta, ts)
-    SELECT NEW.line_id, scope, thread_id, rev, NEW.memory_id, NEW.line_event, NEW.line_meta, NEW.at
-    FROM thread_revision
-    WHERE scope = NEW.scope AND thread_id = NEW.thread AND NEW.line_id IS NOT NULL;
-    END""",
-)
-
-
-def _log(rows: Sequence[LogRow]) -> list[Batch]:
-    return [(_LOG, rows)]
-
-
-DIALECT = Dialect(
-    lower="lower({})",
-    each="json_each({})",
-    head="json_extract({}, '$[1][0]')",
-    now="unixepoch('subsec')",
-    dimensions="length(embedding) / 4",
-    row="m.row",
-    skip_locked="",
-    lock="",
-    day="substr({}, 1, 10)",
-    columns="SELECT name FROM pragma_table_info(?)",
-    size="SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()",
-    integrity="PRAGMA integrity_check(20)",
-    log=_log,
-)
 BUSY_SECONDS = 30  # with eight writers 5 s failed now and then
 IN_MEMORY = "file:/"  # prefix of a database in memory; a path on disk is absolute
 _RETRY_SECONDS = 0.001
