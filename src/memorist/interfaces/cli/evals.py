@@ -58,79 +58,60 @@ def eval_(
         raise InvalidInput("--own needs your tasks: --tasks DIR")
     chosen = [] if own else evals.packaged()
     if tasks is not None:
-        chosen = [*chosen, *evals.from_folder(tasks)]
+        chosen += evals.from_folder(tasks)
     with output.progress("Running tasks", None, hidden=call.json) as advance:
         evaluation = evals.evaluate(chosen, profile=profile, limit=limit, progress=advance)
-        report = asyncio.run(evaluation)
-    swept = None
+        report: Report = asyncio.run(evaluation)
+    swept: SweepReport | None = None
     if sweep or plot:
         with output.progress("Trying settings", None, hidden=call.json) as advance:
             swept = asyncio.run(evals.sweep(chosen, progress=advance))
     if plot and swept:
-        Path(plot).write_text(load("evals.chart").svg(swept), encoding="utf-8")
+        Path(plot).write_text(load("evals.sweeps").svg(swept), encoding="utf-8")
     if call.json:
         output.as_json(as_plain(report, swept))
     else:
-        _show(report, swept)
+        show_report(report)
+    if swept and not call.json:
+        show_sweep(swept)
     passed = report.best_equipped.accuracy
     if min is not None and passed < min:
         output.note(f"{passed:.0%} of the tasks passed; {min:.0%} are required")
         raise typer.Exit(FAILED)
 
 
-def _show(report: Report, swept: SweepReport | None) -> None:
-    output.draw(_runs(report), _kinds(report))
-    best = report.best_equipped
-    failed = [each for each in best.results if not each.passed]
-    if failed:
-        output.draw(Text(f"Failed with {best.name}", style="bold"))
-    for each in failed:
-        reasons = []
-        if each.missing:
-            reasons.append(f"lacks {', '.join(each.missing)}")
-        if each.forbidden:
-            reasons.append(f"says {', '.join(each.forbidden)}")
-        if each.problem:
-            reasons.append(each.problem)
-        output.line("  " + plain(f"{each.task}: {'; '.join(reasons)}"))
-    if best.name == "memory":
-        output.draw(Text(CAVEAT, style="dim"))
-    if swept:
-        output.draw(_sweep(swept))
-        for name, point in (
-            ("usual tri-score", swept.usual),
-            ("best tri-score", swept.best),
-            ("default profile", swept.ours),
-        ):
-            result = f"{point.accuracy:.0%} with {point.tokens:.0f} tokens ({point.label})"
-            output.draw(Text(f"{name}: {result}"))
-
-
-def _runs(report: Report) -> Table:
-    title = f"{len(report.runs[0].results)} tasks"
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for name in ("", "passed", "found all", "said too much", "tokens"):
-        table.add_column(name, justify="left" if not name else "right")
+def show_report(report: Report) -> None:
+    """Print how each run did, also by kind of task, and why tasks failed."""
+    results = report.runs[0].results
+    table = Table(title=f"{len(results)} tasks", title_justify="left", title_style="bold")
+    table.add_column("")
+    for name in ("passed", "found all", "said too much", "tokens"):
+        table.add_column(name, justify="right")
+    kinds = Table("passed, by kind", *(run.name for run in report.runs))
     for run in report.runs:
         too_much = sum(bool(each.forbidden) for each in run.results)
         figures = (f"{run.accuracy:.0%}", f"{run.found:.0%}", f"{too_much}", f"{run.tokens:.0f}")
         table.add_row(run.name, *figures)
-    return table
-
-
-def _kinds(report: Report) -> Table:
-    """Return how many tasks passed, by kind."""
-    table = Table("passed, by kind", *(run.name for run in report.runs))
-    for kind in dict.fromkeys(each.kind for each in report.runs[0].results):
+    for kind in dict.fromkeys(each.kind for each in results):
         cells = []
         for run in report.runs:
-            results = [each for each in run.results if each.kind == kind]
-            cells.append(f"{sum(each.passed for each in results)} of {len(results)}")
-        table.add_row(plain(kind), *cells)
-    return table
+            passed = [each.passed for each in run.results if each.kind == kind]
+            cells.append(f"{sum(passed)} of {len(passed)}")
+        kinds.add_row(plain(kind), *cells)
+    output.draw(table, kinds)
+    best = report.best_equipped
+    if best.accuracy < 1:
+        output.draw(Text(f"Failed with {best.name}", style="bold"))
+    for each in best.results:
+        missing, forbidden = ", ".join(each.missing), ", ".join(each.forbidden)
+        reasons = [missing and f"lacks {missing}", forbidden and f"says {forbidden}", each.problem]
+        if not each.passed:
+            output.line("  " + plain(f"{each.task}: {'; '.join(filter(None, reasons))}"))
+    if best.name == "memory":
+        output.draw(Text(CAVEAT, style="dim"))
 
 
-def _sweep(swept: SweepReport) -> Table:
+def show_sweep(swept: SweepReport) -> None:
     columns = ("varied", "setting", "passed", "tokens")
     table = Table(*columns, title="Sweep", title_justify="left", title_style="bold")
     for axis in ("α", "β", "γ", "τ", "N", "k"):
@@ -138,7 +119,15 @@ def _sweep(swept: SweepReport) -> Table:
             name = "" if number else axis
             table.add_row(name, point.label, f"{point.accuracy:.0%}", f"{point.tokens:.0f}")
         table.add_section()
-    return table
+    output.draw(table)
+    points = {
+        "usual tri-score": swept.usual,
+        "best tri-score": swept.best,
+        "default profile": swept.ours,
+    }
+    for name, point in points.items():
+        result = f"{point.accuracy:.0%} with {point.tokens:.0f} tokens ({point.label})"
+        output.draw(Text(f"{name}: {result}"))
 
 
 def as_plain(report: Report, swept: SweepReport | None) -> dict[str, Any]:
@@ -150,7 +139,5 @@ def as_plain(report: Report, swept: SweepReport | None) -> dict[str, Any]:
         runs.append({"name": run.name, **figures, "tasks": tasks})
     if swept is None:
         return {"runs": runs}
-    sweep: dict[str, Any] = {"points": [asdict(each) for each in swept.points]}
-    for name, point in (("usual", swept.usual), ("best", swept.best), ("default", swept.ours)):
-        sweep[name] = asdict(point)
-    return {"runs": runs, "sweep": sweep}
+    best = {"usual": swept.usual, "best": swept.best, "default": swept.ours}
+    return {"runs": runs, "sweep": {"points": swept.points, **best}}
