@@ -11,7 +11,7 @@ from fastapi import Response
 
 from ...dialects import catalog
 from ...errors import InvalidInput
-from ...manage.keys import RIGHTS
+from ...manage.access import RIGHTS
 from ...storage.keys import Key
 from ...types import KINDS, STATES, Filter, Labels, Memory, Page
 from .. import plain
