@@ -21,7 +21,7 @@ from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 from ..context import Context
-from ..embedders import checked
+from ..embedders import encode
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
 from ..ingest import links as relations
 from ..ingest import policies
@@ -220,7 +220,7 @@ class _Run:
         vector = None
         if ctx.embedder is not None:
             with suppress(ProviderFailed):  # then the vector is made later
-                vector = (await checked.encode(ctx.embedder, [text]))[0]
+                vector = (await encode(ctx.embedder, [text]))[0]
         name = ctx.embedder.model if ctx.embedder is not None else ""
         return consolidate_pairs.recreate(
             pair, text, self.now, new_id=new_id, vector=vector, model=name

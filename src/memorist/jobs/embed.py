@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ..embedders import checked
+from ..embedders import encode
 from ..errors import ProviderFailed, StoreUnavailable
 from ..ports import Embedder, Vectors
 from ..storage import embedding_queue
@@ -133,15 +133,15 @@ async def _encode(
     """
     texts = [derived.meaning_of(memory) for memory in memories]
     try:
-        vectors = await checked.encode(embedder, texts)
+        vectors = await encode(embedder, texts)
         return list(zip(memories, vectors, strict=True)), None
     except ProviderFailed as error:
-        await checked.encode(embedder, ["tea"])  # is it the model or one of the texts?
+        await encode(embedder, ["tea"])  # is it the model or one of the texts?
         problem = error
     made: list[tuple[Memory, Vectors]] = []
     for memory, text in zip(memories, texts, strict=True):
         with suppress(ProviderFailed):
-            made.append((memory, (await checked.encode(embedder, [text]))[0]))
+            made.append((memory, (await encode(embedder, [text]))[0]))
     return made, problem
 
 

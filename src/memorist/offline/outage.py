@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Any, cast
 
 from ..context import Context
-from ..embedders import checked
+from ..embedders import encode
 from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreFull, StoreUnavailable
 from ..index import SnapshotCache
 from ..ingest import guard, privacy
@@ -231,7 +231,7 @@ class Offline:
         new = [memory for memory in memories if memory.id not in self._vectors][-EMBEDDED_AT_ONCE:]
         if new and self._ctx.embedder is not None:
             with suppress(ProviderFailed):
-                made = await checked.encode(self._ctx.embedder, [memory.text for memory in new])
+                made = await encode(self._ctx.embedder, [memory.text for memory in new])
                 self._vectors |= {
                     memory.id: vector for memory, vector in zip(new, made, strict=True)
                 }

@@ -31,7 +31,7 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
-from ...embedders.checked import encode
+from ...embedders import encode
 from ...errors import InvalidInput
 from ...scoped import ScopedClient
 from ...storage import documents
