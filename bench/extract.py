@@ -20,7 +20,7 @@ from typing import Any
 
 from bench import data, report
 from memorist.extraction import llm, rules
-from memorist.text import style_check
+from memorist.text import prompts
 
 LABELED = Path(__file__).parents[1] / "tests" / "data" / "extraction.jsonl"
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)  # a Friday
@@ -68,7 +68,7 @@ def evaluate(name: str, find: Finder, rows: Sequence[dict[str, Any]]) -> dict[st
         for each in row["facts"]
     )
     made, wanted = sum(map(len, found)), sum(len(row["facts"]) for row in rows)
-    worded = sum(not style_check.find_fault(fact) for few in found for fact in few)
+    worded = sum(not prompts.find_fault(fact) for few in found for fact in few)
     return {
         "method": name,
         "messages": len(rows),

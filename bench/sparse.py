@@ -23,7 +23,7 @@ import numpy as np
 from bench import report
 from bench.speed import sentence
 from memorist.index.arrays import Segment
-from memorist.text import derived, tokens
+from memorist.text import tokens
 
 K1, B, LIMIT = 1.2, 0.9, 40
 
@@ -114,7 +114,7 @@ def packed(folder: Path, texts: Sequence[list[str]], asked: Sequence[list[str]])
     with db:
         db.executemany(
             "INSERT INTO m(terms) VALUES (?)",
-            ((derived.pack(map(tokens.term_id, s)),) for s in texts),
+            ((tokens.pack(map(tokens.term_id, s)),) for s in texts),
         )
     written = time.perf_counter() - started
     started = time.perf_counter()

@@ -17,8 +17,8 @@ from .dialects import catalog
 from .errors import InvalidInput, Misconfigured, NotFound, StoreFull, StoreUnavailable
 from .index import SnapshotCache
 from .ingest import policies
-from .jobs import registry
 from .jobs.index_sync import IndexSync, StoreSearch
+from .jobs.worker import Worker
 from .offline import Offline
 from .offline.proxy import DatabaseProxy, StoreProxy
 from .ports import BudgetedModel, Embedder, NearestRows, Reranker
@@ -28,7 +28,7 @@ from .settings.options import Options
 from .storage.access_log import AccessLog
 from .storage.database import Database
 from .storage.store import Store
-from .telemetry.instrumentation import Observer
+from .telemetry import span_observer
 from .text import tokens
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ async def open_client(
     embedder = _embedder(chosen)
     reranker = _reranker(chosen, embedder)
     model = language_model(chosen)
-    observers = _observers(chosen)
+    observers = [span_observer()] if chosen.otel else []
     store, spool = await _guarded(chosen)
     external_index, usual = await _external_index(chosen, store, embedder)
     ctx = Context(
@@ -95,19 +95,9 @@ async def open_client(
     if offline is not None:
         await offline.opened()
     if chosen.run_jobs:
-        client.background = registry.worker(
-            ctx, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS
-        )
+        client.background = Worker(ctx, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS)
         client.background.start()
     return client
-
-
-def _observers(settings: Settings) -> list[Observer]:
-    if not settings.otel:
-        return []
-    from .telemetry import otel
-
-    return [otel.observer()]
 
 
 async def copied(

@@ -10,7 +10,7 @@ from typing import Any
 from .context import Context
 from .errors import InvalidInput
 from .ingest import validation
-from .jobs import embed, registry
+from .jobs import embed
 from .jobs.expire import Purged
 from .jobs.index_sync import IndexSync
 from .jobs.worker import JobReport, Worker
@@ -104,7 +104,7 @@ class Client:
         Raises InvalidInput, StoreUnavailable.
         """
         validation.number("batch_size", batch_size)
-        worker = registry.worker(self.ctx, only=only, batch_size=batch_size, progress=progress)
+        worker = Worker(self.ctx, only=only, batch_size=batch_size, progress=progress)
         return await worker.run_once(retry=retry)
 
     async def backlog(self) -> list[Backlog]:

@@ -14,7 +14,7 @@ from .settings import Settings
 from .settings.allowlists import Access
 from .storage.access_log import AccessLog
 from .storage.store import Store
-from .telemetry.instrumentation import Observer
+from .telemetry import Observer
 from .text import tokens
 from .types import Scope
 

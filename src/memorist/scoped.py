@@ -12,16 +12,14 @@ from .context import Context
 from .errors import InvalidInput, NotFound
 from .extraction import job
 from .extraction.job import Extracted
-from .ingest import links, messages, policies, validation
+from .ingest import links, policies, validation
 from .ingest import pipeline as ingest
-from .jobs import compress, expire
-from .jobs import roll_up as rollup
+from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
 from .manage import (
     agent_query,
     chat_commands,
-    conflicts,
     delta,
     edit,
     forget,
@@ -43,7 +41,7 @@ from .retrieve.profiles import Profile
 from .storage.changes import Event
 from .storage.history import EventCount, HistoryEntry, Updates
 from .storage.llm_usage import LlmUsage
-from .telemetry.instrumentation import observed
+from .telemetry import observed
 from .text.clock import new_id
 from .types import (
     Conflict,
@@ -131,7 +129,7 @@ class ScopedClient:
             manually_saved=manually_saved,
         )
         longest = self.ctx.settings.max_text_chars
-        drafts = messages.drafts(what, self.labels, messages.moment(at), common, longest)
+        drafts = validation.drafts(what, self.labels, validation.moment(at), common, longest)
         return await self.remember_drafts(drafts, policy=policy)
 
     @observed("remember", lambda receipt: len(receipt.ids))
@@ -426,18 +424,20 @@ class ScopedClient:
         validation.number("threshold", least)
         if sessions is not None:
             validation.number("sessions", sessions)
-        return await compress.compress(
+        return await summarize.compress(
             self.ctx, self.scope, threshold=least, sessions=sessions, dry_run=dry_run
         )
 
-    async def roll_up(self, *, days: float = rollup.DAYS, dry_run: bool = False) -> SummaryReport:
+    async def roll_up(
+        self, *, days: float = summarize.DAYS, dry_run: bool = False
+    ) -> SummaryReport:
         """Merge each topic among what was not used for so many days into one memory.
 
         The originals are archived behind it and can be restored. With `dry_run` nothing is changed.
         Raises InvalidInput.
         """
         validation.days(days)
-        return await rollup.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
+        return await summarize.roll_up(self.ctx, self.scope, days=days, dry_run=dry_run)
 
     async def pin(self, id: str, *, actor: str | None = None) -> Memory:
         """Protect a memory from being trimmed, expired or left out. Raises NotFound."""
@@ -463,9 +463,13 @@ class ScopedClient:
         hidden, and can be restored for that long. A spooled write is removed from its file.
         Raises NotFound; StoreUnavailable, because no file can keep this promise.
         """
-        manner = await forget.check_manner(
-            self.ctx, self.scope, self.labels, reason, keep_days, never_again, actor
-        )
+        manner = Manner(
+            reason=reason,
+            actor=actor,
+            keep_days=keep_days,
+            never_again=never_again,
+            session=self.labels.session,
+        ).check()
         return await self._forget([str(id)], manner)
 
     @observed("forget", _count_forgotten)
@@ -485,9 +489,13 @@ class ScopedClient:
         `where=Filter(ids=…)` with the ids of a dry run forgets exactly those.
         Raises InvalidInput if neither is given.
         """
-        manner = await forget.check_manner(
-            self.ctx, self.scope, self.labels, reason, keep_days, never_again, actor
-        )
+        manner = Manner(
+            reason=reason,
+            actor=actor,
+            keep_days=keep_days,
+            never_again=never_again,
+            session=self.labels.session,
+        ).check()
         ids = await forget.find(self.ctx, self.scope, self.labels, query, where)
         if dry_run:
             return await forget.preview(self.ctx, self.scope, ids)
@@ -517,9 +525,8 @@ class ScopedClient:
         in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
         something was changed later.
         """
-        given = {"operation": operation, "session": session}
         return await undo.undo(
-            self.ctx, self.scope, self.labels, given, dry_run=dry_run, actor=actor
+            self.ctx, self.scope, self.labels, operation, session, dry_run=dry_run, actor=actor
         )
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
@@ -535,15 +542,15 @@ class ScopedClient:
     async def conflicts(self, *, limit: int = 100) -> builtins.list[Conflict]:
         """Return newer statements that replaced older ones and wait for a decision, newest first."""
         validation.number("limit", limit)
-        return await conflicts.list_open(self.ctx.store, self.scope, limit=limit)
+        return await edit.list_conflicts(self.ctx.store, self.scope, limit=limit)
 
     async def confirm(self, id: str, *, actor: str | None = None) -> Memory:
         """Keep the newer memory of a conflict; the older one stays readable. Raises NotFound."""
-        return await conflicts.confirm(self.ctx, self.scope, id, actor)
+        return await edit.confirm(self.ctx, self.scope, id, actor)
 
     async def reject(self, id: str, *, actor: str | None = None) -> Memory:
         """Put the older memory of a conflict back in place of the newer one. Raises NotFound."""
-        return await conflicts.reject(self.ctx, self.scope, id, actor)
+        return await edit.reject(self.ctx, self.scope, id, actor)
 
     async def command(
         self,

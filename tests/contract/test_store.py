@@ -33,7 +33,7 @@ from memorist.storage.proposals import Proposal
 from memorist.storage.queries import SpaceSettings
 from memorist.storage.store import Store
 from memorist.storage.summaries import Summary
-from memorist.text import clock, derived, normalize
+from memorist.text import clock, normalize, tokens
 from memorist.text.clock import new_id
 from memorist.types import Filter, Labels, Memory, Message, Outcome, Scope
 from stores import Call, decided, incognito, open_sqlite, tombstones, write, write_in
@@ -697,7 +697,7 @@ async def test_an_index_row_holds_what_the_legs_need(store: Store) -> None:
     assert (row.session, row.channel) == ("s", "c")
     assert row.vector is not None
     assert np.array_equal(np.frombuffer(row.vector, "<f4"), vector)
-    assert len(derived.unpack(row.terms)[0]) > 0
+    assert len(tokens.unpack(row.terms)[0]) > 0
 
 
 # Vectors

@@ -25,7 +25,7 @@ from memorist.client import Client
 from memorist.dialects.vault import MemoryType, Vault
 from memorist.errors import InvalidInput, RevisionConflict
 from memorist.interfaces.cli import app
-from memorist.jobs import compress, roll_up
+from memorist.jobs import summarize
 from memorist.jobs.schedule import WEEKLY
 from memorist.jobs.summarize import SummaryReport
 from memorist.scoped import ScopedClient
@@ -468,14 +468,16 @@ async def claimed(engine: Client, scope: Scope, name: str) -> Task:
     return task
 
 
-@pytest.mark.parametrize("duty", [compress, roll_up], ids=["compress", "rollup"])
-async def test_a_duty_ends_and_comes_round_again(place: str, duty: Any) -> None:
+@pytest.mark.parametrize(
+    "run", [summarize.run_compress, summarize.run_roll_up], ids=["compress", "rollup"]
+)
+async def test_a_duty_ends_and_comes_round_again(place: str, run: Any) -> None:
     async with opened(place) as engine:
         ana = await talked(engine, 11)
         task = await claimed(engine, ana.scope, "duty")
         settings = engine.settings.model_copy(update={"rollup_days": 90.0})
         ctx = replace(engine.ctx, settings=settings)
-        await duty.run(ctx, task)
+        await run(ctx, task)
         assert (
             await engine.ctx.store.tasks.claim(
                 ["duty"], now=engine.ctx.clock(), limit=1, lease_seconds=60
@@ -487,9 +489,11 @@ async def test_a_duty_ends_and_comes_round_again(place: str, duty: Any) -> None:
             len(await engine.ctx.store.tasks.claim(["duty"], now=later, limit=1, lease_seconds=60))
             == 1
         )
-        assert len(await everything(ana, compression_source=True)) == (5 if duty is compress else 0)
+        assert len(await everything(ana, compression_source=True)) == (
+            5 if run is summarize.run_compress else 0
+        )
         with pytest.raises(RevisionConflict):
-            await duty.run(ctx, task)
+            await run(ctx, task)
 
 
 async def test_two_at_a_time_sum_nothing_up_twice(place: str) -> None:
@@ -618,11 +622,11 @@ async def test_the_session_that_began_first_is_the_oldest_whichever_was_stored_f
 
 def test_clusters_take_the_nearest_first_and_nothing_twice() -> None:
     angles = np.linspace(0, np.pi, 40)
-    found = roll_up.find_topics(
+    found = summarize.find_topics(
         np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     )
     every = [place for topic in found for place in topic]
     assert len(every) == len(set(every))
-    assert all(roll_up.FEWEST <= len(topic) <= roll_up.MOST for topic in found)
+    assert all(summarize.FEWEST <= len(topic) <= summarize.MOST for topic in found)
     assert all(a < b for topic in found for a, b in pairwise(topic))
-    assert roll_up.find_topics(np.zeros((0, 2), np.float32)) == []
+    assert summarize.find_topics(np.zeros((0, 2), np.float32)) == []

@@ -23,8 +23,8 @@ from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, Misconfigured, ModelUnavailable
 from memorist.manage.journal import SNAPSHOT
 from memorist.ports import Vectors
-from memorist.text.derived import meaning_of
 from memorist.text.prompts import Prompt
+from memorist.text.tokens import meaning_of
 from memorist.types import Filter, Memory, Message, Scope
 
 NOW = datetime(2026, 3, 4, 12, tzinfo=UTC)

@@ -283,7 +283,7 @@ import asyncio, sys
 calls = []
 sys.addaudithook(lambda event, args: calls.append(event) if event in
     ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto") else None)
-import memorist, memorist.telemetry.logs, memorist.telemetry.otel
+import memorist, memorist.telemetry
 from memorist.interfaces.metrics import Metrics
 from memorist.interfaces.rest.app import create_app
 

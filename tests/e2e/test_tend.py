@@ -20,7 +20,6 @@ from memorist.context import Context
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, ProviderFailed
 from memorist.interfaces.cli import app
-from memorist.jobs import registry
 from memorist.jobs.schedule import backoff, next_due, next_turn
 from memorist.jobs.worker import Job, JobResult, Worker
 from memorist.manage import privacy
@@ -160,7 +159,7 @@ def test_scopes_have_their_turns_spread_over_the_day_and_each_always_at_the_same
 async def test_a_staying_worker_begins_with_each_scope_at_its_own_time(memory: Client) -> None:
     for n in range(5):
         await memory.scope(f"user {n}").remember("The kettle is blue.")
-    worker = registry.worker(memory.ctx, only=["purge"])
+    worker = Worker(memory.ctx, only=["purge"])
     worker.start()
     await _until(lambda: _waiting_later(memory))
     await worker.close()

@@ -29,7 +29,7 @@ from typing import Any
 import memorist
 from memorist.embedders.hashing import Hashing
 from memorist.errors import InvalidInput, MemoristError, RevisionConflict
-from memorist.jobs import registry
+from memorist.jobs.worker import Worker
 from memorist.ports import Vectors
 
 WORDS = (
@@ -155,7 +155,8 @@ def forget(path: str, word: str) -> None:
     async def not_now() -> None:
         os.kill(os.getpid(), 9)
 
-    memory._inner.ctx.store.database.inner._wipe = not_now
+    database = memory._inner.ctx.store.database
+    getattr(database, "inner", database)._wipe = not_now
     for each in ana.list(limit=1000):
         if word in each.text:
             ana.forget(each.id)
@@ -213,9 +214,7 @@ def embed(path: str, lease: str) -> None:
         async with memorist.aio.open(path, embedder="none", spool=False) as memory:
             memory.ctx.embedder = Slow()
             tell("open")
-            await registry.worker(
-                memory.ctx, only=["embed"], batch_size=4, lease_seconds=float(lease)
-            ).run()
+            await Worker(memory.ctx, only=["embed"], batch_size=4, lease_seconds=float(lease)).run()
 
     asyncio.run(run())
 
@@ -225,7 +224,7 @@ def tend(path: str, duty: str, lease: str, settings: str) -> None:
         async with memorist.aio.open(path, **json.loads(settings)) as memory:
             memory.ctx.embedder = Slow()
             tell("open")
-            await registry.worker(
+            await Worker(
                 memory.ctx, only=[duty], batch_size=4, lease_seconds=float(lease)
             ).run_once()
             tell("done")

@@ -97,7 +97,8 @@ def test_a_megabyte_is_kept_aside_where_four_are_free(disk: Path) -> None:
     (disk / "filler").write_bytes(b"x" * (17 << 18))  # 4.25 of 9 MB
     with memorist.open(disk / "memory.db", embedder="hashing") as memory:
         memory.scope("ana").remember("I live in Lisbon.")
-    assert (disk / "memory.db-reserve").stat().st_size == 1_048_576
+        assert (disk / "memory.db-reserve").stat().st_size == 1_048_576
+    assert not (disk / "memory.db-reserve").exists()  # removed when the last user closes
 
 
 def test_no_room_is_kept_aside_on_a_disk_that_has_little(disk: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import memorist
 from memorist.text import tokens
-from memorist.text.derived import pack
+from memorist.text.tokens import pack
 from memorist.types import Draft
 
 CHILD = Path(__file__).with_name("children.py")

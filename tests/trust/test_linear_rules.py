@@ -22,10 +22,9 @@ from memorist.retrieve import question, render
 from memorist.text import (
     compare,
     dates,
-    derived,
     entities,
     normalize,
-    style_check,
+    prompts,
     summarize,
     tokens,
 )
@@ -147,13 +146,13 @@ RULES: dict[str, Callable[[str], Any]] = {
     "block": lambda text: render.block([memory(text)]),
     "parse": chat_commands.parse,
     "used": lambda text: compare.find_used(text, [memory(text)]),
-    "is_question": derived.is_question,
-    "terms_of": lambda text: derived.terms_of(memory(text), "english"),
+    "is_question": tokens.is_question,
+    "terms_of": lambda text: tokens.terms_of(memory(text), "english"),
     "summary": lambda text: summarize.extract([summarize.Turn(text=text, speaker="Ana")]),
     "understand": lambda text: question.understand(text, ("Ana", "Bob"), NOW, "english"),
     "containing": lambda text: compare.pick_containing(parse(text), parse(text + " x")),
     "alike": lambda text: compare.is_reworded(parse(text), parse(text + " x")),
-    "wording": style_check.to_statement,
+    "wording": prompts.to_statement,
 }
 LINE = "the issue on trust, load: every regular expression and rule is linear at 1 MB"
 QUADRATIC = pytest.mark.xfail(strict=True, raises=AssertionError, reason=f"{LINE} (d03, d05)")

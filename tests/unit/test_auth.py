@@ -30,7 +30,7 @@ from memorist.errors import (
     NotFound,
     ProviderFailed,
 )
-from memorist.interfaces.rest import jwt as tokens
+from memorist.interfaces.rest import auth as tokens
 from memorist.interfaces.rest.auth import Authenticator, Caller
 
 SIGNER = rsa.generate_private_key(public_exponent=65537, key_size=2048)

@@ -15,7 +15,7 @@ from memorist.retrieve.features import SnapshotSearch, bm25
 from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.question import understand
 from memorist.retrieve.score import floor, reciprocal_rank, score_all, select_best
-from memorist.text import clock, dates, derived, tokens
+from memorist.text import clock, dates, tokens
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
 NOW = datetime(2023, 9, 1, tzinfo=UTC)
@@ -72,11 +72,11 @@ class TinySnapshot:
 
     @property
     def marked(self) -> dict[int, NDArray[np.bool_]]:
-        return {flag: self.flags & flag != 0 for flag in derived.FLAGS}
+        return {flag: self.flags & flag != 0 for flag in tokens.FLAGS}
 
     @property
     def replies(self) -> NDArray[np.intp]:
-        asking = np.append(self.marked[derived.ENDS_ASKING], False)
+        asking = np.append(self.marked[tokens.ENDS_ASKING], False)
         return np.flatnonzero(asking[self.neighbors.before])
 
     @property
@@ -86,9 +86,7 @@ class TinySnapshot:
 
 
 def _flags(text: str, speaker: str) -> int:
-    marks = (
-        1 * derived.is_question(text) | 2 * dates.has_time(text) | 16 * derived.ends_asking(text)
-    )
+    marks = 1 * tokens.is_question(text) | 2 * dates.has_time(text) | 16 * tokens.ends_asking(text)
     return marks | {"user": 4, "assistant": 8}.get(speaker, 0)
 
 

@@ -18,7 +18,7 @@ from memorist.index.arrays import Matrix, products
 from memorist.storage.changes import Forget, Save
 from memorist.storage.embedding_queue import Embedding
 from memorist.storage.store import Store
-from memorist.text import derived, tokens
+from memorist.text import tokens
 from memorist.text.clock import new_id
 from memorist.types import Labels, Memory, Scope
 from stores import open_sqlite, write
@@ -207,7 +207,7 @@ async def test_postings_equal_a_plain_count(store: Store, seed: int) -> None:
     rows = (await store.changed_since(ANA, 0, model=MODEL, limit=10_000)).rows
     for word in WORDS:
         term = tokens.term_id(tokens.analyze(word, "english")[0])
-        plain = {row.row: Counter(dict(zip(*map(np.ndarray.tolist, derived.unpack(row.terms)), strict=True)))[term]
+        plain = {row.row: Counter(dict(zip(*map(np.ndarray.tolist, tokens.unpack(row.terms)), strict=True)))[term]
                  for row in rows if row.state == "active"}  # fmt: skip
         assert postings(now, word) == {row: count for row, count in plain.items() if count}
 

@@ -17,11 +17,11 @@ from datetime import datetime, timedelta
 from typing import get_args
 
 from ..ingest import guard
-from ..text import clock, dates, style_check
+from ..text import clock, dates, prompts
 from ..text.authority import ROLE_WORDS, poses
 from ..text.normalize import one_line, remove_links
 from ..text.statements import parse, strip_preface
-from ..text.wordlists import word_set
+from ..text.tokens import word_set
 from .patterns import ASKED, LIKES_THE, PAST, RULES, TIME, TIMED, VAGUE, WEAK_PAST, ClauseRule, Type
 
 TYPES: tuple[Type, ...] = get_args(Type)
@@ -244,8 +244,8 @@ def _worded(told: str, rule: ClauseRule, start: int, who: str, at: datetime) -> 
         cuts |= {match.start() for match in _WITH_THEIRS.finditer(told, least)}
     for end in (len(told), *sorted(cuts, reverse=True)):
         part = told[:end].rstrip(" ,")
-        text = style_check.trim(date(to_third_person(part, who), at))
-        if end >= least and not style_check.find_fault(text) and not _is_unclear(part, rule, start):
+        text = prompts.trim(date(to_third_person(part, who), at))
+        if end >= least and not prompts.find_fault(text) and not _is_unclear(part, rule, start):
             return text
     return ""
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..ports import Vectors
-from ..text import derived
+from ..text import tokens
 
 _FEW = 4  # vectors, up to which one product per row is as fast as a matrix product
 _SPARE = 0.125  # room for rows to come, as a share of those there
@@ -113,7 +113,7 @@ class Segment:
         numbers, counts = [np.empty(0, np.uint32)], [np.empty(0, np.uint8)]
         sizes = []
         for each in packed:
-            found, often = derived.unpack(each)
+            found, often = tokens.unpack(each)
             numbers.append(found)
             counts.append(often)
             sizes.append(len(found))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..errors import StoreDamaged
 from ..ports import IndexRow, Vectors
 from ..text import clock
-from ..text.derived import ENDS_ASKING, FLAGS
+from ..text.tokens import ENDS_ASKING, FLAGS
 from ..types import KINDS, STATES
 from .arrays import Matrix, Neighbors, PartialVectors, Segment, add_segment, products
 
@@ -88,7 +88,7 @@ class Snapshot(Columns):
     alive: NDArray[np.bool_]  # counts for this question
     codes: Mapping[str, Mapping[str, int]]  # of sessions, speakers and channels
     partial: PartialVectors
-    sum: Vectors  # of all vectors that were ever added
+    sum: NDArray[np.float64]  # of the active vectors; without a matrix, of all that were ever added
 
     @staticmethod
     def empty(model: str, dimensions: int, *, lean: bool = False) -> Snapshot:
@@ -106,7 +106,7 @@ class Snapshot(Columns):
             alive=nothing,
             codes={"session": {}, "speaker": {}, "channel": {}},
             partial=PartialVectors(np.empty(0, np.intp), np.empty((0, dimensions), np.float32)),
-            sum=np.zeros(dimensions, np.float32),
+            sum=np.zeros(dimensions),
         )
 
     @cached_property
@@ -217,14 +217,11 @@ class Snapshot(Columns):
 
     @cached_property
     def centroid(self) -> Vectors | None:
-        """The mean direction of what is alive, or None where nothing is embedded."""
+        """The mean direction of what is active, or None where nothing is embedded."""
         if self.matrix is None:
-            return self.sum if self.sum.any() else None
-        counted = (self.alive & self.embedded).astype(np.float32)
-        if not counted.any():
-            return None
-        mean: Vectors = (counted @ self.matrix.first(self.n)) / np.float32(counted.sum())
-        return mean
+            return self.sum.astype(np.float32) if self.sum.any() else None
+        count = int(np.count_nonzero(self.alive & self.embedded))
+        return (self.sum / count).astype(np.float32) if count else None
 
     def positions(self, rows: Sequence[int]) -> NDArray[np.intp]:
         """Return the current positions of the given rows; those that are gone are left out."""
@@ -257,8 +254,12 @@ class Snapshot(Columns):
         columns: dict[str, Any] = {}
         for name in _DTYPES:
             columns[name] = np.concatenate([getattr(self, name), new[name]])
-        matrix = self.matrix
+        alive = present & (columns["state"] == ACTIVE)
+        matrix, total, counted = self.matrix, self.sum, vectors
         if matrix is not None:
+            lost = stale[self.alive[stale]]  # what has no vector adds zeros
+            total = total - matrix.first(self.n)[lost].sum(axis=0, dtype=np.float64)
+            counted = vectors[alive[self.n :]]
             matrix = matrix.add(self.n, vectors, expected=expected)
         postings = Segment.of([row.terms for row in rows], self.n)
         return replace(
@@ -267,10 +268,10 @@ class Snapshot(Columns):
             codes=codes,
             revision=revision,
             matrix=matrix,
-            sum=self.sum + vectors.sum(axis=0),
+            sum=total + counted.sum(axis=0, dtype=np.float64),
             segments=add_segment(self.segments, postings),
             present=present,
-            alive=present & (columns["state"] == ACTIVE),
+            alive=alive,
         )
 
     def _unit(self, found: Sequence[bytes | None]) -> Vectors:

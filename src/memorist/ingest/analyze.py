@@ -130,9 +130,7 @@ def _analyze_chunk(draft: Draft, text: str, policy: Policy) -> Chunk:
         made.salience = classify.salience(text, lambda _: names).total
     if policy.score in ("unified", "theoria"):
         # A turn of a conversation is about what the turns around it are about.
-        made.about = (
-            [] if draft.labels.session is not None else entities.about(text, lambda _: names)
-        )
+        made.about = [] if draft.labels.session is not None else entities.about(text, names)
         made.tags, confidence = entities.tags(made.about)
         made.heuristic = classify.theoria(
             text,

@@ -26,7 +26,7 @@ MOST = 5  # memories compared for each question
 MOST_TAGS = 3  # taken over from near memories
 TOGETHER = 32  # chunks compared with the scope at a time: bounds the memory that it needs
 SELF_CONTAINED = 4  # words; fewer say nothing without the turn before
-_SAID_AS = {"live": ("live", "moved", "relocated"), "work": ("work", "joined", "started")}
+_SAID_AS = {"live": "live moved relocated", "work": "work joined started"}
 # Like all tags with a colon, these say something about one memory alone.
 _OWN_TAGS = ("source-forgotten", "do_not_assume")
 
@@ -77,20 +77,22 @@ def _compare_with_all(
 
 def _find_same_subject(snapshot: Snapshot, chunk: Chunk) -> NDArray[np.bool_]:
     """Mark what has the same subject and verb: another city may be far away as a vector, too."""
-    none = np.zeros(snapshot.n, np.bool_)
-    clause = chunk.clause
-    if clause is None:
-        return none
-    verb = clause.verb.removesuffix("s")
-    groups = [tokens.analyze(word) for word in clause.subject.split()]
-    groups.append(tokens.analyze(" ".join(_SAID_AS.get(verb, (verb,)))))
+    nowhere = np.zeros(snapshot.n, np.bool_)
+    if chunk.clause is None:
+        return nowhere
+    verb = chunk.clause.verb.removesuffix("s")
     found: NDArray[np.bool_] | None = None
-    for stems in filter(None, groups):
-        here = none.copy()
+    for words in (*chunk.clause.subject.split(), _SAID_AS.get(verb, verb)):
+        stems = tokens.analyze(words)
+        if not stems:
+            continue
+        here = nowhere.copy()
         for stem in stems:
             here[snapshot.postings(tokens.term_id(stem))[0]] = True
         found = here if found is None else found & here
-    return none if found is None else found
+        if not found.any():
+            break
+    return nowhere if found is None else found
 
 
 def _pick_best(positions: NDArray[np.intp], cosines: NDArray[np.float32]) -> set[int]:

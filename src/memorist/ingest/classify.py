@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidInput
-from ..text.entities import Entity, entities
+from ..text.entities import Entity, entities, is_common, is_technical_word
 from ..text.normalize import remove_links
-from ..text.tokens import words
-from ..text.wordlists import ENGLISH, is_common, word_set, word_table
-from ..text.wordlists import is_technical as is_technical_word
+from ..text.tokens import ENGLISH, word_set, word_table, words
 
 KINDS = ("episodic", "semantic", "procedural", "working", "insight")
 ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")

@@ -18,7 +18,7 @@ from unicodedata import normalize as to_form
 
 from ..storage.changes import Event
 from ..text import authority, normalize
-from ..text.wordlists import is_common
+from ..text.entities import is_common
 from ..types import Draft, Outcome
 from .analyze import Item
 from .policies import Policy

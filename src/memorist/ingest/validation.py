@@ -1,41 +1,42 @@
-"""What callers hand over, checked before anything happens. Every check raises InvalidInput and
-names the way out.
+"""What callers pass in, checked before anything happens, and turned into drafts.
+
+Every check raises InvalidInput and says what is expected.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import NoneType
 from typing import Any
 
 from ..errors import InvalidInput
-from ..text import normalize
-from ..types import KINDS, Filter, Labels
+from ..text import authority, clock, normalize
+from ..types import KINDS, Draft, Filter, Labels, Message
 
 _NUMBERS = ("importance", "confidence")
 _LISTS = ("tags", "source_ids", "evidence")
 _FLAGS = ("pinned", "manually_saved")
 _MOST_DAYS = 36_500
+_MESSAGE_FIELDS = {field.name for field in dataclasses.fields(Message)}
+_OPTIONAL = ("id", "name", "session")  # of a message
 
 
 def name(what: str, value: object) -> str:
-    """The name of a user, space or tenant."""
-    if (
-        not isinstance(value, str)
-        or not value.strip()
-        or len(value) > 200
-        or value != normalize.storable(value)
-    ):
+    """Return the name of a user, space or tenant."""
+    is_name = isinstance(value, str) and value == normalize.storable(value)
+    if not is_name or not str(value).strip() or len(str(value)) > 200:
         raise InvalidInput(
             f"A scope needs a {what}: a text of 1 to 200 characters, not {value!r:.60}"
         )
-    return value
+    return str(value)
 
 
 def labels(given: Mapping[str, Any]) -> Labels:
-    """Marks inside a scope, each a text or None."""
+    """Return the labels inside a scope, each a text or None."""
     unknown = set(given) - set(Labels.__slots__)
     if unknown:
         known = ", ".join(Labels.__slots__)
@@ -52,29 +53,36 @@ def labels(given: Mapping[str, Any]) -> Labels:
 
 
 def number(what: str, value: object) -> None:
-    """A count."""
+    """Check a count."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidInput(f"{what} is a whole number of at least 1, not {value!r:.60}")
 
 
 def days(value: object) -> None:
-    """How long something is kept."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, (int, float))
-        or not 0 <= value <= _MOST_DAYS
-    ):
+    """Check how long something is kept."""
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not 0 <= value <= _MOST_DAYS:  # type: ignore[operator]
         raise InvalidInput(f"keep_days is a number from 0 to {_MOST_DAYS:,}, not {value!r:.60}")
 
 
 def day(now: datetime, back: float) -> str:
-    """The day, in UTC, so many days ago."""
+    """Return the day, in UTC, so many days ago."""
     days(back)
     return (now - timedelta(days=back)).date().isoformat()
 
 
+def moment(at: datetime | str | None) -> datetime | None:
+    """Return a time in UTC; text is read as ISO 8601."""
+    if at is None or isinstance(at, datetime):
+        return at and clock.utc(at)
+    try:
+        return clock.parse(at)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"{at!r} is not a time: write it as in 2026-05-31T14:00:00Z") from error
+
+
 def text(value: object, most: int) -> None:
-    """A text that is to be remembered."""
+    """Check a text that is to be remembered."""
     if not isinstance(value, str):
         raise InvalidInput(f"A memory is text, not {type(value).__name__}")
     if not normalize.storable(value).strip():
@@ -83,7 +91,7 @@ def text(value: object, most: int) -> None:
 
 
 def size(value: str, most: int) -> None:
-    """A text within the limit."""
+    """Check the length of a text."""
     if len(value) > most:
         raise InvalidInput(
             f"{len(value):,} characters are too many: cut the"
@@ -92,46 +100,37 @@ def size(value: str, most: int) -> None:
 
 
 def where(value: object) -> Filter:
-    """A filter, or none."""
+    """Return a filter; None is one that everything passes."""
     if value is None:
         return Filter()
     if not isinstance(value, Filter):
         raise InvalidInput(f"A filter is a memorist.Filter, not {type(value).__name__}")
     for each in dataclasses.fields(value):
-        given, usual = getattr(value, each.name), each.default
-        if isinstance(usual, tuple) and not _texts(given):
-            raise InvalidInput(f"{each.name} of a filter is a tuple of texts, not {given!r:.60}")
-        if each.name.endswith(("_after", "_before")) and not isinstance(
-            given, (datetime, NoneType)
-        ):
-            raise InvalidInput(f"{each.name} of a filter is a datetime, not {given!r:.60}")
-        if each.name.startswith("importance") and not isinstance(given, (int, float, NoneType)):
-            raise InvalidInput(f"{each.name} of a filter is a number, not {given!r:.60}")
+        given, is_valid, wanted = getattr(value, each.name), True, ""
+        if isinstance(each.default, tuple):
+            is_valid = isinstance(given, (tuple, list)) and _are_texts(given)
+            wanted = "tuple of texts"
+        elif each.name.endswith(("_after", "_before")):
+            is_valid, wanted = isinstance(given, (datetime, NoneType)), "datetime"
+        elif each.name.startswith("importance"):
+            is_valid, wanted = isinstance(given, (int, float, NoneType)), "number"
+        if not is_valid:
+            raise InvalidInput(f"{each.name} of a filter is a {wanted}, not {given!r:.60}")
     return value
 
 
-def _texts(value: object) -> bool:
-    return isinstance(value, (tuple, list)) and all(isinstance(one, str) for one in value)
-
-
-def draft_fields(**given: Any) -> dict[str, Any]:
-    """The fields that all drafts of one call share."""
-    if given["kind"] is not None and given["kind"] not in KINDS:
-        raise InvalidInput(f"No kind {given['kind']!r}: there are {', '.join(KINDS)}")
-    fields(given, optional=("importance",))
-    return {**given, **{each: tuple(map(normalize.storable, given[each])) for each in _LISTS}}
-
-
 def texts(name: str, value: object) -> None:
-    """A list of texts or ids."""
-    if not isinstance(value, (list, tuple, set, frozenset)) or not all(
-        isinstance(one, str) for one in value
-    ):
+    """Check a list of texts or ids."""
+    if not isinstance(value, (list, tuple, set, frozenset)) or not _are_texts(value):
         raise InvalidInput(f"{name} is a list of texts, not {value!r:.60}")
 
 
+def _are_texts(values: Sequence[object] | set[object] | frozenset[object]) -> bool:
+    return all(isinstance(one, str) for one in values)
+
+
 def fields(given: Mapping[str, Any], *, optional: Sequence[str] = ()) -> None:
-    """Fields of a memory by their names."""
+    """Check fields of a memory by their names."""
     for each, value in given.items():
         if each in _NUMBERS:
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -144,3 +143,73 @@ def fields(given: Mapping[str, Any], *, optional: Sequence[str] = ()) -> None:
                 raise InvalidInput(f"{each} is True or False, not {value!r:.60}")
         elif value is not None and not isinstance(value, str):
             raise InvalidInput(f"{each} is text, not {type(value).__name__}")
+
+
+def draft_fields(**given: Any) -> dict[str, Any]:
+    """Return the fields that all drafts of one call share."""
+    if given["kind"] is not None and given["kind"] not in KINDS:
+        raise InvalidInput(f"No kind {given['kind']!r}: there are {', '.join(KINDS)}")
+    fields(given, optional=("importance",))
+    return given | {each: tuple(map(normalize.storable, given[each])) for each in _LISTS}
+
+
+def drafts(
+    what: object, labels: Labels, at: datetime | None, common: Mapping[str, Any], longest: int
+) -> list[Draft]:
+    """Return the drafts of a text, a message or a list of messages.
+
+    Messages that name no session were said together, so they get one of their own. A message is
+    evidence for itself, and its speaker and time come along.
+    """
+    if isinstance(what, str):
+        text(what, longest)
+        stored = normalize.storable(what)
+        return [Draft(text=stored, labels=labels, speaker=labels.role, at=at, **common)]
+    given = [what] if isinstance(what, (Message, Mapping)) else what
+    if not isinstance(given, Sequence) or isinstance(given, (bytes, bytearray)):
+        raise InvalidInput(
+            f"remember takes a text or a list of messages, not {type(what).__name__}"
+        )
+    turns = [message(each, labels) for each in given]
+    together = None
+    if len(turns) > 1:
+        said = "\0".join(turn.content for turn in turns)
+        together = "together-" + hashlib.sha256(said.encode()).hexdigest()[:16]
+    found = []
+    for turn in turns:
+        size(turn.content, longest)
+        session = together if turn.session is None else turn.session
+        draft = Draft(
+            text=turn.content,
+            labels=replace(labels, session=session, role=turn.role),
+            message_id=turn.id,
+            speaker=authority.speaker_of(turn.role, turn.name),
+            at=turn.at,
+            **common,
+        )
+        if turn.id is not None:
+            draft = replace(draft, source_ids=(turn.id, *draft.source_ids))
+        found.append(draft)
+    return found
+
+
+def message(given: Message | Mapping[str, Any], labels: Labels) -> Message:
+    """Return a message with its time in UTC and its text as it can be stored."""
+    if isinstance(given, Mapping):
+        unknown = set(given) - _MESSAGE_FIELDS
+        if unknown or "content" not in given:
+            wrong = f"unknown field {min(map(str, unknown))!r}" if unknown else "no 'content'"
+            known = ", ".join(sorted(_MESSAGE_FIELDS))
+            raise InvalidInput(f"A message has {wrong}: it takes {known}")
+        given = Message(**given)
+    if not isinstance(given, Message):
+        raise InvalidInput(
+            f"A message is a mapping or memorist.Message, not {type(given).__name__}"
+        )
+    for name in ("content", "id", "role", "name", "session"):
+        value = getattr(given, name)
+        if not isinstance(value, str) and not (value is None and name in _OPTIONAL):
+            raise InvalidInput(f"A message's {name!r} is text, not {type(value).__name__}")
+    session = labels.session if given.session is None else given.session
+    content = normalize.storable(given.content)
+    return replace(given, content=content, at=moment(given.at), session=session)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..errors import InvalidInput
-from ..ingest.messages import moment as parse_time
+from ..ingest.validation import moment as parse_time
 from ..retrieve import budget, render
 from ..types import Filter, Message
 from .call import Call

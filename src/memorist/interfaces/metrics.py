@@ -12,17 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import perf_counter
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client import generate_latest as render_registry
 
 from ..client import Client
 from ..errors import MemoristError, ProviderFailed
-from ..telemetry.instrumentation import JOB, ReportCount
-from .rest.auth import Caller, Requires
-from .rest.route import AuthenticatedRoute
+from ..telemetry import JOB, ReportCount
+from .rest.request import Admin, AuthenticatedRoute
 
 MAX_AGE_SECONDS = 10.0  # the store is not queried more often than this
 WINDOW = timedelta(hours=1)  # of events that are counted again at each scrape
@@ -63,7 +61,7 @@ routes = APIRouter(route_class=AuthenticatedRoute)
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
-async def metrics(request: Request, who: Annotated[Caller, Depends(Requires("admin"))]) -> Response:
+async def metrics(request: Request, access: Admin) -> Response:
     """Metrics for Prometheus."""
     text = await request.app.state.metrics.text()
     return Response(text, headers={"Content-Type": CONTENT_TYPE_LATEST})

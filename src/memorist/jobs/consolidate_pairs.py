@@ -9,22 +9,25 @@ such memories both stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..context import Context
 from ..index import Snapshot
 from ..ingest import transitions
 from ..ingest.policies import Bands
 from ..ports import Vectors
 from ..storage.changes import Change, Comparison, Relation, Save
-from ..storage.queries import Reader
+from ..storage.filters import portions
 from ..text import clock, compare, contradictions, normalize
-from ..text.statements import parse
+from ..text.clock import new_id
+from ..text.statements import Statement, parse
 from ..types import CONTRADICTS, KINDS, Filter, Memory, Scope
 
 NEW = timedelta(hours=72)
@@ -36,15 +39,12 @@ MAX_COMPARED = 10_000  # memories per run, the most recently changed ones
 MAX_PAIRS = 20_000  # per run
 ACTOR = "worker"  # in the history
 _BATCH = 256
-_WORKING = KINDS.index("working")
-
-
-class NearRows(NamedTuple):
-    """Two rows of the store, the smaller one first, and the cosine of their vectors."""
-
-    a: int
-    b: int
-    cosine: float
+_NOT_INHERITED = (
+    "summary evidence_text source_message_id key sequence last_accessed last_scores".split()
+)
+NearRows = tuple[
+    int, int, float
+]  # two rows, the smaller one first, and the cosine of their vectors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,49 +65,59 @@ class Pair:
         """Neither memory was pinned or saved manually."""
         return not (self.old.on_purpose or self.new.on_purpose)
 
+    @property
+    def statements(self) -> tuple[Statement, Statement]:
+        return parse(self.old.text), parse(self.new.text)
+
+    @property
+    def texts(self) -> dict[str, object]:
+        return {"a": self.old.text, "b": self.new.text}
+
     def checked(self, now: datetime) -> Comparison:
         """Return the change that records that a model was asked about this pair."""
         a, b, score = self.fingerprint
         return Comparison(a=a, b=b, score=score, at=now)
 
 
-async def frequently_used(reading: Reader, scope: Scope) -> list[str]:
-    """Return the ids of the most frequently recalled tenth of the memories."""
-    counts: dict[str, int] = {}
-    total, cursor = 0, None
-    while True:
-        page = await reading.page(scope, Filter(), limit=1000, cursor=cursor)
-        for memory in page.memories:
+async def find_near(ctx: Context, scope: Scope, bands: Bands, now: datetime) -> list[NearRows]:
+    """Return the pairs that are near by their vectors; none if an external index holds the
+    vectors.
+    """
+    snapshot = await ctx.index.current(scope, ctx.store)
+    if snapshot.is_lean:
+        return []
+    rows = await ctx.store.rows_where(scope, Filter())
+    used: list[tuple[int, str, int]] = []
+    for some in portions(rows, 1000):
+        for row, memory in (await ctx.store.at_rows(scope, some)).items():
             if memory.access_count:
-                counts[memory.id] = memory.access_count
-        total, cursor = total + len(page), page.cursor
-        if cursor is None:
-            break
-    ranked = sorted(counts, key=lambda id: (-counts[id], id))
-    return ranked[: int(total * DECILE)]
+                used.append((-memory.access_count, memory.id, row))
+    frequent = [row for _, _, row in sorted(used)[: int(len(rows) * DECILE)]]
+    compared, others = select_positions(snapshot, frequent, now)
+    return await asyncio.to_thread(compare_vectors, snapshot, compared, others, bands.fallback_low)
 
 
 def select_positions(
-    snapshot: Snapshot, used: Iterable[int], now: datetime
+    snapshot: Snapshot, frequent: Iterable[int], now: datetime
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the positions to compare, and the positions to compare them with.
 
-    Compared is what changed in the last three days, is important, or is recalled frequently (the
-    rows `used`), with everything that changed in the last ninety days. Turns of a conversation are
-    left out.
+    Compared is what changed in the last three days, is important, or is recalled frequently, with
+    everything that changed in the last ninety days. Turns of a conversation are left out.
     """
     is_turn = (snapshot.session >= 0) & (snapshot.speaker >= 0)
-    recent = snapshot.alive & snapshot.embedded & ~is_turn & (snapshot.kind != _WORKING)
+    recent = snapshot.alive & snapshot.embedded & ~is_turn
+    recent &= snapshot.kind != KINDS.index("working")
     recent &= snapshot.updated >= clock.micros(now - RECENT)
     chosen = snapshot.updated >= clock.micros(now - NEW)
     chosen |= snapshot.importance > (LEVEL - 1) / 5 + 1e-6
-    chosen |= np.isin(snapshot.row, list(used))
+    chosen |= np.isin(snapshot.row, list(frequent))
     found = np.flatnonzero(recent & chosen)
     newest = np.lexsort((-snapshot.row[found], -snapshot.updated[found]))[:MAX_COMPARED]
     return found[newest], np.flatnonzero(recent)
 
 
-def find_near(
+def compare_vectors(
     snapshot: Snapshot, compared: NDArray[np.intp], others: NDArray[np.intp], low: float
 ) -> list[NearRows]:
     """Return the pairs with a cosine of at least `low`, nearest first: a few per memory, of the
@@ -127,7 +137,7 @@ def find_near(
                 a, b = sorted((int(snapshot.row[at]), int(snapshot.row[other])))
                 found[a, b] = min(cosine, 1.0)
     ranked = sorted(found.items(), key=lambda each: (-round(each[1], 6), each[0]))
-    return [NearRows(a, b, cosine) for (a, b), cosine in ranked[:MAX_PAIRS]]
+    return [(a, b, cosine) for (a, b), cosine in ranked[:MAX_PAIRS]]
 
 
 def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
@@ -149,25 +159,20 @@ def make_pair(a: Memory, b: Memory, cosine: float) -> Pair | None:
     return Pair(old=old, new=new, cosine=cosine)
 
 
-def find_same(pairs: Iterable[Pair], bands: Bands) -> list[bool]:
-    """Return for each pair whether rules find that both state the same fact."""
-    return [is_same(pair, bands) for pair in pairs]
+def judge(pairs: Iterable[Pair], bands: Bands) -> list[tuple[Pair, bool]]:
+    """Return each pair, and whether rules find that both state the same fact."""
+    return [(pair, is_same(pair, bands)) for pair in pairs]
 
 
 def is_same(pair: Pair, bands: Bands) -> bool:
     """Whether rules find that both state the same fact."""
     if pair.old.content_hash == pair.new.content_hash:
         return True
-    old, new = parse(pair.old.text), parse(pair.new.text)
+    old, new = pair.statements
     verdict = compare.verdict(new, old)
     if verdict == "same" or (verdict != "other" and pair.cosine >= bands.auto_update):
         return True
     return pair.cosine >= bands.reworded and compare.is_reworded(old, new)
-
-
-def is_update(pair: Pair) -> bool:
-    """Whether the newer memory gives another value to the attribute that the older one is about."""
-    return contradictions.contradicts(parse(pair.new.text), parse(pair.old.text))
 
 
 def choose(pair: Pair) -> tuple[Memory, Memory] | None:
@@ -178,11 +183,10 @@ def choose(pair: Pair) -> tuple[Memory, Memory] | None:
     old, new = pair.old, pair.new
     if old.on_purpose and new.on_purpose:
         return None
+    old_stays = old.on_purpose
     if pair.is_automatic:
-        text = compare.pick_containing(parse(new.text), parse(old.text))
+        text = compare.pick_containing(*reversed(pair.statements))
         old_stays = (text or max(old.text, new.text, key=len)) == old.text
-    else:
-        old_stays = old.on_purpose
     return (old, new) if old_stays else (new, old)
 
 
@@ -201,18 +205,13 @@ def merge(pair: Pair, now: datetime) -> list[Save]:
 
 
 def recreate(
-    pair: Pair,
-    text: str,
-    now: datetime,
-    *,
-    new_id: Callable[[], str],
-    vector: Vectors | None,
-    model: str,
+    pair: Pair, text: str, now: datetime, vector: Vectors | None, model: str
 ) -> list[Save]:
     """Replace both by a new memory whose text was made of both."""
     ids = pair.old.id, pair.new.id
     fields = transitions.absorbed_fields(pair.new, pair.old)
     fields["evidence_ids"] = transitions.union(fields["evidence_ids"], ids)
+    fields |= dict.fromkeys(_NOT_INHERITED)
     made = replace(
         pair.new,
         **fields,
@@ -222,14 +221,7 @@ def recreate(
         updated_at=now,
         content_hash=normalize.content_hash(text),
         simhash=normalize.simhash64(text),
-        summary=None,
-        evidence_text=None,
-        source_message_id=None,
-        key=None,
-        sequence=None,
-        last_accessed=None,
         access_count=0,
-        last_scores=None,
         needs_embedding=vector is None,
         revision=1,
     )
@@ -242,8 +234,8 @@ def recreate(
         actor=ACTOR,
         meta={"reason": "the same fact", "supersedes": [*ids]},
     )
-    old = _supersede(pair.old, made.id, now, event="merged")
-    return [created, old, _supersede(pair.new, made.id, now, event="merged")]
+    gone = [_supersede(each, made.id, now, event="merged") for each in (pair.old, pair.new)]
+    return [created, *gone]
 
 
 def supersede(pair: Pair, now: datetime) -> list[Change]:

@@ -7,17 +7,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from ..embedders import encode
 from ..errors import ProviderFailed, StoreUnavailable
 from ..ports import Embedder, Vectors
 from ..storage import embedding_queue
-from ..storage.changes import Change, Event
+from ..storage.changes import Event
 from ..storage.embedding_queue import Embedding
 from ..storage.store import Store
-from ..text import derived
+from ..text import tokens
 from ..text.clock import new_id
 from ..types import Memory, Scope
 
@@ -54,33 +55,42 @@ async def backfill(
     lease. A text that the model cannot embed is skipped, and the error is raised at the end. Raises
     ProviderFailed.
     """
-    worker, model, dimensions = new_id(), embedder.model, embedder.dimensions
+    worker, queue = new_id(), store.embeddings
+    load = partial(queue.pending, embedder.model)
+    if not dry_run:
+        load = partial(
+            queue.claim,
+            embedder.model,
+            worker=worker,
+            lease_seconds=lease_seconds,
+            waiting=waiting,
+        )
     found, embedded, batches, after = 0, 0, 0, 0
     problem: ProviderFailed | None = None
     while not stop():
-        if dry_run:
-            batch = await store.embeddings.pending(
-                model, after=after, limit=batch_size, everything=force, dimensions=dimensions
-            )
-        else:
-            batch = await store.embeddings.claim(
-                model,
-                after=after,
-                limit=batch_size,
-                everything=force,
-                dimensions=dimensions,
-                worker=worker,
-                lease_seconds=lease_seconds,
-                waiting=waiting,
-            )
+        batch = await load(
+            after=after, limit=batch_size, everything=force, dimensions=embedder.dimensions
+        )
         if not batch:
             break
         after = batch[-1][0]
         found, batches = found + len(batch), batches + 1
         if not dry_run:
             memories = [memory for _, memory in batch]
-            done, error = await _embed_claimed(store, embedder, memories, worker, now)
-            embedded, problem = embedded + done, problem or error
+            try:
+                vectors, error = await _encode(embedder, memories)
+                await _save(store, embedder.model, memories, vectors, now())
+                embedded += sum(vector is not None for vector in vectors)
+                problem = problem or error
+            except StoreUnavailable:
+                raise
+            except ProviderFailed:
+                with suppress(StoreUnavailable):
+                    await _save(store, embedder.model, memories, [None] * len(memories), now())
+                raise
+            finally:
+                with suppress(StoreUnavailable):  # then the lease runs out
+                    await asyncio.shield(queue.release(worker))
         progress(found if dry_run else embedded)
     if problem is not None:
         raise problem
@@ -92,82 +102,55 @@ async def embed_now(
 ) -> None:
     """Embed a few memories without claiming them. Raises ProviderFailed."""
     vectors, _ = await _encode(embedder, memories)
-    await _save(store, embedder.model, vectors, now)
-
-
-async def _embed_claimed(
-    store: Store,
-    embedder: Embedder,
-    memories: Sequence[Memory],
-    worker: str,
-    now: Callable[[], datetime],
-) -> tuple[int, ProviderFailed | None]:
-    """Embed a claimed batch; return how many memories got a vector, and why others did not.
-
-    Raises ProviderFailed.
-    """
-    try:
-        vectors, problem = await _encode(embedder, memories)
-        await _save(store, embedder.model, vectors, now())
-        if problem is not None:
-            done = {memory.id for memory, _ in vectors}
-            await _note_failure(store, [each for each in memories if each.id not in done], now())
-        return len(vectors), problem
-    except StoreUnavailable:
-        raise
-    except ProviderFailed:
-        with suppress(StoreUnavailable):
-            await _note_failure(store, memories, now())
-        raise
-    finally:
-        with suppress(StoreUnavailable):  # then the lease runs out
-            await asyncio.shield(store.embeddings.release(worker))
+    await _save(store, embedder.model, memories, vectors, now)
 
 
 async def _encode(
     embedder: Embedder, memories: Sequence[Memory]
-) -> tuple[list[tuple[Memory, Vectors]], ProviderFailed | None]:
-    """Return the vectors, without those of texts that the model refuses.
+) -> tuple[list[Vectors | None], ProviderFailed | None]:
+    """Return the vectors, None for texts that the model refuses, and its error.
 
     Raises ProviderFailed if it refuses all.
     """
-    texts = [derived.meaning_of(memory) for memory in memories]
+    texts = [tokens.meaning_of(memory) for memory in memories]
     try:
-        vectors = await encode(embedder, texts)
-        return list(zip(memories, vectors, strict=True)), None
+        return [*await encode(embedder, texts)], None
     except ProviderFailed as error:
         await encode(embedder, ["tea"])  # is it the model or one of the texts?
         problem = error
-    made: list[tuple[Memory, Vectors]] = []
-    for memory, text in zip(memories, texts, strict=True):
+    vectors: list[Vectors | None] = []
+    for text in texts:
+        vectors.append(None)
         with suppress(ProviderFailed):
-            made.append((memory, (await encode(embedder, [text]))[0]))
-    return made, problem
+            (vectors[-1],) = await encode(embedder, [text])
+    return vectors, problem
 
 
 async def _save(
-    store: Store, model: str, vectors: Sequence[tuple[Memory, Vectors]], now: datetime
+    store: Store,
+    model: str,
+    memories: Sequence[Memory],
+    vectors: Sequence[Vectors | None],
+    now: datetime,
 ) -> None:
-    by_scope: dict[Scope, dict[tuple[str, str], Embedding]] = {}
-    for memory, vector in vectors:
-        change = Embedding(memory_id=memory.id, model=model, vector=vector)
-        by_scope.setdefault(memory.scope, {})[memory.id, memory.text] = change
-    for scope, made in by_scope.items():
+    """Store the vectors, with one event per memory; and one event per scope for those that failed."""
+    by_scope: dict[Scope, dict[str, tuple[str, Vectors | None]]] = {}
+    for memory, vector in zip(memories, vectors, strict=True):
+        by_scope.setdefault(memory.scope, {})[memory.id] = memory.text, vector
+    for scope, given in by_scope.items():
+        made: list[Embedding] = []
+        events: list[Event] = []
+        event = Event(node="worker", op="embed", at=now)
         async with store.transaction(scope) as tx:
-            changes: list[Embedding] = []
-            events: list[Change] = []
-            for memory in await tx.get(scope, [id for id, _ in made]):
-                if (memory.id, memory.text) not in made:
-                    continue  # it was edited in the meantime
-                changes.append(made[memory.id, memory.text])
-                if memory.needs_embedding:
-                    events.append(Event(node="worker", op="embed", at=now, memory_id=memory.id))
-            if changes:
-                await embedding_queue.save(tx, changes)
-                await tx.apply(events or [Event(node="worker", op="embed", at=now)])
-
-
-async def _note_failure(store: Store, memories: Sequence[Memory], now: datetime) -> None:
-    for scope in dict.fromkeys(memory.scope for memory in memories):
-        async with store.transaction(scope) as tx:
-            await tx.apply([Event(node="worker", op="embed", at=now, status="error")])
+            for memory in await tx.get(scope, list(given)):
+                text, vector = given[memory.id]
+                if vector is not None and memory.text == text:  # not edited in the meantime
+                    made.append(Embedding(memory_id=memory.id, model=model, vector=vector))
+                    if memory.needs_embedding:
+                        events.append(replace(event, memory_id=memory.id))
+            if made:
+                await embedding_queue.save(tx, made)
+                events = events or [event]
+            if any(vector is None for _, vector in given.values()):
+                events.append(replace(event, status="error"))
+            await tx.apply(events)

@@ -2,13 +2,13 @@
 that.
 
 Pinned and manually saved memories do not expire. A soft-deleted memory can be restored until it is
-erased.
+erased. The limits are settings: `ttl_days`, `ttl_level`, `purge_days` and `retention_days`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ..context import Context
@@ -17,15 +17,14 @@ from ..manage import forget
 from ..settings import Settings
 from ..storage import proposals
 from ..storage.changes import Change, Forget, Save
+from ..storage.filters import portions
 from ..storage.proposals import Proposal
-from ..storage.queries import Reader
 from ..storage.tasks import Task
 from ..types import Filter, Memory, Scope
 from .schedule import DAILY, finish
 
 OTHERS = "*"
 EVENTS_KEPT = timedelta(days=90)
-BATCH = 500  # memories in one transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,28 +38,6 @@ class Purged:
         return Purged(expired=self.expired + other.expired, purged=self.purged + other.purged)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """How long memories are kept."""
-
-    ttl_days: Mapping[str, float] = field(default_factory=lambda: {OTHERS: 60.0})  # unused; 0: ever
-    level: int = 3  # importance level from which memories do not expire
-    purge_days: float = 30  # from soft deletion to erasure
-    retention_days: float = 0  # of what was summarized; 0: forever
-
-    @classmethod
-    def from_settings(cls, settings: Settings) -> Retention:
-        return cls(
-            ttl_days=settings.ttl_days,
-            level=settings.ttl_level,
-            purge_days=settings.purge_days,
-            retention_days=settings.retention_days,
-        )
-
-    def days(self, category: str | None) -> float:
-        return self.ttl_days.get((category or "").lower(), self.ttl_days.get(OTHERS, 0))
-
-
 async def run(ctx: Context, task: Task) -> int:
     """Purge a scope; return the number of changed memories."""
     done = await purge(ctx, task.scope)
@@ -70,42 +47,40 @@ async def run(ctx: Context, task: Task) -> int:
 
 async def purge(ctx: Context, scope: Scope, *, dry_run: bool = False) -> Purged:
     """Soft-delete what is unused and erase what is due; with `dry_run` only say what would go."""
-    store, now, limits = ctx.store, ctx.clock(), Retention.from_settings(ctx.settings)
-    unused = await _find_unused(store, scope, limits, now)
-    summarized = await _find_summarized(store, scope, limits, now)
-    where = Filter(states=("soft_deleted",), purge_before=now)
-    due = await store.find_all(scope, where)
+    store, settings, now = ctx.store, ctx.settings, ctx.clock()
+    unused = await find_unused(ctx, scope)
+    summarized = await find_summarized(ctx, scope)
+    due = await store.find_all(scope, Filter(states=("soft_deleted",), purge_before=now))
     due.sort(key=lambda memory: memory.superseded_by is not None)  # versions go with their memory
     erasable = [*(memory.id for memory in due), *summarized]
     if dry_run:
         return Purged(expired=tuple(unused), purged=tuple(erasable))
-    purge_at = now + timedelta(days=limits.purge_days)
+    purge_at = now + timedelta(days=settings.purge_days)
     expired: list[str] = []
-    for batch in _batches(unused):
+    for batch in portions(unused):
         async with store.transaction(scope) as tx:
             changes: list[Change] = []
             for memory in await tx.get(scope, batch):
-                if is_unused(memory, limits, now):
+                if is_unused(memory, settings, now):
                     hidden = transitions.hide(memory, now, purge_at=purge_at)
-                    meta = {"reason": f"not used for {limits.days(memory.category):g} days"}
+                    meta = {"reason": f"not used for {days_kept(memory, settings):g} days"}
                     changes.append(Save(memory=hidden, event="soft_deleted", meta=meta))
                     expired.append(memory.id)
             await tx.apply(changes)
     purged: list[str] = []
     texts: list[str] = []
-    for batch in _batches(erasable):
+    for batch in portions(erasable):
         async with store.transaction(scope) as tx:
             changes = []
             for memory in await tx.get(scope, batch):
-                is_expired = is_due(memory, now)
-                if is_expired or (memory.id in summarized and not memory.on_purpose):
-                    reason = "soft-deleted long ago" if is_expired else "summarized long ago"
-                    erased = Forget(
-                        memory_id=memory.id, at=now, until=now, reason=reason, purged=True
-                    )
-                    changes.append(erased)
-                    purged.append(memory.id)
-                    texts += await tx.versions(scope, memory.id)
+                id, reason = memory.id, "soft-deleted long ago"
+                if not is_due(memory, now):
+                    reason = "summarized long ago"
+                    if memory.on_purpose or id not in summarized:
+                        continue
+                changes.append(Forget(memory_id=id, at=now, until=now, reason=reason, purged=True))
+                purged.append(id)
+                texts += await tx.versions(scope, id)
             await tx.apply(changes)
     async with store.transaction(scope) as tx:
         for late in find_lapsed(await proposals.load(tx, scope), now):
@@ -121,13 +96,36 @@ def find_lapsed(proposals: Iterable[Proposal], now: datetime) -> list[Proposal]:
     return [each for each in proposals if each.decided is None and each.lapses_at <= now]
 
 
-def is_unused(memory: Memory, limits: Retention, now: datetime) -> bool:
+async def find_unused(ctx: Context, scope: Scope) -> list[str]:
+    """Return the ids of memories that expire now."""
+    settings, now = ctx.settings, ctx.clock()
+    days = [days for days in settings.ttl_days.values() if days > 0]
+    if not days:
+        return []
+    where = Filter(
+        used_before=now - timedelta(days=min(days)),
+        importance_max=(settings.ttl_level - 1) / 5,
+        pinned=False,
+        manually_saved=False,
+    )
+    found = await ctx.store.find_all(scope, where)
+    return [memory.id for memory in found if is_unused(memory, settings, now)]
+
+
+def is_unused(memory: Memory, settings: Settings, now: datetime) -> bool:
     """Whether a memory is unimportant and was neither recalled nor changed for too long."""
-    if not memory.is_active or memory.on_purpose or memory.importance_level >= limits.level:
+    is_important = memory.importance_level >= settings.ttl_level
+    if not memory.is_active or memory.on_purpose or is_important:
         return False
-    days = limits.days(memory.category)
+    days = days_kept(memory, settings)
     used = max(memory.updated_at, memory.last_accessed or memory.updated_at)
     return days > 0 and used < now - timedelta(days=days)
+
+
+def days_kept(memory: Memory, settings: Settings) -> float:
+    """Return how many days a memory is kept without being used; 0: forever."""
+    category = (memory.category or "").lower()
+    return settings.ttl_days.get(category, settings.ttl_days.get(OTHERS, 0))
 
 
 def is_due(memory: Memory, now: datetime) -> bool:
@@ -135,38 +133,16 @@ def is_due(memory: Memory, now: datetime) -> bool:
     return memory.state == "soft_deleted" and memory.purge_at is not None and memory.purge_at < now
 
 
-async def _find_unused(
-    reading: Reader, scope: Scope, limits: Retention, now: datetime
-) -> list[str]:
-    days = [days for days in limits.ttl_days.values() if days > 0]
-    if not days:
-        return []
-    where = Filter(
-        used_before=now - timedelta(days=min(days)),
-        importance_max=(limits.level - 1) / 5,
-        pinned=False,
-        manually_saved=False,
-    )
-    found = await reading.find_all(scope, where)
-    return [memory.id for memory in found if is_unused(memory, limits, now)]
-
-
-async def _find_summarized(
-    reading: Reader, scope: Scope, limits: Retention, now: datetime
-) -> list[str]:
-    """Return the ids of memories whose summary is old enough."""
-    if not limits.retention_days:
+async def find_summarized(ctx: Context, scope: Scope) -> list[str]:
+    """Return the ids of memories whose summary is old enough to replace them for good."""
+    if not ctx.settings.retention_days:
         return []
     where = Filter(
         compression_source=True,
-        created_before=now - timedelta(days=limits.retention_days),
+        created_before=ctx.clock() - timedelta(days=ctx.settings.retention_days),
         states=("active", "compressed", "archived"),
     )
     ids: dict[str, None] = {}
-    for summary in await reading.find_all(scope, where):
+    for summary in await ctx.store.find_all(scope, where):
         ids |= dict.fromkeys((*summary.evidence_ids, *summary.source_ids))
-    return [memory.id for memory in await reading.get(scope, list(ids)) if not memory.on_purpose]
-
-
-def _batches(ids: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (ids[start : start + BATCH] for start in range(0, len(ids), BATCH))
+    return [memory.id for memory in await ctx.store.get(scope, list(ids)) if not memory.on_purpose]

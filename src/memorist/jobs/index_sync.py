@@ -17,7 +17,7 @@ from hashlib import blake2b
 import numpy as np
 
 from ..errors import IndexUnavailable
-from ..ports import IndexEntry, IndexRow, VectorIndex, Vectors
+from ..ports import IndexEntry, VectorIndex, Vectors
 from ..storage.store import Store
 from ..types import Scope
 
@@ -41,9 +41,8 @@ class IndexSync:
 
     def notify(self, scope: Scope) -> None:
         """Start to copy the changes of a scope in the background."""
-        task = self._start(scope)
         # A failure is retried by the next change, search or worker.
-        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self._start(scope).add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def nearest(
         self, scope: Scope, vector: Vectors, *, limit: int, revision: int
@@ -53,19 +52,19 @@ class IndexSync:
 
         Raises IndexUnavailable.
         """
-        if time.monotonic() < self._resumes_at:
+        now = time.monotonic()
+        if now < self._resumes_at:
             raise IndexUnavailable(self._error)
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline, status = now + WAIT_SECONDS, "ok"
         try:
             while self._synced.get(scope, -1) < revision:
                 left = deadline - time.monotonic()
                 if left <= 0:
+                    status = "the vector index is still being filled"
                     break
                 done, _ = await asyncio.wait({self._start(scope)}, timeout=left)
                 if done and not done.pop().result():  # another process is copying
                     await asyncio.sleep(min(left, POLL_SECONDS))
-            is_behind = self._synced.get(scope, -1) < revision
-            status = "the vector index is still being filled" if is_behind else "ok"
             return await self.index.nearest(scope, vector, limit=limit), status
         except IndexUnavailable as error:
             self._error, self._resumes_at = str(error), time.monotonic() + REST_SECONDS
@@ -84,7 +83,10 @@ class IndexSync:
 
         Raises IndexUnavailable, StoreUnavailable.
         """
-        async with self._store.try_lock(_lock_name(self.index.name, scope)) as is_alone:
+        # Scopes share a few locks, so that a store need not keep one for each.
+        key = repr((self.index.name, scope.tenant, scope.user, scope.space))
+        digest = blake2b(key.encode("utf-8", "surrogatepass"), digest_size=1).digest()
+        async with self._store.try_lock(f"index-{digest[0] % LOCKS:x}") as is_alone:
             if is_alone:
                 await self._copy(scope)
         return is_alone
@@ -117,10 +119,22 @@ class IndexSync:
             entries: list[IndexEntry] = []
             deleted = list(delta.gone)
             for row in delta.rows:
-                if row.vector is not None and len(row.vector) == 4 * self._dimensions:
-                    entries.append(_entry(row, row.vector, scope))
-                else:
+                if row.vector is None or len(row.vector) != 4 * self._dimensions:
                     deleted.append(row.row)
+                    continue
+                created = datetime.fromtimestamp(row.created / 1e6, UTC)
+                about: dict[str, str | float | bool] = {
+                    "tenant": scope.tenant,
+                    "user_id": scope.user,
+                    "space": scope.space,
+                    "session_id": row.session or "",
+                    "memory_type": row.kind,
+                    "importance": float(row.importance),
+                    "compressed": row.state == "compressed",
+                    "created_at": created.isoformat(timespec="microseconds"),
+                }
+                vector = np.frombuffer(row.vector, "<f4").astype(np.float32)
+                entries.append(IndexEntry(row=row.row, vector=vector, about=about))
             if deleted:
                 await self.index.delete(scope, deleted)
             if entries:
@@ -152,28 +166,3 @@ class StoreSearch:
 
     async def close(self) -> None:
         """Do nothing: the store is closed by the client."""
-
-
-def _lock_name(index: str, scope: Scope) -> str:
-    """Return one of a few lock names, which scopes share, so that a store need not keep one for
-    each.
-    """
-    key = repr((index, scope.tenant, scope.user, scope.space)).encode("utf-8", "surrogatepass")
-    return f"index-{blake2b(key, digest_size=1).digest()[0] % LOCKS:x}"
-
-
-def _entry(row: IndexRow, vector: bytes, scope: Scope) -> IndexEntry:
-    created = datetime.fromtimestamp(row.created / 1e6, UTC)
-    about: dict[str, str | float | bool] = {
-        "tenant": scope.tenant,
-        "user_id": scope.user,
-        "space": scope.space,
-        "session_id": row.session or "",
-        "memory_type": row.kind,
-        "importance": float(row.importance),
-        "compressed": row.state == "compressed",
-        "created_at": created.isoformat(timespec="microseconds"),
-    }
-    return IndexEntry(
-        row=row.row, vector=np.frombuffer(vector, "<f4").astype(np.float32), about=about
-    )

@@ -1,13 +1,18 @@
-"""When jobs are due: each scope at its own time of the period, and later after a failure."""
+"""When background work runs: each job of a scope at its own time of the period, later after a
+failure, and debounced work shortly after it was requested.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from ..context import Context
+from ..errors import MemoristError
 from ..storage import tasks
 from ..storage.changes import Change
 from ..storage.tasks import Task
@@ -44,3 +49,47 @@ async def finish(
     async with ctx.store.transaction(task.scope) as tx:
         await tx.apply(changes)
         await tasks.finish(tx, task, again_at=next_due(task, every, ctx.clock()))
+
+
+async def wait_for_any(*events: asyncio.Event, seconds: float) -> None:
+    """Wait until one of the events is set, or for so many seconds."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+class Debounced:
+    """Runs a function in the background: soon after a request, once for many of them, and at
+    regular intervals. Requests made before `close` are still served.
+    """
+
+    def __init__(
+        self, work: Callable[[], Awaitable[object]], *, delay: float = 1.0, every: float = 300.0
+    ) -> None:
+        self._work, self._delay, self._every = work, delay, every
+        self._requested, self._closing = asyncio.Event(), asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def request(self) -> None:
+        """Run the function soon; further requests until then change nothing."""
+        self._requested.set()
+
+    async def close(self) -> None:
+        """Serve the pending request, and stop."""
+        self._closing.set()
+        await self._task
+
+    async def _run(self) -> None:
+        while True:
+            await wait_for_any(self._requested, self._closing, seconds=self._every)
+            if self._requested.is_set():
+                await wait_for_any(self._closing, seconds=self._delay)
+            elif self._closing.is_set():
+                return
+            self._requested.clear()
+            with suppress(MemoristError, OSError):  # the next run tries again
+                await self._work()

@@ -1,7 +1,8 @@
 """Replacing several memories by one summary, which names them as its evidence; they stay,
 compressed or archived.
 
-A language model writes the summary if one is configured, its budget allows it and the result is
+`compress` summarizes the oldest sessions of a scope, `roll_up` old memories about the same topic. A
+language model writes the summary if one is configured, its budget allows it and the result is
 grounded in the sources; otherwise sentences of the sources are selected. Sources that were changed
 in the meantime are left alone.
 """
@@ -11,33 +12,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from datetime import timedelta
+
+import numpy as np
 
 from ..context import Context
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget
+from ..index import Snapshot
 from ..ingest import pipeline, transitions
-from ..ports import BudgetedModel
+from ..ports import Vectors
 from ..storage.changes import Change, Event, Save
+from ..storage.tasks import Task
 from ..text import authority, normalize, summarize
 from ..text.clock import new_id
 from ..text.summarize import Turn
-from ..types import Draft, Labels, Memory, Scope, State
+from ..types import KINDS, STATES, Draft, Filter, Labels, Memory, Scope, State
+from .schedule import DAILY, WEEKLY, finish
 
 ROLE = "summary"  # of a text that is nobody's own words any more
 MAX_TAGS = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryText:
-    """The text of a summary, and how it was made."""
-
-    text: str
-    by: Literal["model", "rules"]
-    why: str = ""  # why rules made it although there is a model
-
-    @property
-    def origin(self) -> str:
-        return f"summary by {self.by}" + (f": {self.why}" if self.why else "")
+DAYS = 90.0  # without use, before a memory is rolled up
+NEAR = 0.6  # cosine to the first memory of a topic
+FEWEST, MOST = 3, 12  # memories of a topic
+MAX_MEMORIES = 2000  # per roll-up, the oldest ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,40 +47,221 @@ class SummaryReport:
     left: int = 0  # groups left alone: changed in the meantime, or the guard refused the summary
     dry_run: bool = False
 
-    def with_group(self, memories: Sequence[Memory], summary: str | None) -> SummaryReport:
-        """Return the report with another group; `summary` is None if the group was left alone."""
-        if summary is None:
-            return replace(self, left=self.left + 1)
-        ids = (*self.memories, *(memory.id for memory in memories))
-        made = (*self.summaries, summary) if summary else self.summaries
-        return replace(self, groups=self.groups + 1, memories=ids, summaries=made)
-
 
 class SourceChanged(Exception):
     """A source was changed in the meantime."""
 
 
-async def write_summary(
-    llm: BudgetedModel | None,
+async def run_compress(ctx: Context, task: Task) -> int:
+    """Compress the sessions that are due in a scope; return the number of changed memories."""
+    done = await compress(ctx, task.scope, threshold=ctx.settings.compression_threshold)
+    await finish(ctx, task, DAILY)
+    return len(done.memories) + len(done.summaries)
+
+
+async def run_roll_up(ctx: Context, task: Task) -> int:
+    """Roll up the topics of a scope; return the number of changed memories."""
+    done = await roll_up(ctx, task.scope, days=ctx.settings.rollup_days)
+    await finish(ctx, task, WEEKLY)
+    return len(done.memories) + len(done.summaries)
+
+
+async def compress(
+    ctx: Context,
     scope: Scope,
-    turns: Sequence[Turn],
     *,
-    longest: int = summarize.LONGEST,
-) -> SummaryText:
-    """Summarize turns by a model if possible, otherwise by rules; the text is empty if there are no
-    words in them.
+    threshold: int,
+    sessions: int | None = None,
+    dry_run: bool = False,
+) -> SummaryReport:
+    """Summarize the oldest sessions if there are more than the threshold: half as many, or
+    `sessions` of them.
+
+    Pinned and manually saved memories stay as they are. Each session is one transaction.
     """
-    why = ""
-    if llm is not None:
-        try:
-            answer = await llm.answer(scope, summarize.ask(turns, longest=longest))
-            text = str(answer["summary"])
-            why = summarize.find_fault(text, turns, longest=longest)
-            if not why:
-                return SummaryText(text=normalize.one_line(text), by="model")
-        except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-            why = type(error).__name__
-    return SummaryText(text=summarize.extract(turns, longest=longest), by="rules", why=why)
+    candidates = oldest_sessions(await ctx.index.current(scope, ctx.store))
+    most = max(1, threshold // 2) if sessions is None else sessions
+    done = SummaryReport(dry_run=dry_run)
+    if len(candidates) <= threshold:
+        return done
+    for session in candidates:
+        if done.groups == most:
+            break
+        labels = Labels(session=session)
+        where = Filter(kinds=("episodic",), pinned=False, manually_saved=False, labels=labels)
+        turns = await ctx.store.find_all(scope, where)
+        if turns:
+            done = await _add_group(ctx, done, turns, "compressed", session)
+    return done
+
+
+def oldest_sessions(snapshot: Snapshot) -> list[str]:
+    """Return the sessions with uncompressed turns, in the order in which they began."""
+    is_open = snapshot.present & (snapshot.state == STATES.index("active"))
+    is_open &= snapshot.kind == KINDS.index("episodic")
+    is_open &= (snapshot.session >= 0) & ~snapshot.pinned
+    codes = snapshot.session[is_open]
+    order = np.lexsort((codes, snapshot.occurred[is_open], snapshot.created[is_open]))
+    names = {code: name for name, code in snapshot.codes["session"].items()}
+    return [names[code] for code in dict.fromkeys(codes[order].tolist())]
+
+
+async def roll_up(
+    ctx: Context, scope: Scope, *, days: float = DAYS, dry_run: bool = False
+) -> SummaryReport:
+    """Make one memory of each topic among the memories that were not used for so many days.
+
+    Memories without a vector, pinned and manually saved ones, workflows and summaries stay as they
+    are. Each topic is one transaction.
+    """
+    where = Filter(
+        kinds=("episodic", "semantic"),
+        used_before=ctx.clock() - timedelta(days=days),
+        pinned=False,
+        manually_saved=False,
+        compression_source=False,
+    )
+    rows = sorted(await ctx.store.rows_where(scope, where))[:MAX_MEMORIES]
+    vectors = await ctx.store.vectors(scope, rows, model=ctx.index.model)
+    found = await ctx.store.at_rows(scope, list(vectors))
+    row_of = {memory.id: row for row, memory in found.items()}
+    memories = in_order(list(found.values()))
+    data = b"".join(vectors[row_of[memory.id]] for memory in memories)
+    matrix = np.frombuffer(data, "<f4").reshape(-1, ctx.index.dimensions)
+    done = SummaryReport(dry_run=dry_run)
+    for topic in find_topics(matrix):
+        group = [memories[position] for position in topic]
+        done = await _add_group(ctx, done, group, "archived")
+    return done
+
+
+def find_topics(vectors: Vectors) -> list[list[int]]:
+    """Return positions that belong together: each with the nearest later ones that are near and
+    still free.
+
+    >>> find_topics(np.asarray([[1, 0], [0, 1], [1, 0], [0.8, 0.6]], np.float32))
+    [[0, 2, 3]]
+    """
+    free = np.ones(len(vectors), np.bool_)
+    topics: list[list[int]] = []
+    for first in range(len(vectors)):
+        if not free[first]:
+            continue
+        cosines = vectors @ vectors[first]
+        nearest = np.argsort(-cosines, kind="stable")
+        near = nearest[free[nearest] & (cosines[nearest] >= NEAR)]
+        if len(near) >= FEWEST:
+            topics.append(sorted(near[:MOST].tolist()))
+            free[topics[-1]] = False
+    return topics
+
+
+async def _add_group(
+    ctx: Context,
+    report: SummaryReport,
+    memories: Sequence[Memory],
+    state: State,
+    session: str | None = None,
+) -> SummaryReport:
+    """Replace memories by a summary, unless it is a dry run; return the report with this group.
+
+    They are left alone if one of them was changed in the meantime, or if the summary was refused.
+    """
+    summaries: tuple[str, ...] = ()
+    if not report.dry_run:
+        summary = await replace_by_summary(ctx, memories, state, session)
+        if summary is None:
+            return replace(report, left=report.left + 1)
+        summaries = (summary,)
+    return replace(
+        report,
+        groups=report.groups + 1,
+        memories=(*report.memories, *(memory.id for memory in memories)),
+        summaries=report.summaries + summaries,
+    )
+
+
+async def replace_by_summary(
+    ctx: Context, memories: Sequence[Memory], state: State, session: str | None
+) -> str | None:
+    """Summarize memories by a model if possible, otherwise by rules, and set their state; return
+    the id of the summary, None if they were left alone.
+    """
+    sources, why = in_order(memories), ""
+    turns = turns_of(sources)
+    try:
+        if ctx.llm is not None:
+            try:
+                answer = await ctx.llm.answer(sources[0].scope, summarize.ask(turns))
+                text = str(answer["summary"])
+                why = summarize.find_fault(text, turns)
+                if not why:
+                    line = normalize.one_line(text)
+                    saved = await _save(ctx, sources, line, state, session, by="model")
+                    if saved is not None:
+                        return saved
+                    why = "it was refused"  # by the guard
+            except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
+                why = type(error).__name__
+        text = summarize.extract(turns)
+        is_own = not any(turn.speaker for turn in turns)
+        return await _save(ctx, sources, text, state, session, by="rules", why=why, is_own=is_own)
+    except SourceChanged:
+        return None
+
+
+async def _save(
+    ctx: Context,
+    sources: Sequence[Memory],
+    text: str,
+    state: State,
+    session: str | None,
+    *,
+    by: str,
+    why: str = "",  # why rules made the text although there is a model
+    is_own: bool = False,
+) -> str | None:
+    """Store a summary and set the state of its sources, in one transaction; None if it was refused.
+
+    Raises SourceChanged.
+    """
+    now, scope = ctx.clock(), sources[0].scope
+    ids = tuple(memory.id for memory in sources)
+    draft = Draft(
+        text=text,
+        id=new_id(),
+        kind="semantic",
+        labels=Labels(role=None if is_own else ROLE),
+        at=max((each.occurred_at for each in sources if each.occurred_at), default=None),
+        tags=tags_of(sources),
+        source_ids=ids,
+        evidence_ids=ids,
+        importance=sum(memory.importance for memory in sources) / len(sources),
+        confidence=min(memory.confidence for memory in sources),
+        source_session_id=session,
+        compression_source=True,
+    )
+    origin = f"summary by {by}" + (f": {why}" if why else "")
+    event = Event(node="worker", op="merge", at=now, category=origin)
+    batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
+    async with ctx.store.transaction(scope) as tx:
+        there = await tx.get(scope, ids)
+        (outcome,) = await pipeline.write(tx, batch)
+        if outcome.status != "created":
+            await tx.apply([replace(event, status="skipped")])
+            return None
+        if versions(there) != versions(sources):
+            raise SourceChanged
+        summary = outcome.ids[0]
+        meta = {"state": state, "reason": "summarized", "summary": summary, "by": by}
+        if why:
+            meta["why"] = why
+        changes: list[Change] = []
+        for memory in there:
+            behind = transitions.revise(memory, now, state=state)
+            changes.append(Save(memory=behind, event="updated", meta=meta))
+        await tx.apply([*changes, replace(event, memory_id=summary)])
+    return summary
 
 
 def turns_of(memories: Sequence[Memory]) -> list[Turn]:
@@ -91,17 +269,16 @@ def turns_of(memories: Sequence[Memory]) -> list[Turn]:
     words.
     """
     is_own = all(authority.is_persons(memory) for memory in memories)
-    return [Turn(memory.text, None if is_own else _speaker(memory)) for memory in memories]
-
-
-def _speaker(memory: Memory) -> str:
-    role = memory.labels.role or "user"
-    name = memory.speaker or role
-    if name == role and name.lower() in authority.ROLE_WORDS:
-        return f"The {name.lower()}"
-    if authority.poses(name) and not name.endswith(authority.A_NAME):
-        return f"{name}{authority.A_NAME}"
-    return name
+    turns: list[Turn] = []
+    for memory in memories:
+        role = memory.labels.role or "user"
+        name = memory.speaker or role
+        if name == role and name.lower() in authority.ROLE_WORDS:
+            name = f"The {name.lower()}"
+        elif authority.poses(name) and not name.endswith(authority.A_NAME):
+            name = f"{name}{authority.A_NAME}"
+        turns.append(Turn(memory.text, None if is_own else name))
+    return turns
 
 
 def in_order(memories: Sequence[Memory]) -> list[Memory]:
@@ -120,71 +297,3 @@ def tags_of(memories: Sequence[Memory]) -> tuple[str, ...]:
     """Return the most common tags."""
     counts = Counter(tag for memory in memories for tag in memory.tags)
     return tuple(tag for tag, _ in counts.most_common(MAX_TAGS))
-
-
-async def replace_by_summary(
-    ctx: Context, memories: Sequence[Memory], *, state: State, session: str | None = None
-) -> str | None:
-    """Summarize memories and set their state, in one transaction; return the id of the summary.
-
-    None if they were left alone, because one of them was changed in the meantime or the summary was
-    refused.
-    """
-    sources = in_order(memories)
-    turns = turns_of(sources)
-    made = await write_summary(ctx.llm, sources[0].scope, turns)
-    try:
-        saved = await _save(ctx, sources, turns, made, state, session)
-        if saved is None and made.by == "model":  # the guard may refuse its words
-            made = SummaryText(text=summarize.extract(turns), by="rules", why="it was refused")
-            saved = await _save(ctx, sources, turns, made, state, session)
-    except SourceChanged:
-        return None
-    return saved
-
-
-async def _save(
-    ctx: Context,
-    sources: Sequence[Memory],
-    turns: Sequence[Turn],
-    made: SummaryText,
-    state: State,
-    session: str | None,
-) -> str | None:
-    now, scope = ctx.clock(), sources[0].scope
-    ids = tuple(memory.id for memory in sources)
-    is_own = made.by == "rules" and not any(turn.speaker for turn in turns)
-    draft = Draft(
-        text=made.text,
-        id=new_id(),
-        kind="semantic",
-        labels=Labels(role=None if is_own else ROLE),
-        at=max((each.occurred_at for each in sources if each.occurred_at), default=None),
-        tags=tags_of(sources),
-        source_ids=ids,
-        evidence_ids=ids,
-        importance=sum(memory.importance for memory in sources) / len(sources),
-        confidence=min(memory.confidence for memory in sources),
-        source_session_id=session,
-        compression_source=True,
-    )
-    event = Event(node="worker", op="merge", at=now, category=made.origin)
-    batch = await pipeline.prepare_derived(ctx, scope, [draft], ROLE, now)
-    async with ctx.store.transaction(scope) as tx:
-        there = await tx.get(scope, ids)
-        (outcome,) = await pipeline.write(tx, batch)
-        if outcome.status != "created":
-            await tx.apply([replace(event, status="skipped")])
-            return None
-        if versions(there) != versions(sources):
-            raise SourceChanged
-        summary = outcome.ids[0]
-        meta = {"state": state, "reason": "summarized", "summary": summary, "by": made.by}
-        if made.why:
-            meta["why"] = made.why
-        changes: list[Change] = []
-        for memory in there:
-            behind = transitions.revise(memory, now, state=state)
-            changes.append(Save(memory=behind, event="updated", meta=meta))
-        await tx.apply([*changes, replace(event, memory_id=summary)])
-    return summary

@@ -1,5 +1,5 @@
-"""The worker: runs the jobs that are due, once or until it is stopped, beside any number of other
-workers.
+"""The worker, which runs the jobs that are due, once or until it is stopped, beside any number of
+other workers; and the list of jobs.
 
 Pending work is rows with a lease in the store. A periodic job that was missed several times runs
 once.
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,13 +20,26 @@ from typing import cast
 
 from ..context import Context
 from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreUnavailable
-from ..manage import privacy
+from ..extraction import job as extraction
+from ..ingest import policies, trim
+from ..manage import journal, privacy
+from ..storage import tasks
 from ..storage.changes import Event
 from ..storage.tasks import Task
-from ..telemetry.instrumentation import JOB, observe
+from ..telemetry import JOB, observe
 from ..types import Op
+from . import consolidate, expire, reflect, summarize
 from .embed import backfill
-from .schedule import backoff, next_turn
+from .schedule import (
+    DAILY,
+    HOURLY,
+    WEEKLY,
+    backoff,
+    finish,
+    next_due,
+    next_turn,
+    wait_for_any,
+)
 
 EMBED = "embed"
 LEASE_SECONDS = 120.0  # renewed while a job runs
@@ -44,8 +58,8 @@ log = logging.getLogger("memorist")
 class Job:
     """Background work, periodic or queued by a write.
 
-    `run` applies its own changes, the last ones together with `tasks.finish`, and returns how many memories
-    it changed.
+    `run` applies its own changes, the last ones together with `tasks.finish`, and returns how many
+    memories it changed.
     """
 
     name: str
@@ -64,14 +78,6 @@ class JobResult:
     failed: int = 0  # postponed because of an error
     skipped: int = 0  # postponed because memory is off there, or another worker has it
 
-    def __add__(self, other: JobResult) -> JobResult:
-        return JobResult(
-            runs=self.runs + other.runs,
-            changed=self.changed + other.changed,
-            failed=self.failed + other.failed,
-            skipped=self.skipped + other.skipped,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
@@ -83,13 +89,56 @@ class JobReport:
         return self.jobs.get(name, JobResult())
 
 
+def list_jobs(ctx: Context) -> Iterator[Job]:
+    """Yield the jobs that apply under the settings, beside embedding, which the worker does
+    itself.
+    """
+    settings = ctx.settings
+    policy = policies.find(ctx.policies, settings.policy, settings.capacity)
+    yield Job(name="purge", run=expire.run, every=DAILY)
+    if policy.capacity is not None:
+        yield Job(name="trim", run=trim_scope, every=DAILY)
+    if settings.journal_dir is not None:
+        yield Job(name="snapshot", run=write_snapshot, every=HOURLY, whole_store=True)
+    if settings.extract != "off":
+        yield Job(name=extraction.NAME, run=extraction.run, derives=True)  # queued by writes
+    if policy.bands is not None:
+        yield Job(name="consolidate", run=consolidate.run, every=DAILY, derives=True)
+    if settings.llm != "none" and settings.reflect_hours:
+        yield Job(name="reflect", run=reflect.run, every=DAILY, derives=True)
+    if policy.compresses or "compression_threshold" in settings.model_fields_set:
+        yield Job(name="compress", run=summarize.run_compress, every=DAILY, derives=True)
+    if settings.rollup_days:
+        yield Job(name="rollup", run=summarize.run_roll_up, every=WEEKLY, derives=True)
+
+
+async def trim_scope(ctx: Context, task: Task) -> int:
+    """Trim a scope to the capacity of the write policy; return how many were trimmed."""
+    settings, now = ctx.settings, ctx.clock()
+    capacity = policies.find(ctx.policies, settings.policy, settings.capacity).capacity
+    assert capacity is not None
+    async with ctx.store.transaction(task.scope) as tx:
+        trimmed = await trim.enforce(tx, task.scope, capacity, now)
+        await tasks.finish(tx, task, again_at=next_due(task, DAILY, now))
+    return len(trimmed)
+
+
+async def write_snapshot(ctx: Context, task: Task) -> None:
+    """Write what is known to MEMORY.md."""
+    await journal.snapshot(ctx, refresh=True)
+    await finish(ctx, task, HOURLY)
+
+
 class Worker:
-    """Embeds what has no vector and runs the jobs that are due. The results are in `report`."""
+    """Embeds what has no vector and runs the jobs that are due. The results are in `report`.
+
+    Raises InvalidInput if `only` names a job that does not exist.
+    """
 
     def __init__(
         self,
         ctx: Context,
-        jobs: Iterable[Job],
+        jobs: Iterable[Job] | None = None,  # None: those that apply under the settings
         *,
         only: Sequence[str] = (),
         batch_size: int = 32,
@@ -97,27 +146,26 @@ class Worker:
         drain_seconds: float = DRAIN_SECONDS,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> None:
-        by_name = {job.name: job for job in jobs}
-        for name in only:
-            if name != EMBED and name not in by_name:
-                known = ", ".join((EMBED, *by_name))
-                raise InvalidInput(f"No job {name!r}: choose from {known}")
         self._ctx = ctx
-        self._jobs = {name: job for name, job in by_name.items() if name in only or not only}
+        self._jobs = {job.name: job for job in (list_jobs(ctx) if jobs is None else jobs)}
+        if only:
+            known = [EMBED, *self._jobs]
+            for name in only:
+                if name not in known:
+                    raise InvalidInput(f"No job {name!r}: choose from {', '.join(known)}")
+            self._jobs = {name: job for name, job in self._jobs.items() if name in only}
         self._embeds = ctx.embedder is not None and (EMBED in only or not only)
         self._batch_size, self._lease, self._drain = batch_size, lease_seconds, drain_seconds
         self._progress = progress
-        self._results: dict[str, JobResult] = {}
+        self._counts: dict[str, Counter[str]] = {}  # by job, by field of JobResult
         self._steps, self._total = 0, 0
-        self._is_first = (
-            True  # the first run embeds all that this model has not, later ones what is new
-        )
+        self._is_first = True  # the first run embeds all that this model has not, later ones news
         self._stop = asyncio.Event()
         self._task: asyncio.Task[JobReport] | None = None
 
     @property
     def report(self) -> JobReport:
-        return JobReport(jobs=dict(self._results))
+        return JobReport(jobs={name: JobResult(**n) for name, n in self._counts.items()})
 
     async def run_once(self, *, retry: bool = False) -> JobReport:
         """Run what is due now; with `retry` also what was set aside. Raises StoreUnavailable."""
@@ -187,8 +235,8 @@ class Worker:
         if self._task is not None:
             await self._task
 
-    def _add(self, name: str, result: JobResult, steps: int = 1) -> None:
-        self._results[name] = self.report[name] + result
+    def _count(self, name: str, steps: int = 1, **counts: int) -> None:
+        self._counts.setdefault(name, Counter()).update(counts)
         self._steps += steps
         self._total = max(self._total, self._steps)
         self._progress(self._steps, self._total)
@@ -197,24 +245,24 @@ class Worker:
         """Create the tasks of periodic jobs for scopes that have none."""
         for job in self._jobs.values():
             if job.every is not None:
-                when = partial(due, name=job.name, every=job.every)
-                latest = self._ctx.clock() + 2 * job.every
                 await self._ctx.store.tasks.seed(
-                    job.name, due=when, latest=latest, whole=job.whole_store
+                    job.name,
+                    due=partial(due, name=job.name, every=job.every),
+                    latest=self._ctx.clock() + 2 * job.every,
+                    whole=job.whole_store,
                 )
 
-    async def _embed(self) -> bool:
+    async def _embed(self) -> None:
         """Embed everything that waits. Raises ProviderFailed if some of it failed."""
         embedder = self._ctx.embedder
         if not self._embeds or embedder is None:
-            return False
+            return
         seen = 0
 
         def progress(total: int) -> None:
             nonlocal seen
-            new = total - seen
-            seen = total
-            self._add(EMBED, JobResult(changed=new), new)
+            new, seen = total - seen, total
+            self._count(EMBED, new, changed=new)
 
         try:
             await backfill(
@@ -227,50 +275,47 @@ class Worker:
                 stop=self._stop.is_set,
                 progress=progress,
             )
-        except ProviderFailed as error:
-            if not isinstance(error, StoreUnavailable):
-                self._add(EMBED, JobResult(failed=1), 0)
+        except StoreUnavailable:
+            raise
+        except ProviderFailed:
+            self._count(EMBED, 0, failed=1)
             raise
         self._is_first = False
         if seen:
-            self._add(EMBED, JobResult(runs=1), 0)
-        return False
+            self._count(EMBED, 0, runs=1)
 
     async def _run_next(self) -> bool:
-        """Run the task that is due longest; return False if there is none.
+        """Run the task that is due longest, or postpone it; return False if there is none.
 
-        Other workers may take the rest.
+        Other workers may take the rest. Raises StoreUnavailable; then the lease runs out.
         """
+        ctx, waiting = self._ctx, self._ctx.store.tasks
         if not self._jobs:
             return False
-        tasks = await self._ctx.store.tasks.claim(
-            list(self._jobs), now=self._ctx.clock(), limit=1, lease_seconds=self._lease
+        claimed = await waiting.claim(
+            list(self._jobs), now=ctx.clock(), limit=1, lease_seconds=self._lease
         )
-        for task in tasks:
-            self._add(task.name, await self._run_task(task))
-        return bool(tasks)
-
-    async def _run_task(self, task: Task) -> JobResult:
-        """Run a claimed task, or postpone it. Raises StoreUnavailable; then the lease runs out."""
-        ctx, job = self._ctx, self._jobs[task.name]
-        try:
-            if job.derives and await privacy.is_space_off(ctx, task.scope):
-                await ctx.store.tasks.postpone(task, due_at=ctx.clock() + OFF_FOR, failed=False)
-                return JobResult(skipped=1)
-            with observe(ctx.observers, JOB + job.name) as report_count:
-                changed = await self._run_under_lease(task, job)
-                report_count(changed or 0)
-            return JobResult(runs=1, changed=changed or 0)
-        except asyncio.CancelledError:
-            with suppress(ProviderFailed):
-                await asyncio.shield(
-                    ctx.store.tasks.postpone(task, due_at=task.due_at, failed=False)
-                )
-            raise
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            return await self._postpone(task, error)
+        for task in claimed:
+            job = self._jobs[task.name]
+            try:
+                if job.derives and await privacy.is_space_off(ctx, task.scope):
+                    await waiting.postpone(task, due_at=ctx.clock() + OFF_FOR, failed=False)
+                    self._count(job.name, skipped=1)
+                    continue
+                with observe(ctx.observers, JOB + job.name) as report_count:
+                    changed = await self._run_under_lease(task, job) or 0
+                    report_count(changed)
+                self._count(job.name, runs=1, changed=changed)
+            except asyncio.CancelledError:
+                with suppress(ProviderFailed):
+                    back = waiting.postpone(task, due_at=task.due_at, failed=False)
+                    await asyncio.shield(back)
+                raise
+            except StoreUnavailable:
+                raise
+            except Exception as error:
+                await self._postpone(task, error)
+        return bool(claimed)
 
     async def _run_under_lease(self, task: Task, job: Job) -> int | None:
         async def run() -> int | None:
@@ -287,8 +332,7 @@ class Worker:
         running, renewing = asyncio.ensure_future(run()), asyncio.ensure_future(renew())
         try:
             await asyncio.wait((running, renewing), return_when=asyncio.FIRST_COMPLETED)
-            if not running.done():
-                await asyncio.wait((running,), timeout=_GRACE)
+            await asyncio.wait((running,), timeout=_GRACE)
             if not running.done():
                 raise RevisionConflict(f"The task {task.name!r} was claimed by another worker")
             return running.result()
@@ -297,23 +341,24 @@ class Worker:
             renewing.cancel()
             await asyncio.gather(running, renewing, return_exceptions=True)
 
-    async def _postpone(self, task: Task, error: Exception) -> JobResult:
+    async def _postpone(self, task: Task, error: Exception) -> None:
         """Retry a task later.
 
         The event and the log name the error but not its message, which may hold stored text.
         """
         now = self._ctx.clock()
         due_at = now + timedelta(seconds=backoff(task.attempts, *_TASK_BACKOFF))
-        await self._ctx.store.tasks.postpone(task, due_at=due_at, failed=True)
+        await self._ctx.store.tasks.postpone(task, due_at=due_at)
         if isinstance(error, RevisionConflict):  # another worker has it, or its subject was changed
-            return JobResult(skipped=1)
+            self._count(task.name, skipped=1)
+            return
         log.warning("Job %r failed (%s) and is retried", task.name, type(error).__name__)
         event = Event(node="worker", op=cast(Op, task.name), at=now, status="error")
         async with self._ctx.store.transaction(task.scope) as tx:
             await tx.apply([event])
-        return JobResult(failed=1)
+        self._count(task.name, failed=1)
 
-    async def _loop(self, step: Callable[[], Awaitable[bool]], news: asyncio.Event) -> None:
+    async def _loop(self, step: Callable[[], Awaitable[bool | None]], news: asyncio.Event) -> None:
         """Repeat a step while it finds work, then wait for news. Whatever fails is retried."""
         tries = 0
         while not self._stop.is_set():
@@ -321,20 +366,9 @@ class Worker:
             try:
                 is_busy, tries = await step(), 0
                 if not is_busy:
-                    await _first(news.wait(), asyncio.sleep(POLL_SECONDS), self._stop.wait())
+                    await wait_for_any(news, self._stop, seconds=POLL_SECONDS)
             except Exception as error:
                 tries += 1
                 if not isinstance(error, ProviderFailed):
                     log.warning("The worker failed (%s) and continues", type(error).__name__)
-                await _first(asyncio.sleep(backoff(tries, *_LOOP_BACKOFF)), self._stop.wait())
-
-
-async def _first(*works: Awaitable[object]) -> None:
-    """Wait until one of them is done, and cancel the others."""
-    tasks = [asyncio.ensure_future(work) for work in works]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+                await wait_for_any(self._stop, seconds=backoff(tries, *_LOOP_BACKOFF))

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..context import Context
 from ..errors import InvalidInput, NotAllowed
-from ..ingest import messages, validation
+from ..ingest import validation
 from ..retrieve import budget, profiles, render
 from ..settings import allowlists
 from ..settings.allowlists import Access, Category
@@ -107,8 +107,8 @@ def _where(asked: Request, scope: Scope, access: Access) -> Filter:
         labels=validation.labels({label: given.get(name) for name, label in _LABELS.items()}),
         importance_min=None if least is None else (least - 1) / 5 + _TINY,
         importance_max=None if most is None else most / 5 + _TINY,
-        updated_after=messages.moment(given.get("updated_after")),
-        updated_before=messages.moment(given.get("updated_before")),
+        updated_after=validation.moment(given.get("updated_after")),
+        updated_before=validation.moment(given.get("updated_before")),
     )
 
 

@@ -17,7 +17,7 @@ from ..retrieve import render
 from ..storage.proposals import Proposal
 from ..text import authority, normalize
 from ..types import Filter, Labels, Memory, Scope
-from . import edit, forget, privacy, recall
+from . import edit, forget, recall
 from .consent import Consent
 from .privacy import INCOGNITO, Privacy
 
@@ -210,9 +210,7 @@ async def _done(to: Target, said: Command, about: Sequence[str]) -> Reply:
         return _asked(said, found)
     for memory in found:
         if said.command == "forget":
-            reason, session = "asked for in the chat", to.labels.session
-            session = await privacy.traceable_session(to.ctx, to.scope, session)
-            manner = forget.Manner(reason=reason, actor=to.scope.user, session=session)
+            manner = forget.Manner(reason="asked for in the chat", actor=to.scope.user)
             await forget.forget(to.ctx, to.scope, [memory.id], manner)
         else:
             is_pinned = said.command == "pin"

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..context import Context
 from ..errors import InvalidInput, ProviderFailed
-from ..ingest import messages, trim, validation
+from ..ingest import trim, validation
 from ..retrieve import pipeline, profiles, render
 from ..retrieve.profiles import Profile
 from ..storage import access_log
@@ -56,7 +56,7 @@ def build_query(
         budget=budget or profile.budget,
         max_chars=max_chars,
         where=validation.where(where),
-        as_of=messages.moment(as_of),
+        as_of=validation.moment(as_of),
         labels=labels,
         include_compressed=include_compressed,
     )

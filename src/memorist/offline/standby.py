@@ -15,7 +15,7 @@ from ..ingest.classify import is_kept
 from ..ingest.decide import Create, WriteSession, build_memory
 from ..ports import Delta, IndexRow, Vectors
 from ..storage.changes import Relation
-from ..text import clock, derived
+from ..text import clock, tokens
 from ..types import Draft, Filter, Labels, Memory, Page, Scope
 from .proxy import StoreProxy
 from .spool import Pending
@@ -199,8 +199,8 @@ def index_row(memory: Memory, language: str) -> IndexRow:
         confidence=memory.confidence,
         pinned=memory.pinned,
         simhash=memory.simhash,
-        flags=derived.flags_of(memory),
-        terms=derived.terms_of(memory, language),
+        flags=tokens.flags_of(memory),
+        terms=tokens.terms_of(memory, language),
         vector=None,
     )
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..index.snapshot import NO_TIME, Snapshot
 from ..text import clock, normalize, tokens
-from ..text.derived import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
+from ..text.tokens import FROM_ASSISTANT, FROM_USER, HAS_TIME, IS_QUESTION, IS_SUMMARY
 from ..types import KINDS, Memory
 from .profiles import Profile
 from .question import ParsedQuestion

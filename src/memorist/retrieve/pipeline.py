@@ -16,7 +16,7 @@ from ..errors import ProviderFailed, StoreDamaged
 from ..index.snapshot import WORKING, Snapshot
 from ..ports import Vectors
 from ..storage.queries import Reader
-from ..text.derived import IS_EXTRACTED
+from ..text.tokens import IS_EXTRACTED
 from ..types import Cut, Hit, Memory, Query, Recall
 from . import features, reorder, score
 from .budget import Caps, fit

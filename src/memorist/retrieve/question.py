@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from ..text import dates, tokens
 from ..text.dates import Interval
-from ..text.wordlists import is_common
+from ..text.entities import is_common
 
 _TOLD = (  # in the past: "can you suggest …" is a request, not a question about what was suggested
     r"(?:said|told|suggested|recommended|mentioned|advised|explained|proposed|gave|wrote|listed|"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InvalidInput, MemoristError, StoreDamaged
-from ..text import derived
+from ..text import tokens
 from ..types import Scope
 from . import history, rows
 from .database import EVERY, Rows
@@ -66,7 +66,7 @@ def _find_altered(page: Rows, scopes: dict[Any, Scope], language: str) -> list[s
         except MemoristError as error:
             problems.append(str(error))
             continue
-        if (terms, flags) != (derived.terms_of(memory, language), derived.flags_of(memory)):
+        if (terms, flags) != (tokens.terms_of(memory, language), tokens.flags_of(memory)):
             problems.append(
                 f"The terms of memory {memory.id!r} are not those of its text: run `memorist "
                 "index --force`"

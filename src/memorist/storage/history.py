@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
-from ..text import clock, derived
+from ..text import clock, tokens
 from ..text.clock import new_id
 from ..types import NODES, Memory, Node, Op, Scope
 from . import rows
@@ -313,7 +313,7 @@ async def undo_payloads(
         if session and "session" not in save.meta:
             kept["session"] = session
         if memory.id in old:
-            kept["before"] = derived.changed_fields(old[memory.id], memory)
+            kept["before"] = tokens.changed_fields(old[memory.id], memory)
     return undo
 
 

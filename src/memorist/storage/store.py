@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import Misconfigured, StoreDamaged
 from ..ports import Vectors
-from ..text import derived, normalize
+from ..text import normalize, tokens
 from ..types import Memory, Scope
 from . import rows
 from .database import EVERY, Database, VectorSearch
@@ -176,7 +176,7 @@ class Store(Reader):
 
     async def _update_terms(self) -> None:
         """Analyze all texts again if that was done by another version or for another language."""
-        wanted = f"{derived.ANALYSIS}:{self.language}"
+        wanted = f"{tokens.ANALYSIS}:{self.language}"
         sql = "SELECT 1 FROM meta WHERE key = 'analysis' AND value = ?"
         if await self.database.rows(sql, (wanted,)):
             return

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InvalidInput
-from ..text import clock, derived, normalize
+from ..text import clock, normalize, tokens
 from ..text.clock import new_id
 from ..types import Memory, Scope
 from . import erase, history, proposals, rows
@@ -236,8 +236,8 @@ class Transaction(Reader):
     def memory_row(self, memory: Memory, number: int, changed: int) -> tuple[Any, ...]:
         """Return the values of `UPSERT`."""
         values = rows.values(memory)  # refuses what cannot be stored
-        terms = derived.terms_of(memory, self.language)
-        return (number, changed, *values, derived.flags_of(memory), terms)
+        terms = tokens.terms_of(memory, self.language)
+        return (number, changed, *values, tokens.flags_of(memory), terms)
 
     def _append_history(
         self, number: int, changed: int, entries: Sequence[HistoryEntry]

@@ -14,15 +14,15 @@ from difflib import SequenceMatcher
 from typing import Literal
 
 from ..types import Memory
-from . import style_check
+from . import prompts
+from .entities import is_common
 from .normalize import compact
 from .statements import Statement, parse
-from .tokens import analyze
+from .tokens import ENGLISH, analyze, word_set
 from .values import Values, is_value
-from .wordlists import ENGLISH, is_common, word_set
 
 Verdict = Literal["same", "more", "less", "other"]
-LONGEST = style_check.LONGEST  # characters of a joined text
+LONGEST = prompts.LONGEST  # characters of a joined text
 FEW = 8  # one word in so many may be missing on one side of long texts
 SHORT = 12  # words that carry meaning
 STEM = 5  # letters that make two rare words the same: physiotherapist, physiotherapy

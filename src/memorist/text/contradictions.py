@@ -12,8 +12,8 @@ import re
 
 from .compare import have_same_persons, verdict
 from .statements import Clause, Statement, parse
+from .tokens import word_set
 from .values import Values, read_values
-from .wordlists import word_set
 
 _EVENTS = word_set("""
     meeting meetings appointment call review standup deadline exam test interview flight train

@@ -1,21 +1,22 @@
-"""Names and topics in a text, found by how words are written.
+"""Names and topics in a text, found by how words are written and by short lists of words.
 
 People, organizations, places and products stand out by their capitals, so this works for languages
 that write names that way and stays silent for the others; German nouns look like names to it.
-Anything better plugs in as an `EntityDetector`.
+The lists are English and were written by hand for this project: they say "this is not rare", "this
+is technical" and "this is a person", not how often a word occurs.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
 from typing import NamedTuple
 
-from memorist.text.dates import MONTHS, WEEKDAYS
-from memorist.text.normalize import remove_links
-from memorist.text.wordlists import ENGLISH, GIVEN_NAMES, is_common, word_set
+from .dates import MONTHS, WEEKDAYS
+from .normalize import remove_links
+from .tokens import ENGLISH, word_set
 
 MOST_TOPICS = 12
 MOST_ENTITIES = 8
@@ -29,16 +30,122 @@ class Entity:
     confidence: float  # 0 a guess … 1 certain
 
 
-EntityDetector = Callable[[str], list[Entity]]
-
-
 class _Word(NamedTuple):
     text: str
     starts_sentence: bool
     joined: bool  # only a blank stands between this word and the one before
 
 
+COMMON = word_set("""
+    a able about above across actually add after afternoon again against age ago agree air all
+    allow almost alone along already alright also although always am amazing among amount an and
+    angry animal another answer any anybody anymore anyone anything anyway anywhere apart
+    apartment apple are area arm around arrive art as ask asleep at aunt autumn away awesome
+    baby back bad bag ball bank bar bath be beach beautiful because become bed bedroom beer
+    before begin behind believe below beside best better between big bike bill bird birthday bit
+    black blood blue board boat body book bore born boss both bottle bottom box boy bread break
+    breakfast bring brother brown build burn bus business busy but buy by bye cake call calm
+    came can candy cap car card care careful carry case cat catch cause center chair chance
+    change cheap check cheese chicken child children chocolate choose christmas church cinema
+    city class clean clear climb clock close clothes cloud coat coffee cold color colour come
+    comfortable common company complete completely concert congratulations continue conversation
+    cook cool corner cost could count country couple course cousin cover crazy cream cross cry
+    cup cut dad daily dance dark date daughter day dead deal dear decide deep definitely desk
+    different difficult dinner dirty discuss do doctor does dog done door double doubt down draw
+    dream dress drink drive drop dry during each ear early earth east easy eat egg eight either
+    eleven else email empty end enjoy enough enter especially etc even evening event ever every
+    everybody everyone everything everywhere exactly example excellent except excite exciting
+    excuse exercise expect expensive explain extra eye face fact fair fall family famous fan far
+    farm fast fat father favorite favourite fear feel feeling feet fell felt few field fifteen
+    fifty fight figure fill film final finally find fine finger finish fire first fish fit five
+    fix floor flower fly follow food foot football for forest forever forget form forty forward
+    found four free fresh friday friend friendly from front fruit full fun funny future game
+    garden gave general get gift girl give glad glass go gold gone good goodbye got grandfather
+    grandma grandmother grandpa great green ground group grow guess guy had hair half hall hand
+    hang happen happy hard hardly has hat hate have he head health healthy hear heart heavy
+    hello help her here herself hey hi high hill him himself his history hit hold holiday home
+    homework honest honestly hope horse hospital hot hotel hour house how however huge hundred
+    hungry hurry hurt husband i ice idea if ill imagine important impossible in inside instead
+    interest interesting into invite is island issue it its itself job join joke juice jump just
+    keep key kid kill kind king kitchen knee know lady lake land language large last late lately
+    later laugh law lay lazy lead learn least leave leg less lesson let letter library lie life
+    light like likely line list listen little live living long look lose lot lots loud love
+    lovely low luck lucky lunch machine mad main make man many map mark market marry matter may
+    maybe me meal mean meat medicine meet member men mess message met middle might milk mind
+    mine minute miss mistake mom moment monday money month mood moon more morning most mother
+    mountain mouse mouth move movie mr mrs much mum music must my myself name nature near nearly
+    neck need neighbor neighbour neither nephew nervous never new news next nice niece night
+    nine no nobody noise none noon nor normal north nose not note nothing notice now number
+    nurse of off offer office often oh okay old on once one only open opinion or orange order
+    other our out outside over own page pain paint pair paper parent parents park part party
+    pass past pay peace pen people perfect perhaps person pet phone photo pick picture piece
+    pizza place plan plane plant play please pleasure plenty pocket point police polite poor
+    popular possible post potato practice prefer prepare present pretty price probably problem
+    project promise proud pull push put queen question quick quickly quiet quit quite race radio
+    rain raise ran rather reach read ready real really reason receive red relax remember rent
+    repeat report rest restaurant return rice rich ride right ring rise river road room round
+    run sad safe said salad salt same sand sandwich saturday save saw say school sea season seat
+    second secret see seem sell send sense serious serve set seven several shall shape share she
+    shine ship shirt shoe shop short should shoulder shout show shower shut sick side sign silly
+    simple since sing single sister sit six size skin sky sleep slow slowly small smart smell
+    smile smoke snow so soft some somebody somehow someone something sometimes somewhere son
+    song soon sorry sort sound soup south space speak special spend sport spot spring stand star
+    start stay step still stomach stone stop store storm story straight strange street strong
+    stuff stupid such sugar suit summer sun sunday sunny support suppose sure surprise sweet
+    swim table take talk tall taste taxi tea teach teacher team tell ten terrible test than
+    thank thanks that the their them themselves then there these they thin thing think third
+    thirsty thirteen thirty this those though thousand three through throw thursday ticket tidy
+    tie till time tiny tired to today together toilet tomorrow tonight too tooth top touch
+    toward town toy train travel tree trip trouble true trust try tuesday turn twelve twenty
+    twice two type ugly uncle under understand unfortunately until up upset us use used useful
+    usual usually vacation vegetable very view village visit voice wait wake walk wall want war
+    warm was wash watch water way we wear weather wednesday week weekend weird welcome well went
+    were west wet what whatever when where whether which while white who whole whose why wife
+    will win wind window wine winter wish with without woman women wonder wonderful wood word
+    work world worry worse worst worth would wow write wrong yard yeah year yellow yep yes
+    yesterday yet you young your yours yourself yummy zero zoo ok thx pls lol haha brother's
+    didn doesn don isn wasn ain couldn wouldn shouldn hasn haven won ll ve re
+    """)
+
+TECHNICAL = word_set("""
+    api async postgresql docker kubernetes vector embedding token schema algorithm ansible
+    asyncio aws azure backend backoff backpropagation bash binary bytecode cache callback cdn ci
+    cli codec commit compiler concurrency config container cron crud css csv daemon database
+    datastore deadlock debug debugger deploy deployment dns dockerfile encryption endpoint enum
+    eviction failover firewall firmware framework frontend gateway gcp gpu gradient grpc hash
+    hashmap helm hostname html http https idempotent inference ingress jdbc json jvm jwt kafka
+    kernel kubectl lambda latency linux localhost logging lru malloc middleware migration
+    monorepo mutex mysql namespace ndarray nginx nosql numpy oauth onnx orm parser payload
+    pipeline plugin pod postgres proxy python pytorch query queue rag rbac recursion redis
+    refactor regex replica repo repository rest rollback router runtime rust schema sdk
+    semaphore serverless shard sharding shell socket sql sqlite ssh ssl stacktrace stderr stdout
+    subnet subprocess syntax tcp tensor terraform thread throughput tls tokenizer transformer
+    typescript udp unicode uuid variable vm vpc webhook websocket workload xml yaml
+    """)
+
+GIVEN_NAMES = word_set("""
+    aaron abdul adam adrian ahmed aisha alan alejandro alex alexander alice alina amanda amelia
+    amir amy ana andrea andreas andrew angela anita anna anne anthony anton antonio arjun arthur
+    barbara beatrice ben benjamin bob brian bruno camila carla carlos carmen caroline catherine
+    charles charlotte chloe chris christian christina claire clara claudia daniel david deborah
+    dennis diana diego dmitri dorothy dylan edward elena elias elizabeth ella emil emily emma
+    eric erik eva fatima felix fernando fiona francesca francesco frank gabriel george giulia
+    gustavo hannah hans harry hassan helen helena henry hiroshi hugo ian ibrahim igor ines
+    ingrid irene isaac isabella ivan jack jacob james jan jane jason jean jennifer jessica jing
+    joan joanna joe johan john jonas jonathan jorge jose joseph joshua juan julia julian karen
+    karl kate katherine kenji kevin khalid klaus laura lauren leila lena leo leon liam lily
+    linda lisa louis louise lucas lucia luis luke maja marco margaret maria marie mario mark
+    marta martin mary mateo matthew max mei melanie mia michael michelle miguel mike mila
+    mohammed monica nadia natalia natalie nathan nicholas nicolas nina noah nora oleg oliver
+    olivia omar oscar pablo patricia patrick paul pedro peter philip pierre priya rachel rahul
+    rebecca richard robert roberto rosa ryan samantha samuel sandra sara sarah sebastian sergei
+    simon sofia sophia sophie stefan stephanie stephen steve susan sven tanya thomas tim tom
+    tony valentina vera victor victoria vincent vladimir walter wei william yuki yusuf zoe
+    """)
+
+_ENDINGS = ("ing", "est", "ers", "ies", "ied", "es", "ed", "er", "ly", "s")
 _WORD = re.compile(r"(?<![\w.])@[^\W_]\w{0,60}|[^\W_][\w'’&+#-]{0,60}")
+_PHRASE_WORD = re.compile(r"[^\W\d_][\w'’-]{0,60}|[^\s\w]|\n|\d+")
 _ABBREVIATED = word_set("Dr Mr Mrs Ms Prof St Mme Herr Sr Jr")  # their full stop ends no sentence
 _POSSESSIVE = re.compile(r"['’]s?$|[-&'’]+$")
 _SENTENCE_START = re.compile(r"""[.!?…:;\n•*>|/"“„(\[][\s"“„'‘(\[*_#>-]{0,20}$""")
@@ -51,9 +158,43 @@ _PARTICLES = word_set("of de del della di da du la le van von der den ter bin ib
 _NO_ACRONYM = word_set(
     "OK AM PM FYI LOL ASAP BTW IMO IMHO OMG BRB TBD TBH NB PS EG IE NO YES AND OR NOT"
 )
-_CALENDAR = frozenset(MONTHS + WEEKDAYS)
 _SPEAKERS = word_set("i i'm i've i'll i'd im user assistant system")
-_EMPTY = _CALENDAR | ENGLISH | _SPEAKERS  # words that are never a topic
+_UNNAMED = ENGLISH.union(MONTHS, WEEKDAYS)  # a capital makes no name of these
+_EMPTY = _UNNAMED | _SPEAKERS  # words that are never a topic
+
+
+@lru_cache(maxsize=1 << 14)
+def is_common(word: str) -> bool:
+    """Return whether a lower-case word, or its plain form, is an everyday word.
+
+    >>> is_common("walking"), is_common("cats"), is_common("idempotent")
+    (True, True, False)
+    """
+    if word in COMMON:
+        return True
+    return not COMMON.isdisjoint(_plain_forms(word.removesuffix("'s").replace("'", "")))
+
+
+@lru_cache(maxsize=1 << 14)
+def is_technical_word(word: str) -> bool:
+    """Return whether a lower-case word, or its plain form, is technical.
+
+    >>> is_technical_word("endpoints"), is_technical_word("refactored"), is_technical_word("dinner")
+    (True, True, False)
+    """
+    return not TECHNICAL.isdisjoint(_plain_forms(word))
+
+
+def _plain_forms(word: str) -> list[str]:
+    """Return a word and what it may be without its ending."""
+    found = [word]
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) > len(ending) + 2:
+            stem = word.removesuffix(ending)
+            found += (stem, f"{stem}e", f"{stem}y")
+            if stem[-1] == stem[-2]:
+                found.append(stem[:-1])
+    return found
 
 
 def entities(text: str) -> list[Entity]:
@@ -68,20 +209,22 @@ def entities(text: str) -> list[Entity]:
     if len(long) > 2 and sum(map(str.isupper, long)) > 0.6 * len(long):  # everything is shouted
         words = [word for word in words if word.text.startswith("@")]
     known = set()  # names inside a sentence, where a capital means something
-    for word in words:
-        is_inside = not word.starts_sentence and _is_name_like(word.text)
-        if is_inside and not _is_plain(word) and not _is_everyday(word):
-            known.add(word.text)
+    for text, starts_sentence, _ in words:
+        is_name = _is_name_like(text) and text.lower() not in _UNNAMED
+        if is_name and not starts_sentence and not _is_everyday(text):
+            known.add(text)
     best: dict[str, Entity] = {}
-    for run in _runs(words):
-        for entity in _split_run(run, known):
-            key = entity.text.casefold()
-            if key not in best or best[key].confidence < entity.confidence:
-                best[key] = entity
+    for name in _names(words):
+        confidence = _confidence(name, known)
+        found = Entity(text=" ".join(word.text for word in name), confidence=confidence)
+        key = found.text.casefold()
+        if confidence and (key not in best or best[key].confidence < confidence):
+            best[key] = found
     return list(best.values())
 
 
 def _words(text: str) -> list[_Word]:
+    """Split a text into words, and note which begin a sentence."""
     found: list[_Word] = []
     end = 0
     for match in _WORD.finditer(text):
@@ -104,71 +247,61 @@ def _is_name_like(text: str) -> bool:
     return (text[0].isupper() or bool(_HUMPS.fullmatch(text))) and text.lower() not in _SPEAKERS
 
 
-def _is_everyday(word: _Word) -> bool:
-    return word.text[1:].islower() and is_common(word.text.lower())
+def _is_everyday(text: str) -> bool:
+    return text[1:].islower() and is_common(text.lower())
+
+
+def _names(words: list[_Word]) -> Iterator[list[_Word]]:
+    """Yield runs of neighboring words that may form one name; "of" only inside a run.
+
+    A run is split where a word has its capital only by its place in the sentence or the calendar.
+    """
+    run: list[_Word] = []
+    runs = [run]
+    for word, following in zip(words, [*words[1:], None], strict=False):
+        is_name_like = _is_name_like(word.text)
+        continues = is_name_like and not word.starts_sentence
+        if word.text in _PARTICLES and following is not None and following.joined:
+            continues = continues or _is_name_like(following.text)
+        if run and word.joined and continues:
+            run.append(word)
+        else:
+            run = [word] if is_name_like or word.text.startswith("@") else []
+            runs.append(run)
+    for run in runs:
+        for is_plain, group in groupby(run, key=_is_plain):
+            name = list(group)
+            while name and name[0].text in _PARTICLES:
+                name.pop(0)
+            while name and name[-1].text in _PARTICLES:
+                name.pop()
+            if name and not is_plain:
+                yield name
 
 
 def _is_plain(word: _Word) -> bool:
     """Return whether a word has its capital only by its place in the sentence or the calendar."""
-    lower = word.text.lower()
-    return lower in _CALENDAR or lower in ENGLISH or (word.starts_sentence and _is_everyday(word))
-
-
-def _runs(words: list[_Word]) -> Iterator[list[_Word]]:
-    """Group neighboring words that may form one name; "of" only between two capitalized words."""
-    run: list[_Word] = []
-    for word, following in zip(words, [*words[1:], None], strict=False):
-        is_name_like = _is_name_like(word.text)
-        is_particle = (
-            word.text in _PARTICLES
-            and following is not None
-            and following.joined
-            and _is_name_like(following.text)
-        )
-        continues = is_particle or (is_name_like and not word.starts_sentence)
-        if run and word.joined and continues:
-            run.append(word)
-            continue
-        if run:
-            yield run
-        run = [word] if is_name_like or word.text.startswith("@") else []
-    if run:
-        yield run
-
-
-def _split_run(run: list[_Word], known: set[str]) -> Iterator[Entity]:
-    """Yield the names in a run of capitalized words, split at common words and the calendar."""
-    for is_plain, group in groupby(
-        run, key=lambda word: _is_plain(word) and word.text not in _PARTICLES
-    ):
-        words = list(group)
-        while words and words[0].text in _PARTICLES:
-            words.pop(0)
-        while words and words[-1].text in _PARTICLES:
-            words.pop()
-        confidence = 0.0 if is_plain or not words else _confidence(words, known)
-        if confidence > 0:
-            yield Entity(text=" ".join(word.text for word in words), confidence=confidence)
+    is_unnamed = word.text.lower() in _UNNAMED
+    is_plain = is_unnamed or (word.starts_sentence and _is_everyday(word.text))
+    return is_plain and word.text not in _PARTICLES
 
 
 def _confidence(words: list[_Word], known: set[str]) -> float:
-    first = words[0]
-    if all(map(_is_everyday, words)):  # "Red Cross", but not the emphasis in "so Good"
-        return 0.6 if len(words) > 1 else 0.0
-    if len(words) > 1 or _HANDLE.fullmatch(first.text):
+    """Return how sure it is that words are a name; 0 if they are none."""
+    first = words[0].text
+    if all(_is_everyday(word.text) for word in words):
+        return 0.6 if len(words) > 1 else 0.0  # "Red Cross", but not the emphasis in "so Good"
+    if len(words) > 1 or _HANDLE.fullmatch(first):
         return 0.9
-    if _ACRONYM.fullmatch(first.text):
-        return 0.0 if first.text in _NO_ACRONYM else 0.7
-    if _HUMPS.fullmatch(first.text):
+    if _ACRONYM.fullmatch(first):
+        return 0.0 if first in _NO_ACRONYM else 0.7
+    if _HUMPS.fullmatch(first):
         return 0.8
-    if first.text.lower().split("-")[0] in GIVEN_NAMES:
+    if first.lower().split("-")[0] in GIVEN_NAMES:
         return 0.9
-    if len(first.text) < 2 or (first.starts_sentence and first.text not in known):
+    if len(first) < 2 or (words[0].starts_sentence and first not in known):
         return 0.0
     return 0.8
-
-
-_PHRASE_WORD = re.compile(r"[^\W\d_][\w'’-]{0,60}|[^\s\w]|\n|\d+")
 
 
 def keyphrases(text: str) -> list[Entity]:
@@ -194,34 +327,33 @@ def keyphrases(text: str) -> list[Entity]:
     return sorted(found, key=lambda phrase: -phrase.confidence)
 
 
-def about(text: str, detect: EntityDetector = entities) -> list[Entity]:
+def about(text: str, names: Iterable[Entity] | None = None) -> list[Entity]:
     """List the names and the topics of a text, the surest first in each.
+
+    `names` are what `entities` found in it, where that is known.
 
     >>> [one.text for one in about("Anna moved to Lisbon for the observatory")]
     ['Anna', 'Lisbon', 'observatory']
     """
-    names = sorted(detect(text), key=lambda entity: -entity.confidence)[:MOST_ENTITIES]
-    taken = {part for name in names for part in name.text.casefold().split()}
+    found = entities(text) if names is None else names
+    surest = sorted(found, key=lambda entity: -entity.confidence)[:MOST_ENTITIES]
+    taken = {part for name in surest for part in name.text.casefold().split()}
     phrases = keyphrases(text)
     topics = [each for each in phrases if not taken.issuperset(each.text.casefold().split())]
-    return [*names, *topics[:MOST_TOPICS]]
+    return [*surest, *topics[:MOST_TOPICS]]
 
 
 def tags(found: Iterable[Entity]) -> tuple[tuple[str, ...], float]:
     """Return what detectors found as tags in lower case, and the mean confidence in them.
 
+    The mean is from 0 to 1; 0 if they found nothing.
+
     >>> tags(about("Anna moved to Lisbon"))
     (('anna', 'lisbon'), 0.85)
     """
     every = list(found)
-    return tuple(dict.fromkeys(one.text.casefold() for one in every)), mean_confidence(every)
-
-
-def mean_confidence(found: Iterable[Entity]) -> float:
-    """Return the mean confidence of what detectors found, from 0 to 1; 0 if they found nothing.
-
-    >>> mean_confidence([Entity(text="a", confidence=1.4), Entity(text="b", confidence=0.2)])
-    0.8
-    """
-    values = [entity.confidence for entity in found]
-    return min(1.0, max(0.0, round(sum(values) / len(values), 9))) if values else 0.0
+    if not every:
+        return (), 0.0
+    mean = sum(one.confidence for one in every) / len(every)
+    confidence = min(1.0, max(0.0, round(mean, 9)))
+    return tuple(dict.fromkeys(one.text.casefold() for one in every)), confidence

@@ -14,9 +14,10 @@ from itertools import pairwise
 
 from . import tokens
 from .dates import MONTHS
+from .entities import GIVEN_NAMES, is_common
 from .normalize import compose, for_hash, remove_links
+from .tokens import ENGLISH, word_groups, word_set, word_table
 from .values import VALUE_WORDS, Values, is_value, read_values, value_tokens
-from .wordlists import ENGLISH, GIVEN_NAMES, is_common, word_groups, word_set, word_table
 
 LONGEST_CLAUSE = 25  # words of a statement that is split at its verb
 

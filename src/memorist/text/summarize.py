@@ -17,11 +17,11 @@ from math import log, sqrt
 from typing import Any
 
 from . import tokens
-from .entities import entities
+from .entities import COMMON, entities
 from .normalize import compose, one_line
 from .prompts import Prompt
+from .tokens import word_set
 from .values import read_values
-from .wordlists import COMMON, word_set
 
 LONGEST = 600  # characters of the summary of a session: the packaged model reads so much at once
 SHORTEST = 12

@@ -1,10 +1,12 @@
-"""From text to the terms that the sparse leg counts: the same on every platform, in time linear in
-the text.
+"""From text to what the index holds of it: words, the terms that the sparse leg counts, and flags.
 
 Words are Unicode words, casefolded. Scripts written without spaces (Han, Kana, Hangul, Thai, Lao,
-Khmer, Burmese) are cut in pairs of neighbouring characters. The rest is stemmed by the language of
-its script. Analysis is part of the index: whoever changes what `analyze` returns has to re-index.
+Khmer, Burmese) are cut in pairs of neighboring characters. The rest is stemmed by the language of
+its script. All of it is the same on every platform, in time linear in the text. Stored terms and
+flags are part of the index: raise `ANALYSIS` when they have to be made again.
 """
+
+from __future__ import annotations
 
 import importlib
 import math
@@ -12,61 +14,128 @@ import re
 import threading
 import unicodedata
 import zlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
-from .dates import MONTHS
-from .wordlists import ENGLISH
+import numpy as np
+from numpy.typing import NDArray
 
-ROLES = frozenset(
-    {"user", "assistant", "system", "tool", "human", "ai", "bot", "agent", "model", "developer"}
-)
+from ..types import GUILD, Memory
+from . import clock, dates
+
+T = TypeVar("T")
+
+ANALYSIS = 2  # raised when stored terms, flags or fingerprints have to be made again, on opening
 LONGEST = 64  # a longer word is cut: nobody searches for it, and stemmers slow down on it
+LONGEST_FACT, LONGEST_EVIDENCE = 220, 180  # characters that are embedded
+FLAGS = tuple(1 << bit for bit in range(7))
+IS_QUESTION, HAS_TIME, FROM_USER, FROM_ASSISTANT, ENDS_ASKING, IS_SUMMARY, IS_EXTRACTED = FLAGS
+FEW = 4  # words: "Wow, that's cool, Caroline!" before a question tells nothing
+_MOST_COUNTED = 255  # a term counts at most this often in one text
 
-# Python's \w leaves out combining marks, which would tear Hindi, Thai or decomposed Latin words apart.
+# Python's \w leaves out combining marks, which would tear Hindi, Thai or decomposed Latin words
+# apart.
 _MARKS = (
-    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u064b-\u065f\u0670"
-    "\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0730-\u074a\u07eb-\u07f3\u0816-\u082d\u08d3-\u08ff"
-    "\u0900-\u0903\u093a-\u093c\u093e-\u094f\u0951-\u0957\u0962\u0963\u0981-\u0983\u09bc-\u09d7\u09e2\u09e3"
-    "\u0a01-\u0a03\u0a3c-\u0a51\u0a70\u0a71\u0a75\u0a81-\u0a83\u0abc-\u0acd\u0ae2\u0ae3\u0afa-\u0aff\u0b01-\u0b03"
-    "\u0b3c-\u0b57\u0b62\u0b63\u0b82\u0bbe-\u0bcd\u0bd7\u0c00-\u0c04\u0c3c-\u0c56\u0c62\u0c63\u0c81-\u0c83"
-    "\u0cbc-\u0cd6\u0ce2\u0ce3\u0d00-\u0d03\u0d3b-\u0d4d\u0d57\u0d62\u0d63\u0d81-\u0d83\u0dca-\u0ddf\u0df2\u0df3"
-    "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u0f18\u0f19\u0f35-\u0f39\u0f3e\u0f3f"
-    "\u0f71-\u0f84\u0f86\u0f87\u0f8d-\u0fbc\u102b-\u103e\u1056-\u1059\u105e-\u1060\u1062-\u1064\u1067-\u106d"
-    "\u1071-\u1074\u1082-\u108d\u108f\u109a-\u109d\u17b4-\u17d3\u17dd\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff"
-    "\u302a-\u302f\u3099\u309a\ufe20-\ufe2f"
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a"
+    "\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed\u0730-\u074a"
+    "\u07eb-\u07f3\u0816-\u082d\u08d3-\u08ff\u0900-\u0903\u093a-\u093c\u093e-\u094f\u0951-\u0957"
+    "\u0962\u0963\u0981-\u0983\u09bc-\u09d7\u09e2\u09e3\u0a01-\u0a03\u0a3c-\u0a51\u0a70\u0a71"
+    "\u0a75\u0a81-\u0a83\u0abc-\u0acd\u0ae2\u0ae3\u0afa-\u0aff\u0b01-\u0b03\u0b3c-\u0b57\u0b62"
+    "\u0b63\u0b82\u0bbe-\u0bcd\u0bd7\u0c00-\u0c04\u0c3c-\u0c56\u0c62\u0c63\u0c81-\u0c83"
+    "\u0cbc-\u0cd6\u0ce2\u0ce3\u0d00-\u0d03\u0d3b-\u0d4d\u0d57\u0d62\u0d63\u0d81-\u0d83"
+    "\u0dca-\u0ddf\u0df2\u0df3\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece"
+    "\u0f18\u0f19\u0f35-\u0f39\u0f3e\u0f3f\u0f71-\u0f84\u0f86\u0f87\u0f8d-\u0fbc\u102b-\u103e"
+    "\u1056-\u1059\u105e-\u1060\u1062-\u1064\u1067-\u106d\u1071-\u1074\u1082-\u108d\u108f"
+    "\u109a-\u109d\u17b4-\u17d3\u17dd\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\u302a-\u302f\u3099"
+    "\u309a\ufe20-\ufe2f"
 )
 _INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufe00-\ufe0f\ufeff]")
-_MARK_RUN = re.compile(
-    f"([{_MARKS}]{{4}})[{_MARKS}]+"
-)  # sorting long runs of marks is quadratic in the normaliser
-_WORD = re.compile(
-    rf"(?:\d++(?:[.,:]\d++)*+|\w)[\w{_MARKS}]*+(?:['’][\w{_MARKS}]++)*+"
-)  # possessive: linear time
+# Sorting long runs of marks is quadratic in the normalizer.
+_MARK_RUN = re.compile(f"([{_MARKS}]{{4}})[{_MARKS}]+")
+# Possessive quantifiers: linear time.
+_WORD = re.compile(rf"(?:\d++(?:[.,:]\d++)*+|\w)[\w{_MARKS}]*+(?:['’][\w{_MARKS}]++)*+")
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+")
 _UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff"
-    "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U00020000-\U000323af"
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3130-\u318f"
+    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff"
+    "\U00020000-\U000323af"
 )
 _UNSPACED_RUN = re.compile(f"[{_UNSPACED}{_MARKS}]+|[^{_UNSPACED}]+")
 _CLUSTER = re.compile(f".[{_MARKS}]*", re.DOTALL)
 _CJK = re.compile(f"[{_UNSPACED}]")
 _ACCENT = re.compile("[\u0300-\u036f]")
+_SENTENCE = re.compile(r"[^.!?。！？…؟\u037e]*+[.!?。！？…؟\u037e]*+")
+_ASKING = ("?", "？", "؟", "\u037e")
+# A smiley or a quotation mark may follow the question mark.
+_LAST_MARK = re.compile(r"[?？؟\u037e][^\w.!…]*$")
+_SPOKEN = re.compile(r"\w+")
+_LANGUAGE_OF_SCRIPT = {
+    range(0x0370, 0x0400): "greek",
+    range(0x0400, 0x0530): "russian",
+    range(0x0530, 0x0590): "armenian",
+    range(0x0600, 0x0780): "arabic",
+    range(0x0900, 0x0980): "hindi",
+    range(0x0B80, 0x0C00): "tamil",
+    range(0x1F00, 0x2000): "greek",
+}
+# A Snowball stemmer keeps its word in itself, so threads cannot share one.
+_stemmers = threading.local()
 
-_LANGUAGE_OF_SCRIPT = (  # first and last character of a script, and the stemmer for it
-    (0x0370, 0x03FF, "greek"),
-    (0x0400, 0x052F, "russian"),
-    (0x0530, 0x058F, "armenian"),
-    (0x0600, 0x077F, "arabic"),
-    (0x0900, 0x097F, "hindi"),
-    (0x0B80, 0x0BFF, "tamil"),
-    (0x1F00, 0x1FFF, "greek"),
-)
-_stemmers = (
-    threading.local()
-)  # a Snowball stemmer keeps its word in itself, so threads cannot share one
+# What a memory is or holds; the rest says where it stands and how often it was used or changed.
+_ASIDE = (
+    "id scope labels updated_at revision needs_embedding last_accessed access_count last_scores"
+).split()
+CONTENT = tuple(each.name for each in fields(Memory) if each.name not in _ASIDE)
+_TIMES = tuple(name for name in CONTENT if name.endswith("_at") or name.startswith("valid_"))
+_LISTS = ("tags", "source_ids", "evidence", "evidence_ids")
+
+
+def word_set(words: str) -> frozenset[str]:
+    """Return the words of a list that is written as a text.
+
+    >>> sorted(word_set("tea milk"))
+    ['milk', 'tea']
+    """
+    return frozenset(words.split())
+
+
+def word_table(groups: Mapping[T, str]) -> dict[str, T]:
+    """Map each word to the key that its list stands under.
+
+    >>> word_table({1: "one first", 2: "two"})
+    {'one': 1, 'first': 1, 'two': 2}
+    """
+    return {word: key for key, words in groups.items() for word in words.split()}
+
+
+def word_groups(groups: str) -> dict[str, str]:
+    """Map each word of slash-separated groups to the first word of its group.
+
+    >>> word_groups("big large/mom mum")
+    {'big': 'big', 'large': 'big', 'mom': 'mom', 'mum': 'mom'}
+    """
+    return word_table({group.split()[0]: group for group in groups.split("/")})
+
+
+ROLES = word_set("user assistant system tool human ai bot agent model developer")
+# Stop words: they say nothing about what a text is about.
+ENGLISH = word_set("""
+    a about am an and any are aren't as at be because been being but by can can't cannot could
+    couldn't did didn't do does doesn't doing don't for from had hadn't has hasn't have haven't
+    having he he'd he'll he's her here hers herself him himself his how how's i i'd i'll i'm
+    i've if in into is isn't it it's its itself just let's me might more most must my myself no
+    nor not of on or our ours ourselves shall she she'd she'll she's should shouldn't so some
+    such than that that's the their theirs them themselves then there there's these they they'd
+    they'll they're they've this those to too us very was wasn't we we'd we'll we're we've were
+    weren't what what's when when's where where's which while who who's whom whose why why's
+    will with won't would wouldn't you you'd you'll you're you've your yours yourself yourselves
+    d ll m re s t ve
+    """)
 
 
 def words(text: str) -> list[str]:
@@ -77,10 +146,16 @@ def words(text: str) -> list[str]:
     >>> words("我喜欢茶 and サッカー")
     ['我喜', '喜欢', '欢茶', 'and', 'サッ', 'ッカ', 'カー']
     """
-    found = _WORD.findall(_folded(text))
     if text.isascii():
-        return [word[:LONGEST] for word in found]
-    return [piece for word in found for piece in _pieces(word.replace("’", "'"))]
+        return [word[:LONGEST] for word in _WORD.findall(text.lower().replace("_", " "))]
+    short = _MARK_RUN.sub(r"\1", _INVISIBLE.sub("", text))
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", short).casefold())
+    found: list[str] = []
+    for word in _WORD.findall(folded.replace("_", " ").replace("’", "'")):
+        for run in _UNSPACED_RUN.findall(word) if _CJK.search(word) else [word]:
+            clusters = _CLUSTER.findall(run) if _CJK.match(run) else [run[:LONGEST]]
+            found += [left + right for left, right in pairwise(clusters)] or clusters
+    return found
 
 
 def analyze(text: str, language: str = "english") -> list[str]:
@@ -96,6 +171,27 @@ def analyze(text: str, language: str = "english") -> list[str]:
     return [_term(word, language) for word in words(text) if word not in stopped]
 
 
+@lru_cache(maxsize=1 << 16)
+def _term(word: str, language: str) -> str:
+    """Return a word without its ending, by the language of its script."""
+    code = ord(word[0])
+    if word[0].isdigit():
+        return word.replace(",", "") if _GROUPED.fullmatch(word) else word
+    if code < 0x250 or 0x1E00 <= code < 0x1F00:
+        spoken = "english" if language in _LANGUAGE_OF_SCRIPT.values() else language
+    else:
+        spoken = next((name for codes, name in _LANGUAGE_OF_SCRIPT.items() if code in codes), "")
+    if not spoken:
+        return word
+    known = _stemmers.__dict__
+    if spoken not in known:
+        # Not snowballstemmer.stemmer(): that prefers PyStemmer, whose version may stem differently.
+        module = importlib.import_module(f"snowballstemmer.{spoken}_stemmer")
+        known[spoken] = getattr(module, f"{spoken.title().replace('_', '')}Stemmer")()
+    stem: str = known[spoken].stemWord(word.removesuffix("'s") if spoken == "english" else word)
+    return _ACCENT.sub("", unicodedata.normalize("NFKD", stem)) if code < 0x250 else stem
+
+
 def term_id(stem: str) -> int:
     """Return a stable 32-bit number for a term.
 
@@ -103,23 +199,6 @@ def term_id(stem: str) -> int:
     1530245110
     """
     return zlib.crc32(stem.encode("utf-8", "surrogatepass"))
-
-
-def sparse_text(text: str, speaker: str | None = None, occurred_at: datetime | None = None) -> str:
-    """Return what the sparse leg indexes: a question often names who spoke and when.
-
-    >>> sparse_text("I went to the beach.", "Caroline", datetime(2023, 5, 8))
-    '[8 May 2023] Caroline: I went to the beach.'
-    >>> sparse_text("I went to the beach.", "user")
-    'I went to the beach.'
-    """
-    name = f"{speaker}: " if speaker and speaker.casefold() not in ROLES else ""
-    day = (
-        f"[{occurred_at.day} {MONTHS[occurred_at.month - 1].title()} {occurred_at.year}] "
-        if occurred_at
-        else ""
-    )
-    return f"{day}{name}{text}"
 
 
 def count_tokens(text: str) -> int:
@@ -134,53 +213,124 @@ def count_tokens(text: str) -> int:
     return math.ceil(round(1.1 * (plain / 4 + unspaced + other / 2), 6))
 
 
-def _folded(text: str) -> str:
-    if text.isascii():
-        return text.lower().replace("_", " ")
-    short = _MARK_RUN.sub(r"\1", _INVISIBLE.sub("", text))
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", short).casefold()).replace(
-        "_", " "
-    )
+def sparse_text(text: str, speaker: str | None = None, occurred_at: datetime | None = None) -> str:
+    """Return what the sparse leg indexes: a question often names who spoke and when.
+
+    >>> sparse_text("I went to the beach.", "Caroline", datetime(2023, 5, 8))
+    '[8 May 2023] Caroline: I went to the beach.'
+    >>> sparse_text("I went to the beach.", "user")
+    'I went to the beach.'
+    """
+    if speaker and speaker.casefold() not in ROLES:
+        text = f"{speaker}: {text}"
+    if occurred_at:
+        month = dates.MONTHS[occurred_at.month - 1].title()
+        text = f"[{occurred_at.day} {month} {occurred_at.year}] {text}"
+    return text
 
 
-def _pieces(word: str) -> list[str]:
-    """Return the word itself, or pairs of characters if its script has no spaces."""
-    if word.isascii() or not _CJK.search(word):
-        return [word[:LONGEST]]
-    return [piece for run in _UNSPACED_RUN.findall(word) for piece in _pairs(run)]
+def terms_of(memory: Memory, language: str) -> bytes:
+    """Pack the terms of everything a question may name: words, tags, speaker, date."""
+    text = sparse_text(memory.text, memory.speaker, memory.occurred_at)
+    terms = analyze(text, language)
+    if memory.tags:
+        terms += set(analyze(" ".join(memory.tags), language)).difference(terms)
+    return pack(map(term_id, terms))
 
 
-def _pairs(run: str) -> list[str]:
-    if not _CJK.match(run):
-        return [run[:LONGEST]]
-    clusters: list[str] = _CLUSTER.findall(run)
-    return [left + right for left, right in pairwise(clusters)] or clusters
+def pack(terms: Iterable[int]) -> bytes:
+    """Pack the 32-bit ids of terms, sorted, then how often each occurs, one byte each.
+
+    >>> unpack(pack([7, 3, 7]))
+    (array([3, 7], dtype=uint32), array([1, 2], dtype=uint8))
+    """
+    counts = sorted(Counter(terms).items())
+    numbers = np.array([term for term, _ in counts], dtype="<u4")
+    return numbers.tobytes() + bytes(min(count, _MOST_COUNTED) for _, count in counts)
 
 
-@lru_cache(maxsize=1 << 16)
-def _term(word: str, language: str) -> str:
-    if word[0].isdigit():
-        return word.replace(",", "") if _GROUPED.fullmatch(word) else word
-    spoken = _language_of(word, language)
-    if spoken is None:
-        return word
-    stem: str = _stemmer(spoken).stemWord(word.removesuffix("'s") if spoken == "english" else word)
-    return _ACCENT.sub("", unicodedata.normalize("NFKD", stem)) if ord(word[0]) < 0x250 else stem
+def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+    """Reverse `pack`."""
+    count = len(packed) // 5
+    terms = np.frombuffer(packed, dtype="<u4", count=count)
+    return terms, np.frombuffer(packed, dtype=np.uint8, offset=4 * count)
 
 
-def _language_of(word: str, language: str) -> str | None:
-    code = ord(word[0])
-    if code < 0x250 or 0x1E00 <= code < 0x1F00:
-        return (
-            language if all(language != other for _, _, other in _LANGUAGE_OF_SCRIPT) else "english"
-        )
-    return next((name for first, last, name in _LANGUAGE_OF_SCRIPT if first <= code <= last), None)
+def flags_of(memory: Memory) -> int:
+    """Return the flags that ranking reads: who said it, whether it asks, names a time, is
+    derived.
+    """
+    text, voice = memory.text, memory.labels.role or memory.speaker
+    claims = {
+        IS_QUESTION: is_question(text),
+        HAS_TIME: dates.has_time(text),
+        FROM_USER: voice == "user",
+        FROM_ASSISTANT: voice == "assistant",
+        ENDS_ASKING: ends_asking(text),
+        IS_SUMMARY: memory.compression_source,
+        IS_EXTRACTED: memory.evidence_text and memory.evidence_ids,
+    }
+    return sum(flag for flag, holds in claims.items() if holds)
 
 
-def _stemmer(language: str) -> Any:
-    known = _stemmers.__dict__
-    if language not in known:
-        # Not snowballstemmer.stemmer(): that prefers PyStemmer if installed, whose version may stem differently.
-        module = importlib.import_module(f"snowballstemmer.{language}_stemmer")
-        known[language] = getattr(module, f"{language.title().replace('_', '')}Stemmer")()
-    return known[language]
+def is_question(text: str) -> bool:
+    """Return whether a turn only asks: beside a question it has at most a few words of courtesy.
+
+    >>> is_question("Wow, that's great! What happened next?")
+    True
+    >>> is_question("I moved to Rome last year. And you?")
+    False
+    """
+    asks = False
+    for sentence in _SENTENCE.findall(text):
+        if sentence.rstrip().endswith(_ASKING):
+            asks = True
+        elif len(_SPOKEN.findall(sentence)) > FEW:
+            return False
+    return asks
+
+
+def ends_asking(text: str) -> bool:
+    """Return whether a turn ends in a question, so that the next one is likely to answer it.
+
+    >>> ends_asking("I moved to Rome. And you? 🙂"), ends_asking("Really? I did not know.")
+    (True, False)
+    """
+    return _LAST_MARK.search(text[-80:]) is not None
+
+
+def meaning_of(memory: Memory) -> str:
+    """Return the text to embed: of a fact of a guild also its type and its evidence."""
+    if memory.scope.user != GUILD or memory.fact_type is None:
+        return memory.text
+    text = f"type: {memory.fact_type}\nfact: {memory.text[:LONGEST_FACT]}"
+    if memory.evidence_text:
+        text += f"\nevidence: {memory.evidence_text[:LONGEST_EVIDENCE]}"
+    return text
+
+
+def changed_fields(old: Memory, new: Memory) -> dict[str, Any]:
+    """Return what the old memory holds that the new one does not, as JSON values by field."""
+    changed = (name for name in CONTENT if getattr(old, name) != getattr(new, name))
+    return {name: field_value(old, name) for name in changed}
+
+
+def field_value(of: Memory, name: str) -> Any:
+    """Return one field of a memory as a JSON value."""
+    value = getattr(of, name)
+    if isinstance(value, datetime):
+        return clock.iso(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if name in _LISTS else value
+
+
+def with_fields(of: Memory, plain: Mapping[str, Any]) -> Memory:
+    """Return the memory with other values in some fields, as `changed_fields` gave them."""
+    values = dict(plain)
+    for name, value in plain.items():
+        if name in _TIMES and value is not None:
+            values[name] = clock.parse(value)
+        elif name in _LISTS:
+            values[name] = tuple(value)
+    return replace(of, **values)

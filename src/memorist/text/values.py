@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TypeVar
 
+from .entities import GIVEN_NAMES
 from .normalize import (
     AUTHOR_YEAR,
     compose,
@@ -19,7 +20,7 @@ from .normalize import (
     remove_links,
     remove_numbered_citations,
 )
-from .wordlists import ENGLISH, GIVEN_NAMES, word_set, word_table
+from .tokens import ENGLISH, word_set, word_table
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 import memorist
 from memorist.client import Client
 from memorist.interfaces.rest.app import ROUTERS, create_app, route_table
-from memorist.interfaces.rest.route import AuthenticatedRoute, rights
+from memorist.interfaces.rest.request import AuthenticatedRoute, rights
 
 from .conftest import asking
 
@@ -242,7 +242,7 @@ def test_what_a_changing_route_answers_can_be_kept_without_words() -> None:
         "PrivacyStatus",
         "Decision",
         "Withdrawal",
-        "Saved",
+        "SavedCheckpoint",
         "NoneType",
         "dict",
     }

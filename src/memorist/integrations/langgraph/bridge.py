@@ -12,6 +12,7 @@ from ...errors import MemoristError
 from ...scoped import ScopedClient
 from ...sync import BlockingScope, few
 
+USER = "langgraph"  # owner of what is stored if no other is given
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -29,25 +30,31 @@ class Bridge:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and return its result. Raises MemoristError on the loop itself."""
-        if _running_loop() is self._loop:
+        future = self._submit(work)
+        if future is None:
             work.close()
             raise MemoristError(
                 "This call would block its own event loop: await the async method instead"
             )
-        return self._submit(work).result()
+        return future.result()
 
     async def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine from any event loop."""
-        return await (
-            work if _running_loop() is self._loop else asyncio.wrap_future(self._submit(work))
-        )
+        future = self._submit(work)
+        return await (work if future is None else asyncio.wrap_future(future))
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Yield the items of an async iterator."""
         while page := self.run(few(items, 1)):
             yield from page
 
-    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T] | None:
+        """Start a coroutine on the event loop of the scope; None if that is the running one."""
+        try:
+            if asyncio.get_running_loop() is self._loop:
+                return None
+        except RuntimeError:
+            pass  # no loop runs in this thread
         if self._loop.is_closed():
             work.close()
             raise MemoristError("This memory is closed: open it again")
@@ -65,10 +72,3 @@ def blocking(
         return done
 
     return call
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -1,12 +1,19 @@
-"""Checkpoints of LangGraph: durable, and shared by processes."""
+"""Checkpoints of LangGraph: durable, and shared by processes.
+
+A checkpoint names the types of its values, and by default LangGraph's serializer imports and calls
+whatever it names: anyone who can write a row or pass on an archive could run code. Only known types
+are restored here: plain data, those of LangGraph and LangChain, and those that the application
+lists.
+"""
 
 from __future__ import annotations
 
 import builtins
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -24,10 +31,11 @@ from langgraph.checkpoint.base import (
     get_checkpoint_id,
     get_checkpoint_metadata,
 )
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from ...errors import InvalidInput, StoreDamaged
+from ...errors import InvalidInput, NotAllowed, StoreDamaged
 from ...manage.checkpoints import thread_name
 from ...scoped import ScopedClient
 from ...storage.graph_checkpoints import (
@@ -40,15 +48,53 @@ from ...storage.graph_checkpoints import (
     Typed,
 )
 from ...sync import Blocking, BlockingScope
-from .bridge import Bridge, blocking
-from .serde import StrictSerializer
+from .bridge import USER, Bridge, blocking
 
 if TYPE_CHECKING:
     from langgraph.checkpoint.base import DeltaChannelHistory
 
-USER = "langgraph"  # owner of the checkpoints if no other is given
 _PAGE = 10  # checkpoints per query
 _COUNTERS = "counters_since_delta_snapshot"
+_blocked: ContextVar[list[str] | None] = ContextVar("blocked", default=None)
+
+
+class StrictSerializer(JsonPlusSerializer):
+    """LangGraph's serializer with a strict allowlist.
+
+    `allowed_types` are classes, or pairs of a module and a name. Raises NotAllowed if a checkpoint
+    names another one: it is neither imported nor called, and the checkpoint stays as it is.
+    """
+
+    def __init__(self, allowed_types: Iterable[type | tuple[str, ...]] = ()) -> None:
+        super().__init__(allowed_msgpack_modules=tuple(allowed_types) or None)
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        """Restore a value. Raises NotAllowed, StoreDamaged."""
+        blocked: list[str] = []
+        token = _blocked.set(blocked)
+        try:
+            value = super().loads_typed(data)
+        except NotImplementedError as error:
+            raise StoreDamaged(f"A checkpoint has the unknown type {data[0]!r:.60}") from error
+        finally:
+            _blocked.reset(token)
+        if blocked:
+            raise NotAllowed(
+                f"A checkpoint holds a value of type {', '.join(blocked)}, which is not on the"
+                " allowlist. If you trust its source, add the type:"
+                " MemoristSaver(scope, allowed_types=[…])"
+            )
+        return value
+
+
+def collect_blocked_types(event: SerdeEvent) -> None:
+    """Collect what LangGraph left out of the value that is being restored."""
+    blocked = _blocked.get()
+    if blocked is not None and event["kind"] in ("msgpack_blocked", "msgpack_method_blocked"):
+        blocked.append(f"{event['module']}.{event['name']}"[:100])
+
+
+register_serde_event_listener(collect_blocked_types)
 
 
 class MemoristSaver(BaseCheckpointSaver[str]):
@@ -70,6 +116,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
     ) -> None:
         super().__init__(serde=serde or StrictSerializer(allowed_types))
         self._bridge = Bridge(scope)
+        self._wait = self._bridge.wait
         ctx = self._bridge.scope.ctx
         self._graphs = GraphCheckpoints(ctx.store, scope.scope)
         self._most = ctx.settings.max_checkpoint_mb << 20
@@ -99,39 +146,34 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint; values whose version is stored already are not written again."""
-        about = get_checkpoint_metadata(config, metadata)
+        thread, ns = _place(config)
+        id, values = checkpoint["id"], checkpoint["channel_values"]
+        versions = checkpoint["channel_versions"]
+        about: Mapping[str, Any] = get_checkpoint_metadata(config, metadata)
+        # The version of each channel that has a value; None for those built from older writes.
+        channels: dict[str, str | None] = {}
+        for name in about.get(_COUNTERS) or ():
+            if name in versions:
+                channels[name] = None
+        for name, version in versions.items():
+            if name in values:
+                channels[name] = json.dumps(version)
         bare = {name: value for name, value in checkpoint.items() if name != "channel_values"}
         data = self._dump("checkpoint", {"checkpoint": bare, "metadata": about})
-        thread, ns = _place(config)
-        state = GraphState(
-            thread,
-            ns,
-            checkpoint["id"],
-            get_checkpoint_id(config),
-            _channels(checkpoint, about),
-            data,
-        )
-        words: dict[str, str] = {}
-        for name, value in about.items():
-            if value is not None:
-                words[quote(str(name))] = _canonical(value)
+        state = GraphState(thread, ns, id, get_checkpoint_id(config), channels, data)
         run = about.get("run_id")
-        keep = partial(
-            self._graphs.put, state, metadata=words, run=None if run is None else str(run)
+        put = partial(
+            self._graphs.put,
+            state,
+            metadata=_words(about, none=False),
+            run=None if run is None else str(run),
         )
-        values = self._values(
-            checkpoint, [name for name in new_versions if state.channels.get(name)]
-        )
+        new = self._dump_all(values, [name for name in new_versions if channels.get(name)])
         try:
-            await self._bridge.wait(keep(values))
-        except MissingValues as lacking:
-            await self._bridge.wait(keep(values | self._values(checkpoint, lacking.channels)))
-        return _config(thread, ns, checkpoint["id"])
-
-    def _values(self, checkpoint: Checkpoint, names: Sequence[str]) -> dict[str, Typed]:
-        values = {name: self._dump(name, checkpoint["channel_values"][name]) for name in names}
-        self._check_size(sum(len(data) for _, data in values.values()))
-        return values
+            await self._wait(put(new))
+        except MissingValues as missing:
+            await self._wait(put(new | self._dump_all(values, missing.channels)))
+        return _config(thread, ns, id)
 
     async def aput_writes(
         self,
@@ -141,28 +183,23 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Store what a task wrote. Storing it again changes nothing."""
-        made = [
-            TaskWrite(
-                task_id,
-                WRITES_IDX_MAP.get(channel, place),
-                task_path,
-                channel,
-                self._dump(channel, value),
-            )
-            for place, (channel, value) in enumerate(writes)
-        ]
+        made: list[TaskWrite] = []
+        for number, (channel, value) in enumerate(writes):
+            place = WRITES_IDX_MAP.get(channel, number)
+            data = self._dump(channel, value)
+            made.append(TaskWrite(task_id, place, task_path, channel, data))
         self._check_size(sum(len(write.data[1]) for write in made))
-        id = _id(config)
+        id = get_checkpoint_id(config)
         if id is None:
             raise InvalidInput(
                 "Writes belong to a checkpoint: the config has to name its checkpoint_id"
             )
-        await self._bridge.wait(self._graphs.write(*_place(config), id, made))
+        await self._wait(self._graphs.write(*_place(config), id, made))
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the named checkpoint, or the newest of the thread; None if there is none."""
         wanted = CheckpointFilter(*_place(config), get_checkpoint_id(config) or None)
-        page = await self._bridge.wait(self._graphs.page(wanted, limit=1))
+        page = await self._wait(self._graphs.page(wanted, limit=1))
         return self._tuple(page.found[0]) if page.found else None
 
     async def alist(
@@ -174,12 +211,16 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Yield the checkpoints of a thread or the scope that match the filter, newest first."""
-        wanted = _wanted(config, filter or {}, before)
+        earlier = get_checkpoint_id(before) if before else None
+        wanted = CheckpointFilter(before=earlier, metadata=_words(filter or {}, none=True))
+        if config is not None:
+            thread, ns = _place(config)
+            is_named = config["configurable"].get("checkpoint_ns") is not None
+            id = get_checkpoint_id(config) or None
+            wanted = wanted._replace(thread=thread, ns=ns if is_named else None, id=id)
         left, after = 1 << 62 if limit is None else limit, None
         while left > 0:
-            page = await self._bridge.wait(
-                self._graphs.page(wanted, limit=min(left, _PAGE), after=after)
-            )
+            page = await self._wait(self._graphs.page(wanted, limit=min(left, _PAGE), after=after))
             for found in page.found:
                 yield self._tuple(found)
             if page.last is None:
@@ -199,19 +240,19 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Delete everything of a thread."""
-        await self._bridge.wait(self._graphs.delete_threads([thread_name(str(thread_id))]))
+        await self._wait(self._graphs.delete_threads([thread_name(str(thread_id))]))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Delete the checkpoints of runs, with their writes.
 
         A delta channel of a later run that was built from them starts anew.
         """
-        await self._bridge.wait(self._graphs.delete_runs([str(run) for run in run_ids]))
+        await self._wait(self._graphs.delete_runs([str(run) for run in run_ids]))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy everything of a thread to another."""
         source, target = thread_name(str(source_thread_id)), thread_name(str(target_thread_id))
-        await self._bridge.wait(self._graphs.copy_thread(source, target))
+        await self._wait(self._graphs.copy_thread(source, target))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Delete all checkpoints (`delete`) or all but the newest of each namespace
@@ -224,7 +265,7 @@ class MemoristSaver(BaseCheckpointSaver[str]):
             raise InvalidInput(f"No prune strategy {strategy!r}: choose keep_latest or delete")
         graphs = self._graphs
         prune = graphs.keep_latest if strategy == "keep_latest" else graphs.delete_threads
-        await self._bridge.wait(prune(threads))
+        await self._wait(prune(threads))
 
     async def aget_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -232,9 +273,8 @@ class MemoristSaver(BaseCheckpointSaver[str]):
         """Return what the values of delta channels are built from: a first value, and the writes
         since.
         """
-        found = await self._bridge.wait(
-            self._graphs.made_up(*_place(config), _id(config), channels)
-        )
+        id = get_checkpoint_id(config)
+        found = await self._wait(self._graphs.made_up(*_place(config), id, channels))
         out: dict[str, DeltaChannelHistory] = {}
         for channel, (first, writes) in found.items():
             out[channel] = {"writes": [self._pending(write) for write in writes]}
@@ -260,12 +300,12 @@ class MemoristSaver(BaseCheckpointSaver[str]):
 
     def _tuple(self, found: StoredCheckpoint) -> CheckpointTuple:
         state = found.state
-        kept = self._load(state.data)
+        stored = self._load(state.data)
         values = {name: self._load(value) for name, value in found.values.items()}
         return CheckpointTuple(
             config=_config(state.thread, state.ns, state.id),
-            checkpoint=cast(Checkpoint, {**kept["checkpoint"], "channel_values": values}),
-            metadata=kept["metadata"],
+            checkpoint=cast(Checkpoint, {**stored["checkpoint"], "channel_values": values}),
+            metadata=stored["metadata"],
             parent_config=_config(state.thread, state.ns, state.parent) if state.parent else None,
             pending_writes=[self._pending(write) for write in found.writes],
         )
@@ -280,6 +320,11 @@ class MemoristSaver(BaseCheckpointSaver[str]):
             raise StoreDamaged(
                 "A checkpoint is damaged and cannot be read: use an older one"
             ) from error
+
+    def _dump_all(self, values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Typed]:
+        dumped = {name: self._dump(name, values[name]) for name in names}
+        self._check_size(sum(len(data) for _, data in dumped.values()))
+        return dumped
 
     def _dump(self, name: str, value: Any) -> Typed:
         try:
@@ -305,45 +350,18 @@ def migrate(source: BaseCheckpointSaver[Any], target: MemoristSaver) -> int:
     """
     tuples = builtins.list(source.list(None))
     for each in reversed(tuples):
-        place = {**each.config["configurable"], "checkpoint_id": _id(each.parent_config)}
-        target.put({"configurable": place}, each.checkpoint, each.metadata, {})
-    for config, writes in _writes_of(source, tuples, target._dump):
-        target._bridge.run(target._graphs.write(*_place(config), str(_id(config)), writes))
+        parent = get_checkpoint_id(each.parent_config) if each.parent_config else None
+        named = {**each.config["configurable"], "checkpoint_id": parent}
+        target.put({"configurable": named}, each.checkpoint, each.metadata, {})
+    for each in tuples:
+        writes: builtins.list[TaskWrite] = []
+        for position, (task, channel, value) in enumerate(each.pending_writes or ()):
+            place, dumped = WRITES_IDX_MAP.get(channel, position), target._dump(channel, value)
+            # A tuple has no path: the position keeps the order.
+            writes.append(TaskWrite(task, place, f"{position:08}", channel, dumped))
+        id = each.config["configurable"]["checkpoint_id"]
+        target._bridge.run(target._graphs.write(*_place(each.config), id, writes))
     return len(tuples)
-
-
-def _writes_of(
-    source: BaseCheckpointSaver[Any],
-    tuples: Sequence[CheckpointTuple],
-    dumped: Callable[[str, Any], Typed],
-) -> Iterator[tuple[RunnableConfig, builtins.list[TaskWrite]]]:
-    """Yield the writes of each checkpoint."""
-    if not isinstance(source, InMemorySaver):
-        for each in tuples:
-            yield (
-                each.config,
-                [  # tuples have no path: the position keeps the order
-                    TaskWrite(
-                        task,
-                        WRITES_IDX_MAP.get(channel, position),
-                        f"{position:08}",
-                        channel,
-                        dumped(channel, value),
-                    )
-                    for position, (task, channel, value) in enumerate(each.pending_writes or [])
-                ],
-            )
-        return
-    for key, writes in source.writes.items():
-        yield (
-            _config(*key),
-            [
-                TaskWrite(
-                    task, place, path, channel, dumped(channel, source.serde.loads_typed(data))
-                )
-                for (task, place), (_, channel, data, path) in writes.items()
-            ],
-        )
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:
@@ -356,47 +374,22 @@ def _place(config: RunnableConfig) -> tuple[str, str]:
     return thread_name(str(named["thread_id"])), str(named.get("checkpoint_ns") or "")
 
 
-def _id(config: RunnableConfig | None) -> str | None:
-    return get_checkpoint_id(config) if config else None
-
-
 def _config(thread: str, ns: str, id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": id}}
 
 
-def _channels(checkpoint: Checkpoint, metadata: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the version of each channel that has a value, and None for those built from older
-    writes.
+def _words(metadata: Mapping[str, Any], *, none: bool) -> dict[str, Any]:
+    """Return metadata as JSON texts that are equal for equal values, None only if asked for.
+
+    >>> _words({"b": {"d": 1.0, "c": [True]}, "a": 2.0, "e": None}, none=False)
+    {'b': '{"c": [true], "d": 1.0}', 'a': '2'}
     """
-    versions, values = checkpoint["channel_versions"], checkpoint["channel_values"]
-    made_up = {name: None for name in metadata.get(_COUNTERS) or {} if name in versions}
-    return made_up | {
-        name: json.dumps(version) for name, version in versions.items() if name in values
-    }
-
-
-def _wanted(
-    config: RunnableConfig | None, filter: Mapping[str, Any], before: RunnableConfig | None
-) -> CheckpointFilter:
-    words = {
-        quote(str(name)): None if value is None else _canonical(value)
-        for name, value in filter.items()
-    }
-    if config is None:
-        return CheckpointFilter(before=_id(before), metadata=words)
-    thread, ns = _place(config)
-    named = config["configurable"].get("checkpoint_ns")
-    return CheckpointFilter(
-        thread, None if named is None else ns, _id(config) or None, _id(before), words
-    )
-
-
-def _canonical(value: Any) -> str:
-    """Return JSON that is equal for equal values.
-
-    >>> _canonical({"b": 1.0, "a": [True]}), _canonical(2.0)
-    ('{"a": [true], "b": 1.0}', '2')
-    """
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return json.dumps(value, sort_keys=True, default=str)
+    words: dict[str, Any] = {}
+    for name, value in metadata.items():
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if value is not None:
+            words[quote(str(name))] = json.dumps(value, sort_keys=True, default=str)
+        elif none:
+            words[quote(str(name))] = None
+    return words

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ from langgraph.store.base import (
     GetOp,
     Item,
     ListNamespacesOp,
-    MatchCondition,
     Op,
     PutOp,
     Result,
@@ -33,12 +31,12 @@ from langgraph.store.base import (
 
 from ...embedders import encode
 from ...errors import InvalidInput
+from ...ports import Embedder
 from ...scoped import ScopedClient
-from ...storage import documents
+from ...storage.documents import Document, DocumentKey, Documents, NewDocument
 from ...sync import Blocking, BlockingScope
 from ...text import normalize
-from .bridge import Bridge, blocking
-from .saver import USER
+from .bridge import USER, Bridge, blocking
 
 _MOST_MINUTES = 60 * 24 * 36_500
 _MOST_BYTES = 1_000
@@ -71,7 +69,7 @@ class MemoristStore(BaseStore):
         self.ttl_config = ttl
         self._bridge = Bridge(scope)
         self._ctx = self._bridge.scope.ctx
-        self._items = documents.Documents(self._ctx.store, scope.scope)
+        self._items = Documents(self._ctx.store, scope.scope)
         self._fields = tuple(fields)
 
     @classmethod
@@ -106,12 +104,13 @@ class MemoristStore(BaseStore):
     async def _batch(self, ops: Sequence[Op]) -> list[Result]:
         now = self._ctx.clock()
         keys = [_key(op.namespace, op.key) for op in ops if isinstance(op, GetOp)]
-        kept = await self._items.get(keys, now) if keys else {}
+        stored = await self._items.get(keys, now) if keys else {}
         results: list[Result] = []
-        read: list[documents.Document] = []
+        read: list[Document] = []
+        puts: dict[DocumentKey, PutOp] = {}
         for op in ops:
             if isinstance(op, GetOp):
-                found = kept.get(_key(op.namespace, op.key))
+                found = stored.get(_key(op.namespace, op.key))
                 results.append(Item(**_fields(found)) if found else None)
                 read += [found] if found and op.refresh_ttl else []
             elif isinstance(op, SearchOp):
@@ -119,84 +118,85 @@ class MemoristStore(BaseStore):
                 results.append([SearchItem(**_fields(hit), score=score) for hit, score in hits])
                 read += [hit for hit, _ in hits] if op.refresh_ttl else []
             elif isinstance(op, ListNamespacesOp):
-                results.append(_listed(await self._items.namespaces(now), op))
+                results.append(_select(await self._items.namespaces(now), op))
             elif isinstance(op, PutOp):
+                puts[_key(op.namespace, op.key)] = op  # the last one counts
                 results.append(None)
             else:
                 raise InvalidInput(f"Unknown operation {type(op).__name__}")
         await self._items.refresh(read, now)
-        await self._change([op for op in ops if isinstance(op, PutOp)], now)
+        if puts:
+            await self._change(puts, now)
         return results
 
-    async def _search(
-        self, op: SearchOp, now: datetime
-    ) -> list[tuple[documents.Document, float | None]]:
+    async def _search(self, op: SearchOp, now: datetime) -> list[tuple[Document, float | None]]:
         """Return the items under a prefix that pass the filter; with a query, the nearest ones
         first.
         """
-        prefix, end = _name(op.namespace_prefix), op.offset + op.limit
-        if not (op.query and self._ctx.embedder):
-            if not op.filter:
-                found = await self._items.under(prefix, now, limit=op.limit, offset=op.offset)
-                return [(item, None) for item in found]
-            passing = [
-                item for item in await self._items.under(prefix, now) if _passes(item, op.filter)
-            ]
-            return [(item, None) for item in passing[op.offset : end]]
-        scores = await self._scores(op.query, prefix, now)
-        if not op.filter and len(scores) >= end:
-            best = heapq.nsmallest(end, scores, key=lambda key: (-scores[key], key))[op.offset :]
-            kept = await self._items.get(best, now)
-            return [(kept[key], scores[key]) for key in best if key in kept]
-        passing = [
-            item for item in await self._items.under(prefix, now) if _passes(item, op.filter or {})
-        ]
+        prefix, end, wanted = _name(op.namespace_prefix), op.offset + op.limit, op.filter or {}
+        scores: dict[DocumentKey, float] = {}
+        if op.query and self._ctx.embedder:
+            scores = await self._score(self._ctx.embedder, op.query, prefix, now)
+            if not wanted and len(scores) >= end:
+                best = heapq.nsmallest(end, scores, key=lambda key: (-scores[key], key))
+                stored = await self._items.get(best[op.offset :], now)
+                return [(stored[key], scores[key]) for key in best[op.offset :] if key in stored]
+        elif not wanted:
+            found = await self._items.under(prefix, now, limit=op.limit, offset=op.offset)
+            return [(item, None) for item in found]
+        found = await self._items.under(prefix, now)
+        if wanted:
+            found = [item for item in found if _holds(json.loads(item.value), wanted)]
         # Items without a vector come last.
-        passing.sort(key=lambda item: -scores.get(item[:2], -2.0))
-        return [(item, scores.get(item[:2])) for item in passing[op.offset : end]]
+        found.sort(key=lambda item: -scores.get(item[:2], -2.0))
+        return [(item, scores.get(item[:2])) for item in found[op.offset : end]]
 
-    async def _scores(
-        self, query: str, prefix: str, now: datetime
-    ) -> dict[documents.DocumentKey, float]:
+    async def _score(
+        self, embedder: Embedder, query: str, prefix: str, now: datetime
+    ) -> dict[DocumentKey, float]:
         """Return the cosine of the query and the nearest field of each item."""
-        embedder = self._ctx.embedder
-        assert embedder is not None
         found = await self._items.vectors(prefix, embedder.model, now)
         if not found:
             return {}
         asked = (await encode(embedder, [normalize.storable(query)]))[0]
-        matrix = np.frombuffer(b"".join(vector for _, vector in found), "<f4").reshape(
-            len(found), -1
-        )
-        scores: dict[documents.DocumentKey, float] = {}
-        for (key, _), score in zip(found, (matrix @ asked).tolist(), strict=True):
+        data = b"".join(vector for _, vector in found)
+        cosines = np.frombuffer(data, "<f4").reshape(len(found), -1) @ asked
+        scores: dict[DocumentKey, float] = {}
+        for (key, _), score in zip(found, cosines.tolist(), strict=True):
             scores[key] = max(score, scores.get(key, -1.0))
         return scores
 
-    async def _change(self, ops: Sequence[PutOp], now: datetime) -> None:
-        last = {_key(op.namespace, op.key): op for op in ops}
-        if not last:
-            return
+    async def _change(self, ops: Mapping[DocumentKey, PutOp], now: datetime) -> None:
         embedder = self._ctx.embedder
-        values = {key: self._dump(op.value) for key, op in last.items() if op.value is not None}
-        texts = {key: _texts(last[key], self._fields) for key in values} if embedder else {}
-        every = [text for named in texts.values() for _, text in named]
+        values = {key: self._dump(op.value) for key, op in ops.items() if op.value is not None}
+        texts = {key: self._texts(ops[key]) for key in values} if embedder else {}
+        every = [text for named in texts.values() for text in named.values()]
         vectors = iter(await encode(embedder, every) if embedder and every else ())
-        puts = [
-            documents.NewDocument(
-                *key,
-                value,
-                _ttl(last[key].ttl),
-                [(field, next(vectors)) for field, _ in texts.get(key, ())],
-            )
-            for key, value in values.items()
-        ]
-        gone = [key for key in last if key not in values]
+        puts: list[NewDocument] = []
+        for key, value in values.items():
+            minutes = ops[key].ttl
+            if minutes is not None and not 0 <= minutes <= _MOST_MINUTES:
+                raise InvalidInput(
+                    f"ttl is a number of minutes from 0 to {_MOST_MINUTES:,}, not {minutes!r}"
+                )
+            embedded = [(field, next(vectors)) for field in texts.get(key, ())]
+            puts.append(NewDocument(*key, value, minutes, embedded))
+        gone = [key for key in ops if key not in values]
         await self._items.change(puts, gone, embedder.model if embedder else "", now)
 
-    def _dump(self, value: Mapping[str, Any] | None) -> str:
+    def _texts(self, op: PutOp) -> dict[str, str]:
+        """Return the texts of an item to embed, by the name of their field."""
+        texts: dict[str, str] = {}
+        for path in self._fields if op.index is None else op.index or ():
+            found = get_text_at_path(op.value, path)
+            for n, text in enumerate(map(normalize.storable, found)):
+                if text.strip():
+                    texts[f"{path}.{n}" if len(found) > 1 else path] = text
+        return texts
+
+    def _dump(self, value: Mapping[str, Any]) -> str:
         try:
-            text = json.dumps(dict(value or {}), ensure_ascii=False)
+            text = json.dumps(dict(value), ensure_ascii=False)
             size = len(text.encode("utf-8", "surrogatepass"))
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(
@@ -207,7 +207,7 @@ class MemoristStore(BaseStore):
             raise InvalidInput(
                 f"{size:,} bytes are too many: put less, or raise max_checkpoint_mb ({most})"
             )
-        return text if text == normalize.storable(text) else json.dumps(dict(value or {}))
+        return text if text == normalize.storable(text) else json.dumps(dict(value))
 
 
 def _name(namespace: tuple[str, ...]) -> str:
@@ -219,19 +219,24 @@ def _name(namespace: tuple[str, ...]) -> str:
     return ".".join(namespace)
 
 
-def _key(namespace: tuple[str, ...], key: str) -> documents.DocumentKey:
+def _key(namespace: tuple[str, ...], key: str) -> DocumentKey:
     """Return a key. Raises InvalidInput for names that not every database can store."""
     name, key = _name(namespace), str(key)
-    if normalize.storable(name + key) != name + key or len((name + key).encode()) > _MOST_BYTES:
+    both = name + key
+    if normalize.storable(both) != both or len(both.encode()) > _MOST_BYTES:
         raise InvalidInput(
-            f"Namespace and key are texts of at most {_MOST_BYTES:,} bytes, not {name + key!r:.60}"
+            f"Namespace and key are texts of at most {_MOST_BYTES:,} bytes, not {both!r:.60}"
         )
     return name, key
 
 
-def _fields(item: documents.Document) -> dict[str, Any]:
+def _labels(name: str) -> tuple[str, ...]:
+    return tuple(name.split(".")) if name else ()
+
+
+def _fields(item: Document) -> dict[str, Any]:
     return {
-        "namespace": tuple(item.namespace.split(".")) if item.namespace else (),
+        "namespace": _labels(item.namespace),
         "key": item.key,
         "value": json.loads(item.value),
         "created_at": item.created_at,
@@ -239,53 +244,20 @@ def _fields(item: documents.Document) -> dict[str, Any]:
     }
 
 
-def _texts(op: PutOp, usual: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the texts of an item to embed, each with the name of its field."""
-    if op.index is False:
-        return []
-    out = []
-    for path in usual if op.index is None else op.index:
-        found = [normalize.storable(text) for text in get_text_at_path(op.value, path)]
-        out += [
-            (f"{path}.{n}" if len(found) > 1 else path, text)
-            for n, text in enumerate(found)
-            if text.strip()
-        ]
-    return list(dict(out).items())
-
-
-def _ttl(minutes: float | None) -> float | None:
-    if minutes is not None and not (math.isfinite(minutes) and 0 <= minutes <= _MOST_MINUTES):
-        raise InvalidInput(
-            f"ttl is a number of minutes from 0 to {_MOST_MINUTES:,}, not {minutes!r}"
-        )
-    return minutes
-
-
-def _listed(names: Sequence[str], op: ListNamespacesOp) -> list[tuple[str, ...]]:
-    every = [tuple(name.split(".")) if name else () for name in names]
-    matching = {
-        each[: op.max_depth]
-        for each in every
-        if all(_matches(each, c) for c in op.match_conditions or ())
-    }
+def _select(names: Sequence[str], op: ListNamespacesOp) -> list[tuple[str, ...]]:
+    """Return a page of the namespaces that match all conditions, cut to the depth."""
+    matching: set[tuple[str, ...]] = set()
+    for labels in map(_labels, names):
+        for condition in op.match_conditions or ():
+            path = tuple(condition.path)
+            start = 0 if condition.match_type == "prefix" else len(labels) - len(path)
+            if len(path) > len(labels) or any(
+                wanted not in ("*", labels[start + n]) for n, wanted in enumerate(path)
+            ):
+                break
+        else:
+            matching.add(labels[: op.max_depth])
     return sorted(matching)[op.offset : op.offset + op.limit]
-
-
-def _matches(namespace: tuple[str, ...], condition: MatchCondition) -> bool:
-    path = tuple(condition.path)
-    part = (
-        namespace[: len(path)]
-        if condition.match_type == "prefix"
-        else namespace[len(namespace) - len(path) :]
-    )
-    return len(namespace) >= len(path) and all(
-        p in ("*", n) for p, n in zip(path, part, strict=True)
-    )
-
-
-def _passes(item: documents.Document, wanted: Mapping[str, Any]) -> bool:
-    return not wanted or _holds(json.loads(item.value), wanted)
 
 
 def _holds(value: Any, wanted: Any) -> bool:

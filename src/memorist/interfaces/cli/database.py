@@ -12,8 +12,8 @@ import typer
 
 import memorist
 
+from ... import telemetry
 from ...errors import InvalidInput
-from ...telemetry import logs
 from ..call import Call
 from ..errors import FAILED
 from . import doctor as checks
@@ -244,8 +244,8 @@ def worker(call: Call, batch_size: int = 32) -> None:
 
     async def work() -> Any:
         async with memorist.aio.open(call.db, run_jobs=False) as memory:
-            logs.configure(memory.settings.log, memory.ctx.observers)
-            working = lazy.registry.worker(memory.ctx, batch_size=batch_size)
+            telemetry.configure_log(memory.settings.log, memory.ctx.observers)
+            working = lazy.job_worker.Worker(memory.ctx, batch_size=batch_size)
             on_signals(working.stop)
             return await working.run()
 

@@ -290,6 +290,6 @@ def _filter(
         speaker=speaker,
         pinned=pinned,
         labels=Labels(session=call.session),
-        occurred_after=lazy.messages.moment(after),
-        occurred_before=lazy.messages.moment(before),
+        occurred_after=lazy.validation.moment(after),
+        occurred_before=lazy.validation.moment(before),
     )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import memorist
 
+from ... import telemetry
 from ...errors import Misconfigured
-from ...telemetry import logs
 from ..call import Call, login
 from ..render import plain
 from . import lazy, output
@@ -50,17 +50,13 @@ async def _serve(call: Call, host: str, port: int, needs_keys: bool, jobs: bool)
     try:
         import uvicorn
 
-        create_app, auth, middleware = (
-            lazy.rest_app.create_app,
-            lazy.rest_auth,
-            lazy.rest_middleware,
-        )
+        create_app, auth = lazy.rest_app.create_app, lazy.rest_auth
     except ImportError as error:
         raise Misconfigured('The server needs an extra: pip install "memorist[server]"') from error
     async with memorist.aio.open(call.db, run_jobs=jobs) as memory:
         settings, local = memory.settings, None
-        logs.configure(settings.log, memory.ctx.observers)
-        if not needs_keys and middleware.is_loopback(host):
+        telemetry.configure_log(settings.log, memory.ctx.observers)
+        if not needs_keys and auth.is_loopback(host):
             user = call.user or settings.user or login()
             local = auth.Caller(name="local", user=user, tenant=call.tenant or settings.tenant)
         elif settings.jwt_jwks is None:
@@ -80,7 +76,7 @@ async def _serve(call: Call, host: str, port: int, needs_keys: bool, jobs: bool)
         )
         address = f"[{host}]" if ":" in host else host
         message = f"Listening on http://{address}:{port}; Ctrl-C ends it."
-        output.note(message) if settings.log == "off" else logs.log.info(message)
+        output.note(message) if settings.log == "off" else telemetry.log.info(message)
         server = uvicorn.Server(config)
 
         def stop() -> None:

@@ -5,17 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
 
 from ... import __version__
 from ...client import Client
+from ...errors import MemoristError
 from .. import metrics, web
 from ..mcp.server import serve_http
-from . import dialects, mem0, memories, privacy, problems, table
-from .auth import Authenticator, Caller, authenticate
-from .limits import RateLimiter
-from .middleware import RequestMiddleware
-from .route import AuthenticatedRoute, rights
+from . import dialects, mem0, memories, table
+from .auth import Authenticator, Caller, RateLimiter, authenticate
+from .request import (
+    AuthenticatedRoute,
+    Problem,
+    RequestMiddleware,
+    answer_error,
+    declare,
+    problem,
+    rights,
+)
 
 _NO_TELEMETRY: Any = {
     "tracing": False,
@@ -36,7 +45,6 @@ ROUTERS = (
     metrics.routes,
     memories.routes,
     table.routes,
-    privacy.routes,
     dialects.routes,
     mem0.routes,
 )
@@ -79,7 +87,8 @@ def create_app(engine: Client, *, local: Caller | None = None) -> FastAPI:
     web.mount(app)
     for router in ROUTERS:
         app.include_router(router)
-    problems.add_to(app)
+    for kind in (MemoristError, HTTPException, RequestValidationError):
+        app.add_exception_handler(kind, answer_error)
     app.add_exception_handler(405, method_not_allowed)
     app.add_middleware(
         RequestMiddleware,
@@ -107,7 +116,7 @@ def method_not_allowed(request: Request, error: Exception) -> Response:
     if allowed:
         headers = {"Allow": ", ".join(sorted(allowed))}
     detail = f"{request.method} is not supported here"
-    return problems.response(request, 405, detail, headers=headers)
+    return problem(request, 405, detail, headers=headers)
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
@@ -118,9 +127,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
         title=app.title, version=app.version, description=app.description, routes=app.routes
     )
     schemas = document["components"]["schemas"]
-    schemas["Problem"] = problems.Problem.model_json_schema(
-        ref_template="#/components/schemas/{model}"
-    )
+    schemas["Problem"] = Problem.model_json_schema()
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
     key = {"type": "http", "scheme": "bearer", "description": _KEY}
@@ -137,7 +144,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
             statuses.add(409)
         operation["security"] = [{"key": []}] if right else []
         operation["responses"].pop("422", None)
-        for status, declared in problems.declared(*sorted(statuses)).items():
+        for status, declared in declare(*sorted(statuses)).items():
             operation["responses"][str(status)] = declared
     app.openapi_schema = document
     return document

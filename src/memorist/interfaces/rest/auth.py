@@ -1,25 +1,58 @@
-"""Authentication: callers are known by an API key, a signed token, or by being on this machine.
+"""Authentication and rate limits.
 
-It does not depend on FastAPI: REST, MCP and the web page share it.
+A caller is known by an API key, by a token that an identity provider signed, or by being on this
+machine. It does not depend on FastAPI's routing: REST, MCP and the web page share it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import ipaddress
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from http.client import HTTPException as HttpClientError
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, build_opener
 
+from pydantic import BaseModel, StringConstraints
+from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
 from ...client import Client
-from ...errors import KeyRefused, NotAllowed
+from ...errors import KeyRefused, Misconfigured, NotAllowed, ProviderFailed
 from ...manage.keys import RIGHTS
 from ...scoped import ScopedClient
-from .jwt import JwtVerifier
 
+log = logging.getLogger("memorist.rest")
+ALGORITHMS = "RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA".split()
+FRESH_SECONDS = 300.0  # how long loaded keys are used without loading them again
+RETRY_SECONDS = 10.0  # between two attempts to load them
+MAX_CALLERS = 10_000  # whose requests are counted; then the one not seen for longest starts over
 _WIDER = {"ask": "read", "remember": "write"}
 _NARROWER = {wide: narrow for narrow, wide in _WIDER.items()}
 _SCHEMES = ("bearer", "token")  # Mem0 clients send `Token`
+_LABELS = ("space", "session", "thread", "channel", "run", "agent", "actor")
+_TIMEOUT, _MAX_BYTES = 5.0, 1 << 20
+_NonEmpty = Annotated[str, StringConstraints(min_length=1)]
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name means this machine only.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("localhost.example.com")
+    (True, True, False)
+    """
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +68,8 @@ class Caller:
 
     def require(self, right: str) -> None:
         """Raise NotAllowed if the caller has neither that right nor a wider one."""
-        if right not in self.rights and _WIDER.get(right) not in self.rights:
-            needed = _WIDER.get(right, right)  # a right that keys can have
+        needed = _WIDER.get(right, right)  # a right that keys can have
+        if right not in self.rights and needed not in self.rights:
             granted = ", ".join(self.rights) or "none"
             raise NotAllowed(f"This needs the right {needed!r}; this key has {granted}")
 
@@ -53,16 +86,132 @@ class Caller:
         )
 
 
+class Claims(BaseModel, strict=True):
+    """What a token says about its bearer."""
+
+    sub: _NonEmpty
+    tenant: _NonEmpty | None = None
+    space: _NonEmpty | None = None
+    agent: _NonEmpty | None = None
+    scope: _NonEmpty = "none"
+
+
+class JwtVerifier:
+    """Verifies tokens with the published keys of their issuer (JWKS).
+
+    The key set is loaded again when it is old or lacks a key.
+    """
+
+    def __init__(self, client: Client) -> None:
+        settings = client.settings
+        if not (settings.jwt_issuer and settings.jwt_audience):
+            raise Misconfigured("`jwt_jwks` also needs `jwt_issuer` and `jwt_audience`")
+        try:
+            import jwt
+        except ImportError as error:
+            raise Misconfigured(
+                'Signed tokens need an extra: pip install "memorist[server]"'
+            ) from error
+        self._jwt, self._settings, self._source = jwt, settings, settings.jwt_jwks or ""
+        url = urlsplit(self._source)
+        if url.scheme == "http" and not is_loopback(url.hostname or ""):
+            raise Misconfigured("Setting 'jwt_jwks': keys must come from a file or over https")
+        self._keys: list[Any] = []
+        self._lock, self._has_failed = asyncio.Lock(), True
+        self._loaded_at = self._tried_at = -FRESH_SECONDS
+
+    async def verify(self, token: str) -> Caller:
+        """Return the caller that a token names. Raises KeyRefused unless it is valid and for us."""
+        jwt, settings = self._jwt, self._settings
+        try:
+            header = jwt.get_unverified_header(token)
+            key = await self._key(header.get("kid"))
+            if header.get("alg") not in ALGORITHMS or key is None:
+                raise KeyRefused
+            decoded = jwt.decode(
+                token,
+                key.key,
+                algorithms=[header["alg"]],
+                issuer=settings.jwt_issuer,
+                audience=settings.jwt_audience,
+                options={"require": ["exp", "sub", "iss", "aud"]},
+            )
+            claims = Claims.model_validate(decoded)
+        except (jwt.PyJWTError, ValueError, TypeError) as error:
+            raise KeyRefused from error
+        tenant, granted = claims.tenant or settings.tenant, claims.scope.split()
+        identity = repr((tenant, claims.sub, claims.space, claims.agent))
+        return Caller(
+            name=f"jwt:{hashlib.sha256(identity.encode()).hexdigest()[:32]}",
+            user=claims.sub,
+            tenant=tenant,
+            space=claims.space,
+            agent=claims.agent,
+            rights=tuple(right for right in RIGHTS if right in granted),
+        )
+
+    async def _key(self, kid: object) -> Any:
+        """Return the public key with that id, or None.
+
+        If the key set cannot be loaded, the previous one is used. Raises ProviderFailed if it does
+        not contain the key.
+        """
+        if self._find(kid) is None or self._is_due(kid):  # None: another request may be loading it
+            async with self._lock:
+                if self._is_due(kid):  # not loaded by another request
+                    await self._load()
+        found = self._find(kid)
+        if found is None and self._has_failed:
+            raise ProviderFailed("The JWKS used to verify tokens cannot be loaded")
+        return found
+
+    def _find(self, kid: object) -> Any:
+        for key in self._keys:
+            if key.key_id == kid or (kid is None and len(self._keys) == 1):
+                return key
+        return None
+
+    def _is_due(self, kid: object) -> bool:
+        now = time.monotonic()
+        is_stale = self._find(kid) is None or now - self._loaded_at >= FRESH_SECONDS
+        return is_stale and now - self._tried_at >= RETRY_SECONDS
+
+    async def _load(self) -> None:
+        class NoRedirects(HTTPRedirectHandler):
+            def redirect_request(self, *_: Any, **__: Any) -> None:
+                return None
+
+        def read() -> bytes:
+            if "://" not in self._source:
+                return Path(self._source).read_bytes()
+            with build_opener(NoRedirects).open(self._source, timeout=_TIMEOUT) as answer:
+                return bytes(answer.read(_MAX_BYTES))
+
+        self._tried_at, self._has_failed = time.monotonic(), True
+        unusable = (OSError, HttpClientError, ValueError, AttributeError, self._jwt.PyJWTError)
+        try:
+            text = await asyncio.to_thread(read)
+            self._keys = self._jwt.PyJWKSet.from_json(text.decode()).keys
+        except unusable as error:  # AttributeError: even `[]` is JSON
+            log.warning("the JWKS cannot be loaded: %s", type(error).__name__)
+        else:
+            self._loaded_at, self._has_failed = self._tried_at, False
+
+
 class Authenticator:
     """Authenticates callers. Without credentials they are the local person, if there is one."""
 
     def __init__(self, engine: Client, local: Caller | None = None) -> None:
         self._engine, self.local = engine, local
         has_tokens = engine.settings.jwt_jwks is not None
-        self._jwt = JwtVerifier(engine.settings) if has_tokens else None
+        self._jwt = JwtVerifier(engine) if has_tokens else None
 
     async def verify(self, header: str | None) -> Caller:
-        """Authenticate an `Authorization` header or a bare token. Raises KeyRefused."""
+        """Authenticate an `Authorization` header or a bare token. Raises KeyRefused.
+
+        No agent is an owner. An agent with an allowlist may only ask and remember: any other route
+        would show more than its list.
+        """
         if header is None:
             if self.local is None:
                 raise KeyRefused(
@@ -73,25 +222,17 @@ class Authenticator:
         scheme, _, rest = header.strip().partition(" ")
         token = rest.strip() if scheme.lower() in _SCHEMES and rest else header.strip()
         if self._jwt is not None and token.count(".") == 2:
-            claims = await self._jwt.verify(token)
-            return self._restrict(_caller_from(claims, self._engine.settings.tenant))
-        key = await self._engine.authenticate(token)
-        caller = Caller(
-            name=key.id,
-            user=key.user,
-            tenant=key.tenant,
-            space=key.space,
-            agent=key.agent,
-            rights=key.rights,
-        )
-        return self._restrict(caller)
-
-    def _restrict(self, caller: Caller) -> Caller:
-        """Restrict the rights of an agent.
-
-        No agent is an owner. An agent with an allowlist may only ask and remember: any other route
-        would show more than its list.
-        """
+            caller = await self._jwt.verify(token)
+        else:
+            key = await self._engine.authenticate(token)
+            caller = Caller(
+                name=key.id,
+                user=key.user,
+                tenant=key.tenant,
+                space=key.space,
+                agent=key.agent,
+                rights=key.rights,
+            )
         rights = caller.rights
         if caller.agent is not None:
             rights = tuple(right for right in rights if right != "owner")
@@ -100,46 +241,71 @@ class Authenticator:
         return replace(caller, rights=rights)
 
 
-def _caller_from(claims: dict[str, Any], tenant: str) -> Caller:
-    """Read a caller from the claims of a token. Raises KeyRefused."""
-    names: dict[str, Any] = {"tenant": tenant}
-    for name in ("tenant", "space", "agent"):
-        if claims.get(name) is not None:
-            names[name] = claims[name]
-    names["user"] = claims["sub"]
-    scope = claims.get("scope", "none")
-    for text in (*names.values(), scope):
-        if not isinstance(text, str) or not text:
-            raise KeyRefused
-    granted = scope.split()
-    identity = repr(tuple(names.get(part) for part in ("tenant", "user", "space", "agent")))
-    return Caller(
-        name=f"jwt:{hashlib.sha256(identity.encode()).hexdigest()[:32]}",
-        rights=tuple(right for right in RIGHTS if right in granted),
-        **names,
-    )
+class RateLimiter:
+    """Counts the requests of callers: one token bucket for each, in this process."""
+
+    def __init__(self, per_minute: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_minute, self._clock = per_minute, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: str) -> dict[str, str]:
+        """Count one request. Return headers that say how many are left, unless there is no limit.
+
+        Raises HTTPException 429 if none is left.
+        """
+        capacity = self._per_minute
+        if not capacity:
+            return {}
+        now = self._clock()
+        left, at = self._buckets.pop(caller, (capacity, now))
+        left = min(capacity, left + (now - at) * capacity / 60)
+        is_over = left < 1
+        if not is_over:
+            left -= 1
+        self._buckets[caller] = left, now
+        if len(self._buckets) > MAX_CALLERS:
+            self._buckets.popitem(last=False)
+        full_in = math.ceil((capacity - left) * 60 / capacity)
+        headers = {
+            "RateLimit-Policy": f'"default";q={capacity};w=60',
+            "RateLimit": f'"default";r={int(left)};t={full_in}',
+        }
+        if is_over:
+            seconds = math.ceil((1 - left) * 60 / capacity)
+            headers["Retry-After"] = str(seconds)
+            raise HTTPException(429, f"Too many requests: retry in {seconds} s", headers=headers)
+        return headers
 
 
 async def authenticate(connection: HTTPConnection) -> Caller:
     """Authenticate a request and count it, once. Raises KeyRefused, or HTTPException 429."""
     state: Any = connection.state
     if not hasattr(state, "caller"):
-        header = connection.headers.get("authorization")
-        if header is None:
-            header = connection.headers.get("x-api-key")
+        header = connection.headers.get("authorization", connection.headers.get("x-api-key"))
         state.caller = await connection.app.state.authenticator.verify(header)
         state.limit = connection.app.state.rate_limiter.take(state.caller.name)
     caller: Caller = state.caller
     return caller
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The caller of a route, who has the right that it requires, and the client."""
+
+    caller: Caller
+    client: Client
+
+    def scope(self, given: object) -> ScopedClient:
+        """Return the part of the caller's memory that a body or query names."""
+        labels = {name: getattr(given, name, None) for name in _LABELS}
+        return self.caller.scope(self.client, **labels)
+
+
 class Requires:
-    """A dependency that returns the caller. Raises KeyRefused (401) or NotAllowed (403)."""
+    """The dependency of a route that requires a right. Its route class has checked it."""
 
     def __init__(self, right: str) -> None:
         self.right = right
 
-    async def __call__(self, connection: HTTPConnection) -> Caller:
-        caller = await authenticate(connection)
-        caller.require(self.right)
-        return caller
+    async def __call__(self, connection: HTTPConnection) -> Access:
+        return Access(connection.state.caller, connection.app.state.engine)

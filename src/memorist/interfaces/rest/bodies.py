@@ -5,23 +5,19 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from fastapi import Path, Request
+from fastapi import Path, Query
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     WithJsonSchema,
     model_validator,
 )
 
-from ...client import Client
 from ...dialects import catalog
-from ...scoped import ScopedClient
 from ...text import clock
 from ...types import Filter, Labels
-from .auth import Caller
 
 # In JSON, 3.0 is an integer.
 whole = BeforeValidator(
@@ -38,6 +34,7 @@ PATTERN_ERRORS = {  # messages for people instead of patterns
     _ID: "An id consists of 1 to 200 letters, digits and . : ~ _ -",
 }
 Name = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_NAME)]
+OptionalName = Name | None
 Text = Annotated[str, StringConstraints(min_length=1, pattern=_VISIBLE)]
 Word = Annotated[str, StringConstraints(max_length=200, pattern=_WORD)]
 Id = Annotated[str, Path(pattern=_ID)]
@@ -51,45 +48,44 @@ KindName = Literal["episodic", "semantic", "procedural", "working", "insight"]
 StateName = Literal["active", "compressed", "archived", "superseded", "soft_deleted"]
 ProfileName = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.PROFILES)})]
 PolicyName = Annotated[str, WithJsonSchema({"type": "string", "enum": sorted(catalog.POLICIES)})]
+_TIME = {"type": "string", "format": "date-time", "maxLength": 40}
+_DATE = {**_TIME, "format": "date"}
+parsed_time = BeforeValidator(
+    lambda given: clock.utc(clock.parse(given)) if isinstance(given, str) else None
+)
+Moment = Annotated[datetime, parsed_time, WithJsonSchema(_TIME)]
+Day = Annotated[datetime, parsed_time, WithJsonSchema({"anyOf": [_DATE, _TIME]})]
 
 
-def _parse_time(given: object) -> object:
-    return clock.utc(clock.parse(given)) if isinstance(given, str) else None
-
-
-def _time_schema(*formats: str) -> WithJsonSchema:
-    schemas = [{"type": "string", "format": name, "maxLength": 40} for name in formats]
-    return WithJsonSchema(schemas[0] if len(schemas) == 1 else {"anyOf": schemas})
-
-
-Moment = Annotated[datetime, BeforeValidator(_parse_time), _time_schema("date-time")]
-Day = Annotated[datetime, BeforeValidator(_parse_time), _time_schema("date", "date-time")]
-
-
-class Body(BaseModel):
+class Body(BaseModel, extra="forbid", strict=True):
     """A request body."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
 
-
-class ScopeQuery(BaseModel):
+class ScopeQuery(BaseModel, extra="forbid"):
     """Query parameters that select a part of the caller's memory."""
 
-    model_config = ConfigDict(extra="forbid")
-    space: Name | None = None
-    session: Name | None = None
+    space: OptionalName = None
+    session: OptionalName = None
 
 
-class LabeledBody(Body):
+ScopeParams = Annotated[ScopeQuery, Query()]
+
+
+class SpaceBody(Body):
+    """A request body that names a space."""
+
+    space: OptionalName = None
+
+
+class LabeledBody(SpaceBody):
     """A request body that selects a part of the caller's memory, with all labels."""
 
-    space: Name | None = None
-    session: Name | None = None
-    thread: Name | None = None
-    channel: Name | None = None
-    run: Name | None = None
-    agent: Name | None = None
-    actor: Name | None = None
+    session: OptionalName = None
+    thread: OptionalName = None
+    channel: OptionalName = None
+    run: OptionalName = None
+    agent: OptionalName = None
+    actor: OptionalName = None
 
 
 class FilterBody(Body):
@@ -118,20 +114,20 @@ class FilterBody(Body):
     def filter(self) -> Filter:
         given: dict[str, Any] = {}
         for name, value in self:
-            if name not in ("session", "thread"):
-                given[name] = tuple(value) if isinstance(value, list) else value
-        return Filter(**given, labels=Labels(session=self.session, thread=self.thread))
+            given[name] = tuple(value) if isinstance(value, list) else value
+        labels = Labels(session=given.pop("session"), thread=given.pop("thread"))
+        return Filter(**given, labels=labels)
 
 
 class MessageBody(Body):
     """One message of a conversation."""
 
     content: Annotated[str, StringConstraints(min_length=1)]
-    id: Name | None = None
+    id: OptionalName = None
     role: Literal["user", "assistant", "system"] = "user"
-    name: Name | None = None
+    name: OptionalName = None
     at: Moment | None = None
-    session: Name | None = None
+    session: OptionalName = None
 
 
 class DraftBody(LabeledBody):
@@ -165,10 +161,9 @@ class MessagesBody(DraftBody):
     messages: Annotated[list[MessageBody], Field(min_length=1, max_length=1000)]
 
 
-class EditBody(Body):
+class EditBody(Body, json_schema_extra={"minProperties": 1}):
     """The fields of a memory to change: at least one."""
 
-    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
     text: Text | None = None
     summary: Annotated[str, StringConstraints(max_length=280)] | None = None
     category: Word | None = None
@@ -215,11 +210,10 @@ class QueryFilters(Body):
     updated_before: Day | None = None
 
 
-class QueryBody(Body):
+class QueryBody(Body, validate_by_name=True, validate_by_alias=True):
     """The question of an agent, which reads only what its allowlist names."""
 
-    model_config = ConfigDict(validate_by_name=True, validate_by_alias=True)
-    agent: Name | None = None
+    agent: OptionalName = None
     query: str
     categories: list[Word] | None = None
     filters: QueryFilters | None = None
@@ -227,14 +221,13 @@ class QueryBody(Body):
     shape: Annotated[Literal["bullets", "full"], Field(alias="return")] = "bullets"
     budget_tokens: Tokens = 512
     threshold: Share | None = None
-    space: Name | None = None
-    session: Name | None = None
+    space: OptionalName = None
+    session: OptionalName = None
 
 
-class ForgetBody(Body):
+class ForgetBody(SpaceBody):
     """What to forget, by a question or a filter. By default a dry run."""
 
-    space: Name | None = None
     query: Text | None = None
     where: FilterBody | None = None
     dry_run: bool = True
@@ -247,15 +240,20 @@ class UndoOperationBody(Body):
     """An operation of the history to undo."""
 
     operation: IdText
-    space: Name | None = None
+    space: OptionalName = None
     dry_run: bool = False
 
 
-class UndoSessionBody(Body):
-    """A session to undo."""
+class SessionBody(Body):
+    """A session."""
 
     session: Name
-    space: Name | None = None
+    space: OptionalName = None
+
+
+class UndoSessionBody(SessionBody):
+    """A session to undo."""
+
     dry_run: bool = False
 
 
@@ -274,48 +272,25 @@ class FeedbackBody(LabeledBody):
     used: Annotated[list[IdText], Field(max_length=1000)] | None = None
 
 
-class SpaceSettingsBody(Body):
+class SpaceSettingsBody(SpaceBody):
     """Settings of a space. A field that is not given stays as it is."""
 
-    space: Name | None = None
     memory_enabled: bool | None = None
     incognito_default: bool | None = None
     sharing: bool | None = None
 
 
-class SessionBody(Body):
-    """A session."""
-
-    session: Name
-    space: Name | None = None
-
-
-class CheckpointBody(BaseModel):
+class CheckpointBody(BaseModel, extra="allow", strict=True):
     """The state of a thread, with any further JSON."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
     graph_state: dict[str, Any] = {}
     memory_context: dict[str, Any] = {}
     conversation_history: list[Any] = []
     agent_states: dict[str, Any] = {}
 
 
-class ImportBody(Body):
+class ImportBody(SpaceBody):
     """Exported records or messages to import."""
 
-    space: Name | None = None
     records: Annotated[list[dict[str, Any]], Field(max_length=10_000)]
     restore: bool = False
-
-
-def client_of(request: Request) -> Client:
-    client: Client = request.app.state.engine
-    return client
-
-
-def scope_of(request: Request, caller: Caller, given: BaseModel | None) -> ScopedClient:
-    """Return the part of the caller's memory that a request is about."""
-    labels = {}
-    for name in ("space", "session", "thread", "channel", "run", "agent", "actor"):
-        labels[name] = getattr(given, name, None)
-    return caller.scope(client_of(request), **labels)

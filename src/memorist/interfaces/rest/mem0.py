@@ -11,16 +11,15 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from ...errors import InvalidInput, NotFound
 from ...scoped import ScopedClient
-from ...types import STATES, Filter, Labels, Memory
-from .auth import Caller
-from .bodies import Count, Id, Name, Share, Text, Word, client_of, whole
-from .memories import NOT_FOUND, Reader, Rememberer, Writer
-from .route import AuthenticatedRoute
+from ...types import STATES, Filter, Memory, Page
+from .auth import Access
+from .bodies import Count, Id, Name, OptionalName, Share, Text, Word, whole
+from .request import AuthenticatedRoute, Reader, Rememberer, Writer, declare
 
 routes = APIRouter(route_class=AuthenticatedRoute)
 _LABELS = {"agent_id": "agent", "run_id": "run", "app_id": "channel"}
@@ -34,17 +33,14 @@ _MAX_PAGES = 1000
 class Mem0Names(BaseModel):
     """Whose memories: at least one, where all memories are meant."""
 
-    model_config = ConfigDict(extra="ignore")
-    user_id: Name | None = None
-    agent_id: Name | None = None
-    run_id: Name | None = None
-    app_id: Name | None = None
+    user_id: OptionalName = None
+    agent_id: OptionalName = None
+    run_id: OptionalName = None
+    app_id: OptionalName = None
 
 
-class Mem0Condition(Mem0Names):
+class Mem0Condition(Mem0Names, extra="forbid", strict=True):
     """Whose memories. Unsupported conditions are rejected, not ignored."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -60,39 +56,26 @@ class Mem0Filters(Mem0Condition):
     AND: list[Mem0Condition] = []
 
 
-class Mem0Body(BaseModel):
+class Mem0Body(BaseModel, strict=True):
     """A body. Unknown fields are ignored, because other client versions may send more."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
     filters: Mem0Filters | None = None
 
 
-class Mem0Message(BaseModel):
+class Mem0Message(BaseModel, strict=True):
     """One message."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
     role: Name = "user"
     content: Text
-    name: Name | None = None
+    name: OptionalName = None
 
 
 class Mem0Add(Mem0Names, Mem0Body):
     """Messages to remember, and whose they are: here, or in `filters`."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
     messages: Annotated[list[Mem0Message], Field(min_length=1, max_length=1000)]
     metadata: dict[str, Any] | None = None
     timestamp: Annotated[int, Field(ge=0, lt=2**33), whole] | None = None
-
-
-class Mem0Search(Mem0Body):
-    """What to search for."""
-
-    query: str
-    top_k: Count = 10
-    threshold: Share | None = None
-    rerank: bool | None = None
-    categories: list[Word] | None = None
 
 
 class Mem0List(Mem0Body):
@@ -101,23 +84,30 @@ class Mem0List(Mem0Body):
     categories: list[Word] | None = None
 
 
+class Mem0Search(Mem0List):
+    """What to search for."""
+
+    query: str
+    top_k: Count = 10
+    threshold: Share | None = None
+    rerank: bool | None = None
+
+
 class Mem0Paging(BaseModel):
     """Which page."""
 
-    model_config = ConfigDict(extra="ignore")
     page: Annotated[int, Field(ge=1, le=_MAX_PAGES)] = 1
     page_size: Annotated[int, Field(ge=1, le=100)] = 100
 
 
-class Mem0Update(BaseModel):
+class Mem0Update(BaseModel, strict=True):
     """The new text of a memory."""
 
-    model_config = ConfigDict(extra="ignore", strict=True)
     text: Text
 
 
-def _merge(*given: Mem0Names | None) -> Mem0Names:
-    """Merge the names that a request gives. Raises InvalidInput if they contradict each other."""
+def find_scope(access: Access, *given: Mem0Names | None) -> ScopedClient:
+    """Return the scope that a request names. Raises InvalidInput if its names contradict."""
     found: dict[str, str] = {}
     for each in given:
         for part in (each, *getattr(each, "AND", ())):
@@ -125,27 +115,11 @@ def _merge(*given: Mem0Names | None) -> Mem0Names:
                 value = getattr(part, name, None)
                 if value and found.setdefault(name, value) != value:
                     raise InvalidInput(f"`{name}` has several values: send one request for each")
-    return Mem0Names(**found)
+    labels = {label: found.get(name) for name, label in _LABELS.items()}
+    return access.caller.scope(access.client, found.get("user_id"), **labels)
 
 
-def _scope(request: Request, caller: Caller, names: Mem0Names) -> ScopedClient:
-    labels = {label: getattr(names, name) for name, label in _LABELS.items()}
-    return caller.scope(client_of(request), names.user_id, **labels)
-
-
-def _filter(mine: ScopedClient, categories: list[str] | None = None) -> Filter:
-    labels = Labels(agent=mine.labels.agent, run=mine.labels.run, channel=mine.labels.channel)
-    return Filter(labels=labels, categories=tuple(categories or ()))
-
-
-def _external_id(request: Request, memory_id: str, space: str) -> str:
-    """Return the id of a memory with its space, unless that is the default space."""
-    if space == client_of(request).settings.space:
-        return memory_id
-    return memory_id + "~" + base64.urlsafe_b64encode(space.encode()).decode().rstrip("=")
-
-
-def _resolve(request: Request, caller: Caller, id: str) -> tuple[ScopedClient, str]:
+def find_memory(access: Access, id: str) -> tuple[ScopedClient, str]:
     """Return the scope and the id of a memory from its external id. Raises NotFound."""
     memory_id, _, encoded = id.partition("~")
     space = None
@@ -154,12 +128,20 @@ def _resolve(request: Request, caller: Caller, id: str) -> tuple[ScopedClient, s
             space = base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
         except ValueError as error:
             raise NotFound(f"No memory with id {id!r}") from error
-    return caller.scope(client_of(request), space), memory_id
+    return access.caller.scope(access.client, space), memory_id
 
 
-def _item(request: Request, memory: Memory) -> dict[str, Any]:
+def external_id(access: Access, memory_id: str, space: str) -> str:
+    """Return the id of a memory with its space, unless that is the default space."""
+    if space == access.client.settings.space:
+        return memory_id
+    return memory_id + "~" + base64.urlsafe_b64encode(space.encode()).decode().rstrip("=")
+
+
+def to_item(access: Access, memory: Memory) -> dict[str, Any]:
+    """Return a memory as Mem0 describes it."""
     return {
-        "id": _external_id(request, memory.id, memory.scope.space),
+        "id": external_id(access, memory.id, memory.scope.space),
         "memory": memory.text,
         "user_id": memory.scope.space,
         **{name: getattr(memory.labels, label) for name, label in _LABELS.items()},
@@ -171,20 +153,20 @@ def _item(request: Request, memory: Memory) -> dict[str, Any]:
 
 
 @routes.get("/v1/ping/")
-async def ping(caller: Reader) -> dict[str, str | None]:
+async def ping(access: Reader) -> dict[str, str | None]:
     """Check an API key."""
     return {
         "status": "ok",
-        "org_id": caller.tenant,
-        "project_id": caller.space or "default",
+        "org_id": access.caller.tenant,
+        "project_id": access.caller.space or "default",
         "user_email": None,
     }
 
 
 @routes.post("/v3/memories/add/")
-async def add(request: Request, caller: Rememberer, body: Mem0Add) -> dict[str, Any]:
+async def add(access: Rememberer, body: Mem0Add) -> dict[str, Any]:
     """Remember messages. Metadata is stored as tags, in lower case."""
-    mine = _scope(request, caller, _merge(body.filters, body))
+    mine = find_scope(access, body.filters, body)
     at = None if body.timestamp is None else datetime.fromtimestamp(body.timestamp, UTC)
     messages = [{**each.model_dump(), "at": at} for each in body.messages]
     tags = [f"{name}={value}" for name, value in (body.metadata or {}).items()]
@@ -194,99 +176,101 @@ async def add(request: Request, caller: Rememberer, body: Mem0Add) -> dict[str, 
         is_new = outcome.status == "created" and outcome.supersedes is None
         event = "ADD" if is_new else "UPDATE"
         for id in outcome.ids:
-            external = _external_id(request, id, mine.scope.space)
+            external = external_id(access, id, mine.scope.space)
             results.append({"id": external, "event": event})
     return {"results": results}
 
 
 @routes.post("/v3/memories/search/")
-async def search(
-    request: Request, caller: Reader, body: Mem0Search
-) -> dict[str, list[dict[str, Any]]]:
+async def search(access: Reader, body: Mem0Search) -> dict[str, list[dict[str, Any]]]:
     """Search memories."""
-    mine = _scope(request, caller, _merge(body.filters))
-    where = _filter(mine, body.categories)
+    mine = find_scope(access, body.filters)
+    where = Filter(labels=mine.labels, categories=tuple(body.categories or ()))
     answer = await mine.recall(body.query, limit=body.top_k, rerank=body.rerank, where=where)
+    threshold = body.threshold or 0.0
     results = [
-        {**_item(request, hit.memory), "score": hit.relevance}
+        {**to_item(access, hit.memory), "score": hit.relevance}
         for hit in answer
-        if hit.relevance >= (body.threshold or 0.0)
+        if hit.relevance >= threshold
     ]
     return {"results": results}
 
 
 @routes.post("/v3/memories/")
 async def get_all(
-    request: Request, caller: Reader, body: Mem0List, paging: Annotated[Mem0Paging, Query()]
+    request: Request, access: Reader, body: Mem0List, paging: Annotated[Mem0Paging, Query()]
 ) -> dict[str, Any]:
     """List memories, newest first, page by page."""
-    mine = _scope(request, caller, _merge(body.filters))
-    where = _filter(mine, body.categories)
-    page = await mine.list(where, limit=paging.page_size)
-    memories, cursor = page.memories, page.cursor
+    mine, size = find_scope(access, body.filters), paging.page_size
+    where = Filter(labels=mine.labels, categories=tuple(body.categories or ()))
+    page = await mine.list(where, limit=size)
     for _ in range(1, paging.page):
-        if cursor is None:
-            memories = ()
+        if page.cursor is None:
+            page = Page(memories=())
             break
-        page = await mine.list(where, limit=paging.page_size, cursor=cursor)
-        memories, cursor = page.memories, page.cursor
-    count = len(await client_of(request).ctx.store.rows_where(mine.scope, where))
-    link = f"{request.url.path}?page={{}}&page_size={paging.page_size}"
+        page = await mine.list(where, limit=size, cursor=page.cursor)
+    count = len(await access.client.ctx.store.rows_where(mine.scope, where))
+    link = f"{request.url.path}?page={{}}&page_size={size}"
     return {
         "count": count,
-        "next": link.format(paging.page + 1) if cursor else None,
+        "next": link.format(paging.page + 1) if page.cursor else None,
         "previous": link.format(paging.page - 1) if paging.page > 1 else None,
-        "results": [_item(request, memory) for memory in memories],
+        "results": [to_item(access, memory) for memory in page],
     }
 
 
-@routes.get("/v1/memories/{id}/", responses=NOT_FOUND)
-async def get(request: Request, id: Id, caller: Reader) -> dict[str, Any]:
+@routes.get("/v1/memories/{id}/", responses=declare(404))
+async def get(id: Id, access: Reader) -> dict[str, Any]:
     """Return one memory."""
-    mine, memory_id = _resolve(request, caller, id)
-    return _item(request, await mine.get(memory_id))
+    mine, memory_id = find_memory(access, id)
+    return to_item(access, await mine.get(memory_id))
 
 
-@routes.put("/v1/memories/{id}/", responses=NOT_FOUND)
-async def update(request: Request, id: Id, caller: Writer, body: Mem0Update) -> dict[str, str]:
+@routes.put("/v1/memories/{id}/", responses=declare(404))
+async def update(id: Id, access: Writer, body: Mem0Update) -> dict[str, str]:
     """Change the text of a memory."""
-    mine, memory_id = _resolve(request, caller, id)
-    await mine.edit(memory_id, body.text, actor=caller.user)
+    mine, memory_id = find_memory(access, id)
+    await mine.edit(memory_id, body.text, actor=access.caller.user)
     return {"id": id, "message": "Memory updated successfully!"}
 
 
-@routes.delete("/v1/memories/{id}/", responses=NOT_FOUND)
-async def delete(request: Request, id: Id, caller: Writer) -> dict[str, str]:
+@routes.delete("/v1/memories/{id}/", responses=declare(404))
+async def delete(id: Id, access: Writer) -> dict[str, str]:
     """Forget a memory."""
-    mine, memory_id = _resolve(request, caller, id)
-    await mine.forget(memory_id, actor=caller.user)
+    mine, memory_id = find_memory(access, id)
+    await mine.forget(memory_id, actor=access.caller.user)
     return {"message": "Memory deleted successfully!"}
 
 
 @routes.delete("/v1/memories/")
-async def delete_all(
-    request: Request, caller: Writer, names: Annotated[Mem0Names, Query()]
-) -> dict[str, str]:
+async def delete_all(access: Writer, names: Annotated[Mem0Names, Query()]) -> dict[str, str]:
     """Forget all memories of a user, agent, run or app."""
     if not any(value for _, value in names):
         raise InvalidInput(f"Name at least one of {', '.join(Mem0Names.model_fields)}")
-    await _forget_all(request, _scope(request, caller, names))
+    await forget_all(find_scope(access, names))
     return {"message": "Memories deleted successfully!"}
 
 
-async def _forget_all(request: Request, mine: ScopedClient) -> None:
-    now = client_of(request).ctx.clock()
-    where = Filter(states=STATES, labels=_filter(mine).labels, created_before=now)
+@routes.delete("/v2/entities/user/{name}/")
+async def delete_entity(name: Name, access: Writer) -> dict[str, str]:
+    """Forget all memories of a user."""
+    await forget_all(access.caller.scope(access.client, name))
+    return {"message": "Entity deleted successfully!"}
+
+
+async def forget_all(mine: ScopedClient) -> None:
+    """Forget all memories with the labels of a scope, as of now."""
+    where = Filter(states=STATES, labels=mine.labels, created_before=mine.ctx.clock())
     await mine.forget_where(where=where, dry_run=False, actor=mine.scope.user)
 
 
 @routes.get("/v1/memories/{id}/history/")
-async def history(request: Request, id: Id, caller: Reader) -> list[dict[str, Any]]:
+async def history(id: Id, access: Reader) -> list[dict[str, Any]]:
     """List the history of a memory, oldest first."""
-    mine, memory_id = _resolve(request, caller, id)
+    mine, memory_id = find_memory(access, id)
     entries = await mine.history(memory_id)
     versions = [memory_id, *(entry.old_ref for entry in entries if entry.old_ref)]
-    stored = await client_of(request).ctx.store.get(mine.scope, versions)
+    stored = await mine.ctx.store.get(mine.scope, versions)
     texts = {memory.id: memory.text for memory in stored}
     events: list[dict[str, Any]] = []
     new = texts.get(memory_id)
@@ -309,9 +293,9 @@ async def history(request: Request, id: Id, caller: Reader) -> list[dict[str, An
 
 
 @routes.get("/v1/entities/")
-async def entities(request: Request, caller: Reader) -> dict[str, Any]:
+async def entities(access: Reader) -> dict[str, Any]:
     """List all users (the spaces of the key's user) that have memories."""
-    client = client_of(request)
+    caller, client = access.caller, access.client
     found = []
     for scope in await client.scopes():
         is_own = (scope.tenant, scope.user) == (caller.tenant, caller.user)
@@ -320,10 +304,3 @@ async def entities(request: Request, caller: Reader) -> dict[str, Any]:
             entity = {"id": scope.space, "name": scope.space, "type": "user"}
             found.append({**entity, "total_memories": counts["memories"]})
     return {"count": len(found), "next": None, "previous": None, "results": found}
-
-
-@routes.delete("/v2/entities/user/{name}/")
-async def delete_entity(request: Request, name: Name, caller: Writer) -> dict[str, str]:
-    """Forget all memories of a user."""
-    await _forget_all(request, caller.scope(client_of(request), name))
-    return {"message": "Entity deleted successfully!"}

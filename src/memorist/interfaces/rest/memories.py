@@ -1,4 +1,4 @@
-"""Routes about memories: list, add, edit, forget, undo, recall, import and export."""
+"""The routes that the verb table cannot express: memories, recall, import, export and privacy."""
 
 from __future__ import annotations
 
@@ -7,32 +7,27 @@ import hashlib
 import json
 import re
 from collections.abc import AsyncIterator
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Query, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from ...errors import NotFound, RevisionConflict
+from ...manage.chat_commands import Reply
+from ...manage.consent import FIELDS
 from ...manage.forget import Forgotten
 from ...scoped import ScopedClient
 from ...storage.checkpoints import SavedCheckpoint
 from ...types import Filter, Memory, Recall, Receipt
 from . import bodies
-from .auth import Caller, Requires
-from .bodies import Count, Days, Id, KindName, Name, ScopeQuery, StateName, Word, scope_of
-from .problems import declared
-from .route import AuthenticatedRoute
+from .bodies import Count, Days, Id, LabeledBody, Name, ScopeParams, ScopeQuery, Word
+from .request import Asker, AuthenticatedRoute, Owner, Reader, Rememberer, Writer, declare
 from .table import with_etag
 
 routes = APIRouter(prefix="/v1/memory", route_class=AuthenticatedRoute)
-Reader = Annotated[Caller, Depends(Requires("read"))]
-Writer = Annotated[Caller, Depends(Requires("write"))]
-Owner = Annotated[Caller, Depends(Requires("owner"))]
-Asker = Annotated[Caller, Depends(Requires("ask"))]
-Rememberer = Annotated[Caller, Depends(Requires("remember"))]
-NOT_FOUND = declared(404)
 NOTHING_NEW: dict[int | str, dict[str, Any]] = {
     200: {"model": Receipt, "description": "Nothing new was created"}
 }
@@ -71,13 +66,31 @@ class CommandResult(BaseModel):
     ids: list[str]
 
 
+class PrivacyStatus(BaseModel):
+    """The privacy settings of a space or session."""
+
+    space: str
+    memory_enabled: bool
+    incognito_default: bool
+    sharing: bool
+    on: bool
+    reason: str
+
+
+class Withdrawal(BaseModel):
+    """How many values of a field were erased."""
+
+    field: str
+    values: int
+
+
 class ListQuery(ScopeQuery):
     """Which memories to list."""
 
     pinned: bool | None = None
     manually_saved: bool | None = None
-    kind: KindName | None = None
-    state: StateName = "active"
+    kind: bodies.KindName | None = None
+    state: bodies.StateName = "active"
     category: Word | None = None
     tag: Word | None = None
     limit: Count = 50
@@ -102,35 +115,18 @@ class ForgetQuery(ScopeQuery):
     never_again: bool = False
 
 
-def reading(
-    request: Request, caller: Reader, query: Annotated[ScopeQuery, Query()]
-) -> ScopedClient:
-    return scope_of(request, caller, query)
-
-
-def writing(
-    request: Request, caller: Writer, query: Annotated[ScopeQuery, Query()]
-) -> ScopedClient:
-    return scope_of(request, caller, query)
-
-
-ReadScope = Annotated[ScopedClient, Depends(reading)]
-WriteScope = Annotated[ScopedClient, Depends(writing)]
-
-
 @routes.get("/summary")
-async def summary(mine: ReadScope) -> SpaceSummary:
+async def summary(access: Reader, query: ScopeParams) -> SpaceSummary:
     """Summarize what is stored in a space, for people to read."""
+    mine = access.scope(query)
     text = await mine.overview()
     return SpaceSummary(space=mine.scope.space, summary=text, counts=await mine.stats())
 
 
-@routes.get("/entries", responses=NOT_FOUND)
-async def list_entries(
-    request: Request, caller: Reader, query: Annotated[ListQuery, Query()]
-) -> MemoryPage:
+@routes.get("/entries", responses=declare(404))
+async def list_entries(access: Reader, query: Annotated[ListQuery, Query()]) -> MemoryPage:
     """List memories, newest first. Pass `cursor` to get the next page of the same list."""
-    mine, where = scope_of(request, caller, query), query.filter()
+    mine, where = access.scope(query), query.filter()
     # A cursor is only valid for the list it came from.
     digest = hashlib.sha256(f"{mine.scope}{where}".encode()).hexdigest()[:16]
     start = None
@@ -147,26 +143,23 @@ async def list_entries(
     following = None
     if page.cursor:
         following = base64.urlsafe_b64encode(f"{page.cursor}.{digest}".encode()).decode()
-    return MemoryPage(entries=list(page.memories), cursor=following)
+    return MemoryPage(entries=list(page), cursor=following)
 
 
 @routes.post("/entries", status_code=201, responses=NOTHING_NEW)
-async def add_entry(
-    request: Request, response: Response, caller: Rememberer, body: bodies.EntryBody
-) -> Receipt:
+async def add_entry(response: Response, access: Rememberer, body: bodies.EntryBody) -> Receipt:
     """Remember a text. Everything reported as `created` is durable and can be recalled."""
-    mine = scope_of(request, caller, body)
+    mine = access.scope(body)
     return with_status(response, await mine.remember(body.text, at=body.at, **body.fields()))
 
 
 @routes.post("/messages", status_code=201, responses=NOTHING_NEW)
 async def add_messages(
-    request: Request, response: Response, caller: Rememberer, body: bodies.MessagesBody
+    response: Response, access: Rememberer, body: bodies.MessagesBody
 ) -> Receipt:
     """Remember messages. A message id that is already known gives the same outcome again."""
     messages = [each.model_dump() for each in body.messages]
-    mine = scope_of(request, caller, body)
-    return with_status(response, await mine.remember(messages, **body.fields()))
+    return with_status(response, await access.scope(body).remember(messages, **body.fields()))
 
 
 def with_status(response: Response, receipt: Receipt) -> Receipt:
@@ -176,10 +169,11 @@ def with_status(response: Response, receipt: Receipt) -> Receipt:
     return receipt
 
 
-@routes.patch("/entries/{id}", responses=declared(404, 409, 412))
+@routes.patch("/entries/{id}", responses=declare(404, 409, 412))
 async def edit_entry(
     id: Id,
-    mine: WriteScope,
+    access: Writer,
+    query: ScopeParams,
     response: Response,
     body: bodies.EditBody,
     if_match: Annotated[str, Header()] = "*",
@@ -188,89 +182,77 @@ async def edit_entry(
     etag = _ETAG.fullmatch(if_match)
     if etag is None and if_match != "*":
         raise HTTPException(412, "Unknown version: pass the `ETag` that came with the memory")
-    revision = int(etag[1]) if etag else None
+    changes = {**body.model_dump(), "revision": int(etag[1]) if etag else None}
     try:
-        new = await mine.edit(id, **body.model_dump(), revision=revision, actor=mine.scope.user)
+        new = await access.scope(query).edit(id, **changes, actor=access.caller.user)
     except RevisionConflict as error:
         raise HTTPException(412, str(error)) from error
     return with_etag(response, new)
 
 
-@routes.delete("/entries/{id}", responses=NOT_FOUND)
-async def forget_entry(
-    request: Request, id: Id, caller: Writer, query: Annotated[ForgetQuery, Query()]
-) -> Forgotten:
+@routes.delete("/entries/{id}", responses=declare(404))
+async def forget_entry(id: Id, access: Writer, query: Annotated[ForgetQuery, Query()]) -> Forgotten:
     """Forget a memory and everything derived from it alone, or hide it for `keep_days`."""
     options = query.model_dump(exclude={*ScopeQuery.model_fields})
-    return await scope_of(request, caller, query).forget(id, **options, actor=caller.user)
+    return await access.scope(query).forget(id, **options, actor=access.caller.user)
 
 
 @routes.post("/forget")
-async def forget_where(request: Request, caller: Writer, body: bodies.ForgetBody) -> Forgotten:
+async def forget_where(access: Writer, body: bodies.ForgetBody) -> Forgotten:
     """Forget everything that a question finds or a filter matches. By default a dry run."""
-    where = body.where.filter() if body.where else None
-    options = body.model_dump(include={"dry_run", "reason", "keep_days", "never_again"})
-    mine = scope_of(request, caller, body)
-    return await mine.forget_where(body.query, where=where, **options, actor=caller.user)
+    options = body.model_dump(exclude={"space"})
+    options["where"] = body.where and body.where.filter()
+    return await access.scope(body).forget_where(**options, actor=access.caller.user)
 
 
-@routes.post("/undo", responses=declared(404, 409))
+@routes.post("/undo", responses=declare(404, 409))
 async def undo(
-    request: Request, caller: Writer, body: bodies.UndoOperationBody | bodies.UndoSessionBody
+    access: Writer, body: bodies.UndoOperationBody | bodies.UndoSessionBody
 ) -> UndoResult:
     """Undo one operation of the history, or everything that a session did."""
-    mine = caller.scope(bodies.client_of(request), body.space)
-    done = await mine.undo(**body.model_dump(exclude={"space"}), actor=caller.user)
+    mine = access.caller.scope(access.client, body.space)
+    done = await mine.undo(**body.model_dump(exclude={"space"}), actor=access.caller.user)
     ids = [memory.id for memory in done.memories]
     return UndoResult(operations=list(done.operations), ids=ids, dry_run=done.dry_run)
 
 
 @routes.post("/recall")
-async def recall(request: Request, caller: Reader, body: bodies.RecallBody) -> Recall:
+async def recall(access: Reader, body: bodies.RecallBody) -> Recall:
     """Recall memories that answer a question, within a budget. Each hit explains its score."""
-    options = body.model_dump(exclude={*bodies.LabeledBody.model_fields, "query", "where"})
-    where = body.where.filter() if body.where else None
-    return await scope_of(request, caller, body).recall(body.query, where=where, **options)
+    options = body.model_dump(exclude={*LabeledBody.model_fields})
+    options["where"] = body.where and body.where.filter()
+    return await access.scope(body).recall(**options)
 
 
 @routes.post("/feedback")
-async def feedback(request: Request, caller: Reader, body: bodies.FeedbackBody) -> dict[str, str]:
+async def feedback(access: Reader, body: bodies.FeedbackBody) -> dict[str, str]:
     """Report which recalled memories a reply used: told, cited or echoed. No text is stored."""
     evidence = {"reply": body.reply} if body.used is None else {"used": body.used}
-    return await scope_of(request, caller, body).feedback(body.recalled, **evidence)
+    return await access.scope(body).feedback(body.recalled, **evidence)
 
 
 @routes.post("/query")
-async def query(request: Request, caller: Asker, body: bodies.QueryBody) -> list[dict[str, Any]]:
+async def query(access: Asker, body: bodies.QueryBody) -> list[dict[str, Any]]:
     """Answer the question of an agent, as bullets or in full. Its allowlist always applies."""
-    return await scope_of(request, caller, body).query(
-        body.query,
-        agent=caller.agent or body.agent or "",
-        categories=body.categories,
-        top_k=body.top_k,
-        return_=body.shape,
-        filters=body.filters.model_dump() if body.filters else None,
-        budget_tokens=body.budget_tokens,
-        threshold=body.threshold,
-    )
+    options = body.model_dump(exclude={*ScopeQuery.model_fields, "shape"})
+    options["agent"] = access.caller.agent or body.agent or ""
+    return await access.scope(body).query(**options, return_=body.shape)
 
 
-@routes.post("/say")
-async def say(request: Request, caller: Writer, body: bodies.SayBody) -> CommandResult:
+@routes.post("/say", response_model=CommandResult)
+async def say(access: Writer, body: bodies.SayBody) -> Reply:
     """Run a chat command: "what do you remember about …?", "forget that", "turn memory off"."""
-    caller.require("read")
-    reply = await scope_of(request, caller, body).command(body.text, about=body.about)
-    if reply is None:
-        return CommandResult(command="", say="", done=False, ids=[])
-    return CommandResult(command=reply.command, say=reply.say, done=reply.done, ids=list(reply.ids))
+    access.caller.require("read")
+    reply = await access.scope(body).command(body.text, about=body.about)
+    return reply or Reply(command="", say="", done=False)
 
 
 @routes.put("/checkpoints/{thread}")
 async def save_checkpoint(
-    thread: Name, mine: WriteScope, body: bodies.CheckpointBody
+    thread: Name, access: Writer, query: ScopeParams, body: bodies.CheckpointBody
 ) -> SavedCheckpoint:
     """Save the state of a thread. It replaces the previous checkpoint."""
-    return await mine.checkpoints.save(thread, body.model_dump())
+    return await access.scope(query).checkpoints.save(thread, body.model_dump())
 
 
 @routes.get(
@@ -278,8 +260,9 @@ async def save_checkpoint(
     response_class=StreamingResponse,
     responses={200: {"content": {"application/x-ndjson": {}}}},
 )
-async def export(mine: ReadScope) -> StreamingResponse:
+async def export(access: Reader, query: ScopeParams) -> StreamingResponse:
     """Export everything in a space as JSON lines, which `import` reads."""
+    mine = access.scope(query)
 
     async def lines() -> AsyncIterator[str]:
         async for record in mine.export():
@@ -289,13 +272,59 @@ async def export(mine: ReadScope) -> StreamingResponse:
 
 
 @routes.post("/import", status_code=201, responses=NOTHING_NEW)
-async def import_(
-    request: Request, response: Response, caller: Owner, body: bodies.ImportBody
-) -> Receipt:
+async def import_(response: Response, access: Owner, body: bodies.ImportBody) -> Receipt:
     """Import exported records or messages. Needs the right `owner`. Repeating it changes nothing.
 
     Records pass the guard and the privacy settings like any other write. With `restore`, for your
     own export, they are stored unchanged.
     """
-    mine = scope_of(request, caller, body)
+    mine = access.scope(body)
     return with_status(response, await mine.import_(body.records, restore=body.restore))
+
+
+async def privacy_status(mine: ScopedClient) -> PrivacyStatus:
+    """Return the privacy settings of a space or session."""
+    reason = await mine.privacy.disabled_reason()
+    settings = asdict(await mine.privacy.settings())
+    return PrivacyStatus(space=mine.scope.space, **settings, on=not reason, reason=reason)
+
+
+@routes.get("/settings")
+async def settings(access: Reader, query: ScopeParams) -> PrivacyStatus:
+    """Return the privacy settings of a space, or of a session in it."""
+    return await privacy_status(access.scope(query))
+
+
+@routes.post("/settings")
+async def set_settings(access: Writer, body: bodies.SpaceSettingsBody) -> PrivacyStatus:
+    """Turn memory in a space on or off, and choose whether its sessions start incognito."""
+    mine = access.scope(body)
+    await mine.privacy.set(**body.model_dump(exclude={"space"}), actor=access.caller.user)
+    return await privacy_status(mine)
+
+
+@routes.post("/incognito/start")
+async def start_incognito(access: Writer, body: bodies.SessionBody) -> PrivacyStatus:
+    """Make a session incognito: nothing is stored or recalled in it."""
+    mine = access.scope(body)
+    await mine.privacy.start_incognito()
+    return await privacy_status(mine)
+
+
+@routes.post("/incognito/end")
+async def end_incognito(access: Writer, body: bodies.SessionBody) -> PrivacyStatus:
+    """End incognito mode: the session stores and recalls again."""
+    mine = access.scope(body)
+    await mine.privacy.end_incognito()
+    return await privacy_status(mine)
+
+
+@routes.delete("/about/{field}")
+async def withdraw(
+    field: Literal[FIELDS],  # type: ignore[valid-type]
+    access: Writer,
+    query: ScopeParams,
+) -> Withdrawal:
+    """Erase a field about the person, its proposals and all its previous values."""
+    erased = await access.scope(query).consent.withdraw(field, actor=access.caller.user)
+    return Withdrawal(field=field, values=erased)

@@ -25,8 +25,8 @@ from ... import __version__
 from ...client import Client
 from ...errors import InvalidInput, KeyRefused, MemoristError, NotAllowed
 from ...scoped import ScopedClient
-from ..rest import problems
 from ..rest.auth import Caller
+from ..rest.request import answer_error
 from . import charts, text
 
 FOLDER = Path(__file__).parent
@@ -206,17 +206,13 @@ def render_error(request: Request, error: Exception) -> Response:
     if isinstance(error, KeyRefused) and request.method == "GET":
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return redirect(request, f"/login?{urlencode({'to': path})}")
-    if isinstance(error, HTTPException):
-        status, detail = error.status_code, str(error.detail)
-    else:
-        problem = problems.from_memorist(request, error)
-        status, detail = problem.status_code, json.loads(bytes(problem.body))["detail"]
+    problem = answer_error(request, error)
     return render_page(
         request,
         "error.html",
-        status=status,
+        status=problem.status_code,
         page=getattr(request.state, "page", None),
-        detail=detail,
+        detail=json.loads(bytes(problem.body))["detail"],
         has_keys=request.app.state.authenticator.local is None,
         back=previous_path(request),
     )

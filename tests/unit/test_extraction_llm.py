@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import hostile_answers as hostile
 from hostile_answers import fact
 from memorist.extraction import llm
-from memorist.text import style_check
+from memorist.text import prompts
 
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)
 CASES = list(hostile.cases())
@@ -90,7 +90,7 @@ def test_the_prompt_asks_for_durable_grounded_facts_and_carries_the_guard() -> N
     assert "Note only durable facts that the message itself states" in ask.system
     assert "Never add, guess or conclude anything." in ask.system
     assert "`evidence` is a passage of the message, letter for letter." in ask.system
-    assert style_check.SEMANTIC in ask.system
+    assert prompts.SEMANTIC in ask.system
     assert (ask.temperature, ask.max_tokens, ask.task) == (0.0, 320, "extract")
     assert "I live in Porto." not in ask.system
 

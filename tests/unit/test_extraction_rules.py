@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memorist.extraction import rules
-from memorist.text import style_check
+from memorist.text import prompts
 from memorist.text.statements import parse
 
 AT = datetime(2026, 5, 8, 9, tzinfo=UTC)  # a Friday
@@ -42,7 +42,7 @@ def test_of_the_labelled_messages_nearly_all_that_is_found_is_right_and_most_is_
 def test_at_least_95_percent_of_what_is_made_is_well_worded_at_once() -> None:
     made = [fact for row in ROWS for fact in found(row["text"])]
     assert len(made) >= 50
-    assert sum(not style_check.find_fault(fact) for fact in made) >= 0.95 * len(made)
+    assert sum(not prompts.find_fault(fact) for fact in made) >= 0.95 * len(made)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_any_text_gives_facts_that_quote_it(parts: list[str]) -> None:
     text = "".join(parts)
     for fact in rules.find_facts(text, who="Ana", at=AT):
         assert fact.evidence in text
-        assert style_check.find_fault(fact.text) == ""
+        assert prompts.find_fault(fact.text) == ""
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memorist.text import style_check
+from memorist.text import prompts
 
 
 @pytest.mark.spec("IMP-81")
@@ -20,7 +20,7 @@ def test_the_semantic_guard_asks_for_one_complete_neutral_statement() -> None:
         "one or two sentences",
         "280",
     ):
-        assert asked in style_check.SEMANTIC
+        assert asked in prompts.SEMANTIC
 
 
 @pytest.mark.spec("IMP-82")
@@ -32,7 +32,7 @@ def test_the_episodic_guard_asks_for_what_happened_and_no_lasting_facts() -> Non
         "Leave out lasting facts",
         "280",
     ):
-        assert asked in style_check.EPISODIC
+        assert asked in prompts.EPISODIC
 
 
 @pytest.mark.spec("IMP-83")
@@ -46,7 +46,7 @@ def test_the_episodic_guard_asks_for_what_happened_and_no_lasting_facts() -> Non
     ("Ana likes " + "very " * 60 + "old maps.", "it is longer than 280 characters"),
 ])  # fmt: skip
 def test_a_text_that_needs_the_conversation_is_refused(text: str, why: str) -> None:
-    assert style_check.find_fault(text) == why
+    assert prompts.find_fault(text) == why
 
 
 @pytest.mark.parametrize("text", [
@@ -55,13 +55,13 @@ def test_a_text_that_needs_the_conversation_is_refused(text: str, why: str) -> N
     "ユーザーはポルトに住んでいます。",
 ])  # fmt: skip
 def test_a_text_that_stands_by_itself_passes(text: str) -> None:
-    assert (style_check.find_fault(text), style_check.to_statement(text)) == ("", text)
+    assert (prompts.find_fault(text), prompts.to_statement(text)) == ("", text)
 
 
 def test_an_episode_is_told_in_the_past_tense() -> None:
-    assert style_check.find_fault("Ana and Bo decided on Rust.", "episodic") == ""
+    assert prompts.find_fault("Ana and Bo decided on Rust.", "episodic") == ""
     assert (
-        style_check.find_fault("Ana and Bo like Rust.", "episodic")
+        prompts.find_fault("Ana and Bo like Rust.", "episodic")
         == "it is not told in the past tense"
     )
 
@@ -72,22 +72,22 @@ def test_a_long_text_is_cut_where_a_sentence_or_a_word_ends() -> None:
         "Ana keeps bees on the roof of the town hall in Porto, "
         "together with the fire brigade and two neighbours."
     )
-    assert style_check.trim(" ".join([sentence] * 5)) == f"{sentence} {sentence}"
-    cut = style_check.trim("word " * 100)
+    assert prompts.trim(" ".join([sentence] * 5)) == f"{sentence} {sentence}"
+    cut = prompts.trim("word " * 100)
     assert len(cut) <= 280
     assert cut.endswith("word…")
-    assert style_check.trim(f"Ana left. {'word ' * 60}end. Bo stayed.") == "Ana left.", (
+    assert prompts.trim(f"Ana left. {'word ' * 60}end. Bo stayed.") == "Ana left.", (
         "the second one does not fit"
     )
     assert (
-        style_check.trim("Dr. Weber met Ana. They talked. Then rain fell.")
+        prompts.trim("Dr. Weber met Ana. They talked. Then rain fell.")
         == "Dr. Weber met Ana. They talked."
     )
 
 
 @given(st.text(max_size=1000))
 def test_whatever_is_cut_fits_and_cutting_again_changes_nothing(text: str) -> None:
-    made = style_check.trim(text)
-    assert len(made) <= style_check.LONGEST + 1
-    assert style_check.trim(made) == made
-    assert style_check.to_statement(text) in ("", made)
+    made = prompts.trim(text)
+    assert len(made) <= prompts.LONGEST + 1
+    assert prompts.trim(made) == made
+    assert prompts.to_statement(text) in ("", made)

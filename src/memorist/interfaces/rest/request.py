@@ -1,0 +1,317 @@
+"""What every REST request passes.
+
+The middleware checks origin and size and sets a request id. The route class authenticates the
+caller before it reads the body, accepts only strict JSON, and answers a repeated request with the
+same `Idempotency-Key` without doing it again. Errors are `application/problem+json` (RFC 9457),
+without internals.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from datetime import timedelta
+from http import HTTPStatus
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+from fastapi import Depends, Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ...client import Client
+from ...errors import KeyRefused, MemoristError
+from ...storage import codec
+from ...telemetry import request_id
+from ...types import Memory
+from .. import errors
+from .auth import Access, Caller, Requires, authenticate, is_loopback
+from .bodies import PATTERN_ERRORS
+
+log = logging.getLogger("memorist.rest")
+Reader = Annotated[Access, Depends(Requires("read"))]
+Writer = Annotated[Access, Depends(Requires("write"))]
+Owner = Annotated[Access, Depends(Requires("owner"))]
+Admin = Annotated[Access, Depends(Requires("admin"))]
+Asker = Annotated[Access, Depends(Requires("ask"))]
+Rememberer = Annotated[Access, Depends(Requires("remember"))]
+MEDIA = "application/problem+json"
+REPLAY_PERIOD = timedelta(days=1)  # how long an answer is replayed
+MAX_KEY_LENGTH = 200  # characters of an `Idempotency-Key`
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_CHANGING = {"write", "remember", "owner"}  # rights of routes that change something
+_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class Problem(BaseModel, extra="forbid"):
+    """Why a request failed."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    request_id: str
+    errors: list[dict[str, str]] | None = None
+
+
+def declare(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the OpenAPI responses for error statuses."""
+    content = {MEDIA: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    responses: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        responses[status] = {"description": HTTPStatus(status).phrase, "content": content}
+    return responses
+
+
+def problem(
+    request: Request,
+    status: int,
+    detail: str,
+    *,
+    kind: str = "",
+    headers: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Response:
+    """Return a problem as a response."""
+    phrase = HTTPStatus(status).phrase
+    name = _WORDS.sub("-", kind or phrase.title().replace(" ", "")).lower()
+    body = {
+        "type": f"urn:memorist:{name}",
+        "title": phrase,
+        "status": status,
+        "detail": detail,
+        "request_id": getattr(request.state, "request_id", ""),
+        **more,
+    }
+    return Response(json.dumps(body), status, headers=headers, media_type=MEDIA)
+
+
+def answer_error(request: Request, error: Exception) -> Response:
+    """Answer a failed request. From 500 on, the error is only logged: it is for the operator."""
+    if isinstance(error, HTTPException):
+        return problem(request, error.status_code, str(error.detail), headers=error.headers)
+    if isinstance(error, RequestValidationError):
+        return _answer_invalid(request, error)
+    status = errors.codes(error).status
+    detail, headers = str(error), dict[str, str]()
+    if status >= 500:
+        detail = inspect.cleandoc(type(error).__doc__ or "")
+        # Its place, without its message: that may contain a memory.
+        place, where = error.__traceback__, "unknown"
+        while place is not None:
+            where = f"{place.tb_frame.f_code.co_filename}:{place.tb_lineno}"
+            place = place.tb_next
+        id = getattr(request.state, "request_id", "-")
+        log.error("request %s failed: %s at %s", id, type(error).__name__, where)
+    if not isinstance(error, MemoristError):
+        return problem(request, 500, "Internal error. The server log has the details for this id.")
+    if isinstance(error, KeyRefused):
+        headers["WWW-Authenticate"] = "Bearer"
+    if error.retry:
+        headers["Retry-After"] = "1"
+    return problem(request, status, detail, kind=type(error).__name__, headers=headers)
+
+
+def _answer_invalid(request: Request, error: RequestValidationError) -> Response:
+    """Answer a request that does not match the schema, without repeating its input."""
+    found = []
+    for each in error.errors()[:20]:
+        pattern = each.get("ctx", {}).get("pattern")
+        why = PATTERN_ERRORS.get(pattern, str(each["msg"]))
+        found.append({"at": ".".join(map(str, each["loc"])), "why": why})
+    detail = "The request does not match the schema"
+    if found:
+        detail = f"{found[0]['at']}: {found[0]['why']}"
+    return problem(request, 422, detail, kind="InvalidInput", errors=found)
+
+
+class RequestMiddleware:
+    """Rejects cross-site and oversized requests; sets the request id and headers; logs requests."""
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int, local_only: bool) -> None:
+        self._app, self._max_bytes, self._local_only = app, max_bytes, local_only
+        self._too_large = (
+            f"A request has at most {max_bytes:,} bytes: send less at once, or raise `max_body_mb`"
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        state: dict[str, Any] = scope.setdefault("state", {})
+        given = request.headers.get("x-request-id", "")
+        state["request_id"] = given if _REQUEST_ID.fullmatch(given) else str(uuid4())
+        request_id.set(state["request_id"])
+        start, status, received = time.perf_counter(), 0, 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                sent = MutableHeaders(scope=message)
+                sent["X-Request-Id"] = state["request_id"]
+                for name, value in (_HEADERS | state.get("limit", {})).items():
+                    sent.setdefault(name, value)
+            await send(message)
+
+        async def receive_limited() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._max_bytes:
+                raise HTTPException(413, self._too_large)
+            return message
+
+        try:
+            self.check(request)
+            await self._app(scope, receive_limited, send_with_headers)
+        except Exception as error:
+            if status:
+                raise
+            await answer_error(request, error)(scope, receive, send_with_headers)
+        finally:
+            route = getattr(scope.get("route"), "path", "-")  # the path itself may contain a name
+            caller = getattr(state.get("caller"), "name", None)
+            about = {"ms": round(1000 * (time.perf_counter() - start), 1), "caller": caller}
+            log.info("%s %s %d", scope["method"], route, status, extra={"about": about})
+
+    def check(self, request: Request) -> None:
+        """Raise HTTPException for a request that is rejected unread."""
+        headers = request.headers
+        host = headers.get("host", "")
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            raise HTTPException(421, "`Host` is not a valid host name") from None
+        if self._local_only and not is_loopback(name):
+            raise HTTPException(421, "This server only answers as localhost")
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        is_foreign = origin is not None and origin.partition("://")[2] != host
+        is_cross_site = is_foreign or site not in ("none", "same-origin")
+        if is_cross_site and request.method not in ("GET", "HEAD", "OPTIONS"):
+            raise HTTPException(403, "Cross-site requests may not change anything")
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self._max_bytes:
+            raise HTTPException(413, self._too_large)
+
+
+class StrictRequest(Request):
+    """A request whose body is standard JSON: UTF-8, no NaN, no Infinity."""
+
+    async def json(self) -> Any:
+        def reject(name: str) -> None:
+            raise ValueError(f"{name} is not a JSON number")
+
+        reasons = {RecursionError: "nested too deeply", UnicodeDecodeError: "not UTF-8"}
+        try:
+            return json.loads((await self.body()).decode(), parse_constant=reject)
+        except (RecursionError, ValueError) as error:
+            reason = reasons.get(type(error), str(error)[:200])
+            raise HTTPException(400, f"The body is not valid JSON: {reason}") from error
+
+
+class AuthenticatedRoute(APIRoute):
+    """A route that checks the rights of its caller first."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        answer = super().get_route_handler()
+        needed = tuple(rights(self.dependant))
+
+        async def handle(request: Request) -> Response:
+            if needed:
+                caller = await authenticate(request)
+                for right in needed:
+                    caller.require(right)
+            strict = StrictRequest(request.scope, request.receive)
+            media = strict.headers.get("content-type", "").partition(";")[0].strip().lower()
+            is_other = self.body_field is not None and media != "application/json"
+            if is_other and (media or await strict.body()):
+                accept = {"Accept": "application/json"}
+                raise HTTPException(415, "Send application/json", headers=accept)
+            key = strict.headers.get("idempotency-key")
+            if key is None or not _CHANGING & set(needed):
+                return await answer(strict)
+            return await answer_once(strict, caller, key, self.response_model is Memory, answer)
+
+        return handle
+
+
+def rights(dependant: Dependant) -> Iterator[str]:
+    """Yield the rights that a route requires."""
+    if isinstance(dependant.call, Requires):
+        yield dependant.call.right
+    for each in dependant.dependencies:
+        yield from rights(each)
+
+
+async def answer_once(
+    request: Request,
+    caller: Caller,
+    key: str,
+    is_memory: bool,
+    answer: Callable[[Request], Awaitable[Response]],
+) -> Response:
+    """Answer a request, or replay the answer to the same request.
+
+    Of an answer only ids are stored: a memory is read again, the text of a chat command is dropped.
+    """
+    if not 1 <= len(key) <= MAX_KEY_LENGTH:
+        raise HTTPException(422, f"An Idempotency-Key has 1 to {MAX_KEY_LENGTH} characters")
+    engine: Client = request.app.state.engine
+    requests, now = engine.ctx.store.requests, engine.ctx.clock()
+    head = f"{request.method} {request.url}\n{request.headers.get('if-match', '')}\n"
+    digest = hashlib.sha256(head.encode() + await request.body()).hexdigest()
+    stored = await requests.begin(caller.name, key, digest, at=now, since=now - REPLAY_PERIOD)
+    if stored is not None:
+        return await replay(engine, caller, stored)
+    record = None
+    try:
+        response = await answer(request)
+        if response.status_code < 300:
+            body: Any = json.loads(bytes(response.body)) if response.body else None
+            kept: dict[str, Any] = {"status": response.status_code}
+            if is_memory:
+                kept |= {"memory": body["id"], "space": body["scope"]["space"]}
+            elif isinstance(body, dict) and "say" in body:
+                kept["body"] = {**body, "say": ""}
+            else:
+                kept["body"] = body
+            record = json.dumps(kept)
+    finally:
+        await requests.end(caller.name, key, record, begun=now)
+    return response
+
+
+async def replay(engine: Client, caller: Caller, stored: str) -> Response:
+    """Return the stored answer to a request."""
+    if stored == "":
+        raise HTTPException(422, "This Idempotency-Key was used for another request")
+    if stored == "pending":
+        wait = {"Retry-After": "1"}
+        raise HTTPException(409, "The same request is still being processed", headers=wait)
+    kept = json.loads(stored)
+    headers = {"Idempotency-Replayed": "true"}
+    body = kept.get("body")
+    if "memory" in kept:
+        memory = await caller.scope(engine, kept["space"]).get(kept["memory"])
+        body = codec.dump(memory)
+        headers["ETag"] = f'"{memory.revision}"'
+    content = b"" if body is None else json.dumps(body)
+    return Response(content, kept["status"], media_type="application/json", headers=headers)
