@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memorist.index import NO_TIME, Neighbors
+from memorist.index.arrays import Neighbors
+from memorist.index.snapshot import NO_TIME
 from memorist.retrieve.features import SnapshotSearch, bm25
 from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.question import understand
