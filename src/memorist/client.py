@@ -15,8 +15,7 @@ from .jobs.expire import Purged
 from .jobs.index_sync import IndexSync
 from .jobs.worker import JobReport, Worker
 from .manage import import_export, journal, keys
-from .offline import Offline
-from .offline.outage import Replayed
+from .offline.outage import Offline, Replayed
 from .scoped import ScopedClient
 from .settings import Settings
 from .storage.check import check

@@ -34,7 +34,7 @@ from .manage.consent import Consent
 from .manage.forget import Forgotten, Manner
 from .manage.privacy import Privacy
 from .manage.undo import Undone
-from .offline import Offline
+from .offline.outage import Offline
 from .retrieve import explain
 from .retrieve import pipeline as retrieve
 from .retrieve.profiles import Profile
@@ -315,8 +315,10 @@ class ScopedClient:
 
     async def get(self, id: str) -> Memory:
         """Return one memory, in any state. Raises NotFound."""
-        reader = self.ctx.store if self.offline is None else self.offline
-        found = await reader.get(self.scope, [str(id)])
+        if self.offline is None:
+            found = await self.ctx.store.get(self.scope, [str(id)])
+        else:
+            found = await self.offline.get(self.scope, str(id))
         if not found:
             raise NotFound(f"No memory with id {id!r} in this scope")
         return found[0]
@@ -505,7 +507,7 @@ class ScopedClient:
         """Forget memories; what is only spooled is removed from its file."""
         rest = [*ids]
         if self.offline is not None:
-            rest = [id for id in ids if not await self.offline.forget(self.scope, id)]
+            rest = await self.offline.forget(self.scope, ids)
             if not rest:
                 return Forgotten(ids=tuple(ids))
         done = await forget.forget(self.ctx, self.scope, rest, manner)

@@ -115,11 +115,14 @@ class Snapshot(Columns):
         """How many memories alive the dense leg cannot see."""
         return int((self.alive & ~self.embedded).sum())
 
+    @property
+    def mean_length(self) -> float:
+        return float(self.length[self.alive].mean()) if self.count else 0.0
+
     @cached_property
     def length_share(self) -> NDArray[np.float32]:
         """The length of each text as a share of the mean."""
-        mean = float(self.length[self.alive].mean()) if self.count else 0.0
-        return self.length / max(mean, 1e-9)
+        return self.length / max(self.mean_length, 1e-9)
 
     @cached_property
     def speakers(self) -> tuple[str, ...]:
@@ -326,6 +329,10 @@ class SnapshotCache:
         while len(self._held) > 1 and self._size > self._limit:
             self.drop(next(iter(self._held)))
         return latest
+
+    def peek(self, scope: Scope) -> Snapshot | None:
+        """Return the scope as it was when it was last read; None if it is not held."""
+        return self._held.get(scope)
 
     def drop(self, scope: Scope) -> None:
         """Release a scope; it is read again when it is needed."""

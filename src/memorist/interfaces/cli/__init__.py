@@ -6,12 +6,10 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 unavailab
 from __future__ import annotations
 
 # Importing a module registers its commands.
-from . import agents, database, evals, manage, memories, privacy, server, table, transfer
+from . import agents, database, evals, files, manage, memories, server, table  # noqa: F401
 from .app import app
 
-MODULES = (agents, database, evals, manage, memories, privacy, server, table, transfer)
-
-__all__ = ["MODULES", "app", "main"]
+__all__ = ["app", "main"]
 
 
 def main() -> None:

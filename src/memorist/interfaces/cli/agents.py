@@ -7,157 +7,122 @@ import json
 import os
 import sys
 import threading
-from dataclasses import asdict, replace
-from shlex import quote
-from typing import Annotated, Any, Literal, get_args
+from dataclasses import replace
+from typing import Any, Literal, get_args
 
 import typer
 
-from ..call import Call
-from ..mcp import require_mcp
-from ..render import plain
-from ..verbs import SAMPLE
-from . import lazy, output
-from .app import command, report
-from .memories import Categories, Question
+from ...errors import Misconfigured
+from .. import plain
+from ..call import Call, load
+from . import output
+from .app import Words, command, report
+from .files import read_text
 from .table import memory_id
-from .transfer import standard_input
 
-AGENTS = "Agents"
 Hosts = Literal["claude-code", "codex", "cursor", "claude-desktop"]
+Moments = Literal["session-start", "prompt", "stop", "pre-compact", "before", "after"]
 
 
-@command(
-    "mcp",
-    AGENTS,
-    example="install claude-code --hooks",
-    creates=True,
-    action="<[install]> Add this server to a host.",
-    agent="<NAME> Answer as this agent, restricted by its allowlist.",
-    project="Use the name of the current folder as the space.",
-    hooks="With install: also add hooks, for claude-code.",
-    yes="With install: write without asking.",
-    dry_run="With install: only show the change.",
-    host=f"<[HOST]> {', '.join(get_args(Hosts))}.",
-)
+@command("mcp", "Agents", creates=True)
 def mcp(
     call: Call,
     action: Literal["install"] | None = None,
     host: Hosts | None = None,
+    *,
     agent: str | None = None,
     project: bool = False,
     hooks: bool = False,
     yes: bool = False,
     dry_run: bool = False,
 ) -> None:
-    """Serve MCP on stdin and stdout, or add the server to the configuration of a host."""
-    if action is not None:
-        if host is None:
-            raise typer.BadParameter(f"Which host? {', '.join(get_args(Hosts))}")
-        _install(call, host, agent, project, hooks, yes, dry_run)
+    """Serve MCP on stdin and stdout, or add the server to the configuration of a host.
+
+    Args:
+        action: <[install]> Add this server to a host.
+        agent: <NAME> Answer as this agent, restricted by its allowlist.
+        project: Use the name of the current folder as the space.
+        hooks: With install: also add hooks, for claude-code.
+        yes: With install: write without asking.
+        dry_run: With install: only show the change.
+        host: <[HOST]> claude-code, codex, cursor, claude-desktop.
+
+    Example: memorist mcp install claude-code --hooks
+    """
+    if action is None:
+        _serve(call, agent, project)
         return
+    if host is None:
+        raise typer.BadParameter(f"Which host? {', '.join(get_args(Hosts))}")
+    options = [*(["--agent", agent] if agent else []), *(["--project"] if project else [])]
+    changes = load("interfaces.mcp.install").plan_changes(host, call, options, hooks=hooks)
+    for change in changes:
+        output.line(change.diff())
+    if not changes:
+        output.note(f"Memorist is already configured in {host}.")
+    elif dry_run:
+        output.note("Nothing was written.")
+    elif not yes and not (sys.stdin.isatty() and typer.confirm("Write this?", err=True)):
+        output.note("Nothing was written. --yes writes it.")
+    else:
+        for change in changes:
+            backup = change.write()
+            saved = f"; the previous file is {backup}" if backup else ""
+            output.note(f"Wrote {change.path}{saved}")
+        output.note(f"Restart {host} to use it.")
+
+
+def _serve(call: Call, agent: str | None, project: bool) -> None:
     gc.disable()  # the loaded modules stay; collecting garbage costs a tenth of the start
-    with require_mcp():
+    try:
         import anyio
 
-        server = lazy.mcp_server
+        server = load("interfaces.mcp.server")
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types", "starlette"):
+            raise
+        raise Misconfigured(
+            'MCP support is not installed. Run: pip install "memorist[mcp]"'
+        ) from error
     gc.enable()
     gc.freeze()
-    space = call.space or (lazy.hooks.project(os.getcwd()) if project else None)
-    anyio.run(lambda: server.serve_stdio(replace(call, space=space), agent=agent))
+    if project and not call.space:
+        call = replace(call, space=load("interfaces.hooks").project(os.getcwd()))
+    anyio.run(lambda: server.serve_stdio(call, agent=agent))
 
 
-def _install(
-    call: Call, host: Hosts, agent: str | None, project: bool, hooks: bool, yes: bool, dry_run: bool
-) -> None:
-    program = lazy.mcp_install.program()
-    args = [*program[1:], "mcp"]
-    if agent:
-        args += ["--agent", agent]
-    if project:
-        args.append("--project")
-    entry: dict[str, Any] = {"command": program[0], "args": args}
-    environment = _environment(call)
-    if environment:
-        entry["env"] = environment
-    variables = [f"{name}={quote(value)}" for name, value in environment.items()]
-    hook_command = " ".join([*variables, *map(quote, program), "hook"])
-    changes = lazy.mcp_install.plan_changes(host, entry, hook_command if hooks else None)
-    needed = [change for change in changes if change.is_needed]
-    for change in needed:
-        output.line(change.diff())
-    if not needed:
-        output.note(f"Memorist is already configured in {host}.")
-        return
-    if dry_run:
-        output.note("Nothing was written.")
-        return
-    if not yes and not (sys.stdin.isatty() and typer.confirm("Write this?", err=True)):
-        output.note("Nothing was written. --yes writes it.")
-        return
-    for change in needed:
-        backup = change.write()
-        saved = f"; the previous file is {backup}" if backup else ""
-        output.note(f"Wrote {change.path}{saved}")
-    output.note(f"Restart {host} to use it.")
-
-
-def _environment(call: Call) -> dict[str, str]:
-    """Return the settings that hold here, for the configuration of a host: all but secrets."""
-    names = []
-    for name, field in lazy.settings.Settings.model_fields.items():
-        if "Secret" not in str(field.annotation):
-            names.append(name)
-    found = {}
-    for name in (*names, "config"):
-        value = getattr(call, name, None) if name in ("db", "user", "space", "tenant") else None
-        value = value or os.environ.get(f"MEMORIST_{name.upper()}")
-        if value:
-            found[f"MEMORIST_{name.upper()}"] = str(value)
-    return found
-
-
-Moments = Literal["session-start", "prompt", "stop", "pre-compact", "before", "after"]
-
-
-@command(
-    "hook",
-    AGENTS,
-    example='before "Where shall we eat tonight?"',
-    creates=True,
-    when="<session-start|prompt|stop|pre-compact|before|after>",
-    text="<[TEXT]> For before and after: the message; - reads stdin.",
-    reply="<TEXT> For after: the reply.",
-)
-def hook(
-    call: Call,
-    when: Moments,
-    text: str | None = None,
-    reply: str | None = None,
-) -> None:
+@command("hook", "Agents", creates=True)
+def hook(call: Call, when: Moments, text: str | None = None, *, reply: str | None = None) -> object:
     """Print context before a turn of an agent, or store the messages after it.
 
     session-start, prompt, stop and pre-compact are called by hosts of coding agents, with JSON on
     stdin. They never fail and are limited in time.
+
+    Args:
+        when: <session-start|prompt|stop|pre-compact|before|after>
+        text: <[TEXT]> For before and after: the message; - reads stdin.
+        reply: <TEXT> For after: the reply.
+
+    Example: memorist hook before "Where shall we eat tonight?"
     """
     if when not in ("before", "after"):
-        _run_host_hook(call, when)
-        return
+        run_host_hook(call, when)
+        return None
     if text is None:
         raise typer.BadParameter("Missing TEXT, or - for stdin")
-    content = standard_input() if text == "-" else text
+    content = read_text(text)
     with call.mine() as mine:
-        hooks = lazy.milton.BlockingHooks(mine)
+        hooks = load("dialects.milton").BlockingHooks(mine)
         if when == "after":
-            output.result(hooks.after(content, reply), json=call.json)
-            return
+            return hooks.after(content, reply)
         context = hooks.before(content)
     output.as_json({"context": context}) if call.json else print(context)
+    return None
 
 
-def _run_host_hook(call: Call, when: str) -> None:
+def run_host_hook(call: Call, when: str) -> None:
     """Answer within limits of time and size. Errors go to stderr, and the host continues."""
-    hooks = lazy.hooks
+    hooks = load("interfaces.hooks")
     answers: list[str] = []
 
     def work() -> None:
@@ -176,29 +141,30 @@ def _run_host_hook(call: Call, when: str) -> None:
     print(*filter(None, answers), end="")
 
 
-@command(
-    "agent query",
-    example='"what is left to do?" --agent planner --category tasks',
-    top_k="<N> Maximum number of memories.",
-    budget="<TOKENS> Token budget.",
-    threshold="<0..1> Minimum similarity.",
-    filter="<NAME=VALUE> Such as importance_min=3 or run_id=r1; can be repeated.",
-    full="Print everything about each memory, as JSON.",
-)
+@command("agent query")
 def query(
     call: Call,
-    question: Question,
-    agent: Annotated[
-        str, typer.Option(metavar="NAME", help="Who asks. Its allowlist decides what it reads.")
-    ],
-    category: Categories = None,
+    question: str,
+    *,
+    agent: str,
+    category: Words = None,
     top_k: int = 3,
     budget: int = 512,
     threshold: float | None = None,
-    filter: list[str] | None = None,
+    filter: Words = None,
     full: bool = False,
-) -> None:
-    """Ask as an agent. Categories that its allowlist does not name are refused."""
+) -> object:
+    """Ask as an agent. Categories that its allowlist does not name are refused.
+
+    Args:
+        agent: <NAME> Who asks. Its allowlist decides what it reads.
+        top_k: <N> Maximum number of memories.
+        threshold: <0..1> Minimum similarity.
+        filter: <NAME=VALUE> Such as importance_min=3 or run_id=r1; can be repeated.
+        full: Print everything about each memory, as JSON.
+
+    Example: memorist agent query "what is left to do?" --agent planner --category tasks
+    """
     filters: dict[str, Any] = {}
     for each in filter or ():
         name, is_pair, value = each.partition("=")
@@ -219,63 +185,50 @@ def query(
             budget_tokens=budget,
             threshold=threshold,
         )
-    if call.json or full:
+    if full:
         output.as_json(found)
-        return
-    for item in found:
-        output.line(f"{item['id']}  {plain(item['text'])}")
+        return None
+    return found, "\n".join(f"{item['id']}  {plain(item['text'])}" for item in found)
 
 
-@command(
-    "agent feedback",
-    example=f'{SAMPLE} --reply "Tea, as always."',
-    creates=True,
-    recalled="<ID...> What was recalled for a turn.",
-    reply="<TEXT> The reply.",
-    used="<ID> Instead of --reply: an id that was used; repeatable.",
-)
+@command("agent feedback", creates=True)
 def feedback(
-    call: Call,
-    recalled: list[str],
-    reply: str | None = None,
-    used: list[str] | None = None,
-) -> None:
-    """Report whether recalled memories were used in a reply, to measure how often recall helps."""
+    call: Call, recalled: list[str], *, reply: str | None = None, used: Words = None
+) -> object:
+    """Report whether recalled memories were used in a reply, to measure how often recall helps.
+
+    Args:
+        recalled: <ID...> What was recalled for a turn.
+        reply: <TEXT> The reply.
+        used: <ID> Instead of --reply: an id that was used; repeatable.
+
+    Example: memorist agent feedback 019a3c5e-7ddf-7926-adf6-688e0fc76dd8 --reply "Tea, as always."
+    """
     with call.mine() as mine:
         ids = [memory_id(mine, id) for id in recalled]
-        chosen = [memory_id(mine, id) for id in used] if used else None
-        if chosen is None and not reply:
-            chosen = []
+        chosen = None
+        if used or not reply:
+            chosen = [memory_id(mine, id) for id in used or ()]
         found = mine.feedback(ids, reply=reply, used=chosen)
-    if call.json:
-        output.as_json(found)
-        return
-    for id, how in found.items():
-        output.line(f"{id}  {how}")
-    if not found:
+    if not found and not call.json:
         output.note("None of them was used, as far as is known.")
+    return found, "\n".join(f"{id}  {how}" for id, how in found.items())
 
 
-@command(
-    "agent say",
-    example='"what do you remember about tea?"',
-    creates=True,
-    text="<TEXT> The message.",
-    about="<ID> What was last talked about; can be repeated.",
-)
-def say(
-    call: Call,
-    text: str,
-    about: list[str] | None = None,
-) -> None:
-    """Run a chat command: "forget that", "pin this", "turn memory off", "start incognito"."""
+@command("agent say", creates=True)
+def say(call: Call, text: str, *, about: Words = None) -> object:
+    """Run a chat command: "forget that", "pin this", "turn memory off", "start incognito".
+
+    Args:
+        text: <TEXT> The message.
+        about: <ID> What was last talked about; can be repeated.
+
+    Example: memorist agent say "what do you remember about tea?"
+    """
     with call.mine() as mine:
         ids = [memory_id(mine, id) for id in about or ()]
         reply = mine.command(text, about=ids)
-    if call.json:
-        output.as_json(None if reply is None else asdict(reply))
-    elif reply is None:
+    if reply is None and not call.json:
         output.note("Not a command: nothing was done.")
-    else:
-        for line in reply.say.splitlines():
-            output.line(plain(line))
+    said = reply.say if reply else ""
+    return reply, "\n".join(map(plain, said.splitlines()))

@@ -24,8 +24,9 @@ from rich.text import Text
 import memorist
 
 from ...errors import MemoristError
-from ..render import plain
-from . import lazy
+from .. import plain
+from ..call import load
+from . import output
 
 if TYPE_CHECKING:
     from ...settings import Settings
@@ -60,35 +61,26 @@ def _bad(about: str, seen: str, mend: str = "") -> Finding:
 
 def examine(db: str | None) -> list[Finding]:
     """Run all checks, in the order in which one thing depends on another."""
-    found = [
-        *_run("program", check_program),
-        *_run("packages", check_packages),
-        *_run("sqlite", check_sqlite),
-    ]
+    found = _run(check_program, check_packages, check_sqlite)
     try:
-        settings = lazy.settings.load(db=db)
+        settings = load("settings").load(db=db)
     except MemoristError as error:
         seen = str(error).removesuffix(". See `memorist doctor`")
         return [*found, _bad("settings", seen, "fix it in the environment or in memorist.toml")]
-    checks = {
-        "settings": check_settings,
-        "model": check_embedder,
-        "language model": check_language_model,
-        "cache": check_cache,
-        "file": check_database,
-        "spool": check_spool,
-    }
-    for about, check in checks.items():
-        found += _run(about, check, settings)
+    checks = check_settings, check_model, check_language_model, check_cache, check_file, check_spool
+    return found + _run(*checks, given=(settings,))
+
+
+def _run(*checks: Callable[..., Iterator[Finding]], given: Sequence[Any] = ()) -> list[Finding]:
+    """Run some checks. If a check itself fails, that is a finding, too."""
+    found: list[Finding] = []
+    for check in checks:
+        try:
+            found += list(check(*given))
+        except Exception as error:
+            about = check.__name__.removeprefix("check_").replace("_", " ")
+            found.append(_bad(about, f"{type(error).__name__}: {error}", "see the message"))
     return found
-
-
-def _run(about: str, check: Callable[..., Iterator[Finding]], *given: Any) -> list[Finding]:
-    """Run a check. If the check itself fails, that is a finding, too."""
-    try:
-        return list(check(*given))
-    except Exception as error:
-        return [_bad(about, f"{type(error).__name__}: {error}", "see the message")]
 
 
 def check_program() -> Iterator[Finding]:
@@ -126,7 +118,7 @@ def check_settings(settings: Settings) -> Iterator[Finding]:
     changed = [name for name in sorted(settings.model_fields_set) if name != "db"]
     values = [f"{name}={_without_password(str(getattr(settings, name)))}" for name in changed]
     listed = ", ".join(values) or "all defaults"
-    yield _good("settings", f"{listed}; configuration file: {lazy.settings.config_file()}")
+    yield _good("settings", f"{listed}; configuration file: {load('settings').config_file()}")
     known = {*type(settings).model_fields, "config", "traceback"}
     for variable in sorted(os.environ):
         name = variable.removeprefix("MEMORIST_").lower()
@@ -138,7 +130,7 @@ def check_settings(settings: Settings) -> Iterator[Finding]:
         yield _poor("settings", f"unknown variable {variable}", mend)
 
 
-def check_embedder(settings: Settings) -> Iterator[Finding]:
+def check_model(settings: Settings) -> Iterator[Finding]:
     mend = "set MEMORIST_EMBEDDER=minilm, then run `memorist index`"
     kind, _, name = settings.embedder.partition(":")
     if kind == "none":
@@ -149,28 +141,25 @@ def check_embedder(settings: Settings) -> Iterator[Finding]:
         where = _without_password(settings.embedder_url or "OpenAI")
         yield _good("model", f"{name or kind}, remote: every text is sent to {where}")
     else:
-        yield _packaged_model()
+        minilm = load("embedders.minilm")
 
+        async def encode() -> float:
+            model = minilm.MiniLM()
+            await model.encode_batch(["warm up"])
+            start = time.perf_counter()
+            await model.encode_batch(["How long does one sentence take?"])
+            seconds = time.perf_counter() - start
+            await model.close()
+            return seconds
 
-def _packaged_model() -> Finding:
-    """Check that the packaged model works, and how fast."""
-    minilm = lazy.minilm
-
-    async def encode() -> float:
-        model = minilm.MiniLM()
-        await model.encode_batch(["warm up"])
-        start = time.perf_counter()
-        await model.encode_batch(["How long does one sentence take?"])
-        seconds = time.perf_counter() - start
-        await model.close()
-        return seconds
-
-    try:
-        seconds = asyncio.run(encode())
-    except MemoristError as error:
-        return _bad("model", str(error), "reinstall: pip install --force-reinstall memorist")
-    size = f"{minilm.DIMENSIONS} dimensions, {1000 * seconds:.0f} ms per sentence"
-    return _good("model", f"{minilm.MODEL}, packaged, {size}")
+        try:
+            seconds = asyncio.run(encode())
+        except MemoristError as error:
+            mend = "reinstall: pip install --force-reinstall memorist"
+            yield _bad("model", str(error), mend)
+        else:
+            size = f"{minilm.DIMENSIONS} dimensions, {1000 * seconds:.0f} ms per sentence"
+            yield _good("model", f"{minilm.MODEL}, packaged, {size}")
 
 
 def check_language_model(settings: Settings) -> Iterator[Finding]:
@@ -179,7 +168,7 @@ def check_language_model(settings: Settings) -> Iterator[Finding]:
         yield _good(about, "none: rules are used, and no text leaves this machine")
         return
     try:
-        lazy.bootstrap.language_model(settings)
+        load("bootstrap").language_model(settings)
     except MemoristError as error:  # its message says what to do
         yield _bad(about, str(error))
         return
@@ -206,7 +195,7 @@ def _is_writable(path: Path) -> bool:
     return existing.is_dir() and os.access(existing, os.W_OK)
 
 
-def check_database(settings: Settings) -> Iterator[Finding]:
+def check_file(settings: Settings) -> Iterator[Finding]:
     place = settings.db
     if place != ":memory:" and "://" not in place and not Path(place).exists():
         if _is_writable(Path(place).parent):
@@ -242,7 +231,7 @@ def check_database(settings: Settings) -> Iterator[Finding]:
 
 def check_spool(settings: Settings) -> Iterator[Finding]:
     """Check for writes that wait for the store, and for lines that could not be replayed."""
-    spool = lazy.bootstrap.fail_safe_files(settings)
+    spool = load("bootstrap").Spool.of(settings)
     if spool is None:
         yield _good("spool", "off: writes fail while the store is down")
         return
@@ -271,17 +260,14 @@ def _without_password(place: str) -> str:
 
 def table(found: Sequence[Finding]) -> Table:
     """Return the findings as a table, with what to do below those that are not good."""
-    rows = Table.grid(padding=(0, 2))
-    rows.add_column(no_wrap=True)
-    rows.add_column(no_wrap=True)
-    rows.add_column(overflow="fold")
+    rows = []
     for finding in found:
         sign, style = _SIGNS[finding.state]
         text = Text(plain(finding.seen))
         if finding.mend:
             text.append(f"\nto fix it: {finding.mend}", style="yellow")
-        rows.add_row(Text(sign, style=style), finding.about, text)
-    return rows
+        rows.append((Text(sign, style=style), finding.about, text))
+    return output.grid(rows, columns=3, space=2)
 
 
 def as_plain(found: Sequence[Finding]) -> dict[str, Any]:

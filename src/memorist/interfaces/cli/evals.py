@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ...errors import InvalidInput
-from ..call import Call
+from .. import plain
+from ..call import Call, load
 from ..errors import FAILED
-from ..render import plain
-from . import lazy, output
+from . import output
 from .app import command
 
 if TYPE_CHECKING:
@@ -27,20 +27,10 @@ CAVEAT = (
 )
 
 
-@command(
-    "eval",
-    "Administration",
-    example="--tasks my_tasks --min 0.9",
-    tasks="<DIR> Folder with additional tasks of your own.",
-    own="Only run the tasks of --tasks.",
-    profile="<NAME> Ranking profile. [MEMORIST_PROFILE]",
-    sweep="Try many ranking settings; takes a minute.",
-    plot="<FILE> Draw the sweep as an SVG file.",
-    limit="<1..> Memories recalled per question.",
-    min="<0..1> Fail if a smaller share of the tasks passes.",
-)
+@command("eval", "Administration")
 def eval_(
     call: Call,
+    *,
     tasks: str | None = None,
     own: bool = False,
     profile: str | None = None,
@@ -52,8 +42,18 @@ def eval_(
     """Run tasks without memory, with memory, and without vectors; with a model too, if configured.
 
     It uses a memory of its own, with your settings, and never touches yours.
+
+    Args:
+        tasks: <DIR> Folder with additional tasks of your own.
+        own: Only run the tasks of --tasks.
+        sweep: Try many ranking settings; takes a minute.
+        plot: <FILE> Draw the sweep as an SVG file.
+        limit: <1..> Memories recalled per question.
+        min: <0..1> Fail if a smaller share of the tasks passes.
+
+    Example: memorist eval --tasks my_tasks --min 0.9
     """
-    evals = lazy.evals
+    evals = load("evals")
     if own and tasks is None:
         raise InvalidInput("--own needs your tasks: --tasks DIR")
     chosen = [] if own else evals.packaged()
@@ -67,7 +67,7 @@ def eval_(
         with output.progress("Trying settings", None, hidden=call.json) as advance:
             swept = asyncio.run(evals.sweep(chosen, progress=advance))
     if plot and swept:
-        Path(plot).write_text(lazy.chart.svg(swept), encoding="utf-8")
+        Path(plot).write_text(load("evals.chart").svg(swept), encoding="utf-8")
     if call.json:
         output.as_json(as_plain(report, swept))
     else:

@@ -9,14 +9,17 @@ import re
 import shutil
 import sys
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from shlex import quote
+from typing import Any
 
 from ...errors import InvalidInput
+from ...settings import Settings
+from ..call import Call
 
-Host = Literal["claude-code", "codex", "cursor", "claude-desktop"]
 NAME = "memorist"
 HOOKS = {
     "SessionStart": "session-start",
@@ -35,10 +38,6 @@ class FileChange:
     path: Path
     before: str
     after: str
-
-    @property
-    def is_needed(self) -> bool:
-        return self.before != self.after
 
     def diff(self) -> str:
         """Return a unified diff."""
@@ -63,35 +62,53 @@ class FileChange:
         return backup
 
 
-def plan_changes(
-    host: Host, entry: Mapping[str, Any], hook_command: str | None = None
-) -> list[FileChange]:
+def plan_changes(host: str, call: Call, options: Sequence[str], *, hooks: bool) -> list[FileChange]:
     """Return the changes that add the server to a host, and its hooks. Raises InvalidInput."""
-    if hook_command is not None and host != "claude-code":
+    if hooks and host != "claude-code":
         raise InvalidInput(f"Hooks are supported for claude-code only, not for {host}")
-
-    def add_server(data: dict[str, Any]) -> None:
-        _get_object(data, "mcpServers")[NAME] = dict(entry)
-
+    path = shutil.which("memorist")
+    program = [os.path.abspath(path)] if path else [sys.executable, "-m", "memorist"]
+    entry: dict[str, Any] = {"command": program[0], "args": [*program[1:], "mcp", *options]}
+    environment = export_settings(call)
+    if environment:
+        entry["env"] = environment
+    edits: dict[Path, Callable[[str], str]] = {}
     if host == "codex":
-        path = _config_dir("CODEX_HOME", ".codex") / "config.toml"
-        return [_change_file(path, lambda text: _add_toml_table(text, entry))]
-    changes = [_change_file(_json_file(host), lambda text: _change_json(text, add_server))]
-    if hook_command is not None:
-        path = _config_dir("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
-        changes.append(
-            _change_file(
-                path,
-                lambda text: _change_json(text, lambda data: _add_hooks(data, hook_command)),
-            )
-        )
+        file = _config_dir("CODEX_HOME", ".codex") / "config.toml"
+        edits[file] = partial(add_toml_table, entry=entry)
+    else:
+        edits[config_file(host)] = partial(edit_json, edit=partial(add_server, entry=entry))
+    if hooks:
+        variables = [f"{name}={quote(value)}" for name, value in environment.items()]
+        command = " ".join([*variables, *map(quote, program), "hook"])
+        file = _config_dir("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
+        edits[file] = partial(edit_json, edit=partial(add_hooks, command=command))
+    changes = []
+    for file, edit in edits.items():
+        try:
+            before = file.read_text("utf-8") if file.exists() else ""
+            change = FileChange(path=file, before=before, after=edit(before))
+        except (ValueError, OSError, RecursionError) as error:
+            raise InvalidInput(
+                f"Cannot change {file}: {error}. See the documentation for how to add it by hand"
+            ) from error
+        if change.before != change.after:
+            changes.append(change)
     return changes
 
 
-def program() -> list[str]:
-    """Return the command that starts this program from any folder."""
-    path = shutil.which("memorist")
-    return [os.path.abspath(path)] if path else [sys.executable, "-m", "memorist"]
+def export_settings(call: Call) -> dict[str, str]:
+    """Return the settings that hold here as environment variables: all but secrets."""
+    found = {}
+    for name in (*Settings.model_fields, "config"):
+        field = Settings.model_fields.get(name)
+        if field and "Secret" in str(field.annotation):
+            continue
+        value = getattr(call, name, None) if name in ("db", "user", "space", "tenant") else None
+        value = value or os.environ.get(f"MEMORIST_{name.upper()}")
+        if value:
+            found[f"MEMORIST_{name.upper()}"] = str(value)
+    return found
 
 
 def _config_dir(variable: str, default: str) -> Path:
@@ -99,69 +116,61 @@ def _config_dir(variable: str, default: str) -> Path:
     return Path(configured) if configured else Path.home() / default
 
 
-def _json_file(host: Host) -> Path:
+def config_file(host: str) -> Path:
+    """Return the file with the MCP servers of a host that configures them in JSON."""
     if host == "claude-code":
         return _config_dir("CLAUDE_CONFIG_DIR", "") / ".claude.json"
     if host == "cursor":
         return Path.home() / ".cursor" / "mcp.json"
-    if sys.platform == "darwin":
-        folder = Path.home() / "Library" / "Application Support"
-    else:
+    folder = Path.home() / "Library" / "Application Support"
+    if sys.platform != "darwin":
         folder = _config_dir("APPDATA" if os.name == "nt" else "XDG_CONFIG_HOME", ".config")
     return folder / "Claude" / "claude_desktop_config.json"
 
 
-def _change_file(path: Path, change: Callable[[str], str]) -> FileChange:
-    try:
-        before = path.read_text("utf-8") if path.exists() else ""
-        return FileChange(path=path, before=before, after=change(before))
-    except (ValueError, OSError, RecursionError) as error:
-        raise InvalidInput(
-            f"Cannot change {path}: {error}. See the documentation for how to add it by hand"
-        ) from error
-
-
-def _change_json(text: str, change: Callable[[dict[str, Any]], None]) -> str:
+def edit_json(text: str, edit: Callable[[dict[str, Any]], None]) -> str:
+    """Change an object in a JSON text, which keeps its indentation. Raises ValueError."""
     data = json.loads(text) if text.strip() else {}
     before = json.dumps(data)
     if not isinstance(data, dict):
         raise ValueError("not a JSON object")
-    change(data)
+    edit(data)
     if json.dumps(data) == before:
         return text
     indent = re.search(r"^\{\r?\n([ \t]+)", text)
     return json.dumps(data, indent=indent[1] if indent else 2, ensure_ascii=False) + "\n"
 
 
-def _add_hooks(data: dict[str, Any], command: str) -> None:
+def add_server(data: dict[str, Any], entry: Mapping[str, Any]) -> None:
+    servers = data.setdefault("mcpServers", {})
+    if not isinstance(servers, dict):
+        raise ValueError("mcpServers is not an object")
+    servers[NAME] = entry
+
+
+def add_hooks(data: dict[str, Any], command: str) -> None:
     """Add each hook once, replacing an older one of ours."""
-    hooks = _get_object(data, "hooks")
+    hooks = data.setdefault("hooks", {})
+    if not isinstance(hooks, dict):
+        raise ValueError("hooks is not an object")
     for event, argument in HOOKS.items():
         groups = hooks.setdefault(event, [])
         if not isinstance(groups, list) or not all(isinstance(each, dict) for each in groups):
             raise ValueError(f"hooks.{event} is not a list of objects")
         kept: list[dict[str, Any]] = []
         for group in groups:
-            others = [each for each in group.get("hooks", []) if not _is_ours(each, argument)]
+            others = []
+            for each in group.get("hooks", []):
+                known = str(each.get("command", "")) if isinstance(each, dict) else ""
+                if "memorist" not in known or not known.endswith(f" hook {argument}"):
+                    others.append(each)
             if others:
                 kept.append({**group, "hooks": others})
         hook = {"type": "command", "command": f"{command} {argument}", "timeout": TIMEOUT}
         hooks[event] = [*kept, {"hooks": [hook]}]
 
 
-def _is_ours(hook: Any, argument: str) -> bool:
-    command = str(hook.get("command", "")) if isinstance(hook, dict) else ""
-    return "memorist" in command and command.endswith(f" hook {argument}")
-
-
-def _get_object(data: dict[str, Any], name: str) -> dict[str, Any]:
-    value = data.setdefault(name, {})
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} is not an object")
-    return value
-
-
-def _add_toml_table(text: str, entry: Mapping[str, Any]) -> str:
+def add_toml_table(text: str, entry: Mapping[str, Any]) -> str:
     """Put our table at the end; comments and the order of the rest stay as they are."""
     before = tomllib.loads(text)
     if before.get("mcp_servers", {}).get(NAME) == entry:
@@ -175,7 +184,11 @@ def _add_toml_table(text: str, entry: Mapping[str, Any]) -> str:
             kept.append(line)
     table = "\n".join(f"{name} = {_to_toml(value)}" for name, value in entry.items())
     after = f"{''.join(kept).rstrip()}\n\n[mcp_servers.{NAME}]\n{table}\n".lstrip()
-    if _without_ours(tomllib.loads(after)) != _without_ours(before):
+    others = []
+    for data in (before, tomllib.loads(after)):
+        data.setdefault("mcp_servers", {}).pop(NAME, None)
+        others.append(data)
+    if others[0] != others[1]:
         raise ValueError("other settings in it would change")
     return after
 
@@ -186,9 +199,3 @@ def _to_toml(value: Any) -> str:
         return f"{{ {pairs} }}"
     # A JSON string is a TOML string, except for DEL.
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _without_ours(data: dict[str, Any]) -> dict[str, Any]:
-    servers = dict(data.get("mcp_servers", {}))
-    servers.pop(NAME, None)
-    return {**data, "mcp_servers": servers}

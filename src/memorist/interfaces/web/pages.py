@@ -14,7 +14,7 @@ from ...errors import InvalidInput
 from ...manage.keys import RIGHTS
 from ...storage.keys import Key
 from ...types import KINDS, STATES, Filter, Labels, Memory, Page
-from ..render import plain
+from .. import plain
 from . import charts
 from .request import PageRequest, route
 
