@@ -20,7 +20,6 @@ from .jobs.summarize import SummaryReport
 from .manage import (
     agent_query,
     chat_commands,
-    delta,
     edit,
     forget,
     import_export,
@@ -30,9 +29,8 @@ from .manage import (
     undo,
 )
 from .manage.checkpoints import Checkpoints
-from .manage.consent import Consent
 from .manage.forget import Forgotten, Manner
-from .manage.privacy import Privacy
+from .manage.privacy import Consent, Privacy
 from .manage.undo import Undone
 from .offline.outage import Offline
 from .retrieve import explain
@@ -191,16 +189,14 @@ class ScopedClient:
             return Recall(
                 query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why}
             )
-        ctx, news, fitted = self.ctx, None, asked
+        ctx, updates, fitted = self.ctx, None, asked
         if since is not None:
-            news = await delta.read_updates_if_available(ctx, self.scope, self.labels, since)
-            news = delta.fit_header(news, asked, ctx.count_tokens)
-            fitted = delta.reserve_room(news, asked, ctx.count_tokens)
+            updates, fitted = await recall.reserve_header(ctx, asked, since)
         find = retrieve.recall if self.offline is None else self.offline.recall
         answer = await find(ctx, fitted, by, ctx.clock(), revision=revision)
         await recall.write_back(ctx, fitted, by, answer)
         recall.log_search(ctx, asked, answer)
-        return answer if news is None else delta.prepend(news, answer, asked, ctx.count_tokens)
+        return answer if updates is None else recall.add_header(ctx, asked, updates, answer)
 
     async def feedback(
         self,
@@ -244,7 +240,7 @@ class ScopedClient:
 
         Without a revision it continues where it stopped the last time. Raises InvalidInput.
         """
-        return await delta.read_updates(self.ctx, self.scope, self.labels, since, thread)
+        return await recall.read_updates(self.ctx, self.scope, self.labels, since, thread)
 
     async def query(
         self,

@@ -18,8 +18,7 @@ from ..storage.proposals import Proposal
 from ..text import authority, normalize
 from ..types import Filter, Labels, Memory, Scope
 from . import edit, forget, recall
-from .consent import Consent
-from .privacy import INCOGNITO, Privacy
+from .privacy import INCOGNITO, Consent, Privacy
 
 LONGEST = 300  # characters; what is longer is talk
 SHOWN = 10
