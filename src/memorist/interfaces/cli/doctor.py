@@ -238,7 +238,7 @@ def check_file(settings: Settings) -> Findings:
 
 def check_spool(settings: Settings) -> Findings:
     """Check for writes that wait for the store, and for lines that could not be replayed."""
-    spool = load("bootstrap").fail_safe_files(settings)
+    spool = load("bootstrap").Spool.of(settings)
     if spool is None:
         yield "spool", "good", "off: writes fail while the store is down"
         return
