@@ -256,7 +256,7 @@ def _embedder(settings: Settings) -> Embedder | None:
         from .embedders.hashing import Hashing
 
         return Hashing()
-    from .embedders.cached import Cached
+    from .embedders import Cached
 
     made = _inferring(settings)
     if settings.cache_mb == 0:

@@ -18,7 +18,7 @@ from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
 from .manage import (
-    agent_query,
+    access,
     chat_commands,
     edit,
     forget,
@@ -260,7 +260,16 @@ class ScopedClient:
         are searched, except workflows. `threshold` is the minimum similarity. Raises NotAllowed for
         a category that the agent may not read, InvalidInput.
         """
-        asked = agent_query.Request(
+
+        async def find(where: Filter, by: Profile) -> Recall:
+            return await self.recall(
+                query, limit=top_k, budget=budget_tokens, profile=by, where=where
+            )
+
+        return await access.query(
+            self.ctx,
+            self.scope,
+            find,
             agent=agent,
             categories=categories,
             filters=filters,
@@ -269,13 +278,6 @@ class ScopedClient:
             budget_tokens=budget_tokens,
             threshold=threshold,
         )
-
-        async def find(where: Filter, by: Profile) -> Recall:
-            return await self.recall(
-                query, limit=top_k, budget=budget_tokens, profile=by, where=where
-            )
-
-        return await agent_query.answer(self.ctx, asked, self.scope, find)
 
     async def why_not(
         self,
