@@ -20,7 +20,7 @@ from .manage.checkpoints import Checkpoints
 from .manage.consent import Consent
 from .manage.privacy import Privacy
 from .scoped import ScopedClient
-from .settings.options import Options
+from .settings import Options
 
 P = ParamSpec("P")
 T = TypeVar("T")
