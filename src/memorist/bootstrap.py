@@ -241,7 +241,7 @@ def _embedder(settings: Settings) -> Embedder | None:
             model = MiniLM()
     if settings.cache_mb == 0:
         return model
-    from .embedders.cached import Cached
+    from .embedders import Cached
 
     directory = settings.state_dir / "embeddings_cache"
     return Cached(model, directory, limit_bytes=settings.cache_mb << 20)

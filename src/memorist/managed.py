@@ -16,8 +16,7 @@ from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
 from .manage import edit, import_export, privacy, recall, undo
 from .manage.checkpoints import Checkpoints
-from .manage.consent import Consent
-from .manage.privacy import Privacy
+from .manage.privacy import Consent, Privacy
 from .manage.undo import Undone
 from .offline.outage import Offline
 from .storage.changes import Event

@@ -10,9 +10,8 @@ from typing import Any
 from .ingest import pipeline as ingest
 from .ingest import policies, validation
 from .manage import (
-    agent_query,
+    access,
     chat_commands,
-    delta,
     forget,
     import_export,
     journal,
@@ -149,16 +148,14 @@ class ScopedClient(ManagedScope):
             return Recall(
                 query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why}
             )
-        ctx, news, fitted = self.ctx, None, asked
+        ctx, updates, fitted = self.ctx, None, asked
         if since is not None:
-            news = await delta.read_updates_if_available(ctx, self.scope, self.labels, since)
-            news = delta.fit_header(news, asked, ctx.count_tokens)
-            fitted = delta.reserve_room(news, asked, ctx.count_tokens)
+            updates, fitted = await recall.reserve_header(ctx, asked, since)
         find = retrieve.recall if self.offline is None else self.offline.recall
         answer = await find(ctx, fitted, by, ctx.clock(), revision=revision)
         await recall.write_back(ctx, fitted, by, answer)
         recall.log_search(ctx, asked, answer)
-        return answer if news is None else delta.prepend(news, answer, asked, ctx.count_tokens)
+        return answer if updates is None else recall.add_header(ctx, asked, updates, answer)
 
     async def feedback(
         self,
@@ -200,7 +197,7 @@ class ScopedClient(ManagedScope):
 
         Without a revision it continues where it stopped the last time. Raises InvalidInput.
         """
-        return await delta.read_updates(*self._place, since, thread)
+        return await recall.read_updates(*self._place, since, thread)
 
     async def query(
         self,
@@ -220,7 +217,16 @@ class ScopedClient(ManagedScope):
         are searched, except workflows. `threshold` is the minimum similarity. Raises NotAllowed for
         a category that the agent may not read, InvalidInput.
         """
-        asked = agent_query.Request(
+
+        async def find(where: Filter, by: Profile) -> Recall:
+            return await self.recall(
+                query, limit=top_k, budget=budget_tokens, profile=by, where=where
+            )
+
+        return await access.query(
+            self.ctx,
+            self.scope,
+            find,
             agent=agent,
             categories=categories,
             filters=filters,
@@ -229,13 +235,6 @@ class ScopedClient(ManagedScope):
             budget_tokens=budget_tokens,
             threshold=threshold,
         )
-
-        async def find(where: Filter, by: Profile) -> Recall:
-            return await self.recall(
-                query, limit=top_k, budget=budget_tokens, profile=by, where=where
-            )
-
-        return await agent_query.answer(self.ctx, asked, self.scope, find)
 
     async def why_not(
         self,

@@ -25,6 +25,7 @@ from ..errors import InvalidInput
 from ..ingest import guard, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
+from ..ingest.privacy import INCOGNITO, load
 from ..storage import codec, rows, summaries
 from ..storage.changes import Save, SeenMessage
 from ..storage.export import export
@@ -33,7 +34,7 @@ from ..storage.store import Store
 from ..storage.summaries import Summary
 from ..text import authority, normalize
 from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
-from . import edit, privacy
+from . import edit
 from .records import PROFILE, PROJECT
 
 FORMAT = 1
@@ -298,11 +299,11 @@ async def _find_refusals(values: Sequence[Value], scope: Scope, how: Import) -> 
     """
     drafts = [_to_draft(value) for value in values]
     sessions = {draft.labels.session for draft in drafts}
-    disabled = await privacy.load_disabled(how.ctx, scope, sessions)
+    disabled = await load(how.ctx, how.ctx.store, scope, sessions)
     reasons: list[str] = []
     for draft in drafts:
         why = disabled.get(draft.labels.session, "")
-        if why != privacy.INCOGNITO:
+        if why != INCOGNITO:
             if how.restore:
                 why = ""
             elif draft.text and not why:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, StringConstraints, create_model
 
 from ...client import Client
 from ...manage.checkpoints import Checkpoints
-from ...manage.consent import FIELDS, Consent
+from ...manage.privacy import FIELDS, Consent
 from ...scoped import ScopedClient
 from ...storage.changes import Event
 from ...storage.proposals import Proposal
