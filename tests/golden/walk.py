@@ -24,7 +24,6 @@ from memorist.storage import sqlite, store
 ROOT = str(Path(memorist.__file__).parent) + "/"
 # A second reader may open its connection during any verb: that depends on the timing of threads.
 OPENING = {
-    ("storage/sqlite/database.py", "_check_exists"),
     *(
         ("storage/sqlite/connection.py", name)
         for name in ("_prepare", "_use_wal", "connect", "translated", "wait")
