@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from datetime import timedelta
 
@@ -211,19 +211,19 @@ async def statistics(page: PageRequest) -> Response:
     """Events and LLM usage by day; for administrators also jobs and latencies."""
     today = page.client.ctx.clock()
     days = [f"{today - timedelta(days=ago):%Y-%m-%d}" for ago in reversed(range(DAYS))]
-    counts = Counter[tuple[str, str]]()  # by event and day
+    counts = defaultdict[str, Counter[str]](Counter)  # by event, by day
     for counted in await page.memories.event_counts(days=DAYS):
-        counts[f"{counted.op} {counted.status}", counted.day] += counted.count
+        counts[f"{counted.op} {counted.status}"][counted.day] += counted.count
     usage = await page.memories.llm_usage(days=DAYS)
     for each in usage:
-        counts["input tokens", each.day] += each.tokens_in
-        counts["output tokens", each.day] += each.tokens_out
+        counts["input tokens"][each.day] += each.tokens_in
+        counts["output tokens"][each.day] += each.tokens_out
     plots: list[tuple[str, str, dict[str, list[int]]]] = []
     for title, about, lines in CHARTS:
         series: dict[str, list[int]] = {}
         for name, events in lines.items():
-            counted_events = events.split(", ")
-            series[name] = [sum(counts[event, day] for event in counted_events) for day in days]
+            total = sum(map(counts.__getitem__, events.split(", ")), Counter[str]())
+            series[name] = [total[day] for day in days]
         plots.append((title, about, series))
     is_admin = page.caller.has_right("admin")
     return await page.render(
