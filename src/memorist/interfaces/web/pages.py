@@ -209,7 +209,7 @@ async def relations(page: PageRequest) -> Response:
 @route("GET", "/figures", "read")
 async def statistics(page: PageRequest) -> Response:
     """Events and LLM usage by day; for administrators also jobs and latencies."""
-    today = page.client.ctx.clock()
+    today = page.engine.ctx.clock()
     days = [f"{today - timedelta(days=ago):%Y-%m-%d}" for ago in reversed(range(DAYS))]
     counts = defaultdict[str, Counter[str]](Counter)  # by event, by day
     for counted in await page.memories.event_counts(days=DAYS):
@@ -231,8 +231,8 @@ async def statistics(page: PageRequest) -> Response:
         days=days,
         plots=plots,
         usage=usage,
-        jobs=await page.client.backlog() if is_admin else None,
-        latencies=page.request.app.state.metrics.latencies() if is_admin else {},
+        jobs=await page.engine.backlog() if is_admin else None,
+        latencies=page.app.state.metrics.latencies() if is_admin else {},
     )
 
 
@@ -242,7 +242,7 @@ async def settings(page: PageRequest) -> Response:
     scope = page.memories.scope
     spaces = {scope.space}
     if page.caller.space is None:
-        for each in await page.client.scopes():
+        for each in await page.engine.scopes():
             if (each.user, each.tenant) == (scope.user, scope.tenant):
                 spaces.add(each.space)
     return await page.render(
@@ -261,7 +261,7 @@ async def keys(page: PageRequest) -> Response:
 async def list_keys(page: PageRequest) -> list[Key]:
     """Return the keys of this user, oldest first."""
     owner = (page.caller.user, page.caller.tenant)
-    return [key for key in await page.client.keys() if (key.user, key.tenant) == owner]
+    return [key for key in await page.engine.keys() if (key.user, key.tenant) == owner]
 
 
 async def render_keys(page: PageRequest, token: str = "") -> Response:
