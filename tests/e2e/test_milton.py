@@ -13,8 +13,7 @@ import pytest
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
-from memorist.embedders import minilm
-from memorist.embedders.cached import Cached
+from memorist.embedders import Cached, minilm
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, RevisionConflict
 from memorist.ports import Vectors

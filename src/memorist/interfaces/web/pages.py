@@ -10,7 +10,7 @@ from datetime import timedelta
 from fastapi import Response
 
 from ...dialects import catalog
-from ...manage.keys import RIGHTS
+from ...manage.access import RIGHTS
 from ...storage.keys import Key
 from ...types import KINDS, STATES, Filter, Labels, Memory
 from .. import plain
