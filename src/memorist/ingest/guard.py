@@ -241,7 +241,7 @@ def lower_authority(draft: Draft, policy: Policy, user: str) -> Draft:
         is_named = draft.kind or draft.category or draft.item_type
         if is_named or policy.guard == "none" or not find_injection(draft.text, "contextual"):
             return draft
-    return authority.as_episode(draft, typed=policy.route == "milton")
+    return authority.as_episode(draft, typed=policy.route == "item_type")
 
 
 def find_forgery(text: str) -> str:

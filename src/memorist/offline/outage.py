@@ -17,7 +17,7 @@ from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreFull, 
 from ..index import SnapshotCache
 from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
-from ..ingest.analyze import analyze, to_items
+from ..ingest.analyze import Item, analyze
 from ..ingest.policies import Policy
 from ..manage import records
 from ..ports import IndexRow, Vectors
@@ -87,7 +87,7 @@ class Offline:
         except StoreFull:
             raise
         except StoreUnavailable as error:
-            items = to_items(drafts)
+            items = [Item(draft, draft) for draft in drafts]
             sessions = {draft.labels.session for draft in drafts}
             privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
             ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
@@ -309,7 +309,8 @@ class Offline:
             policy = standby.policy(
                 self._ctx.policies, batch[0].policy, self._ctx.settings.capacity
             )
-            items, ctx = to_items(new), replace(self._ctx, store=store)
+            items = [Item(draft, draft) for draft in new]
+            ctx = replace(self._ctx, store=store)
             drafts = await ingest.prepare(ctx, scope, items, policy, ctx.clock())
             async with store.transaction(scope) as tx:
                 await ingest.write(tx, drafts)

@@ -12,9 +12,9 @@ from ..index import Snapshot, SnapshotCache
 from ..ingest import policies
 from ..ingest.analyze import analyze
 from ..ingest.classify import is_kept
-from ..ingest.decide import Create, WriteSession, build_memory
+from ..ingest.decide import WriteSession, build_memory
 from ..ports import Delta, IndexRow, Vectors
-from ..storage.changes import Relation
+from ..storage.changes import Relation, Save
 from ..text import clock, tokens
 from ..types import Draft, Filter, Labels, Memory, Page, Scope
 from .proxy import StoreProxy
@@ -58,7 +58,7 @@ def prepared(
     for chunk in analyze(draft, by):
         memory = build_memory(chunk, known)
         if is_kept(memory.importance, by.gate, on_purpose=draft.on_purpose):
-            known.add(chunk, Create(memory=memory))
+            known.save(Save(memory=memory, event="created"))
             made.append((memory, index_row(memory, language)))
     return made
 
