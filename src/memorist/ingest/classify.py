@@ -18,9 +18,8 @@ from ..errors import InvalidInput
 from ..text.entities import Entity, entities, is_common, is_technical_word
 from ..text.normalize import remove_links
 from ..text.tokens import ENGLISH, word_set, word_table, words
+from ..types import ITEM_TYPES, KINDS
 
-KINDS = ("episodic", "semantic", "procedural", "working", "insight")
-ITEM_TYPES = ("fact", "preference", "project", "decision", "crumb", "request", "result")
 PREFERENCE_SIGNALS = ("I prefer", "I always", "I hate", "my favorite", "my favourite")
 WORKING_SIGNALS = ("now", "right now", "currently", "this session", "today")
 
@@ -311,23 +310,15 @@ def is_technical(text: str) -> bool:
     False
     """
     found = _WORD.findall(remove_links(text))
-    if mean_rarity(found) >= TECHNICAL_FROM:
+    rarities = [_rarity(word) for word in found if word.lower() not in ENGLISH]
+    if rarities and sum(rarities) / len(rarities) >= TECHNICAL_FROM:
         return True
     return not TECHNICAL_WORDS.isdisjoint(map(str.lower, found))
 
 
-def mean_rarity(found: Iterable[str]) -> float:
-    """Return the mean rarity of words: 0 for everyday, 1 for technical; stop words do not count.
-
-    >>> mean_rarity(["the", "parseTree", "grows"]), mean_rarity([])
-    (0.5, 0.0)
-    """
-    rarities = [_rarity(word) for word in found if word.lower() not in ENGLISH]
-    return sum(rarities) / len(rarities) if rarities else 0.0
-
-
 @lru_cache(maxsize=1 << 14)
 def _rarity(word: str) -> float:
+    """Return how rare a word is: 0 if everyday, 1 if technical."""
     lower = word.lower()
     if len(word) > _LONGEST_WORD:
         return 0.2
