@@ -1,16 +1,20 @@
 """Mutation testing: plant one small change at a time, run the tests that should notice it, report those that did not.
 
 python tools/mutate.py planted [MIL IMP-36 …]   changes of tools/mutants/, with the tests that claim the requirement
+python tools/mutate.py replant                  write down where the planted changes stand in the source now
 python tools/mutate.py generated [--count 300]  changes made by rule, with the tests that run the changed line
 python tools/mutate.py map [TESTS …]            record which test runs which line, for `generated`; needs coverage.py
 
-The exit status is 1 if a change survives that is not listed as equivalent. The tests run in copies of the tree.
+A planted change is found wherever its code stands now (tools/locate.py); those that are not found are listed as stale.
+The exit status is 1 if more than 3 % of the changes survive that are not listed as equivalent. The tests run in copies
+of the tree.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import json
 import os
 import random
@@ -29,6 +33,7 @@ from pathlib import Path
 from queue import Queue
 
 import pytest
+from locate import Place, Tree, compiles
 
 ROOT = Path(__file__).parents[1]
 (PACKAGE,) = (path.parent for path in (ROOT / "src").glob("*/__init__.py"))
@@ -36,6 +41,7 @@ MUTANTS = ROOT / "tools" / "mutants"
 MAP = ROOT / ".mutation-map.json"
 SECONDS = 300  # for the tests of one change; a change that makes them hang is noticed
 MOST_TESTS = 120  # for one generated change, the quickest first
+MOST_SURVIVING = 0.03
 NOT_MUTATED = (
     "evals/",
     "interfaces/demo.py",
@@ -71,40 +77,89 @@ def _short(text: str) -> str:
 # Changes written by hand, each against a requirement
 
 
-def planted(wanted: Iterable[str]) -> Iterator[Mutant]:
-    """Yield the changes in tools/mutants/*.toml. Raises SystemExit if one no longer fits the source."""
-    stale = []
-    for file in sorted(MUTANTS.glob("*.toml")):
+def planted(wanted: Iterable[str]) -> tuple[list[Mutant], list[str]]:
+    """Return the changes in tools/mutants/*.toml, and those that are not found in the source any more."""
+    tree = source_tree()
+    found: list[Mutant] = []
+    stale: list[str] = []
+    for file in planted_files():
         for entry in tomllib.loads(file.read_text("utf-8")).get("mutant", []):
             spec = entry["spec"]
             if wanted and not any(spec == name or spec.startswith(f"{name}-") for name in wanted):
                 continue
-            source = (
-                (PACKAGE / entry["file"]).read_text("utf-8")
-                if (PACKAGE / entry["file"]).exists()
-                else ""
-            )
-            if source.count(entry["old"]) != 1:
-                stale.append(
-                    f"{spec}: {entry['file']} has {_short(entry['old'])!r} {source.count(entry['old'])} times"
-                )
+            place = tree.find(entry["file"], entry["old"], entry["new"])
+            if place is None:
+                stale.append(f"{spec}: {entry['file']} {_short(entry['old'])!r}")
                 continue
-            yield Mutant(
-                path=entry["file"],
-                line=source[: source.index(entry["old"])].count("\n") + 1,
-                old=entry["old"],
-                new=entry["new"],
-                text=source.replace(entry["old"], entry["new"]),
+            source = tree.sources[place.path]
+            mutant = Mutant(
+                path=place.path,
+                line=source[: place.start].count("\n") + 1,
+                old=source[place.start : place.end],
+                new=place.new,
+                text=place.text,
                 rule=spec,
                 tests=tuple(entry.get("tests", ())) or tuple(files_naming(spec)),
                 spec=None if "tests" in entry else spec,
                 equivalent=entry.get("equivalent"),
             )
-    if stale:
-        sys.exit(
-            "These planted changes do not fit the source any more, plant them again:\n"
-            + "\n".join(stale)
-        )
+            found.append(mutant)
+    return found, stale
+
+
+def planted_files() -> list[Path]:
+    others = ("equivalent.toml", "renames.toml")
+    return [file for file in sorted(MUTANTS.glob("*.toml")) if file.name not in others]
+
+
+def source_tree() -> Tree:
+    renames = MUTANTS / "renames.toml"
+    return Tree(PACKAGE, tomllib.loads(renames.read_text("utf-8")) if renames.exists() else {})
+
+
+def replant() -> int:
+    """Rewrite the entries whose code has moved or was reworded, with the file and the text of today."""
+    tree = source_tree()
+    counts: Counter[str] = Counter()
+    for file in planted_files():
+        head, *entries = file.read_text("utf-8").split("[[mutant]]\n")
+        for number, text in enumerate(entries):
+            entry = tomllib.loads(text)
+            place = tree.find(entry["file"], entry["old"], entry["new"])
+            counts[place.step if place else "stale"] += 1
+            if place is None or place.step == "text":
+                continue
+            old, new = _whole_lines(tree.sources[place.path], place)
+            for name, value in (("file", place.path), ("old", old), ("new", new)):
+                text = _with_value(text, name, value)
+            assert tomllib.loads(text)["old"] == old, text
+            entries[number] = text
+        file.write_text("[[mutant]]\n".join([head, *entries]), "utf-8")
+    print(", ".join(f"{count} {step}" for step, count in counts.most_common()))
+    return 0
+
+
+def _whole_lines(source: str, place: Place) -> tuple[str, str]:
+    """Return the lines around a place, as few as make them unique in the file, before and after the change."""
+    start, end = place.start, place.end
+    while True:
+        start = source.rfind("\n", 0, start) + 1
+        end = source.find("\n", end)
+        end = len(source) if end < 0 else end
+        old = source[start:end]
+        if source.count(old) == 1:
+            return old, source[start : place.start] + place.new + source[place.end : end]
+        start, end = max(0, start - 1), min(len(source), end + 1)
+
+
+def _with_value(entry: str, name: str, after: str) -> str:
+    """Replace the value of a key in the text of an entry."""
+    value = r"(?:'''.*?'''|\"\"\".*?\"\"\"|'[^'\n]*'|\"(?:[^\"\\\n]|\\.)*\")"
+    written = re.compile(rf"^{name} = {value}$", re.MULTILINE | re.DOTALL)
+    plain = f'"{after}"' if name == "file" else f"'''{after}'''"
+    if "'''" in after or after.startswith("\n"):
+        plain = json.dumps(after, ensure_ascii=False)
+    return written.sub(lambda _: f"{name} = {plain}", entry, count=1)
 
 
 def files_naming(spec: str) -> Iterator[str]:
@@ -148,7 +203,9 @@ def edits(tree: ast.Module) -> Iterator[Edit]:
 
 
 def _not_behavior(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what only people read or what only the type checker sees: messages of errors, annotations, docstrings."""
+    """Yield what only people read, what only the type checker sees and what checks itself: messages of errors,
+    annotations, assertions.
+    """
     roots: list[ast.AST | None] = []
     if isinstance(node, ast.Raise):
         roots = [node.exc]
@@ -156,10 +213,12 @@ def _not_behavior(node: ast.AST) -> Iterator[ast.AST]:
         roots = [node.annotation]
     elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         roots = [node.returns]
-    elif isinstance(node, ast.JoinedStr) or (
+    elif isinstance(node, ast.JoinedStr | ast.Assert) or (
         isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
     ):
         roots = [node]
+    elif isinstance(node, ast.keyword) and node.arg == "strict":  # checks what holds anyway
+        roots = [node.value]
     for root in roots:
         yield from ast.walk(root) if root is not None else ()
 
@@ -216,21 +275,25 @@ def _shortened(text: str) -> str:
     return " ".join(sentences[:-1])
 
 
-def generated(count: int, seed: int) -> list[Mutant]:
+def generated(count: int, seed: int, only: str) -> list[Mutant]:
     """Return changes made by rule, as many of each rule as there are, drawn alike for the same seed and source."""
     tests = Tests.load()
-    known = {(e["file"], e["old"], e["new"], e["where"]): e["reason"] for e in _equivalents()}
+    known = {(_key(e["where"], e["old"], e["new"])): e["reason"] for e in _equivalents()}
+    outdated: list[str] = []
     by_rule: dict[str, list[Mutant]] = defaultdict(list)
     for file in sorted(PACKAGE.rglob("*.py")):
         path = file.relative_to(PACKAGE).as_posix()
-        if path.startswith(NOT_MUTATED):
+        if path.startswith(NOT_MUTATED) or not path.startswith(only):
             continue
         source = file.read_text("utf-8")
+        if not tests.fits(path, source):
+            outdated.append(path)
+            continue
         tree = ast.parse(source)
         for node, new, rule in edits(tree):
             old = ast.get_source_segment(source, node) or ""
             changed = _replaced(source, node, new)
-            if not old or not _compiles(changed):
+            if not old or not compiles(changed):
                 continue
             where = _where(tree, node)
             chosen = tests.of(path, node, tree)
@@ -244,9 +307,13 @@ def generated(count: int, seed: int) -> list[Mutant]:
                         text=changed,
                         rule=rule,
                         tests=chosen,
-                        equivalent=known.get((path, old, new, where)),
+                        equivalent=known.get(_key(where, old, new)),
                     )
                 )
+    if outdated:
+        print(
+            f"{len(outdated)} files have changed since the map was recorded, run `map` again: {' '.join(outdated)}"
+        )
     chance = random.Random(seed)
     for each in by_rule.values():
         chance.shuffle(each)
@@ -254,6 +321,11 @@ def generated(count: int, seed: int) -> list[Mutant]:
     while len(drawn) < count and any(by_rule.values()):
         drawn += [each.pop() for each in by_rule.values() if each]
     return drawn[:count]
+
+
+def _key(where: str, old: str, new: str) -> tuple[str, ...]:
+    """Return what a change is known by wherever its function stands: the name of the function, and the texts."""
+    return (where.rpartition(".")[2], *(" ".join(text.split()) for text in (old, new)))
 
 
 def _equivalents() -> list[dict[str, str]]:
@@ -282,21 +354,17 @@ def _replaced(source: str, node: ast.AST, new: str) -> str:
     return b"".join([*lines[:first], before + new.encode() + after, *lines[last + 1 :]]).decode()
 
 
-def _compiles(source: str) -> bool:
-    try:
-        compile(source, "mutant", "exec")
-    except SyntaxError:
-        return False
-    return True
-
-
 class Tests:
     """Which tests run which lines, with the time each takes."""
 
     def __init__(
-        self, lines: dict[str, dict[str, list[int]]], seconds: dict[str, float], names: list[str]
+        self,
+        lines: dict[str, dict[str, list[int]]],
+        seconds: dict[str, float],
+        names: list[str],
+        digests: dict[str, str],
     ) -> None:
-        self._lines, self._seconds, self._names = lines, seconds, names
+        self._lines, self._seconds, self._names, self._digests = lines, seconds, names, digests
 
     @classmethod
     def load(cls) -> Tests:
@@ -306,6 +374,10 @@ class Tests:
                 "There is no map of tests to lines yet: run `python tools/mutate.py map` first"
             )
         return cls(**json.loads(MAP.read_text("utf-8")))
+
+    def fits(self, path: str, source: str) -> bool:
+        """Whether a file is as it was when the map was recorded, so that its line numbers are right."""
+        return self._digests.get(path) == _digest(source)
 
     def of(self, path: str, node: ast.AST, tree: ast.Module) -> tuple[str, ...]:
         """Return the tests to run for a change, the quickest first."""
@@ -332,6 +404,10 @@ class Tests:
         return found
 
 
+def _digest(source: str) -> str:
+    return hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
+
+
 def _defined(tree: ast.Module, node: ast.AST) -> Iterator[str]:
     """Yield the name that a line run on import gives a value to: of a constant, a field, an argument, a class."""
     for each in ast.walk(tree):
@@ -347,48 +423,49 @@ def _defined(tree: ast.Module, node: ast.AST) -> Iterator[str]:
             yield each.name
 
 
-def record(paths: list[str]) -> None:
-    """Run tests under coverage and write which of them runs which line."""
+def record(paths: list[str], jobs: int) -> None:
+    """Run tests under coverage, in so many processes, and write which of them runs which line."""
     import coverage
 
+    groups = [paths]
+    if jobs > 1:
+        files = [path for path in paths if path.endswith(".py")]
+        for folder in [path for path in paths if not path.endswith(".py")] or ["tests", "src"]:
+            files += [str(file) for file in sorted(Path(folder).rglob("test_*.py"))]
+            files += [folder] if folder.startswith("src") else []  # its examples
+        files.sort(key=lambda path: -Path(path).stat().st_size)
+        groups = [files[number::jobs] for number in range(jobs)]
+    names: dict[str, int] = {}
+    seconds: dict[str, float] = {}
+    lines: dict[str, dict[str, list[int]]] = {}
+    options = ["-q", "-n0", "-p", "mutate", "-p", "no:cacheprovider"]
     with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "coverage"
-        durations = Path(folder) / "seconds.json"
-        environment = {
-            **_environment(ROOT),
-            "MUTATE_COVERAGE": str(data),
-            "MUTATE_SECONDS": str(durations),
-        }
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-n0",
-            "-p",
-            "mutate",
-            "-p",
-            "no:cacheprovider",
-            *paths,
-        ]
-        subprocess.run(command, cwd=ROOT, env=environment, check=False)
-        found = coverage.CoverageData(str(data))
-        found.read()
-        names: dict[str, int] = {}
-        lines: dict[str, dict[str, list[int]]] = {}
-        for measured in found.measured_files():
-            if Path(measured).is_relative_to(PACKAGE):
+        places = [Path(folder) / str(number) for number in range(len(groups))]
+        running = []
+        for place, group in zip(places, groups, strict=True):
+            environment = {
+                **_environment(ROOT),
+                "MUTATE_COVERAGE": f"{place}.coverage",
+                "MUTATE_SECONDS": f"{place}.json",
+            }
+            command = [sys.executable, "-m", "pytest", *options, *group]
+            running.append(subprocess.Popen(command, cwd=ROOT, env=environment))
+        for process in running:
+            process.wait()
+        for place in places:
+            seconds |= json.loads(Path(f"{place}.json").read_text("utf-8"))
+            found = coverage.CoverageData(f"{place}.coverage")
+            found.read()
+            for measured in found.measured_files():
+                if not Path(measured).is_relative_to(PACKAGE):
+                    continue
                 of_file = lines.setdefault(Path(measured).relative_to(PACKAGE).as_posix(), {})
                 for line, tests in found.contexts_by_lineno(measured).items():
-                    of_file[str(line)] = [
-                        names.setdefault(test, len(names)) for test in tests if test
-                    ]
-        written = {
-            "lines": lines,
-            "seconds": json.loads(durations.read_text("utf-8")),
-            "names": list(names),
-        }
-        MAP.write_text(json.dumps(written), "utf-8")
+                    numbers = [names.setdefault(test, len(names)) for test in tests if test]
+                    of_file.setdefault(str(line), []).extend(numbers)
+    digests = {path: _digest((PACKAGE / path).read_text("utf-8")) for path in lines}
+    written = {"lines": lines, "seconds": seconds, "names": list(names), "digests": digests}
+    MAP.write_text(json.dumps(written), "utf-8")
 
 
 # Running
@@ -466,7 +543,7 @@ def copies(count: int) -> Iterator[Queue[Path]]:
 
 
 def run(mutants: list[Mutant], jobs: int, *, baseline: bool) -> int:
-    """Try each change and print those that survive. Returns the exit status."""
+    """Try each change and print those that survive; return the exit status: 1 if they are more than 3 %."""
     survivors: list[Mutant] = []
     with copies(jobs) as trees, ThreadPoolExecutor(jobs) as pool:
         if baseline:
@@ -492,10 +569,11 @@ def run(mutants: list[Mutant], jobs: int, *, baseline: bool) -> int:
                 survivors.append(mutant)
     print("\n" + "\n".join(f"survived: {each}" for each in survivors))
     rules = Counter(each.rule.split("-")[0] for each in mutants)
-    print(
-        f"{len(mutants)} changes ({', '.join(f'{n} {name}' for name, n in rules.items())}), {len(survivors)} survived"
-    )
-    return 1 if survivors else 0
+    tried = len(mutants) - sum(each.equivalent is not None for each in mutants)
+    share = len(survivors) / max(1, tried)
+    print(f"{len(mutants)} changes ({', '.join(f'{n} {name}' for name, n in rules.items())})")
+    print(f"{len(survivors)} of {tried} that are not equivalent survived: {share:.1%}")
+    return 1 if share > MOST_SURVIVING else 0
 
 
 def main() -> int:
@@ -516,28 +594,38 @@ def main() -> int:
     by_hand.add_argument(
         "specs", nargs="*", help="requirements or documents, such as IMP-36 or MIL (default: all)"
     )
+    commands.add_parser("replant", help="write down where the planted changes stand now")
     by_rule = commands.add_parser("generated", help="changes made by rule")
-    by_rule.add_argument("--count", type=int, default=300)
-    by_rule.add_argument("--seed", type=int, default=1)
-    by_rule.add_argument("--only", default="", help="only files whose path begins so")
-    by_rule.add_argument("--list", action="store_true", help="print the changes and run nothing")
+    for each, usual in ((by_hand, 2000), (by_rule, 300)):
+        each.add_argument("--count", type=int, default=usual, help="size of the sample")
+        each.add_argument("--seed", type=int, default=1)
+        each.add_argument("--only", default="", help="only files whose path begins so")
+        each.add_argument("--list", action="store_true", help="print the changes and run nothing")
     recorded = commands.add_parser("map", help="record which test runs which line")
     recorded.add_argument(
         "tests", nargs=argparse.REMAINDER, help="arguments for pytest (default: all tests)"
     )
     given = parser.parse_args()
     if given.command == "map":
-        record(given.tests)
+        record(given.tests, given.jobs)
         return 0
+    if given.command == "replant":
+        return replant()
+    stale: list[str] = []
     if given.command == "planted":
-        return run(list(planted(given.specs)), given.jobs, baseline=given.baseline)
-    mutants = [
-        each for each in generated(given.count, given.seed) if each.path.startswith(given.only)
-    ]
+        found, stale = planted(given.specs)
+        found = [each for each in found if each.path.startswith(given.only)]
+        random.Random(given.seed).shuffle(found)
+        mutants = found[: given.count]
+    else:
+        mutants = generated(given.count, given.seed, given.only)
     if given.list:
         print("\n".join(f"{each} ({len(each.tests)} tests)" for each in mutants))
-        return 0
-    return run(mutants, given.jobs, baseline=given.baseline)
+    status = 0 if given.list else run(mutants, given.jobs, baseline=given.baseline)
+    if stale:
+        print("Stale, plant them again where the behavior is now:\n" + "\n".join(stale))
+        print(f"{len(stale)} planted changes are stale")
+    return status
 
 
 # This module is also the pytest plugin of its own runs

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
-from urllib.parse import parse_qs, urlsplit
 
 from .client import Client
 from .context import Context, utcnow
@@ -19,14 +16,13 @@ from .index import SnapshotCache
 from .ingest import policies
 from .jobs.index_sync import IndexSync, StoreSearch
 from .jobs.worker import Worker
-from .offline import Offline
-from .offline.proxy import DatabaseProxy, StoreProxy
+from .offline.outage import Down, Offline, Switch
+from .offline.spool import Spool
 from .ports import BudgetedModel, Embedder, NearestRows, Reranker
 from .retrieve import profiles
 from .settings import Settings, allowlists, load
 from .settings.options import Options
 from .storage.access_log import AccessLog
-from .storage.database import Database
 from .storage.store import Store
 from .telemetry import span_observer
 from .text import tokens
@@ -35,7 +31,6 @@ if TYPE_CHECKING:
     from pydantic import SecretStr
 
     from .llms.breaker import Breaker
-    from .offline.spool import Files
     from .storage.store import Store
     from .storage.tables import Copied
 
@@ -65,7 +60,9 @@ async def open_client(
     reranker = _reranker(chosen, embedder)
     model = language_model(chosen)
     observers = [span_observer()] if chosen.otel else []
-    store, spool = await _guarded(chosen)
+    down: Down = {}
+    spool = Spool.of(chosen)
+    store = await (_store(chosen) if spool is None else _offline_store(chosen, spool, down))
     external_index, usual = await _external_index(chosen, store, embedder)
     ctx = Context(
         store=store,
@@ -89,11 +86,10 @@ async def open_client(
         observers=observers,
     )
     offline = None
-    if spool is not None and isinstance(store, StoreProxy):
-        offline = Offline(ctx, store, spool)
+    if spool is not None:
+        offline = Offline(ctx, spool, down, lambda: _store(chosen))
+        await offline.start()
     client = Client(ctx, offline)
-    if offline is not None:
-        await offline.opened()
     if chosen.run_jobs:
         client.background = Worker(ctx, batch_size=TENDED_AT_ONCE, drain_seconds=TENDED_SECONDS)
         client.background.start()
@@ -215,72 +211,23 @@ async def _any_store(settings: Settings) -> Store:
     return await Store.open(await SqliteDatabase.open(settings.db), language=settings.language)
 
 
-def fail_safe_files(settings: Settings) -> Files | None:
-    """Where what is told waits while this store is away, or None if it cannot be away or is to fail then."""
-    if not settings.spool or settings.db == ":memory:" or sys.platform == "win32":
-        return None
-    from .offline.spool import Files
+async def _offline_store(settings: Settings, spool: Spool, down: Down) -> Store:
+    """Open a store that may be down later, or is down now: then `down` says why.
 
-    folder = settings.spool_dir or settings.state_dir / "data" / "memory"
-    return Files(folder / hashlib.sha256(os.fsencode(_place(settings.db))).hexdigest()[:16])
-
-
-def _place(db: str) -> str:
-    """What makes two addresses the same store: the server and the database, or the file; not who asks."""
-    if "://" not in db:
-        return os.path.realpath(db)
-    address = urlsplit(db)
-    where = address.netloc.rpartition("@")[2].lower()  # one host, or several with commas between
-    named = {name: values[0] for name, values in parse_qs(address.query).items()}
-    host = named.get("host") or (where if ":" in where else f"{where}:5432")
-    return f"{host} {named.get('port', '')} {named.get('dbname') or address.path.strip('/')}"
-
-
-async def _guarded(settings: Settings) -> tuple[Store, Files | None]:
-    """The store behind a switch, and the files. A server that was reached before may be away when it is opened."""
-    is_address = "://" in settings.db
-    inner, why = None, None
+    A server may be down if it was reached from this machine before. A file has to be there.
+    """
+    if "://" not in settings.db:
+        return await _store(settings)
+    database = None
     try:
-        inner = await _store(settings)
-    except StoreUnavailable as error:
-        known = (
-            fail_safe_files(settings) if is_address and not isinstance(error, StoreFull) else None
-        )
-        if known is None or not known.folder.exists():
-            raise
-        why = error
-    spool = fail_safe_files(settings)
-    if spool is None:
-        assert inner is not None
-        return inner, None
-    if is_address:
+        database = (await _store(settings)).database
         with suppress(OSError):  # a machine without a place for files can still use the server
             spool.prepare()
-    still = (lambda: None) if is_address else _unmoved(settings.db)
-
-    async def reopen() -> Database:
-        return (await _store(settings)).database
-
-    database = None if inner is None else inner.database
-    proxy = DatabaseProxy(database, reopen=reopen, still=still, why=why)
-    return StoreProxy(proxy, language=settings.language), spool
-
-
-def _unmoved(db: str) -> Callable[[], None]:
-    """A check that the file is still the one that was opened: another one in its place would be written to nowhere."""
-
-    def number() -> int | None:
-        with suppress(OSError):
-            return os.stat(db).st_ino
-        return None
-
-    opened = number()
-
-    def check() -> None:
-        if number() not in (opened, None):  # a file that is gone is noticed by the store
-            raise StoreUnavailable(f"{db!r} was replaced while it was open: open it again")
-
-    return check
+    except StoreUnavailable as error:
+        if isinstance(error, StoreFull) or not spool.folder.exists():
+            raise
+        down |= {"reading": str(error), "writing": str(error)}
+    return Store(Switch(database, down), language=settings.language)
 
 
 async def _postgres(settings: Settings) -> Store:
@@ -307,7 +254,7 @@ def _embedder(settings: Settings) -> Embedder | None:
         from .embedders.hashing import Hashing
 
         return Hashing()
-    from .embedders.cached import Cached
+    from .embedders import Cached
 
     made = _inferring(settings)
     if settings.cache_mb == 0:

@@ -14,9 +14,8 @@ from .jobs import embed
 from .jobs.expire import Purged
 from .jobs.index_sync import IndexSync
 from .jobs.worker import JobReport, Worker
-from .manage import import_export, journal, keys
-from .offline import Offline
-from .offline.outage import Replayed
+from .manage import access, import_export, journal
+from .offline.outage import Offline, Replayed
 from .scoped import ScopedClient
 from .settings import Settings
 from .storage.check import check
@@ -174,7 +173,7 @@ class Client:
         The key acts for that user: in every space or the named one, as any agent or the named one.
         It expires after `days`, or never. Raises InvalidInput.
         """
-        return await keys.create(
+        return await access.create_key(
             self.ctx,
             name,
             user=user,
@@ -191,11 +190,11 @@ class Client:
 
     async def revoke_key(self, id: str) -> None:
         """Revoke an API key. Raises NotFound."""
-        await keys.revoke(self.ctx, id)
+        await access.revoke_key(self.ctx, id)
 
     async def authenticate(self, token: str) -> Key:
         """Return the key of a token. Raises KeyRefused if it is unknown, revoked or expired."""
-        return await keys.authenticate(self.ctx, token)
+        return await access.authenticate(self.ctx, token)
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Yield everything that is stored, record by record, as `import_` reads it."""

@@ -18,10 +18,8 @@ from .jobs import expire, summarize
 from .jobs.expire import Purged
 from .jobs.summarize import SummaryReport
 from .manage import (
-    agent_query,
+    access,
     chat_commands,
-    conflicts,
-    delta,
     edit,
     forget,
     import_export,
@@ -31,11 +29,10 @@ from .manage import (
     undo,
 )
 from .manage.checkpoints import Checkpoints
-from .manage.consent import Consent
 from .manage.forget import Forgotten, Manner
-from .manage.privacy import Privacy
+from .manage.privacy import Consent, Privacy
 from .manage.undo import Undone
-from .offline import Offline
+from .offline.outage import Offline
 from .retrieve import explain
 from .retrieve import pipeline as retrieve
 from .retrieve.profiles import Profile
@@ -192,16 +189,14 @@ class ScopedClient:
             return Recall(
                 query=asked, profile=by.name, hits=(), text="", tokens=0, legs={"memory": why}
             )
-        ctx, news, fitted = self.ctx, None, asked
+        ctx, updates, fitted = self.ctx, None, asked
         if since is not None:
-            news = await delta.read_updates_if_available(ctx, self.scope, self.labels, since)
-            news = delta.fit_header(news, asked, ctx.count_tokens)
-            fitted = delta.reserve_room(news, asked, ctx.count_tokens)
+            updates, fitted = await recall.reserve_header(ctx, asked, since)
         find = retrieve.recall if self.offline is None else self.offline.recall
         answer = await find(ctx, fitted, by, ctx.clock(), revision=revision)
         await recall.write_back(ctx, fitted, by, answer)
         recall.log_search(ctx, asked, answer)
-        return answer if news is None else delta.prepend(news, answer, asked, ctx.count_tokens)
+        return answer if updates is None else recall.add_header(ctx, asked, updates, answer)
 
     async def feedback(
         self,
@@ -245,7 +240,7 @@ class ScopedClient:
 
         Without a revision it continues where it stopped the last time. Raises InvalidInput.
         """
-        return await delta.read_updates(self.ctx, self.scope, self.labels, since, thread)
+        return await recall.read_updates(self.ctx, self.scope, self.labels, since, thread)
 
     async def query(
         self,
@@ -265,7 +260,16 @@ class ScopedClient:
         are searched, except workflows. `threshold` is the minimum similarity. Raises NotAllowed for
         a category that the agent may not read, InvalidInput.
         """
-        asked = agent_query.Request(
+
+        async def find(where: Filter, by: Profile) -> Recall:
+            return await self.recall(
+                query, limit=top_k, budget=budget_tokens, profile=by, where=where
+            )
+
+        return await access.query(
+            self.ctx,
+            self.scope,
+            find,
             agent=agent,
             categories=categories,
             filters=filters,
@@ -274,13 +278,6 @@ class ScopedClient:
             budget_tokens=budget_tokens,
             threshold=threshold,
         )
-
-        async def find(where: Filter, by: Profile) -> Recall:
-            return await self.recall(
-                query, limit=top_k, budget=budget_tokens, profile=by, where=where
-            )
-
-        return await agent_query.answer(self.ctx, asked, self.scope, find)
 
     async def why_not(
         self,
@@ -316,8 +313,10 @@ class ScopedClient:
 
     async def get(self, id: str) -> Memory:
         """Return one memory, in any state. Raises NotFound."""
-        reader = self.ctx.store if self.offline is None else self.offline
-        found = await reader.get(self.scope, [str(id)])
+        if self.offline is None:
+            found = await self.ctx.store.get(self.scope, [str(id)])
+        else:
+            found = await self.offline.get(self.scope, str(id))
         if not found:
             raise NotFound(f"No memory with id {id!r} in this scope")
         return found[0]
@@ -464,9 +463,13 @@ class ScopedClient:
         hidden, and can be restored for that long. A spooled write is removed from its file.
         Raises NotFound; StoreUnavailable, because no file can keep this promise.
         """
-        manner = await forget.check_manner(
-            self.ctx, self.scope, self.labels, reason, keep_days, never_again, actor
-        )
+        manner = Manner(
+            reason=reason,
+            actor=actor,
+            keep_days=keep_days,
+            never_again=never_again,
+            session=self.labels.session,
+        ).check()
         return await self._forget([str(id)], manner)
 
     @observed("forget", _count_forgotten)
@@ -486,9 +489,13 @@ class ScopedClient:
         `where=Filter(ids=…)` with the ids of a dry run forgets exactly those.
         Raises InvalidInput if neither is given.
         """
-        manner = await forget.check_manner(
-            self.ctx, self.scope, self.labels, reason, keep_days, never_again, actor
-        )
+        manner = Manner(
+            reason=reason,
+            actor=actor,
+            keep_days=keep_days,
+            never_again=never_again,
+            session=self.labels.session,
+        ).check()
         ids = await forget.find(self.ctx, self.scope, self.labels, query, where)
         if dry_run:
             return await forget.preview(self.ctx, self.scope, ids)
@@ -498,7 +505,7 @@ class ScopedClient:
         """Forget memories; what is only spooled is removed from its file."""
         rest = [*ids]
         if self.offline is not None:
-            rest = [id for id in ids if not await self.offline.forget(self.scope, id)]
+            rest = await self.offline.forget(self.scope, ids)
             if not rest:
                 return Forgotten(ids=tuple(ids))
         done = await forget.forget(self.ctx, self.scope, rest, manner)
@@ -518,9 +525,8 @@ class ScopedClient:
         in the history and can itself be undone; an erasure cannot. Raises NotFound; RevisionConflict if
         something was changed later.
         """
-        given = {"operation": operation, "session": session}
         return await undo.undo(
-            self.ctx, self.scope, self.labels, given, dry_run=dry_run, actor=actor
+            self.ctx, self.scope, self.labels, operation, session, dry_run=dry_run, actor=actor
         )
 
     async def restore(self, id: str, *, actor: str | None = None) -> Memory:
@@ -536,15 +542,15 @@ class ScopedClient:
     async def conflicts(self, *, limit: int = 100) -> builtins.list[Conflict]:
         """Return newer statements that replaced older ones and wait for a decision, newest first."""
         validation.number("limit", limit)
-        return await conflicts.list_open(self.ctx.store, self.scope, limit=limit)
+        return await edit.list_conflicts(self.ctx.store, self.scope, limit=limit)
 
     async def confirm(self, id: str, *, actor: str | None = None) -> Memory:
         """Keep the newer memory of a conflict; the older one stays readable. Raises NotFound."""
-        return await conflicts.confirm(self.ctx, self.scope, id, actor)
+        return await edit.confirm(self.ctx, self.scope, id, actor)
 
     async def reject(self, id: str, *, actor: str | None = None) -> Memory:
         """Put the older memory of a conflict back in place of the newer one. Raises NotFound."""
-        return await conflicts.reject(self.ctx, self.scope, id, actor)
+        return await edit.reject(self.ctx, self.scope, id, actor)
 
     async def command(
         self,

@@ -17,8 +17,7 @@ from .bootstrap import open_client
 from .client import Client
 from .errors import MemoristError
 from .manage.checkpoints import Checkpoints
-from .manage.consent import Consent
-from .manage.privacy import Privacy
+from .manage.privacy import Consent, Privacy
 from .scoped import ScopedClient
 from .settings.options import Options
 

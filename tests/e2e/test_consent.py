@@ -27,7 +27,7 @@ from memorist.errors import (
     StoreDamaged,
 )
 from memorist.interfaces.cli import app
-from memorist.manage.consent import SENSITIVE
+from memorist.manage.privacy import SENSITIVE
 from memorist.scoped import ScopedClient
 from memorist.storage import proposals
 from memorist.storage.proposals import Proposal

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from memorist import aio, bootstrap
+from memorist import aio
+from memorist.offline.spool import Spool
 from memorist.settings import load, upgrade
 from version_0_1 import ALIVE, assert_replayed, lay_spool, unpack
 
@@ -35,7 +36,7 @@ class Home:
         )
 
     def spool(self, db: Path, app: str) -> Path:
-        name = bootstrap.fail_safe_files(load(db=str(db), state_dir=self.state / app)).folder.name  # type: ignore[union-attr]
+        name = Spool.of(load(db=str(db), state_dir=self.state / app)).folder.name  # type: ignore[union-attr]
         return self.state / app / "data" / "memory" / name
 
     def fill(self) -> None:
@@ -314,6 +315,6 @@ def test_processes_that_start_at_once_move_the_default_paths_together(tmp_path: 
 
 
 def test_the_folder_of_a_spool_has_one_name(tmp_path: Path) -> None:
-    files = bootstrap.fail_safe_files(load(db=str(tmp_path / "m.db"), state_dir=tmp_path))
+    files = Spool.of(load(db=str(tmp_path / "m.db"), state_dir=tmp_path))
     assert files is not None
-    assert files.folder.name == upgrade._spool_name(tmp_path / "m.db")
+    assert files.folder.name == upgrade.spool_name(str(tmp_path / "m.db"))

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import memorist
 from memorist.dialects.supervisor import Supervisor
 from memorist.errors import InvalidInput
+from memorist.offline.outage import Switch
 from memorist.storage.history import thread_changes
 from memorist.sync import Blocking, BlockingScope
 
@@ -176,10 +177,13 @@ def test_a_recall_while_the_store_is_away_keeps_the_news_for_later(
 ) -> None:
     told(ana, NAME, "personal", 0.4)
     ana.recall("What is the preferred name?")
-    memory._inner.ctx.store.away["reading"] = "the cable is out"  # type: ignore[attr-defined]
+    offline, store = memory._inner.offline, memory._inner.ctx.store
+    assert offline is not None
+    store.connection = Switch(store.database, offline.down)
+    offline.down["reading"] = "the cable is out"
     answer = ana.recall("What is the preferred name?", since=0)
     assert (answer.degraded, answer.revision) == (True, 0)
-    memory._inner.ctx.store.found("reading")  # type: ignore[attr-defined]
+    offline.down.clear()
     assert ana.recall("What is the preferred name?", since=0).revision == 1
 
 

@@ -22,7 +22,7 @@ from memorist.errors import ModelUnavailable
 from memorist.evals.run import filled_memory
 from memorist.ingest import policies
 from memorist.interfaces.cli import app
-from memorist.manage.chat_commands import heard
+from memorist.manage.chat_commands import parse
 
 GATE: dict[str, Any] = {
     "sessions": [
@@ -137,7 +137,7 @@ async def test_a_memory_without_its_guards_would_fail_every_private_task(
 def _unprotected(task: evals.EvalTask) -> evals.EvalTask:
     """The same task without what the user says to the memory itself."""
     kept = [
-        tuple(turn for turn in each.messages if not heard(turn.content)) for each in task.sessions
+        tuple(turn for turn in each.messages if not parse(turn.content)) for each in task.sessions
     ]
     return replace(
         task,

@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 
 import memorist
 from memorist import Draft, Filter, aio
-from memorist.bootstrap import fail_safe_files
 from memorist.client import Client
 from memorist.dialects.milton import Milton
 from memorist.dialects.theoria import Theoria
@@ -26,6 +25,7 @@ from memorist.dialects.vault import Vault
 from memorist.errors import InvalidInput, NotFound, StoreUnavailable
 from memorist.interfaces.cli import app
 from memorist.offline.outage import Offline
+from memorist.offline.spool import Spool
 from memorist.settings import Settings
 from memorist.storage import summaries
 
@@ -92,7 +92,7 @@ def until(holds: Callable[[], object]) -> None:
 
 def taken_in(memory: Any) -> None:
     """Wait until the store is back and nothing waits for it."""
-    until(lambda: not memory._inner.ctx.store.away and memory.stats()["pending"] == 0)
+    until(lambda: not memory._inner.offline.down and memory.stats()["pending"] == 0)
 
 
 def texts(ana: Any) -> list[str]:
@@ -459,7 +459,7 @@ def test_the_command_line_takes_in_and_tells_what_was_set_aside(
 
 def test_an_address_stands_for_the_same_store_whoever_asks(tmp_path: Path) -> None:
     def folder(db: str) -> Path | None:
-        made = fail_safe_files(Settings(db=db, spool_dir=tmp_path))
+        made = Spool.of(Settings(db=db, spool_dir=tmp_path))
         return made and made.folder
 
     assert folder("postgresql://ana:secret@db/memories") == folder(
@@ -485,5 +485,5 @@ def test_a_file_that_stays_locked_is_away_for_writing_only(disk: Disk, memory: A
     assert time.monotonic() - begun < 1
     other.execute("ROLLBACK")
     other.close()
-    until(lambda: not memory._inner.ctx.store.away)
+    until(lambda: not memory._inner.offline.down)
     assert len(texts(ana)) == 3

@@ -10,7 +10,7 @@ import pytest
 
 import memorist
 from memorist import aio
-from memorist.manage.journal import Journal, gone, noted
+from memorist.manage.journal import Journal, append, find_erased
 from memorist.types import Draft, Labels, Scope
 
 NOW = datetime(2026, 5, 31, 12, 0, tzinfo=UTC)
@@ -239,9 +239,9 @@ async def test_what_is_forgotten_before_it_is_noted_is_not_noted(tmp_path: Path)
             Draft(id="gone", text="Ana is in debt"),
             Draft(id=kept, text="Ana is a doctor in Lisbon"),
         ]
-        await noted(memory.ctx, ana.scope, drafts, NOW)
+        await append(memory.ctx, ana.scope, drafts, NOW)
         told = [(ana.scope, draft.id or "", draft.text) for draft in drafts]
-        assert await gone(memory.ctx.store, told) == ["Ana is in debt"]
+        assert await find_erased(memory.ctx.store, told) == ["Ana is in debt"]
     assert "debt" not in "".join(
         path.read_text("utf-8") for path in (tmp_path / "memory").iterdir()
     )

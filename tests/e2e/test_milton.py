@@ -13,8 +13,7 @@ import pytest
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects.milton import MemoryItem, Milton, ProjectMemory, UserProfile
-from memorist.embedders import minilm
-from memorist.embedders.cached import Cached
+from memorist.embedders import Cached, minilm
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, RevisionConflict
 from memorist.ports import Vectors
@@ -666,3 +665,14 @@ async def test_projects_are_kept_apart_by_name_and_merged_by_it(milton: Milton) 
     )
     atlas = await milton.project_memory("ATLAS")
     assert (atlas.goals, atlas.blockers, atlas.next_steps) == (("beta",), ("no server",), ())
+
+
+async def test_records_are_written_in_a_database_in_memory() -> None:
+    async with aio.open(":memory:", embedder="hashing") as opened:
+        milton = Milton(opened.scope("ana"))
+        id = await milton.add(content="I prefer tea.", type="preference")
+        await milton.upsert_user_profile({"preferences": ["tea"]}, [id])
+        done = await milton.compress_short_to_long(0)
+        assert done == {"compressed": 1, "projects": 0, "profile": 1}
+        profile = await milton.user_profile()
+    assert (profile.preferences, profile.evidence_ids) == (("tea", "I prefer tea."), (id,))

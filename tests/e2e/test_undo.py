@@ -280,3 +280,13 @@ def test_the_command_line_undoes_what_the_history_names(
     assert MINT in run("show", id)
     assert TEA in run("undo", operation)
     assert TEA in run("show", id)
+
+
+def test_undoing_reads_through_its_own_transaction() -> None:
+    """A database in memory has one lock for all: a second reader would wait for it in vain."""
+    with memorist.open(":memory:", embedder="hashing") as opened:
+        ana = opened.scope("ana")
+        id = kept(ana, TEA)
+        ana.edit(id, MINT)
+        ana.undo(last(ana))
+        assert ana.get(id).text == TEA

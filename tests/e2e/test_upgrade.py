@@ -16,6 +16,7 @@ import pytest
 
 from memorist import aio, bootstrap
 from memorist.errors import Misconfigured, NotFound
+from memorist.offline.spool import Spool
 from memorist.settings import load
 from memorist.storage.check import check
 from memorist.storage.postgres.migrate import migrate
@@ -260,7 +261,7 @@ async def test_lines_that_waited_in_a_spool_of_version_0_1_are_stored(tmp_path: 
         "state_dir": tmp_path / "state",
         "spool_dir": tmp_path / "spool",
     }
-    files = bootstrap.fail_safe_files(load(db=str(db), **settings))
+    files = Spool.of(load(db=str(db), **settings))
     assert files is not None
     lay_spool(files.folder)
     async with aio.open(db, **settings) as memory:

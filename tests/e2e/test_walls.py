@@ -18,8 +18,7 @@ from memorist import aio
 from memorist.client import Client
 from memorist.errors import MemoristError
 from memorist.manage.checkpoints import Checkpoints
-from memorist.manage.consent import FIELDS, Consent
-from memorist.manage.privacy import Privacy
+from memorist.manage.privacy import FIELDS, Consent, Privacy
 from memorist.scoped import ScopedClient
 from memorist.types import Draft, Filter, Labels
 

@@ -145,7 +145,7 @@ def loaded(place: Place, seconds: float) -> dict[str, Any]:
             place.leave()
             time.sleep(seconds)
             place.back()
-            until(lambda: not memory._inner.ctx.store.away)
+            until(lambda: not memory._inner.offline.down)
             time.sleep(0.5)
         finally:
             load.end()
@@ -288,7 +288,7 @@ def test_recall_goes_on_with_what_was_lately_seen_and_says_so(place: Place) -> N
             assert found.degraded
             assert "store" in found.legs
         place.back()
-        until(lambda: not memory._inner.ctx.store.away)
+        until(lambda: not memory._inner.offline.down)
         found = ana.recall("what is red?")
         assert (len(found.hits), found.degraded) == (3, False)
 
@@ -312,7 +312,7 @@ def test_a_server_that_was_reached_before_may_be_away_when_it_is_opened(
         with pytest.raises(StoreUnavailable):
             ana.list()
         away.back()
-        until(lambda: not memory._inner.ctx.store.away)
+        until(lambda: not memory._inner.offline.down)
         assert ana.get(id).text == "My bike is red."
         assert ana.remember("My boat is blue.").count("created") == 1
 
@@ -366,7 +366,7 @@ def test_a_commit_whose_answer_is_lost_is_kept_once(line: tuple[Proxy, Place]) -
         proxy.lose_answer_to(b"COMMIT\x00")
         receipt = ana.remember("My kettle is blue.")
         assert receipt.count("pending") == 1
-        until(lambda: place.waiting() == 0 and not memory._inner.ctx.store.away)
+        until(lambda: place.waiting() == 0 and not memory._inner.offline.down)
         assert sorted(each.text for each in everything(ana)) == [
             "My kettle is blue.",
             "The weather is fine.",
@@ -394,5 +394,5 @@ def test_only_the_first_call_waits_for_a_server_that_does_not_answer(
             assert ana.recall("bike").hits
         assert time.monotonic() - begun < 20  # one call alone would wait for longer
         proxy.mend()
-        until(lambda: not memory._inner.ctx.store.away)
+        until(lambda: not memory._inner.offline.down)
         assert len(everything(ana)) == 11

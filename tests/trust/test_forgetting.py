@@ -200,7 +200,7 @@ def store_away(folder: Path) -> Iterator[None]:
 
 
 def back(memory: Any) -> None:
-    until(lambda: not memory._inner.ctx.store.away and memory.stats()["pending"] == 0)
+    until(lambda: not memory._inner.offline.down and memory.stats()["pending"] == 0)
 
 
 def _forgotten_while_pending(memory: Any, folder: Path) -> None:

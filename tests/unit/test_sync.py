@@ -11,8 +11,7 @@ from memorist import aio, sync
 from memorist.bootstrap import open_client
 from memorist.client import Client
 from memorist.manage.checkpoints import Checkpoints
-from memorist.manage.consent import Consent
-from memorist.manage.privacy import Privacy
+from memorist.manage.privacy import Consent, Privacy
 from memorist.scoped import ScopedClient
 
 PAIRS = (

@@ -26,6 +26,7 @@ from ..text.statements import parse
 from ..types import CONTRADICTS, Memory, Outcome, Scope
 from . import transitions
 from .analyze import Chunk, is_turn, score
+from .classify import is_kept
 from .policies import Bands, Policy
 
 FORGOTTEN = "it was forgotten on request: save it on purpose to keep it again"
@@ -184,7 +185,7 @@ def decide(chunk: Chunk, known: WriteSession) -> Decision:
             return _update(old, chunk, known)
         return _merge(old, chunk, known)
     memory = build_memory(chunk, known)
-    if memory.importance < policy.gate and not draft.on_purpose:
+    if not is_kept(memory.importance, policy.gate, on_purpose=draft.on_purpose):
         reason = f"importance {memory.importance:.2f} is below {policy.gate}"
         return Decision(outcome=Outcome(status="skipped", reason=reason))
     if chunk.key is not None and chunk.key in known.keyed:

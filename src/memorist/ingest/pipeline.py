@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Literal
 
 from ..context import Context
-from ..embedders import checked
+from ..embedders import encode
 from ..errors import ProviderFailed
 from ..storage import tasks
 from ..storage.changes import Event, SeenMessage
@@ -189,7 +189,7 @@ async def _embed(ctx: Context, chunks: Sequence[Chunk], policy: Policy) -> str:
         return NO_MODEL
     texts = list(dict.fromkeys(chunk.text for chunk in chunks))
     try:
-        vectors = await checked.encode(ctx.embedder, texts)
+        vectors = await encode(ctx.embedder, texts)
     except ProviderFailed as error:
         return f"{FAILED}: {error}"
     by_text = dict(zip(texts, vectors, strict=True))

@@ -1,7 +1,6 @@
 """What every command is given: which database, whose memory, and how to answer.
 
-The command line, its MCP server and its hooks share it. `memorist.settings` is slow to import, so
-it is loaded on use.
+The command line, its MCP server and its hooks share it.
 """
 
 from __future__ import annotations
@@ -20,6 +19,11 @@ from ..errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from ..sync import Blocking, BlockingScope
+
+
+def load(name: str) -> Any:
+    """Import a module of this package on first use: slow imports would delay `memorist --help`."""
+    return import_module(f"memorist.{name}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +46,17 @@ class Call:
     @contextmanager
     def memory(self) -> Iterator[Blocking]:
         """Open the memory. Raises NotFound if the command needs an existing one."""
-        settings: Any = import_module("memorist.settings")
-        place = settings.load(db=self.db).db
-        if not self.creates and _is_missing(place):
-            raise NotFound(
-                f"No memory at {place!r}. `memorist remember` creates one; --db names another"
-            )
+        place = load("settings").load(db=self.db).db
+        # Other places than files, and paths that cannot exist, are left to the store.
+        is_file = place != ":memory:" and "://" not in place and "\0" not in place
+        if is_file and not self.creates and not os.path.lexists(place):
+            folder = os.path.dirname(os.path.abspath(place))
+            while not os.path.lexists(folder):
+                folder = os.path.dirname(folder)
+            if os.path.isdir(folder):
+                raise NotFound(
+                    f"No memory at {place!r}. `memorist remember` creates one; --db names another"
+                )
         with memorist.open(self.db, run_jobs=False) as memory:
             yield memory
 
@@ -62,16 +71,6 @@ class Call:
         if user is None:
             user = login()
         return memory.scope(user, self.space, self.tenant, session=self.session)
-
-
-def _is_missing(place: str) -> bool:
-    """Return whether a file does not exist but could. Other places are left to the store."""
-    if place == ":memory:" or "://" in place or "\0" in place or os.path.lexists(place):
-        return False
-    folder = os.path.dirname(os.path.abspath(place))
-    while not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
-    return os.path.isdir(folder)
 
 
 def login() -> str:

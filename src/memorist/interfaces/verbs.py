@@ -10,9 +10,10 @@ This module imports nothing heavy, because `memorist --help` reads it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from inspect import Parameter
+from typing import Any
 
-REQUIRED: Any = object()
+REQUIRED: Any = Parameter.empty
 SAMPLE = "019a3c5e-7ddf-7926-adf6-688e0fc76dd8"  # an id, for examples
 
 
@@ -25,7 +26,7 @@ class Argument:
     help: str
     default: Any = REQUIRED
     cli_default: Any = REQUIRED  # if it differs from `default`
-    only: Literal["rest", "cli"] | None = None
+    cli_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,9 @@ VERBS: tuple[Verb, ...] = (
             QUERY,
             ID,
             ANY_LIMIT,
-            replace(BUDGET, only="cli"),
-            Argument("as_of", "time", "What held at that time.", None, only="cli"),
-            Argument("profile", "name", "Ranking profile. [MEMORIST_PROFILE]", None, only="cli"),
+            replace(BUDGET, cli_only=True),
+            Argument("as_of", "time", "What held at that time.", None, cli_only=True),
+            Argument("profile", "name", "Ranking profile. [MEMORIST_PROFILE]", None, cli_only=True),
         ),
         may_be_missing=True,
         panel=BROWSE,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from ..embedders import checked
+from ..embedders import encode
 from ..errors import ProviderFailed, StoreUnavailable
 from ..ports import Embedder, Vectors
 from ..storage import embedding_queue
@@ -114,15 +114,15 @@ async def _encode(
     """
     texts = [tokens.meaning_of(memory) for memory in memories]
     try:
-        return [*await checked.encode(embedder, texts)], None
+        return [*await encode(embedder, texts)], None
     except ProviderFailed as error:
-        await checked.encode(embedder, ["tea"])  # is it the model or one of the texts?
+        await encode(embedder, ["tea"])  # is it the model or one of the texts?
         problem = error
     vectors: list[Vectors | None] = []
     for text in texts:
         vectors.append(None)
         with suppress(ProviderFailed):
-            (vectors[-1],) = await checked.encode(embedder, [text])
+            (vectors[-1],) = await encode(embedder, [text])
     return vectors, problem
 
 

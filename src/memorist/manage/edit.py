@@ -1,4 +1,7 @@
-"""Changing a memory without losing what it was, and showing what it rests on."""
+"""Changes that a person makes to a memory: edit, pin, restore, and decide between two statements.
+
+The text before an edit is kept as an earlier version that can still be read.
+"""
 
 from __future__ import annotations
 
@@ -6,72 +9,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .. import embedders
 from ..context import Context
-from ..embedders import checked
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
-from ..ingest import links as relations
-from ..ingest import policies, transitions, validation
+from ..ingest import links, policies, transitions, validation
 from ..ports import Vectors
-from ..storage.changes import Save
+from ..storage.changes import Save, Unrelated
+from ..storage.export import original_text
+from ..storage.queries import Reader
 from ..storage.store import Store
 from ..storage.transaction import Transaction
 from ..text import normalize
 from ..text.clock import new_id
-from ..types import Evidence, Filter, HistoryEvent, Labels, Memory, Message, Scope
+from ..types import (
+    CONTRADICTS,
+    Conflict,
+    Evidence,
+    Filter,
+    HistoryEvent,
+    Labels,
+    Memory,
+    Message,
+    Scope,
+    State,
+)
 from . import privacy
 
 LONGEST_SUMMARY = 280  # characters
-
-
-async def change(
-    ctx: Context,
-    scope: Scope,
-    id: str,
-    event: HistoryEvent,
-    fields: Mapping[str, Any],
-    actor: str | None,
-    session: str | None = None,
-) -> Memory:
-    """Change fields of a memory under the write lock, with its history; hide or show its versions with it.
-
-    Raises NotFound.
-    """
-    async with ctx.store.transaction(scope) as tx:
-        old = await _found(tx, scope, id)
-        new = transitions.revise(old, ctx.clock(), **fields)
-        new = await release_key(tx, new)
-        told = {name: value for name, value in fields.items() if isinstance(value, (bool, str))}
-        meta = {**told, **({"session": session} if session else {})}
-        versions = await carry_versions(tx, old, new)
-        await tx.apply([Save(memory=new, event=event, actor=actor, meta=meta), *versions])
-    return new
-
-
-async def release_key(tx: Transaction, memory: Memory) -> Memory:
-    """The memory, without its key if another one has taken that over while this one was away."""
-    if memory.key is None or not memory.is_active:
-        return memory
-    taken = (await tx.by_key(memory.scope, [memory.key])).get(memory.key)
-    return memory if taken is None or taken.id == memory.id else replace(memory, key=None)
-
-
-async def carry_versions(tx: Transaction, old: Memory, new: Memory) -> list[Save]:
-    """What a memory has replaced disappears with it, and comes back with it."""
-    hidden = "soft_deleted"
-    if (old.state == hidden) == (new.state == hidden):
-        return []
-    now, then = (hidden, "superseded") if new.state == hidden else ("superseded", hidden)
-    found: dict[str, Memory] = {}
-    ids = [old.id]
-    while ids:
-        id = ids.pop()
-        page = await tx.page(old.scope, Filter(versions_of=id, states=(then,)), limit=1000)
-        ids += [version.id for version in page.memories if version.id not in found]
-        found |= {version.id: version for version in page.memories}
-    return [
-        Save(memory=replace(each, state=now, purge_at=new.purge_at), event=None)
-        for each in found.values()
-    ]
 
 
 async def edit(
@@ -79,21 +43,27 @@ async def edit(
     scope: Scope,
     id: str,
     text: str | None,
-    fields: Mapping[str, Any],
+    given: Mapping[str, Any],
     actor: str | None,
-    session: str | None = None,
-    revision: int | None = None,
+    session: str | None,
+    revision: int | None,
 ) -> Memory:
-    """Put the new version in the place of the old, and the old beside it as superseded.
+    """Change the text and fields of a memory, and keep the version before beside it.
 
-    Raises NotFound, InvalidInput; RevisionConflict if it has another revision than was thought.
+    Raises NotFound, InvalidInput; RevisionConflict if it does not have the given revision.
     """
+    fields = _check_fields(ctx, text, given)
+    names = sorted(fields if text is None else [*fields, "text"])
+    texts = [memory.text for memory in await ctx.store.get(scope, [str(id)])]
+    by = None
     if text is not None:
-        validation.text(text, ctx.settings.max_text_chars)
-    fields = _checked({name: value for name, value in fields.items() if value is not None})
-    made = await _vectors(ctx, scope, id, text)
+        text = normalize.clean(normalize.storable(text))
+        texts.append(text)
+        by = policies.find(ctx.policies, ctx.settings.policy).links
+    vectors = await encode(ctx, texts)  # before the write lock
+    model = ctx.index.model
     async with ctx.store.transaction(scope) as tx:
-        old, now, model = await _found(tx, scope, id), ctx.clock(), ctx.index.model
+        old, now = await load(tx, scope, id), ctx.clock()
         if old.state in ("superseded", "soft_deleted"):
             raise InvalidInput(
                 f"Memory {id!r} is {old.state}: edit the current version, or restore it first"
@@ -107,40 +77,28 @@ async def edit(
         if "importance" in fields:
             new = replace(new, base_importance=new.importance)
         if text is not None:
-            new = replace(
-                _reworded(new, text), summary=fields.get("summary"), key=None, valid_from=now
-            )
-        meta: dict[str, Any] = {
-            "fields": sorted([*fields, *(["text"] if text is not None else [])])
-        }
-        meta |= {"session": session} if session else {}
-        links = policies.find(ctx.policies, ctx.settings.policy).links if text is not None else None
-        snapshot = await ctx.index.current(scope, tx) if links is not None else None
-        put = Save(
-            memory=new, event="updated", model=model, old_ref=before.id, actor=actor, meta=meta
-        )
-        await tx.apply(
-            [
-                attach_vector(each, made)
-                for each in (Save(memory=before, event=None, model=model), put)
-            ]
-        )
-        if links is not None and snapshot is not None:
-            await relations.link(tx, scope, snapshot, [attach_vector(put, made)], links, now)
-    return attach_vector(put, made).memory
+            new = reword(new, text, summary=fields.get("summary"), key=None, valid_from=now)
+        snapshot = None if by is None else await ctx.index.current(scope, tx)
+        meta = {"fields": names} | ({"session": session} if session else {})
+        put = to_save(new, vectors, model, "updated", old_ref=before.id, actor=actor, meta=meta)
+        await tx.apply([to_save(before, vectors, model, None), put])
+        if by is not None and snapshot is not None:
+            await links.link(tx, scope, snapshot, [put], by, now)
+    return put.memory
 
 
-def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _check_fields(ctx: Context, text: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an edit as they are stored. Raises InvalidInput."""
+    if text is not None:
+        validation.text(text, ctx.settings.max_text_chars)
+    fields = {name: value for name, value in given.items() if value is not None}
     validation.fields(fields)
-    summary, tags = fields.get("summary"), fields.get("tags")
-    if summary is not None and len(summary) > LONGEST_SUMMARY:
-        raise InvalidInput(
-            f"A summary has at most {LONGEST_SUMMARY} characters, not {len(summary)}"
-        )
-    if tags is None:
-        return dict(fields)
-    return {**fields, "tags": tuple(dict.fromkeys(tag.lower() for tag in tags))}
+    length = len(fields.get("summary", ""))
+    if length > LONGEST_SUMMARY:
+        raise InvalidInput(f"A summary has at most {LONGEST_SUMMARY} characters, not {length}")
+    if "tags" in fields:
+        fields["tags"] = tuple(dict.fromkeys(map(str.lower, fields["tags"])))
+    return fields
 
 
 async def set_pinned(
@@ -158,78 +116,182 @@ async def restore(ctx: Context, scope: Scope, labels: Labels, id: str, actor: st
     return await change(ctx, scope, id, "restored", fields, actor, session)
 
 
-def _reworded(memory: Memory, text: str) -> Memory:
-    clean = _cleaned(text)
-    content_hash, simhash = normalize.content_hash(clean), normalize.simhash64(clean)
-    return replace(memory, text=clean, content_hash=content_hash, simhash=simhash)
+async def change(
+    ctx: Context,
+    scope: Scope,
+    id: str,
+    event: HistoryEvent,
+    fields: Mapping[str, Any],
+    actor: str | None,
+    session: str | None = None,
+) -> Memory:
+    """Change fields of a memory with its history; hide or restore its earlier versions with it.
+
+    Raises NotFound.
+    """
+    async with ctx.store.transaction(scope) as tx:
+        old = await load(tx, scope, id)
+        new = await release_key(tx, transitions.revise(old, ctx.clock(), **fields))
+        meta = {name: value for name, value in fields.items() if isinstance(value, bool | str)}
+        if session:
+            meta["session"] = session
+        versions = await carry_versions(tx, old, new)
+        await tx.apply([Save(memory=new, event=event, actor=actor, meta=meta), *versions])
+    return new
 
 
-def attach_vector(put: Save, made: Mapping[str, Vectors]) -> Save:
-    """The put with the vector of its text, or marked to get one later."""
-    vector = made.get(put.memory.text)
-    return replace(put, memory=with_vector(put.memory, vector), vector=vector)
-
-
-def _cleaned(text: str) -> str:
-    return normalize.clean(normalize.storable(text))
-
-
-async def _found(tx: Transaction, scope: Scope, id: str) -> Memory:
+async def load(tx: Transaction, scope: Scope, id: str) -> Memory:
+    """Return a memory. Raises NotFound."""
     found = await tx.get(scope, [str(id)])
     if not found:
         raise NotFound(f"No memory with id {id!r} in this scope")
     return found[0]
 
 
-def with_vector(memory: Memory, vector: Vectors | None) -> Memory:
-    """The memory, marked as embedded or not."""
-    return replace(memory, needs_embedding=vector is None)
+async def release_key(tx: Transaction, memory: Memory) -> Memory:
+    """Return the memory without its key if another active memory has that key by now."""
+    if memory.key is None or not memory.is_active:
+        return memory
+    taken = (await tx.by_key(memory.scope, [memory.key])).get(memory.key)
+    return memory if taken is None or taken.id == memory.id else replace(memory, key=None)
 
 
-async def _vectors(ctx: Context, scope: Scope, id: str, text: str | None) -> dict[str, Vectors]:
-    """Vectors of the text before and after an edit, made before the write lock is taken."""
-    before = [memory.text for memory in await ctx.store.get(scope, [str(id)])]
-    return await encode(ctx, [*before, *([_cleaned(text)] if text is not None else [])])
+async def carry_versions(tx: Transaction, old: Memory, new: Memory) -> list[Save]:
+    """Return the changes that hide or restore the earlier versions together with a memory."""
+    is_hidden = new.state == "soft_deleted"
+    if (old.state == "soft_deleted") == is_hidden:
+        return []
+    before: State = "superseded" if is_hidden else "soft_deleted"
+    found: dict[str, Memory] = {}
+    ids = [old.id]
+    while ids:
+        where = Filter(versions_of=ids.pop(), states=(before,))
+        for version in await tx.find_all(old.scope, where):
+            if version.id not in found:
+                ids.append(version.id)
+                found[version.id] = version
+    after: State = "soft_deleted" if is_hidden else "superseded"
+    versions = [replace(each, state=after, purge_at=new.purge_at) for each in found.values()]
+    return [Save(memory=version, event=None) for version in versions]
+
+
+def reword(memory: Memory, text: str, **fields: Any) -> Memory:
+    """Return the memory with another text and what is computed from it."""
+    content_hash, simhash = normalize.content_hash(text), normalize.simhash64(text)
+    return replace(memory, text=text, content_hash=content_hash, simhash=simhash, **fields)
+
+
+def to_save(
+    memory: Memory,
+    vectors: Mapping[str, Vectors],
+    model: str | None,
+    event: HistoryEvent | None,
+    **fields: Any,
+) -> Save:
+    """Return the change that stores a memory with the vector of its text.
+
+    Without a vector it is marked to be embedded later.
+    """
+    vector = vectors.get(memory.text)
+    memory = replace(memory, needs_embedding=vector is None)
+    return Save(memory=memory, event=event, vector=vector, model=model, **fields)
 
 
 async def encode(ctx: Context, texts: Sequence[str]) -> dict[str, Vectors]:
-    """The vectors of texts, or none where the model is away: they are made later."""
+    """Return the vectors of texts; none while the model is unavailable."""
     if ctx.embedder is None:
         return {}
     try:
-        return dict(zip(texts, await checked.encode(ctx.embedder, texts), strict=True))
+        return dict(zip(texts, await embedders.encode(ctx.embedder, texts), strict=True))
     except ProviderFailed:
         return {}
 
 
+async def list_conflicts(
+    reading: Reader, scope: Scope, *, limit: int, id: str | None = None
+) -> list[Conflict]:
+    """Return the conflicts that wait for a decision, newest first.
+
+    Those whose memories were changed since are left out.
+    """
+    relations = await reading.relations(scope, CONTRADICTS, limit=limit, from_id=id)
+    ids = [id for relation in relations for id in (relation.from_id, relation.to_id)]
+    memories = {memory.id: memory for memory in await reading.get(scope, ids)}
+    found: list[Conflict] = []
+    for relation in relations:
+        new, old = memories.get(relation.from_id), memories.get(relation.to_id)
+        if new is None or old is None or not new.is_active:
+            continue
+        if old.state == "superseded" and old.superseded_by == new.id:
+            found.append(Conflict(new=new, old=old, at=relation.at))
+    return found
+
+
+async def confirm(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
+    """Keep the newer memory of a conflict. Raises NotFound."""
+    return await _decide(ctx, scope, id, actor, is_confirmed=True)
+
+
+async def reject(ctx: Context, scope: Scope, id: str, actor: str | None) -> Memory:
+    """Make the older memory of a conflict current again, as if the newer one had never held.
+
+    Raises NotFound.
+    """
+    return await _decide(ctx, scope, id, actor, is_confirmed=False)
+
+
+async def _decide(
+    ctx: Context, scope: Scope, id: str, actor: str | None, *, is_confirmed: bool
+) -> Memory:
+    async with ctx.store.transaction(scope) as tx:
+        found = await list_conflicts(tx, scope, limit=1, id=str(id))
+        if not found:
+            raise NotFound(
+                f"Memory {id!r} contradicts nothing that waits for a decision: see `conflicts`"
+            )
+        new, old, now = found[0].new, found[0].old, ctx.clock()
+        between = [new.id, old.id]
+        closed = Unrelated(from_id=new.id, to_id=old.id, type=CONTRADICTS)
+        if is_confirmed:
+            kept = transitions.revise(new, now)
+            meta: dict[str, Any] = {"decision": "confirmed", "between": between}
+            puts = [Save(memory=kept, event="updated", actor=actor, meta=meta)]
+        else:
+            kept = transitions.restore(old, now)
+            never = transitions.held_since(new)
+            gone = transitions.supersede(new, now, by=old.id, since=never)
+            meta = {"decision": "rejected", "between": between}
+            back = {"decision": "rejected", "supersedes": new.id}
+            puts = [
+                Save(memory=gone, event="superseded", actor=actor, meta=meta),
+                Save(memory=kept, event="restored", actor=actor, meta=back),
+            ]
+        await tx.apply([*puts, closed])
+    return kept
+
+
 async def find_evidence(store: Store, memory: Memory) -> Evidence:
-    """What a memory rests on, as far as it can still be read."""
-    kept = await store.messages(memory.scope, memory.source_ids)
+    """Return what a memory is based on, as far as it can still be read."""
+    messages = await store.messages(memory.scope, memory.source_ids)
     own = memory.source_message_id
-    if own and own not in kept and (words := await _said(store, memory, own)) is not None:
-        kept[own] = Message(
-            id=own,
-            content=words,
-            role=memory.labels.role or "user",
-            name=memory.speaker if memory.speaker != memory.labels.role else None,
-            at=memory.occurred_at,
-            session=memory.labels.session,
-        )
+    if own and own not in messages:
+        text = await original_text(store, memory.scope, own, memory.id)
+        if text is not None:
+            role = memory.labels.role
+            messages[own] = Message(
+                id=own,
+                content=text,
+                role=role or "user",
+                name=memory.speaker if memory.speaker != role else None,
+                at=memory.occurred_at,
+                session=memory.labels.session,
+            )
     memories = await store.get(memory.scope, memory.evidence_ids)
-    found = {*kept, *(other.id for other in memories)}
+    found = {*messages, *(other.id for other in memories)}
     named = (*memory.source_ids, *memory.evidence_ids, *memory.evidence)
     return Evidence(
         memory=memory,
-        messages=tuple(kept[id] for id in memory.source_ids if id in kept),
+        messages=tuple(messages[id] for id in memory.source_ids if id in messages),
         memories=tuple(memories),
         missing=tuple(reference for reference in named if reference not in found),
     )
-
-
-async def _said(store: Store, memory: Memory, message_id: str) -> str | None:
-    """The words of a message that a memory, or an earlier version of it, holds word for word."""
-    for words in await store.versions(memory.scope, memory.id):
-        said = await store.seen(memory.scope, {message_id: normalize.digest(words)})
-        if message_id in said and said[message_id].same:
-            return words
-    return None

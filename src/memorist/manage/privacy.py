@@ -1,37 +1,57 @@
-"""Whether memory is on, decided by the person: for a space, and for one session that is to leave no trace.
+"""What the person decides: whether memory is on, and what is known of them as a person.
 
-Any off wins: the environment, the settings, the space, or a session that is incognito. Where memory is off, nothing is
-taken in by itself and nothing is recalled; looking, correcting, forgetting and saving on purpose still work. Of an
-incognito session nothing is kept at all, and nothing is recalled in it.
+Memory is off if the environment, the settings, the space or an incognito session says so. Where it
+is off, nothing is stored automatically and nothing is recalled; reading, correcting, forgetting and
+saving on purpose still work. Of an incognito session nothing is stored at all.
+
+What is inferred of the person is a proposal whose value never changes, so what is approved is what
+was shown. What is denied, withdrawn or lapsed is erased; the history says what was decided and by
+whom, but not the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import builtins
+import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from ..context import Context
-from ..errors import InvalidInput, Refused
+from ..errors import ConsentMissing, InvalidInput, NotAllowed, NotFound, Refused
 from ..ingest import validation
 from ..ingest.privacy import INCOGNITO as INCOGNITO
 from ..ingest.privacy import OFF as OFF
-from ..ingest.privacy import Disabled, load, load_with_revision, note
-from ..storage import space_settings
+from ..ingest.privacy import load_with_revision, note
+from ..storage import proposals, space_settings
+from ..storage.proposals import Proposal
 from ..storage.queries import SpaceSettings
+from ..storage.transaction import Transaction
+from ..text import authority, normalize
+from ..text.clock import new_id
 from ..types import Labels, Scope
 
-SHARED = "share:"  # begins the tag of what another space may recall; the name of that space follows
+SHARED = "share:"  # tag prefix of what another space may recall; its name follows
+SENSITIVE = ("preferred_name", "pronouns", "city", "language")  # only the person decides
+BENIGN = ("tone", "goals_add")  # two signals are enough, or one confident insight
+FIELDS = (*SENSITIVE, *BENIGN)
+WAITS = timedelta(days=7)  # how long a proposal waits for a decision
+ENOUGH = 2  # signals for a benign field
+SURE = 0.8  # confidence of an insight that is enough alone
+LONGEST = 200  # characters
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")  # categories of characters that are not visible
+_JOINERS = "\u200c\u200d"  # not visible either, but part of how some languages are written
 
 
 class Privacy:
-    """The verbs for what a person decides about remembering, for one scope."""
+    """The privacy settings of one scope."""
 
     def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
         self._ctx, self._scope, self._labels = ctx, scope, labels
 
     async def settings(self) -> SpaceSettings:
-        """What holds in this space."""
-        return (await self._ctx.store.space_settings(self._scope, ()))[0]
+        """Return the settings of this space."""
+        return (await self._ctx.store.space_settings(self._scope))[0]
 
     async def set(
         self,
@@ -41,16 +61,13 @@ class Privacy:
         sharing: bool | None = None,
         actor: str | None = None,
     ) -> SpaceSettings:
-        """Turn memory in this space on or off, say whether its sessions begin incognito, and whether it shares.
+        """Turn memory in this space on or off, and likewise incognito sessions and sharing.
 
-        Of a space that shares, the person's other spaces may recall what was tagged `share:` and their name. Raises
-        InvalidInput.
+        With `incognito_default`, sessions begin incognito. Of a space that shares, the person's
+        other spaces may recall what is tagged `share:` and their name. Raises InvalidInput.
         """
-        given = {
-            "memory_enabled": memory_enabled,
-            "incognito_default": incognito_default,
-            "sharing": sharing,
-        }
+        given = {"memory_enabled": memory_enabled, "incognito_default": incognito_default}
+        given["sharing"] = sharing
         for name, value in given.items():
             if not isinstance(value, bool | None):
                 raise InvalidInput(f"{name} is True or False, not {value!r:.60}")
@@ -63,39 +80,32 @@ class Privacy:
         return await self.settings()
 
     async def disabled_reason(self, session: str | None = None) -> str:
-        """Why nothing is taken in or recalled in a session, this one unless another is named; empty if memory is on."""
+        """Return why nothing is stored or recalled in this or another session; empty if it is."""
         asked = self._labels.session if session is None else session
         return await disabled_reason(self._ctx, self._scope, asked)
 
     async def start_incognito(self, session: str | None = None) -> None:
-        """Keep nothing of a session, this one unless another is named; recall nothing in it. Raises InvalidInput."""
-        await self._incognito(session, is_on=True)
+        """Store nothing of this or another session, and recall nothing in it.
+
+        Raises InvalidInput.
+        """
+        await self._set_incognito(session, is_on=True)
 
     async def end_incognito(self, session: str | None = None) -> None:
-        """Remember and recall in a session as in any other from now on. Raises InvalidInput."""
-        await self._incognito(session, is_on=False)
+        """Remember and recall in this or another session as usual. Raises InvalidInput."""
+        await self._set_incognito(session, is_on=False)
 
-    async def _incognito(self, given: str | None, *, is_on: bool) -> None:
-        session = self._labels.session if given is None else given
-        if session is None:
+    async def _set_incognito(self, given: str | None, *, is_on: bool) -> None:
+        named = self._labels.session if given is None else given
+        if named is None:
             raise InvalidInput("Say which session: name it, or open the scope with `session`")
-        session = validation.name("session", session)
-        if is_on:  # from this moment on, whether the store can be reached or not
+        session = validation.name("session", named)
+        if is_on:  # from this moment on, whether the store is available or not
             note(self._ctx, self._scope, session, INCOGNITO)
         async with self._ctx.store.transaction(self._scope) as tx:
             await space_settings.set_incognito(tx, session, is_on, at=self._ctx.clock())
         if not is_on:
             note(self._ctx, self._scope, session, "")
-
-
-async def load_disabled(ctx: Context, scope: Scope, sessions: Iterable[str | None]) -> Disabled:
-    """Return in which of the sessions memory is disabled, and why."""
-    return await load(ctx, ctx.store, scope, sessions)
-
-
-async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
-    """Return why memory is off in a session; empty if it is on."""
-    return (await load_disabled(ctx, scope, [session])).get(session, "")
 
 
 async def check_recall(ctx: Context, scope: Scope, session: str | None) -> tuple[str, int | None]:
@@ -104,29 +114,211 @@ async def check_recall(ctx: Context, scope: Scope, session: str | None) -> tuple
     return disabled.get(session, ""), revision
 
 
+async def disabled_reason(ctx: Context, scope: Scope, session: str | None) -> str:
+    """Return why memory is off in a session; empty if it is on."""
+    return (await check_recall(ctx, scope, session))[0]
+
+
 async def traceable_session(ctx: Context, scope: Scope, session: str | None) -> str | None:
     """Return the session as the history may name it: None if it is incognito."""
-    reason = await disabled_reason(ctx, scope, session)
-    return None if reason == INCOGNITO else session
-
-
-async def is_space_off(ctx: Context, scope: Scope) -> bool:
-    """Whether memory is disabled in a space; one whose sessions are incognito still holds memories."""
-    reasons = await load_disabled(ctx, scope, [None])
-    return reasons.get(None, "") not in ("", INCOGNITO)
-
-
-async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
-    """The other spaces of the same person that share something."""
-    mine = [
-        each
-        for each in await ctx.store.scopes()
-        if each == replace(scope, space=each.space) != scope
-    ]
-    return [each for each in mine if (await ctx.store.space_settings(each, ()))[0].sharing]
+    return None if await disabled_reason(ctx, scope, session) == INCOGNITO else session
 
 
 async def refuse_incognito(ctx: Context, scope: Scope, session: str | None) -> None:
-    """Raises Refused in a session that leaves no trace."""
+    """Raise Refused in an incognito session."""
     if await disabled_reason(ctx, scope, session) == INCOGNITO:
         raise Refused(f"Not done: {INCOGNITO}")
+
+
+async def is_space_off(ctx: Context, scope: Scope) -> bool:
+    """Whether memory is off in a space, and not only incognito in its sessions."""
+    return await disabled_reason(ctx, scope, None) not in ("", INCOGNITO)
+
+
+async def list_sharing(ctx: Context, scope: Scope) -> list[Scope]:
+    """Return the other spaces of the same person that share something."""
+    found: list[Scope] = []
+    for other in await ctx.store.scopes():
+        if other != scope and other == replace(scope, space=other.space):
+            settings, _ = await ctx.store.space_settings(other)
+            if settings.sharing:
+                found.append(other)
+    return found
+
+
+class Consent:
+    """What is known of the person in one scope; nothing sensitive changes without their consent."""
+
+    def __init__(self, ctx: Context, scope: Scope, labels: Labels) -> None:
+        self._ctx, self._scope, self._labels = ctx, scope, labels
+
+    async def about(self) -> dict[str, str | builtins.list[str]]:
+        """Return what is in force, by field; `goals` is a list."""
+        known: dict[str, str | builtins.list[str]] = {}
+        goals: builtins.list[str] = []
+        for each in _find_in_force(await proposals.load(self._ctx.store, self._scope)):
+            if each.field == "goals_add":
+                goals.append(each.value)
+            else:
+                known[each.field] = each.value
+        return {**known, "goals": goals} if goals else known
+
+    async def list(self) -> builtins.list[Proposal]:
+        """Return what waits for a decision, oldest first; it lapses after seven days."""
+        now, found = self._ctx.clock(), await proposals.load(self._ctx.store, self._scope)
+        return [each for each in found if each.decided is None and now < each.lapses_at]
+
+    async def propose(
+        self, field: str, value: str, *, evidence: Sequence[str], actor: str | None = None
+    ) -> Proposal:
+        """Propose what was inferred of the person from these memories; `decided` if it is in force.
+
+        A sensitive field waits for `approve`. A benign one is in force if two statements of the
+        person support it, or a confident insight. Raises InvalidInput; NotAllowed if the evidence
+        is not the person's own words; ConsentMissing if they denied it before; Refused while
+        memory is off.
+        """
+        text, scope = _check_value(field, value), self._scope
+        if why := await disabled_reason(self._ctx, scope, self._labels.session):
+            raise Refused(f"Not proposed: {why}")
+        if not evidence or isinstance(evidence, str):
+            raise InvalidInput(
+                "A proposal needs evidence: name the ids of the memories it was inferred from"
+            )
+        validation.texts("evidence", evidence)
+        async with self._ctx.store.transaction(scope) as tx:
+            now = self._ctx.clock()
+            found = await self._expire(tx, now)
+            signals = [each for each in await tx.get(scope, evidence) if each.is_active]
+            if missing := set(evidence).difference(each.id for each in signals):
+                raise InvalidInput(
+                    f"There is no memory {min(missing)!r} here to infer anything from"
+                )
+            if not all(map(authority.is_persons, signals)):
+                raise NotAllowed(
+                    "What others said does not become known of the person: only their own words do"
+                )
+            denied = normalize.wording(f"{field}: {text}")
+            if denied in await tx.tombstones(scope, [denied], now):
+                raise ConsentMissing(
+                    f"The person said no to this {field}: it is not proposed again"
+                )
+            # Stricter than what merges memories, because this is about the person.
+            same = [each for each in found if _key(each.field, each.value) == _key(field, text)]
+            for each in _find_in_force(found):
+                if each in same:
+                    return each
+            new = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now + WAITS)
+            known = next((each for each in same if each.decided is None), new)
+            ids = dict.fromkeys((*known.evidence, *(each.id for each in signals)))
+            made = replace(known, evidence=tuple(ids))
+            if made == known:
+                return made
+            decision = "proposed" if known is new else "supported"
+            said: dict[str, int] = {}  # how often each message was said
+            is_sure = False
+            for memory in await tx.get(scope, made.evidence):
+                if memory.kind != "insight":
+                    said[memory.source_message_id or memory.id] = 1 + memory.repeat_count
+                elif memory.confidence >= SURE:
+                    is_sure = True
+            if field in BENIGN and (is_sure or sum(said.values()) >= ENOUGH):
+                decision = "corroborated"
+                made = replace(made, decided=decision, decided_at=now)
+            await tx.decide_proposal(made, decision, at=now, actor=actor)
+        return made
+
+    async def approve(
+        self, id: str, *, shown: str | None = None, actor: str | None = None
+    ) -> Proposal:
+        """Put a proposal in force, as it was shown. Raises NotFound if it does not wait.
+
+        With `shown`, raises InvalidInput unless that is its value.
+        """
+        return await self._decide(id, "approved", shown, actor)
+
+    async def deny(self, id: str, *, actor: str | None = None) -> Proposal:
+        """Erase a proposal for good; the same is not proposed again. Raises NotFound."""
+        return await self._decide(id, "denied", None, actor)
+
+    async def set(self, field: str, value: str, *, actor: str | None = None) -> Proposal:
+        """Store what the person says of themselves; it is in force at once. Raises InvalidInput."""
+        text, now = _check_value(field, value), self._ctx.clock()
+        await refuse_incognito(self._ctx, self._scope, self._labels.session)
+        made = Proposal(id=new_id(), field=field, value=text, at=now, lapses_at=now)
+        made = replace(made, decided="told", decided_at=now)
+        async with self._ctx.store.transaction(self._scope) as tx:
+            await tx.decide_proposal(made, "told", at=now, actor=actor)
+        return made
+
+    async def withdraw(self, field: str, *, actor: str | None = None) -> int:
+        """Erase all values of a field, former and proposed ones included; return how many."""
+        _check_field(field)
+        async with self._ctx.store.transaction(self._scope) as tx:
+            found = await proposals.load(tx, self._scope)
+            gone = [each for each in found if each.field == field]
+            for each in gone:
+                await tx.decide_proposal(each, "withdrawn", at=self._ctx.clock(), actor=actor)
+        return len(gone)
+
+    async def _decide(
+        self, id: str, decision: str, shown: str | None, actor: str | None
+    ) -> Proposal:
+        validation.fields({"actor": actor})
+        async with self._ctx.store.transaction(self._scope) as tx:
+            now, state = self._ctx.clock(), "it was decided, has lapsed, or never was"
+            for each in await self._expire(tx, now):
+                if each.id == str(id) and each.decided is None:
+                    if shown not in (None, each.value):
+                        raise InvalidInput(
+                            f"The proposal is {each.value!r}, not {shown!r:.220}: show it again"
+                        )
+                    made = replace(each, decided=decision, decided_at=now)
+                    await tx.decide_proposal(made, decision, at=now, actor=actor)
+                    return made
+                if each.id == str(id):
+                    state = "it was decided"
+        raise NotFound(
+            f"No proposal {id!r} waits for a decision: {state}. See `memorist consent list`"
+        )
+
+    async def _expire(self, tx: Transaction, now: datetime) -> builtins.list[Proposal]:
+        """Erase what has lapsed, and return what waits or is in force."""
+        left: builtins.list[Proposal] = []
+        for each in await proposals.load(tx, self._scope):
+            if each.decided is None and each.lapses_at <= now:
+                await tx.decide_proposal(each, "lapsed", at=now)
+            else:
+                left.append(each)
+        return left
+
+
+def _find_in_force(proposals: Iterable[Proposal]) -> list[Proposal]:
+    """Return the last decided value of each field, and each goal once."""
+    decided = [(each.decided_at, each.id, each) for each in proposals if each.decided_at]
+    last: dict[str, Proposal] = {}
+    for _, _, each in sorted(decided):
+        last[each.field if each.field != "goals_add" else _key(each.field, each.value)] = each
+    return list(last.values())
+
+
+def _key(field: str, value: str) -> str:
+    return f"{field}: {normalize.one_line(value).casefold()}"
+
+
+def _check_field(field: object) -> None:
+    if field not in FIELDS:
+        raise InvalidInput(f"No field {field!r:.60} of a person: there are {', '.join(FIELDS)}")
+
+
+def _check_value(field: object, value: object) -> str:
+    """Return a value on one line, in which nothing is hidden from the person who is asked."""
+    _check_field(field)
+    text = normalize.compose(value).strip() if isinstance(value, str) else ""
+    if not 1 <= len(text) <= LONGEST:
+        raise InvalidInput(f"{field} is a text of 1 to {LONGEST} characters, not {value!r:.60}")
+    if any(unicodedata.category(each) in _HIDDEN and each not in _JOINERS for each in text):
+        raise InvalidInput(
+            f"{field} holds invisible characters: a person could not know what they agree to"
+        )
+    return text

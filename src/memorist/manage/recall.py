@@ -1,4 +1,8 @@
-"""What surrounds one recall: building the query, writing back what was used, and feedback."""
+"""What surrounds one recall: building the query, what changed in the thread, use and feedback.
+
+Each change of a thread has its own revision, so a header that stops after three lines continues
+with the next change: nothing is reported twice or left out.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,23 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from ..context import Context
-from ..errors import InvalidInput, ProviderFailed
+from ..errors import InvalidInput, ProviderFailed, StoreUnavailable
 from ..ingest import trim, validation
 from ..retrieve import pipeline, profiles, render
+from ..retrieve.budget import Caps
 from ..retrieve.profiles import Profile
 from ..storage import access_log
 from ..storage.access_log import MemoryAccess
 from ..storage.changes import Event
+from ..storage.history import ThreadChange, Updates, shown_revision, thread_changes
+from ..storage.queries import Reader
 from ..text import compare, normalize
 from ..types import Filter, Labels, Memory, Query, Recall, Scope
 from . import privacy
 
+BULLETS = 3  # lines of a header
 OVERVIEW = 40  # memories that an overview shows
 UNLIMITED = 1 << 20  # tokens: more than any look-up returns
 
@@ -86,15 +93,12 @@ async def look_up(
 
 
 async def write_back(ctx: Context, query: Query, profile: Profile, answer: Recall) -> None:
-    """Record which memories were returned: before the caller has them only if the profile says so."""
-    now = ctx.clock()
-    uses = []
+    """Record which memories were returned; the caller waits for it only if the profile says so."""
+    now, uses = ctx.clock(), list[MemoryAccess]()
     for hit in answer.hits:
         scores = trim.scores(hit.memory, hit.relevance, now)
         uses.append(MemoryAccess(memory_id=hit.memory.id, at=now, scores=scores))
-    if not uses:
-        return
-    if not profile.scores_first:
+    if not uses or not profile.scores_first:
         ctx.access_log.note(query.scope, uses)
         return
     with suppress(ProviderFailed):  # an answer does not fail because of its statistics
@@ -108,6 +112,92 @@ def log_search(ctx: Context, query: Query, answer: Recall) -> None:
     thread = query.labels.thread or query.labels.session
     event = Event(node="context", op="search", at=ctx.clock(), thread=thread, sim=best)
     ctx.access_log.note(query.scope, [event])
+
+
+async def read_updates(
+    ctx: Context, scope: Scope, labels: Labels, since: int | None, thread: str | None = None
+) -> Updates:
+    """Return what changed in a thread after a revision, or after what was read last.
+
+    Raises InvalidInput.
+    """
+    validation.fields({"thread": thread})
+    name = thread or labels.thread or labels.session
+    if name is None or isinstance(since, bool) or not isinstance(since, int | None):
+        raise InvalidInput(
+            "Name the thread, here or with `scope(…, thread=…)`, and pass the revision as an integer"
+        )
+    if await privacy.disabled_reason(ctx, scope, name if thread else labels.session):
+        return Updates(thread=name, since=since or 0, revision=since or 0, changes=(), text="")
+    if since is not None:
+        return await _collect(ctx.store, scope, name, since)
+    async with ctx.store.transaction(scope) as tx:
+        since = await shown_revision(tx, scope, name)
+        updates = await _collect(tx, scope, name, since)
+        await tx.mark_shown(name, updates.revision)
+    return updates
+
+
+async def _collect(reading: Reader, scope: Scope, thread: str, since: int) -> Updates:
+    """Return the first changes after a revision, one line each, and how far they go.
+
+    Of like changes of one memory only the last counts; what is new is not reported as changed.
+    """
+    log = await thread_changes(reading, scope, thread, since)
+    found = await reading.get(scope, [change.memory_id for change in log])
+    replaced = [m.superseded_by for m in found if m.state == "superseded" and m.superseded_by]
+    newer = {memory.id: memory for memory in await reading.get(scope, replaced)}
+    current = {memory.id: newer.get(memory.superseded_by or "", memory) for memory in found}
+    ids = {id: memory.id for id, memory in current.items()}
+    last: dict[tuple[str, str], int] = {}
+    for change in log:
+        last[ids.get(change.memory_id, change.memory_id), change.event] = change.revision
+    lines: list[str] = []
+    shown: list[ThreadChange] = []
+    for change in log:
+        id = ids.get(change.memory_id, change.memory_id)
+        is_new = change.event in ("updated", "merged") and (id, "created") in last
+        if is_new or last[id, change.event] != change.revision or len(shown) == BULLETS:
+            continue
+        line = render.update(change.event, current.get(change.memory_id))
+        if line is not None:
+            shown.append(change)
+            lines.append(line)
+    end = shown if len(shown) == BULLETS else log
+    revision = end[-1].revision if end else since
+    return Updates(
+        thread=thread,
+        since=since,
+        revision=revision,
+        changes=tuple(shown),
+        text="\n".join([f"Memory updates since rev {since}:", *lines]) if lines else "",
+        more=sum(change.revision > revision for change in log),
+    )
+
+
+async def reserve_header(ctx: Context, query: Query, since: int) -> tuple[Updates, Query]:
+    """Return what changed in the thread after a revision, and the query with the room it leaves.
+
+    Without room for it, it is reported the next time; while the store is unavailable there is none.
+    """
+    try:
+        updates = await read_updates(ctx, query.scope, query.labels, since)
+    except StoreUnavailable:
+        updates = Updates(thread="", since=since, revision=since, changes=(), text="")
+    caps = Caps(tokens=query.budget, chars=query.max_chars)
+    room = caps.beside(updates.text, ctx.count_tokens)
+    if room.tokens == 0 or room.chars == 0:
+        updates = replace(updates, text="", revision=updates.since, changes=())
+    if updates.text:
+        query = replace(query, budget=room.tokens, max_chars=room.chars)
+    return updates, query
+
+
+def add_header(ctx: Context, query: Query, updates: Updates, answer: Recall) -> Recall:
+    """Return the answer with what changed before its block."""
+    text = "\n".join(filter(None, (updates.text, answer.text)))
+    tokens = ctx.count_tokens(text) if updates.text else answer.tokens
+    return replace(answer, query=query, text=text, tokens=tokens, revision=updates.revision)
 
 
 async def record_feedback(
@@ -127,7 +217,6 @@ async def record_feedback(
     else:
         validation.texts("recalled", recalled)
         memories = await ctx.store.get(scope, recalled)
-    found: dict[str, str] = {}
     if reply is not None:
         validation.fields({"reply": reply})
         validation.size(reply, ctx.settings.max_text_chars)
@@ -137,9 +226,9 @@ async def record_feedback(
         validation.texts("used", used)
         found = {memory.id: "told" for memory in memories if memory.id in (used or ())}
     if not await privacy.disabled_reason(ctx, scope, labels.session):
-        event: dict[str, Any] = {"status": "ok" if found else "skipped"}
-        event["thread"] = labels.thread or labels.session
-        ctx.access_log.note(scope, [Event(node="context", op="use", at=ctx.clock(), **event)])
+        event = Event(node="context", op="use", at=ctx.clock(), status="ok" if found else "skipped")
+        thread = labels.thread or labels.session
+        ctx.access_log.note(scope, [replace(event, thread=thread)])
     return found
 
 

@@ -50,59 +50,45 @@ class PromotionReport:
 async def add(store: Store, scope: Scope, patch: Summary) -> Summary:
     """Add the lists of a patch to the newest record of its name. Adding it again changes nothing.
 
-    Raises InvalidInput if the evidence is not stored, or if a profile would rest on words of
-    somebody else.
+    Raises InvalidInput if the evidence is not stored, or if a profile would be based on the words
+    of somebody else.
     """
     async with store.transaction(scope) as tx:
-        record = await merge(tx, store, scope, patch)
-        await summaries.save(tx, record)
-    return record
+        return await merge(tx, scope, patch)
 
 
-async def merge(tx: Transaction, store: Store, scope: Scope, patch: Summary) -> Summary:
-    """Return the newest record of its name with the lists of a patch. Raises InvalidInput."""
-    evidence = tuple(await _find_evidence(tx, scope, patch))
+async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
+    """Store a new version of a record, with the lists of a patch. Raises InvalidInput."""
+    seen = await tx.seen(scope, dict.fromkeys(patch.evidence_ids, ""))
+    evidence: dict[str, str] = {}  # the memory of each id; a message stands for its memory
+    for id in patch.evidence_ids:
+        evidence[id] = next(iter(seen[id].outcome.ids), id) if id in seen else id
+    found = {memory.id: memory for memory in await tx.get(scope, list(evidence.values()))}
+    for id, memory_id in evidence.items():
+        if memory_id not in found:
+            raise InvalidInput(f"No item with id {id!r}: evidence has to be stored first")
+        if patch.record_type == "user_profile" and not authority.is_persons(found[memory_id]):
+            raise InvalidInput(
+                f"Item {id!r} holds the words of somebody else: a profile rests on the person's own"
+            )
     versions = await summaries.load(tx, scope, patch.record_type)
     for version in versions:
         if version.id == patch.id:
             return version
-    old = newest(versions, patch.name)
-    if old is None:
-        lists = {name: transitions.union(tuple(values)) for name, values in patch.data.items()}
-        return replace(patch, data=lists, evidence_ids=transitions.union(evidence))
-    lists = {
-        name: transitions.union(tuple(old.data.get(name, ())), tuple(values))
-        for name, values in patch.data.items()
-    }
-    at = max(patch.at, old.at + timedelta(microseconds=1))
-    ids = transitions.union(tuple(old.evidence_ids), evidence)
-    return replace(patch, data=lists, at=at, evidence_ids=ids)
+    old = newest(versions, patch.name) or replace(patch, data={}, evidence_ids=())
+    lists = {}
+    for name, values in patch.data.items():
+        lists[name] = transitions.union(tuple(old.data.get(name, ())), tuple(values))
+    ids = transitions.union(tuple(old.evidence_ids), tuple(evidence.values()))
+    at = patch.at if old.id == patch.id else max(patch.at, old.at + timedelta(microseconds=1))
+    record = replace(patch, data=lists, at=at, evidence_ids=ids)
+    await summaries.save(tx, record)
+    return record
 
 
 def newest(versions: Sequence[Summary], name: str) -> Summary | None:
     """Return the last version of the record of that name."""
     return next((version for version in versions if version.name == name.casefold()), None)
-
-
-async def _find_evidence(tx: Transaction, scope: Scope, patch: Summary) -> list[str]:
-    """Return the ids of the memories that a patch rests on.
-
-    Raises InvalidInput if one is missing or unfit.
-    """
-    ids = patch.evidence_ids
-    said = await tx.seen(scope, dict.fromkeys(ids, ""))
-    memory_ids = {id: next(iter(said[id].outcome.ids), id) if id in said else id for id in ids}
-    found = {memory.id: memory for memory in await tx.get(scope, list(memory_ids.values()))}
-    for id in ids:
-        if memory_ids[id] not in found:
-            raise InvalidInput(f"No item with id {id!r}: evidence has to be stored first")
-    for id in ids:
-        is_own = authority.is_persons(found[memory_ids[id]])
-        if patch.record_type == "user_profile" and not is_own:
-            raise InvalidInput(
-                f"Item {id!r} holds the words of somebody else: a profile rests on the person's own"
-            )
-    return list(memory_ids.values())
 
 
 async def promote(
@@ -115,53 +101,70 @@ async def promote(
     """
     where = Filter(item_types=ITEM_TYPES, created_before=before, pinned=False, manually_saved=False)
     items = sorted(await store.find_all(scope, where), key=lambda item: (item.created_at, item.id))
-    count, has_profile = 0, False
-    projects: set[str] = set()
+    count, written = 0, set[tuple[str, str]]()
     words: list[str] = []
+    reason = "compressed into long-term memory"
     for start in range(0, len(items), BATCH):
         ids = [item.id for item in items[start : start + BATCH]]
         async with store.transaction(scope) as tx:
             batch = await tx.get(scope, ids)
             batch = [item for item in batch if item.is_active and not item.on_purpose]
-            changes: list[Change] = []
             for patch in make_patches(batch, now):
-                await summaries.save(tx, await merge(tx, store, scope, patch))
-                if patch.record_type == "project_memory":
-                    projects.add(patch.name)
-                else:
-                    has_profile = True
+                await merge(tx, scope, patch)
+                written.add((patch.record_type, patch.name))
+            changes: list[Change] = []
             for item in batch:
                 if erase:
                     words += await tx.versions(scope, item.id)
-                changes.append(_remove(item, now, erase=erase))
+                    change: Change = Forget(
+                        memory_id=item.id, at=now, until=now, reason=reason, purged=True
+                    )
+                else:
+                    archived = transitions.archive(item, now)
+                    meta = {"state": "archived", "reason": reason}
+                    change = Save(memory=archived, event="updated", meta=meta)
+                changes.append(change)
             await tx.apply(changes)
         count += len(batch)
+    projects = sum(kind == "project_memory" for kind, _ in written)
     return PromotionReport(
-        compressed=count, projects=len(projects), profile=int(has_profile), words=tuple(words)
+        compressed=count, projects=projects, profile=len(written) - projects, words=tuple(words)
     )
 
 
 def make_patches(items: Sequence[Memory], now: datetime) -> list[Summary]:
-    """Return what is to be added to which record; nothing for an item that belongs to none."""
+    """Return what is to be added to which record; nothing for an item that belongs to none.
+
+    An item belongs to the records of its projects, in the list that a tag or else its type names;
+    without a project, a statement of the person belongs to their profile.
+    """
     found: dict[tuple[RecordType, str], list[tuple[str, Memory]]] = {}
     for item in items:
         names = project_names(item.tags)
+        kind = "goals" if item.item_type == "project" else "next_steps"
+        kind = next((each for tag, each in _PROJECT_LISTS.items() if tag in item.tags), kind)
         for name in names:
-            lines = found.setdefault(("project_memory", name), [])
-            lines.append((_project_list(item), item))
-        if not names and (field := _profile_list(item)):
-            found.setdefault(("user_profile", "user"), []).append((field, item))
+            found.setdefault(("project_memory", name), []).append((kind, item))
+        if not names and item.item_type in _PROFILE_LISTS and authority.is_persons(item):
+            kind = _PROFILE_LISTS[item.item_type]
+            kind = "do_not_assume" if "do_not_assume" in item.tags else kind
+            found.setdefault(("user_profile", "user"), []).append((kind, item))
     patches: list[Summary] = []
-    for (kind, name), lines in found.items():
-        data: dict[str, tuple[str, ...]] = {}
-        for field in PROFILE if kind == "user_profile" else PROJECT:
-            texts = [item.text for each, item in lines if each == field]
-            data[field] = tuple(dict.fromkeys(texts))
+    for (record_type, name), lines in found.items():
+        data: dict[str, list[str]] = {}
+        for each in PROFILE if record_type == "user_profile" else PROJECT:
+            data[each] = [item.text for kind, item in lines if kind == each]
         ids = tuple(item.id for _, item in lines)
-        patch = Summary(
-            id=new_id(), record_type=kind, name=name, data=data, at=now, evidence_ids=ids
+        patches.append(
+            Summary(
+                id=new_id(),
+                record_type=record_type,
+                name=name,
+                data=data,
+                at=now,
+                evidence_ids=ids,
+            )
         )
-        patches.append(patch)
     return patches
 
 
@@ -174,35 +177,3 @@ def project_names(tags: Iterable[str]) -> list[str]:
     folded = [tag.casefold() for tag in tags]
     named = [tag.removeprefix(PROJECT_TAG).strip() for tag in folded if tag.startswith(PROJECT_TAG)]
     return list(dict.fromkeys(filter(None, named)))
-
-
-def _project_list(item: Memory) -> str:
-    """Return the list of the project's record that an item belongs to, by its tags or else its
-    type.
-    """
-    for tag, name in _PROJECT_LISTS.items():
-        if tag in item.tags:
-            return name
-    return "goals" if item.item_type == "project" else "next_steps"
-
-
-def _profile_list(item: Memory) -> str | None:
-    """Return the list of the profile that an item belongs to; None if it is no statement of the
-    person.
-    """
-    if item.item_type not in _PROFILE_LISTS or not authority.is_persons(item):
-        return None
-    return "do_not_assume" if "do_not_assume" in item.tags else _PROFILE_LISTS[item.item_type]
-
-
-def _remove(item: Memory, now: datetime, *, erase: bool) -> Change:
-    if erase:
-        return Forget(
-            memory_id=item.id,
-            at=now,
-            until=now,
-            reason="compressed into long-term memory",
-            purged=True,
-        )
-    meta = {"state": "archived", "reason": "compressed into long-term memory"}
-    return Save(memory=transitions.archive(item, now), event="updated", meta=meta)

@@ -1,6 +1,1 @@
-"""When the store is away: noticing it, taking in what is told, answering with what is left, and handing over later."""
-
-from .outage import Offline
-from .proxy import StoreProxy
-
-__all__ = ["Offline", "StoreProxy"]
+"""What happens while the store is down: spooling writes, answering without it, and replaying."""

@@ -1,148 +1,228 @@
-"""What happens while the store is away, and when it is back."""
+"""Noticing that the store is down, spooling what is written then, and replaying it later.
+
+`Offline` wraps remembering, recalling, reading and forgetting: the rest of the package does not know
+about outages.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import groupby
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 from ..context import Context
-from ..embedders import checked
-from ..errors import InvalidInput, ProviderFailed, RevisionConflict, StoreFull, StoreUnavailable
-from ..index import SnapshotCache
+from ..errors import StoreFull, StoreUnavailable
 from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
 from ..ingest.analyze import Item, analyze
 from ..ingest.policies import Policy
 from ..manage import records
-from ..ports import IndexRow, Vectors
+from ..ports import Vectors
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
+from ..storage.database import Connection, Database, Dialect, Rows, Values, VectorSearch
+from ..storage.database import Query as Statement
 from ..storage.store import Store
 from ..storage.summaries import Summary
-from ..text.clock import new_id
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
-from . import standby
-from .proxy import StoreProxy
-from .spool import Files, Pending
+from .spool import Pending, Spool
+from .stand_in import Recent, StandIn, batches, hand_over
 
-FIRST_LOOK, LONGEST = 0.5, 2.0  # seconds between two looks whether the store is back
-OPENING = 5.0  # seconds that opening waits for what an earlier outage left behind
-BATCH = 256  # drafts handed over in one transaction
-EMBEDDED_AT_ONCE = 64  # waiting drafts that one recall embeds; the others are found by their words
+FIRST_LOOK, LONGEST = 0.5, 2.0  # seconds between two attempts to reach the store
+OPENING = 5.0  # seconds that opening waits for the replay of what an earlier outage left behind
+Way: TypeAlias = Literal["reading", "writing"]
+Down: TypeAlias = dict[Way, str]  # what does not work, and why; a file may still be readable
 log = logging.getLogger("memorist")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What became of what waited."""
+    """What became of the spooled writes."""
 
     taken_in: int = 0
     set_aside: int = 0
     waiting: int = 0  # still, or again
 
 
-class Offline:
-    """Keeps what is told while the store is away and hands it over, once and in order. Closed by the engine."""
+class Switch:
+    """A database that may be down. Implements `Database` and `VectorSearch`.
 
-    def __init__(self, ctx: Context, store: StoreProxy, spool: Files) -> None:
-        self._ctx, self._store, self._spool = ctx, store, spool
-        self._made: dict[str, list[tuple[Memory, IndexRow]]] = {}  # of what waits, by id
-        self._vectors: dict[str, Vectors] = {}
-        self._laid: dict[Scope, standby.Laid] = {}
-        self._task: asyncio.Task[None] | None = None
-        store.proxy.on_loss = self._watch
+    While it is known to be down, calls fail at once instead of waiting for it again and again.
+    """
 
-    async def opened(self) -> None:
-        """Begin to hand over what an earlier outage left behind, or to look for a store that is not there yet."""
-        if self._store.away or not self._spool.is_empty:
-            self._watch(0 if not self._store.away else FIRST_LOOK)
-        if self._task is not None and not self._store.away:
-            await asyncio.wait([self._task], timeout=OPENING)
+    def __init__(self, inner: Database | None, down: Down) -> None:
+        self.inner = inner  # None: it was down when the client was opened
+        self.down = down
+
+    def _use(self, way: Way = "reading") -> Database:
+        if self.inner is None or way in self.down:
+            raise StoreUnavailable(self.down.get(way))
+        return self.inner
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._use().dialect
+
+    @property
+    def secret(self) -> bytes:
+        return self._use().secret
+
+    async def rows(self, sql: str, values: Values = (), *, scope: int | None = None) -> Rows:
+        return await self._use().rows(sql, values, scope=scope)
+
+    async def read(self, queries: Sequence[Statement], *, scope: int | None = None) -> list[Rows]:
+        return await self._use().read(queries, scope=scope)
+
+    def transaction(
+        self, scope: Scope | None = None, *, number: int | None = None
+    ) -> AbstractAsyncContextManager[Connection]:
+        return self._use("writing").transaction(scope, number=number)
+
+    def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
+        return self._use("writing").try_lock(name)
+
+    async def nearest(
+        self, scope: int, vector: Vectors, *, model: str, limit: int
+    ) -> list[tuple[int, float]]:
+        inner = self._use()
+        assert isinstance(inner, VectorSearch)
+        return await inner.nearest(scope, vector, model=model, limit=limit)
+
+    async def wait_for_change(self, seconds: float) -> None:
+        await self._use().wait_for_change(seconds)
+
+    async def backup(self, path: Path) -> None:
+        await self._use().backup(path)
+
+    async def vacuum(self) -> None:
+        await self._use("writing").vacuum()
+
+    def make_room(self) -> bool:
+        return self._use().make_room()
 
     async def close(self) -> None:
-        """Stop looking. What was handed over is safe, what was not waits for the next time."""
+        if self.inner is not None:
+            await self.inner.close()
+
+
+class Offline:
+    """Spools writes while the store is down and replays them, once and in order."""
+
+    def __init__(
+        self,
+        ctx: Context,
+        spool: Spool,
+        down: Down,
+        reopen: Callable[[], Awaitable[Store]],
+    ) -> None:
+        self._ctx, self._spool, self._reopen = ctx, spool, reopen
+        self.down = down
+        self._recent = Recent(ctx.index)
+        self._stand_in = StandIn(ctx)
+        self._task: asyncio.Task[None] | None = None
+        ctx.store.on_commit = self._recent.note_commit
+
+    async def start(self) -> None:
+        """Begin to replay what an earlier outage left behind, or to look for a store that is down."""
+        if self.down:
+            self._watch()
+        elif not self._spool.is_empty:
+            await asyncio.wait([self._watch(0)], timeout=OPENING)
+
+    async def close(self) -> None:
+        """Stop looking. What was not replayed stays in the spool."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
                 await self._task
+        await self._stand_in.close()
         self._spool.close()
 
     async def remember(
         self, ctx: Context, scope: Scope, drafts: Sequence[Draft], policy: Policy, now: datetime
     ) -> list[Outcome]:
-        """Store drafts; while the store is unavailable, spool them and say so.
-
-        Raises StoreUnavailable.
-        """
+        """Store drafts; while the store is down, spool them. Raises StoreUnavailable."""
         try:
-            if why := self._store.away.get("writing"):
-                raise StoreUnavailable(why)
+            self._check_writing()
             return await ingest.remember(ctx, scope, drafts, policy, now)
-        except StoreFull:
-            raise
         except StoreUnavailable as error:
-            items = [Item(draft, draft) for draft in drafts]
-            sessions = {draft.labels.session for draft in drafts}
-            privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
-            ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
-            admitted = [item for item in items if item.outcome is None]
-            for item in admitted:
-                analyze(item.draft, policy)  # raises InvalidInput for what could never be stored
-            pending = [
-                Pending(scope=scope, what=item.draft, policy=policy.name) for item in admitted
-            ]
-            kept = await self._kept(pending, error) if pending else []
-            for item, each in zip(admitted, kept, strict=True):
-                item.outcome = self._outcome(item.draft, each.what)
-            return ingest.outcomes(items, scope.user)
+            self._lose("writing", error)
+            return await self._spool_drafts(ctx, scope, drafts, policy, error)
+
+    async def _spool_drafts(
+        self,
+        ctx: Context,
+        scope: Scope,
+        drafts: Sequence[Draft],
+        policy: Policy,
+        error: StoreUnavailable,
+    ) -> list[Outcome]:
+        items = [Item(draft, draft) for draft in drafts]
+        sessions = {draft.labels.session for draft in drafts}
+        privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
+        ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
+        admitted = [item for item in items if item.outcome is None]
+        for item in admitted:
+            analyze(item.draft, policy)  # raises InvalidInput for what could never be stored
+        new = [Pending(scope=scope, what=item.draft, policy=policy.name) for item in admitted]
+        for item, pending in zip(admitted, await self._add(new, error), strict=True):
+            assert isinstance(pending.what, Draft)
+            message = item.draft.message_id
+            is_same = pending.what.text == item.draft.text
+            reason = (
+                f"the store is down: spooled in {self._spool.folder}, stored when it is back"
+                if is_same
+                else f"message {message!r} is spooled with another text: edit the memory when the"
+                " store is back"
+            )
+            item.outcome = Outcome(
+                status="pending" if is_same else "conflict",
+                ids=(pending.id,),
+                reason=reason,
+                message_id=message,
+            )
+        return ingest.outcomes(items, scope.user)
 
     async def add_record(self, scope: Scope, patch: Summary) -> Summary | None:
-        """Add to a long-term record; None if that waits in a file. Raises InvalidInput, StoreUnavailable."""
+        """Add to a long-term record; None if that is spooled. Raises InvalidInput, StoreUnavailable."""
         try:
+            self._check_writing()
             return await records.add(self._ctx.store, scope, patch)
-        except StoreFull:
-            raise
         except StoreUnavailable as error:
-            await self._kept([Pending(scope=scope, what=patch)], error)
+            self._lose("writing", error)
+            await self._add([Pending(scope=scope, what=patch)], error)
             return None
 
-    async def _kept(self, told: Sequence[Pending], why: StoreUnavailable) -> list[Pending]:
+    async def _add(self, new: Sequence[Pending], why: StoreUnavailable) -> list[Pending]:
+        if not new:
+            return []
         try:
-            kept = await asyncio.to_thread(self._spool.add, told)
+            return await asyncio.to_thread(self._spool.add, new)
         except OSError as error:
-            raise StoreUnavailable(
-                f"{why} And {self._spool.folder} cannot be written: {error}"
-            ) from error
-        self._watch()
-        return kept
+            folder = self._spool.folder
+            raise StoreUnavailable(f"{why} And {folder} cannot be written: {error}") from error
 
-    def _outcome(self, draft: Draft, kept: Any) -> Outcome:
-        if kept.text != draft.text:
-            why = f"message {draft.message_id!r} waits with another text: edit the memory when the store is back"
-            return Outcome(
-                status="conflict", ids=(kept.id,), reason=why, message_id=draft.message_id
-            )
-        why = f"the store is away: kept in {self._spool.folder}, taken in when it is back"
-        return Outcome(status="pending", ids=(kept.id,), reason=why, message_id=draft.message_id)
+    async def forget(self, scope: Scope, ids: Sequence[str]) -> list[str]:
+        """Remove spooled drafts; return the ids that are left to forget in the store.
 
-    async def forget(self, scope: Scope, id: str) -> bool:
-        """Take a draft that only waits out of its file. Raises StoreUnavailable if it is just being handed over."""
-        if all(each.id != id or each.scope != scope for each in await self._waiting()):
-            return False
+        Raises StoreUnavailable if they are being replayed.
+        """
+        spooled = {each.id for each in await self._waiting(scope)}.intersection(ids)
+        if not spooled:
+            return [*ids]
         with self._spool.alone() as mine:
             if not mine:
-                raise StoreUnavailable(
-                    "This is just being handed over to the store: retry in a moment"
-                )
-            gone = await asyncio.to_thread(self._spool.remove, [id])
-        there = not self._store.away and await self._store.get(scope, [id])
-        return bool(gone) and not there
+                raise StoreUnavailable("This is being replayed right now: retry in a moment")
+            gone = set(await asyncio.to_thread(self._spool.remove, spooled))
+        if not self.down:  # a crash may have left it in both
+            stored = await self._ctx.store.get(scope, sorted(gone))
+            gone -= {memory.id for memory in stored}
+        return [id for id in ids if id not in gone]
 
     async def recall(
         self,
@@ -153,204 +233,135 @@ class Offline:
         *,
         revision: int | None = None,
     ) -> Recall:
-        """Answer; with what waits, and without the store if it is away, which the answer says."""
-        waiting = await self._waiting(query.scope)
-        if "reading" not in self._store.away:
-            with suppress(StoreUnavailable):
-                beside = await self._beside(query.scope, waiting) if waiting else None
-                found = _reading(ctx, beside)
-                return await retrieve.recall(found, query, profile, now, revision=revision)
-        left = await self._left(waiting, without=query.scope)
-        answer = await retrieve.recall(_reading(ctx, left), query, profile, now)
-        why = self._store.away.get("reading", "it was away for a moment")
-        return replace(answer, legs={**answer.legs, "store": why})
+        """Answer from the store and the spool; while the store is down, without it.
 
-    async def get(self, scope: Scope, ids: Sequence[str]) -> list[Memory]:
-        """Memories by id, and what those that wait would become."""
-        waiting = [each for each in await self._waiting(scope) if each.id in ids]
-        rest = [id for id in ids if id not in {each.id for each in waiting}]
-        found = [memory for memory, _ in await asyncio.to_thread(self._prepared, waiting)]
-        return found + (await self._store.get(scope, rest) if rest else [])
+        The answer then says so in `legs`.
+        """
+        answer = None
+        if "reading" not in self.down:
+            try:
+                answer = await retrieve.recall(ctx, query, profile, now, revision=revision)
+                self._recent.note_read(answer.memories)
+            except StoreUnavailable as error:
+                self._lose("reading", error)
+        spooled = await self._waiting(query.scope)
+        if answer is not None and not spooled:
+            return answer
+        why = self.down.get("reading", "it was down for a moment")
+        async with self._stand_in.turn:
+            known = self._recent.current(query.scope)
+            mine = await self._stand_in.update(query.scope, known, spooled)
+            mixed = await retrieve.recall(
+                replace(ctx, store=mine.store, index=mine.index, external_index=None),
+                query,
+                profile,
+                now,
+            )
+            new = {id for ids in self._stand_in.spooled_ids(query.scope).values() for id in ids}
+        if answer is None:
+            return replace(mixed, legs={**mixed.legs, "store": why})
+        return answer if new.isdisjoint(memory.id for memory in mixed.memories) else mixed
+
+    async def get(self, scope: Scope, id: str) -> list[Memory]:
+        """Return the memory with this id, or what a spooled draft with it would become."""
+        spooled = await self._waiting(scope)
+        if any(each.id == id for each in spooled):
+            async with self._stand_in.turn:
+                known = self._recent.current(scope)
+                mine = await self._stand_in.update(scope, known, spooled)
+                return await mine.store.get(scope, self._stand_in.spooled_ids(scope)[id][:1])
+        return await self._ctx.store.get(scope, [id])
 
     async def counts(self) -> dict[str, Any]:
-        """How much waits, and the files with what could not be handed over."""
-        waiting = await self._waiting()
-        return {
-            "pending": len(waiting),
-            "set_aside": [str(path) for path in self._spool.set_aside()],
-        }
+        """Return how many writes are spooled, and the files with those that cannot be stored."""
+        aside = [str(path) for path in self._spool.set_aside()]
+        return {"pending": len(await self._waiting()), "set_aside": aside}
 
     async def _waiting(self, scope: Scope | None = None) -> list[Pending]:
-        if self._spool.is_empty:
-            self._made, self._vectors = {}, {}
-            if not self._store.away:
-                self._laid = {}
+        if not any(path.exists() for path in self._spool.paths):
             return []
         self._watch()
-        return [
-            each
-            for each in await asyncio.to_thread(self._spool.waiting)
-            if scope in (None, each.scope)
-        ]
+        spooled = await asyncio.to_thread(self._spool.waiting)
+        return [each for each in spooled if scope in (None, each.scope)]
 
-    async def _beside(self, scope: Scope, waiting: Sequence[Pending]) -> standby.Standby:
-        """The store, and what waits and has not been handed over a moment ago."""
-        names = dict.fromkeys((_message_id(each) for each in waiting), "")
-        told = await self._store.seen(scope, names)
-        return await self._left([each for each in waiting if _message_id(each) not in told])
+    def _check_writing(self) -> None:
+        if "writing" in self.down:
+            raise StoreUnavailable(self.down["writing"])
 
-    async def _left(
-        self, waiting: Sequence[Pending], *, without: Scope | None = None
-    ) -> standby.Standby:
-        """What can be read: the store and what waits, or without the store for a scope, what was lately seen of it."""
-        prepared = await asyncio.to_thread(self._prepared, waiting)
-        if without is not None:
-            language, fresh = self._ctx.settings.language, self._store.texts.fresh(without)
-            prepared = [
-                *((memory, standby.index_row(memory, language)) for memory in fresh),
-                *prepared,
-            ]
-        await self._embed([memory for memory, _ in prepared])
-        return standby.Standby(
-            store=self._store,
-            index=self._ctx.index,
-            waiting=prepared,
-            embedded=self._vectors,
-            is_away=without is not None,
-            laid=self._laid,
-        )
+    def _lose(self, way: Way, error: StoreUnavailable) -> None:
+        """Note that the store is down, so that calls fail at once until it is back."""
+        if isinstance(error, StoreFull):  # waiting does not help: somebody has to make room
+            raise error
+        self.down["writing"] = str(error)
+        self.down[way] = str(error)
+        self._watch()
 
-    def _prepared(self, waiting: Sequence[Pending]) -> list[tuple[Memory, IndexRow]]:
-        made, language = self._made, self._ctx.settings.language
-        for each in waiting:
-            if each.id not in made:
-                made[each.id] = standby.prepared(each, len(made), language, self._ctx.policies)
-        return [pair for each in waiting for pair in made[each.id]]
-
-    async def _embed(self, memories: Sequence[Memory]) -> None:
-        new = [memory for memory in memories if memory.id not in self._vectors][-EMBEDDED_AT_ONCE:]
-        if new and self._ctx.embedder is not None:
-            with suppress(ProviderFailed):
-                made = await checked.encode(self._ctx.embedder, [memory.text for memory in new])
-                self._vectors |= {
-                    memory.id: vector for memory, vector in zip(new, made, strict=True)
-                }
-
-    def _watch(self, first: float = FIRST_LOOK) -> None:
-        """Look for the store until it is back and nothing waits any more."""
+    def _watch(self, first: float = FIRST_LOOK) -> asyncio.Task[None]:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._until_back(first))
+        return self._task
 
     async def _until_back(self, wait: float) -> None:
+        """Try to reach the store until it is back and nothing is spooled any more."""
         while True:
             await asyncio.sleep(wait)
             wait = min(max(2 * wait, FIRST_LOOK), LONGEST)
             try:
                 if await self._is_back() and self._spool.is_empty:
+                    await self._stand_in.close()
                     return
             except StoreUnavailable:
                 continue
-            except (
-                Exception
-            ) as error:  # whatever it is, what waits is safe, and the next look may find it mended
-                log.warning("what waits in %s cannot be handed over: %s", self._spool.folder, error)
+            except Exception as error:  # the spool is safe, and the next attempt may work
+                log.warning("the writes in %s cannot be stored: %s", self._spool.folder, error)
 
     async def _is_back(self) -> bool:
-        """Whether the store is there, can be written, and has been given what waited."""
-        store = await self._store.reached()
+        """Return whether the store can be read and written, and has everything that was spooled."""
+        store = await self._reach()
         await store.revision(Scope(user="nobody"))
-        self._store.found("reading")
-        if await self.replay() is None:  # another process is at it
+        self.down.pop("reading", None)
+        if await self.replay() is None:  # another process is doing it
             return False
-        self._store.found("writing")
-        return await self.replay() is not None  # what was told meanwhile
+        self.down.pop("writing", None)
+        return await self.replay() is not None  # what was spooled meanwhile
+
+    async def _reach(self) -> Store:
+        """Return the store, even if it is marked as down. Raises StoreUnavailable."""
+        database = self._ctx.store.database
+        if not isinstance(database, Switch):
+            return self._ctx.store
+        if database.inner is None:
+            database.inner = (await self._reopen()).database
+        return Store(database.inner, language=self._ctx.settings.language)
 
     async def replay(self) -> Replayed | None:
-        """Hand over what waits, in order; None if another process does. Raises StoreUnavailable."""
+        """Store the spooled writes in order; None if another process does. Raises StoreUnavailable."""
         if self._spool.is_empty:
             return Replayed()
-        store = await self._store.reached()
+        ctx, rejected = replace(self._ctx, store=await self._reach()), 0
         with self._spool.alone() as mine:
             if not mine:
                 return None
-            waiting, wrong = await asyncio.to_thread(self._spool.waiting), list[str]()
+            spooled = await asyncio.to_thread(self._spool.waiting)
             before = len(self._spool.set_aside())
-            for batch in _batches(waiting):
-                problems = await self._handed_over(batch, store)
-                for id, problem in problems.items():
-                    log.warning("set aside in %s: %s: %s", self._spool.folder, id, problem)
-                wrong += problems
+            for batch in batches(spooled):
+                problems = []
+                for id, outcome in (await hand_over(ctx, batch)).items():
+                    if outcome.status == "conflict":
+                        problems.append(id)
+                        log.warning(
+                            "set aside in %s: %s: %s", self._spool.folder, id, outcome.reason
+                        )
+                rejected += len(problems)
                 await asyncio.to_thread(self._spool.remove, [each.id for each in batch], problems)
-            if not waiting:  # lines that nobody can read
+            if spooled:
+                self.down.clear()
+            else:  # lines that cannot be read
                 await asyncio.to_thread(self._spool.remove, [])
-            elif self._store.away:
-                self._store.away.clear()  # what took all this can be used
         if len(self._spool.set_aside()) > before:
             log.warning(
                 "some lines could not be used and were set aside: see *.corrupt-* in %s",
                 self._spool.folder,
             )
         left = len(await asyncio.to_thread(self._spool.waiting))
-        return Replayed(taken_in=len(waiting) - len(wrong), set_aside=len(wrong), waiting=left)
-
-    async def _handed_over(self, batch: Sequence[Pending], store: Store) -> dict[str, str]:
-        """Give some of what waits to the store, and tell what is wrong with which; doing it twice changes nothing."""
-        scope, first = batch[0].scope, batch[0].what
-        try:
-            if isinstance(first, Summary):
-                await records.add(store, scope, first)
-                return {}
-            there = {memory.id for memory in await store.get(scope, [each.id for each in batch])}
-            new = [
-                _message(each.what)
-                for each in batch
-                if each.id not in there and isinstance(each.what, Draft)
-            ]
-            policy = standby.policy(
-                self._ctx.policies, batch[0].policy, self._ctx.settings.capacity
-            )
-            items = [Item(draft, draft) for draft in new]
-            ctx = replace(self._ctx, store=store)
-            drafts = await ingest.prepare(ctx, scope, items, policy, ctx.clock())
-            async with store.transaction(scope) as tx:
-                await ingest.write(tx, drafts)
-        except (InvalidInput, RevisionConflict) as error:
-            if len(batch) == 1:
-                return {first.id or "": str(error)}
-            return {
-                id: why
-                for one in batch
-                for id, why in (await self._handed_over([one], store)).items()
-            }
-        return {
-            item.draft.id or "": item.outcome.reason
-            for item in items
-            if item.outcome is not None and item.outcome.status == "conflict"
-        }
-
-
-def _batches(waiting: Sequence[Pending]) -> Iterator[list[Pending]]:
-    """What can be handed over together: drafts of one scope and policy that follow each other."""
-    for (_, _, alone), group in groupby(
-        waiting, lambda p: (p.scope, p.policy, isinstance(p.what, Summary) and p.id)
-    ):
-        run = list(group)
-        size = 1 if alone else BATCH
-        yield from (run[start : start + size] for start in range(0, len(run), size))
-
-
-def _message_id(pending: Pending) -> str:
-    return getattr(pending.what, "message_id", None) or pending.id
-
-
-def _message(draft: Draft) -> Draft:
-    """A draft as a message, so that handing it over twice counts once."""
-    if draft.message_id is not None:
-        return draft
-    return replace(draft, message_id=draft.id, source_ids=(draft.id or new_id(), *draft.source_ids))
-
-
-def _reading(ctx: Context, reading: standby.Standby | None) -> Context:
-    if reading is None:
-        return ctx
-    return replace(ctx, store=cast(Store, reading), index=cast(SnapshotCache, reading))
+        return Replayed(taken_in=len(spooled) - rejected, set_aside=rejected, waiting=left)

@@ -1,31 +1,30 @@
-"""Fail-safe files: what is told while the store is away, one JSON object a line, on disk before it is acknowledged.
+"""The spool: writes that wait until the store is back, one JSON object per line, fsynced.
 
-`short_term.jsonl` holds drafts, `long_term.jsonl` what is to be added to long-term records. Processes take turns by
-a lock on a file beside them, which the system lets go of when its holder dies.
+`short_term.jsonl` holds drafts, `long_term.jsonl` additions to long-term records. Processes take
+turns by a lock on a file beside them, which the system releases when its holder dies.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput
+from ..settings import Settings
 from ..storage import codec
 from ..storage.summaries import Summary
 from ..types import Draft, Scope
 
 ITEM = "memory_item"
-_NAMES = (
-    "short_term",
-    "long_term",
-)  # in the order in which they are handed over: evidence comes first
+_NAMES = ("short_term", "long_term")  # in the order of the replay: evidence comes first
 _KINDS: dict[str, type[Draft | Summary]] = {
     ITEM: Draft,
     "user_profile": Summary,
@@ -35,78 +34,83 @@ _KINDS: dict[str, type[Draft | Summary]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """Something that waits until the store is back."""
+    """A write that waits until the store is back."""
 
     scope: Scope
-    what: Draft | Summary  # a summary holds what is to be added to the newest record of its name
+    what: Draft | Summary  # a summary holds what is added to the newest record of its name
     policy: str = "default"  # of a draft
 
     @property
     def id(self) -> str:
         return self.what.id or ""
 
+    @property
+    def message(self) -> tuple[Scope, str] | None:
+        """What makes two drafts the same message."""
+        named = self.what.message_id if isinstance(self.what, Draft) else None
+        return None if named is None else (self.scope, named)
 
-def line(pending: Pending) -> bytes:
-    """One line of a file, checked by reading it back. Raises InvalidInput."""
+
+def to_line(pending: Pending) -> bytes:
+    """Return a line of a file, checked by reading it back. Raises InvalidInput."""
     kind = ITEM if isinstance(pending.what, Draft) else pending.what.record_type
-    where = {name: getattr(pending.scope, name) for name in ("tenant", "user", "space")}
+    data = {"scope": asdict(pending.scope), "policy": pending.policy}
     try:
-        data = {**codec.dump(pending.what, strict=True), "scope": where, "policy": pending.policy}
-        text = json.dumps(
-            {"record_type": kind, "data": data}, sort_keys=True, ensure_ascii=False, allow_nan=False
-        )
-        made = text.encode() + b"\n"
-    except (
-        ValueError
-    ) as error:  # half a surrogate pair, a number that is none, a text that is no text
-        raise InvalidInput(f"This cannot be kept: {error}") from error
-    read(made)
-    return made
+        record = {"record_type": kind, "data": {**codec.dump(pending.what, strict=True), **data}}
+        text = json.dumps(record, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        line = text.encode() + b"\n"
+    except ValueError as error:  # half a surrogate pair, not a number, not a text
+        raise InvalidInput(f"This cannot be spooled: {error}") from error
+    from_line(line)
+    return line
 
 
-def read(text: bytes) -> Pending:
-    """What a line says. Raises InvalidInput if it was cut, altered, or never was one of ours."""
+def from_line(line: bytes) -> Pending:
+    """Parse a line. Raises InvalidInput if it was cut, altered, or is not a line of a spool."""
     try:
-        record = json.loads(text)
-        data, kind = record["data"], record["record_type"]
-        what, scope = codec.load(_KINDS[kind], data), Scope(**data["scope"])
-        made = Pending(scope=scope, what=what, policy=data["policy"])
+        record = json.loads(line)
+        data = record["data"]
+        what, scope = codec.load(_KINDS[record["record_type"]], data), Scope(**data["scope"])
+        pending = Pending(scope=scope, what=what, policy=data["policy"])
+        names = (pending.id, scope.tenant, scope.user, scope.space, pending.policy)
+        if not pending.id or not all(isinstance(name, str) for name in names):
+            raise ValueError("a name is missing")
+        if isinstance(what, Draft) and not (
+            0 <= what.confidence <= 1 and 0 <= (what.importance or 0) <= 1
+        ):
+            raise ValueError("importance and confidence lie between 0 and 1")
     except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f"This is no line of a fail-safe file: {error}") from error
-    if not made.id or not all(
-        isinstance(name, str) for name in (scope.tenant, scope.user, scope.space, made.policy)
-    ):
-        raise InvalidInput("This is no line of a fail-safe file: a name is missing")
-    if isinstance(what, Draft) and not (
-        0 <= what.confidence <= 1 and 0 <= (what.importance or 0) <= 1
-    ):
-        raise InvalidInput(
-            "This is no line of a fail-safe file: importance and confidence lie between 0 and 1"
-        )
-    return made
+        raise InvalidInput(f"This is not a line of a spool: {error}") from error
+    return pending
+
+
+def _parse(content: bytes) -> Iterator[tuple[bytes, Pending | None]]:
+    """Yield the lines with their contents; None for one that cannot be read."""
+    for line in filter(None, content.split(b"\n")):
+        try:
+            yield line, from_line(line)
+        except InvalidInput:
+            yield line, None
 
 
 @dataclass
 class _File:
-    """One of the files, and what was read of it so far."""
+    """One file of the spool, and what was read of it so far."""
 
     path: Path
     waiting: dict[str, Pending] = field(default_factory=dict)  # by id, in order
     _offset: int = 0
-    _open: Any = None  # held, so that its number cannot be given to another file
+    _open: Any = None  # held, so that its inode cannot be given to another file
 
-    def refreshed(self) -> dict[str, Pending]:
-        """What waits now; only what was added since is read, and a line that is still being written is not."""
+    def read(self) -> Iterable[Pending]:
+        """Return what is in it now; only new lines are read, and no line that is still written."""
         try:
             there = self.path.stat()
         except FileNotFoundError:
             self.close()
-            return self.waiting
-        if (
-            self._open is None
-            or os.fstat(self._open.fileno()).st_ino != there.st_ino
-            or there.st_size < self._offset
-        ):
+            return ()
+        held = None if self._open is None else os.fstat(self._open.fileno()).st_ino
+        if held != there.st_ino or there.st_size < self._offset:
             self.close()
             with suppress(FileNotFoundError):
                 self._open = self.path.open("rb")
@@ -115,10 +119,39 @@ class _File:
             new = self._open.read()
             whole = new[: new.rfind(b"\n") + 1]
             self._offset += len(whole)
-            self.waiting.update(
-                {pending.id: pending for _, pending in _parsed(whole) if pending is not None}
-            )
-        return self.waiting
+            for _, pending in _parse(whole):
+                if pending is not None:
+                    self.waiting[pending.id] = pending
+        return self.waiting.values()
+
+    def remove(self, ids: set[str], problems: set[str]) -> list[str]:
+        """Rewrite the file without these lines; return the ids that were found.
+
+        Lines with a problem, and what cannot be read, are set aside first.
+        """
+        if not self.path.exists():
+            return []
+        kept, aside, found = [], [], []
+        for line, pending in _parse(self.path.read_bytes()):
+            if pending is None or pending.id in problems:
+                aside.append(line + b"\n")
+            elif pending.id in ids:
+                found.append(pending.id)
+            else:
+                kept.append(line + b"\n")
+        if aside:
+            today = datetime.now(UTC).date().isoformat()
+            name = f"{self.path.stem}.corrupt-{today}.jsonl"
+            append(self.path.with_name(name), b"".join(aside))
+        if not kept:
+            self.path.unlink()
+        elif aside or found:
+            beside = self.path.with_suffix(".new")
+            beside.unlink(missing_ok=True)
+            append(beside, b"".join(kept))
+            beside.replace(self.path)
+        _sync(self.path.parent)
+        return found
 
     def close(self) -> None:
         if self._open is not None:
@@ -128,141 +161,109 @@ class _File:
     __del__ = close
 
 
-def _parsed(content: bytes) -> Iterator[tuple[bytes, Pending | None]]:
-    """The lines and what they say; None for one that cannot be read."""
-    for each in filter(None, content.split(b"\n")):
-        try:
-            yield each, read(each)
-        except InvalidInput:
-            yield each, None
-
-
-class Files:
-    """The fail-safe files of one store. Methods block for as long as the disk takes, and raise OSError."""
+class Spool:
+    """The files of one store. Methods block for as long as the disk takes, and raise OSError."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._files = {name: _File(folder / f"{name}.jsonl") for name in _NAMES}
-        self._mine = (
-            threading.RLock()
-        )  # the lock on disk keeps other processes out, this one other threads
+        self._files = [_File(folder / f"{name}.jsonl") for name in _NAMES]
+        self.paths = [file.path for file in self._files]
+        self._lock = threading.RLock()  # among threads; the lock on disk is among processes
+
+    @staticmethod
+    def of(settings: Settings) -> Spool | None:
+        """Return the spool of a database; None if it has none."""
+        if not settings.spool or settings.db == ":memory:" or sys.platform == "win32":
+            return None
+        return Spool(settings.spool_folder)
 
     @property
     def is_empty(self) -> bool:
-        return not any(file.path.exists() for file in self._files.values())
+        return not any(path.exists() for path in self.paths)
 
     def waiting(self) -> list[Pending]:
-        with self._mine:
-            return [
-                pending for file in self._files.values() for pending in file.refreshed().values()
-            ]
+        """Return all writes in the spool, in order."""
+        with self._lock:
+            return [pending for file in self._files for pending in file.read()]
 
     def add(self, new: Sequence[Pending]) -> list[Pending]:
-        with self._mine, self._turn():
-            known = {key: each for each in self.waiting() if (key := _message(each)) is not None}
-            kept, lines = [], dict.fromkeys(_NAMES, b"")
+        """Add writes durably; return them, or for a message that is there already, the first one."""
+        with self._turn():
+            known = {each.message: each for each in self.waiting()}
+            lines, held = [b"", b""], []
             for pending in new:
-                key = _message(pending)
-                twin = pending if key is None else known.setdefault(key, pending)
-                kept.append(twin)
-                if twin is pending:
-                    lines[_name(pending)] += line(pending)
-            for name, content in lines.items():
+                first = pending
+                if pending.message is not None:
+                    first = known.setdefault(pending.message, pending)
+                if first is pending:
+                    lines[isinstance(pending.what, Summary)] += to_line(pending)
+                held.append(first)
+            for path, content in zip(self.paths, lines, strict=True):
                 if content:
-                    _append(self._files[name].path, content)
-        return kept
+                    append(path, content)
+        return held
 
     def remove(self, ids: Iterable[str], problems: Collection[str] = ()) -> list[str]:
-        wanted, wrong, found = {*ids}, {*problems}, list[str]()
-        with self._mine, self._turn():
-            for file in self._files.values():
-                if file.path.exists():
-                    found += _rewrite(file.path, wanted, wrong)
+        """Remove writes; return the ids that were found. Those with a problem are set aside."""
+        wanted, found = set(ids), []
+        with self._turn():
+            for file in self._files:
+                found += file.remove(wanted, set(problems))
         return found
 
     def set_aside(self) -> list[Path]:
+        """Return the files with lines that could not be used."""
         return sorted(self.folder.glob("*.corrupt-*.jsonl"))
 
     def prepare(self) -> None:
-        """Make the folder: from now on the store is one that was there before."""
+        """Create the folder: it also shows that this store was reached before."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        self.prepare()
-        descriptor = _locked(self.folder / "replay.lock", wait=False)
-        try:
-            yield descriptor is not None
-        finally:
-            if descriptor is not None:
-                os.close(descriptor)
+        """Let one process at a time replay; yields False if another one does."""
+        with self._locked("replay.lock", wait=False) as mine:
+            yield mine
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        self.prepare()
-        descriptor = _locked(self.folder / "files.lock", wait=True)
-        assert descriptor is not None
-        try:
+        with self._lock, self._locked("files.lock", wait=True):
             yield
+
+    @contextmanager
+    def _locked(self, name: str, *, wait: bool) -> Iterator[bool]:
+        import fcntl
+
+        self.prepare()
+        descriptor = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            mine = True
+        except BlockingIOError:
+            mine = False
+        try:
+            yield mine
         finally:
             os.close(descriptor)
 
     def close(self) -> None:
-        with self._mine:
-            for file in self._files.values():
+        with self._lock:
+            for file in self._files:
                 file.close()
 
 
-def _locked(path: Path, *, wait: bool) -> int | None:
-    """The file, open and locked until it is closed; None if somebody else has it and nobody wants to wait."""
-    import fcntl
-
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _rewrite(path: Path, ids: set[str], problems: set[str]) -> list[str]:
-    """The file without these lines; those with a problem, and what cannot be read, are set aside first."""
-    kept, aside, found = [], [], []
-    for text, pending in _parsed(path.read_bytes()):
-        if pending is None or pending.id in problems:
-            aside.append(text)
-        elif pending.id in ids:
-            found.append(pending.id)
-        else:
-            kept.append(text)
-    if aside:
-        today = datetime.now(UTC).date().isoformat()
-        _append(path.with_name(f"{path.stem}.corrupt-{today}.jsonl"), b"\n".join((*aside, b"")))
-    if aside or found or not kept:
-        _replace(path, b"\n".join((*kept, b"")) if kept else b"")
-    return found
-
-
-def _name(pending: Pending) -> str:
-    return _NAMES[0] if isinstance(pending.what, Draft) else _NAMES[1]
-
-
-def _message(pending: Pending) -> tuple[Scope, str] | None:
-    """What makes two drafts the same message."""
-    named = pending.what.message_id if isinstance(pending.what, Draft) else None
-    return None if named is None else (pending.scope, named)
-
-
-def _append(path: Path, content: bytes) -> None:
+def append(path: Path, content: bytes) -> None:
     """Add lines durably, or nothing. A line that was cut before is ended first."""
     is_new = not path.exists()
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(descriptor).st_size
         try:
-            cut = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
-            _write(descriptor, b"\n" + content if cut else content)
+            is_cut = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            rest = memoryview(b"\n" + content if is_cut else content)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            os.fsync(descriptor)
         except OSError:
             with suppress(OSError):
                 os.ftruncate(descriptor, size)
@@ -272,28 +273,6 @@ def _append(path: Path, content: bytes) -> None:
     if is_new:
         _sync(path.parent)
         _sync(path.parent.parent)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Put other lines in the place of the file, all at once."""
-    beside = path.with_suffix(".new")
-    if content:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            _write(descriptor, content)
-        finally:
-            os.close(descriptor)
-        beside.replace(path)
-    else:
-        path.unlink()
-    _sync(path.parent)
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
-    os.fsync(descriptor)
 
 
 def _sync(folder: Path) -> None:

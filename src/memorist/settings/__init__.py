@@ -155,6 +155,12 @@ class Settings(BaseSettings):
     spool_dir: Path | None = None
     """Folder of the spool files; default: `data/memory` in `state_dir`."""
 
+    @property
+    def spool_folder(self) -> Path:
+        """Folder of the spool files of this database."""
+        folder = self.spool_dir or self.state_dir / "data" / "memory"
+        return folder / upgrade.spool_name(self.db)
+
     @classmethod
     def settings_customise_sources(
         cls,

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import apsw
 from platformdirs import user_config_path, user_data_path, user_state_path
@@ -135,7 +136,7 @@ def _plan(db: Path | None, state_dir: Path | None, spool_dir: Path) -> list[Move
     state: list[Move] = []
     database: list[Move] = []
     if db is not None and not os.path.lexists(db) and _is_database(old_db):
-        name, new_spool = _spool_name(old_db), spool_dir / _spool_name(db)
+        name, new_spool = spool_name(str(old_db)), spool_dir / spool_name(str(db))
         spool.append(Move("db", spool_dir / name, new_spool))
         if state_dir is not None and spool_dir == state_dir / _SPOOLS:
             spool.append(Move("db", old_spools / name, new_spool))
@@ -179,9 +180,19 @@ def _is_database(path: Path) -> bool:
     return not names or names >= _TABLES
 
 
-def _spool_name(db: Path) -> str:
-    """Return the name of the folder that holds the spool of a database file."""
-    return hashlib.sha256(os.fsencode(os.path.realpath(db))).hexdigest()[:16]
+def spool_name(db: str) -> str:
+    """Return the name of the folder that holds the spool of a database.
+
+    It stands for the file, or the server and the database on it, whoever asks.
+    """
+    place = os.path.realpath(db)
+    if "://" in db:
+        address = urlsplit(db)
+        where = address.netloc.rpartition("@")[2].lower()  # one host, or several with commas
+        named = {name: values[0] for name, values in parse_qs(address.query).items()}
+        host = named.get("host") or (where if ":" in where else f"{where}:5432")
+        place = f"{host} {named.get('port', '')} {named.get('dbname') or address.path.strip('/')}"
+    return hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
 
 
 def _run(moves: Sequence[Move]) -> None:

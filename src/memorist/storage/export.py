@@ -81,7 +81,7 @@ async def _messages(store: Store, scope: Scope) -> Records:
     versioned = {row[0] for row in await store.rows(scope, _VERSIONED)}
     for id, session, role, name, at, text, outcome, memory_id, memory_text in found:
         if text is None and memory_id in versioned:  # an earlier version may hold the message
-            memory_text = await _original_text(store, scope, id, memory_id) or memory_text
+            memory_text = await original_text(store, scope, id, memory_id) or memory_text
         seen = rows.load_outcome(outcome, id)
         result: dict[str, Any] = {
             "status": seen.status,
@@ -107,7 +107,7 @@ async def _messages(store: Store, scope: Scope) -> Records:
         )
 
 
-async def _original_text(store: Store, scope: Scope, message: str, memory_id: str) -> str | None:
+async def original_text(store: Store, scope: Scope, message: str, memory_id: str) -> str | None:
     """Return the version of a memory that is the message word for word."""
     for text in await store.versions(scope, memory_id):
         seen = await store.seen(scope, {message: normalize.digest(text)})

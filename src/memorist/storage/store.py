@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from ..ports import Vectors
 from ..text import normalize, tokens
 from ..types import Memory, Scope
 from . import rows
+from .changes import Change
 from .database import EVERY, Database, VectorSearch
 from .embedding_queue import EmbeddingQueue
 from .history import History
@@ -45,6 +46,7 @@ class Store(Reader):
         self.llm_usage = UsageLedger(database, self)
         self.embeddings = EmbeddingQueue(database)
         self.history = History(self)
+        self.on_commit: Callable[[Scope, Sequence[Change]], None] | None = None
 
     @classmethod
     async def open(cls, database: Database, *, language: str = "english") -> Store:
@@ -72,6 +74,8 @@ class Store(Reader):
                 raise tx.failure
         if tx.new_number is not None:
             self.numbers[scope] = tx.new_number
+        if self.on_commit is not None:
+            self.on_commit(scope, tx.applied)
 
     def try_lock(self, name: str) -> AbstractAsyncContextManager[bool]:
         """Hold a named lock for the length of the body; yields False if another process holds

@@ -79,7 +79,6 @@ class Transaction(Reader):
         self.operation = new_id()  # the name of this transaction in the history
         self.applied: list[Change] = []
         self.failure: BaseException | None = None
-        self.has_read_changes = False
         self.new_number: int | None = None  # of a scope that this transaction created
         self._revision: int | None = None  # of the scope, before this transaction
         self._head: str | None = None  # the digest of the last entry of the history
@@ -150,7 +149,6 @@ class Transaction(Reader):
         return self._revision + self._is_changed
 
     async def _read_revision(self, number: int, query: Query) -> tuple[int, Rows]:
-        self.has_read_changes = True
         if self._revision is None or number != await self.number(self.scope):
             return await super()._read_revision(number, query)
         return self._revision + self._is_changed, await self.connection.rows(*query, scope=number)

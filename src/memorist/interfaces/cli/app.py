@@ -1,4 +1,4 @@
-"""The program: options of all commands, groups, suggestions, and exit codes.
+"""The program: how commands are declared, options of all commands, groups, and exit codes.
 
 Nothing here is slow to import, so that `memorist --help` answers at once.
 """
@@ -8,35 +8,53 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperGroup
 
 from ... import __version__
 from ...errors import MemoristError
+from ...types import KINDS, STATES
 from .. import errors
 from ..call import Call
+from . import output
 
+Work = TypeVar("Work", bound=Callable[..., object])
+Words = list[str] | None  # of an option that can be repeated
 _UsageError = typer.BadParameter.__mro__[2]  # click's ClickException, wherever typer keeps it
-
-
-_EITHER, _KEYWORD = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _SHORT = {"limit": ["-n"], "yes": ["-y"], "top-k": ["-k"]}
 # Options of all commands; they are accepted before and after the name of a command.
-_OPTIONS = {
-    "db": ("PLACE", "Database: a file, or postgresql://… [MEMORIST_DB]"),
-    "user": ("NAME", "Whose memory; default: your login name. [MEMORIST_USER]"),
-    "space": ("NAME", "Project or group. [MEMORIST_SPACE]"),
-    "tenant": ("NAME", "Organization. [MEMORIST_TENANT]"),
-    "session": ("NAME", "Conversation."),
-    "json": (None, "Print JSON; errors too, on stderr."),
+_SHARED = {
+    "db": "<PLACE> Database: a file, or postgresql://… [MEMORIST_DB]",
+    "user": "<NAME> Whose memory; default: your login name. [MEMORIST_USER]",
+    "space": "<NAME> Project or group. [MEMORIST_SPACE]",
+    "tenant": "<NAME> Organization. [MEMORIST_TENANT]",
+    "session": "<NAME> Conversation.",
+    "json": "Print JSON; errors too, on stderr.",
+}
+# Parameters with the same help in several commands.
+_USUAL = {
+    "id": "<ID> Id of the memory, or the first characters of it.",
+    "question": "<QUESTION> The question.",
+    "kind": f"<KIND> Only this kind: {', '.join(KINDS)}.",
+    "state": f"<STATE> Only this state: {', '.join(STATES)}.",
+    "category": "<NAME> Only this category.",
+    "tag": "<TAG> Only this tag.",
+    "speaker": "<NAME> Only messages of this speaker.",
+    "after": "<TIME> Only from this time on: 2026-05-31.",
+    "before": "<TIME> Only before this time: 2026-06-30.",
+    "budget": "<TOKENS> Token budget.",
+    "profile": "<NAME> Ranking profile. [MEMORIST_PROFILE]",
+    "all": "For all users, not only for --user.",
 }
 PANELS = (
     "Remember and recall",
@@ -51,14 +69,14 @@ PANELS = (
 # Groups: the help, the panel, and the command that runs if none is named.
 GROUPS = {
     "conflicts": ("Decide between contradicting statements.", "Change", "list"),
-    "privacy": ("Turn memory on and off, and start incognito sessions.", "Privacy", "status"),
     "consent": ("Decide what may be known about you.", "Privacy", "list"),
+    "privacy": ("Turn memory on and off, and start incognito sessions.", "Privacy", "status"),
     "agent": ("Commands for programs that act for a person.", "Agents", None),
     "keys": ("Create, list and revoke API keys for the server.", "Server", "list"),
     "stats": ("Counts, events and token usage.", "Administration", "summary"),
-    "index": ("Embed memories and rebuild the vector index.", "Administration", "update"),
     "jobs": ("Run background jobs and show what is waiting.", "Administration", None),
     "db": ("Migrate, copy, back up and compact the database.", "Administration", None),
+    "index": ("Embed memories and rebuild the vector index.", "Administration", "update"),
 }
 RENAMED = {"tend": "jobs run", "memory": "privacy set", "costs": "stats llm-usage"}
 
@@ -107,20 +125,16 @@ class Program(CommandGroup):
             for each in getattr(inner, "commands", {}):
                 places.setdefault(each, f"{group} {each}")
         places |= RENAMED
-        matches = [places[each] for each in get_close_matches(name, places)]
         message = f"No such command {name!r}."
-        if name in places:
-            matches = [places[name]]
+        matches = [name] if name in places else get_close_matches(name, places)
         if matches:
-            quoted = " or ".join(f"`memorist {each}`" for each in matches)
+            quoted = " or ".join(f"`memorist {places[each]}`" for each in matches)
             message += f" Did you mean {quoted}?"
         return ctx.fail(message)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        panels = {
-            name: getattr(each, "rich_help_panel", "") for name, each in self.commands.items()
-        }
-        return sorted(panels, key=lambda name: PANELS.index(panels[name]))
+        commands: dict[str, Any] = dict(self.commands)
+        return sorted(commands, key=lambda name: PANELS.index(commands[name].rich_help_panel))
 
 
 app = typer.Typer(
@@ -132,77 +146,72 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with: memorist demo",
 )
-_groups: dict[str, typer.Typer] = {"": app}
-
-
-def _group(name: str) -> typer.Typer:
-    if name not in _groups:
-        help, panel, default = GROUPS[name]
-        kind = type("Group", (CommandGroup,), {"default": default})
-        epilog = f"`memorist {name}` is short for `memorist {name} {default}`." if default else None
-        _groups[name] = typer.Typer(
-            cls=kind, help=help, epilog=epilog, no_args_is_help=default is None
-        )
-        app.add_typer(_groups[name], name=name, rich_help_panel=panel)
-    return _groups[name]
+_groups = {"": app}
+for _name, (_help, _panel, _default) in GROUPS.items():
+    _groups[_name] = typer.Typer(
+        cls=type("Group", (CommandGroup,), {"default": _default}),
+        help=_help,
+        epilog=f"`memorist {_name}` is short for `memorist {_name} {_default}`." * bool(_default),
+        no_args_is_help=_default is None,
+    )
+    app.add_typer(_groups[_name], name=_name, rich_help_panel=_panel)
 
 
 def command(
-    path: str, panel: str = "", *, example: str = "", creates: bool = False, **helps: str
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a function as a command, such as `pin` or `db copy`.
+    path: str, panel: str | None = None, *, creates: bool = False
+) -> Callable[[Work], Work]:
+    """Register a function as a command, such as `pin` or `db copy`, and print what it returns.
 
-    The function takes a `Call` first. The options of the call are accepted before and after the
-    name of the command. `helps` describes its other parameters, see `declare`.
+    The function takes a `Call`, then the arguments; its keyword-only parameters are options. Its
+    docstring is the help: a text, a line for each parameter after `Args:`, and an `Example:`.
     """
     group, _, name = path.rpartition(" ")
 
-    def add(work: Callable[..., None]) -> Callable[..., None]:
+    def add(work: Work) -> Work:
         def run(ctx: typer.Context, **given: Any) -> None:
-            shared = {option: given.pop(option) for option in _OPTIONS}
+            shared = {option: given.pop(option) for option in _SHARED}
             is_given = {name: value for name, value in shared.items() if value not in (None, False)}
+            call = replace(ctx.obj, **is_given, creates=creates)
             with quiet_end():
-                work(replace(ctx.obj, **is_given, creates=creates), **given)
+                output.result(work(call, **given), json=call.json)
 
-        run.__name__, run.__doc__, run.__annotations__ = work.__name__, work.__doc__, {}
-        _, *own = inspect.signature(work, eval_str=True).parameters.values()
-        parameters = [inspect.Parameter("ctx", _EITHER, annotation=typer.Context)]
-        parameters += [declare(each, helps.get(each.name)) for each in own]
-        run.__signature__ = inspect.Signature(parameters + _shared())  # type: ignore[attr-defined]
-        words = f"Example: memorist {path} {example}".rstrip()
-        _group(group).command(name, rich_help_panel=panel or None, epilog=words)(run)
+        example = _describe(run, work) or f"memorist {path}"
+        _groups[group].command(name, rich_help_panel=panel, epilog=f"Example: {example}")(run)
         return work
 
     return add
 
 
-def _shared() -> list[inspect.Parameter]:
-    parameters = []
-    for name, (metavar, help) in _OPTIONS.items():
-        panel = "Options of all commands"
-        option = typer.Option(f"--{name}", metavar=metavar, help=help, rich_help_panel=panel)
-        kind: Any = bool if metavar is None else str | None
-        default = False if metavar is None else None
-        annotation = Annotated[kind, option]
-        parameters.append(inspect.Parameter(name, _KEYWORD, annotation=annotation, default=default))
-    return parameters
+def _describe(run: Any, work: Callable[..., object]) -> str:
+    """Give a function the help and the parameters of a command, and return the example."""
+    text, _, example = (inspect.getdoc(work) or "").partition("\n\nExample: ")
+    text, _, listed = text.partition("\n\nArgs:")
+    helps = {**_USUAL, **dict(re.findall(r"(\w+): (.*)", listed))}
+    _, *own = inspect.signature(work, eval_str=True).parameters.values()
+    shared = inspect.signature(Call, eval_str=True).parameters
+    parameters = [inspect.Parameter("ctx", _KEYWORD, annotation=typer.Context)]
+    parameters += [declare(each, helps[each.name]) for each in own if each.kind != each.VAR_KEYWORD]
+    for name, help in _SHARED.items():
+        parameters.append(declare(shared[name], help, panel="Options of all commands"))
+    run.__name__, run.__doc__, run.__annotations__ = work.__name__, text, {}
+    run.__signature__ = inspect.Signature(parameters)
+    return example
 
 
-def declare(parameter: inspect.Parameter, help: str | None) -> inspect.Parameter:
+def declare(
+    parameter: inspect.Parameter, help: str, *, panel: str | None = None
+) -> inspect.Parameter:
     """Return a parameter of a function as a parameter of a command.
 
     The help may begin with what the value is called, such as `<NAME>`, or with its limits, such as
-    `<0..1>` or `<1..>`. Parameters without a default are positional, and so are those called
-    `<[NAME]>`. A flag that can be None or is True by default also has the name --no-flag.
+    `<0..1>` or `<1..>`. A flag that can be None or is True by default also has the name --no-flag.
     """
-    if help is None:  # annotated with an option of its own
-        return parameter.replace(kind=_KEYWORD)
     metavar = None
     if help.startswith("<"):
         metavar, _, help = help[1:].partition(">")
-    kind, name = parameter.annotation, parameter.name.replace("_", "-")
-    if parameter.default is parameter.empty or (metavar and metavar.startswith("[")):
-        declared: Any = typer.Argument(metavar=metavar, help=help.strip(), show_default=False)
+    help, kind, name = help.strip(), parameter.annotation, parameter.name.replace("_", "-")
+    if parameter.kind is not _KEYWORD:
+        declared: Any = typer.Argument(metavar=metavar, help=help, show_default=False)
         return parameter.replace(kind=_KEYWORD, annotation=Annotated[kind, declared])
     names = [f"--{name}", *_SHORT.get(name, ())]
     if kind == bool | None or parameter.default is True:
@@ -211,15 +220,20 @@ def declare(parameter: inspect.Parameter, help: str | None) -> inspect.Parameter
     declared = typer.Option(
         *names,
         metavar="N" if has_limits else metavar,
-        help=help.strip(),
+        help=help,
         min=int(low) if has_limits else None,
         max=int(high) if high else None,
+        rich_help_panel=panel,
     )
-    return parameter.replace(kind=_KEYWORD, annotation=Annotated[kind, declared])
+    return parameter.replace(annotation=Annotated[kind, declared])
 
 
-def start(ctx: typer.Context, version: bool = False, **shared: Any) -> None:
-    """Long-term memory for AI agents: stores evidence, recalls within a budget, explains why."""
+def start(ctx: typer.Context, *, version: bool = False, **shared: Any) -> None:
+    """Long-term memory for AI agents: stores evidence, recalls within a budget, explains why.
+
+    Args:
+        version: Print the version.
+    """
     if version:
         number = json.dumps({"version": __version__})
         typer.echo(number if shared["json"] else f"memorist {__version__}")
@@ -229,11 +243,7 @@ def start(ctx: typer.Context, version: bool = False, **shared: Any) -> None:
     ctx.obj = Call(**shared)
 
 
-_start = [*inspect.signature(start, eval_str=True).parameters.values()]
-start.__annotations__ = {}
-start.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [_start[0], declare(_start[1], "Print the version."), *_shared()]
-)
+_describe(start, start)
 app.callback(invoke_without_command=True)(start)
 
 
@@ -256,31 +266,27 @@ def quiet_end() -> Iterator[None]:
 
 def report(error: Exception, *, as_json: bool) -> int:
     """Print an error to stderr and return its exit code."""
-    is_usage = isinstance(error, _UsageError)
-    if close := getattr(error, "possibilities", None):  # of a wrong option
-        error.message += f". Did you mean {' or '.join(close)}?"  # type: ignore[attr-defined]
-        error.possibilities = None  # type: ignore[attr-defined]
-    code = errors.USAGE if is_usage else errors.codes(error).exit_code
+    name, code = type(error).__name__, errors.codes(error).exit_code
+    message = f"unexpected error: {name}: {error} (MEMORIST_TRACEBACK=1 prints the traceback)"
+    usage: Any = error if isinstance(error, _UsageError) else None
+    if usage:
+        if close := getattr(usage, "possibilities", None):  # of a wrong option
+            usage.message += f". Did you mean {' or '.join(close)}?"
+            usage.possibilities = None
+        code, message = errors.USAGE, usage.format_message()
+    elif isinstance(error, MemoristError):
+        message = str(error)
+    elif isinstance(error, typer.Abort):
+        message = "aborted"
+    elif isinstance(error, OSError) and error.strerror:
+        message = f"{error.strerror}: {error.filename!r}" if error.filename else error.strerror
     if as_json:
-        about = {"type": type(error).__name__, "message": _message(error), "exit_code": code}
+        about = {"type": name, "message": message, "exit_code": code}
         print(json.dumps({"error": about}), file=sys.stderr)
-    elif is_usage:
-        error.show()  # type: ignore[attr-defined]
+    elif usage:
+        usage.show()
     else:
-        print(f"memorist: {_message(error)}", file=sys.stderr)
+        print(f"memorist: {message}", file=sys.stderr)
     if os.environ.get("MEMORIST_TRACEBACK"):
         traceback.print_exception(error)
     return code
-
-
-def _message(error: Exception) -> str:
-    if isinstance(error, _UsageError):
-        return str(error.format_message())  # type: ignore[attr-defined]
-    if isinstance(error, MemoristError):
-        return str(error)
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename!r}" if error.filename else error.strerror
-    if isinstance(error, typer.Abort):
-        return "aborted"
-    name = type(error).__name__
-    return f"unexpected error: {name}: {error} (MEMORIST_TRACEBACK=1 prints the traceback)"

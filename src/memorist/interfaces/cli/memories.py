@@ -1,103 +1,56 @@
-"""Commands that store, recall and show memories."""
+"""Commands that store, recall and browse memories, and summaries of what is stored."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from ...storage import codec
 from ...types import KINDS, STATES, Filter, Kind, Labels
-from ..call import Call
+from .. import plain
+from ..call import Call, load
 from ..errors import REFUSED
-from ..render import plain
-from ..verbs import BROWSE, SAMPLE
-from . import demo as demonstration
-from . import lazy, output
-from .app import command
-from .table import All, memory_id
-from .transfer import standard_input
-
-STORE = "Remember and recall"
+from . import output
+from .app import Words, command
+from .files import read_text
+from .table import memory_id
 
 
-Id = Annotated[
-    str,
-    typer.Argument(
-        metavar="ID", help="Id of the memory, or the first characters of it.", show_default=False
-    ),
-]
-Question = Annotated[
-    str, typer.Argument(metavar="QUESTION", help="The question.", show_default=False)
-]
-
-
-def _filter_option(name: str, metavar: str, help: str) -> Any:
-    return typer.Option(name, metavar=metavar, help=help)
-
-
-Kinds = Annotated[
-    list[str] | None, _filter_option("--kind", "KIND", f"Only this kind: {', '.join(KINDS)}.")
-]
-States = Annotated[
-    list[str] | None,
-    _filter_option("--state", "STATE", f"Only this state: {', '.join(STATES)}."),
-]
-Categories = Annotated[
-    list[str] | None, _filter_option("--category", "NAME", "Only this category.")
-]
-Tags = Annotated[list[str] | None, _filter_option("--tag", "TAG", "Only this tag.")]
-Speaker = Annotated[
-    str | None, _filter_option("--speaker", "NAME", "Only messages of this speaker.")
-]
-After = Annotated[
-    str | None, _filter_option("--after", "TIME", "Only from this time on: 2026-05-31.")
-]
-Before = Annotated[
-    str | None, _filter_option("--before", "TIME", "Only before this time: 2026-06-30.")
-]
-
-
-@command("demo", STORE)
-def demo(call: Call) -> None:
-    """Store a sample conversation and answer questions about it. Leaves nothing behind."""
-    demonstration.run(as_json=call.json)
-
-
-@command(
-    "remember",
-    STORE,
-    example='"I moved to Lisbon in May." --tag home',
-    creates=True,
-    text="<TEXT> What to remember; - reads stdin.",
-    kind="Kind; by default it is detected.",
-    category="<NAME> Category.",
-    tag="<TAG> Can be repeated.",
-    importance="<0..1> Importance.",
-    at="<TIME> When it happened: 2026-05-31T14:00:00Z.",
-    evidence="<URL> Evidence; can be repeated.",
-    pin="Never trim or expire it.",
-    on_purpose="Store it even if it was forgotten before or contains a secret.",
-    policy="<NAME> Write policy. [MEMORIST_POLICY]",
-)
+@command("remember", "Remember and recall", creates=True)
 def remember(
     call: Call,
     text: str,
+    *,
     kind: Kind | None = None,
     category: str | None = None,
-    tag: list[str] | None = None,
+    tag: Words = None,
     importance: float | None = None,
     at: str | None = None,
-    evidence: list[str] | None = None,
+    evidence: Words = None,
     pin: bool = False,
     on_purpose: bool = False,
     policy: str | None = None,
 ) -> None:
-    """Remember a text and report the outcome."""
-    content = standard_input() if text == "-" else text
+    """Remember a text and report the outcome.
+
+    Args:
+        text: <TEXT> What to remember; - reads stdin.
+        kind: Kind; by default it is detected.
+        category: <NAME> Category.
+        tag: <TAG> Can be repeated.
+        importance: <0..1> Importance.
+        at: <TIME> When it happened: 2026-05-31T14:00:00Z.
+        evidence: <URL> Evidence; can be repeated.
+        pin: Never trim or expire it.
+        on_purpose: Store it even if it was forgotten before or contains a secret.
+        policy: <NAME> Write policy. [MEMORIST_POLICY]
+
+    Example: memorist remember "I moved to Lisbon in May." --tag home
+    """
     with call.mine() as mine:
         receipt = mine.remember(
-            content,
+            read_text(text),
             policy=policy,
             at=at,
             kind=kind,
@@ -113,32 +66,21 @@ def remember(
         raise typer.Exit(REFUSED)
 
 
-@command(
-    "recall",
-    STORE,
-    example='"where does she live?" --explain',
-    limit="<N> Maximum number of memories.",
-    budget="<TOKENS> Token budget.",
-    explain="Show the parts of each score, and what was left out.",
-    prompt="Print only the block for the prompt of a model.",
-    as_of="<TIME> What held at that time.",
-    profile="<NAME> Ranking profile. [MEMORIST_PROFILE]",
-    rerank="Re-rank the best candidates.",
-    shared="Only what your other spaces share with this one.",
-)
+@command("recall", "Remember and recall")
 def recall(
     call: Call,
-    question: Question,
+    question: str,
+    *,
     limit: int | None = None,
     budget: int | None = None,
     explain: bool = False,
     prompt: bool = False,
-    kind: Kinds = None,
-    category: Categories = None,
-    tag: Tags = None,
-    speaker: Speaker = None,
-    after: After = None,
-    before: Before = None,
+    kind: Words = None,
+    category: Words = None,
+    tag: Words = None,
+    speaker: str | None = None,
+    after: str | None = None,
+    before: str | None = None,
     as_of: str | None = None,
     profile: str | None = None,
     rerank: bool | None = None,
@@ -147,22 +89,29 @@ def recall(
     """Recall memories that answer a question. Weak evidence gives an empty answer.
 
     The filters --kind, --category and --tag can be repeated. --shared ignores all filters.
+
+    Args:
+        limit: <N> Maximum number of memories.
+        explain: Show the parts of each score, and what was left out.
+        prompt: Print only the block for the prompt of a model.
+        as_of: <TIME> What held at that time.
+        rerank: Re-rank the best candidates.
+        shared: Only what your other spaces share with this one.
+
+    Example: memorist recall "where does she live?" --explain
     """
-    if shared:
-        with call.mine() as mine:
-            for answer in mine.recall_shared(question, limit=limit, budget=budget):
-                output.as_line(answer) if call.json else output.answer(answer, explain=explain)
-        return
-    where = _filter(call, kind, category, tag, None, speaker, after, before)
+    limits: dict[str, Any] = {"limit": limit, "budget": budget}
     with call.mine() as mine:
+        if shared:
+            for answer in mine.recall_shared(question, **limits):
+                if call.json:
+                    output.as_json(answer, indent=None)
+                else:
+                    output.answer(answer, explain=explain)
+            return
+        where = _filter(call, kind, category, tag, None, speaker, after, before)
         found = mine.recall(
-            question,
-            limit=limit,
-            budget=budget,
-            profile=profile,
-            where=where,
-            as_of=as_of,
-            rerank=rerank,
+            question, where=where, as_of=as_of, profile=profile, rerank=rerank, **limits
         )
     if call.json:
         output.as_json({**codec.dump(found), "degraded": found.degraded})
@@ -172,28 +121,30 @@ def recall(
         output.answer(found, explain=explain)
 
 
-@command(
-    "list",
-    BROWSE,
-    example="--tag home --limit 20",
-    limit="<N> Maximum number of memories.",
-    cursor="<CURSOR> Cursor of the next page.",
-    pinned="Only pinned ones, or the others.",
-)
+@command("list", "Browse")
 def list_(
     call: Call,
+    *,
     limit: int = 50,
     cursor: str | None = None,
-    kind: Kinds = None,
-    category: Categories = None,
-    tag: Tags = None,
-    state: States = None,
+    kind: Words = None,
+    category: Words = None,
+    tag: Words = None,
+    state: Words = None,
     pinned: bool | None = None,
-    speaker: Speaker = None,
-    after: After = None,
-    before: Before = None,
+    speaker: str | None = None,
+    after: str | None = None,
+    before: str | None = None,
 ) -> None:
-    """List memories, newest first. With --json, one per line."""
+    """List memories, newest first. With --json, one per line.
+
+    Args:
+        limit: <N> Maximum number of memories.
+        cursor: <CURSOR> Cursor of the next page.
+        pinned: Only pinned ones, or the others.
+
+    Example: memorist list --tag home --limit 20
+    """
     where = _filter(call, kind, category, tag, state, speaker, after, before, pinned)
     with call.memory() as memory:
         mine = call.scope(memory)
@@ -201,87 +152,37 @@ def list_(
         output.result(list(page.memories), json=call.json)
         if page.cursor:
             output.note(f"There are more: --cursor {page.cursor}")
-        elif not page.memories and not call.json:
-            output.note(_nothing(memory, mine, where))
-
-
-def _nothing(memory: Any, mine: Any, where: Filter) -> str:
-    """Say that there are no memories, and how many the user has in other spaces."""
-    if where != Filter():
-        return "No memories match."
-    own, elsewhere = mine.scope, []
-    for scope in memory.scopes():
-        if (scope.tenant, scope.user) == (own.tenant, own.user) and scope.space != own.space:
-            counts = memory.scope(scope.user, scope.space, scope.tenant).stats()
-            elsewhere.append(f"{counts['memories']} in {scope.space!r}")
-    others = f" ({', '.join(elsewhere)})" if elsewhere else ""
-    return f"No memories for user {own.user!r} in space {own.space!r}{others}."
-
-
-@command("show", BROWSE, example=SAMPLE)
-def show(call: Call, id: Id) -> None:
-    """Show all fields of one memory."""
-    with call.mine() as mine:
-        memory = mine.get(memory_id(mine, id))
-    output.as_json(memory) if call.json else output.full_memory(memory)
-
-
-@command("stats overview", example="--space work")
-def overview(call: Call) -> None:
-    """Summarize what is stored: counts, what is pinned, and the latest memories by topic."""
-    with call.mine() as mine:
-        text = mine.overview()
-    if call.json:
-        output.as_json({"space": mine.scope.space, "overview": text})
-        return
-    for line in text.splitlines():
-        output.line(plain(line))
-
-
-@command(
-    "stats llm-usage",
-    example="--all --days 7",
-    days="<DAYS> Number of days to look back.",
-)
-def llm_usage(
-    call: Call,
-    everyone: All = False,
-    days: float = 30,
-) -> None:
-    """Show the tokens that the language model used, by day, task and model."""
-    with call.memory() as memory:
-        target: Any = memory if everyone else call.scope(memory)
-        found = target.llm_usage(days=days)
-    if call.json:
-        output.result(found, json=True)
-        return
-    for usage in found:
-        tokens = f"{usage.calls:>5} calls {usage.tokens_in:>9,} in {usage.tokens_out:>8,} out"
-        words = [f"{usage.day}  {usage.task:<10}{tokens}", usage.model]
-        if everyone:
-            words.append("/".join((usage.scope.tenant, usage.scope.user, usage.scope.space)))
-        if usage.reserved:
-            words.append(f"{usage.reserved:,} reserved")
-        output.line("  ".join(words))
-    if not found:
-        output.note("The language model was not called.")
+        elif page.memories or call.json:
+            return
+        elif where != Filter():
+            output.note("No memories match.")
+        else:
+            own, elsewhere = mine.scope, []
+            for scope in memory.scopes():
+                is_own = (scope.tenant, scope.user) == (own.tenant, own.user)
+                if is_own and scope.space != own.space:
+                    counts = memory.scope(scope.user, scope.space, scope.tenant).stats()
+                    elsewhere.append(f"{counts['memories']} in {scope.space!r}")
+            others = f" ({', '.join(elsewhere)})" if elsewhere else ""
+            output.note(f"No memories for user {own.user!r} in space {own.space!r}{others}.")
 
 
 def _filter(
     call: Call,
     kinds: Any,
-    categories: Any,
-    tags: Any,
+    categories: Words,
+    tags: Words,
     states: Any,
-    speaker: Any,
-    after: Any,
-    before: Any,
-    pinned: Any = None,
+    speaker: str | None,
+    after: str | None,
+    before: str | None,
+    pinned: bool | None = None,
 ) -> Filter:
     for values, known in ((kinds, KINDS), (states, STATES)):
         for value in values or ():
             if value not in known:
                 raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}.")
+    moment = load("ingest.validation").moment
     return Filter(
         kinds=tuple(kinds or ()),
         categories=tuple(categories or ()),
@@ -290,6 +191,79 @@ def _filter(
         speaker=speaker,
         pinned=pinned,
         labels=Labels(session=call.session),
-        occurred_after=lazy.validation.moment(after),
-        occurred_before=lazy.validation.moment(before),
+        occurred_after=moment(after),
+        occurred_before=moment(before),
     )
+
+
+@command("show", "Browse")
+def show(call: Call, id: str) -> None:
+    """Show all fields of one memory.
+
+    Example: memorist show 019a3c5e-7ddf-7926-adf6-688e0fc76dd8
+    """
+    with call.mine() as mine:
+        memory = mine.get(memory_id(mine, id))
+    output.as_json(memory) if call.json else output.full_memory(memory)
+
+
+@command("history", "Browse")
+def history(call: Call, id: str | None = None, *, limit: int = 100) -> object:
+    """Show the history of a memory or of all, newest first. With --json, one entry per line.
+
+    Args:
+        id: <[ID]> Id, or its first characters.
+        limit: <N> Maximum number of entries.
+
+    Example: memorist history --limit 20
+    """
+    with call.mine() as mine:
+        entries = mine.history(None if id is None else memory_id(mine, id), limit=limit)
+        if call.json:
+            return entries
+        ids = tuple({entry.memory_id for entry in entries})
+        texts: dict[str, str] = {}
+        for start in range(0, len(ids), 1000):
+            where = Filter(ids=ids[start : start + 1000], states=STATES)
+            texts |= {memory.id: memory.text for memory in mine.list(where, limit=1000)}
+    output.history(entries, texts)
+    return None
+
+
+@command("stats overview")
+def overview(call: Call) -> object:
+    """Summarize what is stored: counts, what is pinned, and the latest memories by topic.
+
+    Example: memorist stats overview --space work
+    """
+    with call.mine() as mine:
+        text = mine.overview()
+    lines = "\n".join(map(plain, text.splitlines()))
+    return {"space": mine.scope.space, "overview": text}, lines
+
+
+@command("stats llm-usage")
+def llm_usage(call: Call, *, all: bool = False, days: float = 30) -> object:
+    """Show the tokens that the language model used, by day, task and model.
+
+    Args:
+        days: <DAYS> Number of days to look back.
+
+    Example: memorist stats llm-usage --all --days 7
+    """
+    with call.memory() as memory:
+        target: Any = memory if all else call.scope(memory)
+        found = target.llm_usage(days=days)
+    if call.json:
+        return found
+    for usage in found:
+        tokens = f"{usage.calls:>5} calls {usage.tokens_in:>9,} in {usage.tokens_out:>8,} out"
+        words = [f"{usage.day}  {usage.task:<10}{tokens}", usage.model]
+        if all:
+            words.append("/".join((usage.scope.tenant, usage.scope.user, usage.scope.space)))
+        if usage.reserved:
+            words.append(f"{usage.reserved:,} reserved")
+        output.line("  ".join(words))
+    if not found:
+        output.note("The language model was not called.")
+    return None

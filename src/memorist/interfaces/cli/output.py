@@ -12,27 +12,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime, timedelta
-from functools import singledispatch
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, Group, RenderableType
-from rich.progress import (
-    BarColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from ...storage import codec
-from ...storage.changes import Event
-from ...storage.history import EventCount, HistoryEntry, Updates
-from ...storage.proposals import Proposal
-from ...storage.tasks import Backlog
-from ...types import Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt, Related
-from ..render import plain
+from ...types import Conflict, Evidence, Hit, Memory, Reason, Recall, Receipt
+from .. import plain
+
+if TYPE_CHECKING:
+    from ...storage.history import HistoryEntry
+    from ...storage.keys import Key
+    from ...storage.tasks import Backlog
 
 
 class _Screen(Console):
@@ -49,9 +43,8 @@ def screen(*, stderr: bool = False) -> Console:
 
 def draw(*things: RenderableType) -> None:
     """Print to stdout, wrapped to the width of the terminal."""
-    console = screen()
     for thing in things:
-        console.print(thing)
+        screen().print(thing)
 
 
 def line(text: str | Text) -> None:
@@ -64,23 +57,18 @@ def note(text: str) -> None:
     screen(stderr=True).print(Text(text, style="dim"), soft_wrap=True)
 
 
-def as_json(value: Any) -> None:
+def as_json(value: Any, *, indent: int | None = 2) -> None:
     """Print one JSON document."""
-    print(_dump(value, indent=2))
 
+    def convert(inner: Any) -> Any:
+        return asdict(inner) if is_dataclass(inner) else str(inner)  # type: ignore[arg-type]
 
-def as_line(value: Any) -> None:
-    """Print one JSON document on one line."""
-    print(_dump(value))
-
-
-def _dump(value: Any, indent: int | None = None) -> str:
     if isinstance(value, Conflict):
         old, new = value.old, value.new
         value = {"id": value.id, "new": new.text, "old": old.text, "old_id": old.id}
     elif is_dataclass(value):
         value = codec.dump(value)
-    return json.dumps(value, ensure_ascii=not _is_unicode(), indent=indent, default=str)
+    print(json.dumps(value, ensure_ascii=not _is_unicode(), indent=indent, default=convert))
 
 
 def _is_unicode() -> bool:
@@ -88,9 +76,27 @@ def _is_unicode() -> bool:
     return encoding.lower().replace("-", "").startswith("utf")
 
 
-def either(json: bool, value: Any, text: str) -> None:
-    """Print a value as JSON, or a line of text."""
-    as_json(value) if json else line(text)
+def result(value: Any, *, json: bool) -> None:
+    """Print what a command returns; None if it has already printed.
+
+    A pair is a value for --json, and what to show without it. Otherwise, the items of a list are
+    separate JSON documents, one per line.
+    """
+    shown = value
+    if isinstance(value, tuple):
+        value, shown = value
+    elif json and isinstance(value, list):
+        for each in value:
+            as_json(each, indent=None)
+        return
+    elif value is None:
+        return
+    if json:
+        as_json(value)
+    elif not isinstance(shown, str):
+        show(shown)
+    elif shown:
+        line(shown)
 
 
 @contextmanager
@@ -105,13 +111,7 @@ def progress(
     if hidden or not console.is_terminal:
         yield lambda done, of=None: None
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bars:
+    with Progress(console=console, transient=True) as bars:
         task = bars.add_task(title, total=total)
         yield lambda done, of=total: bars.update(task, completed=done, total=of)
 
@@ -131,6 +131,17 @@ def bar(share: float, width: int = 10, *, unicode: bool = True) -> str:
 
 def score_bar(share: float, width: int = 10) -> Text:
     return Text(bar(share, width, unicode=_is_unicode()), style="cyan")
+
+
+def grid(rows: Iterable[Sequence[RenderableType]], *, columns: int, space: int = 1) -> Table:
+    """Return rows without lines. Only the last column is wrapped."""
+    table = Table.grid(padding=(0, space))
+    for _ in range(columns - 1):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def headline(memory: Memory) -> Text:
@@ -153,39 +164,23 @@ def details(memory: Memory) -> Text:
     return Text(f"{memory.id}  {plain(', '.join(words))}", style="dim")
 
 
-def hits(found: Sequence[Hit], *, parts: bool = False) -> Table:
-    """Return hits, best first, with bars that compare them to the best."""
-    best = max((hit.score for hit in found), default=0.0) or 1.0
-    table = Table.grid(padding=(0, 1))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, justify="right")
-    table.add_column(overflow="fold")
-    for hit in found:
-        lines: list[RenderableType] = [headline(hit.memory), details(hit.memory)]
-        if parts:
-            lines.append(score_parts(hit))
-        table.add_row(score_bar(hit.score / best), f"{hit.score:.2f}", Group(*lines))
-    return table
-
-
 def score_parts(hit: Hit | Reason) -> Table:
     """Return the parts of a score, the largest first."""
-    largest = max((abs(value) for value in hit.parts.values()), default=0.0) or 1.0
-    table = Table.grid(padding=(0, 1))
-    for name, value in sorted(hit.parts.items(), key=lambda part: -abs(part[1])):
+    parts = sorted(hit.parts.items(), key=lambda part: -abs(part[1]))
+    largest = max((abs(value) for _, value in parts), default=0.0) or 1.0
+    rows = []
+    for name, value in parts:
         if round(value, 4):
-            table.add_row(f"{value:+.4f}", score_bar(abs(value) / largest), plain(name))
-    return table
+            rows.append((f"{value:+.4f}", score_bar(abs(value) / largest), plain(name)))
+    return grid(rows, columns=3)
 
 
 def pairs(values: Mapping[str, Any]) -> Table:
     """Return names and values, one per line."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
+    rows = []
     for name, value in values.items():
-        table.add_row(name.replace("_", " "), _value(value))
-    return table
+        rows.append((Text(name.replace("_", " "), style="dim"), _value(value)))
+    return grid(rows, columns=2, space=2)
 
 
 def _value(value: Any) -> str:
@@ -200,13 +195,24 @@ def _value(value: Any) -> str:
 
 
 def answer(recall: Recall, *, explain: bool) -> None:
-    """Print what a question returned; with `explain` also why, and what was left out."""
-    if recall.hits:
-        draw(hits(recall.hits, parts=explain))
+    """Print what a question returned, with bars that compare the hits to the best.
+
+    With `explain` also print why, and what was left out.
+    """
+    rows: list[Sequence[RenderableType]] = []
+    best = max((hit.score for hit in recall.hits), default=0.0) or 1.0
+    for hit in recall.hits:
+        lines: list[RenderableType] = [headline(hit.memory), details(hit.memory)]
+        if explain:
+            lines.append(score_parts(hit))
+        score = Text(f"{hit.score:.2f}", justify="right")
+        rows.append((score_bar(hit.score / best), score, Group(*lines)))
+    if rows:
+        draw(grid(rows, columns=3))
     if explain and recall.cut:
         draw(Text("\nLeft out", style="bold"))
         draw(*(Text(f"  {cut.score:.2f}  {cut.id}  {cut.reason}") for cut in recall.cut))
-    if not recall.hits:
+    if not rows:
         why = ""
         if recall.cut:
             why = f" {len(recall.cut)} left out, the best because {recall.cut[0].reason}."
@@ -236,51 +242,71 @@ def history(entries: Iterable[HistoryEntry], texts: Mapping[str, str]) -> None:
             line(Text(f"  {plain(text)}", style="dim"))
 
 
-@singledispatch
 def show(result: Any) -> None:
-    """Print a result as text, by its type."""
-    # These two types are matched by name: importing them would load numpy for `memorist --help`.
-    if type(result).__name__ == "SummaryReport":
-        would = "would be " if result.dry_run else ""
-        memories = len(result.memories)
-        line(f"{result.groups} groups with {memories} memories {would}summarized")
-        if result.left:
-            note(f"{result.left} left: changed in the meantime, or their summary was refused.")
-    elif type(result).__name__ == "Extracted":
-        show(Receipt(result.outcomes))
-        for why in filter(None, (result.why, *result.dropped)):
-            note(f"{why}.")
-    else:
-        line(plain(str(result)))
+    """Print a result as text, by its type: by name, because importing all of them is slow."""
+    match type(result).__name__:
+        case "list" | "tuple":
+            for each in result:
+                show(each)
+        case "dict":
+            draw(pairs(result))
+        case "Memory":
+            draw(headline(result))
+            line(Text("  ").append(details(result)))
+        case "Receipt":
+            for outcome in result.outcomes:
+                ids = "  ".join(outcome.ids)
+                line(f"{outcome.status:<9}  {ids}  {plain(outcome.reason)}".rstrip())
+        case "Evidence":
+            show_evidence(result)
+        case "Reason":
+            place = ""
+            if result.rank and result.score is not None:
+                place = f"rank {result.rank}, score {result.score:.4f}: "
+            returned = "Returned" if result.returned else "Not returned"
+            draw(Text(f"{returned}: {place}{plain(result.reason)}"))
+            if result.parts:
+                draw(score_parts(result))
+        case "Related":
+            line(f"{result.strength:.2f}  {result.memory.id}  {plain(result.memory.text)}")
+        case "Conflict":
+            line(f"{result.id}  {plain(result.new.text)}")
+            line(f"{'replaces':>{len(result.id)}}  {plain(result.old.text)}")
+        case "Proposal":
+            state = result.decided or f"waiting until {result.lapses_at:%Y-%m-%d %H:%M} UTC"
+            line(f"{result.id}  {result.field}: {plain(result.value)}  {state}")
+        case "Updates":
+            for text in result.text.splitlines():
+                line(plain(text))
+            if not result.text:
+                note(f"Nothing changed since revision {result.since}.")
+        case "EventCount":
+            line(f"{result.day}  {result.node:<9}{result.op:<9}{result.status:<8}{result.count}")
+        case "Event":
+            similarity = None if result.sim is None else f"sim={result.sim:.2f}"
+            about = [result.memory_id, result.category, result.thread, similarity]
+            start = f"{result.at:%Y-%m-%d %H:%M:%S}  {result.node:<9}{result.op:<9}"
+            words = plain("  ".join(filter(None, about)))
+            line(f"{start}{result.status:<8}{words}".rstrip())
+        case "Backlog":
+            show_backlog(result)
+        case "Key":
+            show_key(result)
+        case "SummaryReport":
+            would = "would be " if result.dry_run else ""
+            memories = len(result.memories)
+            line(f"{result.groups} groups with {memories} memories {would}summarized")
+            if result.left:
+                note(f"{result.left} left: changed in the meantime, or their summary was refused.")
+        case "Extracted":
+            show(Receipt(result.outcomes))
+            for why in filter(None, (result.why, *result.dropped)):
+                note(f"{why}.")
+        case _:
+            line(plain(str(result)))
 
 
-@show.register(list)
-@show.register(tuple)
-def _(found: Sequence[Any]) -> None:
-    for each in found:
-        show(each)
-
-
-@show.register
-def _(values: dict) -> None:  # type: ignore[type-arg]
-    draw(pairs(values))
-
-
-@show.register
-def _(memory: Memory) -> None:
-    draw(headline(memory))
-    line(Text("  ").append(details(memory)))
-
-
-@show.register
-def _(receipt: Receipt) -> None:
-    for outcome in receipt.outcomes:
-        ids = "  ".join(outcome.ids)
-        line(f"{outcome.status:<9}  {ids}  {plain(outcome.reason)}".rstrip())
-
-
-@show.register
-def _(evidence: Evidence) -> None:
+def show_evidence(evidence: Evidence) -> None:
     show(evidence.memory)
     for message in evidence.messages:
         when = f"{message.at:%Y-%m-%d %H:%M} " if message.at else ""
@@ -294,57 +320,7 @@ def _(evidence: Evidence) -> None:
         note("It was stored directly: there is no other evidence.")
 
 
-@show.register
-def _(reason: Reason) -> None:
-    place = ""
-    if reason.rank and reason.score is not None:
-        place = f"rank {reason.rank}, score {reason.score:.4f}: "
-    returned = "Returned" if reason.returned else "Not returned"
-    draw(Text(f"{returned}: {place}{plain(reason.reason)}"))
-    if reason.parts:
-        draw(score_parts(reason))
-
-
-@show.register
-def _(related: Related) -> None:
-    line(f"{related.strength:.2f}  {related.memory.id}  {plain(related.memory.text)}")
-
-
-@show.register
-def _(conflict: Conflict) -> None:
-    line(f"{conflict.id}  {plain(conflict.new.text)}")
-    line(f"{'replaces':>{len(conflict.id)}}  {plain(conflict.old.text)}")
-
-
-@show.register
-def _(proposal: Proposal) -> None:
-    state = proposal.decided or f"waiting until {proposal.lapses_at:%Y-%m-%d %H:%M} UTC"
-    line(f"{proposal.id}  {proposal.field}: {plain(proposal.value)}  {state}")
-
-
-@show.register
-def _(updates: Updates) -> None:
-    for each in updates.text.splitlines():
-        line(plain(each))
-    if not updates.text:
-        note(f"Nothing changed since revision {updates.since}.")
-
-
-@show.register
-def _(count: EventCount) -> None:
-    line(f"{count.day}  {count.node:<9}{count.op:<9}{count.status:<8}{count.count}")
-
-
-@show.register
-def _(event: Event) -> None:
-    similarity = None if event.sim is None else f"sim={event.sim:.2f}"
-    about = [event.memory_id, event.category, event.thread, similarity]
-    start = f"{event.at:%Y-%m-%d %H:%M:%S}  {event.node:<9}{event.op:<9}{event.status:<8}"
-    line(f"{start}{plain('  '.join(filter(None, about)))}".rstrip())
-
-
-@show.register
-def _(work: Backlog) -> None:
+def show_backlog(work: Backlog) -> None:
     parts = [f"{work.waiting} waiting"]
     if work.oldest is not None:
         age = timedelta(seconds=round((datetime.now(UTC) - work.oldest).total_seconds()))
@@ -359,16 +335,17 @@ def _(work: Backlog) -> None:
     line(f"{work.name}: {', '.join(parts)}")
 
 
-def result(value: Any, *, json: bool, one_document: bool = False, empty: str = "") -> None:
-    """Print a result as text or as JSON: of a list, one document per item or only one."""
-    if not json:
-        show(value)
-        if empty and not value:
-            note(empty)
-    elif isinstance(value, list) and one_document:
-        as_json([asdict(each) for each in value])
-    elif isinstance(value, list):
-        for each in value:
-            as_line(each)
+def show_key(key: Key) -> None:
+    words = [key.id, key.name, key.user]
+    if key.space:
+        words.append(f"space {key.space}")
+    if key.agent:
+        words.append(f"agent {key.agent}")
+    if key.revoked_at:
+        validity = f"revoked {key.revoked_at:%Y-%m-%d %H:%M} UTC"
+    elif key.expires_at is None:
+        validity = "does not expire"
     else:
-        as_json(value)
+        state = "until" if key.is_good(datetime.now(UTC)) else "expired"
+        validity = f"{state} {key.expires_at:%Y-%m-%d %H:%M} UTC"
+    line(plain("  ".join([*words, ", ".join(key.rights), validity])))

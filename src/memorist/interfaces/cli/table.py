@@ -1,13 +1,12 @@
-"""The commands of the verb table: parse the arguments, call the client, print the result."""
+"""The commands of the verb table: parse the arguments, call the client, return the result."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from inspect import Parameter
 from operator import attrgetter
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ...errors import InvalidInput
 from ...types import STATES, Filter
@@ -32,7 +31,6 @@ TYPES: dict[str, tuple[Any, str]] = {
     "node": (str, "<NODE>"),
     "field": (str, "<FIELD>"),
 }
-All = Annotated[bool, typer.Option("--all", help="For all users, not only for --user.")]
 
 
 def complete_id(given: str, known: Iterable[str]) -> str:
@@ -56,55 +54,52 @@ def memory_id(mine: Any, given: str) -> str:
     """Return the id of a memory of this scope, in any state, from its first characters."""
     if len(given) < SHORTEST or len(given) >= 36:
         return given
-    page = mine.list(Filter(states=STATES), limit=1000)
-    known = [memory.id for memory in page]
-    while page.cursor is not None:
-        page = mine.list(Filter(states=STATES), limit=1000, cursor=page.cursor)
+    known: list[str] = []
+    cursor, is_last = None, False
+    while not is_last:
+        page = mine.list(Filter(states=STATES), limit=1000, cursor=cursor)
         known += [memory.id for memory in page]
+        cursor, is_last = page.cursor, page.cursor is None
     return complete_id(given, known)
 
 
 def add(verb: Verb) -> None:
     """Add the command of a verb."""
-    arguments = [each for each in verb.arguments if each.only != "rest"]
 
-    def work(call: Call, everyone: bool = False, **given: Any) -> None:
+    def work(call: Call, all: bool = False, **given: Any) -> object:
         with call.memory() as memory:
-            is_whole = verb.whole_client or everyone
-            target: Any = memory if is_whole else call.scope(memory)
-            if any(each.kind == "id" for each in arguments):
-                if verb.method.startswith("consent."):
-                    proposals = [each.id for each in target.consent.list()]
-                    given["id"] = complete_id(given["id"], proposals)
-                else:
-                    given["id"] = memory_id(target, given["id"])
+            target: Any = memory if verb.whole_client or all else call.scope(memory)
+            if verb.method.startswith("consent.") and "id" in given:
+                proposals = [each.id for each in target.consent.list()]
+                given["id"] = complete_id(given["id"], proposals)
+            elif "id" in given:
+                given["id"] = memory_id(target, given["id"])
             method = attrgetter(verb.method)(target)
             if "actor" in inspect.signature(method).parameters:
                 given["actor"] = target.scope.user
             answer = method(**given)
-            output.result(answer, json=call.json, one_document=verb.one_document, empty=verb.empty)
+        if verb.empty and not answer and not call.json:
+            output.note(verb.empty)
+        return (answer, answer) if verb.one_document else answer
 
-    parameters = [inspect.Parameter("call", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
-    if verb.all_users:
-        parameters.append(_parameter("everyone", All, False))
-    helps = {}
-    for argument in arguments:
+    parameters = [Parameter("call", Parameter.POSITIONAL_OR_KEYWORD)]
+    doc = f"{verb.help}\n\nArgs:"
+    for argument in verb.arguments:
         kind, metavar = TYPES[argument.kind]
+        place: Any = Parameter.KEYWORD_ONLY
         default = argument.default if argument.cli_default is REQUIRED else argument.cli_default
         if default is REQUIRED:
-            default = inspect.Parameter.empty
-        parameters.append(
-            _parameter(argument.name, kind | None if default is None else kind, default)
-        )
-        helps[argument.name] = metavar + argument.help
-    work.__doc__ = verb.help
+            place = Parameter.POSITIONAL_OR_KEYWORD
+        elif default is None:
+            kind = kind | None
+        parameters.append(Parameter(argument.name, place, default=default, annotation=kind))
+        doc += f"\n{argument.name}: {metavar} {argument.help}"
+    if verb.all_users:
+        everyone = Parameter("all", Parameter.KEYWORD_ONLY, default=False, annotation=bool)
+        parameters.append(everyone)
+    work.__doc__ = f"{doc}\n\nExample: memorist {verb.command} {verb.example}"
     work.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command(verb.command, verb.panel, example=verb.example, creates=verb.creates, **helps)(work)
-
-
-def _parameter(name: str, kind: Any, default: Any) -> inspect.Parameter:
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, keyword, annotation=kind, default=default)
+    command(verb.command, verb.panel or None, creates=verb.creates)(work)
 
 
 for _verb in VERBS:

@@ -1,4 +1,8 @@
-"""Who calls a tool, and on whose memories. The client is opened when it is first needed."""
+"""A tool call: who makes it, on whose memories, and what it returns.
+
+The client is opened when it is first needed. Results are typed dictionaries with a schema; the
+texts in them are neutralized: they are data, never instructions.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from typing_extensions import TypedDict
+
+from ...retrieve import render
 
 if TYPE_CHECKING:
     from ...client import Client
     from ...scoped import ScopedClient
+    from ...types import Memory
     from ..rest.auth import Caller
 
     Request = ServerRequestContext[Any, Any]
@@ -108,3 +116,86 @@ def can_elicit() -> bool:
     if form is None or (form.form is None and form.url is not None):
         return False
     return session.can_send_request or request.protocol_version >= ELICITS_IN_RESPONSE
+
+
+class ToolMemory(TypedDict):
+    """A memory."""
+
+    id: str
+    text: str
+    category: str
+    kind: str
+    told_by: str  # empty: the user
+    told_at: str
+    pinned: bool
+
+
+class QueryResult(TypedDict):
+    memories: list[ToolMemory]
+    note: str
+
+
+class ContextResult(TypedDict):
+    context: str
+    person: dict[str, Any]
+    note: str
+
+
+class OutcomeItem(TypedDict):
+    status: str
+    ids: list[str]
+    reason: str
+    supersedes: str | None
+
+
+class RememberResult(TypedDict):
+    outcomes: list[OutcomeItem]
+
+
+class ForgetResult(TypedDict):
+    forgotten: list[str]
+    would_forget: list[ToolMemory]
+    note: str
+
+
+class HistoryItem(TypedDict):
+    event: str
+    at: str
+    by: str
+
+
+class HistoryResult(TypedDict):
+    memory: ToolMemory | None
+    history: list[HistoryItem]
+    rests_on: list[ToolMemory]
+    said: list[str]
+
+
+class ConflictItem(TypedDict):
+    id: str
+    newer: ToolMemory
+    older: ToolMemory
+
+
+class ConflictsResult(TypedDict):
+    conflicts: list[ConflictItem]
+
+
+class ProposalResult(TypedDict):
+    field: str
+    value: str
+    status: str
+    note: str
+
+
+def memory_item(memory: Memory) -> ToolMemory:
+    """Return a memory as tools return it."""
+    return ToolMemory(
+        id=memory.id,
+        text=render.safe(render.concise(memory)),
+        category=render.safe(memory.category or memory.kind),
+        kind=memory.kind,
+        told_by=render.credit(memory),
+        told_at=(memory.occurred_at or memory.created_at).isoformat(),
+        pinned=memory.pinned,
+    )

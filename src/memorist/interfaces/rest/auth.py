@@ -27,7 +27,7 @@ from starlette.requests import HTTPConnection
 
 from ...client import Client
 from ...errors import KeyRefused, Misconfigured, NotAllowed, ProviderFailed
-from ...manage.keys import RIGHTS
+from ...manage.access import RIGHTS
 from ...scoped import ScopedClient
 
 log = logging.getLogger("memorist.rest")
@@ -66,10 +66,14 @@ class Caller:
     agent: str | None = None
     rights: tuple[str, ...] = RIGHTS  # of a key; or `ask` (part of read), `remember` (of write)
 
+    def has_right(self, right: str) -> bool:
+        """Return whether the caller has that right or a wider one."""
+        return right in self.rights or _WIDER.get(right) in self.rights
+
     def require(self, right: str) -> None:
         """Raise NotAllowed if the caller has neither that right nor a wider one."""
-        needed = _WIDER.get(right, right)  # a right that keys can have
-        if right not in self.rights and needed not in self.rights:
+        if not self.has_right(right):
+            needed = _WIDER.get(right, right)  # a right that keys can have
             granted = ", ".join(self.rights) or "none"
             raise NotAllowed(f"This needs the right {needed!r}; this key has {granted}")
 

@@ -17,8 +17,8 @@ from starlette.exceptions import HTTPException
 
 from ...errors import NotFound, RevisionConflict
 from ...manage.chat_commands import Reply
-from ...manage.consent import FIELDS
 from ...manage.forget import Forgotten
+from ...manage.privacy import FIELDS
 from ...scoped import ScopedClient
 from ...storage.checkpoints import SavedCheckpoint
 from ...types import Filter, Memory, Recall, Receipt

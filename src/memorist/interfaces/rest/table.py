@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, StringConstraints, create_model
 
 from ...client import Client
 from ...manage.checkpoints import Checkpoints
-from ...manage.consent import FIELDS, Consent
+from ...manage.privacy import FIELDS, Consent
 from ...scoped import ScopedClient
 from ...storage.changes import Event
 from ...storage.proposals import Proposal
@@ -115,7 +115,7 @@ def endpoint_parameters(verb: verbs.Verb, name: str, method: str, path: str) -> 
         kind: Any = KINDS.get(argument.kind)
         if f"{{{argument.name}}}" in path:
             parameters[argument.name] = kind
-        elif argument.only != "cli":
+        elif not argument.cli_only:
             default = ... if argument.default is verbs.REQUIRED else argument.default
             fields[argument.name] = (kind | None if default is None else kind, default)
     model = name.title().replace("_", "") + "Body"

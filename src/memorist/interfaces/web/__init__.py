@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from . import actions, login, pages
+from . import actions, pages
 from .request import Sessions, routes, templates
 
-PARTS = (login, pages, actions)  # importing them registers their routes
+PARTS = (pages, actions)  # importing them registers their routes
 
 
 def mount(app: FastAPI) -> None:

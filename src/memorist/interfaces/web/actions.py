@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TypeVar
+
 from fastapi import Response
 
 from ...errors import InvalidInput, NotAllowed, NotFound
 from .pages import list_keys, render_keys
-from .request import PageRequest, route, set_cookie
+from .request import PageRequest, route
 
 TRASH_DAYS = 30
+T = TypeVar("T")
 
 
 @route("POST", "/remember", "remember")
 async def remember(page: PageRequest) -> Response:
-    receipt = await page.memories.remember(
-        page.value("text"), tags=_parse_tags(page), manually_saved=True
-    )
+    text, tags = page.value("text"), page.tags()
+    receipt = await page.memories.remember(text, tags=tags, manually_saved=True)
     outcome = receipt.outcomes[0]
-    reason = f"{outcome.reason[:1].upper()}{outcome.reason[1:]}."
     if not outcome.ids:
-        text, tags = page.value("text"), page.value("tags")
-        return await page.render("refused.html", reason=reason, text=text, tags=tags)
-    if outcome.status == "created":
-        message = "Saved."
-    elif outcome.status == "merged":
-        message = "Already known. The existing memory was updated."
-    else:
-        message = f"{outcome.status.capitalize()}: {outcome.reason}."
-    return page.redirect(f"/m/{outcome.ids[0]}", message)
-
-
-def _parse_tags(page: PageRequest) -> list[str]:
-    tags = [tag.strip() for tag in page.value("tags").split(",")]
-    return list(filter(None, tags))
+        reason = f"{outcome.reason[:1].upper()}{outcome.reason[1:]}."
+        return await page.render("refused.html", reason=reason, text=text, tags=page.value("tags"))
+    messages = {
+        "created": "Saved.",
+        "merged": "Already known. The existing memory was updated.",
+    }
+    other = f"{outcome.status.capitalize()}: {outcome.reason}."
+    return page.redirect(f"/m/{outcome.ids[0]}", messages.get(outcome.status, other))
 
 
 @route("POST", "/m/{id}/pin", "write")
@@ -51,7 +47,7 @@ async def edit(page: PageRequest) -> Response:
     edited = await page.memories.edit(
         memory.id,
         text if text != memory.text.strip() else None,
-        tags=_parse_tags(page),
+        tags=page.tags(),
         category=page.value("category") or None,
         revision=page.number("revision", 2**31),
         actor=page.caller.user,
@@ -82,72 +78,64 @@ async def restore(page: PageRequest) -> Response:
     return page.redirect(f"/m/{memory.id}", "Restored.")
 
 
+def decide(page: PageRequest, **options: T) -> T:
+    """Return the option that the form chose. Raises InvalidInput."""
+    decision = page.value("decision")
+    if decision not in options:
+        raise InvalidInput(f"decision must be {' or '.join(map(repr, options))}")
+    return options[decision]
+
+
 @route("POST", "/conflicts/{id}", "write")
 async def resolve_conflict(page: PageRequest) -> Response:
     """Keep the newer statement, or restore the older one."""
-    decision = page.value("decision")
-    if decision == "confirm":
-        memory = await page.memories.confirm(page.id, actor=page.caller.user)
-    elif decision == "reject":
-        memory = await page.memories.reject(page.id, actor=page.caller.user)
-    else:
-        raise InvalidInput("decision must be 'confirm' or 'reject'")
+    resolve = decide(page, confirm=page.memories.confirm, reject=page.memories.reject)
+    memory = await resolve(page.id, actor=page.caller.user)
     return page.redirect("/decide", f"Resolved. Memory {memory.id} was kept.")
 
 
 @route("POST", "/consent/{id}", "write")
 async def answer_proposal(page: PageRequest) -> Response:
     """Approve a proposal as it was shown, or deny it."""
-    consent, decision = page.memories.consent, page.value("decision")
-    if decision == "approve":
-        proposal = await consent.approve(page.id, shown=page.value("shown"), actor=page.caller.user)
-    elif decision == "deny":
-        proposal = await consent.deny(page.id, actor=page.caller.user)
-    else:
-        raise InvalidInput("decision must be 'approve' or 'deny'")
+    consent = page.memories.consent
+    approve, deny = partial(consent.approve, shown=page.value("shown")), partial(consent.deny)
+    answer = decide(page, approve=approve, deny=deny)
+    proposal = await answer(page.id, actor=page.caller.user)
     name = proposal.field.replace("_", " ").capitalize()
     return page.redirect("/decide", f"{name}: {proposal.decided}.")
 
 
 @route("POST", "/settings", "write")
 async def save_settings(page: PageRequest) -> Response:
-    await page.memories.privacy.set(
-        memory_enabled=bool(page.value("memory_enabled")),
-        incognito_default=bool(page.value("incognito_default")),
-        sharing=bool(page.value("sharing")),
-        actor=page.caller.user,
-    )
+    names = ("memory_enabled", "incognito_default", "sharing")
+    chosen = {name: bool(page.value(name)) for name in names}
+    await page.memories.privacy.set(**chosen, actor=page.caller.user)
     return page.redirect("/settings", "Settings saved.")
 
 
 @route("POST", "/where", "read")
 async def switch_scope(page: PageRequest) -> Response:
     """Show another space or session."""
-    space = page.memories.scope.space
-    response = page.redirect("/settings", f"Switched to the space {space}.")
-    set_cookie(page.request, response, "memorist_in_space", space)
-    _remember_session(page, response)
-    return response
+    space, session = page.memories.scope.space, page.memories.labels.session or ""
+    return page.redirect(
+        "/settings",
+        f"Switched to the space {space}.",
+        memorist_in_space=space,
+        memorist_in_session=session,
+    )
 
 
 @route("POST", "/incognito", "write")
 async def set_incognito(page: PageRequest) -> Response:
     """Start or end incognito mode in a session."""
-    privacy = page.memories.privacy
+    privacy, session = page.memories.privacy, page.memories.labels.session or ""
     if page.value("off"):
         await privacy.end_incognito()
         message = "Incognito mode ended."
     else:
         await privacy.start_incognito()
         message = "Incognito mode started. Nothing from this session is stored."
-    response = page.redirect("/settings", message)
-    _remember_session(page, response)
-    return response
-
-
-def _remember_session(page: PageRequest, response: Response) -> None:
-    session = page.memories.labels.session or ""
-    set_cookie(page.request, response, "memorist_in_session", session)
+    return page.redirect("/settings", message, memorist_in_session=session)
 
 
 @route("POST", "/keys", "admin")

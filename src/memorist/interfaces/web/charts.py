@@ -6,11 +6,10 @@ text next to each bar and line chart, so those are hidden from screen readers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 WIDTH, HEIGHT = 480, 150
 LEFT, RIGHT, BOTTOM, TOP = 44, 8, 24, 8  # margins
@@ -19,128 +18,102 @@ ITERATIONS = 120  # of the graph layout
 NODE_DISTANCE = (200.0, 110.0)  # between related memories: across, down
 MAX_GRAPH = (320.0, 720.0)  # between the outermost: across, down
 LABEL_WIDTH = 76  # half of the longest label
-_OPEN = Markup('<svg class="{}" viewBox="0 0 {} {}" preserveAspectRatio="{}" aria-hidden="true">')
-_RECT = Markup('<rect class="{}" x="{:.1f}" width="{:.1f}" height="16"/>')
-_LINE = Markup('<path class="line c{}" d="M{}"/>')
-_DOT = Markup('<circle class="c{}" cx="{:.1f}" cy="{:.1f}" r="3.5"/>')
-_GRID = Markup('<path class="grid" d="M{} {:.1f}H{}"/>')
-_VALUE = Markup('<text x="{}" y="{:.1f}" text-anchor="end">{}</text>')
-_DAY = Markup('<text x="{:.1f}" y="{}" text-anchor="{}">{}</text>')
-_GRAPH = Markup(
-    '<svg class="graph" width="{:.0f}" viewBox="0 0 {:.0f} {:.0f}" role="group" aria-label="{}">'
-)
-_EDGE = Markup('<path class="edge" d="M{} {}L{} {}" stroke-width="{:.1f}"/>')
-_NODE = Markup(
-    '<a href="/m/{}"><circle class="{}" cx="{:.1f}" cy="{:.1f}" r="{}"/>'
-    '<text x="{:.1f}" y="{:.1f}" text-anchor="middle" direction="ltr">{}</text></a>'
-)
-_CLOSE = Markup("</svg>")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """A memory in the graph."""
-
-    id: str
-    label: str
-    is_center: bool = False
 
 
 def render_bar(parts: Sequence[float], whole: float) -> Markup:
     """Render parts of a number side by side; negative parts cover the end of the positive ones."""
     scale = WIDTH / (whole or 1.0)
-    svg = _OPEN.format("bar", WIDTH, 16, "none")
-    svg += Markup('<rect class="rest" width="{}" height="16"/>').format(WIDTH)
+    svg = [
+        f'<svg class="bar" viewBox="0 0 {WIDTH} 16" preserveAspectRatio="none" aria-hidden="true">',
+        f'<rect class="rest" width="{WIDTH}" height="16"/>',
+    ]
     x = 0.0
+    rect = '<rect class="{}" x="{:.1f}" width="{:.1f}" height="16"/>'
     for index, value in enumerate(parts):
         if value > 0:
-            svg += _RECT.format(f"c{index % COLORS}", x, value * scale)
+            svg.append(rect.format(f"c{index % COLORS}", x, value * scale))
             x += value * scale
     for value in parts:
         if value < 0:
             x += value * scale
-            svg += _RECT.format("off", max(0.0, x), -value * scale)
-    return svg + _CLOSE
+            svg.append(rect.format("off", max(0.0, x), -value * scale))
+    return Markup("".join(svg) + "</svg>")
 
 
 def render_lines(days: Sequence[str], series: Mapping[str, Sequence[float]]) -> Markup:
     """Render one line per series over days, with a dot at the last day."""
     top = max((max(values, default=0) for values in series.values()), default=0) or 1
-    svg = _OPEN.format("plot", WIDTH, HEIGHT, "xMidYMid")
-    for share in (0, 0.5, 1):
-        y = _y(share)
-        svg += _GRID.format(LEFT, y, WIDTH - RIGHT)
-        svg += _VALUE.format(LEFT - 6, y + 4, _format_number(top * share))
-    svg += _DAY.format(_x(0, len(days)), HEIGHT - 4, "start", days[0])
-    svg += _DAY.format(_x(len(days) - 1, len(days)), HEIGHT - 4, "end", days[-1])
+    xs = np.linspace(LEFT, WIDTH - RIGHT, len(days))
+    svg = [
+        f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="xMidYMid"'
+        ' aria-hidden="true">'
+    ]
+
+    def height(value: float) -> float:
+        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top)
+
+    for value in (0, top * 0.5, top):
+        y = height(value)
+        number = f"{value / 1000:.0f}k" if value >= 10_000 else f"{value:g}"
+        svg.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
+        svg.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{number}</text>')
+    for x, anchor, day in ((xs[0], "start", days[0]), (xs[-1], "end", days[-1])):
+        svg.append(f'<text x="{x:.1f}" y="{HEIGHT - 4}" text-anchor="{anchor}">{day}</text>')
     for index, values in enumerate(series.values()):
-        color = index % COLORS
-        points = [(_x(day, len(days)), _y(value / top)) for day, value in enumerate(values)]
-        svg += _LINE.format(color, "L".join(f"{x:.1f} {y:.1f}" for x, y in points))
-        for x, y in points[-1:]:
-            svg += _DOT.format(color, x, y)
-    return svg + _CLOSE
+        points = [f"{x:.1f} {height(value):.1f}" for x, value in zip(xs, values, strict=True)]
+        last_x, last_y = points[-1].split()
+        svg.append(f'<path class="line c{index % COLORS}" d="M{"L".join(points)}"/>')
+        svg.append(f'<circle class="c{index % COLORS}" cx="{last_x}" cy="{last_y}" r="3.5"/>')
+    return Markup("".join(svg) + "</svg>")
 
 
-def _x(day: int, days: int) -> float:
-    return LEFT + (WIDTH - LEFT - RIGHT) * (day / (days - 1) if days > 1 else 1.0)
+def render_graph(
+    labels: Mapping[str, str], edges: Sequence[tuple[str, str, float]], center: str = ""
+) -> Markup:
+    """Render related memories, at least two. `labels` are by id; each links to its page."""
+    points = np.add(compute_layout(list(labels), edges), (LABEL_WIDTH, TOP + 12))
+    width, height = np.add(points.max(axis=0), (LABEL_WIDTH, 36))
+    at = dict(zip(labels, points.tolist(), strict=True))
+    about = f"{len(labels)} memories and {len(edges)} relations; the table below lists them"
+    svg = [
+        f'<svg class="graph" width="{width:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+        f' role="group" aria-label="{about}">'
+    ]
+    for one, other, strength in edges:
+        (x1, y1), (x2, y2) = at[one], at[other]
+        line = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
+        svg.append(f'<path class="edge" d="{line}" stroke-width="{0.5 + 3 * strength:.1f}"/>')
+    for id, label in labels.items():
+        x, y = at[id]
+        kind, radius = ("center", 9) if id == center else ("c0", 6)
+        svg.append(
+            f'<a href="/m/{escape(id)}">'
+            f'<circle class="{kind}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}"/>'
+            f'<text x="{x:.1f}" y="{y + 22:.1f}" text-anchor="middle" direction="ltr">'
+            f"{escape(label)}</text></a>"
+        )
+    return Markup("".join(svg) + "</svg>")
 
 
-def _y(share: float) -> float:
-    return TOP + (HEIGHT - TOP - BOTTOM) * (1 - share)
-
-
-def _format_number(value: float) -> str:
-    """
-    >>> _format_number(1.0), _format_number(0.5), _format_number(12345)
-    ('1', '0.5', '12k')
-    """
-    return f"{value / 1000:.0f}k" if value >= 10_000 else f"{value:g}"
-
-
-def render_graph(nodes: Sequence[Node], edges: Iterable[tuple[str, str, float]]) -> Markup:
-    """Render memories and their relations. Each memory links to its page."""
-    edges = list(edges)
-    points: dict[str, tuple[float, float]] = {}
-    width, height = float(LABEL_WIDTH), 36.0
-    for id, (x, y) in _compute_layout([node.id for node in nodes], edges).items():
-        x, y = x + LABEL_WIDTH, y + TOP + 12
-        points[id] = x, y
-        width, height = max(width, x + LABEL_WIDTH), max(height, y + 36)
-    label = f"{len(nodes)} memories and {len(edges)} relations; the table below lists them"
-    svg = _GRAPH.format(width, width, height, label)
-    for a, b, strength in edges:
-        ends = [round(value, 1) for value in (*points[a], *points[b])]
-        svg += _EDGE.format(*ends, 0.5 + 3 * strength)
-    for node in nodes:
-        x, y = points[node.id]
-        style = ("center", 9) if node.is_center else ("c0", 6)
-        svg += _NODE.format(node.id, style[0], x, y, style[1], x, y + 22, node.label)
-    return svg + _CLOSE
-
-
-def _compute_layout(
-    ids: Sequence[str], edges: Sequence[tuple[str, str, float]]
-) -> dict[str, tuple[float, float]]:
+def compute_layout(ids: Sequence[str], edges: Sequence[tuple[str, str, float]]) -> np.ndarray:
     """Place related memories close together by a deterministic force-directed layout."""
-    if not ids:
-        return {}
     index = {id: number for number, id in enumerate(ids)}
-    angle = np.linspace(0, 2 * np.pi, len(ids), endpoint=False)
-    at = np.stack([np.sin(angle), np.cos(angle)], axis=1)
-    pairs = np.array([(index[a], index[b]) for a, b, _ in edges], dtype=int).reshape(-1, 2)
+    one = [index[edge[0]] for edge in edges]
+    other = [index[edge[1]] for edge in edges]
+    at = 1j * np.exp(-2j * np.pi * np.arange(len(ids)) / len(ids))  # complex: x + y i
     ideal = 1.6 / np.sqrt(len(ids))
     for step in range(ITERATIONS):
-        offset = at[:, None, :] - at[None, :, :]
-        distance = np.maximum(np.linalg.norm(offset, axis=2), 0.01)
-        force = (offset * (ideal**2 / distance**2)[:, :, None]).sum(axis=1) - 1.5 * at
-        pull = at[pairs[:, 1]] - at[pairs[:, 0]]
-        pull *= np.linalg.norm(pull, axis=1, keepdims=True) / ideal
-        np.add.at(force, pairs[:, 0], pull)
-        np.add.at(force, pairs[:, 1], -pull)
-        size = np.maximum(np.linalg.norm(force, axis=1, keepdims=True), 1e-9)
+        offset = at[:, None] - at
+        distance = np.maximum(abs(offset), 0.01)
+        force = (offset * (ideal / distance) ** 2).sum(axis=1) - 1.5 * at
+        pull = at[other] - at[one]
+        pull *= abs(pull) / ideal
+        np.add.at(force, one, pull)
+        np.add.at(force, other, -pull)
+        size = np.maximum(abs(force), 1e-9)
         at += force / size * np.minimum(size, 0.1 * (1 - step / ITERATIONS))
-    at -= at.min(axis=0)
-    largest = np.array(MAX_GRAPH) / np.maximum(at.max(axis=0), 1e-9)
-    at *= np.minimum(np.array(NODE_DISTANCE) / ideal, largest)
-    return {id: (float(x), float(y)) for id, (x, y) in zip(ids, at, strict=True)}
+    points: np.ndarray = np.stack([at.real, at.imag], axis=1)
+    points -= points.min(axis=0)
+    largest = np.divide(MAX_GRAPH, np.maximum(points.max(axis=0), 1e-9))
+    points *= np.minimum(np.divide(NODE_DISTANCE, ideal), largest)
+    return points

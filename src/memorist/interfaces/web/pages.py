@@ -4,62 +4,60 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
 
 from fastapi import Response
 
 from ...dialects import catalog
-from ...errors import InvalidInput
-from ...manage.keys import RIGHTS
+from ...manage.access import RIGHTS
 from ...storage.keys import Key
-from ...types import KINDS, STATES, Filter, Labels, Memory, Page
-from ..render import plain
+from ...types import KINDS, STATES, Filter, Labels, Memory
+from .. import plain
 from . import charts
-from .request import PageRequest, route
+from .request import PAGE_SIZE, PageRequest, route
 
-PAGE_SIZE = 25
 RECENT = 200  # memories searched for threads
 MAX_NODES = 36  # memories in the graph of related memories
 DAYS = 30
 
 # Charts of the statistics page: title, description, and for each line the events it counts.
-CHARTS: tuple[tuple[str, str, dict[str, list[str]]], ...] = (
-    ("Duplicates", "Repeated statements that were merged.", {"merged": ["merge ok"]}),
+CHARTS: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("Duplicates", "Repeated statements that were merged.", {"merged": "merge ok"}),
     (
         "Removals",
         "Memories removed because a space was full, they expired, or they were moved to the trash.",
-        {"removed": ["ttl ok"], "space full of protected memories": ["ttl error"]},
+        {"removed": "ttl ok", "space full of protected memories": "ttl error"},
     ),
     (
         "User actions",
         "Changes made to memories and privacy settings.",
         {
-            "pinned or unpinned": ["pin ok", "unpin ok"],
-            "edited": ["update ok"],
-            "forgotten": ["delete ok"],
-            "memory on, off, incognito": ["enable ok", "disable ok", "incognito ok"],
+            "pinned or unpinned": "pin ok, unpin ok",
+            "edited": "update ok",
+            "forgotten": "delete ok",
+            "memory on, off, incognito": "enable ok, disable ok, incognito ok",
         },
     ),
     (
         "Activity",
         "New memories and searches.",
-        {"new memories": ["create ok"], "searches": ["search ok"]},
+        {"new memories": "create ok", "searches": "search ok"},
     ),
     (
         "Hit rate",
         "Whether recalled memories were used in the reply, where feedback was given.",
-        {"used": ["use ok"], "not used": ["use skipped"]},
+        {"used": "use ok", "not used": "use skipped"},
     ),
     (
         "Embedding",
         "Vectors computed in the background, and batches that failed.",
-        {"computed": ["embed ok"], "failed": ["embed error"]},
+        {"computed": "embed ok", "failed": "embed error"},
     ),
     (
         "LLM tokens",
         "Tokens sent to and received from the language model.",
-        {"input": ["input tokens"], "output": ["output tokens"]},
+        {"input": "input tokens", "output": "output tokens"},
     ),
 )
 
@@ -68,71 +66,52 @@ CHARTS: tuple[tuple[str, str, dict[str, list[str]]], ...] = (
 async def search(page: PageRequest) -> Response:
     """Search results, or the latest memories."""
     question = page.param("q")
-    if not question:
-        return await _show_latest(page)
-    answer = await page.memories.recall(
-        question,
-        budget=page.number("budget", 100_000),
-        profile=_choose(page, "profile", catalog.PROFILES),
-    )
-    parts: list[str] = []
-    for hit in answer.hits:
-        for name, value in hit.parts.items():
-            if round(value, 4) and name not in parts:
-                parts.append(name)
-    # Names with a dot belong to dialects, for code that is written against those.
-    names = [name for name in sorted(catalog.PROFILES) if "." not in name]
-    return await page.render("search.html", answer=answer, parts=parts, profiles=names)
-
-
-async def _show_latest(page: PageRequest) -> Response:
-    kind, tag = _choose(page, "kind", KINDS), page.param("tag")
+    if question:
+        answer = await page.memories.recall(
+            question,
+            budget=page.number("budget", 100_000),
+            profile=page.choose("profile", catalog.PROFILES),
+        )
+        parts: dict[str, None] = {}  # names in the order of their first use
+        for hit in answer.hits:
+            parts |= {name: None for name, value in hit.parts.items() if round(value, 4)}
+        # Names with a dot belong to dialects, for code that is written against those.
+        names = [name for name in sorted(catalog.PROFILES) if "." not in name]
+        return await page.render("search.html", answer=answer, parts=list(parts), profiles=names)
+    kind, tag = page.choose("kind", KINDS), page.param("tag")
     where = Filter(
-        states=(_choose(page, "state", STATES) or "active",),
+        states=(page.choose("state", STATES) or "active",),
         kinds=(kind,) if kind else (),
         tags=(tag,) if tag else (),
         pinned=True if page.param("pinned") else None,
     )
-    found = await _list_memories(page, where)
+    found = await page.list_memories(where)
     return await page.render(
         "latest.html", found=found, kinds=KINDS, states=STATES, text="", tags=""
     )
 
 
-def _choose(page: PageRequest, param: str, options: Collection[str]) -> str | None:
-    """Return a query parameter that must be one of the options. Raises InvalidInput."""
-    value = page.param(param)
-    if value and value not in options:
-        raise InvalidInput(f"Unknown {param} {value!r:.40}")
-    return value or None
-
-
-async def _list_memories(page: PageRequest, where: Filter) -> Page:
-    return await page.memories.list(where, limit=PAGE_SIZE, cursor=page.param("after") or None)
-
-
 @route("GET", "/m/{id}", "read")
 async def memory(page: PageRequest) -> Response:
     """One memory with its evidence, revisions, history and related memories."""
-    evidence = await page.memories.why(page.id)
-    found = evidence.memory
-    history = await page.memories.history(page.id)
+    memories, id = page.memories, page.id
+    evidence = await memories.why(id)
+    found, labels = evidence.memory, evidence.memory.labels
+    history = await memories.history(id)
     revised = {entry.old_ref for entry in history if entry.event != "ADD"}
-    older = await page.memories.list(Filter(versions_of=page.id, states=STATES))
-    versions: list[Memory] = []
-    replaced: list[Memory] = []
-    for each in sorted(older, key=lambda version: version.revision):
-        (versions if each.id in revised else replaced).append(each)
-    changes = list(zip([*versions, found], [None, *versions], strict=True))
+    older = list(await memories.list(Filter(versions_of=id, states=STATES)))
+    older.sort(key=lambda version: version.revision)
+    versions = [each for each in older if each.id in revised]
+    changes = zip([*versions, found], [None, *versions], strict=True)
     return await page.render(
         "memory.html",
         memory=found,
         evidence=evidence,
         history=history,
-        related=await page.memories.related(page.id),
-        changes=changes[::-1],
-        replaced=replaced,
-        thread=found.labels.thread or found.labels.session,
+        related=await memories.related(id),
+        changes=list(changes)[::-1],
+        replaced=[each for each in older if each.id not in revised],
+        thread=labels.thread or labels.session,
     )
 
 
@@ -142,12 +121,12 @@ async def confirm_forget(page: PageRequest) -> Response:
     found = await page.memories.get(page.id)
     where = Filter(ids=(page.id,), states=STATES)
     preview = await page.memories.forget_where(where=where, dry_run=True)
-    texts: dict[str, Memory] = {}
     ids = (*preview.derived[:PAGE_SIZE], *preview.flagged[:PAGE_SIZE])
+    listed: Iterable[Memory] = ()
     if ids:
         where = Filter(ids=ids, states=STATES)
-        for each in await page.memories.list(where, limit=2 * PAGE_SIZE):
-            texts[each.id] = each
+        listed = await page.memories.list(where, limit=2 * PAGE_SIZE)
+    texts = {each.id: each for each in listed}
     return await page.render("forget.html", memory=found, preview=preview, texts=texts)
 
 
@@ -164,7 +143,7 @@ async def threads(page: PageRequest) -> Response:
     where = Filter(labels=Labels(thread=name))
     if not (await page.memories.list(where, limit=1)).memories:
         where = Filter(labels=Labels(session=name))
-    found = await _list_memories(page, where)
+    found = await page.list_memories(where)
     days: dict[str, list[Memory]] = {}
     for each in found:
         days.setdefault(f"{each.occurred_at or each.created_at:%Y-%m-%d}", []).append(each)
@@ -187,7 +166,7 @@ async def review(page: PageRequest) -> Response:
 @route("GET", "/trash", "read")
 async def trash(page: PageRequest) -> Response:
     """Memories that can be restored."""
-    found = await _list_memories(page, Filter(states=("soft_deleted", "archived")))
+    found = await page.list_memories(Filter(states=("soft_deleted", "archived")))
     # Earlier versions are restored together with their memory.
     rows = [each for each in found if each.superseded_by is None]
     return await page.render("trash.html", found=found, rows=rows)
@@ -197,38 +176,34 @@ async def trash(page: PageRequest) -> Response:
 async def relations(page: PageRequest) -> Response:
     """A graph of related memories, around one memory or among the latest."""
     center, memories = page.param("id"), page.memories
-    start = [await memories.get(center)] if center else await memories.list(limit=MAX_NODES // 2)
-    found, edges = await _find_related(page, start, depth=2 if center else 1)
-    connected = {center}.union(*edges)
-    nodes: list[charts.Node] = []
-    for each in found.values():
-        if each.id in connected:
-            line = plain(each.text[:200])
-            label = line if len(line) <= 22 else line[:21] + "…"
-            nodes.append(charts.Node(id=each.id, label=label, is_center=each.id == center))
-    weighted = [(*ids, strength) for ids, strength in edges.items()]
-    graph = await asyncio.to_thread(charts.render_graph, nodes, weighted)
-    rows = [(found[a], found[b], strength) for a, b, strength in weighted]
-    rows.sort(key=lambda row: -row[2])
-    return await page.render("relations.html", graph=graph, rows=rows, center=found.get(center))
-
-
-async def _find_related(
-    page: PageRequest, start: Iterable[Memory], *, depth: int
-) -> tuple[dict[str, Memory], dict[tuple[str, str], float]]:
-    """Return memories by id, and the strength of their relations by pairs of ids."""
+    start: Iterable[Memory]
+    if center:
+        start, depth, limit = [await memories.get(center)], 2, 6
+    else:
+        start, depth, limit = await memories.list(limit=MAX_NODES // 2), 1, 3
     found = {each.id: each for each in start}
     edges: dict[tuple[str, str], float] = {}
-    visited: set[str] = set()
+    visited = 0
     for _ in range(depth):
-        for id in [id for id in found if id not in visited]:
-            visited.add(id)
-            for related in await page.memories.related(id, limit=6 if depth > 1 else 3):
+        new, visited = list(found)[visited:], len(found)
+        for id in new:
+            for related in await memories.related(id, limit=limit):
                 other = related.memory
                 if other.id in found or len(found) < MAX_NODES:
                     found[other.id] = other
                     edges[min(id, other.id), max(id, other.id)] = related.strength
-    return found, edges
+    weighted = [(*ids, strength) for ids, strength in edges.items()]
+    connected, graph = {center}.union(*edges), ""
+    labels: dict[str, str] = {}
+    for id, each in found.items():
+        if id in connected:
+            line = plain(each.text[:200])
+            labels[id] = line if len(line) <= 22 else line[:21] + "…"
+    if edges:
+        graph = await asyncio.to_thread(charts.render_graph, labels, weighted, center)
+    rows = [(found[one], found[other], strength) for one, other, strength in weighted]
+    rows.sort(key=lambda row: -row[2])
+    return await page.render("relations.html", graph=graph, rows=rows, center=found.get(center))
 
 
 @route("GET", "/figures", "read")
@@ -247,9 +222,10 @@ async def statistics(page: PageRequest) -> Response:
     for title, about, lines in CHARTS:
         series: dict[str, list[int]] = {}
         for name, events in lines.items():
-            series[name] = [sum(counts[event, day] for event in events) for day in days]
+            counted_events = events.split(", ")
+            series[name] = [sum(counts[event, day] for event in counted_events) for day in days]
         plots.append((title, about, series))
-    is_admin = page.has_right("admin")
+    is_admin = page.caller.has_right("admin")
     return await page.render(
         "figures.html",
         days=days,

@@ -1,4 +1,4 @@
-"""What all pages share: sessions, forms, cookies, the displayed scope, and rendering."""
+"""What all pages share: sessions, forms, cookies, the displayed scope, rendering; and signing in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ import jinja2
 from fastapi import Request, Response
 from starlette.datastructures import ImmutableMultiDict
 from starlette.exceptions import HTTPException
-from starlette.responses import RedirectResponse
+from starlette.responses import FileResponse, RedirectResponse
 
 from ... import __version__
 from ...client import Client
 from ...errors import InvalidInput, KeyRefused, MemoristError, NotAllowed
 from ...scoped import ScopedClient
+from ...types import Filter, Page
 from ..rest.auth import Caller
 from ..rest.request import answer_error
 from . import charts, text
@@ -40,11 +41,14 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 MAX_FIELDS = 60
+PAGE_SIZE = 25
 THEMES = ("auto", "light", "dark")
 SESSION_COOKIE = "memorist_session"
 SESSION_SECONDS = 12 * 3600  # after the last request
+THEME_SECONDS = 365 * 86_400
 MAX_SESSIONS = 10_000  # the least recently used is dropped first
 SCOPE_COOKIES = ("memorist_in_space", "memorist_in_session")  # which scope the page shows
+_STATIC = {"page.css": "text/css", "page.js": "text/javascript", "mark.svg": "image/svg+xml"}
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
 
 Form = ImmutableMultiDict[str, str]
@@ -58,12 +62,8 @@ templates = jinja2.Environment(
     lstrip_blocks=True,
     auto_reload=False,
 )
-templates.filters.update(
-    as_text=text.as_text,
-    shorten=text.shorten,
-    format_time=text.format_time,
-    format_duration=text.format_duration,
-)
+for _filter in (text.as_text, text.shorten, text.format_time, text.format_duration):
+    templates.filters[_filter.__name__] = _filter
 templates.globals.update(render_diff=text.render_diff, charts=charts, version=__version__)
 
 
@@ -99,9 +99,6 @@ class Sessions:
         """Return the token that forms of this session must carry."""
         return hmac.new(self._secret, (id or "").encode(), hashlib.sha256).hexdigest()
 
-    def is_csrf_token(self, token: str, id: str | None) -> bool:
-        return hmac.compare_digest(token.encode(), self.csrf_token(id).encode())
-
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
@@ -109,13 +106,9 @@ class PageRequest:
 
     request: Request
     caller: Caller
+    client: Client
     memories: ScopedClient
     form: Form
-
-    @property
-    def client(self) -> Client:
-        client: Client = self.request.app.state.engine
-        return client
 
     @property
     def id(self) -> str:
@@ -126,9 +119,20 @@ class PageRequest:
         """Return a query parameter, or an empty string."""
         return self.request.query_params.get(name, "").strip()
 
+    def choose(self, name: str, options: Collection[str]) -> str | None:
+        """Return a query parameter that must be one of the options. Raises InvalidInput."""
+        value = self.param(name)
+        if value and value not in options:
+            raise InvalidInput(f"Unknown {name} {value!r:.40}")
+        return value or None
+
     def value(self, name: str) -> str:
         """Return a form field, or an empty string. Browsers send line ends as CRLF."""
         return self.form.get(name, "").replace("\r\n", "\n").strip()
+
+    def tags(self) -> list[str]:
+        """Return the tags in a form field, which are separated by commas."""
+        return [tag.strip() for tag in self.value("tags").split(",") if tag.strip()]
 
     def number(self, name: str, maximum: int) -> int | None:
         """Parse a query parameter or form field. Raises InvalidInput."""
@@ -140,18 +144,16 @@ class PageRequest:
             raise InvalidInput(f"{name} must be a whole number up to {maximum:,}")
         return int(given)
 
-    def has_right(self, right: str) -> bool:
-        try:
-            self.caller.require(right)
-        except NotAllowed:
-            return False
-        return True
-
     def url_with(self, **params: str | None) -> str:
         """Return the URL of this page with other query parameters."""
-        merged = {**dict(self.request.query_params), **params}
+        merged = {**self.request.query_params, **params}
         query = urlencode({name: value for name, value in merged.items() if value})
         return f"{self.request.url.path}?{query}" if query else self.request.url.path
+
+    async def list_memories(self, where: Filter) -> Page:
+        """Return the memories on this page of a list."""
+        cursor = self.param("after") or None
+        return await self.memories.list(where, limit=PAGE_SIZE, cursor=cursor)
 
     async def render(self, template: str, **values: Any) -> Response:
         privacy = self.memories.privacy
@@ -165,8 +167,11 @@ class PageRequest:
             **values,
         )
 
-    def redirect(self, path: str, message: str) -> Response:
-        return redirect(self.request, path, message)
+    def redirect(self, path: str, message: str, **cookies: str) -> Response:
+        response = redirect(self.request, path, message)
+        for name, value in cookies.items():
+            set_cookie(self.request, response, name, value)
+        return response
 
 
 PageHandler = Callable[[PageRequest], Awaitable[Response]]
@@ -192,10 +197,8 @@ def render_page(request: Request, template: str, *, status: int = 200, **values:
         "incognito_default": False,
         **values,
     }
-    html = templates.get_template(template).render(context)
-    response = Response(
-        html.encode("utf-8", "replace"), status, HEADERS, "text/html; charset=utf-8"
-    )
+    html = templates.get_template(template).render(context).encode("utf-8", "replace")
+    response = Response(html, status, HEADERS, "text/html; charset=utf-8")
     if message:
         response.delete_cookie("memorist_note")
     return response
@@ -240,23 +243,19 @@ def set_cookie(
     request: Request, response: Response, name: str, value: str, *, seconds: int | None = None
 ) -> None:
     """Set a cookie that scripts and other sites cannot read."""
+    is_secure = request.url.scheme == "https"
     response.set_cookie(
-        name,
-        quote(value, safe=""),
-        max_age=seconds,
-        httponly=True,
-        samesite="strict",
-        secure=request.url.scheme == "https",
+        name, quote(value, safe=""), seconds, httponly=True, samesite="strict", secure=is_secure
     )
 
 
-def route(method: str, path: str, right: str) -> Callable[[PageHandler], Handler]:
-    """Register a page (GET) or a form action (POST) that needs a right."""
+def public(method: str, path: str) -> Callable[[Handler], Handler]:
+    """Register a page (GET) or a form action (POST) that needs no sign-in."""
 
-    def register(answer: PageHandler) -> Handler:
+    def register(answer: Handler) -> Handler:
         async def handle(request: Request) -> Response:
             try:
-                return await answer(await _authenticate(request, right))
+                return await answer(request)
             except (MemoristError, HTTPException) as error:
                 return render_error(request, error)
 
@@ -266,31 +265,44 @@ def route(method: str, path: str, right: str) -> Callable[[PageHandler], Handler
     return register
 
 
-async def _authenticate(request: Request, right: str) -> PageRequest:
+def route(method: str, path: str, right: str) -> Callable[[PageHandler], Handler]:
+    """Register a page (GET) or a form action (POST) that needs a right."""
+
+    def register(answer: PageHandler) -> Handler:
+        @public(method, path)
+        async def handle(request: Request) -> Response:
+            return await answer(await authenticate(request, right))
+
+        return handle
+
+    return register
+
+
+async def authenticate(request: Request, right: str) -> PageRequest:
     """Raises KeyRefused, NotAllowed, InvalidInput, HTTPException."""
     state = request.app.state
+    client: Client = state.engine
     key = get_sessions(request).get_key(request.cookies.get(SESSION_COOKIE))
-    caller = await state.authenticator.verify(None if key is None else f"Bearer {key}")
+    caller: Caller = await state.authenticator.verify(None if key is None else f"Bearer {key}")
     request.state.caller = caller
     request.state.limit = state.rate_limiter.take(caller.name)
+
+    def open_scope(form: Form) -> ScopedClient:
+        """Open the scope that the form names, or else the one last shown, if the key allows it."""
+        shown = [unquote(request.cookies.get(name, "")) for name in SCOPE_COOKIES]
+        space, session = form.get("space", shown[0]), form.get("session", shown[1])
+        if caller.space is not None and "space" not in form:
+            space = ""
+        return caller.scope(client, space or None, session=session or None)
+
     form = Form()
-    page = PageRequest(request, caller, _open_scope(request, caller, form), form)
-    request.state.page = page
+    page = PageRequest(request, caller, client, open_scope(form), form)
+    request.state.page = page  # for the page that shows an error
     caller.require(right)
     if request.method != "POST":
         return page
     form = await read_form(request)
-    return replace(page, memories=_open_scope(request, caller, form), form=form)
-
-
-def _open_scope(request: Request, caller: Caller, form: Form) -> ScopedClient:
-    """Open the scope that the form names, or else the one last shown, as far as the key allows."""
-    cookies = request.cookies
-    space = form.get("space", unquote(cookies.get("memorist_in_space", "")))
-    session = form.get("session", unquote(cookies.get("memorist_in_session", "")))
-    if caller.space is not None and "space" not in form:
-        space = ""
-    return caller.scope(request.app.state.engine, space or None, session=session or None)
+    return replace(page, memories=open_scope(form), form=form)
 
 
 async def read_form(request: Request) -> Form:
@@ -301,8 +313,8 @@ async def read_form(request: Request) -> Form:
         form = Form(parse_qsl(body, keep_blank_values=True, max_num_fields=MAX_FIELDS))
     except ValueError as error:
         raise InvalidInput("The form data is malformed") from error
-    token, session_id = form.get("csrf_token", ""), request.cookies.get(SESSION_COOKIE)
-    is_ours = get_sessions(request).is_csrf_token(token, session_id)
+    token = get_sessions(request).csrf_token(request.cookies.get(SESSION_COOKIE))
+    is_ours = hmac.compare_digest(form.get("csrf_token", "").encode(), token.encode())
     if media_type != "application/x-www-form-urlencoded" or not is_ours:
         raise NotAllowed("This form has expired. Go back, reload the page and try again")
     return form
@@ -311,3 +323,56 @@ async def read_form(request: Request) -> Form:
 def get_sessions(request: Request) -> Sessions:
     sessions: Sessions = request.app.state.sessions
     return sessions
+
+
+@public("GET", "/login")
+async def show_login(request: Request) -> Response:
+    return render_page(request, "login.html", to=request.query_params.get("to", "/"), error="")
+
+
+@public("POST", "/login")
+async def sign_in(request: Request) -> Response:
+    """Start a session for a valid key."""
+    form = await read_form(request)
+    key, to = form.get("key", "").strip(), form.get("to", "/")
+    try:
+        await request.app.state.authenticator.verify(f"Bearer {key}")
+    except KeyRefused as error:
+        return render_page(request, "login.html", status=401, to=to, error=str(error))
+    sessions = get_sessions(request)
+    sessions.end(request.cookies.get(SESSION_COOKIE))
+    response = redirect(request, to)
+    set_cookie(request, response, SESSION_COOKIE, sessions.start(key), seconds=SESSION_SECONDS)
+    for name in SCOPE_COOKIES:  # another user may have left them
+        response.delete_cookie(name)
+    return response
+
+
+@public("POST", "/logout")
+async def sign_out(request: Request) -> Response:
+    """End the session, on the server and in the browser."""
+    await read_form(request)
+    get_sessions(request).end(request.cookies.get(SESSION_COOKIE))
+    response = redirect(request, "/login")
+    for name in (SESSION_COOKIE, *SCOPE_COOKIES):
+        response.delete_cookie(name)
+    return response
+
+
+@public("POST", "/theme")
+async def set_theme(request: Request) -> Response:
+    form = await read_form(request)
+    theme = form.get("theme", "")
+    response = redirect(request, form.get("to", "/"))
+    value = theme if theme in THEMES else "auto"
+    set_cookie(request, response, "memorist_theme", value, seconds=THEME_SECONDS)
+    return response
+
+
+for _name in _STATIC:
+
+    @public("GET", f"/static/{_name}")
+    async def send_file(request: Request) -> Response:
+        name = request.url.path.rpartition("/")[2]
+        headers = {"Cache-Control": "no-cache"}
+        return FileResponse(FOLDER / "static" / name, media_type=_STATIC[name], headers=headers)

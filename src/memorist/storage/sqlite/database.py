@@ -7,6 +7,7 @@ never blocked.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import shutil
 import threading
@@ -55,8 +56,9 @@ class ConnectionThread:
         try:
             connection = getattr(self._local, "connection", None)
             if connection is None:
-                if not self._create and not self.path.startswith(IN_MEMORY):
-                    _check_exists(self.path)
+                is_file = not self.path.startswith(IN_MEMORY)
+                if is_file and not self._create and not os.path.exists(self.path):
+                    raise _lost(self.path)
                 connection = connect(self.path, create=self._create)
                 self._local.connection = connection
                 self._opened.append(connection)
@@ -241,8 +243,10 @@ def checkpoint(connection: apsw.Connection, *, seconds: int = CHECKPOINT_SECONDS
 
 
 def _begin(connection: apsw.Connection) -> None:
-    if connection.filename:
-        _check_exists(connection.filename)  # SQLite would go on writing to a deleted file
+    is_moved = ctypes.c_int()  # SQLite would go on writing to a file that nobody can open again
+    connection.file_control("main", apsw.SQLITE_FCNTL_HAS_MOVED, ctypes.addressof(is_moved))
+    if is_moved:
+        raise _lost(connection.filename)
     connection.execute("BEGIN IMMEDIATE")
 
 
@@ -255,9 +259,10 @@ def _rollback(connection: apsw.Connection) -> None:
         connection.execute("ROLLBACK")
 
 
-def _check_exists(path: str) -> None:
-    if not os.path.exists(path):
-        raise StoreUnavailable(f"{path!r} was moved or deleted while it was open: open it again")
+def _lost(path: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"{path!r} was moved, deleted or replaced while it was open: open it again"
+    )
 
 
 def _lock(place: str) -> apsw.Connection | None:

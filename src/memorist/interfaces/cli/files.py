@@ -6,26 +6,23 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
 import typer
 
-from ...errors import InvalidInput, NotFound, StoreUnavailable
+from ...errors import InvalidInput, NotFound
+from ...storage import atomic
 from ...types import Outcome
 from ..call import Call
 from ..errors import REFUSED
 from . import output
 from .app import command
-from .table import All
 
-FILES = "Files"
 BATCH = 64  # lines imported together: few enough for a moving progress bar
 
 
@@ -42,25 +39,20 @@ class Line:
         return "content" in self.record
 
 
-@command(
-    "import",
-    FILES,
-    example="chat.jsonl --user ana",
-    creates=True,
-    file="<FILE> The file; - reads stdin.",
-    restore="Your own export: store every record unchanged.",
-)
-def import_(
-    call: Call,
-    file: str,
-    restore: bool = False,
-) -> None:
+@command("import", "Files", creates=True)
+def import_(call: Call, file: str, *, restore: bool = False) -> None:
     """Import an export, or a file of messages: one JSON object per line.
 
     A message has content, and may have role, name, at, session and id. Exported records return to
     their scope, or to --user if given. A line that cannot be read stops the import; the lines
     before it are stored, and importing the same file again changes nothing. Records pass the guard
     like any other write, unless --restore is given.
+
+    Args:
+        file: <FILE> The file; - reads stdin.
+        restore: Your own export: store every record unchanged.
+
+    Example: memorist import chat.jsonl --user ana
     """
     outcomes: list[Outcome] = []
     read = 0
@@ -75,7 +67,7 @@ def import_(
             for batch in _batches(lines):
                 is_scoped = batch[0].is_message or call.names_a_scope
                 target: Any = call.scope(memory) if is_scoped else memory
-                outcomes += _import_batch(batch, partial(target.import_, restore=restore))
+                outcomes += import_batch(batch, target, restore=restore)
                 read += len(batch)
                 advance(batch[-1].read)
         new = counted.stats()["memories"] - before
@@ -84,7 +76,8 @@ def import_(
     for status in ("refused", "conflict", "pending"):
         if counts[status]:
             text += f", {counts[status]} {status}"
-    output.either(call.json, {"records": read, "new_memories": new, "outcomes": counts}, text)
+    values = {"records": read, "new_memories": new, "outcomes": counts}
+    output.result((values, text), json=call.json)
     refused = [outcome for outcome in outcomes if outcome.status in ("refused", "conflict")]
     for outcome in refused[:10]:
         output.note(f"{outcome.status}: {outcome.reason}")
@@ -95,26 +88,25 @@ def import_(
 def _batches(lines: Iterator[Line]) -> Iterator[list[Line]]:
     """Yield a few lines of one sort at a time. Before an error, yield the lines before it."""
     batch: list[Line] = []
+    invalid: InvalidInput | None = None
     try:
         for line in lines:
             if batch and (len(batch) == BATCH or line.is_message != batch[0].is_message):
                 yield batch
                 batch = []
             batch.append(line)
-    except InvalidInput:
-        if batch:
-            yield batch
-        raise
+    except InvalidInput as error:
+        invalid = error
     if batch:
         yield batch
+    if invalid:
+        raise invalid
 
 
-def _import_batch(
-    batch: Sequence[Line], import_: Callable[[list[dict[str, Any]]], Any]
-) -> list[Outcome]:
+def import_batch(batch: list[Line], target: Any, *, restore: bool) -> list[Outcome]:
     """Import lines together; if one is invalid, one by one, so that the error can name it."""
     try:
-        return list(import_([line.record for line in batch]).outcomes)
+        return list(target.import_([line.record for line in batch], restore=restore).outcomes)
     except InvalidInput as error:
         if len(batch) == 1:
             message = str(error).removeprefix("Record 1 ")
@@ -122,37 +114,34 @@ def _import_batch(
             raise InvalidInput(f"Line {batch[0].number}{between}{message}") from error
     outcomes = []
     for line in batch:
-        outcomes += _import_batch([line], import_)
+        outcomes += import_batch([line], target, restore=restore)
     return outcomes
 
 
-@command(
-    "export",
-    FILES,
-    example="memories.jsonl",
-    file="<[FILE]> The file; default: stdout.",
-)
-def export(
-    call: Call,
-    file: str | None = None,
-    everyone: All = False,
-) -> None:
-    """Export everything, one JSON object per line, as `import` reads it."""
+@command("export", "Files")
+def export(call: Call, file: str | None = None, *, all: bool = False) -> object:
+    """Export everything, one JSON object per line, as `import` reads it.
+
+    Args:
+        file: <[FILE]> The file; default: stdout.
+
+    Example: memorist export memories.jsonl
+    """
     records = 0  # without the header, which comes first
     with call.memory() as memory, open_output(file) as target:
-        source: Any = memory if everyone else call.scope(memory)
+        source: Any = memory if all else call.scope(memory)
         with output.progress("Exporting", None, hidden=call.json or file is None) as advance:
             for records, record in enumerate(source.export()):
                 print(json.dumps(record, ensure_ascii=file is None), file=target)
                 advance(records)
     if file is None or file == "-":
-        return
-    output.either(call.json, {"records": records, "file": file}, f"{records} records in {file}")
+        return None
+    return {"records": records, "file": file}, f"{records} records in {file}"
 
 
-def standard_input() -> str:
-    """Read stdin as text. Raises InvalidInput."""
-    return _decode(sys.stdin.buffer.read(), "The input")
+def read_text(given: str) -> str:
+    """Return a text of the command line; `-` reads stdin. Raises InvalidInput."""
+    return _decode(sys.stdin.buffer.read(), "The input") if given == "-" else given
 
 
 @contextmanager
@@ -191,7 +180,7 @@ def read_lines(file: IO[bytes]) -> Iterator[Line]:
 
 def _decode(raw: bytes, what: str) -> str:
     try:
-        return raw.decode("utf-8")
+        return raw.decode()
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{what} is not UTF-8 text") from error
 
@@ -202,20 +191,19 @@ def add_ids(lines: Iterable[Line], *, file: str, session: str | None) -> Iterato
     Messages without a session form one, named after the file and its first message.
     """
     seen: Counter[str] = Counter()
-    default = session
     for line in lines:
         if not line.is_message:
             yield line
             continue
-        if default is None:
+        if session is None:
             stem = Path(file).stem if file != "-" else "stdin"
-            default = f"{stem}-{_digest(line.record)[:8]}"
-        record = {**line.record, "session": line.record.get("session") or default}
+            session = f"{stem}-{_digest(line.record)[:8]}"
+        record = {**line.record, "session": line.record.get("session") or session}
         if record.get("id") is None:
             digest = _digest(record)
             record["id"] = f"import-{_digest(record, seen[digest])[:24]}"
             seen[digest] += 1
-        yield Line(number=line.number, record=record, read=line.read)
+        yield replace(line, record=record)
 
 
 def _digest(record: dict[str, Any], repetition: int = 0) -> str:
@@ -235,19 +223,10 @@ def open_output(path: str | None) -> Iterator[IO[str]]:
         with open(target, "w", encoding="utf-8") as file:
             yield file
         return
+    draft = atomic.draft(target)
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    except OSError as error:
-        raise StoreUnavailable(
-            f"{path!r} cannot be written: {error.strerror}. Choose another place"
-        ) from error
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
+        with open(draft, "w", encoding="utf-8") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
+        atomic.publish(draft, target)
+    finally:
+        atomic.discard(draft)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from memorist.errors import InvalidInput
-from memorist.offline.spool import Files, Pending
+from memorist.offline.spool import Pending, Spool
 from memorist.storage.summaries import Summary
 from memorist.types import Draft, Labels, Scope
 
@@ -34,7 +34,7 @@ def record(id: str) -> Pending:
     return Pending(scope=ANA, what=patch)
 
 
-def ids(files: Files) -> list[str]:
+def ids(files: Spool) -> list[str]:
     return [each.id for each in files.waiting()]
 
 
@@ -42,7 +42,7 @@ def ids(files: Files) -> list[str]:
 def test_items_and_records_stand_in_their_own_files_one_sorted_object_a_line(
     tmp_path: Path,
 ) -> None:
-    Files(tmp_path).add([item("a"), record("r"), item("b")])
+    Spool(tmp_path).add([item("a"), record("r"), item("b")])
     short, long = (tmp_path / name for name in ("short_term.jsonl", "long_term.jsonl"))
     lines = [json.loads(line) for line in short.read_text("utf-8").splitlines()]
     assert [(line["record_type"], line["data"]["id"]) for line in lines] == [
@@ -63,8 +63,8 @@ def test_what_was_added_comes_back_as_it_was(tmp_path: Path) -> None:
         importance=0.25,
         pinned=True,
     )
-    Files(tmp_path).add([told])
-    assert Files(tmp_path).waiting() == [told]
+    Spool(tmp_path).add([told])
+    assert Spool(tmp_path).waiting() == [told]
     assert "Grüße, 世界" in (tmp_path / "short_term.jsonl").read_text("utf-8"), (
         "people can read it in the file"
     )
@@ -89,19 +89,19 @@ def test_an_invalid_payload_is_never_written_nor_what_came_with_it(
     tmp_path: Path, wrong: Pending
 ) -> None:
     with pytest.raises(InvalidInput):
-        Files(tmp_path).add([item("fine"), wrong])
+        Spool(tmp_path).add([item("fine"), wrong])
     assert not list(tmp_path.glob("*.jsonl"))
 
 
 def test_only_the_owner_can_read_the_files(tmp_path: Path) -> None:
-    files = Files(tmp_path / "data" / "memory")
+    files = Spool(tmp_path / "data" / "memory")
     files.add([item("a")])
     assert stat.S_IMODE((tmp_path / "data" / "memory").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "data" / "memory" / "short_term.jsonl").stat().st_mode) == 0o600
 
 
 def test_a_message_waits_once(tmp_path: Path) -> None:
-    files, other = Files(tmp_path), Files(tmp_path)
+    files, other = Spool(tmp_path), Spool(tmp_path)
     (first,) = files.add([item("a", message_id="m1")])
     again, elsewhere = other.add(
         [item("b", message_id="m1"), replace(item("c", message_id="m1"), scope=Scope(user="b"))]
@@ -116,13 +116,13 @@ def test_a_message_waits_once(tmp_path: Path) -> None:
 def test_a_line_that_was_cut_is_set_aside_and_the_next_one_is_whole(
     tmp_path: Path, cut: bytes
 ) -> None:
-    files = Files(tmp_path)
+    files = Spool(tmp_path)
     files.add([item("a")])
     with (tmp_path / "short_term.jsonl").open("ab") as file:
         file.write(cut)  # a write that power loss ended
     assert ids(files) == ["a"]
     files.add([item("c")])
-    assert ids(files) == ids(Files(tmp_path)) == ["a", "c"]
+    assert ids(files) == ids(Spool(tmp_path)) == ["a", "c"]
     assert files.remove(["a"]) == ["a"]
     (aside,) = files.set_aside()
     assert aside.read_bytes() == cut + b"\n"
@@ -130,7 +130,7 @@ def test_a_line_that_was_cut_is_set_aside_and_the_next_one_is_whole(
 
 
 def test_what_is_taken_out_is_gone_from_the_disk_and_a_problem_is_set_aside(tmp_path: Path) -> None:
-    files = Files(tmp_path)
+    files = Spool(tmp_path)
     files.add([item("a", "secret"), item("b"), item("c", "odd")])
     assert files.remove(["a"], ["c"]) == ["a"]
     assert ids(files) == ["b"]
@@ -141,18 +141,18 @@ def test_what_is_taken_out_is_gone_from_the_disk_and_a_problem_is_set_aside(tmp_
 
 
 def test_a_reader_follows_what_others_add_and_take_out(tmp_path: Path) -> None:
-    files, other = Files(tmp_path), Files(tmp_path)
+    files, other = Spool(tmp_path), Spool(tmp_path)
     for round in range(6):  # numbers of files are used again by the system
         other.add([item(f"{round}-{number}") for number in range(round + 2)])
-        assert ids(files) == ids(Files(tmp_path))
+        assert ids(files) == ids(Spool(tmp_path))
         other.remove([f"{round}-0"])
-        assert ids(files) == ids(Files(tmp_path))
+        assert ids(files) == ids(Spool(tmp_path))
 
 
 def test_only_one_hands_over_at_a_time(tmp_path: Path) -> None:
-    with Files(tmp_path).alone() as first, Files(tmp_path).alone() as second:
+    with Spool(tmp_path).alone() as first, Spool(tmp_path).alone() as second:
         assert (first, second) == (True, False)
-    with Files(tmp_path).alone() as third:
+    with Spool(tmp_path).alone() as third:
         assert third
 
 
@@ -161,10 +161,10 @@ import sys
 from pathlib import Path
 from memorist.types import Draft, Scope
 from memorist.offline.spool import Pending
-from memorist.offline.spool import Files
+from memorist.offline.spool import Spool
 
 folder, name = sys.argv[1:]
-files = Files(Path(folder))
+files = Spool(Path(folder))
 for number in range(40):
     files.add([Pending(scope=Scope(user="ana"), what=Draft(id=f"{name}-{number}", text="Tea, not coffee."))])
     if number % 3 == 0:
@@ -177,16 +177,16 @@ def test_processes_that_add_and_take_out_at_once_lose_nothing(tmp_path: Path) ->
     children = [subprocess.Popen([*command, name]) for name in "abcd"]
     assert [child.wait() for child in children] == [0] * 4
     wanted = {f"{name}-{number}" for name in "abcd" for number in range(40) if number % 3}
-    found = ids(Files(tmp_path))
+    found = ids(Spool(tmp_path))
     assert (len(found), set(found)) == (len(wanted), wanted)
-    assert not Files(tmp_path).set_aside()
+    assert not Spool(tmp_path).set_aside()
 
 
 def test_a_disk_without_room_is_told_and_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource")
     import signal
 
-    files = Files(tmp_path)
+    files = Spool(tmp_path)
     files.add([item("a")])
     size = (tmp_path / "short_term.jsonl").stat().st_size
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -200,4 +200,4 @@ def test_a_disk_without_room_is_told_and_leaves_the_file_as_it_was(tmp_path: Pat
         signal.signal(signal.SIGXFSZ, ignored)
     assert (tmp_path / "short_term.jsonl").stat().st_size == size
     files.add([item("c")])
-    assert ids(Files(tmp_path)) == ["a", "c"]
+    assert ids(Spool(tmp_path)) == ["a", "c"]

@@ -1,4 +1,4 @@
-"""Work that is done a moment later, once for many occasions."""
+"""Background work that runs a moment after it was requested, once for many requests."""
 
 from __future__ import annotations
 

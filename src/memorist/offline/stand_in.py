@@ -1,0 +1,202 @@
+"""Answering without the store: a store in memory with what was recently read or written here, and
+what is spooled. The ordinary pipelines fill and ask it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+
+from ..context import Context
+from ..errors import InvalidInput, RevisionConflict
+from ..index import SnapshotCache
+from ..ingest import pipeline, policies
+from ..ingest.analyze import Item
+from ..manage import records
+from ..storage.changes import Change, Forget, Save
+from ..storage.sqlite.database import SqliteDatabase
+from ..storage.store import Store
+from ..storage.summaries import Summary
+from ..text import clock
+from ..types import Draft, Memory, Outcome, Scope
+from .spool import Pending
+
+BATCH = 256  # spooled drafts stored in one transaction
+MOST_RECENT = 2000  # memories to answer from
+MOST_EMBEDDED = 64  # spooled drafts that one call embeds; older ones are found by their words
+CACHE_BYTES = 64 << 20  # of the stand-in's index
+
+
+class Recent:
+    """Memories that were recently read or written by this process."""
+
+    def __init__(self, index: SnapshotCache) -> None:
+        self._index = index
+        # With the revision of the scope's snapshot when it was written here; -1: it was read.
+        self._held: OrderedDict[tuple[Scope, str], tuple[Save, int]] = OrderedDict()
+
+    def note_read(self, memories: Iterable[Memory]) -> None:
+        """Hold memories that were just read."""
+        self._hold([Save(memory=memory, event=None) for memory in memories], -1)
+
+    def note_commit(self, scope: Scope, changes: Sequence[Change]) -> None:
+        """Hold what was just written, and drop what was forgotten."""
+        snapshot = self._index.peek(scope)
+        saves = [change for change in changes if isinstance(change, Save)]
+        self._hold(saves, snapshot.revision if snapshot else 0)
+        gone = {change.memory_id for change in changes if isinstance(change, Forget)}
+        for save in self.of(scope) if gone else ():
+            if not gone.isdisjoint((save.memory.id, save.memory.superseded_by)):
+                del self._held[scope, save.memory.id]
+
+    def _hold(self, saves: Iterable[Save], revision: int) -> None:
+        for save in saves:
+            key = save.memory.scope, save.memory.id
+            self._held[key] = save, revision
+            self._held.move_to_end(key)
+        while len(self._held) > MOST_RECENT:
+            self._held.popitem(last=False)
+
+    def of(self, scope: Scope) -> list[Save]:
+        """Return everything held of a scope, least recent first."""
+        return [save for (whose, _), (save, _) in self._held.items() if whose == scope]
+
+    def current(self, scope: Scope) -> list[Save]:
+        """Return what the snapshot has in the same version, with its vector, or cannot have yet."""
+        snapshot = self._index.peek(scope)
+        versions, found = {}, []
+        for save in self.of(scope):
+            memory = save.memory
+            if (snapshot.revision if snapshot else 0) <= self._held[scope, memory.id][1]:
+                found.append(save)
+            else:
+                created, updated = clock.micros(memory.created_at), clock.micros(memory.updated_at)
+                versions[created, updated, memory.simhash] = save
+        if snapshot is None:
+            return found
+        created_then = np.isin(snapshot.created, [version[0] for version in versions])
+        positions = np.flatnonzero(snapshot.present & created_then)
+        columns = (snapshot.created, snapshot.updated, snapshot.simhash)
+        there = zip(*(column[positions].tolist() for column in columns), strict=True)
+        for version, vector in zip(there, snapshot.vectors(positions), strict=True):
+            if version in versions:
+                given = vector if vector.any() else None
+                found.append(replace(versions[version], vector=given, model=snapshot.model))
+        return found
+
+
+class StandIn:
+    """A store in memory that answers while the real one is down, or lacks what is spooled."""
+
+    def __init__(self, ctx: Context) -> None:
+        self._ctx = ctx
+        self._open: Context | None = None
+        self._held: dict[tuple[Scope, str], Memory] = {}
+        self._spooled: dict[Scope, dict[str, tuple[str, ...]]] = {}  # memories by their draft
+        self.turn = asyncio.Lock()  # held while it is used
+
+    async def update(
+        self, scope: Scope, known: Sequence[Save], spooled: Sequence[Pending]
+    ) -> Context:
+        """Return a context whose store holds exactly this of a scope."""
+        ctx = self._open or await self._create()
+        made = self._spooled.setdefault(scope, {})
+        wanted = {save.memory.id for save in known}
+        changes: list[Change] = []
+        for save in known:
+            key, memory = (scope, save.memory.id), save.memory
+            if memory.id in made:  # it was replayed
+                self._held.setdefault(key, memory)
+            if self._held.get(key) != memory:
+                self._held[key] = memory
+                changes.append(replace(save, event=None))
+        gone = {id for whose, id in self._held if whose == scope}
+        for id in made.keys() - {each.id for each in spooled}:
+            gone.update(made.pop(id))
+        for id in sorted(gone - wanted):
+            self._held.pop((scope, id), None)
+            changes.append(Forget(memory_id=id, at=ctx.clock(), until=None, purged=True))
+        if changes:
+            async with ctx.store.transaction(scope) as tx:
+                await tx.apply(changes)
+        new = [each for each in spooled if each.id not in made and isinstance(each.what, Draft)]
+        without_model = replace(ctx, embedder=None)
+        for number, batch in enumerate(batches(new, MOST_EMBEDDED)):
+            is_last = (number + 1) * MOST_EMBEDDED >= len(new)
+            outcomes = await hand_over(ctx if is_last else without_model, batch)
+            made |= {each.id: (each.id,) for each in batch}  # some may be there already
+            made |= {id: outcome.ids for id, outcome in outcomes.items()}
+        return ctx
+
+    async def _create(self) -> Context:
+        real = self._ctx.index
+        index = SnapshotCache(model=real.model, dimensions=real.dimensions, limit_bytes=CACHE_BYTES)
+        database = await SqliteDatabase.open(":memory:")
+        store = await Store.open(database, language=self._ctx.settings.language)
+        self._open = replace(self._ctx, store=store, index=index, external_index=None)
+        return self._open
+
+    def spooled_ids(self, scope: Scope) -> dict[str, tuple[str, ...]]:
+        """Return the ids of the memories that spooled drafts have become, by that of the draft."""
+        return self._spooled.get(scope, {})
+
+    async def close(self) -> None:
+        """Release everything; it is opened again when it is needed."""
+        async with self.turn:
+            if self._open is not None:
+                await self._open.store.close()
+            self._open, self._held, self._spooled = None, {}, {}
+
+
+async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome]:
+    """Store spooled writes that belong together; return the outcomes of the drafts by id.
+
+    What cannot be stored has the outcome `conflict`. Doing it twice changes nothing.
+    """
+    scope, first = batch[0].scope, batch[0].what
+    try:
+        if isinstance(first, Summary):
+            await records.add(ctx.store, scope, first)
+            return {}
+        there = {memory.id for memory in await ctx.store.get(scope, [each.id for each in batch])}
+        new = [each.what for each in batch if each.id not in there]
+        drafts = [_as_message(draft) for draft in new if isinstance(draft, Draft)]
+        names = (batch[0].policy, batch[0].policy.split(".")[0], "default")
+        nearest = next(name for name in names if name in ctx.policies)
+        policy = policies.find(ctx.policies, nearest, ctx.settings.capacity)
+        items = [Item(draft, draft) for draft in drafts]
+        ready = await pipeline.prepare(ctx, scope, items, policy, ctx.clock())
+        async with ctx.store.transaction(scope) as tx:
+            outcomes = await pipeline.write(tx, ready)
+    except (InvalidInput, RevisionConflict) as error:
+        if len(batch) == 1:
+            return {batch[0].id: Outcome(status="conflict", reason=str(error))}
+        found: dict[str, Outcome] = {}
+        for one in batch:
+            found |= await hand_over(ctx, [one])
+        return found
+    return {draft.id or "": outcome for draft, outcome in zip(drafts, outcomes, strict=True)}
+
+
+def _as_message(draft: Draft) -> Draft:
+    """Make a draft a message, so that storing it twice counts once."""
+    if draft.message_id is not None:
+        return draft
+    return replace(draft, message_id=draft.id, source_ids=(draft.id or "", *draft.source_ids))
+
+
+def batches(spooled: Sequence[Pending], size: int = BATCH) -> Iterator[list[Pending]]:
+    """Yield what can be stored together: drafts of one scope and policy that follow each other."""
+
+    def key(pending: Pending) -> tuple[Scope, str, str]:
+        alone = pending.id if isinstance(pending.what, Summary) else ""
+        return pending.scope, pending.policy, alone
+
+    for _, group in groupby(spooled, key):
+        run = list(group)
+        for start in range(0, len(run), size):
+            yield run[start : start + size]
