@@ -64,7 +64,7 @@ def copy(call: Call, source: str, target: str) -> object:
     Example: memorist db copy memory.db postgresql://db.example/memories
     """
     with output.progress("Copying", None, hidden=call.json) as advance:
-        done = asyncio.run(load("bootstrap").copied(source, target, progress=advance))
+        done = asyncio.run(load("bootstrap").copy_store(source, target, progress=advance))
     memories = done.tables.get("memories", 0)
     text = f"{done.rows} rows copied, {memories} of them memories; both sides are equal"
     return asdict(done), text
