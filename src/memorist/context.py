@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from .index import SnapshotCache
 from .ingest.policies import Policy
@@ -16,11 +16,8 @@ from .storage.access_log import AccessLog
 from .storage.store import Store
 from .telemetry import Observer
 from .text import tokens
+from .text.clock import utcnow
 from .types import Scope
-
-
-def utcnow() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(slots=True, kw_only=True)
