@@ -19,8 +19,8 @@ from ..manage import forget, records
 from ..retrieve import render
 from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
-from ..storage import codec, summaries
-from ..storage.summaries import Summary
+from ..storage import codec, person
+from ..storage.person import Summary
 from ..text.clock import new_id
 from ..types import Filter, Memory, Message, Outcome, Receipt
 from . import catalog
@@ -242,7 +242,7 @@ class Milton:
         return await self._fields(made)
 
     async def _load(self, kind: records.RecordType, name: str) -> dict[str, Any]:
-        versions = await summaries.load(self._ctx.store, self._scope.scope, kind)
+        versions = await person.load_summaries(self._ctx.store, self._scope.scope, kind)
         record = records.newest(versions, name)
         return {} if record is None else await self._fields(record)
 

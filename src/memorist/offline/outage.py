@@ -27,8 +27,8 @@ from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
 from ..storage.database import Connection, Database, Dialect, Rows, Values, VectorSearch
 from ..storage.database import Query as Statement
+from ..storage.person import Summary
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
 from .spool import Pending, Spool
 from .stand_in import Recent, StandIn, batches, hand_over

@@ -19,7 +19,7 @@ from typing import Any
 from ..errors import InvalidInput
 from ..settings import Settings
 from ..storage import codec
-from ..storage.summaries import Summary
+from ..storage.person import Summary
 from ..text.clock import utcnow
 from ..types import Draft, Scope
 
