@@ -22,7 +22,7 @@ from ..errors import StoreFull, StoreUnavailable
 from ..index import SnapshotCache
 from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
-from ..ingest.analyze import analyze, to_items
+from ..ingest.analyze import Item, analyze
 from ..ingest.policies import Policy
 from ..manage import records
 from ..retrieve import pipeline as retrieve
@@ -161,7 +161,7 @@ class Offline:
         policy: Policy,
         error: StoreUnavailable,
     ) -> list[Outcome]:
-        items = to_items(drafts)
+        items = [Item(draft, draft) for draft in drafts]
         sessions = {draft.labels.session for draft in drafts}
         privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
         ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))
