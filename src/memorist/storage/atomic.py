@@ -30,10 +30,10 @@ def draft(path: Path) -> Path:
 def publish(made: Path, path: Path) -> None:
     """Give a complete draft its name, durably. Raises StoreUnavailable, StoreFull."""
     with _translated(path):
-        _sync(made, os.O_RDWR)
+        sync(made, os.O_RDWR)
         os.replace(made, path)
         if os.name == "posix":  # elsewhere a folder cannot be opened
-            _sync(path.parent, os.O_RDONLY)
+            sync(path.parent)
 
 
 def discard(made: Path) -> None:
@@ -43,10 +43,32 @@ def discard(made: Path) -> None:
             os.remove(f"{made}{end}")
 
 
-def _sync(path: Path, flags: int) -> None:
+def sync(path: Path, flags: int = os.O_RDONLY) -> None:
+    """Wait until a file, or the list of files in a folder, is on disk. Raises OSError."""
     opened = os.open(path, flags)
     try:
         os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Lock a file or a folder among processes; without `wait`, yield False if another one has it.
+
+    The system releases the lock if its holder dies. Raises OSError; ImportError on Windows.
+    """
+    import fcntl
+
+    flags = os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT
+    opened = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
     finally:
         os.close(opened)
 
