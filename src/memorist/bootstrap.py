@@ -23,13 +23,11 @@ from .offline.spool import Spool
 from .ports import BudgetedModel, Embedder, NearestRows, Reranker
 from .retrieve import profiles
 from .settings import Options, Settings, allowlists, load
-from .storage import archive
-from .storage.access_log import AccessLog
-from .storage.copy import copy
+from .storage import copy as copying
+from .storage.copy import Copied
 from .storage.database import Database
-from .storage.sqlite.database import SqliteDatabase
-from .storage.store import Store
-from .storage.tables import Copied
+from .storage.sqlite import SqliteDatabase
+from .storage.store import AccessLog, Store
 from .telemetry import span_observer
 from .text import tokens
 from .text.clock import utcnow
@@ -114,15 +112,15 @@ async def copy_store(
 
         if source.endswith(ARCHIVE):
             store = await opened(target, unfinished=True)
-            return await archive.read(Path(source), store, progress)
+            return await copying.read_archive(Path(source), store, progress)
         if "://" not in source and not await asyncio.to_thread(os.path.exists, source):
             raise NotFound(f"There is no database {source!r}")
         if source == target:
             raise InvalidInput("Source and target are the same: name a new file or database")
         store = await opened(source)
         if target.endswith(ARCHIVE):
-            return await archive.write(store, Path(target), progress)
-        return await copy(store, await opened(target, unfinished=True), progress)
+            return await copying.write_archive(store, Path(target), progress)
+        return await copying.copy(store, await opened(target, unfinished=True), progress)
 
 
 def _check(settings: Settings) -> None:
@@ -171,7 +169,7 @@ async def _open_store(settings: Settings, *, unfinished: bool = False) -> Store:
     database: Database
     if _is_postgres(settings):
         with needs_postgres():
-            from .storage.postgres.database import PostgresDatabase
+            from .storage.postgres import PostgresDatabase
         database = await PostgresDatabase.open(settings.db)
     elif "://" in settings.db:
         kind = settings.db.partition("://")[0]

@@ -28,8 +28,8 @@ from ..manage import records
 from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
 from ..storage.changes import Change, Forget, Save
+from ..storage.person import Summary
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..text import clock
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
 from . import Down, Switch, Way

@@ -20,7 +20,7 @@ from ..errors import InvalidInput
 from ..settings import Settings
 from ..storage import codec
 from ..storage.atomic import lock, sync
-from ..storage.summaries import Summary
+from ..storage.person import Summary
 from ..text.clock import utcnow
 from ..types import Draft, Scope
 

@@ -15,9 +15,9 @@ from ..ingest import pipeline, policies
 from ..ingest.analyze import Item
 from ..manage import records
 from ..storage.changes import Change, Forget, Save
-from ..storage.sqlite.database import SqliteDatabase
+from ..storage.person import Summary
+from ..storage.sqlite import SqliteDatabase
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..types import Draft, Memory, Outcome, Scope
 from .spool import Pending
 

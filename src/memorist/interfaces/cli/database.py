@@ -35,10 +35,10 @@ def migrate(call: Call, *, partitions: int | None = None, hnsw: bool = False) ->
     indexes: list[Any] = []
     if place.startswith(("postgresql://", "postgres://")):
         with load("bootstrap").needs_postgres():
-            postgres, builder = load("storage.postgres.migrate"), load("storage.postgres.hnsw")
+            postgres = load("storage.postgres.migrate")
         steps += asyncio.run(postgres.migrate(place, partitions=partitions))
         if hnsw:
-            indexes += asyncio.run(builder.build(place))
+            indexes += asyncio.run(postgres.build_indexes(place))
     elif partitions is not None or hnsw:
         raise InvalidInput("--partitions and --hnsw need PostgreSQL: --db postgresql://…")
     else:
