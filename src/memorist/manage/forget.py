@@ -256,7 +256,7 @@ async def _embed_summaries(ctx: Context, scope: Scope, plan: Plan) -> None:
 
 
 async def _hide(ctx: Context, scope: Scope, ids: Sequence[str], manner: Manner) -> Forgotten:
-    """Hide memories with what is based on them alone; until they are purged they can be restored."""
+    """Hide memories with what is based on them alone; they can be restored until purged."""
     now = ctx.clock()
     purge_at = now + timedelta(days=manner.keep_days)
     until = manner.tombstone_end(ctx, now)
