@@ -38,7 +38,7 @@ MAX_CALLERS = 10_000  # whose requests are counted; then the one not seen for lo
 _WIDER = {"ask": "read", "remember": "write"}
 _NARROWER = {wide: narrow for narrow, wide in _WIDER.items()}
 _SCHEMES = ("bearer", "token")  # Mem0 clients send `Token`
-_LABELS = ("space", "session", "thread", "channel", "run", "agent", "actor")
+LABELS = ("space", "session", "thread", "channel", "run", "agent", "actor")
 _TIMEOUT, _MAX_BYTES = 5.0, 1 << 20
 _NonEmpty = Annotated[str, StringConstraints(min_length=1)]
 
@@ -301,7 +301,7 @@ class Access:
 
     def scope(self, given: object) -> ScopedClient:
         """Return the part of the caller's memory that a body or query names."""
-        labels = {name: getattr(given, name, None) for name in _LABELS}
+        labels = {name: getattr(given, name, None) for name in LABELS}
         return self.caller.scope(self.client, **labels)
 
 
