@@ -123,7 +123,8 @@ async def summary(access: Reader, query: ScopeParams) -> SpaceSummary:
 @routes.get("/entries", responses=declare(404))
 async def list_entries(access: Reader, query: Annotated[ListQuery, Query()]) -> MemoryPage:
     """List memories, newest first. Pass `cursor` to get the next page of the same list."""
-    mine, where = access.scope(query), query.filter()
+    mine = access.scope(query)
+    where = query.filter()
     # A cursor is only valid for the list it came from.
     digest = hashlib.sha256(f"{mine.scope}{where}".encode()).hexdigest()[:16]
     start = None
@@ -180,7 +181,8 @@ async def edit_entry(
     etag = _ETAG.fullmatch(if_match)
     if etag is None and if_match != "*":
         raise HTTPException(412, "Unknown version: pass the `ETag` that came with the memory")
-    mine, user = access.scope(query), access.caller.user
+    mine = access.scope(query)
+    user = access.caller.user
     revision = int(etag[1]) if etag else None
     try:
         new = await mine.edit(id, **body.options(), revision=revision, actor=user)
@@ -192,14 +194,16 @@ async def edit_entry(
 @routes.delete("/entries/{id}", responses=declare(404))
 async def forget_entry(id: Id, access: Writer, query: Annotated[ForgetQuery, Query()]) -> Forgotten:
     """Forget a memory and everything derived from it alone, or hide it for `keep_days`."""
-    mine, user = access.scope(query), access.caller.user
+    mine = access.scope(query)
+    user = access.caller.user
     return await mine.forget(id, **query.options(), actor=user)
 
 
 @routes.post("/forget")
 async def forget_where(access: Writer, body: bodies.ForgetBody) -> Forgotten:
     """Forget everything that a question finds or a filter matches. By default a dry run."""
-    mine, user = access.scope(body), access.caller.user
+    mine = access.scope(body)
+    user = access.caller.user
     return await mine.forget_where(**body.options(), actor=user)
 
 
