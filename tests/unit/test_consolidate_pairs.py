@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from memorist.ingest.policies import Bands
 from memorist.jobs import consolidate_pairs as pairs
-from memorist.types import Memory, Scope
+from memorist.types import Labels, Memory, Scope
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OLD = Memory(
@@ -47,3 +48,21 @@ def test_pairs_that_are_equally_near_come_in_the_order_of_their_rows() -> None:
     every = np.arange(3)
     found = pairs.compare_vectors(snapshot, every, every, 0.5)
     assert found == [(10, 20, 1.0), (10, 30, 1.0), (20, 30, 1.0)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"state": "archived"},
+        {"procedural_form": "workflow"},
+        {"kind": "insight"},
+        {"speaker": "Bo"},
+        {"labels": Labels(role="assistant")},
+        {"labels": Labels(subject="Bo")},
+        {"text": "I paint the kettle tomorrow.", "created_at": NOW + timedelta(days=1)},
+    ],
+)
+def test_what_cannot_be_about_the_same_is_no_pair(other: dict[str, Any]) -> None:
+    assert pairs.make_pair(OLD, NEW, 0.9) == pairs.Pair(old=OLD, new=NEW, cosine=0.9)
+    assert pairs.make_pair(OLD, replace(NEW, **other), 0.9) is None
+    assert pairs.make_pair(replace(NEW, **other), OLD, 0.9) is None
