@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 from pathlib import Path
 
 SUFFIXES = (".py", ".sql", ".html", ".js", ".css", ".toml", ".json")
@@ -81,24 +82,29 @@ def tokens(text: str) -> list[Token]:
     return kept
 
 
+@lru_cache(1000)
+def _cached_tokens(text: str) -> list[Token]:
+    return tokens(text)
+
+
 class Tree:
     """The files of a package, as tokens."""
 
-    def __init__(self, root: Path, renames: Mapping[str, str]) -> None:
-        self.root, self.renames = root, renames
-        self.sources: dict[str, str] = {}
-        self._tokens: dict[str, list[Token]] = {}
-        self._words: dict[str, list[str]] = {}
-        for file in sorted(root.rglob("*")):
-            if file.suffix in SUFFIXES and file.is_file():
-                path = file.relative_to(root).as_posix()
-                self.sources[path] = file.read_text("utf-8")
-                self._tokens[path] = tokens(self.sources[path])
-                self._words[path] = [token.text for token in self._tokens[path]]
+    def __init__(self, sources: Mapping[str, str], renames: Mapping[str, str]) -> None:
+        self.sources, self.renames = sources, renames
+        self._tokens = {path: _cached_tokens(text) for path, text in sources.items()}
+        self._words = {path: [token.text for token in found] for path, found in self._tokens.items()}
         self._index: dict[str, list[tuple[str, int]]] = defaultdict(list)
         for path, words in self._words.items():
             for at, word in enumerate(words):
                 self._index[word].append((path, at))
+
+    @classmethod
+    def read(cls, root: Path, renames: Mapping[str, str]) -> Tree:
+        """Read the files in a folder."""
+        files = [file for file in sorted(root.rglob("*")) if file.suffix in SUFFIXES]
+        texts = {file.relative_to(root).as_posix(): file.read_text("utf-8") for file in files}
+        return cls(texts, renames)
 
     def find(self, path: str, old: str, new: str) -> Place | None:
         """Return the one place where a patch applies, None if there is none or more than one."""
