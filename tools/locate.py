@@ -13,6 +13,7 @@ What is found must still be Python and must not use a name that does not exist: 
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -93,7 +94,9 @@ class Tree:
     def __init__(self, sources: Mapping[str, str], renames: Mapping[str, str]) -> None:
         self.sources, self.renames = sources, renames
         self._tokens = {path: _cached_tokens(text) for path, text in sources.items()}
-        self._words = {path: [token.text for token in found] for path, found in self._tokens.items()}
+        self._words = {
+            path: [token.text for token in found] for path, found in self._tokens.items()
+        }
         self._index: dict[str, list[tuple[str, int]]] = defaultdict(list)
         for path, words in self._words.items():
             for at, word in enumerate(words):
@@ -194,9 +197,11 @@ class Tree:
         return None
 
     def _has_names(self, path: str, old: str, new: str, changed: str) -> bool:
-        """Whether a change that was found elsewhere uses only names that exist."""
+        """Whether a change that was found elsewhere uses only names that exist, and is one of the code."""
         if not path.endswith(".py"):
             return True
+        if code_of(self.sources[path]) == code_of(changed):
+            return False
         quoted = re.sub(r"\"[^\"\n]*\"|'[^'\n]*'", "", new)
         if not set(_NAME.findall(quoted)) <= self._index.keys() | set(_NAME.findall(old)):
             return False
@@ -211,6 +216,15 @@ def compiles(source: str) -> bool:
     except SyntaxError:
         return False
     return True
+
+
+def code_of(source: str) -> str:
+    """Return the code of a file without its docstrings and comments."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value = ast.Constant("")
+    return ast.dump(tree)
 
 
 def _renamed(text: str, renames: Mapping[str, str]) -> str:
