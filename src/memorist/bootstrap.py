@@ -30,7 +30,7 @@ from .text import tokens
 if TYPE_CHECKING:
     from pydantic import SecretStr
 
-    from .llms.breaker import Breaker
+    from .llms.budget import Breaker
     from .storage.store import Store
     from .storage.tables import Copied
 
@@ -283,9 +283,8 @@ def language_model(settings: Settings) -> Breaker | None:
     kind, _, named = settings.llm.partition(":")
     if kind == "none":
         return None
-    from .llms.anthropic import AnthropicModel
-    from .llms.breaker import Breaker
-    from .llms.openai import OpenAIModel
+    from .llms.budget import Breaker
+    from .llms.servers import AnthropicModel, OpenAIModel
 
     provider = OpenAIModel if kind == "openai" else AnthropicModel
     key = _key("llm_key", settings.llm_key, settings.llm_url, f"{kind.upper()}_API_KEY")
@@ -317,14 +316,14 @@ def _metered(settings: Settings, model: Breaker, store: Store) -> BudgetedModel:
 def _reranker(settings: Settings, embedder: Embedder | None) -> Reranker | None:
     if settings.reranker == "maxsim":
         from .embedders.minilm import MiniLM
-        from .rerankers.maxsim import MaxSim
+        from .rerankers.local import MaxSim
 
         loaded = getattr(
             embedder, "inner", embedder
         )  # under the cache: one model in the process is enough
         return MaxSim(loaded if isinstance(loaded, MiniLM) else MiniLM())
     if settings.reranker == "cross-encoder":
-        from .rerankers.cross_encoder import CrossEncoder
+        from .rerankers.local import CrossEncoder
 
         if settings.cross_encoder is None:
             raise Misconfigured(
