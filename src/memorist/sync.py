@@ -19,7 +19,7 @@ from .errors import MemoristError
 from .manage.checkpoints import Checkpoints
 from .manage.privacy import Consent, Privacy
 from .scoped import ScopedClient
-from .settings.options import Options
+from .settings import Options
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable, InvalidInput, RevisionConflict
 from memorist.ports import Vectors
 from memorist.providers import onnx
-from memorist.storage import summaries
+from memorist.storage import person
 from memorist.types import Filter
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -638,7 +638,7 @@ async def test_every_update_of_a_profile_is_a_version_that_stays(
     id = await milton.add(content="I prefer tea.")
     for value in ("tea", "quiet"):
         await milton.upsert_user_profile({"preferences": [value]}, [id])
-    versions = await summaries.load(
+    versions = await person.load_summaries(
         engine.ctx.store, engine.scope(user="cole").scope, "user_profile"
     )
     assert [list(version.data["preferences"]) for version in versions] == [

@@ -18,8 +18,8 @@ from ..manage import forget, records
 from ..retrieve import render
 from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
-from ..storage import summaries
-from ..storage.summaries import Summary
+from ..storage import person
+from ..storage.person import Summary
 from ..sync import BlockingScope, verb
 from ..text.clock import new_id
 from ..types import Filter, Memory, Message, Receipt
@@ -234,7 +234,7 @@ class Milton:
         return {**added.data, "last_updated": added.at, "evidence_ids": added.evidence_ids}
 
     async def _newest(self, kind: str, name: str) -> dict[str, Any]:
-        versions = await summaries.load(self._ctx.store, self._scope.scope, kind)
+        versions = await person.load_summaries(self._ctx.store, self._scope.scope, kind)
         record = records.newest(versions, name)
         return {} if record is None else await self._fields(record)
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import InvalidInput
-from ..manage import agent_query
+from ..manage import access as agent_access
 from ..retrieve import render
 from ..retrieve.budget import Caps, fit
 from ..scoped import ScopedClient
@@ -122,7 +122,7 @@ class Supervisor:
         if rest:
             where = Filter(categories=allowlists.spellings(rest))
             found = await self._scope.recall(message, limit=limit, profile=SUPERVISOR, where=where)
-            lines += [self._line(memory) for memory in agent_query.limit_categories(found, access)]
+            lines += [self._line(memory) for memory in agent_access.limit_categories(found, access)]
             lines += [f"{self._line(memory)} (related)" for memory in found.related]
         unique = list(dict.fromkeys(lines))
         caps = Caps(tokens=budget)

@@ -26,12 +26,11 @@ from ..ingest import guard, policies, validation
 from ..ingest.decide import FORGOTTEN
 from ..ingest.policies import Policy
 from ..ingest.privacy import INCOGNITO, load
-from ..storage import codec, rows, summaries
-from ..storage.changes import Save, SeenMessage
+from ..storage import codec, person, rows
+from ..storage.changes import HistoryEntry, Save, SeenMessage
 from ..storage.export import export
-from ..storage.history import HistoryEntry
+from ..storage.person import Summary
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..text import authority, normalize
 from ..types import HISTORY_EVENTS, Draft, Labels, Memory, Message, Outcome, Receipt, Scope
 from . import edit
@@ -411,7 +410,11 @@ async def _store_summaries(records: Sequence[Summary], scope: Scope, how: Import
     """Store long-term records that are not here yet; return why others are refused."""
     reasons: list[str] = []
     async with how.ctx.store.transaction(scope) as tx:
-        here = {known.id for kind in _SUMMARIES for known in await summaries.load(tx, scope, kind)}
+        here = {
+            known.id
+            for kind in _SUMMARIES
+            for known in await person.load_summaries(tx, scope, kind)
+        }
         for record in records:
             if record.id in here:
                 continue
@@ -422,5 +425,5 @@ async def _store_summaries(records: Sequence[Summary], scope: Scope, how: Import
             elif record.record_type == "user_profile" and not is_own:
                 reasons.append("a profile rests on the person's own words")
             else:
-                await summaries.save(tx, record)
+                await person.save_summary(tx, record)
     return reasons

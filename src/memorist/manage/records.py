@@ -13,10 +13,10 @@ from typing import Literal
 
 from ..errors import InvalidInput
 from ..ingest import transitions
-from ..storage import summaries
+from ..storage import person
 from ..storage.changes import Change, Forget, Save
+from ..storage.person import Summary
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..storage.transaction import Transaction
 from ..text import authority
 from ..text.clock import new_id
@@ -71,7 +71,7 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
             raise InvalidInput(
                 f"Item {id!r} holds the words of somebody else: a profile rests on the person's own"
             )
-    versions = await summaries.load(tx, scope, patch.record_type)
+    versions = await person.load_summaries(tx, scope, patch.record_type)
     for version in versions:
         if version.id == patch.id:
             return version
@@ -82,7 +82,7 @@ async def merge(tx: Transaction, scope: Scope, patch: Summary) -> Summary:
     ids = transitions.union(tuple(old.evidence_ids), tuple(evidence.values()))
     at = patch.at if old.id == patch.id else max(patch.at, old.at + timedelta(microseconds=1))
     record = replace(patch, data=lists, at=at, evidence_ids=ids)
-    await summaries.save(tx, record)
+    await person.save_summary(tx, record)
     return record
 
 

@@ -19,7 +19,7 @@ from ..context import Context
 from ..errors import StoreFull, StoreUnavailable
 from ..ingest import guard, privacy
 from ..ingest import pipeline as ingest
-from ..ingest.analyze import analyze, to_items
+from ..ingest.analyze import Item, analyze
 from ..ingest.policies import Policy
 from ..manage import records
 from ..ports import Vectors
@@ -27,8 +27,8 @@ from ..retrieve import pipeline as retrieve
 from ..retrieve.profiles import Profile
 from ..storage.database import Connection, Database, Dialect, Rows, Values, VectorSearch
 from ..storage.database import Query as Statement
+from ..storage.person import Summary
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..types import Draft, Memory, Outcome, Query, Recall, Scope
 from .spool import Pending, Spool
 from .stand_in import Recent, StandIn, batches, hand_over
@@ -162,7 +162,7 @@ class Offline:
         policy: Policy,
         error: StoreUnavailable,
     ) -> list[Outcome]:
-        items = to_items(drafts)
+        items = [Item(draft, draft) for draft in drafts]
         sessions = {draft.labels.session for draft in drafts}
         privacy.refuse(items, await privacy.load(ctx, ctx.store, scope, sessions))
         ctx.access_log.note(scope, guard.refuse(items, policy, scope.user))

@@ -13,14 +13,14 @@ import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidInput
 from ..settings import Settings
 from ..storage import codec
-from ..storage.summaries import Summary
+from ..storage.person import Summary
+from ..text.clock import utcnow
 from ..types import Draft, Scope
 
 ITEM = "memory_item"
@@ -140,7 +140,7 @@ class _File:
             else:
                 kept.append(line + b"\n")
         if aside:
-            today = datetime.now(UTC).date().isoformat()
+            today = utcnow().date().isoformat()
             name = f"{self.path.stem}.corrupt-{today}.jsonl"
             append(self.path.with_name(name), b"".join(aside))
         if not kept:

@@ -15,12 +15,12 @@ from ..context import Context
 from ..errors import InvalidInput, RevisionConflict
 from ..index import SnapshotCache
 from ..ingest import pipeline, policies
-from ..ingest.analyze import to_items
+from ..ingest.analyze import Item
 from ..manage import records
 from ..storage.changes import Change, Forget, Save
-from ..storage.sqlite.database import SqliteDatabase
+from ..storage.person import Summary
+from ..storage.sqlite import SqliteDatabase
 from ..storage.store import Store
-from ..storage.summaries import Summary
 from ..text import clock
 from ..types import Draft, Memory, Outcome, Scope
 from .spool import Pending
@@ -168,7 +168,8 @@ async def hand_over(ctx: Context, batch: Sequence[Pending]) -> dict[str, Outcome
         names = (batch[0].policy, batch[0].policy.split(".")[0], "default")
         nearest = next(name for name in names if name in ctx.policies)
         policy = policies.find(ctx.policies, nearest, ctx.settings.capacity)
-        ready = await pipeline.prepare(ctx, scope, to_items(drafts), policy, ctx.clock())
+        items = [Item(draft, draft) for draft in drafts]
+        ready = await pipeline.prepare(ctx, scope, items, policy, ctx.clock())
         async with ctx.store.transaction(scope) as tx:
             outcomes = await pipeline.write(tx, ready)
     except (InvalidInput, RevisionConflict) as error:

@@ -13,6 +13,11 @@ _NAIVE_EPOCH = datetime(1970, 1, 1)
 _MICROSECOND = timedelta(microseconds=1)
 
 
+def utcnow() -> datetime:
+    """Return the time."""
+    return datetime.now(UTC)
+
+
 def utc(at: datetime) -> datetime:
     """Return the same moment in UTC; a time without a zone is taken as UTC.
 
