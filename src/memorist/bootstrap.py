@@ -17,7 +17,8 @@ from .index import SnapshotCache
 from .ingest import policies
 from .jobs.index_sync import IndexSync, StoreSearch
 from .jobs.worker import Worker
-from .offline.outage import Down, Offline, Switch
+from .offline import Down, Switch
+from .offline.outage import Offline
 from .offline.spool import Spool
 from .ports import BudgetedModel, Embedder, NearestRows, Reranker
 from .retrieve import profiles
