@@ -21,7 +21,7 @@ from bench import report
 from bench.speed import sentence
 from memorist.bootstrap import open_client
 from memorist.client import Client
-from memorist.embedders import checked
+from memorist.embedders import encode
 from memorist.embedders.minilm import MiniLM
 from memorist.errors import RevisionConflict
 from memorist.jobs.embed import backfill
@@ -51,12 +51,12 @@ async def drain_in_turns(client: Client, texts: list[str], batch: int, part: int
     """Measure the embedder and a worker in turns."""
     bare, ours, embedded = 0.0, 0.0, 0
     model = MiniLM()
-    await checked.encode(model, ["warm up"])
+    await encode(model, ["warm up"])
     client.ctx.embedder = model
     for start in range(0, len(texts), part):
         few, started = texts[start : start + part], time.perf_counter()
         for at in range(0, len(few), batch):
-            await checked.encode(model, few[at : at + batch])
+            await encode(model, few[at : at + batch])
         bare += time.perf_counter() - started
         started = time.perf_counter()
         embedded += await run_worker(client, model, batch, part)

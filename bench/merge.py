@@ -25,7 +25,7 @@ import numpy as np
 from memorist import aio
 from memorist.client import Client
 from memorist.dialects import catalog
-from memorist.embedders import checked
+from memorist.embedders import encode
 from memorist.ingest import policies
 from memorist.text import compare, contradictions
 from memorist.text.statements import parse
@@ -52,7 +52,7 @@ async def add_cosine(engine: Client, pairs: list[tuple[str, str]]) -> list[Pair]
     """Return the pairs with their cosine."""
     assert engine.ctx.embedder is not None
     new, old = [
-        await checked.encode(engine.ctx.embedder, [pair[side] for pair in pairs]) for side in (0, 1)
+        await encode(engine.ctx.embedder, [pair[side] for pair in pairs]) for side in (0, 1)
     ]
     return [
         (a, b, float(cosine))
@@ -69,7 +69,7 @@ async def similar_turns(engine: Client, folder: Path) -> list[Pair]:
             texts = list(
                 dict.fromkeys(said["content"] for said in talk.messages if said["name"] == speaker)
             )
-            made = await checked.encode(engine.ctx.embedder, texts)
+            made = await encode(engine.ctx.embedder, texts)
             near = np.tril(made @ made.T, -1)
             found += [
                 (texts[i], texts[j], float(near[i, j]))

@@ -10,11 +10,11 @@ from typing import Any
 from .context import Context
 from .errors import InvalidInput
 from .ingest import validation
-from .jobs import embed
+from .jobs import embed, expire
 from .jobs.expire import Purged
 from .jobs.index_sync import IndexSync
 from .jobs.worker import JobReport, Worker
-from .manage import import_export, journal, keys
+from .manage import access, import_export, journal
 from .offline.outage import Offline, Replayed
 from .scoped import ScopedClient
 from .settings import Settings
@@ -22,7 +22,7 @@ from .storage.check import check
 from .storage.keys import Key
 from .storage.llm_usage import LlmUsage
 from .storage.tasks import Backlog
-from .types import Labels, Receipt, Scope
+from .types import Receipt, Scope
 
 
 class Client:
@@ -30,9 +30,7 @@ class Client:
 
     def __init__(self, ctx: Context, offline: Offline | None = None) -> None:
         self.ctx, self.offline = ctx, offline
-        self.background: Worker | None = (
-            None  # runs jobs in this process, if the settings ask for it
-        )
+        self.background: Worker | None = None  # runs jobs in this process
 
     @property
     def settings(self) -> Settings:
@@ -85,7 +83,7 @@ class Client:
         """Expire and erase what is due in every scope; see `ScopedClient.purge`."""
         done = Purged()
         for scope in await self.scopes():
-            done += await ScopedClient(self.ctx, scope, Labels()).purge(dry_run=dry_run)
+            done += await expire.purge(self.ctx, scope, dry_run=dry_run)
         return done
 
     async def run_jobs(
@@ -173,7 +171,7 @@ class Client:
         The key acts for that user: in every space or the named one, as any agent or the named one.
         It expires after `days`, or never. Raises InvalidInput.
         """
-        return await keys.create(
+        return await access.create_key(
             self.ctx,
             name,
             user=user,
@@ -190,11 +188,11 @@ class Client:
 
     async def revoke_key(self, id: str) -> None:
         """Revoke an API key. Raises NotFound."""
-        await keys.revoke(self.ctx, id)
+        await access.revoke_key(self.ctx, id)
 
     async def authenticate(self, token: str) -> Key:
         """Return the key of a token. Raises KeyRefused if it is unknown, revoked or expired."""
-        return await keys.authenticate(self.ctx, token)
+        return await access.authenticate(self.ctx, token)
 
     def export(self) -> AsyncIterator[dict[str, Any]]:
         """Yield everything that is stored, record by record, as `import_` reads it."""

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import memorist
-from memorist import aio
+from memorist import aio, embedders
 from memorist.client import Client
-from memorist.embedders import checked
+from memorist.embedders import encode
 from memorist.embedders.hashing import Hashing
 from memorist.errors import EmbedderUnavailable
 from memorist.index import SnapshotCache
@@ -135,7 +135,7 @@ async def test_going_back_to_the_first_model_needs_nothing(path: Path) -> None:
 async def test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer(
     path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checked, "PATIENCE", 0.05)
+    monkeypatch.setattr(embedders, "PATIENCE", 0.05)
     async with opened(path, Nonsense(kind)) as engine:
         ana = engine.scope("ana")
         receipt = await ana.remember("My garden has a violin.")
@@ -152,6 +152,6 @@ async def test_a_model_that_gives_nonsense_costs_the_meaning_and_not_the_answer(
 
 
 async def test_a_model_that_hangs_is_told_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checked, "PATIENCE", 0.01)
+    monkeypatch.setattr(embedders, "PATIENCE", 0.01)
     with pytest.raises(EmbedderUnavailable, match="'a' did not answer"):
-        await checked.encode(Nonsense("hangs"), ["tea"])
+        await encode(Nonsense("hangs"), ["tea"])

@@ -15,14 +15,6 @@ import pytest
 from golden.files import Golden
 
 TESTS = Path(__file__).parents[1]
-# A second reader may open its connection during any verb: that depends on the timing of threads.
-OPENING = {
-    "storage/sqlite/database.py _check_exists",
-    *(
-        f"storage/sqlite/connection.py {name}"
-        for name in ("_prepare", "_use_wal", "connect", "wait")
-    ),
-}
 PRAGMAS = (
     "SELECT name FROM sqlite_schema",
     *(f"PRAGMA {n}" for n in ("journal", "sync", "foreign", "secure", "temp")),
@@ -50,10 +42,7 @@ def test_each_main_verb_is_traced(traced: dict[str, Any]) -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_way_of_a_verb_is_frozen(golden: Golden, traced: dict[str, Any], verb: str) -> None:
     found = traced[verb]
-    modules, functions = (
-        found["modules"],
-        [name for name in found["functions"] if name not in OPENING],
-    )
+    modules, functions = found["modules"], found["functions"]
     lines = [
         f"{len(modules)} modules, {len(functions)} functions, {found['jumps']} jumps between files",
         "",

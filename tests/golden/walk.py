@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -18,9 +19,16 @@ import apsw
 
 import memorist
 from golden.stage import QUESTION, build, fixed
-from memorist.storage import access_log
+from memorist.storage import sqlite, store
 
 ROOT = str(Path(memorist.__file__).parent) + "/"
+# A second reader may open its connection during any verb: that depends on the timing of threads.
+OPENING = {
+    *(
+        ("storage/sqlite/connection.py", name)
+        for name in ("_prepare", "_use_wal", "connect", "translated", "wait")
+    ),
+}
 RESUMES = 0x2A0  # flags of code that can go on after a pause: a coroutine or generator
 
 
@@ -29,7 +37,7 @@ class Trace:
 
     def __init__(self) -> None:
         self.is_on = False
-        self.calls: list[tuple[str, str]] = []
+        self.calls: list[tuple[str, str, str]] = []  # pool of threads, module, function
         self.statements: list[str] = []
         self._paused = set[FrameType]()
 
@@ -44,8 +52,11 @@ class Trace:
         name = getattr(code, "co_qualname", code.co_name)
         if name.endswith("_File.close"):  # run when garbage is collected, at any time
             return
-        if "<lambda>" not in name and not code.co_name.startswith("<"):
-            self.calls.append((code.co_filename.removeprefix(ROOT), name))
+        module = code.co_filename.removeprefix(ROOT)
+        is_named = "<lambda>" not in name and not code.co_name.startswith("<")
+        if is_named and (module, name) not in OPENING:
+            pool = threading.current_thread().name.partition("_")[0]
+            self.calls.append((pool, module, name))
 
     def connected(self, connection: apsw.Connection) -> None:
         connection.trace_v2(apsw.SQLITE_TRACE_STMT, self.stated)
@@ -59,10 +70,15 @@ class Trace:
         self.calls.clear(), self.statements.clear(), self._paused.clear()
         self.is_on = True
         call()
+        time.sleep(0.2)  # new vectors are written to the cache after the answer
         self.is_on = False
-        modules = [module for module, _ in self.calls]
-        functions = sorted({f"{module} {name}" for module, name in self.calls})
-        jumps = sum(one != other for one, other in pairwise(modules))
+        modules = [module for _, module, _ in self.calls]
+        functions = sorted({f"{module} {name}" for _, module, name in self.calls})
+        # In each pool of threads, since how threads take turns depends on the machine.
+        pools: dict[str, list[str]] = {}
+        for pool, module, _ in self.calls:
+            pools.setdefault(pool, []).append(module)
+        jumps = sum(one != other for way in pools.values() for one, other in pairwise(way))
         return {"modules": list(dict.fromkeys(modules)), "functions": functions, "jumps": jumps,
                 "sql": list(self.statements)}  # fmt: skip
 
@@ -70,9 +86,10 @@ class Trace:
 def main(folder: Path) -> None:
     trace = Trace()
     apsw.connection_hooks.append(trace.connected)
-    access_log.SECONDS = (
+    store.FLUSH_SECONDS = (
         3600.0  # uses are written when the memory is closed, and not while another verb is traced
     )
+    sqlite.READERS = 1  # a second one would open its connection at any time
     threading.setprofile(trace)
     sys.setprofile(trace)
     with fixed(folder) as source:

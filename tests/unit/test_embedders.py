@@ -12,13 +12,13 @@ import apsw
 import numpy as np
 import pytest
 
-from memorist.embedders import cached, minilm
-from memorist.embedders.cached import Cached
+from memorist import embedders
+from memorist.embedders import Cached, minilm
 from memorist.embedders.hashing import Hashing
 from memorist.embedders.minilm import PACKAGED, MiniLM
 from memorist.errors import EmbedderUnavailable
 from memorist.ports import Embedder, Vectors
-from memorist.text.wordpiece import WordPiece
+from memorist.providers.onnx import WordPiece
 
 TEA = "I drink green tea every morning."
 TEXTS = [
@@ -229,7 +229,7 @@ async def test_new_texts_reach_the_model_once_and_together(tmp_path: Path) -> No
 @pytest.mark.parametrize("damage", ["empty", "cut", "overwritten", "text", "foreign"])
 async def test_a_damaged_or_foreign_file_is_replaced(tmp_path: Path, damage: str) -> None:
     expected = await _filled(tmp_path, [TEA])
-    _damage(tmp_path / cached.FILE, damage)
+    _damage(tmp_path / embedders.FILE, damage)
     for calls in ([[TEA], ["closed"]], [["closed"]]):  # made again, and then kept again
         counting = Counting()
         cache = Cached(counting, tmp_path)
@@ -240,7 +240,7 @@ async def test_a_damaged_or_foreign_file_is_replaced(tmp_path: Path, damage: str
 
 async def test_one_flipped_bit_is_noticed(tmp_path: Path) -> None:
     expected = await _filled(tmp_path, [TEA])
-    path = tmp_path / cached.FILE
+    path = tmp_path / embedders.FILE
     content = bytearray(path.read_bytes())
     content[content.index(expected[0].tobytes()) + 700] ^= 1
     path.write_bytes(content)
@@ -250,7 +250,7 @@ async def test_one_flipped_bit_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["x'010203'", "'words'", "7"])
 async def test_a_row_that_holds_no_vector_is_made_again(tmp_path: Path, content: str) -> None:
     expected = await _filled(tmp_path, [TEA])
-    file = apsw.Connection(str(tmp_path / cached.FILE))
+    file = apsw.Connection(str(tmp_path / embedders.FILE))
     file.execute(f"UPDATE vectors SET vector = {content}")
     file.close()
     assert (await _filled(tmp_path, [TEA]) == expected).all()
@@ -331,7 +331,7 @@ def test_every_embedder_has_the_port(embedder: Embedder) -> None:
 
 
 async def _filled(
-    directory: Path, texts: list[str], limit_bytes: int = cached.LIMIT_BYTES
+    directory: Path, texts: list[str], limit_bytes: int = embedders.LIMIT_BYTES
 ) -> Vectors:
     cache = Cached(Hashing(), directory, limit_bytes=limit_bytes)
     vectors = await cache.encode_batch(texts)

@@ -22,11 +22,10 @@ from memorist.errors import InvalidInput
 from memorist.index import Snapshot
 from memorist.ingest import classify
 from memorist.ports import IndexRow
-from memorist.retrieve import candidates, diversify, profiles, score
-from memorist.retrieve.candidates import reciprocal_rank
+from memorist.retrieve import profiles, reorder, score
 from memorist.retrieve.features import COMPUTED, SnapshotSearch, lexical
 from memorist.retrieve.question import understand
-from memorist.retrieve.score import Candidate, Candidates
+from memorist.retrieve.score import Candidate, Candidates, reciprocal_rank
 from memorist.text import clock
 from memorist.types import Memory, Scope
 
@@ -127,7 +126,7 @@ def test_vault_takes_the_cosine_as_it_is() -> None:
 
 @pytest.mark.spec("MLS-21")
 def test_vault_weighs_novelty_and_salience() -> None:
-    assert classify.vault(0.5, 0.9) == pytest.approx(0.66)
+    assert classify.novelty_importance(0.5, 0.9) == pytest.approx(0.66)
 
 
 @pytest.mark.spec("THE-62")
@@ -202,7 +201,7 @@ def features(
         profile=replace(profile, candidates="all"), snapshot=snapshot, question=understand("?"), vector=None,
         usable=snapshot.alive, channel=snapshot.code("channel", channel), now=NOW,
     )  # fmt: skip
-    found = candidates.select(search, limit=9, pool=9)
+    found = score.select_by_legs(search, limit=9, pool=9)
     return {name: column.tolist() for name, column in found.features.items()}
 
 
@@ -439,36 +438,36 @@ VALUES = np.array([1.0, 0.9, 0.5, 0.4])
 
 @pytest.mark.spec("THE-72")
 def test_with_lambda_one_value_alone_decides() -> None:
-    assert diversify.order(VALUES, VECTORS, [NONE] * 4, trade=1.0, k=4) == [0, 1, 2, 3]
+    assert reorder.order(VALUES, VECTORS, [NONE] * 4, trade=1.0, k=4) == [0, 1, 2, 3]
 
 
 @pytest.mark.spec("THE-63", "THE-72")
 def test_with_lambda_zero_difference_alone_decides() -> None:
-    assert diversify.order(VALUES, VECTORS, [NONE] * 4, trade=0.0, k=4) == [0, 2, 3, 1]
+    assert reorder.order(VALUES, VECTORS, [NONE] * 4, trade=0.0, k=4) == [0, 2, 3, 1]
 
 
 @pytest.mark.spec("THE-63", "THE-70")
 def test_a_repetition_gives_way_to_something_else_of_less_value() -> None:
-    assert diversify.order(VALUES, VECTORS, [NONE] * 4, trade=0.5, k=2) == [0, 2]
+    assert reorder.order(VALUES, VECTORS, [NONE] * 4, trade=0.5, k=2) == [0, 2]
 
 
 @pytest.mark.spec("THE-64")
 def test_of_equals_the_one_that_shares_the_fewest_tags_comes_first() -> None:
     vectors = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
     tags = [frozenset({"tea", "home"}), frozenset({"tea"}), frozenset({"work"})]
-    assert diversify.order(np.array([1.0, 0.5, 0.5]), vectors, tags, trade=0.7, k=3) == [0, 2, 1]
+    assert reorder.order(np.array([1.0, 0.5, 0.5]), vectors, tags, trade=0.7, k=3) == [0, 2, 1]
 
 
 @pytest.mark.spec("THE-64", "THE-71")
 def test_memories_without_vectors_are_compared_by_their_tags() -> None:
     vectors = np.zeros((3, 2), np.float32)
     tags = [frozenset({"tea", "cup"}), frozenset({"tea", "cup"}), frozenset({"work"})]
-    assert diversify.order(np.array([1.0, 0.9, 0.5]), vectors, tags, trade=0.5, k=3) == [0, 2, 1]
-    assert diversify.tag_overlap(tags[0], tags[1]) == 1.0
+    assert reorder.order(np.array([1.0, 0.9, 0.5]), vectors, tags, trade=0.5, k=3) == [0, 2, 1]
+    assert reorder.tag_overlap(tags[0], tags[1]) == 1.0
 
 
 def test_nothing_to_choose_from_gives_nothing() -> None:
-    assert diversify.order(np.empty(0), np.empty((0, 2), np.float32), [], trade=0.7, k=3) == []
+    assert reorder.order(np.empty(0), np.empty((0, 2), np.float32), [], trade=0.7, k=3) == []
 
 
 def test_theoria_looks_for_difference_and_the_others_do_not() -> None:
@@ -532,5 +531,5 @@ def test_any_profile_may_weigh_the_turns_around_a_memory() -> None:
         profile=replace(weighed, candidates="all"), snapshot=snapshot, question=understand("?"),
         vector=np.array([1, 0], np.float32), usable=snapshot.alive, now=NOW,
     )  # fmt: skip
-    _, total = score.score_all(weighed, candidates.select(search, limit=9, pool=9))
+    _, total = score.score_all(weighed, score.select_by_legs(search, limit=9, pool=9))
     assert total.tolist() == pytest.approx([1.25, 0.75, 0.0])

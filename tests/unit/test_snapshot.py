@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from memorist.errors import StoreDamaged
-from memorist.index import Columns, Snapshot, SnapshotCache, cache
+from memorist.index import Snapshot, SnapshotCache, snapshot
 from memorist.index.arrays import Matrix, products
+from memorist.index.snapshot import Columns
 from memorist.storage.changes import Forget, Save
-from memorist.storage.embedding_queue import Embedding
 from memorist.storage.store import Store
+from memorist.storage.tasks import Embedding
 from memorist.text import tokens
 from memorist.text.clock import new_id
 from memorist.types import Labels, Memory, Scope
@@ -155,7 +156,7 @@ async def test_many_pages_give_the_same_snapshot(
     for _ in range(30):
         await life.step()
     whole = await fresh(store)
-    monkeypatch.setattr(cache, "PAGE", block)
+    monkeypatch.setattr(snapshot, "PAGE", block)
     assert seen(await fresh(store)) == seen(whole)
 
 
@@ -164,7 +165,7 @@ async def test_writes_between_two_pages_are_not_lost(
 ) -> None:
     made = [memory(f"tea {i}") for i in range(9)]
     await apply(store, *(Save(memory=each, event="created") for each in made))
-    monkeypatch.setattr(cache, "PAGE", 4)
+    monkeypatch.setattr(snapshot, "PAGE", 4)
 
     class Busy:
         """The store, with somebody writing before each page but the first."""

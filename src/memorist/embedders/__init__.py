@@ -1,0 +1,278 @@
+"""Embedders turn texts into vectors. Here is what stands around each of them: a check and a cache.
+
+The cache is in memory and in one SQLite file under a directory, by the SHA-256 of `model:text`, so
+the model is called for new texts only. It is optional: a directory that is full, read-only or
+damaged costs time but never raises.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from hashlib import blake2b, sha256
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+import apsw
+import numpy as np
+
+from ..errors import EmbedderUnavailable, WrongDimensions
+from ..ports import Embedder, Vectors
+from ..providers.onnx import WorkerThread
+
+PATIENCE = 16.0  # seconds that a model has, and as many again for every sixteen texts
+FILE = "vectors.db"
+LIMIT_BYTES = 256 * 1024 * 1024  # about 160,000 texts
+_RECENT = 2_048  # vectors held in memory
+_MOST_WAITING = 20_000  # vectors not yet on disk; more than that are not written at all
+_ROOM = 0.9  # share of the limit that is left when the oldest are deleted
+_FEW = 500  # values in one IN (…)
+_SEAL = 8  # bytes
+_OVERHEAD = 300  # bytes of a vector beside itself: key, seal, indexes, free space in a page
+_BUSY_MS = 2_000
+_NEAR = 1e-3  # of a length to 1: what rounding may do
+
+Result = TypeVar("Result")
+
+
+async def encode(embedder: Embedder, texts: Sequence[str]) -> Vectors:
+    """Return one row of length 1 per text, checked: a bad vector would silently spoil every answer.
+
+    Raises EmbedderUnavailable, WrongDimensions.
+    """
+    if not texts:
+        return np.empty((0, embedder.dimensions), np.float32)
+    seconds = PATIENCE * (1 + len(texts) / 16)
+    name = f"The model {embedder.model!r}"
+    try:
+        async with asyncio.timeout(seconds):
+            made = np.asarray(await embedder.encode_batch(texts), np.float32)
+    except TimeoutError as error:
+        raise EmbedderUnavailable(f"{name} did not answer within {seconds:.0f} s") from error
+    if made.shape != (len(texts), embedder.dimensions):
+        wanted = f"{len(texts)} vectors of {embedder.dimensions} numbers"
+        raise WrongDimensions(f"{name} gave an array of shape {made.shape} instead of {wanted}")
+    lengths = np.sqrt(np.einsum("ij,ij->i", made, made))
+    if (np.abs(lengths - 1) < _NEAR).all():
+        return made
+    if not np.isfinite(made).all():
+        raise EmbedderUnavailable(f"{name} gave NaN or infinite numbers")
+    return np.asarray(made / np.where(lengths == 0, 1, lengths)[:, None], np.float32)
+
+
+class Cached:
+    """The same port around another embedder. Safe to share between threads and event loops.
+
+    One thread reads and writes the file. New vectors are written after the answer was given;
+    `close` waits for them.
+    """
+
+    def __init__(
+        self, embedder: Embedder, directory: Path, *, limit_bytes: int = LIMIT_BYTES
+    ) -> None:
+        self.inner = embedder
+        self.model, self.dimensions = embedder.model, embedder.dimensions
+        self._recent: OrderedDict[bytes, Vectors] = OrderedDict()
+        self._file = VectorFile(directory / FILE, embedder.dimensions, limit_bytes)
+        closed = EmbedderUnavailable(f"The embedder {embedder.model} is closed")
+        self._thread = WorkerThread("vector-cache", closed)
+        self._waiting = 0
+        self._lock = Lock()
+
+    async def encode_batch(self, texts: Sequence[str]) -> Vectors:
+        """Return one unit-length row per text, in order; the embedder gets new texts in one call.
+
+        Raises EmbedderUnavailable when there are new texts and the embedder does not answer.
+        """
+        names = [key(self.model, text) for text in texts]
+        wanted = dict(zip(names, texts, strict=True))
+        found = {}
+        with self._lock:
+            for name in wanted:
+                if name in self._recent:
+                    self._recent.move_to_end(name)
+                    found[name] = self._recent[name]
+        missing = [name for name in wanted if name not in found]
+        if missing:
+            on_disk = await self._thread.run(self._file.read, missing)
+            self._hold(on_disk)
+            found |= on_disk
+            missing = [name for name in missing if name not in found]
+        if missing:
+            vectors = await self.inner.encode_batch([wanted[name] for name in missing])
+            made = dict(zip(missing, vectors, strict=True))
+            self._hold(made)
+            found |= made
+            is_waiting = self._count(len(made)) <= _MOST_WAITING
+            if not is_waiting or not self._thread.submit(self._write, made):
+                self._count(-len(made))
+        rows = np.array([found[name] for name in names], dtype=np.float32)
+        return rows.reshape(len(texts), self.dimensions)
+
+    async def forget(self, texts: Iterable[str]) -> None:
+        """Delete the vectors of these texts, in memory and on disk."""
+        names = [key(self.model, text) for text in texts]
+        with self._lock:
+            for name in names:
+                self._recent.pop(name, None)
+        await self._thread.run(self._file.delete, names)
+
+    async def close(self) -> None:
+        """Finish writing, then close the embedder."""
+        self._thread.submit(self._file.close)
+        await self._thread.close()
+        await self.inner.close()
+
+    def _hold(self, vectors: dict[bytes, Vectors]) -> None:
+        with self._lock:
+            self._recent.update(vectors)
+            while len(self._recent) > _RECENT:
+                self._recent.popitem(last=False)
+
+    def _write(self, vectors: dict[bytes, Vectors]) -> None:
+        try:
+            self._file.write(vectors)
+        finally:
+            self._count(-len(vectors))
+
+    def _count(self, more: int) -> int:
+        """Return how many vectors wait to be written, after adding some."""
+        with self._lock:
+            self._waiting += more
+            return self._waiting
+
+
+def key(model: str, text: str) -> bytes:
+    """Return the key of a text's vector.
+
+    >>> key("all-MiniLM-L6-v2", "tea").hex()[:8]
+    '8dd53a0a'
+    """
+    return sha256(f"{model}:{text}".encode("utf-8", "surrogatepass")).digest()
+
+
+class VectorFile:
+    """Vectors in a file, used in one thread; a file that cannot be used is like an empty one."""
+
+    def __init__(self, path: Path, dimensions: int, limit_bytes: int) -> None:
+        self._path = path
+        self._size = 4 * dimensions
+        self._most = limit_bytes // (self._size + _OVERHEAD)
+        self._connection: apsw.Connection | None = None
+        self._rows: int | None = None  # counted at the first write
+
+    def read(self, names: Sequence[bytes]) -> dict[bytes, Vectors]:
+        """Return what is there and sound; it counts as used now."""
+
+        def select(file: apsw.Connection) -> dict[bytes, Vectors]:
+            found: dict[bytes, Vectors] = {}
+            for start in range(0, len(names), _FEW):
+                some = names[start : start + _FEW]
+                marks = ", ".join("?" * len(some))
+                sql = f"SELECT key, vector FROM vectors WHERE key IN ({marks})"
+                rows: list[Any] = file.execute(sql, some).fetchall()
+                for name, content in rows:
+                    vector = self._unseal(name, content)
+                    if vector is not None:
+                        found[name] = vector
+            with suppress(apsw.ReadOnlyError, apsw.BusyError), file:  # a file may be read-only
+                sql = f"UPDATE vectors SET used = {_NEXT} WHERE key = ?"
+                file.executemany(sql, [(name,) for name in found])
+            return found
+
+        return self._try(select) or {}
+
+    def write(self, vectors: dict[bytes, Vectors]) -> None:
+        """Store vectors; those used longest ago make room for them."""
+        sealed = [(name, _seal(name, vector)) for name, vector in vectors.items()][: self._most]
+
+        def insert(file: apsw.Connection) -> None:
+            with file:
+                rows = _count_rows(file) if self._rows is None else self._rows
+                self._rows = rows + len(sealed)
+                if self._rows > self._most:
+                    left = max(0, int(self._most * _ROOM) - len(sealed))
+                    oldest = "SELECT rowid FROM vectors ORDER BY used, rowid LIMIT max(0, ? - ?)"
+                    sql = f"DELETE FROM vectors WHERE rowid IN ({oldest})"
+                    file.execute(sql, (_count_rows(file), left))
+                    self._rows = left + len(sealed)
+                sql = f"INSERT INTO vectors (key, vector, used) VALUES (?, ?, {_NEXT}) "
+                sql += "ON CONFLICT (key) DO UPDATE SET vector = excluded.vector"
+                file.executemany(sql, sealed)
+
+        self._try(insert)
+
+    def delete(self, names: Sequence[bytes]) -> None:
+        """Leave no trace of vectors, neither in the file nor in its log."""
+
+        def remove(file: apsw.Connection) -> None:
+            file.executemany("DELETE FROM vectors WHERE key = ?", [(name,) for name in names])
+            file.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+        self._try(remove)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _try(self, step: Callable[[apsw.Connection], Result]) -> Result | None:
+        """Run a step; None if it fails. Opens the file on first use, and replaces a damaged one."""
+        for _ in range(2):
+            try:
+                if self._connection is None:
+                    self._connection = _connect(self._path)
+                return step(self._connection)
+            except (apsw.NotADBError, apsw.CorruptError, apsw.SQLError):
+                self.close()
+                self._rows = None
+                for end in ("", "-wal", "-shm"):
+                    with suppress(OSError):
+                        Path(f"{self._path}{end}").unlink()
+            except (OSError, apsw.Error):
+                return None
+        return None
+
+    def _unseal(self, name: bytes, content: object) -> Vectors | None:
+        if not isinstance(content, bytes) or len(content) != self._size + _SEAL:
+            return None
+        vector = np.frombuffer(content[: self._size], dtype="<f4").astype(np.float32)
+        return vector if _seal(name, vector) == content else None
+
+
+_NEXT = "(SELECT coalesce(max(used), 0) + 1 FROM vectors)"
+_PRAGMAS = (
+    "page_size = 16384",
+    "journal_mode = WAL",
+    "wal_autocheckpoint = 64",
+    "synchronous = OFF",  # vectors lost in a power cut are computed again
+    "secure_delete = ON",
+)
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS vectors "
+    "(key BLOB NOT NULL UNIQUE, vector BLOB NOT NULL, used INTEGER NOT NULL)",
+    "CREATE INDEX IF NOT EXISTS vectors_used ON vectors (used)",
+)
+
+
+def _connect(path: Path) -> apsw.Connection:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    connection = apsw.Connection(str(path))
+    connection.set_busy_timeout(_BUSY_MS)
+    for pragma in _PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    return connection
+
+
+def _count_rows(file: apsw.Connection) -> int:
+    count: Any = file.execute("SELECT count(*) FROM vectors").fetchall()[0][0]
+    return int(count)
+
+
+def _seal(name: bytes, vector: Vectors) -> bytes:
+    """Return a vector with a seal that shows damage and a wrong key."""
+    content = vector.astype("<f4").tobytes()
+    return content + blake2b(name + content, digest_size=_SEAL).digest()

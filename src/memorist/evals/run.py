@@ -51,8 +51,8 @@ class Result:
 
     task: str
     kind: str
-    missing: tuple[str, ...]  # what the answer should have said
-    forbidden: tuple[str, ...]  # what it should not have said
+    missing: tuple[str, ...] = ()  # what the answer should have said
+    forbidden: tuple[str, ...] = ()  # what it should not have said
     tokens: int  # of the recalled block
     problem: str = ""  # why there is no answer
 
@@ -68,20 +68,22 @@ class Run:
     name: str
     results: tuple[Result, ...]
 
+    def mean(self, figure: Callable[[Result], float]) -> float:
+        return sum(map(figure, self.results)) / max(1, len(self.results))
+
     @property
     def accuracy(self) -> float:
-        return sum(each.passed for each in self.results) / max(1, len(self.results))
+        return self.mean(lambda each: each.passed)
 
     @property
     def found(self) -> float:
         """The share of tasks where the answer says all that it must, whatever else it says."""
-        complete = [each for each in self.results if not each.missing and not each.problem]
-        return len(complete) / max(1, len(self.results))
+        return self.mean(lambda each: not each.missing and not each.problem)
 
     @property
     def tokens(self) -> float:
         """Tokens of the recalled block, on average."""
-        return sum(each.tokens for each in self.results) / max(1, len(self.results))
+        return self.mean(lambda each: each.tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,36 +122,29 @@ async def evaluate(
     Misconfigured.
     """
     rules = {**settings, "llm": "none"}
-    with_model = answerer is None and load(**settings).llm != "none"
-    step, of = len(tasks), (3 if with_model else 2) * len(tasks)
-    runs = [Run(name="no memory", results=tuple(_judge(task, "", 0) for task in tasks))]
-    ask = partial(ask_all, tasks=tasks, profile=profile, limit=limit)
-    async with filled_memory(tasks, progress=lambda done: progress(done, of), **rules) as memory:
-        runs.append(Run(name="memory", results=await ask(memory)))
-        if answerer is not None:
-            runs += await _run_with_model(ask, memory, answerer)
-    rules["embedder"] = "none"
-    async with filled_memory(
-        tasks, progress=lambda done: progress(step + done, of), **rules
-    ) as memory:
-        runs.append(Run(name="memory, no vectors", results=await ask(memory)))
-    if with_model:
-        async with filled_memory(
-            tasks, progress=lambda done: progress(2 * step + done, of), **settings
-        ) as memory:
-            runs += await _run_with_model(ask, memory, _configured_model(memory))
+    ways = {"memory": rules, "memory, no vectors": {**rules, "embedder": "none"}}
+    if answerer is None and load(**settings).llm != "none":
+        ways["model"] = settings
+    runs: list[Run] = []
+    for number, (name, chosen) in enumerate(ways.items()):
+
+        def advance(done: int, before: int = number * len(tasks)) -> None:
+            progress(before + done, len(ways) * len(tasks))
+
+        async with filled_memory(tasks, progress=advance, **chosen) as memory:
+            ask = partial(ask_all, memory, tasks, profile=profile)
+            model = answerer if name == "memory" else None
+            if not runs:
+                runs.append(Run(name="no memory", results=await ask(limit=0)))
+            if name == "model":
+                model = configured_model(memory)
+            else:
+                runs.append(Run(name=name, results=await ask(limit=limit)))
+            if model:
+                for name, many in (("model, no memory", 0), ("model, memory", limit)):
+                    results = await ask(limit=many, answerer=model)
+                    runs.append(Run(name=name, results=results))
     return Report(runs=tuple(runs))
-
-
-async def _run_with_model(
-    ask: Callable[..., Awaitable[tuple[Result, ...]]], memory: aio.Client, answerer: Answerer
-) -> list[Run]:
-    without = await ask(memory, limit=0, answerer=answerer)
-    with_memory = await ask(memory, answerer=answerer)
-    return [
-        Run(name="model, no memory", results=without),
-        Run(name="model, memory", results=with_memory),
-    ]
 
 
 @asynccontextmanager
@@ -167,7 +162,7 @@ async def filled_memory(
                 sessions = [*task.sessions, *(unlike(task) if task.chatter else ())]
                 sessions.sort(key=lambda each: each.at)
                 for number, session in enumerate(sessions):
-                    await _remember_session(memory, task, str(number), session)
+                    await remember_session(memory, task, str(number), session)
                 progress(done)
             # Only what a write leaves to a worker: the daily jobs would clean up long before the
             # question.
@@ -178,27 +173,25 @@ async def filled_memory(
             yield memory
 
 
-async def _remember_session(
+async def remember_session(
     memory: aio.Client, task: EvalTask, name: str, session: EvalSession
 ) -> None:
     """Store a session at its time; chat commands of the user are executed, as an agent would do."""
+
+    def is_command(turn: EvalTurn) -> bool:
+        is_user = turn.role == "user" and turn.name is None
+        return is_user and chat_commands.parse(turn.content) is not None
+
     memory.ctx.clock = lambda: session.at
     scope = memory.scope(USER, task.name, session=name)
-    for is_command, turns in groupby(session.messages, key=_is_command):
+    for is_spoken_to_memory, turns in groupby(session.messages, key=is_command):
         messages = []
         for turn in turns:
-            if not is_command or await scope.command(turn.content) is None:
-                message = Message(
-                    role=turn.role, name=turn.name, content=turn.content, at=session.at
-                )
-                messages.append(message)
+            if not is_spoken_to_memory or await scope.command(turn.content) is None:
+                words = Message(role=turn.role, name=turn.name, content=turn.content, at=session.at)
+                messages.append(words)
         if messages:
             await scope.remember(messages)
-
-
-def _is_command(turn: EvalTurn) -> bool:
-    is_user = turn.role == "user" and turn.name is None
-    return is_user and chat_commands.parse(turn.content) is not None
 
 
 async def ask_all(
@@ -212,47 +205,33 @@ async def ask_all(
     """Ask each question at its time, in a session of its own; a limit of 0 recalls nothing."""
     results = []
     for task in tasks:
-        block, tokens = "", 0
+        answer, tokens = "", 0
         if limit != 0:
             memory.ctx.clock = lambda at=task.asked_at: at  # type: ignore[misc]
             scope = memory.scope(USER, task.name, session="question")
             found = await scope.recall(task.question, profile=profile, limit=limit)
-            block, tokens = found.text, found.tokens
-        answer, problem = block, ""
-        if answerer is not None:
-            try:
-                answer = await answerer(task.question, block, task.asked_at)
-            except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
-                problem = str(error)
-        results.append(_judge(task, answer, tokens, problem))
+            answer, tokens = found.text, found.tokens
+        result = partial(Result, task=task.name, kind=task.kind, tokens=tokens)
+        try:
+            if answerer is not None:
+                answer = await answerer(task.question, answer, task.asked_at)
+        except (ModelUnavailable, BadModelAnswer, OverBudget) as error:
+            results.append(result(problem=str(error)))
+        else:
+            forbidden = task.forbidden(answer)
+            results.append(result(missing=task.missing(answer), forbidden=forbidden))
     return tuple(results)
 
 
-def _judge(task: EvalTask, answer: str, tokens: int, problem: str = "") -> Result:
-    return Result(
-        task=task.name,
-        kind=task.kind,
-        missing=() if problem else task.missing(answer),
-        forbidden=() if problem else task.forbidden(answer),
-        tokens=tokens,
-        problem=problem,
-    )
-
-
-def _configured_model(memory: aio.Client) -> Answerer:
+def configured_model(memory: aio.Client) -> Answerer:
     """Return the language model of the settings, within its budget."""
     model = cast(BudgetedModel, memory.ctx.llm)
     scope = memory.scope(USER, "answers").scope
 
     async def answer(question: str, block: str, at: datetime) -> str:
         shown = {"today": f"{at:%A, %Y-%m-%d}", "remembered": block, "question": question}
-        ask = Prompt(
-            task="eval",
-            system=_SYSTEM,
-            user=json.dumps(shown, ensure_ascii=False),
-            schema=_FORM,
-            max_tokens=160,
-        )
+        user = json.dumps(shown, ensure_ascii=False)
+        ask = Prompt(task="eval", system=_SYSTEM, user=user, schema=_FORM, max_tokens=160)
         return str((await model.answer(scope, ask))["answer"])
 
     return answer

@@ -1,5 +1,4 @@
-"""Sweeps: the same tasks under many settings of the ranking, to see what each number does to
-accuracy and size.
+"""Sweeps: the same tasks under many settings of the ranking, and a drawing of the results.
 
 Each number of the tri-score (`α·relevance + β·recency + γ·importance`, τ, N) is varied alone from
 its usual value, and all of them together on a coarse grid; only the ratios of α, β and γ matter, so
@@ -9,8 +8,10 @@ tri-score: it is varied where fusion alone ranks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from itertools import product
 from typing import Any
 
@@ -39,6 +40,9 @@ GRID: Mapping[str, Sequence[float]] = {
     "N": (2, 4, 8),
 }
 KS, FEW, COUNTS = (1, 10, 60, 200), (2, 4), (1, 2, 4, 6, 10)
+WIDTH, HEIGHT = 720, 440
+LEFT, RIGHT, TOP, BOTTOM = 60, 20, 50, 60
+COLORS = {TRISCORE: "#7a8ca3", FUSION: "#c9822b", OURS: "#2a7f62"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +61,8 @@ class Point:
         >>> Point(ranking="default", values={"N": 4}, accuracy=0.5, tokens=80).label
         'default N=4'
         """
-        return " ".join(
-            (self.ranking, *(f"{name}={value:g}" for name, value in self.values.items()))
-        )
+        values = [f"{name}={value:g}" for name, value in self.values.items()]
+        return " ".join([self.ranking, *values])
 
     @property
     def changed(self) -> list[str]:
@@ -130,25 +133,86 @@ def profile(ranking: str, values: Mapping[str, float]) -> Profile:
     )
 
 
-def _plan() -> list[tuple[str, Mapping[str, float]]]:
-    """Return every setting once."""
-    usual, scored = USUAL[TRISCORE], dict[tuple[float, ...], dict[str, float]]()
-    for axis, values in AXES.items():
-        for value in values:
-            alone = {**usual, axis: value}
-            scored.setdefault(tuple(alone.values()), alone)
-    for values in product(*GRID.values()):
-        grid = {**usual, **dict(zip(GRID, values, strict=True))}
-        if grid["β"] or grid["τ"] == usual["τ"]:  # without recency τ changes nothing
-            scored.setdefault(tuple(grid.values()), grid)
-    plan: list[tuple[str, Mapping[str, float]]] = [(TRISCORE, each) for each in scored.values()]
-    plan += [(FUSION, {"k": k, "N": count}) for k, count in product(KS, FEW)]
-    plan += [(OURS, {"N": count}) for count in COUNTS]
-    return plan
-
-
 def _best(points: Sequence[Point]) -> Point:
     return min(points, key=lambda each: (-each.accuracy, each.tokens, each.label))
 
 
-PLAN = _plan()
+def plan() -> list[tuple[str, Mapping[str, float]]]:
+    """Return every setting once."""
+    usual = USUAL[TRISCORE]
+    scored = [{**usual, axis: value} for axis, values in AXES.items() for value in values]
+    for values in product(*GRID.values()):
+        setting = {**usual, **dict(zip(GRID, values, strict=True))}
+        if setting["β"] or setting["τ"] == usual["τ"]:  # without recency τ changes nothing
+            scored.append(setting)
+    found: list[tuple[str, Mapping[str, float]]] = [(TRISCORE, each) for each in scored]
+    found += [(FUSION, {"k": k, "N": count}) for k, count in product(KS, FEW)]
+    found += [(OURS, {"N": count}) for count in COUNTS]
+    return list({str(each): each for each in found}.values())
+
+
+PLAN = plan()
+
+
+def front(points: Sequence[Point]) -> list[Point]:
+    """Return the settings that no other beats in both accuracy and tokens, shortest first.
+
+    >>> results = ((0.6, 30), (0.8, 20), (0.5, 9))
+    >>> made = [Point(ranking="x", values={}, accuracy=p, tokens=t) for p, t in results]
+    >>> [each.tokens for each in front(made)]
+    [9, 20]
+    """
+    kept: list[Point] = []
+    for each in sorted(points, key=lambda point: (point.tokens, -point.accuracy)):
+        if not kept or each.accuracy > kept[-1].accuracy:
+            kept.append(each)
+    return kept
+
+
+def svg(swept: SweepReport) -> str:
+    """Draw accuracy against tokens as SVG: a dot for each setting, and a line along the front."""
+    longest = max(each.tokens for each in swept.points)
+    step = 10.0 ** math.floor(math.log10(max(longest, 10.0))) / 2
+    most = max(10.0, step * math.ceil(longest / step))  # the next round number
+
+    def place(tokens: float, accuracy: float) -> tuple[float, float]:
+        x = LEFT + (WIDTH - LEFT - RIGHT) * tokens / most
+        y = TOP + (HEIGHT - TOP - BOTTOM) * (1 - accuracy)
+        return round(x, 1), round(y, 1)
+
+    title = "Tasks passed, by the tokens of what is recalled"
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        'font-family="sans-serif" font-size="12" role="img" aria-label="Accuracy against tokens">',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        f'<text x="{LEFT}" y="24" font-size="15">{title}</text>',
+        f'<text x="{WIDTH / 2}" y="{HEIGHT - 18}" text-anchor="middle">tokens per question</text>',
+    ]
+    for share in (0, 0.25, 0.5, 0.75, 1):
+        x, y = place(most * share, share)
+        below = f'x="{x}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle"'
+        lines += [
+            f'<path d="M{LEFT} {y}H{WIDTH - RIGHT}" stroke="#ddd"/>',
+            f'<text x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{share:.0%}</text>',
+            f"<text {below}>{most * share:.0f}</text>",
+        ]
+    path = "L".join(
+        "{} {}".format(*place(each.tokens, each.accuracy)) for each in front(swept.points)
+    )
+    lines.append(f'<path d="M{path}" fill="none" stroke="#444" stroke-dasharray="4 3"/>')
+    for point in swept.points:
+        x, y = place(point.tokens, point.accuracy)
+        center = f'<circle cx="{x}" cy="{y}"'
+        color = COLORS[point.ranking]
+        label = f"{escape(point.label)}: {point.accuracy:.0%}, {point.tokens:.0f} tokens"
+        title = f"<title>{label}</title>"
+        lines.append(f'{center} r="4" fill="{color}" fill-opacity="0.7">{title}</circle>')
+        if point in (swept.best, swept.usual):
+            name = "best tri-score" if point == swept.best else "usual tri-score"
+            lines.append(f'{center} r="7" fill="none" stroke="{color}" stroke-width="2"/>')
+            lines.append(f'<text x="{x + 10}" y="{y - 6}">{name}</text>')
+    for number, (ranking, color) in enumerate(COLORS.items()):
+        x = LEFT + 6 + 160 * number
+        lines.append(f'<circle cx="{x}" cy="38" r="4" fill="{color}"/>')
+        lines.append(f'<text x="{x + 10}" y="42">{escape(ranking)}</text>')
+    return "\n".join([*lines, "</svg>\n"])

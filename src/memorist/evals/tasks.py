@@ -6,46 +6,43 @@ import json
 import re
 import tomllib
 import unicodedata
-from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
-from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from pydantic import AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AwareDatetime, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from ..errors import InvalidInput, NotFound
 
 SUFFIXES = (".json", ".toml")
+FOLDER = Path(__file__).parent
+_STRICT = ConfigDict(extra="forbid")
 Text = Annotated[str, Field(min_length=1)]
 Alternatives = Annotated[tuple[Text, ...], Field(min_length=1)]  # any of them is enough
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
 class EvalTurn:
     """One message; the user's own have the role `user` and no name."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
     content: Text
     role: Text = "user"
     name: Text | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
 class EvalSession:
     """One conversation, on one day."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
     at: AwareDatetime
     messages: Annotated[tuple[EvalTurn, ...], Field(min_length=1)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, config=_STRICT)
 class EvalTask:
     """Conversations, a question asked later, and what an answer must and must not say."""
 
-    __pydantic_config__ = ConfigDict(extra="forbid")
     name: Text
     sessions: Annotated[tuple[EvalSession, ...], Field(min_length=1)]
     question: Text
@@ -71,8 +68,7 @@ class EvalTask:
 
 
 def says(text: str, wanted: str) -> bool:
-    """Whether a text contains some words, whatever their case and spacing, but not as a part of
-    others.
+    """Return whether a text contains some words, in any case and spacing, but not within others.
 
     >>> says("on\\nThursday.", "thursday"), says("at 10:30am", "10:30"), says("at 10:30", "10")
     (True, True, False)
@@ -94,17 +90,16 @@ def _fold(text: str) -> str:
 
 
 def _is_bounded(character: str) -> bool:
-    """Whether words that begin or end with it are separated from others; in many scripts they are
-    not.
+    """Return whether words that begin or end with a character are separated from others.
+
+    In many scripts they are not.
     """
     return character.isalnum() and unicodedata.category(character) != "Lo"
 
 
 def packaged() -> list[EvalTask]:
     """Return the tasks that come with Memorist, by name."""
-    folder = files(__package__).joinpath("suite")
-    found = sorted(folder.iterdir(), key=lambda each: each.name)
-    return [_parse(each.name, each.read_bytes()) for each in found if each.name.endswith(".json")]
+    return from_folder(FOLDER / "suite")
 
 
 def from_folder(folder: str | Path) -> list[EvalTask]:
@@ -119,58 +114,49 @@ def from_folder(folder: str | Path) -> list[EvalTask]:
             f"There is no task in {str(folder)!r}: put one in a .json or .toml file, "
             "see the documentation"
         )
-    return [_parse(path.name, path.read_bytes()) for path in found]
+    return list(map(read_task, found))
+
+
+def read_task(path: Path) -> EvalTask:
+    """Read a task. Raises InvalidInput."""
+    parse = json.loads if path.suffix == ".json" else tomllib.loads
+    try:
+        read = parse(path.read_bytes().decode())
+    except ValueError as error:
+        raise InvalidInput(f"{path.name}: it cannot be read: {error}") from error
+    if not isinstance(read, dict):
+        raise InvalidInput(
+            f"{path.name}: a task is an object with sessions, question, asked_at and must"
+        )
+    try:
+        task = EvalTask(**{"name": path.stem, **read})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise InvalidInput(f"{path.name}: {where}: {first['msg']}") from error
+    if not task.must and not task.must_not:
+        raise InvalidInput(
+            f"{path.name}: must: say what an answer has to contain, "
+            "or with must_not what it may not"
+        )
+    if task.asked_at < max(session.at for session in task.sessions):
+        raise InvalidInput(f"{path.name}: asked_at: the question comes before the last session")
+    return task
 
 
 def unlike(task: EvalTask) -> list[EvalSession]:
-    """Return small talk for the weeks before the question, without a line that says what the task
-    is about.
+    """Return small talk for the weeks before the question.
+
+    It leaves out lines that say what the task is about.
     """
     wanted: list[str] = []
     for each in (*task.must, *task.must_not):
         wanted += [each] if isinstance(each, str) else each
     sessions = []
-    for talk in _chatter():
+    for talk in json.loads((FOLDER / "chatter.json").read_text("utf-8")):
         turns = [EvalTurn(**turn) for turn in talk["messages"]]
         kept = tuple(t for t in turns if not any(says(t.content, one) for one in wanted))
         if kept:
             at = task.asked_at - timedelta(days=talk["days_before"])
             sessions.append(EvalSession(at=at, messages=kept))
     return sessions
-
-
-@cache
-def _chatter() -> list[dict[str, Any]]:
-    read: list[dict[str, Any]] = json.loads(
-        files(__package__).joinpath("chatter.json").read_text("utf-8")
-    )
-    return read
-
-
-def _parse(file: str, data: bytes) -> EvalTask:
-    try:
-        read = json.loads(data) if file.endswith(".json") else tomllib.loads(data.decode())
-    except ValueError as error:
-        raise InvalidInput(f"{file}: it cannot be read: {error}") from error
-    if not isinstance(read, dict):
-        raise InvalidInput(
-            f"{file}: a task is an object with sessions, question, asked_at and must"
-        )
-    try:
-        task = _adapter().validate_python({"name": Path(file).stem, **read})
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "task"
-        raise InvalidInput(f"{file}: {where}: {first['msg']}") from error
-    if not task.must and not task.must_not:
-        raise InvalidInput(
-            f"{file}: must: say what an answer has to contain, or with must_not what it may not"
-        )
-    if task.asked_at < max(session.at for session in task.sessions):
-        raise InvalidInput(f"{file}: asked_at: the question comes before the last session")
-    return task
-
-
-@cache
-def _adapter() -> TypeAdapter[EvalTask]:
-    return TypeAdapter(EvalTask)

@@ -5,8 +5,6 @@ columns. `SnapshotCache` keeps the snapshots of recently used scopes and evicts 
 when there are too many.
 """
 
-from .arrays import Neighbors
-from .cache import SnapshotCache
-from .snapshot import NO_TIME, WORKING, Columns, Snapshot
+from .snapshot import Snapshot, SnapshotCache
 
-__all__ = ["NO_TIME", "WORKING", "Columns", "Neighbors", "Snapshot", "SnapshotCache"]
+__all__ = ["Snapshot", "SnapshotCache"]

@@ -1,29 +1,36 @@
-"""A scope at one revision, as arrays. The store is the source of truth."""
+"""A scope at one revision, as arrays, and the cache of scopes. The store is the source of truth."""
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from itertools import count
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import StoreDamaged
-from ..ports import IndexRow, Vectors
+from ..ports import ChangeSource, IndexRow, Vectors
 from ..text import clock
 from ..text.tokens import ENDS_ASKING, FLAGS
-from ..types import KINDS, STATES
+from ..types import KINDS, STATES, Scope
 from .arrays import Matrix, Neighbors, PartialVectors, Segment, add_segment, products
 
 NO_TIME = clock.NO_TIME
 ACTIVE, COMPRESSED, SUPERSEDED = (STATES.index(s) for s in ("active", "compressed", "superseded"))
 WORKING = KINDS.index("working")
-FOREVER = 2**63 - 1
+PAGE = 2048  # rows read from the store at a time
 _MICROS_A_DAY = 86_400_000_000
 _LAST = 2**31 - 1  # place in a session
+_NAMES = {"state": STATES, "kind": KINDS}  # columns whose numbers stand for names
+_MISSING = {"sequence": -1, "occurred": NO_TIME, "valid_from": NO_TIME, "valid_to": 2**63 - 1}
 _UNIT = 0.01  # how far the square of a vector's length may be from 1
 
 
@@ -53,25 +60,7 @@ class Columns:
 
 
 _DTYPES: dict[str, type[np.generic]] = {
-    "row": np.int64,
-    "state": np.uint8,
-    "kind": np.uint8,
-    "flags": np.uint8,
-    "pinned": np.bool_,
-    "embedded": np.bool_,
-    "session": np.int32,
-    "sequence": np.int32,
-    "speaker": np.int32,
-    "channel": np.int32,
-    "occurred": np.int64,
-    "created": np.int64,
-    "updated": np.int64,
-    "valid_from": np.int64,
-    "valid_to": np.int64,
-    "importance": np.float32,
-    "confidence": np.float32,
-    "simhash": np.uint64,
-    "length": np.float32,
+    name: get_args(get_args(hint)[1])[0] for name, hint in get_type_hints(Columns).items()
 }
 
 
@@ -109,7 +98,7 @@ class Snapshot(Columns):
             sum=np.zeros(dimensions),
         )
 
-    @cached_property
+    @property
     def is_lean(self) -> bool:
         return self.matrix is None
 
@@ -126,11 +115,7 @@ class Snapshot(Columns):
         """How many memories alive the dense leg cannot see."""
         return int((self.alive & ~self.embedded).sum())
 
-    @cached_property
-    def is_embedded(self) -> bool:
-        return self.unembedded == 0
-
-    @cached_property
+    @property
     def mean_length(self) -> float:
         return float(self.length[self.alive].mean()) if self.count else 0.0
 
@@ -171,17 +156,18 @@ class Snapshot(Columns):
     def postings(self, term: int) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """Return where a term occurs among what is alive, and how often."""
         wanted = np.uint32(term)
-        where, counts = np.empty(0, np.int32), np.empty(0, np.uint8)
+        found, often = [np.empty(0, np.int32)], [np.empty(0, np.uint8)]
         for each in self.segments:
             start = each.terms.searchsorted(wanted)
             stop = each.terms.searchsorted(wanted, side="right")
-            if stop > start and not len(where):
-                where, counts = each.positions[start:stop], each.counts[start:stop]
-            elif stop > start:
-                where = np.concatenate([where, each.positions[start:stop]])
-                counts = np.concatenate([counts, each.counts[start:stop]])
-        keep = self.alive[where]
-        return where[keep], counts[keep].astype(np.float32)
+            if stop > start:
+                found.append(each.positions[start:stop])
+                often.append(each.counts[start:stop])
+        where, counts = np.concatenate(found), np.concatenate(often).astype(np.float32)
+        if self.count == self.n:
+            return where, counts
+        is_alive = self.alive[where]
+        return where[is_alive], counts[is_alive]
 
     def similarity(self, vector: Vectors) -> NDArray[np.float32]:
         """Return the cosine of every position to a vector, or to each column of several."""
@@ -246,14 +232,27 @@ class Snapshot(Columns):
         stale = self.positions([*(row.row for row in rows), *gone])
         present = np.concatenate([self.present, np.ones(len(rows), np.bool_)])
         present[stale] = False
+        values: dict[str, Any] = dict.fromkeys(IndexRow._fields, ())
+        if rows:
+            values |= zip(IndexRow._fields, zip(*rows, strict=True), strict=True)
         codes: dict[str, Mapping[str, int]] = {}
         for name, known in self.codes.items():
-            codes[name] = _add_codes(known, [getattr(row, name) for row in rows])
-        vectors = self._unit([row.vector for row in rows])
-        new = {**_columns(rows, codes), "embedded": vectors.any(axis=1)}
+            new = [
+                each
+                for each in dict.fromkeys(values[name])
+                if each is not None and each not in known
+            ]
+            codes[name] = known
+            if new:  # a snapshot in use keeps its own
+                codes[name] = {**known, **dict(zip(new, count(len(known)), strict=False))}
+            values[name] = [-1 if each is None else codes[name][each] for each in values[name]]
+        vectors = self._unit(values["vector"])
+        values["embedded"] = vectors.any(axis=1)
+        values["length"] = [sum(packed[len(packed) // 5 * 4 :]) for packed in values["terms"]]
         columns: dict[str, Any] = {}
-        for name in _DTYPES:
-            columns[name] = np.concatenate([getattr(self, name), new[name]])
+        for name, dtype in _DTYPES.items():
+            added = np.array(_numbers(name, values[name]), dtype)
+            columns[name] = np.concatenate([getattr(self, name), added])
         alive = present & (columns["state"] == ACTIVE)
         matrix, total, counted = self.matrix, self.sum, vectors
         if matrix is not None:
@@ -261,7 +260,7 @@ class Snapshot(Columns):
             total = total - matrix.first(self.n)[lost].sum(axis=0, dtype=np.float64)
             counted = vectors[alive[self.n :]]
             matrix = matrix.add(self.n, vectors, expected=expected)
-        postings = Segment.of([row.terms for row in rows], self.n)
+        postings = Segment.of(values["terms"], self.n)
         return replace(
             self,
             **columns,
@@ -284,39 +283,90 @@ class Snapshot(Columns):
         return made if is_unit.all() else np.where(is_unit[:, None], made, np.float32(0))
 
 
-def _add_codes(known: Mapping[str, int], names: Sequence[str | None]) -> Mapping[str, int]:
-    """Return the codes with new names added; a snapshot in use keeps its own."""
-    new = [name for name in dict.fromkeys(names) if name is not None and name not in known]
-    codes = range(len(known), len(known) + len(new))
-    return {**known, **dict(zip(new, codes, strict=True))} if new else known
+def _numbers(column: str, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a column as the snapshot holds them. Raises StoreDamaged."""
+    if names := _NAMES.get(column):
+        for name in values:
+            if name not in names:
+                wrong = f"{name!r:.60} is none of {', '.join(names)}"
+                raise StoreDamaged(f"A memory was altered on disk: {wrong}")
+        return [names.index(name) for name in values]
+    if column in _MISSING:
+        values = [_MISSING[column] if value is None else value for value in values]
+    if column == "sequence":
+        return [max(-1, min(place, _LAST)) for place in values]
+    return values
 
 
-def _columns(
-    rows: Sequence[IndexRow], codes: Mapping[str, Mapping[str, int]]
-) -> dict[str, NDArray[Any]]:
-    """Return one array per column, in the numbers that the snapshot uses."""
-    values: dict[str, Sequence[Any]] = dict.fromkeys(_DTYPES, ())
-    if rows:
-        values |= zip(IndexRow._fields, zip(*rows, strict=True), strict=True)
-        values["state"] = [_code(STATES, name) for name in values["state"]]
-        values["kind"] = [_code(KINDS, name) for name in values["kind"]]
-        places = [-1 if at is None else at for at in values["sequence"]]
-        values["sequence"] = [max(-1, min(at, _LAST)) for at in places]
-        for name, unknown in (
-            ("occurred", NO_TIME),
-            ("valid_from", NO_TIME),
-            ("valid_to", FOREVER),
-        ):
-            values[name] = [unknown if at is None else at for at in values[name]]
-        values["length"] = [sum(packed[len(packed) // 5 * 4 :]) for packed in values["terms"]]
-        for column, known in codes.items():
-            values[column] = [-1 if name is None else known[name] for name in values[column]]
-    return {name: np.array(values[name], dtype) for name, dtype in _DTYPES.items()}
+class SnapshotCache:
+    """The snapshots of the scopes in use, within a bound of bytes."""
+
+    def __init__(
+        self, *, model: str, dimensions: int, limit_bytes: int, lean_from: int | None = None
+    ) -> None:
+        self.model, self.dimensions = model, dimensions
+        self._lean_from = lean_from  # rows of a scope whose vectors are left to another index
+        self._limit, self._size = limit_bytes, 0
+        self._held: OrderedDict[Scope, Snapshot] = OrderedDict()
+
+    async def current(
+        self, scope: Scope, source: ChangeSource, revision: int | None = None
+    ) -> Snapshot:
+        """Return the scope as the source sees it now, or saw it at `revision`, just read."""
+        snapshot = self._held.get(scope)
+        if snapshot is not None and snapshot.revision == revision:
+            self._held.move_to_end(scope)
+            return snapshot
+        if snapshot is None or snapshot.n > 1024 + 1.5 * snapshot.present.sum():
+            lean = self._lean_from == 0  # mostly replaced rows: start over
+            snapshot = Snapshot.empty(self.model, self.dimensions, lean=lean)
+        latest = await _catch_up(snapshot, scope, source, self._lean_from)
+        if self._held.get(scope) is not latest:
+            self.drop(scope)
+            self._held[scope] = latest
+            self._size += latest.size
+        self._held.move_to_end(scope)
+        while len(self._held) > 1 and self._size > self._limit:
+            self.drop(next(iter(self._held)))
+        return latest
+
+    def peek(self, scope: Scope) -> Snapshot | None:
+        """Return the scope as it was when it was last read; None if it is not held."""
+        return self._held.get(scope)
+
+    def drop(self, scope: Scope) -> None:
+        """Release a scope; it is read again when it is needed."""
+        dropped = self._held.pop(scope, None)
+        if dropped is not None:
+            self._size -= dropped.size
 
 
-def _code(names: Sequence[str], name: str) -> int:
-    if name not in names:
-        raise StoreDamaged(
-            f"A memory was altered on disk: {name!r:.60} is none of {', '.join(names)}"
+async def _catch_up(
+    snapshot: Snapshot, scope: Scope, source: ChangeSource, lean_from: int | None
+) -> Snapshot:
+    delta = await source.changed_since(scope, snapshot.revision, model=snapshot.model, limit=PAGE)
+    if delta.revision == snapshot.revision:
+        return snapshot
+    rows = snapshot.n + delta.total
+    if lean_from is not None and not snapshot.is_lean and rows >= max(lean_from, 1):
+        lean = Snapshot.empty(snapshot.model, snapshot.dimensions, lean=True)
+        return await _catch_up(lean, scope, source, lean_from)  # it grew too large: start over
+    since, first = snapshot.revision, delta.revision
+    expected = rows if delta.next is not None else 0
+    while True:
+        # What changes meanwhile is newer than the first page, so it is read again next time.
+        extend = partial(snapshot.extend, delta.rows, delta.gone, first, expected=expected)
+        snapshot = await asyncio.to_thread(extend) if len(delta.rows) > 512 else extend()
+        if delta.next is None:
+            if expected:
+                await asyncio.to_thread(_release_memory)
+            return snapshot
+        delta = await source.changed_since(
+            scope, since, after=delta.next, model=snapshot.model, limit=PAGE
         )
-    return names.index(name)
+
+
+def _release_memory() -> None:
+    """Return freed memory to the system after reading a large scope; the C library keeps it."""
+    with suppress(OSError, AttributeError, TypeError):  # only glibc has this
+        ctypes.CDLL(None).malloc_trim(0)

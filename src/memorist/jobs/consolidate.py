@@ -21,14 +21,14 @@ from itertools import pairwise
 from typing import Any, Literal, TypeVar
 
 from ..context import Context
-from ..embedders import checked
+from ..embedders import encode
 from ..errors import BadModelAnswer, ModelUnavailable, OverBudget, ProviderFailed
 from ..ingest import links as relations
 from ..ingest import policies
 from ..ingest.policies import Bands, Policy
 from ..ports import BudgetedModel
 from ..storage.changes import Change, Event, Save
-from ..storage.filters import portions
+from ..storage.rows import portions
 from ..storage.tasks import Task
 from ..text import compare, normalize
 from ..text.contradictions import contradicts
@@ -187,7 +187,7 @@ class _Run:
         if ctx.embedder is not None:
             name = ctx.embedder.model
             with suppress(ProviderFailed):  # then the vector is made later
-                vector = (await checked.encode(ctx.embedder, [text]))[0]
+                vector = (await encode(ctx.embedder, [text]))[0]
         return pairs.recreate(pair, text, self.now, vector, name)
 
     async def was_undone(self, pair: Pair) -> bool:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from ..embedders import checked
+from ..embedders import encode
 from ..errors import ProviderFailed, StoreUnavailable
 from ..ports import Embedder, Vectors
-from ..storage import embedding_queue
+from ..storage import tasks
 from ..storage.changes import Event
-from ..storage.embedding_queue import Embedding
 from ..storage.store import Store
+from ..storage.tasks import Embedding
 from ..text import tokens
 from ..text.clock import new_id
 from ..types import Memory, Scope
@@ -114,15 +114,15 @@ async def _encode(
     """
     texts = [tokens.meaning_of(memory) for memory in memories]
     try:
-        return [*await checked.encode(embedder, texts)], None
+        return [*await encode(embedder, texts)], None
     except ProviderFailed as error:
-        await checked.encode(embedder, ["tea"])  # is it the model or one of the texts?
+        await encode(embedder, ["tea"])  # is it the model or one of the texts?
         problem = error
     vectors: list[Vectors | None] = []
     for text in texts:
         vectors.append(None)
         with suppress(ProviderFailed):
-            (vectors[-1],) = await checked.encode(embedder, [text])
+            (vectors[-1],) = await encode(embedder, [text])
     return vectors, problem
 
 
@@ -149,7 +149,7 @@ async def _save(
                     if memory.needs_embedding:
                         events.append(replace(event, memory_id=memory.id))
             if made:
-                await embedding_queue.save(tx, made)
+                await tasks.save_embeddings(tx, made)
                 events = events or [event]
             if any(vector is None for _, vector in given.values()):
                 events.append(replace(event, status="error"))

@@ -1,7 +1,8 @@
-"""What a person says in a chat to the memory itself: "forget that", "turn memory off", "what do you remember about …?"
+"""Commands to the memory in a chat: "forget that", "turn memory off", "what do you remember?"
 
-The whole message has to be the command, so what is quoted, reported, negated or said in passing does nothing; and it
-has to be the person's own. No model is asked. An answer about forgetting does not repeat what was forgotten.
+The whole message has to be the command, so what is quoted, reported, negated or said in passing
+does nothing; and it has to be the person's own. No model is used. A reply about forgetting does not
+repeat what was forgotten.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ from functools import cache
 from ..context import Context
 from ..errors import InvalidInput
 from ..retrieve import render
-from ..storage.proposals import Proposal
 from ..text import authority, normalize
 from ..types import Filter, Labels, Memory, Scope
 from . import edit, forget, recall
 from .privacy import INCOGNITO, Consent, Privacy
 
-LONGEST = 300  # characters; what is longer is talk
+LONGEST = 300  # characters; a longer message is no command
 SHOWN = 10
 CHOICES = 4
 _HERE = r"(?: (?:for|in) this (?:chat|conversation|session|thread))"
@@ -68,13 +68,21 @@ _PATTERNS = {
 }
 _BEFORE = (
     r"(?:(?:hey|hi|hello|ok|okay|so|now|actually|alright|well)[,!.]? ){0,3}(?:please,? )?"
-    r"(?:(?:can|could|would|will) you (?:please |kindly )?|i(?:'d| would) like (?:you )?to |i want (?:you )?to )?"
+    r"(?:(?:can|could|would|will) you (?:please |kindly )?|i(?:'d| would) like (?:you )?to "
+    r"|i want (?:you )?to )?"
 )
 _AFTER = r"(?:,? (?:please|thanks|thank you|for me|for now|now|again)){0,3}[.!?… ]{0,5}"
 _REPORTED = re.compile(
     r"\b(?:asked|said|says|saying|wrote|replied|told (?:me|us|him|her|them))\W*$", re.IGNORECASE
 )
 _PLACES = {"first": 0, "second": 1, "third": 2, "fourth": 3, "1": 0, "2": 1, "3": 2, "4": 3}
+_SWITCHED = {
+    "memory off": "Memory is off here: nothing is stored or recalled automatically until you turn "
+    "it on again.",
+    "memory on": "Memory is on.",
+    "incognito on": "This chat is incognito: nothing of it is stored, and nothing is recalled in it.",
+    "incognito off": "This chat is not incognito any more.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,14 +92,13 @@ class Reply:
     command: str  # show · forget · pin · unpin · memory · incognito · consent
     say: str
     done: bool  # False: it asks back, and nothing was changed
-    ids: tuple[
-        str, ...
-    ] = ()  # what it was done to, or what there is to choose from: pass them as `about` next time
+    # what it was done to, or what there is to choose from: pass them as `about` next time
+    ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command as it was said, before anything is done."""
+    """A command that was recognized."""
 
     command: str
     which: str = ""  # that · said · all · a place, from 0
@@ -100,58 +107,41 @@ class Command:
 
 
 def parse(text: str) -> Command | None:
-    """The command that a message is, or None if it is anything else.
+    """Return the command that a message is, or None.
 
     >>> parse("Hey, could you please forget that?")
     Command(command='forget', which='that', topic='', field='')
-    >>> parse("She told me to forget that."), parse('"Forget that."'), parse("Don't forget that!"), parse("Forget it.")
-    (None, None, None, None)
+    >>> parse("She told me to forget that."), parse('"Forget that."'), parse("Don't forget that!")
+    (None, None, None)
+    >>> parse("Forget it.") is None
+    True
     """
     line = text.strip().replace("’", "'") if len(text) <= LONGEST else ""
-    for command, pattern in _commands():
-        if found := pattern.fullmatch(re.sub(r"[ \t]+", " ", line)):
+    line = re.sub(r"[ \t]+", " ", line)
+    for command, pattern in _compile():
+        if found := pattern.fullmatch(line):
             named = {name: value for name, value in found.groupdict().items() if value}
             if _REPORTED.search(named.get("topic", "")):
                 return None
-            if "which" in named:
-                named["which"] = _which(named["which"].lower())
+            if which := named.get("which", "").lower():
+                places = [str(_PLACES[word]) for word in which.split() if word in _PLACES]
+                named["which"] = (places or ["that"])[0]
+                if which.startswith(("what i", "the last")):
+                    named["which"] = "said"
+                elif re.fullmatch(_ALL, which):
+                    named["which"] = "all"
             return Command(command=command, **named)
     return None
 
 
 @cache
-def _commands() -> list[tuple[str, re.Pattern[str]]]:
-    """Compiled when somebody first speaks to the memory: most programs never do."""
+def _compile() -> list[tuple[str, re.Pattern[str]]]:
+    """Compile the patterns at the first command: most programs never see one."""
     return [
         (command, re.compile(rf"{_BEFORE}(?:{pattern}){_AFTER}", re.IGNORECASE))
         for command, patterns in _PATTERNS.items()
         for pattern in patterns
     ]
-
-
-def _which(words: str) -> str:
-    if words.startswith(("what i", "the last")):
-        return "said"
-    if re.fullmatch(_ALL, words):
-        return "all"
-    return next((str(place) for word, place in _PLACES.items() if word in words.split()), "that")
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a command is carried out."""
-
-    ctx: Context
-    scope: Scope
-    labels: Labels
-
-    @property
-    def privacy(self) -> Privacy:
-        return Privacy(self.ctx, self.scope, self.labels)
-
-    @property
-    def consent(self) -> Consent:
-        return Consent(self.ctx, self.scope, self.labels)
 
 
 async def act(
@@ -167,150 +157,137 @@ async def act(
     """Do what the person says; None if it is no command or not theirs."""
     if not isinstance(text, str) or isinstance(about, str):
         raise InvalidInput("A command is a text, and `about` a list of ids")
-    is_own = authority.is_own(role, authority.speaker_of(role, name), scope.user)
-    to = Target(ctx, scope, labels)
-    said = parse(text) if is_own else None
-    if said is None:
+    if not authority.is_own(role, authority.speaker_of(role, name), scope.user):
         return None
-    if said.command == "show":
-        return await _shown(to, said.topic)
-    if said.command in ("forget", "pin", "unpin"):
-        return await _done(to, said, about)
-    if said.field:
-        return await _consented(to, said, about)
-    return await _switched(to, said.command)
+    command = parse(text)
+    if command is None:
+        return None
+    chat = Chat(ctx, scope, labels)
+    if command.command == "show":
+        return await chat.show(command.topic)
+    if command.command in ("forget", "pin", "unpin"):
+        return await chat.change(command, about)
+    if command.field:
+        return await chat.decide(command, about)
+    return await chat.switch(command.command)
 
 
-async def _shown(to: Target, topic: str) -> Reply:
-    if await to.privacy.disabled_reason() == INCOGNITO:
-        return Reply(command="show", say=f"I look nothing up: {INCOGNITO}.", done=False)
-    found, on = await _known(to, topic), f" about {topic}" if topic else ""
-    say = (
-        f"I remember nothing{on}."
-        if not found
-        else f"This is what I remember{on}:\n{_numbered(found)}"
-    )
-    return Reply(command="show", say=say, done=True, ids=tuple(memory.id for memory in found))
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """Carries out the commands of one chat."""
 
+    ctx: Context
+    scope: Scope
+    labels: Labels
 
-async def _known(to: Target, topic: str) -> list[Memory]:
-    """What is remembered of something, also while memory is off: the person asks for it."""
-    if topic.lower() in ("", "me", "myself"):
-        return [*(await to.ctx.store.page(to.scope, Filter(), limit=SHOWN)).memories]
-    return [*await recall.look_up(to.ctx, to.scope, to.labels, topic, SHOWN)]
+    async def show(self, topic: str) -> Reply:
+        """Show what is stored about a topic."""
+        privacy = Privacy(self.ctx, self.scope, self.labels)
+        if await privacy.disabled_reason() == INCOGNITO:
+            return Reply(command="show", say=f"I look nothing up: {INCOGNITO}.", done=False)
+        found, on = await self.find(topic), f" about {topic}" if topic else ""
+        say = f"This is what I remember{on}:\n{_number(found)}"
+        if not found:
+            say = f"I remember nothing{on}."
+        return Reply(command="show", say=say, done=True, ids=_ids(found))
 
+    async def find(self, topic: str) -> list[Memory]:
+        """Return what is stored about a topic, also while memory is off: the person asks for it."""
+        if topic.lower() in ("", "me", "myself"):
+            return list(await self.ctx.store.page(self.scope, Filter(), limit=SHOWN))
+        return list(await recall.look_up(self.ctx, self.scope, self.labels, topic, SHOWN))
 
-async def _done(to: Target, said: Command, about: Sequence[str]) -> Reply:
-    found = await _meant(to, said, about)
-    is_sure = len(found) == 1 or (found and said.which == "all")
-    if (
-        said.topic or not is_sure
-    ):  # what a search finds may be about something else: the person looks first
-        return _asked(said, found)
-    for memory in found:
-        if said.command == "forget":
-            manner = forget.Manner(reason="asked for in the chat", actor=to.scope.user)
-            await forget.forget(to.ctx, to.scope, [memory.id], manner)
+    async def change(self, command: Command, about: Sequence[str]) -> Reply:
+        """Forget, pin or unpin what is meant; ask if that is not clear."""
+        ctx, scope, verb = self.ctx, self.scope, command.command
+        found = await self.find_meant(command, about)
+        is_clear = len(found) == 1 or (found and command.which == "all")
+        if command.topic or not is_clear:  # a search may find something else: the person looks
+            say = "I cannot tell which memory you mean."
+            if found:
+                say = f"Which one do you mean?\n{_number(found)}"
+                say += f'\nSay "{verb} the first one", or "{verb} all of them".'
+            elif command.topic:
+                say = f"I remember nothing about {command.topic}."
+            return Reply(command=verb, say=say, done=False, ids=_ids(found))
+        for memory in found:
+            if verb == "forget":
+                manner = forget.Manner(reason="asked for in the chat", actor=scope.user)
+                await forget.forget(ctx, scope, [memory.id], manner)
+            else:
+                pinned = verb == "pin"
+                await edit.set_pinned(ctx, scope, self.labels, memory.id, pinned, scope.user)
+        say = "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories."
+        if verb != "forget":
+            say = f"{'Pinned' if verb == 'pin' else 'No longer pinned'}:\n{_number(found)}"
+        return Reply(command=verb, say=say, done=True, ids=_ids(found))
+
+    async def find_meant(self, command: Command, about: Sequence[str]) -> list[Memory]:
+        """Return the memories that a command may mean: several if that is not clear."""
+        if command.topic:
+            return (await self.find(command.topic))[:CHOICES]
+        session, which = self.labels.session, command.which
+        found: list[Memory] = []
+        if about and which != "said":
+            found = await self.ctx.store.get(self.scope, list(about))
+        elif session is not None:
+            where = Filter(labels=Labels(session=session))
+            found = list(await self.ctx.store.page(self.scope, where, limit=50))
+        if which == "said":
+            return list(filter(authority.is_persons, found))[:1]
+        if which.isdecimal():
+            return found[int(which) :][:1]
+        return found if about else found[:CHOICES]
+
+    async def switch(self, command: str) -> Reply:
+        """Turn memory or incognito on or off."""
+        privacy = Privacy(self.ctx, self.scope, self.labels)
+        what, state = command.split()
+        say = _SWITCHED[command]
+        if what == "memory":
+            await privacy.set(memory_enabled=state == "on", actor=self.scope.user)
+            if state == "on" and (why := await privacy.disabled_reason()):
+                say = f"Memory is on in this space, but {why}."
+        elif self.labels.session is None:
+            say = "I cannot tell which chat this is, so nothing was changed."
+            return Reply(command=what, say=say, done=False)
+        elif state == "on":
+            await privacy.start_incognito()
         else:
-            is_pinned = said.command == "pin"
-            await edit.set_pinned(to.ctx, to.scope, to.labels, memory.id, is_pinned, to.scope.user)
-    say = {
-        "forget": "Forgotten." if len(found) == 1 else f"Forgotten: {len(found)} memories.",
-        "pin": f"Pinned:\n{_numbered(found)}",
-        "unpin": f"No longer pinned:\n{_numbered(found)}",
-    }[said.command]
-    return Reply(command=said.command, say=say, done=True, ids=tuple(memory.id for memory in found))
+            await privacy.end_incognito()
+        return Reply(command=what, say=say, done=True)
+
+    async def decide(self, command: Command, about: Sequence[str]) -> Reply | None:
+        """Decide a proposal that the person has seen; one that they have not is shown first."""
+        consent, field = Consent(self.ctx, self.scope, self.labels), command.field.lower()
+        field = "preferred_name" if field.endswith("name") else field
+        waiting = [each for each in await consent.list() if each.field == field]
+        if not waiting:
+            return None
+        seen = [each for each in waiting if each.id in about]
+        is_clear = len(seen) == 1
+        shown = seen if is_clear else waiting
+        lines = [f"{field.replace('_', ' ')}: {each.value}" for each in shown]
+        if not is_clear:
+            say = "I would keep this, if you allow it:\n" + "\n".join(lines)
+        elif command.command == "deny":
+            await consent.deny(seen[0].id, actor=self.scope.user)
+            say = "It is not stored, and I will not propose it again."
+        else:
+            await consent.approve(seen[0].id, actor=self.scope.user)
+            say = f"Stored: {lines[0]}"
+        ids = tuple(each.id for each in shown)
+        return Reply(command="consent", say=say, done=is_clear, ids=ids)
 
 
-async def _meant(to: Target, said: Command, about: Sequence[str]) -> list[Memory]:
-    """The memories that the words may point to: more than one, if it cannot be told."""
-    if said.topic:
-        return (await _known(to, said.topic))[:CHOICES]
-    if said.which == "said":
-        return (await _of_session(to, own=True))[:1]
-    there = await to.ctx.store.get(to.scope, list(about)) if about else await _of_session(to)
-    if said.which.isdecimal():
-        return there[int(said.which) :][:1]
-    return there if about else there[:CHOICES]
+def _ids(memories: Sequence[Memory]) -> tuple[str, ...]:
+    return tuple(memory.id for memory in memories)
 
 
-async def _of_session(to: Target, *, own: bool = False) -> list[Memory]:
-    """What was remembered of this session, newest first; without a session nobody can tell."""
-    if to.labels.session is None:
-        return []
-    where = Filter(labels=Labels(session=to.labels.session))
-    page = await to.ctx.store.page(to.scope, where, limit=50)
-    return [memory for memory in page if authority.is_persons(memory) or not own]
-
-
-def _asked(said: Command, found: Sequence[Memory]) -> Reply:
-    ids = tuple(memory.id for memory in found)
-    if not found:
-        none = (
-            f"I remember nothing about {said.topic}."
-            if said.topic
-            else "I cannot tell which memory you mean."
-        )
-        return Reply(command=said.command, say=none, done=False)
-    say = f"Which one do you mean?\n{_numbered(found)}"
-    say += f'\nSay "{said.command} the first one", or "{said.command} all of them".'
-    return Reply(command=said.command, say=say, done=False, ids=ids)
-
-
-async def _switched(to: Target, command: str) -> Reply:
-    what, state = command.split()
-    if what == "memory":
-        await to.privacy.set(memory_enabled=state == "on", actor=to.scope.user)
-        off = "Memory is off here: nothing is taken in or recalled by itself until you turn it on again."
-        why = await to.privacy.disabled_reason()
-        on = f"Memory is on in this space, but {why}." if why else "Memory is on."
-        return Reply(command=what, say=on if state == "on" else off, done=True)
-    if to.labels.session is None:
-        return Reply(
-            command=what,
-            say="I cannot tell which chat this is, so nothing was changed.",
-            done=False,
-        )
-    await (to.privacy.start_incognito if state == "on" else to.privacy.end_incognito)()
-    on = "This chat is incognito: nothing of it is kept, and nothing is recalled in it."
-    return Reply(
-        command=what, say=on if state == "on" else "This chat is not incognito any more.", done=True
-    )
-
-
-async def _consented(to: Target, said: Command, about: Sequence[str]) -> Reply | None:
-    """Decide a proposal that the person has seen; one that they have not is shown first."""
-    field = "preferred_name" if said.field.lower().endswith("name") else said.field.lower()
-    waiting = [each for each in await to.consent.list() if each.field == field]
-    if not waiting:
-        return None
-    seen = [each for each in waiting if each.id in about]
-    if len(seen) != 1:
-        return _consent(
-            waiting,
-            "I would keep this, if you allow it:\n" + "\n".join(map(_line, waiting)),
-            done=False,
-        )
-    if said.command == "deny":
-        await to.consent.deny(seen[0].id, actor=to.scope.user)
-        return _consent(seen, "It is not kept, and I will not propose it again.", done=True)
-    made = await to.consent.approve(seen[0].id, actor=to.scope.user)
-    return _consent(seen, f"Kept: {_line(made)}", done=True)
-
-
-def _consent(proposals: Sequence[Proposal], say: str, *, done: bool) -> Reply:
-    return Reply(command="consent", say=say, done=done, ids=tuple(each.id for each in proposals))
-
-
-def _line(proposal: Proposal) -> str:
-    return f"{proposal.field.replace('_', ' ')}: {proposal.value}"
-
-
-def _numbered(memories: Sequence[Memory]) -> str:
-    return "\n".join(f"{number}. {_told(memory)}" for number, memory in enumerate(memories, 1))
-
-
-def _told(memory: Memory) -> str:
-    who, words = render.credit(memory), normalize.one_line(memory.text)
-    short = words if len(words) <= 200 else f"{words[:199]}…"
-    return f"{short} ({who})" if who else short
+def _number(memories: Sequence[Memory]) -> str:
+    lines: list[str] = []
+    for number, memory in enumerate(memories, 1):
+        who, words = render.credit(memory), normalize.one_line(memory.text)
+        short = words if len(words) <= 200 else f"{words[:199]}…"
+        lines.append(f"{number}. {short} ({who})" if who else f"{number}. {short}")
+    return "\n".join(lines)

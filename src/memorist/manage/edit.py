@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .. import embedders
 from ..context import Context
-from ..embedders import checked
 from ..errors import InvalidInput, NotFound, ProviderFailed, RevisionConflict
 from ..ingest import links, policies, transitions, validation
 from ..ports import Vectors
@@ -202,7 +202,7 @@ async def encode(ctx: Context, texts: Sequence[str]) -> dict[str, Vectors]:
     if ctx.embedder is None:
         return {}
     try:
-        return dict(zip(texts, await checked.encode(ctx.embedder, texts), strict=True))
+        return dict(zip(texts, await embedders.encode(ctx.embedder, texts), strict=True))
     except ProviderFailed:
         return {}
 

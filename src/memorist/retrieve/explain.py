@@ -44,9 +44,8 @@ async def _rank_of(
     """Rank one memory among all that match; None if it does not."""
     search, _ = await pipeline.prepare(ctx, query, profile, now)
     found = pipeline.select(search, query, everything=True)
-    if search.used & {"lexical", "related"}:
-        found = await pipeline.read(found, search, query.scope, ctx.store, {})
-        found = await pipeline.add_text_features(found, search, query, ctx.store)
+    if profile.feature_names & {"lexical", "related"}:
+        found = await pipeline.read(found, search, query, ctx.store, {})
     parts, total = score.score_all(profile, found)
     rows = await ctx.store.rows_where(query.scope, Filter(ids=(memory.id,), states=()))
     places = np.flatnonzero(np.isin(search.snapshot.row[found.positions], rows))

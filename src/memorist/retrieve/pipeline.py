@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -11,21 +11,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..context import Context
-from ..embedders import checked
+from ..embedders import encode
 from ..errors import ProviderFailed, StoreDamaged
-from ..index import WORKING, Snapshot
-from ..ports import Embedder, Vectors
+from ..index.snapshot import WORKING, Snapshot
+from ..ports import Vectors
 from ..storage.queries import Reader
 from ..text.tokens import IS_EXTRACTED
-from ..types import Cut, Hit, Memory, Query, Recall, Scope
-from . import budget, candidates, diversify, external_index, features, links, rerank, score
+from ..types import Cut, Hit, Memory, Query, Recall
+from . import features, reorder, score
+from .budget import Caps, fit
 from .features import SnapshotSearch
 from .profiles import Profile
-from .question import ParsedQuestion, understand
+from .question import understand
 from .render import RENDERERS
 from .score import Candidate, Candidates
 
-MOST_PREFERENCES = 100  # that are read, where all of them come first
+# Of a scope whose vectors another index holds:
+PROPOSED = 200  # rows that the index proposes
+BY_WORDS = 200  # best matches by words, which are compared, too
+EXACT = 2_000  # if a filter lets through no more than this, all of it is compared
 
 
 async def recall(
@@ -35,28 +39,24 @@ async def recall(
     if not query.text.strip():
         return Recall(query=query, profile=profile.name, hits=(), text="", tokens=0)
     search, legs = await prepare(ctx, query, profile, now, revision)
-    found = select(search, query)
-    found = await read(found, search, query.scope, ctx.store, legs)
-    found = await add_text_features(found, search, query, ctx.store)
+    found = await read(select(search, query), search, query, ctx.store, legs)
     ranked = score.rank(profile, found)
-    chance = score.is_chance(search, ranked)
+    is_semantic, is_chance = found.has_semantic, score.is_chance(search, ranked)
     if profile.rerank and ranked:
-        ranked, legs["rerank"] = await rerank.rerank(
-            query.text, profile, ctx.reranker, ranked, semantic=found.has_semantic
+        ranked, legs["rerank"] = await reorder.rerank(
+            query.text, profile, ctx.reranker, ranked, semantic=is_semantic
         )
-    ranked, weak = score.keep(profile, ranked, semantic=found.has_semantic, chance=chance)
+    ranked, weak = score.keep(profile, ranked, semantic=is_semantic, chance=is_chance)
     if profile.diversity is not None:
-        ranked = diversify.diversify(ranked, search.snapshot, profile.diversity, k=4 * query.limit)
+        ranked = reorder.diversify(ranked, search.snapshot, profile.diversity, k=4 * query.limit)
     if profile.sources_first:
-        ranked = _put_sources_first(ranked, query.limit)
+        ranked = score.put_repeats_last(ranked, query.limit)
     if profile.preferences_first:
-        ranked = await _put_preferences_first(ranked, query, ctx.store)
-    hits, cut, text = _fit(ranked, profile, query, ctx.count_tokens)
+        ranked = await reorder.put_preferences_first(ranked, query, ctx.store)
+    hits, cut, text = select_fitting(ranked, profile, query, ctx.count_tokens)
     related: tuple[Memory, ...] = ()
     if profile.related and hits and query.as_of is None:
-        related, text = await links.add_related(
-            profile, query, hits, text, ctx.store, ctx.count_tokens
-        )
+        related, text = await add_related(ctx, profile, query, hits, text)
     return Recall(
         query=query,
         profile=profile.name,
@@ -79,15 +79,20 @@ async def prepare(
         states = (*states, "compressed")
     if states != ("active",) or query.as_of is not None:
         snapshot = snapshot.view(states, query.as_of)
-    usable = await _usable(snapshot, query, profile, ctx.store)
+    usable = snapshot.alive
+    if not query.where.is_plain:
+        rows = await ctx.store.rows_where(query.scope, replace(query.where, states=()))
+        usable = usable & np.isin(snapshot.row, np.array(rows, np.int64))
+    if not profile.working_elsewhere:
+        here = snapshot.session == snapshot.code("session", query.labels.session)
+        usable = usable & ((snapshot.kind != WORKING) | here)
     question = understand(query.text, snapshot.speakers, now, ctx.settings.language)
     vector, legs = None, {"sparse": "ok"}
     if profile.needs_vector and len(query.text.strip()) >= profile.shortest:
-        vector, legs["dense"] = await _embed(question, snapshot, ctx.embedder)
+        vector, legs["dense"] = await _embed(ctx, question.dense_text, snapshot)
     if snapshot.is_lean and vector is not None:
-        snapshot, status = await external_index.load_nearest(
-            snapshot, question.terms, vector, usable, query.scope, ctx.store, ctx.external_index
-        )
+        scores, _ = features.bm25(snapshot, question.terms)
+        snapshot, status = await _load_nearest(ctx, query, snapshot, vector, usable, scores)
         if legs["dense"] == "ok":
             legs["dense"] = status
     search = SnapshotSearch(
@@ -102,34 +107,52 @@ async def prepare(
     return search, legs
 
 
-async def _usable(
-    snapshot: Snapshot, query: Query, profile: Profile, store: Reader
-) -> NDArray[np.bool_]:
-    """Mark what the filter, asked of the store, and the profile let through."""
-    usable = snapshot.alive
-    if not query.where.is_plain:
-        rows = await store.rows_where(query.scope, replace(query.where, states=()))
-        usable = usable & np.isin(snapshot.row, np.array(rows, np.int64))
-    if not profile.working_elsewhere:
-        here = snapshot.session == snapshot.code("session", query.labels.session)
-        usable = usable & ((snapshot.kind != WORKING) | here)
-    return usable
-
-
-async def _embed(
-    question: ParsedQuestion, snapshot: Snapshot, embedder: Embedder | None
-) -> tuple[Vectors | None, str]:
+async def _embed(ctx: Context, text: str, snapshot: Snapshot) -> tuple[Vectors | None, str]:
     """Return the question's vector, and "ok" or why the dense leg does not see everything."""
-    if embedder is None:
+    if ctx.embedder is None:
         return None, "no embedding model is configured"
     try:
-        vectors = await checked.encode(embedder, [question.dense_text])
+        vectors = await encode(ctx.embedder, [text])
     except ProviderFailed as error:
         return None, str(error)
-    if snapshot.is_embedded:
+    if not snapshot.unembedded:
         return vectors[0], "ok"
     missing = f"{snapshot.unembedded} of {snapshot.count} memories have no vector yet"
     return vectors[0], f"{missing}: run `memorist index`"
+
+
+async def _load_nearest(
+    ctx: Context,
+    query: Query,
+    snapshot: Snapshot,
+    vector: Vectors,
+    usable: NDArray[np.bool_],
+    scores: features.Scores,
+) -> tuple[Snapshot, str]:
+    """Return the snapshot with the vectors near the question, and "ok" or what is wrong.
+
+    For a scope whose vectors another index holds. The index only proposes rows: what is not in the
+    scope is dropped, and every cosine is computed again from the store's own vectors. The best
+    matches by words are compared, too, so that without the index, or with a stale one, an answer is
+    poorer but never wrong.
+    """
+    if int(usable.sum()) <= min(EXACT, snapshot.count - 1):
+        rows, status = snapshot.row[usable].tolist(), "ok"
+    else:
+        rows, status = [], "no vector index is configured for a scope of this size"
+        if ctx.external_index is not None:
+            try:
+                rows, status = await ctx.external_index.nearest(
+                    query.scope, vector, limit=PROPOSED, revision=snapshot.revision
+                )
+            except ProviderFailed as error:
+                status = str(error)
+        matching = np.flatnonzero(usable & (scores > 0))
+        best = matching[np.argsort(-scores[matching], kind="stable")[:BY_WORDS]]
+        rows = [*rows, *snapshot.row[best].tolist()]
+    distinct = list(dict.fromkeys(rows))
+    vectors = await ctx.store.vectors(query.scope, distinct, model=snapshot.model)
+    return snapshot.with_vectors(vectors), status
 
 
 def select(search: SnapshotSearch, query: Query, *, everything: bool = False) -> Candidates:
@@ -145,81 +168,51 @@ def select(search: SnapshotSearch, query: Query, *, everything: bool = False) ->
         pool *= 2  # some will be put last
     if profile.candidates == "blend":
         return score.select_best(search, pool=pool)
-    return candidates.select(search, limit=limit, pool=pool)
+    return score.select_by_legs(search, limit=limit, pool=pool)
 
 
 async def read(
-    found: Candidates, search: SnapshotSearch, scope: Scope, store: Reader, legs: dict[str, str]
+    found: Candidates, search: SnapshotSearch, query: Query, store: Reader, legs: dict[str, str]
 ) -> Candidates:
-    """Read the memories; one that was just erased or altered on disk is left out.
+    """Read the memories, and add the features that need them, where the profile uses such.
 
-    `legs` then tells about the damage.
+    A memory that was just erased or altered on disk is left out; `legs` then tells about the damage.
     """
     rows = search.snapshot.row[found.positions].tolist()
     try:
-        memories = await store.at_rows(scope, rows)
+        memories = await store.at_rows(query.scope, rows)
     except StoreDamaged as error:
         legs["store"] = str(error)
         memories = {}
         for row in rows:
             with suppress(StoreDamaged):
-                memories |= await store.at_rows(scope, [row])
+                memories |= await store.at_rows(query.scope, [row])
     if len(memories) < len(rows):
-        there = [i for i, row in enumerate(rows) if row in memories]
-        found, rows = found.pick(np.array(there, np.intp)), [rows[i] for i in there]
-    return replace(found, memories=[memories[row] for row in rows])
-
-
-async def add_text_features(
-    found: Candidates, search: SnapshotSearch, query: Query, store: Reader
-) -> Candidates:
-    """Add the features that need texts or links, where the profile uses them."""
-    if "lexical" in search.used:
-        words = features.lexical(search.profile, query.text, found.memories)
-        found = found.with_feature("lexical", words)
-    if "related" in search.used:
-        found = found.with_feature("related", await links.strengths(query, found.memories, store))
+        found = found.pick([i for i, row in enumerate(rows) if row in memories])
+    found = replace(found, memories=[memories[row] for row in rows if row in memories])
+    used = search.profile.feature_names
+    if "lexical" in used:
+        shares = features.lexical(search.profile, query.text, found.memories)
+        found = found.with_feature("lexical", shares)
+    if "related" in used:
+        ids = [memory.id for memory in found.memories]
+        strongest: dict[str, float] = {}
+        for link in await store.links(query.scope, ids) if ids else ():
+            for end in (link.from_id, link.to_id):
+                strongest[end] = max(strongest.get(end, 0.0), link.strength)
+        strengths = np.array([strongest.get(id, 0.0) for id in ids])
+        found = found.with_feature("related", strengths)
     return found
 
 
-def _put_sources_first(ranked: list[Candidate], limit: int) -> list[Candidate]:
-    """Put a fact last if the turns it was extracted from are among the first themselves."""
-    first = {each.memory.id for each in ranked[:limit]}
-
-    def is_repeated(candidate: Candidate) -> bool:
-        sources = candidate.memory.evidence_ids
-        return bool(candidate.memory.evidence_text and sources) and first.issuperset(sources)
-
-    return sorted(ranked, key=is_repeated)
-
-
-async def _put_preferences_first(
-    ranked: list[Candidate], query: Query, store: Reader
-) -> list[Candidate]:
-    """Put all preferences before everything else, newest first, whether they match or not."""
-    kinds = query.where.kinds
-    if kinds and "procedural" not in kinds:
-        return ranked
-    found = {each.memory.id: each for each in ranked}
-    there = [each.memory for each in ranked if each.memory.kind == "procedural"]
-    if query.as_of is None:
-        where = replace(query.where, kinds=("procedural",))
-        page = await store.page(query.scope, where, limit=max(query.limit, MOST_PREFERENCES))
-        there = list(page.memories)
-    there.sort(key=lambda memory: memory.updated_at, reverse=True)
-    wanted = [memory for memory in there if memory.procedural_form != "workflow"]
-    first = [found.get(memory.id) or Candidate(memory=memory) for memory in wanted]
-    return first + [each for each in ranked if each.memory.kind != "procedural"]
-
-
-def _fit(
+def select_fitting(
     ranked: list[Candidate], profile: Profile, query: Query, count: Callable[[str], int]
 ) -> tuple[tuple[Hit, ...], list[Cut], str]:
     """Return the hits that fit into the budget, what was cut, and the text."""
-    caps = budget.Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
+    caps = Caps(limit=query.limit, tokens=query.budget, chars=query.max_chars)
     cost = None if profile.budget_of == "rendered" else lambda memory: max(1, count(memory.text))
     memories = [each.memory for each in ranked]
-    fitted = budget.fit(memories, caps, RENDERERS[profile.render], count, cost=cost)
+    fitted = fit(memories, caps, RENDERERS[profile.render], count, cost=cost)
     cut = []
     for i, reason in fitted.cut.items():
         cut.append(Cut(id=memories[i].id, reason=reason, score=ranked[i].score))
@@ -235,3 +228,32 @@ def _fit(
         )
         hits.append(hit)
     return tuple(hits), cut, fitted.text
+
+
+async def add_related(
+    ctx: Context, profile: Profile, query: Query, hits: Sequence[Hit], text: str
+) -> tuple[tuple[Memory, ...], str]:
+    """Return what the hits are linked to, nearest first, as far as it fits, and the text with it.
+
+    Only what the filter lets through, and no how-to.
+    """
+    own = [hit.memory.id for hit in hits]
+    ends: dict[str, None] = {}
+    for link in await ctx.store.links(query.scope, own):
+        ends |= {link.from_id: None, link.to_id: None}
+    ids = tuple(id for id in ends if id not in own)
+    if not ids:
+        return (), text
+    page = await ctx.store.page(query.scope, replace(query.where, ids=ids), limit=len(ids))
+    found = {each.id: each for each in page.memories if each.procedural_form != "workflow"}
+    near = [found[id] for id in ids if id in found][: profile.related]
+
+    def render(memories: Sequence[Memory]) -> str:
+        lines = [f"{RENDERERS[profile.render]([memory])} (related)" for memory in memories]
+        return "\n".join([text, *lines])
+
+    caps = Caps(tokens=query.budget, chars=query.max_chars)
+    fitted = fit(near, caps, render, ctx.count_tokens)
+    if not fitted.taken:
+        return (), text
+    return tuple(near[i] for i in fitted.taken), fitted.text

@@ -7,7 +7,7 @@ for one call with `dataclasses.replace(profile, …)`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -42,14 +42,17 @@ FEATURES = {
 }
 
 
-def _check_features(what: str, names: tuple[str, ...]) -> None:
+def _hint(name: object, known: Iterable[str]) -> str:
+    alike = difflib.get_close_matches(str(name), known, n=1)
+    return f" Did you mean {alike[0]!r}?" if alike else ""
+
+
+def _check_features(what: str, names: Iterable[str]) -> None:
     for name in names:
         if name not in FEATURES:
-            alike = difflib.get_close_matches(str(name), FEATURES, n=1)
-            hint = f" Did you mean {alike[0]!r}?" if alike else ""
-            raise InvalidInput(
-                f"No feature {name!r} in {what}.{hint} Features: {', '.join(FEATURES)}"
-            )
+            known = ", ".join(FEATURES)
+            hint = _hint(name, FEATURES)
+            raise InvalidInput(f"No feature {name!r} in {what}.{hint} Features: {known}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +78,12 @@ class Gate:
     strict: bool = True  # if nothing passes, return nothing rather than everything
 
     def __post_init__(self) -> None:
-        _check_features("gate", (*self.enough, *self.signal))
+        _check_features("gate", self.features)
+
+    @property
+    def features(self) -> set[str]:
+        """Features that it names."""
+        return {*self.enough, *self.signal}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +122,17 @@ class Profile:
         _check_features(f"profile {self.name!r}", (*self.weights, *(self.sparse_weights or ())))
 
     @property
+    def gate_features(self) -> set[str]:
+        """Features that a gate names."""
+        other = self.gate_without_semantic
+        return self.gate.features if other is None else self.gate.features | other.features
+
+    @property
+    def feature_names(self) -> set[str]:
+        """Features that a weight or a gate names."""
+        return {*self.weights, *(self.sparse_weights or ()), *self.gate_features}
+
+    @property
     def needs_vector(self) -> bool:
         """Whether the question has to be embedded."""
         if self.candidates in ("blend", "fused", "dense") or self.semantic_weight is not None:
@@ -148,7 +167,6 @@ DEFAULT = Profile(
 def find(profiles: Mapping[str, Profile], name: str) -> Profile:
     """Return the profile of that name. Raises InvalidInput."""
     if name not in profiles:
-        alike = difflib.get_close_matches(name, profiles, n=1)
-        hint = f" Did you mean {alike[0]!r}?" if alike else ""
-        raise InvalidInput(f"No profile {name!r}: there are {', '.join(sorted(profiles))}.{hint}")
+        known = ", ".join(sorted(profiles))
+        raise InvalidInput(f"No profile {name!r}: there are {known}.{_hint(name, profiles)}")
     return profiles[name]

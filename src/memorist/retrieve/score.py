@@ -1,8 +1,9 @@
 """The scoring engine: a score is a weighted sum of features, so that it can be taken apart again.
 
-Every profile is scored here. The two legs of the default profile are compared on an absolute scale:
-BM25 as a share of what the question's terms could reach, cosine as it is. The weights are round
-numbers set by hand and checked on parts of LoCoMo and iKAT; no weight is fitted to data.
+Every profile finds its candidates here and is scored here. The two legs of the default profile are
+compared on an absolute scale: BM25 as a share of what the question's terms could reach, cosine as it
+is. The weights are round numbers set by hand and checked on parts of LoCoMo and iKAT; no weight is
+fitted to data.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..types import Cut, Memory
-from .features import Column, SnapshotSearch, at, compute
+from .features import COMPUTED, Column, Scores, SnapshotSearch, compute
 from .profiles import Gate, Profile
 
+T = TypeVar("T")
+PER_LEG = 100  # of each leg's ranking, where rankings are fused
+_EVERYTHING = slice(None)
 _LEAST = 0.001  # a best score below this is not stretched to 1
 
 
@@ -35,7 +40,7 @@ class Candidates:
         """Whether the dense leg found anything at all: one switch for all candidates."""
         return "semantic" in self.features and bool((self.features["semantic"] > 0).any())
 
-    def pick(self, order: NDArray[np.intp]) -> Candidates:
+    def pick(self, order: Sequence[int] | NDArray[np.intp]) -> Candidates:
         """Return some of the candidates, before they are read, in the given order."""
         return Candidates(
             positions=self.positions[order],
@@ -55,45 +60,114 @@ class Candidate:
     memory: Memory
     score: float = 0.0
     parts: Mapping[str, float] = field(default_factory=dict)
-    features: Mapping[str, float] = field(default_factory=dict)
+    features: Mapping[str, float] = field(default_factory=dict)  # the legs, and what a gate names
     relevance: float = 0.0
     position: int = -1  # in the snapshot; -1 if it was not found there
 
 
+# Finding candidates
+
+
 def select_best(search: SnapshotSearch, *, pool: int) -> Candidates:
     """Score every memory of the scope and return the best; equals are ordered by row."""
-    weights, own = search.profile.weights, search.own
-    columns = compute(search, {"sparse", "semantic"})
+    profile, own = search.profile, search.own
     total = own.copy()
-    for name, column in columns.items():
-        weight = weights.get(name, 0.0)
-        if column is not None and weight and name not in ("sparse", "semantic"):
-            total += np.float32(weight) * column
+    slack = 0.0
+    for name, weight in profile.weights.items():
+        if name == "recency":
+            slack = abs(weight)  # a number from 0 to 1 each: enough to know it of the candidates
+        elif name in COMPUTED and name not in ("sparse", "semantic"):
+            column = COMPUTED[name](search, _EVERYTHING)
+            if column is not None:
+                total += np.float32(weight) * column
     is_supported = search.usable & (own + search.around > 0)
     total = np.where(is_supported, total, np.float32(-np.inf))
-    least = np.partition(total, -pool)[-pool] if 0 < pool < len(total) else -np.inf
-    positions = np.flatnonzero((total >= least) & is_supported)
-    features = at(positions, columns)
-    relevance = search.cosine[positions].astype(np.float64)
-    found = Candidates(positions=positions, features=features, relevance=relevance)
-    _, score = score_all(search.profile, found)
+    positions = np.flatnonzero((total >= lower_bound(total, pool) - slack) & is_supported)
+    names = {*profile.feature_names, "sparse", "semantic"}
+    found = Candidates(
+        positions=positions,
+        relevance=search.cosine[positions].astype(np.float64),
+        features=compute(search, positions, names),
+    )
+    _, score = score_all(profile, found)
     rows = search.snapshot.row[positions]  # the same in every process
     return found.pick(np.lexsort((rows, -np.round(score, 7)))[:pool])
 
 
+def lower_bound(scores: Scores, count: int) -> float:
+    """Return a number that at least `count` scores reach and few others, without sorting them all.
+
+    >>> lower_bound(np.arange(100, dtype=np.float32), 2)
+    94.0
+    """
+    if not 0 < count < len(scores):
+        return -math.inf
+    blocks = np.arange(0, len(scores), max(1, len(scores) // (10 * count)))
+    best = np.maximum.reduceat(scores, blocks)
+    return float(np.partition(best, -count)[-count])
+
+
+def select_by_legs(search: SnapshotSearch, *, limit: int, pool: int) -> Candidates:
+    """Choose candidates by one leg, both, or the calendar, as the profile says."""
+    kind, snapshot = search.profile.candidates, search.snapshot
+    fused: dict[int, float] = {}
+    scores, _ = search.bm25
+    if kind == "fused":
+        most = max(pool, PER_LEG)
+        legs = (_rank_leg(search, scores, most), _rank_leg(search, search.semantic, most))
+        fused = reciprocal_rank(legs, k=search.profile.rrf_k)
+        positions = np.array(list(fused), np.intp)
+    elif kind == "dense":
+        leg = search.semantic if (search.semantic * search.usable).any() else scores
+        positions = np.array(_rank_leg(search, leg, max(pool, 4 * limit)), np.intp)
+    else:
+        positions = np.flatnonzero(search.usable)
+        if kind == "recent":
+            newest = np.lexsort((snapshot.row[positions], -snapshot.updated[positions]))
+            positions = positions[newest][: max(pool, min(180, 12 * limit))]
+    names = {*search.profile.feature_names, "sparse", "semantic", "relevance"}
+    features = compute(search, positions, names)
+    features["fused"] = np.array([fused.get(each, 0.0) for each in positions.tolist()])
+    return Candidates(positions=positions, features=features, relevance=features["relevance"])
+
+
+def _rank_leg(search: SnapshotSearch, scores: Scores, most: int) -> list[int]:
+    """Return usable positions with a score above 0, best first, equals by row."""
+    usable = scores * search.usable
+    found = np.flatnonzero((usable > 0) & (usable >= lower_bound(usable, most)))
+    order = np.lexsort((search.snapshot.row[found], -scores[found]))[:most]
+    return [int(each) for each in found[order]]
+
+
+def reciprocal_rank(rankings: Sequence[Sequence[T]], *, k: int = 60) -> dict[T, float]:
+    """Score items by how high they stand in each ranking.
+
+    >>> reciprocal_rank([["a", "b"], ["b"]], k=1)
+    {'b': 0.8333333333333333, 'a': 0.5}
+    """
+    scores: dict[T, float] = {}
+    for ranking in rankings:
+        for rank, item in enumerate(ranking, 1):
+            scores[item] = scores.get(item, 0.0) + 1.0 / (k + rank)
+    return dict(sorted(scores.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+# Scoring
+
+
 def score_all(profile: Profile, found: Candidates) -> tuple[dict[str, Column], Column]:
     """Return the parts of each score, by name, and their sum."""
-    weights = profile.weights
-    if profile.sparse_weights is not None and not found.has_semantic:
+    weights, has_semantic = profile.weights, found.has_semantic
+    if profile.sparse_weights is not None and not has_semantic:
         weights = profile.sparse_weights
     parts = {}
     for name, weight in weights.items():
         if name in found.features:
             parts[name] = weight * found.features[name]
     total = np.sum(list(parts.values()), axis=0) if parts else np.zeros(len(found.positions))
-    if profile.semantic_weight is not None and found.has_semantic:
+    if profile.semantic_weight is not None and has_semantic:
         parts = mix(total, found.features["semantic"], profile.semantic_weight)
-        total = np.sum(list(parts.values()), axis=0)
+        total = parts["deterministic"] + parts["semantic"]
     return parts, total
 
 
@@ -104,43 +178,55 @@ def mix(deterministic: Column, semantic: Column, weight: float) -> dict[str, Col
     >>> {name: half.tolist() for name, half in halves.items()}
     {'deterministic': [0.5, 0.25], 'semantic': [0.5, 0.25]}
     """
-    best, nearest = deterministic.max(initial=0.0), semantic.max(initial=0.0)
+    best, nearest = deterministic.max(initial=_LEAST), semantic.max(initial=_LEAST)
     return {
-        "deterministic": (1 - weight) * (deterministic / max(float(best), _LEAST)),
-        "semantic": weight * (semantic / max(float(nearest), _LEAST)),
+        "deterministic": (1 - weight) * (deterministic / best),
+        "semantic": weight * (semantic / nearest),
     }
 
 
 def rank(profile: Profile, found: Candidates) -> list[Candidate]:
     """Return the candidates best first, equals in the order of the profile."""
     parts, total = score_all(profile, found)
-    score = total.tolist()
-    features = {name: column.tolist() for name, column in found.features.items()}
+    scores, relevance = total.tolist(), found.relevance.tolist()
+    names = {*profile.gate_features, "sparse", "semantic"} & found.features.keys()
+    features = {name: found.features[name].tolist() for name in names}
     named = {name: column.tolist() for name, column in parts.items()}
+    is_semantic = profile.only_semantic and found.has_semantic
     ranked = []
     for i, memory in enumerate(found.memories):
-        if profile.only_semantic and found.has_semantic and score[i] <= 0:
+        if is_semantic and scores[i] <= 0:
             continue
         candidate = Candidate(
             memory=memory,
             position=int(found.positions[i]),
-            score=score[i],
+            score=scores[i],
             parts={name: column[i] for name, column in named.items() if column[i]},
             features={name: column[i] for name, column in features.items()},
-            relevance=float(found.relevance[i]),
+            relevance=relevance[i],
         )
         ranked.append(candidate)
     if profile.ties == "row":
-        ranked.sort(key=lambda each: (-round(each.score, 7), each.memory.id))
-    elif profile.ties == "message_id":
-        ranked.sort(key=lambda c: c.memory.source_message_id or c.memory.id, reverse=True)
-        ranked.sort(key=lambda c: (-c.memory.importance, -c.memory.created_at.timestamp()))
-        ranked.sort(key=lambda c: -round(c.score, 7))
+        ranked.sort(key=lambda c: c.memory.id)
+    elif profile.ties == "newest":
+        ranked.sort(key=lambda c: (c.memory.created_at, c.memory.id), reverse=True)
     else:
-        ranked.sort(key=lambda c: c.memory.id, reverse=True)
-        ranked.sort(key=lambda c: -c.memory.created_at.timestamp())
-        ranked.sort(key=lambda c: -round(c.score, 6))  # as many digits as 32-bit features have
+        ranked.sort(key=lambda c: c.memory.source_message_id or c.memory.id, reverse=True)
+        ranked.sort(key=lambda c: (c.memory.importance, c.memory.created_at), reverse=True)
+    digits = 6 if profile.ties == "newest" else 7  # as many as 32-bit features have
+    ranked.sort(key=lambda c: -round(c.score, digits))
     return ranked
+
+
+def put_repeats_last(ranked: list[Candidate], limit: int) -> list[Candidate]:
+    """Put a fact last if the turns it was extracted from are among the first themselves."""
+    first = {each.memory.id for each in ranked[:limit]}
+
+    def is_repeated(candidate: Candidate) -> bool:
+        sources = candidate.memory.evidence_ids
+        return bool(candidate.memory.evidence_text and sources) and first.issuperset(sources)
+
+    return sorted(ranked, key=is_repeated)
 
 
 # What is strong enough
@@ -164,7 +250,7 @@ def floor(count: int) -> float:
 def is_chance(search: SnapshotSearch, candidates: Sequence[Candidate]) -> bool:
     """Whether the best match is no better than the best of so many unrelated memories would be."""
     snapshot = search.snapshot
-    if search.profile.candidates != "blend" or search.vector is None or not snapshot.is_embedded:
+    if search.profile.candidates != "blend" or search.vector is None or snapshot.unembedded:
         return False
     evidence = 0.0
     for each in candidates:
@@ -180,14 +266,13 @@ def keep(
     if not semantic and profile.gate_without_semantic is not None:
         gate = profile.gate_without_semantic
     best = max((each.score for each in candidates), default=0.0)
-    passing = [passes(gate, each, best) for each in candidates]
-    if gate.grows and chance:
-        passing = [False] * len(candidates)
-    everything = not gate.strict and not any(passing)
+    strong = [not (gate.grows and chance) and passes(gate, each, best) for each in candidates]
+    if not gate.strict and not any(strong):
+        strong = [True] * len(candidates)
     kept, cut = [], []
-    for each, is_strong in zip(candidates, passing, strict=True):
+    for each, is_strong in zip(candidates, strong, strict=True):
         memory, reason = each.memory, ""
-        if not is_strong and not everything:
+        if not is_strong:
             reason = "its score is too low to count as evidence"
         elif memory.importance < gate.importance_min and not memory.pinned:
             reason = f"its importance is below {gate.importance_min}"

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from memorist.interfaces.cli import app
-from memorist.interfaces.mcp.install import HOOKS
+from memorist.interfaces.hosts import HOOKS
 
 Install = Callable[..., Result]
 FILES = {
@@ -160,7 +160,7 @@ def test_hooks_are_written_beside_those_of_others_and_once(install: Install, hom
     assert found["model"] == "opus"
     assert found["hooks"]["Stop"][:2] == [mine, {"hooks": [{"type": "command", "command": "date"}]}]
     assert len(found["hooks"]["Stop"]) == 3
-    for event, word in HOOKS.items():
+    for word, event in HOOKS.items():
         call = found["hooks"][event][-1]["hooks"][0]
         assert call["command"].startswith("MEMORIST_DB='/a b/m.db' ")
         assert call["command"].endswith(f" hook {word}")

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from memorist.dialects.catalog import THEORIA
-from memorist.evals import Point, SweepReport, chart
+from memorist.evals import Point, SweepReport, sweeps
 from memorist.evals.sweeps import FUSION, OURS, PLAN, TRISCORE, USUAL, profile
 from memorist.retrieve.profiles import DEFAULT, Recency
 
@@ -80,13 +80,13 @@ def test_along_one_number_all_others_are_as_usual() -> None:
 
 
 def test_the_picture_has_a_dot_for_each_setting_inside_its_frame() -> None:
-    drawn = ElementTree.fromstring(chart.svg(swept()))
+    drawn = ElementTree.fromstring(sweeps.svg(swept()))
     dots = [dot for dot in drawn.iter("{http://www.w3.org/2000/svg}circle") if len(dot)]
     assert len(dots) == len(swept().points)
     assert all(
-        0 < float(dot.attrib["cx"]) < chart.WIDTH and 0 < float(dot.attrib["cy"]) < chart.HEIGHT
+        0 < float(dot.attrib["cx"]) < sweeps.WIDTH and 0 < float(dot.attrib["cy"]) < sweeps.HEIGHT
         for dot in dots
     )
     highest = min(dots, key=lambda dot: float(dot.attrib["cy"]))
     assert "80%" in (highest[0].text or "")
-    assert [point.tokens for point in chart.front(swept().points)] == [20, 60]
+    assert [point.tokens for point in sweeps.front(swept().points)] == [20, 60]

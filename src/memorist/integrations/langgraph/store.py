@@ -29,7 +29,7 @@ from langgraph.store.base import (
     get_text_at_path,
 )
 
-from ...embedders.checked import encode
+from ...embedders import encode
 from ...errors import InvalidInput
 from ...ports import Embedder
 from ...scoped import ScopedClient

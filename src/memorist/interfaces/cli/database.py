@@ -1,4 +1,4 @@
-"""Commands for the database, the index, background jobs and the state of the installation."""
+"""Commands for the database, the index and background jobs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,8 @@ from ... import telemetry
 from ...errors import InvalidInput
 from ..call import Call, load
 from ..errors import FAILED
-from . import doctor as checks
 from . import output
 from .app import Words, command
-
-
-@command("doctor", "Administration")
-def doctor(call: Call) -> None:
-    """Check the installation, the settings, the model and the database; say how to fix problems."""
-    found = checks.examine(call.db)
-    output.as_json(checks.as_plain(found)) if call.json else output.draw(checks.table(found))
-    if any(finding.state == "bad" for finding in found):
-        raise typer.Exit(FAILED)
 
 
 @command("db migrate", creates=True)
@@ -45,10 +35,10 @@ def migrate(call: Call, *, partitions: int | None = None, hnsw: bool = False) ->
     indexes: list[Any] = []
     if place.startswith(("postgresql://", "postgres://")):
         with load("bootstrap").needs_postgres():
-            postgres, builder = load("storage.postgres.migrate"), load("storage.postgres.hnsw")
+            postgres = load("storage.postgres.migrate")
         steps += asyncio.run(postgres.migrate(place, partitions=partitions))
         if hnsw:
-            indexes += asyncio.run(builder.build(place))
+            indexes += asyncio.run(postgres.build_indexes(place))
     elif partitions is not None or hnsw:
         raise InvalidInput("--partitions and --hnsw need PostgreSQL: --db postgresql://…")
     else:
@@ -74,7 +64,7 @@ def copy(call: Call, source: str, target: str) -> object:
     Example: memorist db copy memory.db postgresql://db.example/memories
     """
     with output.progress("Copying", None, hidden=call.json) as advance:
-        done = asyncio.run(load("bootstrap").copied(source, target, progress=advance))
+        done = asyncio.run(load("bootstrap").copy_store(source, target, progress=advance))
     memories = done.tables.get("memories", 0)
     text = f"{done.rows} rows copied, {memories} of them memories; both sides are equal"
     return asdict(done), text

@@ -1,25 +1,136 @@
-"""`memorist eval`: how well the current settings do on tasks that need memory."""
+"""Commands that use a memory of their own: the evaluation, and the demonstration."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import tempfile
+import time
+from collections.abc import Sequence
 from dataclasses import asdict
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+import memorist
+
 from ...errors import InvalidInput
+from ...types import Recall
 from .. import plain
 from ..call import Call, load
 from ..errors import FAILED
-from . import output
 from .app import command
+from .output import as_json, draw, grid, headline, line, note, progress, score_bar, score_parts
 
 if TYPE_CHECKING:
     from ...evals import Report, SweepReport
+
+HITS = 2  # shown for each question
+DEFAULTS: dict[str, Any] = {  # whatever this machine is configured for
+    "embedder": "minilm",
+    "reranker": "none",
+    "profile": "default",
+    "policy": "default",
+    "language": "english",
+    "cache_mb": 0,
+    "vector_index": None,
+    "journal_dir": None,
+}
+
+NEXT = """\
+Next
+  memorist remember "I moved to Lisbon in May."    remember something yourself
+  memorist recall "where do I live?" --explain     ask, and see why
+  memorist import chat.jsonl                       import a file of messages
+  memorist doctor                                  check the installation"""
+
+
+@command("demo", "Remember and recall")
+def demo(call: Call) -> object:
+    """Store a sample conversation and answer questions about it. Leaves nothing behind."""
+    script = json.loads(files(__package__).joinpath("demo_conversation.json").read_text("utf-8"))
+    messages, questions, answers = script["messages"], script["questions"], []
+    sessions: dict[str, list[dict[str, Any]]] = {}
+    for message in messages:
+        sessions.setdefault(message["session"], []).append(message)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        progress("Listening", len(messages) + len(questions), hidden=call.json) as advance,
+        memorist.open(":memory:", state_dir=folder, **DEFAULTS) as memory,
+    ):
+        mine, start, done = memory.scope(user="demo"), time.perf_counter(), 0
+        for turns in sessions.values():
+            mine.remember(turns)
+            done += len(turns)
+            advance(done)
+        asked = time.perf_counter()
+        for question in questions:
+            answers.append(mine.recall(question, limit=HITS))
+            advance(len(messages) + len(answers))
+        end = time.perf_counter()
+    if call.json:
+        seconds = {"taking_in": round(asked - start, 3), "asking": round(end - asked, 3)}
+        return {"messages": len(messages), "questions": plain_answers(answers), "seconds": seconds}
+    people = " and ".join(dict.fromkeys(message["name"] for message in messages))
+    text = Text()
+    text.append(f"{people} talk: {len(messages)} messages on {len(sessions)} days.\n", style="bold")
+    for first, *_ in sessions.values():
+        content = first["content"]
+        if len(content) > 56:
+            content = content[:53].rsplit(" ", 1)[0] + " ..."
+        text.append(f"  {first['at'][:10]} {first['name']}: ", style="dim")
+        text.append(content + "\n")
+    draw(text, answers_table(answers))
+    (explained,) = (each for each in answers if each.query.text == script["explained"])
+    hit = explained.hits[0]
+    title = f"\nWhy this answers {explained.query.text!r}: the parts add up to {hit.score:.2f}\n"
+    milliseconds = 1000 * (end - asked) / len(answers)
+    took = f"{asked - start:.1f} s, including loading the model"
+    draw(
+        Text(title, style="bold"),
+        headline(hit.memory),
+        score_parts(hit),
+        Text(f"\n{len(messages)} messages took {took}; a question {milliseconds:.0f} ms."),
+        Text("Everything ran on this machine, in memory. Nothing was left behind.\n"),
+        Text(NEXT),
+    )
+    return None
+
+
+def answers_table(answers: Sequence[Recall]) -> Table:
+    """Return the questions with their best memories, and bars that compare these."""
+    table = Table(
+        title="Questions and answers", title_justify="left", title_style="bold", show_lines=True
+    )
+    table.add_column("question", width=17)
+    table.add_column("memories")
+    for answer in answers:
+        best = max((hit.score for hit in answer.hits), default=0.0) or 1.0
+        rows = []
+        for hit in answer.hits:
+            score = Text(f"{hit.score:.2f}", style="dim")
+            bar = score_bar(hit.score / best, 6)
+            rows.append((Group(bar, score), headline(hit.memory)))
+        table.add_row(answer.query.text, grid(rows, columns=2))
+    return table
+
+
+def plain_answers(answers: Sequence[Recall]) -> list[dict[str, Any]]:
+    """Return the questions and answers as JSON values."""
+    questions = []
+    for answer in answers:
+        found = []
+        for hit in answer.hits:
+            memory = {"text": hit.memory.text, "speaker": hit.memory.speaker}
+            found.append({**memory, "score": hit.score, "parts": dict(hit.parts)})
+        questions.append({"question": answer.query.text, "answers": found})
+    return questions
+
 
 CAVEAT = (
     "Without a language model the recalled block itself is judged: "
@@ -58,79 +169,57 @@ def eval_(
         raise InvalidInput("--own needs your tasks: --tasks DIR")
     chosen = [] if own else evals.packaged()
     if tasks is not None:
-        chosen = [*chosen, *evals.from_folder(tasks)]
-    with output.progress("Running tasks", None, hidden=call.json) as advance:
+        chosen += evals.from_folder(tasks)
+    with progress("Running tasks", None, hidden=call.json) as advance:
         evaluation = evals.evaluate(chosen, profile=profile, limit=limit, progress=advance)
-        report = asyncio.run(evaluation)
-    swept = None
+        report: Report = asyncio.run(evaluation)
+    swept: SweepReport | None = None
     if sweep or plot:
-        with output.progress("Trying settings", None, hidden=call.json) as advance:
+        with progress("Trying settings", None, hidden=call.json) as advance:
             swept = asyncio.run(evals.sweep(chosen, progress=advance))
     if plot and swept:
-        Path(plot).write_text(load("evals.chart").svg(swept), encoding="utf-8")
+        Path(plot).write_text(load("evals.sweeps").svg(swept), encoding="utf-8")
     if call.json:
-        output.as_json(as_plain(report, swept))
+        as_json(plain_report(report, swept))
     else:
-        _show(report, swept)
+        show_report(report, swept)
     passed = report.best_equipped.accuracy
     if min is not None and passed < min:
-        output.note(f"{passed:.0%} of the tasks passed; {min:.0%} are required")
+        note(f"{passed:.0%} of the tasks passed; {min:.0%} are required")
         raise typer.Exit(FAILED)
 
 
-def _show(report: Report, swept: SweepReport | None) -> None:
-    output.draw(_runs(report), _kinds(report))
-    best = report.best_equipped
-    failed = [each for each in best.results if not each.passed]
-    if failed:
-        output.draw(Text(f"Failed with {best.name}", style="bold"))
-    for each in failed:
-        reasons = []
-        if each.missing:
-            reasons.append(f"lacks {', '.join(each.missing)}")
-        if each.forbidden:
-            reasons.append(f"says {', '.join(each.forbidden)}")
-        if each.problem:
-            reasons.append(each.problem)
-        output.line("  " + plain(f"{each.task}: {'; '.join(reasons)}"))
-    if best.name == "memory":
-        output.draw(Text(CAVEAT, style="dim"))
-    if swept:
-        output.draw(_sweep(swept))
-        for name, point in (
-            ("usual tri-score", swept.usual),
-            ("best tri-score", swept.best),
-            ("default profile", swept.ours),
-        ):
-            result = f"{point.accuracy:.0%} with {point.tokens:.0f} tokens ({point.label})"
-            output.draw(Text(f"{name}: {result}"))
-
-
-def _runs(report: Report) -> Table:
-    title = f"{len(report.runs[0].results)} tasks"
-    table = Table(title=title, title_justify="left", title_style="bold")
-    for name in ("", "passed", "found all", "said too much", "tokens"):
-        table.add_column(name, justify="left" if not name else "right")
+def show_report(report: Report, swept: SweepReport | None) -> None:
+    """Print how each run did, also by kind of task, why tasks failed, and the sweep."""
+    results = report.runs[0].results
+    table = Table(title=f"{len(results)} tasks", title_justify="left", title_style="bold")
+    table.add_column("")
+    for name in ("passed", "found all", "said too much", "tokens"):
+        table.add_column(name, justify="right")
+    kinds = Table("passed, by kind", *(run.name for run in report.runs))
     for run in report.runs:
         too_much = sum(bool(each.forbidden) for each in run.results)
         figures = (f"{run.accuracy:.0%}", f"{run.found:.0%}", f"{too_much}", f"{run.tokens:.0f}")
         table.add_row(run.name, *figures)
-    return table
-
-
-def _kinds(report: Report) -> Table:
-    """Return how many tasks passed, by kind."""
-    table = Table("passed, by kind", *(run.name for run in report.runs))
-    for kind in dict.fromkeys(each.kind for each in report.runs[0].results):
+    for kind in dict.fromkeys(each.kind for each in results):
         cells = []
         for run in report.runs:
-            results = [each for each in run.results if each.kind == kind]
-            cells.append(f"{sum(each.passed for each in results)} of {len(results)}")
-        table.add_row(plain(kind), *cells)
-    return table
-
-
-def _sweep(swept: SweepReport) -> Table:
+            passed = [each.passed for each in run.results if each.kind == kind]
+            cells.append(f"{sum(passed)} of {len(passed)}")
+        kinds.add_row(plain(kind), *cells)
+    draw(table, kinds)
+    best = report.best_equipped
+    if best.accuracy < 1:
+        draw(Text(f"Failed with {best.name}", style="bold"))
+    for each in best.results:
+        missing, forbidden = ", ".join(each.missing), ", ".join(each.forbidden)
+        reasons = [missing and f"lacks {missing}", forbidden and f"says {forbidden}", each.problem]
+        if not each.passed:
+            line("  " + plain(f"{each.task}: {'; '.join(filter(None, reasons))}"))
+    if best.name == "memory":
+        draw(Text(CAVEAT, style="dim"))
+    if swept is None:
+        return
     columns = ("varied", "setting", "passed", "tokens")
     table = Table(*columns, title="Sweep", title_justify="left", title_style="bold")
     for axis in ("α", "β", "γ", "τ", "N", "k"):
@@ -138,10 +227,18 @@ def _sweep(swept: SweepReport) -> Table:
             name = "" if number else axis
             table.add_row(name, point.label, f"{point.accuracy:.0%}", f"{point.tokens:.0f}")
         table.add_section()
-    return table
+    draw(table)
+    points = {
+        "usual tri-score": swept.usual,
+        "best tri-score": swept.best,
+        "default profile": swept.ours,
+    }
+    for name, point in points.items():
+        result = f"{point.accuracy:.0%} with {point.tokens:.0f} tokens ({point.label})"
+        draw(Text(f"{name}: {result}"))
 
 
-def as_plain(report: Report, swept: SweepReport | None) -> dict[str, Any]:
+def plain_report(report: Report, swept: SweepReport | None) -> dict[str, Any]:
     """Return the report as JSON values."""
     runs = []
     for run in report.runs:
@@ -150,7 +247,5 @@ def as_plain(report: Report, swept: SweepReport | None) -> dict[str, Any]:
         runs.append({"name": run.name, **figures, "tasks": tasks})
     if swept is None:
         return {"runs": runs}
-    sweep: dict[str, Any] = {"points": [asdict(each) for each in swept.points]}
-    for name, point in (("usual", swept.usual), ("best", swept.best), ("default", swept.ours)):
-        sweep[name] = asdict(point)
-    return {"runs": runs, "sweep": sweep}
+    best = {"usual": swept.usual, "best": swept.best, "default": swept.ours}
+    return {"runs": runs, "sweep": {"points": swept.points, **best}}

@@ -11,17 +11,10 @@ from ...types import KINDS, STATES, Filter, Kind, Labels
 from .. import plain
 from ..call import Call, load
 from ..errors import REFUSED
-from . import demo as demonstration
 from . import output
 from .app import Words, command
 from .files import read_text
 from .table import memory_id
-
-
-@command("demo", "Remember and recall")
-def demo(call: Call) -> None:
-    """Store a sample conversation and answer questions about it. Leaves nothing behind."""
-    demonstration.run(as_json=call.json)
 
 
 @command("remember", "Remember and recall", creates=True)

@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from ... import __version__
 from ...errors import InvalidInput, MemoristError, NotFound
-from ...manage.keys import RIGHTS
+from ...manage.access import RIGHTS
 from ...retrieve import render
 from ...types import Filter
 from ..call import Call, load, login

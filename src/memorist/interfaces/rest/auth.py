@@ -27,7 +27,7 @@ from starlette.requests import HTTPConnection
 
 from ...client import Client
 from ...errors import KeyRefused, Misconfigured, NotAllowed, ProviderFailed
-from ...manage.keys import RIGHTS
+from ...manage.access import RIGHTS
 from ...scoped import ScopedClient
 
 log = logging.getLogger("memorist.rest")

@@ -1,34 +1,177 @@
-"""Add the server and its hooks to the configuration file of an MCP client; the rest of it stays."""
+"""Hosts of coding agents: what their hooks do, and how they are configured for this server.
+
+A host calls a hook at certain moments with a JSON object on stdin. A hook prints context for the
+model and stores what the person said. A host never waits long for its memory and never fails
+because of it: errors go to stderr. Each prompt of a session is stored once, whether the host passes
+it or it is in the transcript; replies only with the setting `memory_store_responses`. Only the last
+turn of a transcript is read: earlier ones were stored at their time, or must not be.
+"""
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
 import os
 import re
 import shutil
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...errors import InvalidInput
-from ...settings import Settings
-from ..call import Call
+from ..errors import InvalidInput
+from ..ingest.validation import moment as parse_time
+from ..retrieve import budget, render
+from ..settings import Settings
+from ..storage import atomic
+from ..types import Filter, Message
+from .call import Call
+
+if TYPE_CHECKING:
+    from ..sync import BlockingScope
 
 NAME = "memorist"
 HOOKS = {
-    "SessionStart": "session-start",
-    "UserPromptSubmit": "prompt",
-    "Stop": "stop",
-    "PreCompact": "pre-compact",
-}  # event of Claude Code: argument of `memorist hook`
-TIMEOUT = 15  # seconds for a hook
+    "session-start": "SessionStart",
+    "prompt": "UserPromptSubmit",
+    "stop": "Stop",
+    "pre-compact": "PreCompact",
+}  # argument of `memorist hook`: event of Claude Code
+TIMEOUT = 15  # seconds for a hook, in the configuration of a host
+SECONDS = 10.0  # after which the host continues without us
+MAX_INPUT = 4 << 20  # bytes on stdin
+MAX_TRANSCRIPT = 2 << 20  # bytes read from its end
+MAX_TEXT = 20_000  # characters of one message
+CANDIDATES = 200  # recent memories from which the most important are chosen
+_FROM_HOST = re.compile(
+    r"/[a-z][\w:-]*(?:\s|$)|\[Request interrupted"
+    r"|<(?:command-|local-command-|bash-|system-reminder|user-memory-input"
+    r"|user-prompt-submit-hook|task-notification)"
+)  # commands, and what a host writes in the person's place
 _OUR_TABLE = re.compile(rf"\[\s*mcp_servers\s*\.\s*\"?{NAME}\"?\s*[\].]")
+
+
+def answer(moment: str, call: Call, given: str) -> str:
+    """Handle a moment and return what to print for the host. Raises as the client does."""
+    try:
+        event = json.loads(given) if given.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("A hook reads a JSON object on stdin: this is not JSON") from error
+    if not isinstance(event, dict):
+        raise InvalidInput("A hook reads a JSON object on stdin")
+    call = replace(call, session=call.session or _text(event.get("session_id"))[:200] or None)
+    with call.memory() as memory:
+        settings, context = memory.settings, ""
+        if not call.space and settings.space == "default":
+            folder = os.environ.get("CLAUDE_PROJECT_DIR") or _text(event.get("cwd"))
+            call = replace(call, space=project(folder))
+        mine = call.scope(memory)
+        if moment == "prompt":
+            context = handle_prompt(mine, settings, _text(event.get("prompt")))
+        elif moment != "session-start":
+            mine.remember(last_turn(_text(event.get("transcript_path")), mine, settings))
+        elif not mine.privacy.disabled_reason():
+            context = start_context(mine, settings)
+    if not context:
+        return ""
+    output = {"hookEventName": HOOKS[moment], "additionalContext": context}
+    return json.dumps({"hookSpecificOutput": output})
+
+
+def project(folder: str) -> str | None:
+    """Return the name of a folder, as a space.
+
+    >>> project("/home/ana/code/shop/"), project("/")
+    ('shop', None)
+    """
+    return Path(folder).name[:200].strip() or None
+
+
+def start_context(mine: BlockingScope, settings: Settings) -> str:
+    """Return pinned memories, then the most important recent ones, within the limits."""
+    limit = settings.memory_context_limit
+    pinned = mine.list(Filter(pinned=True), limit=max(1, limit))
+    recent = mine.list(Filter(pinned=False), limit=CANDIDATES)
+    rest = sorted(recent, key=lambda memory: -memory.importance)
+    caps = budget.Caps(limit=limit, chars=settings.memory_context_max_chars)
+    return budget.fit([*pinned, *rest], caps, render.block, skip=False).text
+
+
+def handle_prompt(mine: BlockingScope, settings: Settings, text: str) -> str:
+    """Return context for a prompt, then store the prompt, so that it does not answer itself."""
+    if not text.strip() or _FROM_HOST.match(text):
+        return ""
+    if reply := mine.command(text):
+        return f"The memory ran the user's command and says: {reply.say}"
+    limit, max_chars = settings.memory_context_limit, settings.memory_context_max_chars
+    context = ""
+    if limit and max_chars:
+        context = mine.recall(text, limit=limit, max_chars=max_chars).prompt()
+    mine.remember(_prompt_message(mine, text))
+    return context
+
+
+def _prompt_message(mine: BlockingScope, text: str, at: str | None = None) -> Message:
+    """Return a prompt as a message. Its id is the same however often a session passes it."""
+    content = f"{mine.labels.session}\0{text.strip()}".encode("utf-8", "surrogatepass")
+    digest = hashlib.sha256(content).hexdigest()[:32]
+    return Message(id=f"prompt-{digest}", content=text, role="user", at=parse_time(at))
+
+
+def last_turn(path: str, mine: BlockingScope, settings: Settings) -> list[Message]:
+    """Return the last prompt in a transcript, and the replies to it if those are stored."""
+    turn: list[Message] = []
+    for record in read_transcript(path):
+        text, at, id = message_text(record), record.get("timestamp"), record.get("uuid")
+        if not text:
+            continue
+        if record["type"] == "user":
+            turn = [_prompt_message(mine, text, at)]
+        elif settings.memory_store_responses and isinstance(id, str):
+            turn.append(Message(id=id, content=text, role="assistant", at=parse_time(at)))
+    return turn
+
+
+def read_transcript(path: str) -> Iterator[dict[str, Any]]:
+    """Yield the messages at the end of a transcript, without damaged ones."""
+    if not path:
+        return
+    with open(path, "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - MAX_TRANSCRIPT))
+        for raw in file.read().splitlines():
+            try:
+                record = json.loads(raw)
+            except (ValueError, RecursionError):
+                continue
+            if not isinstance(record, dict) or record.get("type") not in ("user", "assistant"):
+                continue
+            if not record.get("isMeta") and not record.get("isSidechain"):
+                yield record
+
+
+def message_text(record: dict[str, Any]) -> str:
+    """Return the text of a record, without tool results, commands and marks of the host."""
+    message = record.get("message")
+    content = message.get("content") if isinstance(message, dict) else None
+    parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+    texts = []
+    for part in parts:
+        if isinstance(part, dict) and part.get("type") == "text":
+            text = part.get("text")
+            if isinstance(text, str):
+                texts.append(text)
+    joined = _text("\n".join(texts)).strip()
+    return "" if _FROM_HOST.match(joined) else joined
+
+
+def _text(given: object) -> str:
+    return given[:MAX_TEXT] if isinstance(given, str) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +195,10 @@ class FileChange:
         if path.exists():
             backup = path.with_name(f"{path.name}.before-memorist")
             shutil.copy2(path, backup)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        descriptor = os.open(temporary, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-        with open(descriptor, "w", encoding="utf-8") as file:
-            file.write(self.after)
-        if backup is not None:
-            shutil.copymode(backup, temporary)
-        os.replace(temporary, path)
+        with atomic.new_file(path) as draft:
+            draft.write_text(self.after, "utf-8")
+            if backup is not None:
+                shutil.copymode(backup, draft)
         return backup
 
 
@@ -153,7 +293,7 @@ def add_hooks(data: dict[str, Any], command: str) -> None:
     hooks = data.setdefault("hooks", {})
     if not isinstance(hooks, dict):
         raise ValueError("hooks is not an object")
-    for event, argument in HOOKS.items():
+    for argument, event in HOOKS.items():
         groups = hooks.setdefault(event, [])
         if not isinstance(groups, list) or not all(isinstance(each, dict) for each in groups):
             raise ValueError(f"hooks.{event} is not a list of objects")

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memorist.index import NO_TIME, Neighbors
-from memorist.retrieve.candidates import reciprocal_rank
+from memorist.index.arrays import Neighbors
+from memorist.index.snapshot import NO_TIME
 from memorist.retrieve.features import SnapshotSearch, bm25
 from memorist.retrieve.profiles import DEFAULT
 from memorist.retrieve.question import understand
-from memorist.retrieve.score import floor, score_all, select_best
+from memorist.retrieve.score import floor, reciprocal_rank, score_all, select_best
 from memorist.text import clock, dates, tokens
 
 MAY, JUNE = datetime(2023, 5, 8, tzinfo=UTC), datetime(2023, 6, 8, tzinfo=UTC)
@@ -232,6 +232,21 @@ def test_the_pool_holds_the_best() -> None:
 def test_a_part_that_has_no_weight_is_left_out() -> None:
     found = ask(TinySnapshot(CHAT), "Caroline beach", weights={"sparse": 1.0, "semantic": 1.0})
     assert set(found.parts) == {"sparse", "semantic"}
+
+
+def test_a_turn_gains_by_the_better_match_of_the_turns_beside_it_and_by_its_session() -> None:
+    snapshot = TinySnapshot([("5", "user", None, "")] * 2 + [("6", "user", None, "")])
+    search = SnapshotSearch(
+        profile=DEFAULT,
+        snapshot=snapshot,  # type: ignore[arg-type]
+        question=understand("?"),
+        vector=None,
+        usable=snapshot.alive,
+        now=NOW,
+    )
+    search.__dict__["own"] = np.array([0.5, 0.0, 0.25], np.float32)
+    assert search.around.tolist() == [0.0, 0.5, 0.0]
+    assert search.session.tolist() == [0.5, 0.5, 0.25]
 
 
 @pytest.mark.spec("THE-58", "THE-73")
