@@ -23,8 +23,7 @@ from typer.core import TyperGroup
 from ... import __version__
 from ...errors import MemoristError
 from ...types import KINDS, STATES
-from .. import errors
-from ..call import Call
+from .. import Call, errors
 from . import output
 
 Work = TypeVar("Work", bound=Callable[..., object])

@@ -14,7 +14,7 @@ import memorist
 
 from ... import telemetry
 from ...errors import InvalidInput
-from ..call import Call, load
+from .. import Call, load
 from ..errors import FAILED
 from . import output
 from .app import Words, command

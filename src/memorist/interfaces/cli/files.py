@@ -18,7 +18,7 @@ import typer
 from ...errors import InvalidInput, NotFound
 from ...storage import atomic
 from ...types import Outcome
-from ..call import Call
+from .. import Call
 from ..errors import REFUSED
 from . import output
 from .app import command
