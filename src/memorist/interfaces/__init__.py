@@ -6,9 +6,11 @@ Here is what several of them share.
 from __future__ import annotations
 
 import getpass
+import inspect
 import os
+import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -34,6 +36,19 @@ def plain(text: str) -> str:
     return "".join(
         c for c in line if c in _JOINERS or unicodedata.category(c) not in ("Cc", "Cf", "Cs")
     )
+
+
+def split_doc(function: Callable[..., object]) -> tuple[str, dict[str, str], str]:
+    """Split the docstring of a command or tool.
+
+    Return its text, what it says after `Args:` about each parameter, and its `Example:`.
+    """
+    text, _, example = (inspect.getdoc(function) or "").partition("\n\nExample: ")
+    text, _, listed = text.partition("\n\nArgs:")
+    helps = {}
+    for name, help in re.findall(r"\n    (\w+): (.*(?:\n     .*)*)", listed):
+        helps[name] = " ".join(help.split())
+    return text, helps, example
 
 
 def load(name: str) -> Any:

@@ -81,7 +81,7 @@ def add(verb: Verb) -> None:
         elif default is None:
             kind = kind | None
         parameters.append(Parameter(argument.name, place, default=default, annotation=kind))
-        doc += f"\n{argument.name}: {metavar} {argument.help}"
+        doc += f"\n    {argument.name}: {metavar} {argument.help}"
     if verb.all_users:
         everyone = Parameter("all", Parameter.KEYWORD_ONLY, default=False, annotation=bool)
         parameters.append(everyone)
